@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT
+ * base/base.h - the words every other room uses: text, memory, assertions. */
+
+#ifndef WEIR_BASE_H
+#define WEIR_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "weir/weir.h"
+
+/* A borrowed run of bytes; who gives it says how long it lives. Not
+ * NUL-terminated. An absent text has len 0; 'p' may then be NULL. */
+struct weir_text {
+    const char *p;
+    size_t len;
+};
+
+#define WEIR_TEXT(literal) \
+    ((struct weir_text){ (literal), sizeof(literal) - 1 })
+
+bool weir_text_equal(struct weir_text a, struct weir_text b);
+/* <0, 0, >0 as memcmp over the bytes, shorter first. */
+int weir_text_compare(struct weir_text a, struct weir_text b);
+/* A text over a NUL-terminated string; NULL gives an absent text. */
+struct weir_text weir_text_of(const char *s);
+
+/* Why something was refused, for people: written by parsers and validators
+ * into memory of the caller. 'line' and 'column' count from 1; 0: unknown. */
+#define WEIR_DIAG_MAX 320
+struct weir_diag {
+    uint32_t line;
+    uint32_t column;
+    char text[WEIR_DIAG_MAX];
+};
+
+/* Writes pieces of text into 'diag' (NULL: does nothing), cut at its end;
+ * the list of 'const char *' ends with NULL. Returns 'error'. */
+int weir_diag_set(struct weir_diag *diag, int error, ...);
+
+/* An allocator, for the few parts that must grow. Sizes come back on free.
+ * alloc returns zeroed memory or NULL; free(NULL, 0) is legal. */
+struct weir_mem {
+    void *context;
+    void *(*alloc)(void *context, size_t size);
+    void (*free)(void *context, void *p, size_t size);
+};
+
+/* Grows an array of 'size'-byte items from '*capacity' to hold at least
+ * 'need' (doubling). Returns the new array, zeroed past the old capacity,
+ * or NULL: then nothing has changed. */
+void *weir_mem_grow(const struct weir_mem *mem, void *array, size_t size,
+                    size_t *capacity, size_t need);
+
+/* An assertion stays on in production: for what no input can cause. The
+ * handler must not return; the default traps. */
+void weir_assert_failed(const char *what, const char *file, int line)
+    __attribute__((noreturn, cold));
+#define weir_assert(condition) \
+    ((condition) ? (void)0 \
+                 : weir_assert_failed(#condition, __FILE__, __LINE__))
+
+#define WEIR_LIKELY(x) __builtin_expect(!!(x), 1)
+#define WEIR_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define WEIR_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+#define WEIR_CACHE_LINE 64
+
+__extension__ typedef unsigned __int128 weir_u128;
+__extension__ typedef __int128 weir_i128;
+
+#endif /* WEIR_BASE_H */

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT
+ * node/message.h - what a limiter and a root say to each other.
+ *
+ * One stream a root link, five messages:
+ *
+ *     limiter                                   root
+ *        | -- hello: who I am, my epoch -------->  |
+ *        | <------- welcome: who I am, settings -- |
+ *        | <--------------- quotas (by epoch) ---- |
+ *        | -- report n: counts ------------------> |
+ *        | <---- fills n: what it came to, slack - |
+ *        | <---- fills n: pushed, others moved --- |
+ *        | -- report n+1 ------------------------> |
+ *
+ * Why it survives loss, doubling, reordering and replay, though gRPC would
+ * forbid them: the nodes are also run over a network that does all of it.
+ *
+ *  - Stop and wait. A limiter has at most one report unanswered on a link;
+ *    it repeats it, same number and same content, until fills with that
+ *    number come. A root takes report n only if n is the successor of the
+ *    last it took; a repeated one is answered again and counted never. So
+ *    both sides know the total that the other holds, and what travels is
+ *    the difference to it. It is flow control too: a root that can't keep
+ *    up answers later, and nothing piles up anywhere.
+ *  - Totals are absolute where a session begins (announce.base), so a
+ *    reconnect that lost an answer counts nothing twice.
+ *  - Every message bears the session number of the hello it belongs to;
+ *    others are dropped.
+ *  - Quotas go in the order of epochs, each in its present state; a limiter
+ *    says the epoch it has reached in each report. Any prefix is sound, any
+ *    loss is repaired by starting again from there.
+ *
+ * Messages are plain values; arrays and texts in them are borrowed from who
+ * made them until its next call. Fills are in 1/1024 units (WEIR_FILL_ONE),
+ * ages and waits in nanoseconds; no instant ever travels. */
+
+#ifndef WEIR_MESSAGE_H
+#define WEIR_MESSAGE_H
+
+#include "base/base.h"
+#include "quota/catalog.h"
+
+#define WEIR_PROTOCOL 1          /* the version in hello and welcome */
+#define WEIR_INCARNATION_SIZE 16 /* bytes */
+#define WEIR_FILL_ONE 1024       /* a unit of fill on the wire */
+
+/* Bounds on one message; a decoder refuses what is over. */
+#define WEIR_REPORT_COUNTS_MAX 8192
+#define WEIR_REPORT_ANNOUNCES_MAX 2048
+#define WEIR_FILLS_MAX 8192
+#define WEIR_QUOTAS_MAX 512
+#define WEIR_MESSAGE_BYTES_MAX (4u << 20)
+
+enum weir_message_type {
+    WEIR_MESSAGE_HELLO = 1,
+    WEIR_MESSAGE_WELCOME = 2,
+    WEIR_MESSAGE_QUOTAS = 3,
+    WEIR_MESSAGE_REPORT = 4,
+    WEIR_MESSAGE_FILLS = 5,
+};
+
+/* A quota store: which, how often restored, how far. */
+struct weir_store_id {
+    uint8_t uuid[16];  /* all zero: not known yet */
+    uint64_t restores;
+};
+
+struct weir_hello {
+    uint32_t protocol;
+    uint8_t incarnation[WEIR_INCARNATION_SIZE]; /* of the limiter's table */
+    struct weir_text name;       /* for people: "service@host", <= 255 B */
+    struct weir_store_id store;  /* whose quotas it has */
+    uint64_t epoch;              /* up to which */
+};
+
+/* What a root tells its limiters to do. */
+struct weir_settings {
+    weir_duration report_interval; /* 10 ms .. 1 h */
+    weir_duration stale_after;     /* >= report_interval */
+    bool slack;                    /* report by slack, not only by time */
+    bool correction_auto;          /* learn the ratio */
+    uint32_t correction_ppm;       /* extrapolate others' counts, 10^-6 */
+};
+
+struct weir_welcome {
+    uint32_t protocol;
+    uint8_t incarnation[WEIR_INCARNATION_SIZE]; /* of the root */
+    struct weir_text name;
+    bool ready;                 /* has its quotas; else store is unknown */
+    struct weir_store_id store;
+    uint64_t epoch;             /* the newest it has */
+    struct weir_settings settings;
+};
+
+/* Changes in the order of epochs. 'full': forget what isn't named between
+ * here and the message that reaches 'target'. */
+struct weir_quotas {
+    bool full;        /* the first message of a whole set */
+    uint64_t epoch;   /* reached when these are applied */
+    uint64_t target;  /* the root's newest */
+    size_t count;
+    const struct weir_change *changes;
+};
+
+/* From now on 'slot' means the quota 'name' on this link. 'base' is the
+ * total from which this link's counts are differences; 'fill' the bucket as
+ * the limiter knew it without its counts above 'base' (a root that has just
+ * been born takes it over). */
+struct weir_announce {
+    uint32_t slot;
+    struct weir_text name;
+    uint64_t created; /* of the quota, or of the instance's template */
+    uint64_t base;    /* modulo 2^64 */
+    int64_t fill;     /* 1/1024 units */
+};
+
+/* A slot's counts since the last answered report. */
+struct weir_count {
+    uint32_t slot;
+    int64_t passed;   /* units; refunds make it negative */
+    uint64_t refused; /* units */
+    int64_t late;     /* of 'passed': made between late_from and late_to
+                       * ago, because this link was down or slow */
+};
+
+struct weir_report {
+    uint64_t number;  /* 1, 2, … in a session */
+    uint64_t epoch;   /* of the limiter's quotas */
+    weir_duration late_from;
+    weir_duration late_to;
+    uint64_t unknown; /* requests by unknown names, total */
+    size_t announce_count;
+    const struct weir_announce *announces;
+    size_t count;
+    const struct weir_count *counts; /* slots strictly ascending */
+};
+
+/* A bucket as the root sees it, this limiter's counts up to report 'number'
+ * included. 'slack' is what the limiter may count, beyond those, before it
+ * must report at once: units; UINT64_MAX: nothing to fear. */
+struct weir_fill {
+    uint32_t slot;
+    int64_t fill;     /* 1/1024 units */
+    uint64_t slack;
+};
+
+struct weir_fills {
+    uint64_t number;  /* the last report taken */
+    uint64_t stamp;   /* rises with every fills message of a session */
+    weir_duration stretch; /* report no more often than this; 0: as set */
+    size_t count;
+    const struct weir_fill *fills;   /* slots strictly ascending */
+    size_t unknown_count;
+    const uint32_t *unknown;         /* announced slots it has no quota for:
+                                      * announce them again later */
+};
+
+struct weir_message {
+    enum weir_message_type type;
+    uint64_t session; /* of the link: the limiter's choice, in every one */
+    union {
+        struct weir_hello hello;
+        struct weir_welcome welcome;
+        struct weir_quotas quotas;
+        struct weir_report report;
+        struct weir_fills fills;
+    };
+};
+
+#endif /* WEIR_MESSAGE_H */

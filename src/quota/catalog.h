@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT
+ * quota/catalog.h - a whole set of quotas: the tree a store holds, kept in
+ * memory by a root, checked by every edit, walked by epoch when a limiter
+ * asks what changed. Pure; grows by the allocator it is given. */
+
+#ifndef WEIR_CATALOG_H
+#define WEIR_CATALOG_H
+
+#include "quota/glob.h"
+#include "quota/quota.h"
+
+/* One change of a set: a quota as it is now, or the removal of a name. A
+ * removal carries only name, epoch and 'order' 0. */
+struct weir_change {
+    bool removed;
+    struct weir_quota quota;
+};
+
+struct weir_catalog; /* opaque; one thread at a time */
+
+/* NULL when there is no memory. 'mem' is copied. */
+struct weir_catalog *weir_catalog_new(const struct weir_mem *mem,
+                                      uint64_t hash_seed);
+void weir_catalog_free(struct weir_catalog *catalog);
+
+/* How many quotas (templates included), and the highest epoch applied. */
+size_t weir_catalog_count(const struct weir_catalog *catalog);
+uint64_t weir_catalog_epoch(const struct weir_catalog *catalog);
+
+/* Would this edit leave a sound tree? Checks the quota itself
+ * (weir_quota_check), that its parent exists (a template's parent with
+ * captures may exist or not), that no cycle and no chain deeper than
+ * WEIR_DEPTH_MAX arises ('diag' names the path), that 'overflow' exists and
+ * is no template, that a removed quota exists and has no children, that
+ * there are at most WEIR_TEMPLATES_MAX templates. Returns 0 or the error
+ * with 'diag' filled. Changes nothing. */
+int weir_catalog_check(const struct weir_catalog *catalog,
+                       const struct weir_change *change,
+                       struct weir_diag *diag);
+
+/* Applies a change as a store hands it out, its epoch being higher than
+ * that of any before; all texts are copied. The tree is not checked again.
+ * A change whose epoch is not above the catalog's is ignored (0).
+ * Returns 0 or WEIR_ENOMEM: then nothing has changed. */
+int weir_catalog_apply(struct weir_catalog *catalog,
+                       const struct weir_change *change);
+
+/* The quota of exactly that name (a template by its pattern), or NULL. The
+ * pointer lives until the next apply of that name. */
+const struct weir_quota *weir_catalog_get(const struct weir_catalog *catalog,
+                                          struct weir_text name);
+
+/* The quota that rules 'name': exact, else the first template in order
+ * (ties: lower created first) with 'captures' filled (count 0 for exact);
+ * NULL when there is none. */
+const struct weir_quota *weir_catalog_find(const struct weir_catalog *catalog,
+                                           struct weir_text name,
+                                           struct weir_captures *captures);
+
+/* The first change with an epoch above 'epoch', removals included, in the
+ * order of epochs: false when there is none. 'out' is borrowed until the
+ * next apply. O(changes since 'epoch' at worst) for the first call, O(1)
+ * for the following ones through 'cursor' (zero it to begin; it survives
+ * applies). */
+struct weir_cursor {
+    uint64_t opaque[2];
+};
+bool weir_catalog_since(const struct weir_catalog *catalog, uint64_t epoch,
+                        struct weir_cursor *cursor, struct weir_change *out);
+
+/* Removals are remembered up to WEIR_TOMBSTONES_MAX; older ones are
+ * forgotten and the floor rises to the epoch of the last forgotten one: who
+ * stands below the floor must be sent the whole set. */
+#define WEIR_TOMBSTONES_MAX 100000
+uint64_t weir_catalog_floor(const struct weir_catalog *catalog);
+void weir_catalog_set_floor(struct weir_catalog *catalog, uint64_t epoch);
+
+/* Walks all quotas, by name in byte order (sorted on demand: O(n log n)
+ * after changes). 'index' from 0 to count - 1. */
+const struct weir_quota *weir_catalog_at(struct weir_catalog *catalog,
+                                         size_t index);
+
+/* How many quotas name 'name' as parent. */
+size_t weir_catalog_children(const struct weir_catalog *catalog,
+                             struct weir_text name);
+
+#endif /* WEIR_CATALOG_H */

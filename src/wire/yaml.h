@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ * wire/yaml.h - a set of quotas as one YAML file, for people: libyaml.
+ *
+ *     weir: 1
+ *     quotas:
+ *       - name: site
+ *         limit: 1000/s
+ *       - name: site/*
+ *         parent: site
+ *         limit: 100/s
+ *         labels: {team: web}
+ *
+ * Import refuses what it doesn't know (field, duplicate name, anchor, tag)
+ * with line and column. An export lists parents before children, leaves out
+ * defaults, and imports back to the same set. */
+
+#ifndef WEIR_YAML_H
+#define WEIR_YAML_H
+
+#include "quota/quota.h"
+
+struct weir_yaml; /* owns the texts of the quotas read */
+
+/* Parses 'text'. '*quotas' and '*count' are owned by '*out'. WEIR_ESYNTAX,
+ * WEIR_EQUOTA, WEIR_EEXIST (duplicate), WEIR_ETOOBIG, WEIR_ENOMEM, with line
+ * and column in 'diag'. */
+int weir_yaml_parse(struct weir_text text, struct weir_yaml **out,
+                    struct weir_quota **quotas, size_t *count,
+                    struct weir_diag *diag);
+void weir_yaml_free(struct weir_yaml *yaml);
+
+/* Writes the file. The text is malloc'ed; the caller frees it. NULL: no
+ * memory. 'quotas' in the order wished. */
+char *weir_yaml_print(const struct weir_quota *const *quotas, size_t count,
+                      size_t *out_len);
+
+#endif /* WEIR_YAML_H */
