@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT
+ * node/limiter.h - a limiter as a message-driven machine: a table, and what
+ * is to be said about it to each root.
+ *
+ * Pure: the pump around it (a client's thread, the simulator, a test) owns
+ * links, bytes and time. One thread at a time, the table's "sync".
+ *
+ *     link(up) -> next() -> … receive() -> next() -> … tick() -> next() …
+ *
+ * After every call but next() itself, drain next() and then sleep until
+ * deadline() or until the table kicks. */
+
+#ifndef WEIR_LIMITER_H
+#define WEIR_LIMITER_H
+
+#include "node/message.h"
+#include "quota/table.h"
+
+struct weir_limiter;
+
+struct weir_limiter_options {
+    struct weir_table *table;   /* outlives the limiter */
+    uint32_t slots;             /* as the table was made */
+    uint32_t links;             /* 0 .. WEIR_ROOTS_MAX */
+    struct weir_text name;      /* copied; <= WEIR_NAME_MAX bytes */
+    uint8_t incarnation[WEIR_INCARNATION_SIZE];
+    uint64_t seed;
+};
+
+size_t weir_limiter_size(const struct weir_limiter_options *options);
+/* 'block': 64-byte aligned, zeroed. */
+struct weir_limiter *
+weir_limiter_init(void *block, const struct weir_limiter_options *options,
+                  weir_instant now);
+
+/* The link to root number 'link' is up (a fresh session: hello follows from
+ * next()) or lost. */
+void weir_limiter_link(struct weir_limiter *limiter, uint32_t link, bool up,
+                       weir_instant now);
+/* 0, or WEIR_EPROTOCOL: the link is to be dropped (and reported down). A
+ * message of an older session is ignored (0). */
+int weir_limiter_receive(struct weir_limiter *limiter, uint32_t link,
+                         const struct weir_message *message,
+                         weir_instant now);
+void weir_limiter_tick(struct weir_limiter *limiter, weir_instant now);
+/* The next message to send, borrowed until the next call of any function
+ * here; false when there is none. */
+bool weir_limiter_next(struct weir_limiter *limiter, uint32_t *out_link,
+                       struct weir_message *out, weir_instant now);
+/* When tick() is wanted, at the latest. */
+weir_instant weir_limiter_deadline(const struct weir_limiter *limiter,
+                                   weir_instant now);
+/* Events since last asked (ready, stale, …); false when there is none. */
+bool weir_limiter_event(struct weir_limiter *limiter,
+                        struct weir_event *out);
+
+/* The quotas of some root are complete in the table. */
+bool weir_limiter_ready(const struct weir_limiter *limiter);
+uint64_t weir_limiter_epoch(const struct weir_limiter *limiter);
+uint64_t weir_limiter_reports(const struct weir_limiter *limiter);
+uint32_t weir_limiter_links_up(const struct weir_limiter *limiter);
+/* Nothing unreported and nothing unanswered: a good moment to close. */
+bool weir_limiter_settled(const struct weir_limiter *limiter);
+
+/* A copy of a table (after fork) becomes another limiter: a new incarnation,
+ * no links, what was counted so far is the other's to report. */
+void weir_limiter_reincarnate(struct weir_limiter *limiter,
+                              const uint8_t *incarnation, weir_instant now);
+
+#endif /* WEIR_LIMITER_H */

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT
+ * node/root.h - a root as a message-driven machine: the quotas, a bucket for
+ * each that is in use, a cell for each limiter and quota.
+ *
+ * Pure: the pump around it (the daemon, the simulator, a test) owns links,
+ * bytes, store and time. One thread at a time. Peers are numbers that the
+ * pump chooses, 0 .. peers_max - 1; a number may be used again after its
+ * link went down. */
+
+#ifndef WEIR_ROOT_H
+#define WEIR_ROOT_H
+
+#include "node/message.h"
+#include "quota/catalog.h"
+
+struct weir_root;
+
+struct weir_root_options {
+    struct weir_mem mem;
+    struct weir_text name;   /* copied; <= WEIR_NAME_MAX bytes */
+    uint8_t incarnation[WEIR_INCARNATION_SIZE];
+    uint64_t seed;
+    uint32_t peers_max;      /* 1 .. 65,536 */
+    struct weir_settings settings;
+};
+
+/* NULL: no memory. */
+struct weir_root *weir_root_new(const struct weir_root_options *options,
+                                weir_instant now);
+void weir_root_free(struct weir_root *root);
+
+/* ---- The pump's partner ---- */
+
+void weir_root_link(struct weir_root *root, uint32_t peer, bool up,
+                    weir_instant now);
+/* 0, or WEIR_EPROTOCOL, WEIR_ENOMEM: drop the link. */
+int weir_root_receive(struct weir_root *root, uint32_t peer,
+                      const struct weir_message *message, weir_instant now);
+void weir_root_tick(struct weir_root *root, weir_instant now);
+/* Borrowed until the next call of any function here. */
+bool weir_root_next(struct weir_root *root, uint32_t *out_peer,
+                    struct weir_message *out, weir_instant now);
+weir_instant weir_root_deadline(const struct weir_root *root,
+                                weir_instant now);
+/* The peer's output is full: nothing but answers for it until false. */
+void weir_root_hold(struct weir_root *root, uint32_t peer, bool hold);
+
+/* ---- Quotas, as the pump reads them from the store ---- */
+
+/* Which store this is; before the first change. An identity that differs
+ * from the last one (or a lower epoch: a restored backup) empties the
+ * catalog, and limiters are sent the whole set. */
+int weir_root_store(struct weir_root *root, const struct weir_store_id *id,
+                    uint64_t epoch, uint64_t floor, weir_instant now);
+/* One change, in the order of epochs. */
+int weir_root_apply(struct weir_root *root, const struct weir_change *change,
+                    weir_instant now);
+/* All changes up to the newest were handed over: what limiters may know. The
+ * first call makes the root ready. */
+void weir_root_settle(struct weir_root *root, weir_instant now);
+bool weir_root_ready(const struct weir_root *root);
+struct weir_catalog *weir_root_catalog(struct weir_root *root);
+/* Settings may change on a live root; limiters are told. */
+void weir_root_set_settings(struct weir_root *root,
+                            const struct weir_settings *settings,
+                            weir_instant now);
+
+/* ---- What people look at ---- */
+
+/* A quota in use. */
+struct weir_usage {
+    struct weir_text name;      /* borrowed until the next call */
+    const struct weir_quota *quota; /* its quota or template; NULL: removed */
+    double fill;                /* units */
+    uint64_t passed;            /* units since this root first saw it */
+    uint64_t refused;           /* units */
+    uint32_t limiters;          /* that use it */
+};
+/* Walks quotas in use: start with '*cursor' 0; false at the end. */
+bool weir_root_usage(struct weir_root *root, size_t *cursor,
+                     struct weir_usage *out, weir_instant now);
+bool weir_root_usage_of(struct weir_root *root, struct weir_text name,
+                        struct weir_usage *out, weir_instant now);
+
+/* A limiter this root knows, connected or not forgotten yet. */
+struct weir_limiter_usage {
+    struct weir_text name;
+    uint8_t incarnation[WEIR_INCARNATION_SIZE];
+    bool connected;
+    weir_duration silent;  /* since its last report */
+    uint64_t epoch;        /* of its quotas */
+    uint64_t unknown;      /* requests by names without quota */
+    uint64_t reports;
+    uint32_t quotas;       /* in use there */
+};
+bool weir_root_limiter_usage(struct weir_root *root, size_t *cursor,
+                             struct weir_limiter_usage *out,
+                             weir_instant now);
+
+struct weir_root_stats {
+    uint32_t limiters_connected;
+    uint32_t limiters_known;
+    uint64_t quotas;          /* in the catalog */
+    uint64_t quotas_used;     /* buckets in use */
+    uint64_t epoch;
+    uint64_t reports;         /* taken */
+    uint64_t reports_repeated;
+    uint64_t counts;          /* merged */
+    uint64_t fills;           /* told */
+    uint64_t pushes;          /* fills messages not asked for */
+    uint64_t protocol_errors;
+    uint64_t unknown;         /* requests by names without quota */
+};
+void weir_root_stats(const struct weir_root *root,
+                     struct weir_root_stats *out);
+
+#endif /* WEIR_ROOT_H */
