@@ -44,10 +44,15 @@ struct weir_limit {
 };
 #define WEIR_PERIOD_MAX (366ull * 86400 * WEIR_SECOND)
 
-/* A burst as it was entered: units, or time of the limit. */
+/* A burst as it was entered: units, or time of the limit. 'unset': nobody
+ * entered it, and 'amount' says nothing: read a quota's bursts through
+ * weir_quota_effective() or weir_quota_bursts() only. A low_burst that is
+ * unset is 1 s, but never above high_burst; a high_burst that is unset is
+ * 1.5 s, but never below low_burst: so entering one alone is no error. */
 struct weir_burst {
     uint64_t amount; /* units, or nanoseconds */
     bool in_time;
+    bool unset;
 };
 
 /* A quota. All texts are borrowed. */
@@ -74,8 +79,13 @@ struct weir_quota {
 };
 
 /* A quota with every field at its default and no name: rate, counted,
- * leaky, enforce, open, low_burst 1 s, high_burst 1.5 s; limit unlimited. */
+ * leaky, enforce, open, both bursts unset; limit unlimited. */
 void weir_quota_init(struct weir_quota *quota);
+
+/* Checks a name alone, of a quota, template, instance or request: 1 ..
+ * WEIR_NAME_MAX bytes of UTF-8 without control characters (so no NUL).
+ * Returns 0 or WEIR_ENAME. */
+int weir_name_check(struct weir_text name, struct weir_diag *diag);
 
 /* Whether the name holds a glob ('*'). */
 bool weir_quota_is_template(const struct weir_quota *quota);
@@ -84,6 +94,12 @@ bool weir_quota_is_template(const struct weir_quota *quota);
  * combinations. Returns 0, WEIR_ENAME or WEIR_EQUOTA with 'diag' filled:
  * what is wrong, and what to write instead. */
 int weir_quota_check(const struct weir_quota *quota, struct weir_diag *diag);
+
+/* The bursts as a person would enter them, none of them 'unset': what is
+ * the same when read back, and what goes on the wire. */
+void weir_quota_effective(const struct weir_quota *quota,
+                          struct weir_burst *out_low,
+                          struct weir_burst *out_high);
 
 /* The bursts in units, as the bucket uses them: time turned into units of
  * the limit, high at least one unit. Only for a quota that passed the
@@ -112,14 +128,27 @@ int weir_quota_set(struct weir_quota *quota, struct weir_text field,
                    struct weir_text value, struct weir_diag *diag);
 
 /* Writes a field's value as weir_quota_set() would read it back without
- * loss. Returns the bytes written (no NUL), at most 'size'; a value at its
- * default is written too. WEIR_FIELD_VALUE_MAX bytes always suffice. */
+ * loss. Returns the bytes written (no NUL), at most 'size'; 0 for a field
+ * that doesn't exist. A value at its default is written too, a burst that is
+ * unset as the one in force: who must keep 'unset' asks
+ * weir_quota_is_default() first. WEIR_FIELD_VALUE_MAX bytes always
+ * suffice. */
 #define WEIR_FIELD_VALUE_MAX 4200
 size_t weir_quota_get(const struct weir_quota *quota, const char *field,
                       char *buf, size_t size);
 /* Whether the field has its default value (an export leaves it out). */
 bool weir_quota_is_default(const struct weir_quota *quota,
                            const char *field);
+
+/* Puts labels that a person wrote into the form that 'labels' has: "b=2,a=1"
+ * (or a line each) becomes "a=1\nb=2" in 'buf' of WEIR_LABELS_MAX bytes,
+ * where '*out' then points. 'text' must not be in 'buf'. WEIR_EQUOTA: a key or
+ * value isn't allowed, or a key comes twice. */
+int weir_labels_parse(struct weir_text text, char *buf,
+                      struct weir_text *out, struct weir_diag *diag);
+/* Takes the first "key=value" off 'labels'; false when there is none. */
+bool weir_labels_next(struct weir_text *labels, struct weir_text *out_key,
+                      struct weir_text *out_value);
 
 /* "100/s", "90000/s", "100MiB/s", "100/min", "1.5k/h", "3/10s", "1/day",
  * "0", "unlimited". Decimal factors k M G T, binary Ki Mi Gi Ti with an
