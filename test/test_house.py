@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: MIT
+"""test_house.py - plants one violation of each kind in a copy of the two lowest
+rooms and sees the house's checks catch it, and only it.
+
+Run by Meson with WEIR_SOURCE and WEIR_BUILD in the environment; CC is the
+compiler. The build must be one without sanitizers."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+SOURCE = Path(os.environ["WEIR_SOURCE"])
+BUILD = Path(os.environ["WEIR_BUILD"])
+CC = os.environ.get("CC", "cc").split()
+
+CLOCK = """\
+#include <time.h>
+#include "base/base.h"
+uint64_t weir_planted(void);
+uint64_t weir_planted(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_nsec;
+}
+"""
+VARIABLE = """\
+#include "base/base.h"
+int weir_planted(void);
+int weir_planted(void)
+{
+    static int calls;
+    return ++calls;
+}
+"""
+CONSTANT = """\
+#include "base/base.h"
+const char *weir_planted(int i);
+static const char *const names[] = { "one", "two" };
+const char *weir_planted(int i)
+{
+    return names[i];
+}
+"""
+UNPREFIXED = """\
+int planted(void);
+int planted(void)
+{
+    return 1;
+}
+"""
+
+
+def function(lines, name="weir_long"):
+    """A function of that many lines, head and braces included."""
+    body = ["    i++;"] * (lines - 4)
+    return "\n".join([f"int {name}(int i)", "{", *body, "    return i;",
+                      "}", ""])
+
+
+class House(unittest.TestCase):
+    def setUp(self):
+        self.box = tempfile.TemporaryDirectory()
+        self.addCleanup(self.box.cleanup)
+        self.source = Path(self.box.name) / "source"
+        self.build = Path(self.box.name) / "build"
+        for folder in ("src/base", "src/algo", "include", "tools"):
+            shutil.copytree(SOURCE / folder, self.source / folder)
+        self.build.mkdir()
+        for archive in (BUILD / "libbase.a", BUILD / "libalgo.a"):
+            # Thin archives name their members by path: make whole ones.
+            self.archive(self.build / archive.name,
+                         *sorted((BUILD / f"{archive.name}.p").glob("*.o")))
+
+    def archive(self, library, *objects):
+        if objects:
+            subprocess.run(["ar", "rcs", library, *objects], check=True)
+
+    def plant(self, name, text):
+        path = self.source / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def plant_object(self, room, text):
+        path = self.plant(f"src/{room}/planted.c", text)
+        planted = self.build / "planted.o"
+        subprocess.run([*CC, "-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC",
+                        "-c", path, "-o", planted,
+                        "-I", self.source / "include",
+                        "-I", self.source / "src"], check=True)
+        self.archive(self.build / f"lib{room}.a", planted)
+
+    def check(self, tool, *arguments):
+        """Exit status and output of a check over the copy."""
+        done = subprocess.run([self.source / "tools" / tool, self.source,
+                               *arguments], text=True,
+                              stdout=subprocess.PIPE)
+        return done.returncode, done.stdout
+
+    def assert_clean(self, tool, *arguments):
+        self.assertEqual(self.check(tool, *arguments), (0, ""))
+
+    def assert_caught(self, expected, tool, *arguments):
+        status, output = self.check(tool, *arguments)
+        self.assertEqual(status, 1, output)
+        self.assertIn(expected, output)
+        self.assertEqual(len(output.splitlines()), 1, output)
+
+    def test_the_copy_is_clean(self):
+        self.assert_clean("check-arrows", self.build)
+        self.assert_clean("check-symbols", self.build)
+        self.assert_clean("check-size")
+
+    def test_clock_in_a_pure_object(self):
+        self.plant_object("algo", CLOCK)
+        self.assert_caught("must not use clock_gettime", "check-arrows",
+                           self.build)
+
+    def test_variable_in_a_pure_object(self):
+        self.plant_object("algo", VARIABLE)
+        self.assert_caught("writable variable: calls", "check-arrows",
+                           self.build)
+
+    def test_table_of_constants_is_allowed(self):
+        self.plant_object("algo", CONSTANT)
+        self.assert_clean("check-arrows", self.build)
+
+    def test_wrong_arrow(self):
+        self.plant("src/base/planted.h", '#include "os/clock.h"\n')
+        self.assert_caught('base must not include os ("os/clock.h")',
+                           "check-arrows")
+
+    def test_include_without_room(self):
+        self.plant("src/algo/planted.h", '#include "leaky.h"\n')
+        self.assert_caught("names no room", "check-arrows")
+
+    def test_conditional_code_in_a_pure_room(self):
+        self.plant("src/algo/planted.c", "#ifdef __linux__\n#endif\n")
+        self.assert_caught("conditional code", "check-arrows")
+
+    def test_header_guard_is_allowed(self):
+        self.plant("src/algo/planted.h", "#ifndef A\n#define A\n#endif\n")
+        self.assert_clean("check-arrows")
+
+    def test_unknown_room(self):
+        self.plant("src/attic/planted.h", "\n")
+        self.assert_caught("doesn't know", "check-arrows")
+
+    def test_example_behind_the_public_header(self):
+        self.plant("examples/planted.c", '#include "base/base.h"\n')
+        self.assert_caught("public header", "check-arrows")
+
+    def test_unprefixed_symbol(self):
+        self.plant_object("algo", UNPREFIXED)
+        self.assert_caught("planted doesn't begin with weir_",
+                           "check-symbols", self.build)
+
+    def plant_libweir(self, text):
+        planted = self.plant("planted.c", text)
+        subprocess.run([*CC, "-shared", "-fPIC", planted, "-o",
+                        self.build / "libweir.so"], check=True)
+        self.plant("include/weir/weir.h",
+                   "WEIR_API WEIR_MUST_USE int weir_one(int (*f)(void));\n"
+                   "/* WEIR_API int weir_none(void); */\n")
+
+    def test_exports_are_the_public_header(self):
+        self.plant_libweir("int weir_one(void) { return 1; }\n")
+        self.assert_clean("check-symbols", self.build)
+
+    def test_export_that_is_not_declared(self):
+        self.plant_libweir("int weir_one(void) { return 1; }\n"
+                           "int weir_two(void) { return 2; }\n")
+        self.assert_caught("exports weir_two", "check-symbols", self.build)
+
+    def test_declared_function_that_is_not_exported(self):
+        self.plant_libweir("static int weir_one(void) { return 1; }\n"
+                           "int (*const weir_two)(void) = weir_one;\n")
+        status, output = self.check("check-symbols", self.build)
+        self.assertEqual(status, 1)
+        self.assertIn("lacks weir_one", output)
+
+    def test_function_of_71_lines(self):
+        self.plant("src/algo/planted.c", function(70))
+        self.assert_clean("check-size")
+        self.plant("src/algo/planted.c", "int x;\n\n" + function(71))
+        self.assert_caught("planted.c:3: weir_long() has 71 lines",
+                           "check-size")
+
+    def test_exception_with_its_reason(self):
+        reason = "/* size: one table, one row a line */\n"
+        self.plant("src/algo/planted.c", "\n" * 20 + reason + function(71))
+        self.assert_clean("check-size")
+
+    def test_a_sixth_exception(self):
+        for i in range(6):
+            self.plant(f"src/algo/planted{i}.c",
+                       "/* size: the reason */\n" + function(71))
+        self.assert_caught("exceptions, not more than 5", "check-size")
+
+    def test_line_of_81_columns(self):
+        self.plant("src/algo/planted.c", "/*" + "ä" * 76 + "*/\n")
+        self.assert_clean("check-size")
+        self.plant("src/algo/planted.c", "/*" + "ä" * 77 + "*/\n")
+        self.assert_caught("planted.c:1: 81 columns", "check-size")
+
+    def test_file_of_1001_lines(self):
+        self.plant("src/algo/planted.c", "\n" * 1000)
+        self.assert_clean("check-size")
+        self.plant("src/algo/planted.c", "\n" * 1001)
+        self.assert_caught("planted.c: 1001 lines", "check-size")
+
+    def test_public_header_that_needs_gnu(self):
+        self.plant("include/weir/weir.h",
+                   "static inline int f(void) { return ({ 1; }); }\n")
+        status, _ = self.check("check-header")
+        self.assertEqual(status, 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,71 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# install-deps.sh - installs the Debian packages that the given steps need and
+# that are missing: install-deps.sh [build] [check] [demo] [bench]
+set -eu
+
+build="gcc libc6-dev make meson ninja-build pkg-config python3
+    protobuf-c-compiler libprotobuf-c-dev libevent-dev libnghttp2-dev
+    libsqlite3-dev libjansson-dev libyaml-dev libxxhash-dev libcmocka-dev"
+check="g++ binutils clang libclang-rt-dev llvm git curl"
+demo="wrk curl gzip"
+bench="wrk nginx curl"
+
+# Which packages: those of the steps named, of all without a name.
+wanted=
+for step in "${@:-all}"; do
+    case $step in
+    build) wanted="$wanted $build" ;;
+    check) wanted="$wanted $build $check" ;;
+    demo) wanted="$wanted $build $demo" ;;
+    bench) wanted="$wanted $build $bench" ;;
+    all) wanted="$build $check $demo $bench" ;;
+    *)
+        echo "install-deps: no step '$step': build, check, demo, bench" >&2
+        exit 2
+        ;;
+    esac
+done
+
+if ! command -v dpkg-query >/dev/null; then
+    echo "install-deps: this is no Debian system; install the like of:" \
+        $wanted >&2
+    exit 0
+fi
+
+# A clang of any version brings its own runtime package.
+case " $wanted " in
+*" libclang-rt-dev "*)
+    major=$(clang --version 2>/dev/null |
+        sed -n 's/.*version \([0-9]*\).*/\1/p')
+    runtime="libclang-rt-${major:-14}-dev"
+    wanted=$(echo $wanted | sed "s/libclang-rt-dev/$runtime/")
+    ;;
+esac
+
+here=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' 2>/dev/null |
+    sed -n 's/ installed$//p')
+# A library for multiarch may be provided under another name.
+here="$here $(dpkg-query -W -f '${Provides}, ' 2>/dev/null | tr ',' '\n' |
+    sed 's/(.*//' | tr -d ' ' | sort -u)"
+missing=
+for package in $wanted; do
+    echo $here | tr ' ' '\n' | grep -qxF "$package" ||
+        missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+
+echo "installing:$missing"
+sudo=
+if [ "$(id -u)" -ne 0 ]; then
+    if ! command -v sudo >/dev/null; then
+        echo "install-deps: as root, please:" \
+            "apt-get install --no-install-recommends$missing" >&2
+        exit 1
+    fi
+    sudo=sudo
+fi
+# RUNLEVEL=1: a package's daemon (nginx) is not started.
+$sudo apt-get update -qq
+$sudo env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+    apt-get install -y -qq --no-install-recommends $missing
