@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT
+ * bench/bench.c - the rows, and the program that measures them.
+ *
+ * Groups follow what shares a floor. A group's rows are interleaved (see
+ * harness.c), so a row's floor and its rivals stand beside it both in the
+ * table and in time. Targets are those the design was drawn for; nothing
+ * fails when one is missed. */
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "peer.h"
+#include "rows.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+#define FLOOR(i, w, f, b) \
+    { .id = (i), .what = (w), .role = BENCH_FLOOR, .threads = 1, \
+      .fixture = &(f), .body = (b) }
+#define FLOOR2(i, w, f, b) \
+    { .id = (i), .what = (w), .role = BENCH_FLOOR, .threads = 2, \
+      .fixture = &(f), .body = (b) }
+#define PEER_C(i, w, t, b, near) \
+    { .id = (i), .what = (w), .role = BENCH_PEER, .threads = (t), \
+      .beside = (near), .relation = BENCH_RATIO, \
+      .fixture = &bench_buckets, .body = (b) }
+#define PEER(i, w, t, p, r, near) \
+    { .id = (i), .what = (w), .role = BENCH_PEER, .threads = (t), \
+      .beside = (near), .relation = BENCH_RATIO, .peer = (p), \
+      .request = (r) }
+
+static const struct bench_row one_rows[] = {
+    FLOOR("add_own", "locked add, own line", bench_lines_hot, bench_add_own),
+    FLOOR("add3_own", "three locked adds, three own lines",
+          bench_lines_hot, bench_add3_own),
+    FLOOR("cas_own", "compare-and-swap, own line", bench_lines_hot,
+          bench_cas_own),
+    FLOOR("clock_monotonic", "clock: CLOCK_MONOTONIC", bench_lines_hot,
+          bench_clock_monotonic),
+    FLOOR("clock_coarse", "clock: CLOCK_MONOTONIC_COARSE", bench_lines_hot,
+          bench_clock_coarse),
+    FLOOR("clock_tsc", "clock: TSC", bench_lines_hot, bench_clock_tsc),
+    FLOOR("name_hot", "24-byte name: hash and probe, hot", bench_lines_hot,
+          bench_name_hot),
+    PEER_C("zero_given_1", "folly's algorithm, clock taken away", 1,
+           bench_zero_given, "add_own"),
+    PEER_C("zero_clock_1", "folly's algorithm, its clock", 1,
+           bench_zero_clock, "add_own"),
+    PEER_C("mutex_1", "mutex bucket, CLOCK_MONOTONIC", 1, bench_mutex_clock,
+           "add_own"),
+    PEER("governor_given_1", "governor (Rust), clock taken away", 1,
+         "governor", "given", "add_own"),
+    PEER("governor_1", "governor (Rust), its clock", 1, "governor",
+         "direct", "add_own"),
+    PEER("governor_keyed_hot", "governor (Rust), keyed by name, hot", 1,
+         "governor", "keyed_hot", "add_own"),
+    PEER("gorate_1", "Go x/time/rate", 1, "gorate", "allow", "add_own"),
+};
+
+static const struct bench_row two_rows[] = {
+    FLOOR2("add_shared", "locked add, a line of 2 threads",
+           bench_lines_hot, bench_add_shared),
+    FLOOR2("add3_shared", "three locked adds, three lines of 2 threads",
+           bench_lines_hot, bench_add3_shared),
+    FLOOR2("cas_shared", "compare-and-swap, a line of 2 threads",
+           bench_lines_hot, bench_cas_shared),
+    PEER_C("zero_given_2", "folly's algorithm, clock taken away", 2,
+           bench_zero_given, "add_shared"),
+    PEER_C("zero_clock_2", "folly's algorithm, its clock", 2,
+           bench_zero_clock, "add_shared"),
+    PEER_C("mutex_2", "mutex bucket, CLOCK_MONOTONIC", 2, bench_mutex_clock,
+           "add_shared"),
+    PEER("governor_given_2", "governor (Rust), clock taken away", 2,
+         "governor", "given2", "add_shared"),
+    PEER("governor_2", "governor (Rust), its clock", 2, "governor",
+         "direct2", "add_shared"),
+    PEER("gorate_2", "Go x/time/rate", 2, "gorate", "allow2", "add_shared"),
+};
+
+static const struct bench_row cold_rows[] = {
+    FLOOR("cold_together", "three cold lines of 4 M, known together",
+          bench_lines_cold, bench_cold_together),
+    FLOOR("cold_parents", "three cold lines of 4 M, by parent pointers",
+          bench_lines_cold, bench_cold_parents),
+    FLOOR("cold_stream", "three cold lines of 4 M, together, back to back",
+          bench_lines_cold, bench_cold_stream),
+    FLOOR("name_cold", "24-byte name: hash and probe, cold, 4 M inline",
+          bench_names_cold, bench_name_cold),
+    PEER("governor_keyed_cold", "governor (Rust), keyed, 4 M cold: one link",
+         1, "governor", "keyed_cold", "cold_together"),
+};
+
+static const struct bench_group groups[] = {
+    { "one thread", one_rows, COUNT(one_rows) },
+    { "two threads", two_rows, COUNT(two_rows) },
+    { "cold", cold_rows, COUNT(cold_rows) },
+};
+
+static int usage(const char *program)
+{
+    fprintf(stderr,
+            "usage: %s [--rounds N] [--batch-ms N] [--only GROUP] "
+            "[--peers DIR]\n"
+            "Measures and writes a JSON array of rows.\n",
+            program);
+    return 2;
+}
+
+static bool options_read(int argc, char **argv, struct bench_options *out)
+{
+    static const struct option longs[] = {
+        { "rounds", required_argument, NULL, 'r' },
+        { "batch-ms", required_argument, NULL, 'b' },
+        { "only", required_argument, NULL, 'o' },
+        { "peers", required_argument, NULL, 'p' },
+        { NULL, 0, NULL, 0 },
+    };
+    int c;
+    while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
+        if (c == 'r')
+            out->rounds = (unsigned)strtoul(optarg, NULL, 10);
+        else if (c == 'b')
+            out->batch_ns = strtoull(optarg, NULL, 10) * 1000000u;
+        else if (c == 'o')
+            out->only = optarg;
+        else if (c == 'p')
+            out->peer_dir = optarg;
+        else
+            return false;
+    }
+    return optind == argc && out->rounds >= 1 && out->rounds <= 101 &&
+           out->batch_ns > 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct bench_options options = {
+        .rounds = 15,
+        .batch_ns = 10000000,
+    };
+    if (!options_read(argc, argv, &options))
+        return usage(argv[0]);
+    bool first = true;
+    printf("[");
+    for (size_t i = 0; i < COUNT(groups); i++)
+        bench_group_run(&groups[i], &options, &first);
+    printf("\n]\n");
+    bench_peer_stop_all();
+    return 0;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT
+ * bench/rows.h - what the table of rows is made of. */
+
+#ifndef WEIR_BENCH_ROWS_H
+#define WEIR_BENCH_ROWS_H
+
+#include "harness.h"
+
+typedef void bench_body(void *state, int thread, uint64_t n);
+
+/* ---- anchors.c: what the machine itself can do ---- */
+
+/* Lines that stay in the cache. */
+extern const struct bench_fixture bench_lines_hot;
+bench_body bench_add_own, bench_add_shared;
+bench_body bench_add3_own, bench_add3_shared;
+bench_body bench_cas_own, bench_cas_shared;
+bench_body bench_clock_monotonic, bench_clock_coarse, bench_clock_tsc;
+bench_body bench_name_hot;
+
+/* Four million lines that don't. */
+#define BENCH_COLD_LINES (4u << 20)
+extern const struct bench_fixture bench_lines_cold;
+bench_body bench_cold_together, bench_cold_stream, bench_cold_parents;
+extern const struct bench_fixture bench_names_cold;
+bench_body bench_name_cold;
+
+/* ---- buckets.c: peers in C ---- */
+
+extern const struct bench_fixture bench_buckets;
+bench_body bench_mutex_clock;
+bench_body bench_zero_clock, bench_zero_given;
+
+/* The names of quotas in all cold rows: 24 bytes each. */
+#define BENCH_NAME_LEN 24
+void bench_name_write(char *out, uint32_t number);
+
+/* A random order of 0 .. count-1, the same in each run; NULL: no memory. */
+uint32_t *bench_shuffle(uint32_t count);
+
+#endif /* WEIR_BENCH_ROWS_H */
