@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # install-deps.sh - installs the Debian packages that the given steps need and
-# that are missing: install-deps.sh [build] [check] [demo] [bench]
+# that are missing: install-deps.sh [STEP…]
 set -eu
 
 build="gcc libc6-dev make meson ninja-build pkg-config python3
@@ -10,6 +10,7 @@ build="gcc libc6-dev make meson ninja-build pkg-config python3
 check="g++ binutils clang libclang-rt-dev llvm git curl"
 demo="wrk curl gzip"
 bench="wrk nginx curl"
+format="clang-format"
 
 # Which packages: those of the steps named, of all without a name.
 wanted=
@@ -19,9 +20,10 @@ for step in "${@:-all}"; do
     check) wanted="$wanted $build $check" ;;
     demo) wanted="$wanted $build $demo" ;;
     bench) wanted="$wanted $build $bench" ;;
+    format) wanted="$wanted $format" ;;
     all) wanted="$build $check $demo $bench" ;;
     *)
-        echo "install-deps: no step '$step': build, check, demo, bench" >&2
+        echo "install-deps: no step '$step': build, check, demo, bench, format" >&2
         exit 2
         ;;
     esac
