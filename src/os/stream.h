@@ -46,12 +46,19 @@ struct weir_stream *weir_stream_connect(struct event_base *base,
                                         const struct weir_stream_handler *);
 void weir_stream_set_handler(struct weir_stream *stream,
                              const struct weir_stream_handler *handler);
-/* Queues bytes (copied). WEIR_EFULL: the queue is over its bound. */
+#define WEIR_STREAM_QUEUE_MAX (16u << 20) /* bytes waiting to be written */
+#define WEIR_STREAM_LOW_MARK (128u << 10) /* bytes, for on_drain */
+/* Queues bytes (copied), to leave when this turn of the loop ends or later.
+ * WEIR_EFULL: the queue would be over WEIR_STREAM_QUEUE_MAX; nothing of it
+ * was queued. */
 int weir_stream_write(struct weir_stream *stream, const void *bytes,
                       size_t len);
 size_t weir_stream_queued(const struct weir_stream *stream);
-/* Closes, now or once the queue is written ('flush', at most 2 s). */
+/* Closes, now or once the queue is written ('flush', at most 2 s). No
+ * callback comes after it. */
 void weir_stream_close(struct weir_stream **stream, bool flush);
+/* The loop it lives on. */
+struct event_base *weir_stream_base(const struct weir_stream *stream);
 /* "127.0.0.1:41234" of the peer. */
 const char *weir_stream_peer(const struct weir_stream *stream);
 
