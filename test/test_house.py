@@ -67,8 +67,11 @@ class House(unittest.TestCase):
         self.addCleanup(self.box.cleanup)
         self.source = Path(self.box.name) / "source"
         self.build = Path(self.box.name) / "build"
-        for folder in ("src/base", "src/algo", "include", "tools"):
+        for folder in ("src/base", "src/algo", "include"):
             shutil.copytree(SOURCE / folder, self.source / folder)
+        (self.source / "tools").mkdir()
+        for tool in SOURCE.glob("tools/check-*"):
+            shutil.copy(tool, self.source / "tools")
         self.build.mkdir()
         for archive in (BUILD / "libbase.a", BUILD / "libalgo.a"):
             # Thin archives name their members by path: make whole ones.

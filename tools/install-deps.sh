@@ -23,7 +23,8 @@ for step in "${@:-all}"; do
     format) wanted="$wanted $format" ;;
     all) wanted="$build $check $demo $bench" ;;
     *)
-        echo "install-deps: no step '$step': build, check, demo, bench, format" >&2
+        echo "install-deps: no step '$step':" \
+            "build, check, demo, bench, format" >&2
         exit 2
         ;;
     esac
