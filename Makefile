@@ -37,8 +37,7 @@ check-all: check-deps all
 
 bench: all
 	tools/install-deps.sh bench
-	$(NINJA) bench/weir-bench
-	build/bench/weir-bench
+	bench/run build
 
 check-deps:
 	tools/install-deps.sh check
