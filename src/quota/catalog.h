@@ -38,12 +38,24 @@ int weir_catalog_check(const struct weir_catalog *catalog,
                        const struct weir_change *change,
                        struct weir_diag *diag);
 
+/* Does 'name' stand soundly in the catalog as it is: a quota's parent,
+ * overflow, chain and place; or, of a name without quota, that nothing
+ * names it. An edit of several changes applies all and asks this for each,
+ * so that no order of them matters. Errors as weir_catalog_check(). */
+int weir_catalog_check_place(const struct weir_catalog *catalog,
+                             struct weir_text name, struct weir_diag *diag);
+
 /* Applies a change as a store hands it out, its epoch being higher than
  * that of any before; all texts are copied. The tree is not checked again.
  * A change whose epoch is not above the catalog's is ignored (0).
  * Returns 0 or WEIR_ENOMEM: then nothing has changed. */
 int weir_catalog_apply(struct weir_catalog *catalog,
                        const struct weir_change *change);
+
+/* The templates in the order in which they are tried; NULL past the end. */
+size_t weir_catalog_templates(const struct weir_catalog *catalog);
+const struct weir_quota *
+weir_catalog_template(const struct weir_catalog *catalog, size_t index);
 
 /* The quota of exactly that name (a template by its pattern), or NULL. The
  * pointer lives until the next apply of that name. */
@@ -59,9 +71,8 @@ const struct weir_quota *weir_catalog_find(const struct weir_catalog *catalog,
 
 /* The first change with an epoch above 'epoch', removals included, in the
  * order of epochs: false when there is none. 'out' is borrowed until the
- * next apply. O(changes since 'epoch' at worst) for the first call, O(1)
- * for the following ones through 'cursor' (zero it to begin; it survives
- * applies). */
+ * next apply. O(log n) for the first call and after an apply, O(1) for the
+ * others through 'cursor' (zero it to begin; it survives applies). */
 struct weir_cursor {
     uint64_t opaque[2];
 };
@@ -76,12 +87,18 @@ uint64_t weir_catalog_floor(const struct weir_catalog *catalog);
 void weir_catalog_set_floor(struct weir_catalog *catalog, uint64_t epoch);
 
 /* Walks all quotas, by name in byte order (sorted on demand: O(n log n)
- * after changes). 'index' from 0 to count - 1. */
+ * after changes). 'index' from 0 to count - 1; NULL past that, or when there
+ * is no memory to sort in. */
 const struct weir_quota *weir_catalog_at(struct weir_catalog *catalog,
                                          size_t index);
 
-/* How many quotas name 'name' as parent. */
+/* How many quotas name 'name' as parent (literally; not by captures). */
 size_t weir_catalog_children(const struct weir_catalog *catalog,
                              struct weir_text name);
+/* They, one by one: the first for 'after' NULL, then the one after that
+ * child, then NULL. In no order. */
+const struct weir_quota *
+weir_catalog_child(const struct weir_catalog *catalog, struct weir_text name,
+                   const struct weir_quota *after);
 
 #endif /* WEIR_CATALOG_H */

@@ -32,6 +32,7 @@ enum weir_on_stale {
 #define WEIR_BURST_MAX (1ull << 50)        /* units */
 #define WEIR_DESCRIPTION_MAX 1024          /* bytes */
 #define WEIR_LABELS_MAX 4096               /* bytes, all labels together */
+#define WEIR_LABELS_COUNT_MAX 64           /* labels of one quota */
 #define WEIR_TEMPLATES_MAX 1024            /* templates in one store */
 #define WEIR_CAPTURES_MAX 9                /* globs in a template's name */
 
@@ -140,12 +141,18 @@ size_t weir_quota_get(const struct weir_quota *quota, const char *field,
 bool weir_quota_is_default(const struct weir_quota *quota,
                            const char *field);
 
-/* Puts labels that a person wrote into the form that 'labels' has: "b=2,a=1"
- * (or a line each) becomes "a=1\nb=2" in 'buf' of WEIR_LABELS_MAX bytes,
- * where '*out' then points. 'text' must not be in 'buf'. WEIR_EQUOTA: a key or
+/* Whether two quotas say the same: all fields but id, epoch and created. */
+bool weir_quota_equal(const struct weir_quota *a, const struct weir_quota *b);
+
+/* Puts labels that a person wrote into the form that 'labels' has: "b=2, a=1"
+ * becomes "a=1\nb=2" in 'buf' of WEIR_LABELS_MAX bytes, where '*out' then
+ * points; 'text' must not be in 'buf'. A text with a line feed is taken by
+ * lines, in which commas and blanks are part of a value. WEIR_EQUOTA: a key or
  * value isn't allowed, or a key comes twice. */
 int weir_labels_parse(struct weir_text text, char *buf,
                       struct weir_text *out, struct weir_diag *diag);
+/* Whether labels are in that form. Returns 0 or WEIR_EQUOTA. */
+int weir_labels_check(struct weir_text labels, struct weir_diag *diag);
 /* Takes the first "key=value" off 'labels'; false when there is none. */
 bool weir_labels_next(struct weir_text *labels, struct weir_text *out_key,
                       struct weir_text *out_value);

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT
+ * quota/glob.c - matching names against templates.
+ *
+ * Each glob takes the shortest run that lets the rest match, so what stands
+ * between two globs is simply searched for, left to right, and only the last
+ * glob has no choice: what follows it must sit at the end of the name.
+ *
+ *     pattern   s3_ * _put_ * _x          (pieces: "s3_" "_put_" "_x")
+ *     name      s3_ a_b _put_ c_x _x
+ *               |head   |first find  |tail, pinned to the end
+ *
+ * Searching each piece at its first place is enough: a later place would
+ * leave a shorter rest, and what matches in it matches in the longer one.
+ * So there is no backtracking, and the worst case is pattern x name bytes
+ * compared (names have 255). A backtracking matcher would be exponential in
+ * the globs unless it forgot all but the last, which is this one in disguise.
+ *
+ * Globs work on bytes. UTF-8 makes that right: no character's bytes occur
+ * inside another's, so a literal piece is found at characters only. */
+
+#include "quota/glob.h"
+
+#include <string.h>
+
+#include "quota/quota_text.h"
+
+static struct weir_text drop(struct weir_text text, size_t len)
+{
+    return (struct weir_text){ text.p + len, text.len - len };
+}
+
+static bool begins_with(struct weir_text text, struct weir_text piece)
+{
+    return text.len >= piece.len &&
+           (piece.len == 0 || memcmp(text.p, piece.p, piece.len) == 0);
+}
+
+/* The bytes before the next glob, or all of them. */
+static struct weir_text literal(struct weir_text pattern)
+{
+    const char *glob = pattern.len > 0
+                           ? memchr(pattern.p, '*', pattern.len)
+                           : NULL;
+    size_t len = glob ? (size_t)(glob - pattern.p) : pattern.len;
+    return (struct weir_text){ pattern.p, len };
+}
+
+/* Where 'piece' first occurs in 'text'; text.len + 1 if it doesn't. */
+static size_t find(struct weir_text text, struct weir_text piece)
+{
+    for (size_t at = 0; at + piece.len <= text.len; at++) {
+        if (begins_with(drop(text, at), piece))
+            return at;
+    }
+    return text.len + 1;
+}
+
+static void keep(struct weir_captures *captures, struct weir_text text)
+{
+    if (captures->count < WEIR_CAPTURES_MAX)
+        captures->text[captures->count++] = text;
+}
+
+bool weir_glob_match(struct weir_text pattern, struct weir_text name,
+                     struct weir_captures *captures)
+{
+    struct weir_captures found = { .count = 0 };
+    struct weir_text piece = literal(pattern);
+    if (!begins_with(name, piece))
+        return false;
+    pattern = drop(pattern, piece.len);
+    name = drop(name, piece.len);
+    while (pattern.len > 0) {
+        pattern = drop(pattern, 1);
+        piece = literal(pattern);
+        bool last = piece.len == pattern.len;
+        if (piece.len > name.len)
+            return false;
+        size_t at = last ? name.len - piece.len : find(name, piece);
+        if (at > name.len || !begins_with(drop(name, at), piece))
+            return false;
+        keep(&found, (struct weir_text){ name.p, at });
+        pattern = drop(pattern, piece.len);
+        name = drop(name, at + piece.len);
+    }
+    if (name.len > 0)
+        return false;
+    if (captures)
+        *captures = found;
+    return true;
+}
+
+int weir_glob_expand(struct weir_text pattern,
+                     const struct weir_captures *captures, char *buf)
+{
+    char expanded[WEIR_NAME_MAX + 1];
+    struct weir_out out = { expanded, sizeof(expanded), 0 };
+    size_t at = 0;
+    while (at < pattern.len) {
+        struct weir_text piece = { pattern.p + at, 1 };
+        bool capture = pattern.p[at] == '{' && at + 2 < pattern.len &&
+                       pattern.p[at + 2] == '}';
+        if (capture) {
+            uint32_t index = (uint32_t)(unsigned char)pattern.p[at + 1] - '1';
+            if (index >= captures->count)
+                return WEIR_ENAME;
+            piece = captures->text[index];
+        }
+        weir_out_text(&out, piece);
+        at += capture ? 3 : 1;
+    }
+    if (out.len > WEIR_NAME_MAX)
+        return WEIR_ENAME;
+    if (out.len > 0)
+        memcpy(buf, expanded, out.len);
+    return (int)out.len;
+}

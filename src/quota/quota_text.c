@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT
+ * quota/quota_text.c - small writers and readers of text, without stdio.
+ *
+ * The pure rooms may not call snprintf(): it reads the locale, may allocate
+ * and drags the whole of stdio behind it. What is needed instead is little:
+ * append, cut at the end, numbers, and the strict reading of UTF-8 (Unicode
+ * 15, table 3-7: a lead byte fixes the range of the second byte, every
+ * further one is 80..BF). */
+
+#include "quota/quota_text.h"
+
+#include <string.h>
+
+void weir_out_text(struct weir_out *out, struct weir_text text)
+{
+    size_t room = out->size - out->len;
+    size_t len = text.len < room ? text.len : room;
+    if (len > 0)
+        memcpy(out->buf + out->len, text.p, len);
+    out->len += len;
+}
+
+void weir_out_string(struct weir_out *out, const char *text)
+{
+    weir_out_text(out, weir_text_of(text));
+}
+
+void weir_out_number(struct weir_out *out, uint64_t number)
+{
+    char digits[WEIR_NUMBER_MAX];
+    weir_out_string(out, weir_number_show(number, digits));
+}
+
+const char *weir_number_show(uint64_t number, char *buf)
+{
+    size_t digits = 1;
+    for (uint64_t rest = number; rest >= 10; rest /= 10)
+        digits++;
+    buf[digits] = '\0';
+    for (size_t i = digits; i > 0; i--, number /= 10)
+        buf[i - 1] = (char)('0' + number % 10);
+    return buf;
+}
+
+/* The range of the second byte is where overlong forms, surrogates and what
+ * lies past U+10FFFF are told apart. */
+static size_t sequence_length(unsigned char lead, unsigned char *out_from,
+                              unsigned char *out_to)
+{
+    *out_from = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+    *out_to = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+    if (lead < 0x80)
+        return 1;
+    if (lead >= 0xC2 && lead <= 0xDF)
+        return 2;
+    if (lead >= 0xE0 && lead <= 0xEF)
+        return 3;
+    return lead >= 0xF0 && lead <= 0xF4 ? 4 : 0;
+}
+
+size_t weir_utf8_next(struct weir_text text, uint32_t *out_character)
+{
+    if (text.len == 0)
+        return 0;
+    const unsigned char *bytes = (const unsigned char *)text.p;
+    unsigned char from;
+    unsigned char to;
+    size_t length = sequence_length(bytes[0], &from, &to);
+    if (length == 0 || length > text.len)
+        return 0;
+    uint32_t character = length == 1 ? bytes[0]
+                                     : bytes[0] & (0xFFu >> (length + 1));
+    for (size_t i = 1; i < length; i++) {
+        if (bytes[i] < from || bytes[i] > to)
+            return 0;
+        character = character << 6 | (bytes[i] & 0x3F);
+        from = 0x80;
+        to = 0xBF;
+    }
+    *out_character = character;
+    return length;
+}
+
+static bool is_control(uint32_t character, const char *allowed)
+{
+    if (character >= 0x20 && character != 0x7F)
+        return character >= 0x80 && character <= 0x9F;
+    for (; *allowed != '\0'; allowed++) {
+        if ((unsigned char)*allowed == character)
+            return false;
+    }
+    return true;
+}
+
+size_t weir_utf8_clean(struct weir_text text, const char *allowed)
+{
+    size_t at = 0;
+    while (at < text.len) {
+        struct weir_text rest = { text.p + at, text.len - at };
+        uint32_t character;
+        size_t length = weir_utf8_next(rest, &character);
+        if (length == 0 || is_control(character, allowed))
+            return at;
+        at += length;
+    }
+    return at;
+}
+
+const char *weir_text_show(struct weir_text text, char *buf)
+{
+    struct weir_out out = { buf, WEIR_SHOW_MAX - 5, 0 };
+    weir_out_string(&out, "'");
+    size_t at = 0;
+    while (at < text.len) {
+        struct weir_text rest = { text.p + at, text.len - at };
+        uint32_t character;
+        size_t length = weir_utf8_next(rest, &character);
+        bool clean = length > 0 && !is_control(character, "");
+        rest.len = clean ? length : 1;
+        if (out.len + rest.len > out.size)
+            break;
+        weir_out_text(&out, clean ? rest : WEIR_TEXT("?"));
+        at += length > 0 ? length : 1;
+    }
+    out.size = WEIR_SHOW_MAX - 1;
+    weir_out_string(&out, at < text.len ? "...'" : "'");
+    buf[out.len] = '\0';
+    return buf;
+}
+
+struct weir_text weir_text_trim(struct weir_text text)
+{
+    while (text.len > 0 && memchr(" \t\r\n", text.p[0], 4)) {
+        text.p++;
+        text.len--;
+    }
+    while (text.len > 0 && memchr(" \t\r\n", text.p[text.len - 1], 4))
+        text.len--;
+    return text;
+}
+
+bool weir_number_parse(struct weir_text text, uint64_t *out_number)
+{
+    if (text.len == 0)
+        return false;
+    uint64_t number = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.p[i] < '0' || text.p[i] > '9')
+            return false;
+        uint64_t digit = (uint64_t)(text.p[i] - '0');
+        if (number > (UINT64_MAX - digit) / 10)
+            return false;
+        number = number * 10 + digit;
+    }
+    *out_number = number;
+    return true;
+}
