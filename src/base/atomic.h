@@ -22,6 +22,7 @@
 
 /* The value before. */
 #define weir_fetch_add(p, v) __atomic_fetch_add((p), (v), __ATOMIC_SEQ_CST)
+#define weir_fetch_sub(p, v) __atomic_fetch_sub((p), (v), __ATOMIC_SEQ_CST)
 #define weir_fetch_or(p, v) __atomic_fetch_or((p), (v), __ATOMIC_SEQ_CST)
 #define weir_exchange(p, v) __atomic_exchange_n((p), (v), __ATOMIC_SEQ_CST)
 
@@ -29,6 +30,15 @@
 #define weir_cas(p, expected, v) \
     __atomic_compare_exchange_n((p), (expected), (v), false, \
                                 __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)
+
+/* Tells the processor that this is a spin. */
+#if defined(__x86_64__) || defined(__i386__)
+#define weir_pause() __builtin_ia32_pause()
+#elif defined(__aarch64__)
+#define weir_pause() __asm__ volatile("yield")
+#else
+#define weir_pause() ((void)0)
+#endif
 
 /* Orders what is before against what is after, for readers of a sequence. */
 #define weir_fence_acquire() __atomic_thread_fence(__ATOMIC_ACQUIRE)

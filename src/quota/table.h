@@ -161,7 +161,7 @@ struct weir_slot_view {
     struct weir_bucket bucket;
     bool unlimited;
 };
-void weir_table_view(const struct weir_table *table, uint32_t slot,
+void weir_table_view(struct weir_table *table, uint32_t slot,
                      struct weir_slot_view *out, weir_instant now);
 
 /* ---- The sync: counts ---- */
@@ -191,10 +191,10 @@ void weir_table_set_fill(struct weir_table *table, uint32_t slot,
 /* Adds 'scaled' to the fill, as if another limiter had taken it. */
 void weir_table_add_others(struct weir_table *table, uint32_t slot,
                            int64_t scaled);
-/* The mark of weir_report.late: written and read by the sync only. */
-void weir_table_set_snap(struct weir_table *table, uint32_t slot,
-                         uint64_t count);
-uint64_t weir_table_snap(const struct weir_table *table, uint32_t slot);
+/* Every root has answered for the slot's count up to 'count': an instance may
+ * be evicted only when that is all of it. */
+void weir_table_set_settled(struct weir_table *table, uint32_t slot,
+                            uint64_t count);
 
 /* No root for stale_after: from now on the counted slots follow their
  * on_stale (open, closed, hold here; share by weir_table_add_others()), until
@@ -203,14 +203,13 @@ void weir_table_set_stale(struct weir_table *table, bool stale,
                           weir_instant now);
 bool weir_table_is_stale(const struct weir_table *table);
 
-/* Called some times a second with the clock hand of eviction: looks at up to
- * 'count' slots, lifts buckets that stood empty (so that no difference of
- * sums ever overflows) and frees instances that are idle, empty, unpinned,
- * without children and reported ('busy', a bit a slot; may be NULL). It
- * evicts only while fewer than 1/8 of the slots are free. Returns the slots
- * freed. */
+/* The clock hand, called some times a second: looks at up to 'count' slots,
+ * lifts buckets that stood empty (so that no difference of sums ever
+ * overflows), and, while fewer than 1/8 of the slots are free, frees
+ * instances that are empty, settled, unpinned and without children. Returns
+ * the slots freed. */
 uint32_t weir_table_sweep(struct weir_table *table, uint32_t count,
-                          const uint64_t *busy, weir_instant now);
+                          weir_instant now);
 
 /* Requests by names without quota; by instances without room. */
 uint64_t weir_table_unknown(const struct weir_table *table);

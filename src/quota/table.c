@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: MIT
+ * quota/table.c - the block: its layout, names, index, stripes, free slots.
+ *
+ * A slot's life: free -> making -> published (placeholder, quota, template
+ * or instance) -> free, with another generation. Lookups run beside all of
+ * it without a lock. What keeps them right:
+ *
+ *   - a name is complete before its index entry is stored (release), and the
+ *     entry is cleared before the name is touched again;
+ *   - a lookup reads the generation before it compares the name: if the slot
+ *     changes hands during the comparison, the ref it returns is of the life
+ *     that ended, and the take that uses it notices;
+ *   - names are read and written as words by relaxed atomics: a torn name
+ *     compares unequal, or is a name of the life that ended. */
+
+#include "quota/table_layout.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+
+/* ---- Layout ---- */
+
+static uint64_t aligned(uint64_t bytes)
+{
+    return (bytes + WEIR_CACHE_LINE - 1) & ~(uint64_t)(WEIR_CACHE_LINE - 1);
+}
+
+static uint32_t power_of_two_above(uint32_t least)
+{
+    uint32_t power = 2;
+    while (power < least)
+        power *= 2;
+    return power;
+}
+
+static bool options_valid(const struct weir_table_options *options)
+{
+    return options->slots >= 1 && options->slots <= WEIR_SLOTS_MAX &&
+           options->stripes >= 1 && options->stripes <= WEIR_STRIPES_MAX;
+}
+
+/* Fills the header's shape; returns the bytes in all. */
+static size_t lay_out(struct weir_table *t,
+                      const struct weir_table_options *options)
+{
+    uint32_t slots = options->slots;
+    uint32_t buckets = power_of_two_above(slots / 3 + 1);
+    t->layout = WEIR_TABLE_LAYOUT;
+    t->slots = slots;
+    t->seed = options->seed;
+    t->stripe_count = options->stripes;
+    t->bucket_mask = buckets - 1;
+    t->chunk_count = slots / 2 + 64;
+    t->bits_words = (slots + 63) / 64;
+
+    uint64_t at = aligned(sizeof(*t));
+    t->hot_at = at;
+    at += (uint64_t)slots * sizeof(struct hot);
+    t->cold_at = at;
+    at = aligned(at + (uint64_t)slots * sizeof(struct cold));
+    t->names_at = at;
+    at = aligned(at + (uint64_t)slots * sizeof(struct name));
+    t->chunks_at = at;
+    at = aligned(at + (uint64_t)t->chunk_count * sizeof(struct chunk));
+    t->index_at = at;
+    at += (uint64_t)buckets * sizeof(struct bucket);
+    t->bits_at = at;
+    at = aligned(at + (uint64_t)t->bits_words * sizeof(uint64_t));
+    t->stripes_at = at;
+    return at + (uint64_t)options->stripes * sizeof(struct weir_stripe);
+}
+
+size_t weir_table_size(const struct weir_table_options *options)
+{
+    if (!options_valid(options))
+        return 0;
+    struct weir_table shape;
+    return lay_out(&shape, options);
+}
+
+struct weir_table *weir_table_init(void *block,
+                                   const struct weir_table_options *options,
+                                   weir_instant now)
+{
+    weir_assert(options_valid(options));
+    weir_assert((uintptr_t)block % WEIR_CACHE_LINE == 0);
+    struct weir_table *t = block;
+    lay_out(t, options);
+    t->origin = now;
+    t->free_head = WEIR_SLOT_NONE;
+    t->chunk_head = CHUNK_NONE;
+    t->spare_slot = WEIR_SLOT_NONE;
+    for (uint32_t i = 0; i < t->stripe_count; i++) {
+        struct weir_stripe *stripe = weir_stripe(t, i);
+        stripe->rng.state = weir_rng_mix(options->seed + i);
+        for (uint32_t k = 0; k < STRIPE_ENTRIES; k++)
+            stripe->refusals[k].slot = WEIR_SLOT_NONE;
+    }
+    /* release: an observer of the magic sees the rest. */
+    weir_store_release(&t->magic, WEIR_TABLE_MAGIC);
+    return t;
+}
+
+/* ---- The writer lock ---- */
+
+void weir_table_lock(struct weir_table *t)
+{
+    for (;;) {
+        uint64_t free = 0;
+        if (weir_load_relaxed(&t->writer) == 0 &&
+            weir_cas(&t->writer, &free, 1))
+            return;
+        weir_pause();
+    }
+}
+
+void weir_table_unlock(struct weir_table *t)
+{
+    /* release: the next holder sees what this one wrote. */
+    weir_store_release(&t->writer, 0);
+}
+
+/* ---- Chunks: the tails of long names, the patterns of parents ---- */
+
+static uint32_t chunk_take(struct weir_table *t)
+{
+    uint32_t index = t->chunk_head;
+    if (index != CHUNK_NONE) {
+        t->chunk_head = weir_chunk(t, index)->next;
+        return index;
+    }
+    if (t->chunk_used == t->chunk_count)
+        return CHUNK_NONE;
+    return t->chunk_used++;
+}
+
+/* Words, so that a reader of a dead name reads words too. */
+static void put_words(void *to, const void *from, size_t words)
+{
+    uint64_t *target = to;
+    for (size_t i = 0; i < words; i++) {
+        uint64_t word;
+        memcpy(&word, (const char *)from + i * sizeof(word), sizeof(word));
+        weir_store_relaxed(&target[i], word);
+    }
+}
+
+static void get_words(void *to, const void *from, size_t words)
+{
+    const uint64_t *source = from;
+    for (size_t i = 0; i < words; i++) {
+        uint64_t word = weir_load_relaxed(&source[i]);
+        memcpy((char *)to + i * sizeof(word), &word, sizeof(word));
+    }
+}
+
+bool weir_chunks_store(struct weir_table *t, const char *bytes, size_t len,
+                       uint32_t *out_first)
+{
+    uint32_t first = CHUNK_NONE;
+    size_t rest = (len + CHUNK_BYTES - 1) / CHUNK_BYTES;
+    /* From the last chunk to the first, so that each knows its next. */
+    while (rest > 0) {
+        uint32_t index = chunk_take(t);
+        if (index == CHUNK_NONE) {
+            weir_chunks_free(t, first);
+            return false;
+        }
+        rest--;
+        struct chunk chunk = { .next = first };
+        size_t at = rest * CHUNK_BYTES;
+        size_t part = len - at < CHUNK_BYTES ? len - at : CHUNK_BYTES;
+        memcpy(chunk.bytes, bytes + at, part);
+        put_words(weir_chunk(t, index), &chunk, sizeof(chunk) / 8);
+        first = index;
+    }
+    *out_first = first;
+    return true;
+}
+
+void weir_chunks_load(const struct weir_table *t, uint32_t first, size_t len,
+                      char *buf)
+{
+    /* A reader of a dead name may follow chunks of another: every step is
+     * bounded by the length and by the pool. */
+    while (len > 0 && first < t->chunk_count) {
+        struct chunk chunk;
+        get_words(&chunk, weir_chunk(t, first), sizeof(chunk) / 8);
+        size_t part = len < CHUNK_BYTES ? len : CHUNK_BYTES;
+        memcpy(buf, chunk.bytes, part);
+        buf += part;
+        len -= part;
+        first = chunk.next;
+    }
+    memset(buf, 0, len);
+}
+
+void weir_chunks_free(struct weir_table *t, uint32_t first)
+{
+    while (first != CHUNK_NONE) {
+        struct chunk *chunk = weir_chunk(t, first);
+        uint32_t next = chunk->next;
+        weir_store_relaxed(&chunk->next, t->chunk_head);
+        t->chunk_head = first;
+        first = next;
+    }
+}
+
+/* ---- Names ---- */
+
+/* The first 32 bytes of a name as they are stored, 'more' left 0. */
+static void name_head(struct weir_text name, struct name *out)
+{
+    memset(out, 0, sizeof(*out));
+    out->len = (uint8_t)name.len;
+    size_t part = name.len < NAME_HEAD ? name.len : NAME_HEAD;
+    memcpy(out->head, name.p, part);
+}
+
+static bool name_store(struct weir_table *t, uint32_t slot,
+                       struct weir_text name)
+{
+    struct name stored;
+    name_head(name, &stored);
+    stored.more = CHUNK_NONE;
+    if (name.len > NAME_HEAD &&
+        !weir_chunks_store(t, name.p + NAME_HEAD, name.len - NAME_HEAD,
+                           &stored.more))
+        return false;
+    put_words(weir_name(t, slot), &stored, sizeof(stored) / 8);
+    return true;
+}
+
+static bool name_equal(const struct weir_table *t, uint32_t slot,
+                       const struct name *head, struct weir_text name)
+{
+    struct name stored;
+    get_words(&stored, weir_name(t, slot), sizeof(stored) / 8);
+    if (memcmp(&stored.len, &head->len, sizeof(stored) - 4) != 0)
+        return false;
+    if (name.len <= NAME_HEAD)
+        return true;
+    char tail[WEIR_NAME_MAX];
+    weir_chunks_load(t, stored.more, name.len - NAME_HEAD, tail);
+    return memcmp(tail, name.p + NAME_HEAD, name.len - NAME_HEAD) == 0;
+}
+
+size_t weir_table_name(const struct weir_table *t, uint32_t slot, char *buf)
+{
+    struct name stored;
+    get_words(&stored, weir_name(t, slot), sizeof(stored) / 8);
+    size_t len = stored.len;
+    size_t part = len < NAME_HEAD ? len : NAME_HEAD;
+    memcpy(buf, stored.head, part);
+    if (len > NAME_HEAD)
+        weir_chunks_load(t, stored.more, len - NAME_HEAD, buf + NAME_HEAD);
+    buf[len] = '\0';
+    return len;
+}
+
+/* ---- The index ---- */
+
+uint64_t weir_table_hash(const struct weir_table *t, struct weir_text name)
+{
+    return weir_hash(name, t->seed);
+}
+
+static struct bucket *first_bucket(const struct weir_table *t, uint64_t hash)
+{
+    return weir_index(t, (uint32_t)hash & t->bucket_mask);
+}
+
+static struct bucket *second_bucket(const struct weir_table *t,
+                                    uint64_t hash)
+{
+    uint32_t other = (uint32_t)hash ^
+                     ((uint32_t)(hash >> 32) | 1) * 0x9e3779b1u;
+    return weir_index(t, other & t->bucket_mask);
+}
+
+void weir_table_prefetch(const struct weir_table *t, uint64_t hash)
+{
+    __builtin_prefetch(first_bucket(t, hash));
+    __builtin_prefetch(second_bucket(t, hash));
+}
+
+static bool find_in(const struct weir_table *t, const struct bucket *bucket,
+                    uint32_t tag, const struct name *head,
+                    struct weir_text name, struct weir_ref *out)
+{
+    for (int i = 0; i < BUCKET_ENTRIES; i++) {
+        /* acquire: pairs with the release in weir_slot_publish(). */
+        uint64_t entry = weir_load_acquire(&bucket->entry[i]);
+        if (entry >> 32 != tag || entry == 0)
+            continue;
+        uint32_t slot = (uint32_t)entry - 1;
+        __builtin_prefetch(weir_name(t, slot));
+        uint32_t generation =
+            weir_load_acquire(&weir_hot(t, slot)->generation);
+        if (!name_equal(t, slot, head, name))
+            continue;
+        out->slot = slot;
+        out->generation = generation;
+        return true;
+    }
+    return false;
+}
+
+bool weir_table_find_hashed(struct weir_table *t, struct weir_text name,
+                            uint64_t hash, struct weir_ref *out)
+{
+    struct name head;
+    name_head(name, &head);
+    uint32_t tag = (uint32_t)(hash >> 32);
+    return find_in(t, first_bucket(t, hash), tag, &head, name, out) ||
+           find_in(t, second_bucket(t, hash), tag, &head, name, out);
+}
+
+bool weir_table_find(struct weir_table *t, struct weir_text name,
+                     struct weir_ref *out)
+{
+    if (name.len == 0 || name.len > WEIR_NAME_MAX)
+        return false;
+    return weir_table_find_hashed(t, name, weir_table_hash(t, name), out);
+}
+
+static int bucket_room(const struct bucket *bucket)
+{
+    int room = 0;
+    for (int i = 0; i < BUCKET_ENTRIES; i++)
+        room += bucket->entry[i] == 0;
+    return room;
+}
+
+/* The first bucket while two places stay free in it: most lookups then end
+ * in their first line. Past that the emptier of the two. */
+static struct bucket *choose_bucket(const struct weir_table *t,
+                                    uint64_t hash)
+{
+    struct bucket *first = first_bucket(t, hash);
+    struct bucket *second = second_bucket(t, hash);
+    int room = bucket_room(first);
+    return room > 2 || room >= bucket_room(second) ? first : second;
+}
+
+static uint64_t slot_hash(const struct weir_table *t, uint32_t slot)
+{
+    char buf[WEIR_NAME_MAX + 1];
+    size_t len = weir_table_name(t, slot, buf);
+    return weir_table_hash(t, (struct weir_text){ buf, len });
+}
+
+bool weir_slot_publish(struct weir_table *t, uint32_t slot)
+{
+    uint64_t hash = slot_hash(t, slot);
+    struct bucket *bucket = choose_bucket(t, hash);
+    for (int i = 0; i < BUCKET_ENTRIES; i++) {
+        if (bucket->entry[i] != 0)
+            continue;
+        uint64_t entry = (hash >> 32 << 32) | (slot + 1);
+        /* release: name and hot line are complete before it is found. */
+        weir_store_release(&bucket->entry[i], entry);
+        return true;
+    }
+    return false;
+}
+
+static void unpublish(struct weir_table *t, uint32_t slot)
+{
+    uint64_t hash = slot_hash(t, slot);
+    uint64_t entry = (hash >> 32 << 32) | (slot + 1);
+    struct bucket *buckets[] = { first_bucket(t, hash),
+                                 second_bucket(t, hash) };
+    for (int b = 0; b < 2; b++) {
+        for (int i = 0; i < BUCKET_ENTRIES; i++) {
+            if (buckets[b]->entry[i] == entry)
+                weir_store_release(&buckets[b]->entry[i], 0);
+        }
+    }
+}
+
+/* ---- Slots ---- */
+
+uint32_t weir_slot_take(struct weir_table *t, struct weir_text name)
+{
+    uint32_t slot = t->free_head;
+    bool fresh = slot == WEIR_SLOT_NONE;
+    if (fresh) {
+        if (t->used == t->slots)
+            return WEIR_SLOT_NONE;
+        slot = t->used;
+    }
+    if (!name_store(t, slot, name))
+        return WEIR_SLOT_NONE;
+    struct cold *cold = weir_cold(t, slot);
+    if (!fresh)
+        t->free_head = cold->aux;
+    weir_store_relaxed(&cold->state, WEIR_SLOT_MAKING);
+    cold->rule = WEIR_SLOT_NONE;
+    cold->aux = CHUNK_NONE;
+    cold->aux_len = 0;
+    cold->refs = 0;
+    cold->created = 0;
+    cold->seen = 0;
+    struct hot *hot = weir_hot(t, slot);
+    weir_store_relaxed(&hot->parent, WEIR_SLOT_NONE);
+    weir_store_relaxed(&hot->grandparent, WEIR_SLOT_NONE);
+    weir_store_relaxed(&hot->stop,
+                       weir_load_relaxed(&hot->count) + WEIR_COUNT_FAR);
+    weir_store_relaxed(&hot->early, WEIR_MINI_FAR);
+    weir_store_relaxed(&cold->report_at,
+                       weir_load_relaxed(&hot->count) + WEIR_COUNT_FAR);
+    if (fresh) {
+        weir_store_relaxed(&hot->generation, 1);
+        /* release: a walk up to 'used' finds complete slots. */
+        weir_store_release(&t->used, slot + 1);
+    }
+    weir_store_relaxed(&t->live, t->live + 1);
+    return slot;
+}
+
+void weir_slot_release(struct weir_table *t, uint32_t slot)
+{
+    struct hot *hot = weir_hot(t, slot);
+    struct cold *cold = weir_cold(t, slot);
+    unpublish(t, slot);
+    /* release: who still sees the old life in a later field sees this. */
+    weir_store_release(&hot->generation, hot->generation + 1);
+    weir_store_release(&cold->state, WEIR_SLOT_FREE);
+    weir_chunks_free(t, weir_name(t, slot)->more);
+    weir_chunks_free(t, cold->aux);
+    cold->aux = t->free_head;
+    t->free_head = slot;
+    weir_store_relaxed(&t->live, t->live - 1);
+}
+
+uint32_t weir_table_used(const struct weir_table *t)
+{
+    return weir_load_acquire(&t->used);
+}
+
+uint32_t weir_table_live(const struct weir_table *t)
+{
+    return weir_load_relaxed(&t->live);
+}
+
+/* ---- Stripes ---- */
+
+uint32_t weir_table_claim_stripe(struct weir_table *t)
+{
+    for (uint32_t i = 1; i < t->stripe_count; i++) {
+        uint32_t free = 0;
+        struct weir_stripe *stripe = weir_stripe(t, i);
+        if (weir_load_relaxed(&stripe->owned) == 0 &&
+            weir_cas(&stripe->owned, &free, 1)) {
+            weir_store_relaxed(&stripe->used, 1);
+            return i;
+        }
+    }
+    return 0;
+}
+
+void weir_table_release_stripe(struct weir_table *t, uint32_t stripe)
+{
+    if (stripe == 0)
+        return;
+    /* release: the next owner goes on from this one's counts. */
+    weir_store_release(&weir_stripe(t, stripe)->owned, 0);
+}
+
+/* The shared stripe needs the locked add; an owner alone doesn't. */
+static void stripe_count(uint64_t *counter, uint32_t stripe)
+{
+    if (stripe == 0)
+        weir_fetch_add(counter, 1);
+    else
+        weir_store_relaxed(counter, *counter + 1);
+}
+
+void weir_table_count_unknown(struct weir_table *t, uint32_t stripe)
+{
+    stripe_count(&weir_stripe(t, stripe)->unknown, stripe);
+}
+
+void weir_table_count_overflow(struct weir_table *t, uint32_t stripe)
+{
+    stripe_count(&weir_stripe(t, stripe)->overflowed, stripe);
+}
+
+uint64_t weir_table_unknown(const struct weir_table *t)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < t->stripe_count; i++)
+        sum += weir_load_relaxed(&weir_stripe(t, i)->unknown);
+    return sum;
+}
+
+uint64_t weir_table_overflowed(const struct weir_table *t)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < t->stripe_count; i++)
+        sum += weir_load_relaxed(&weir_stripe(t, i)->overflowed);
+    return sum;
+}

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: MIT
+ * quota/table_edit.c - quotas come, change and go: the sync's half.
+ *
+ * An edit keeps the slot, its count and its fill in units; only a quota that
+ * was removed and created again begins empty, for it is another one under
+ * the same name. Every function takes the writer lock for one slot at a
+ * time: a caller who makes an instance waits for one of these steps, never
+ * for a whole set. */
+
+#include "quota/table_layout.h"
+
+#include <string.h>
+
+/* ---- The switch (table_layout.h) ---- */
+
+static uint32_t meta_of(const struct weir_bucket *bucket, uint32_t flags)
+{
+    return flags | (uint32_t)bucket->leak.whole << META_WHOLE_SHIFT |
+           (uint32_t)bucket->leak.frac << META_FRAC_SHIFT;
+}
+
+/* Steps 3 and 4, also for a writer that was killed after 2. */
+static void switch_finish(struct weir_table *t, uint32_t slot)
+{
+    struct hot *hot = weir_hot(t, slot);
+    uint32_t seq = hot->meta & ~(META_SEQ_ONE - 1);
+    seq += (seq & META_SEQ_ONE) ? 0 : META_SEQ_ONE;
+    uint32_t old = hot->meta & (META_SEQ_ONE - 1);
+    weir_store(&hot->meta, seq | old);
+    weir_fence_release();
+    weir_store_relaxed(&hot->part, t->spare_part);
+    weir_store_relaxed(&hot->high, t->spare_high);
+    weir_store_relaxed(&hot->band, t->spare_band);
+    /* release: pairs with the acquire of meta in weir_look(). */
+    weir_store_release(&hot->meta, (seq + META_SEQ_ONE) | t->spare_meta);
+    uint64_t base = weir_load(&hot->base);
+    while (!weir_cas(&hot->base, &base, base & ~(uint64_t)1))
+        continue;
+}
+
+static void spare_fill(struct weir_table *t, uint32_t slot,
+                       const struct weir_bucket *bucket, uint32_t flags)
+{
+    uint32_t dead = t->spare_slot;
+    if (dead != WEIR_SLOT_NONE && (weir_load(&weir_hot(t, dead)->base) & 1))
+        switch_finish(t, dead);
+    weir_store(&t->spare_seq, t->spare_seq + 1);
+    weir_fence_release();
+    weir_store_relaxed(&t->spare_slot, slot);
+    weir_store_relaxed(&t->spare_part, bucket->leak.part);
+    weir_store_relaxed(&t->spare_high, bucket->high);
+    weir_store_relaxed(&t->spare_band,
+                       weir_mini_of(bucket->high - bucket->low));
+    weir_store_relaxed(&t->spare_meta, meta_of(bucket, flags));
+    /* release: pairs with the acquire of spare_seq in weir_look_spare(). */
+    weir_store_release(&t->spare_seq, t->spare_seq + 1);
+}
+
+/* The same units on another scale, held within the bound. */
+static int64_t fill_rescaled(const struct look *look, unsigned frac)
+{
+    /* A bucket that never refuses doesn't leak: its fill means nothing. */
+    if (look->fill <= 0 || look->high == WEIR_SCALED_MAX)
+        return 0;
+    if (frac > look->leak.frac &&
+        look->fill > WEIR_SCALED_MAX >> (frac - look->leak.frac))
+        return WEIR_SCALED_MAX;
+    return weir_rescale(look->fill, look->leak.frac, frac);
+}
+
+void weir_slot_switch(struct weir_table *t, uint32_t slot,
+                      const struct weir_bucket *bucket, uint32_t flags,
+                      bool empty, weir_instant now)
+{
+    struct hot *hot = weir_hot(t, slot);
+    uint64_t elapsed = weir_elapsed(t, now);
+    uint64_t leaked = weir_leaked(bucket->leak, elapsed);
+    spare_fill(t, slot, bucket, flags);
+    for (;;) {
+        struct look look;
+        weir_look(t, slot, elapsed, &look);
+        int64_t fill = empty ? 0 : fill_rescaled(&look, bucket->leak.frac);
+        uint64_t scaled = (uint64_t)fill + leaked -
+                          (look.count << bucket->leak.frac);
+        if (weir_cas(&hot->base, &look.base, (scaled << 1) | 1))
+            break;
+    }
+    switch_finish(t, slot);
+}
+
+void weir_slot_set_flags(struct weir_table *t, uint32_t slot, uint32_t flags)
+{
+    struct hot *hot = weir_hot(t, slot);
+    weir_store_release(&hot->meta, (hot->meta & ~META_FLAGS) | flags);
+}
+
+/* ---- From a quota to a slot ---- */
+
+static void bucket_of(const struct weir_quota *quota,
+                      struct weir_bucket *bucket)
+{
+    if (quota->limit.unlimited) {
+        weir_bucket_open(bucket);
+        return;
+    }
+    if (quota->limit.units == 0) {
+        weir_bucket_closed(bucket);
+        return;
+    }
+    uint64_t low, high;
+    weir_quota_bursts(quota, &low, &high);
+    weir_bucket_init(bucket, quota->limit.units, quota->limit.per, low,
+                     high);
+}
+
+static uint32_t flags_of(const struct weir_quota *quota)
+{
+    if (quota->mode == WEIR_OFF)
+        return META_OFF;
+    return quota->mode == WEIR_SHADOW ? META_SHADOW : 0;
+}
+
+uint32_t weir_slot_stale_flags(const struct weir_table *t, uint32_t slot)
+{
+    const struct cold *cold = weir_cold(t, slot);
+    if (!t->stale || cold->sharing != WEIR_COUNTED)
+        return 0;
+    switch ((enum weir_on_stale)cold->on_stale) {
+    case WEIR_STALE_OPEN:
+        return META_OPEN;
+    case WEIR_STALE_CLOSED:
+        return META_CLOSED;
+    case WEIR_STALE_HOLD:
+        return META_HOLD;
+    case WEIR_STALE_SHARE:
+        break;
+    }
+    return 0;
+}
+
+/* ---- Templates ---- */
+
+static void template_remove(struct weir_table *t, uint32_t slot)
+{
+    for (uint32_t i = 0; i < t->template_count; i++) {
+        if (t->templates[i].slot != slot)
+            continue;
+        memmove(&t->templates[i], &t->templates[i + 1],
+                (t->template_count - i - 1) * sizeof(t->templates[0]));
+        t->template_count--;
+        return;
+    }
+}
+
+static bool comes_before(const struct template_entry *a,
+                         const struct template_entry *b)
+{
+    if (a->order != b->order)
+        return a->order < b->order;
+    return a->created < b->created;
+}
+
+static void template_insert(struct weir_table *t,
+                            const struct template_entry *entry)
+{
+    uint32_t i = t->template_count;
+    while (i > 0 && comes_before(entry, &t->templates[i - 1]))
+        i--;
+    memmove(&t->templates[i + 1], &t->templates[i],
+            (t->template_count - i) * sizeof(t->templates[0]));
+    t->templates[i] = *entry;
+    t->template_count++;
+}
+
+/* What a template keeps beside its parameters: its place in the order, the
+ * pattern of the parent, the overflow quota. */
+static int template_put(struct weir_table *t, uint32_t slot,
+                        const struct weir_quota *quota, weir_instant now)
+{
+    struct cold *cold = weir_cold(t, slot);
+    uint32_t aux = CHUNK_NONE;
+    uint32_t overflow = WEIR_SLOT_NONE;
+    bool another = cold->state != WEIR_SLOT_TEMPLATE;
+    if ((another && t->template_count == WEIR_TEMPLATES_MAX) ||
+        !weir_chunks_store(t, quota->parent.p, quota->parent.len, &aux))
+        return WEIR_EFULL;
+    template_remove(t, slot);
+    if (quota->overflow.len > 0 &&
+        weir_slot_resolve(t, quota->overflow, true, 0, &overflow, now) ==
+            WEIR_RESOLVED)
+        weir_cold(t, overflow)->refs++;
+    weir_chunks_free(t, cold->aux);
+    cold->aux = aux;
+    cold->aux_len = (uint8_t)quota->parent.len;
+    uint32_t before = cold->rule;
+    cold->rule = overflow;
+    if (before != WEIR_SLOT_NONE)
+        weir_slot_unref(t, before);
+    weir_slot_set_parent(t, slot, WEIR_SLOT_NONE);
+    struct template_entry entry = { .order = quota->order,
+                                    .slot = slot,
+                                    .created = quota->created };
+    template_insert(t, &entry);
+    return WEIR_OK;
+}
+
+static void template_forget(struct weir_table *t, uint32_t slot)
+{
+    struct cold *cold = weir_cold(t, slot);
+    uint32_t overflow = cold->rule;
+    template_remove(t, slot);
+    weir_chunks_free(t, cold->aux);
+    cold->aux = CHUNK_NONE;
+    cold->aux_len = 0;
+    cold->rule = WEIR_SLOT_NONE;
+    if (overflow != WEIR_SLOT_NONE)
+        weir_slot_unref(t, overflow);
+}
+
+/* The templates changed: each instance and placeholder asks again who rules
+ * it. Skips all else by one byte a slot. */
+static void rule_all(struct weir_table *t, weir_instant now)
+{
+    for (uint32_t slot = 0; slot < weir_table_used(t); slot++) {
+        uint8_t state = weir_load_acquire(&weir_cold(t, slot)->state);
+        if (state != WEIR_SLOT_INSTANCE && state != WEIR_SLOT_PLACEHOLDER)
+            continue;
+        weir_table_lock(t);
+        weir_slot_rule(t, slot, now);
+        weir_table_unlock(t);
+    }
+}
+
+/* ---- Put ---- */
+
+/* The slot that is to become the quota, or WEIR_SLOT_NONE. */
+static uint32_t slot_for(struct weir_table *t, struct weir_text name,
+                         bool *out_fresh, weir_instant now)
+{
+    struct weir_ref ref;
+    *out_fresh = !weir_table_find(t, name, &ref);
+    if (!*out_fresh)
+        return ref.slot;
+    uint32_t slot = weir_slot_take(t, name);
+    for (uint32_t i = 0; slot == WEIR_SLOT_NONE && i < t->slots; i++) {
+        if (weir_slot_evict(t, i, now))
+            slot = weir_slot_take(t, name);
+    }
+    return slot;
+}
+
+static int put_links(struct weir_table *t, uint32_t slot,
+                     const struct weir_quota *quota, weir_instant now)
+{
+    struct cold *cold = weir_cold(t, slot);
+    if (weir_quota_is_template(quota)) {
+        if (cold->state != WEIR_SLOT_TEMPLATE)
+            cold->rule = WEIR_SLOT_NONE;
+        return template_put(t, slot, quota, now);
+    }
+    if (cold->state == WEIR_SLOT_INSTANCE)
+        cold->rule = WEIR_SLOT_NONE;
+    uint32_t parent = WEIR_SLOT_NONE;
+    if (quota->parent.len > 0 &&
+        weir_slot_resolve(t, quota->parent, true, 1, &parent, now) ==
+            WEIR_RESOLVED_NONE)
+        return WEIR_EFULL;
+    weir_slot_set_parent(t, slot, parent);
+    return WEIR_OK;
+}
+
+static int put_locked(struct weir_table *t, const struct weir_quota *quota,
+                      weir_instant now)
+{
+    bool fresh;
+    uint32_t slot = slot_for(t, quota->name, &fresh, now);
+    if (slot == WEIR_SLOT_NONE)
+        return WEIR_EFULL;
+    struct cold *cold = weir_cold(t, slot);
+    int error = put_links(t, slot, quota, now);
+    if (error < 0) {
+        if (fresh)
+            weir_slot_release(t, slot);
+        return error;
+    }
+    bool another = cold->created != quota->created &&
+                   cold->state == WEIR_SLOT_QUOTA;
+    cold->created = quota->created;
+    cold->sharing = (uint8_t)(quota->sharing & 7);
+    cold->on_stale = (uint8_t)(quota->on_stale & 7);
+    cold->seen = 1;
+    struct weir_bucket bucket;
+    bucket_of(quota, &bucket);
+    uint32_t flags = flags_of(quota) | weir_slot_stale_flags(t, slot);
+    weir_slot_switch(t, slot, &bucket, flags, fresh || another, now);
+    if (fresh && !weir_slot_publish(t, slot)) {
+        weir_slot_release(t, slot);
+        return WEIR_EFULL;
+    }
+    /* release: who sees the state sees the rest. */
+    weir_store_release(&cold->state, weir_quota_is_template(quota)
+                                         ? WEIR_SLOT_TEMPLATE
+                                         : WEIR_SLOT_QUOTA);
+    return WEIR_OK;
+}
+
+int weir_table_put(struct weir_table *t, const struct weir_quota *quota,
+                   weir_instant now)
+{
+    weir_table_lock(t);
+    int error = put_locked(t, quota, now);
+    weir_table_unlock(t);
+    if (error == WEIR_OK && weir_quota_is_template(quota))
+        rule_all(t, now);
+    return error;
+}
+
+/* ---- Drop ---- */
+
+static void drop_slot(struct weir_table *t, uint32_t slot, weir_instant now)
+{
+    weir_table_lock(t);
+    struct cold *cold = weir_cold(t, slot);
+    bool template = cold->state == WEIR_SLOT_TEMPLATE;
+    if (template)
+        template_forget(t, slot);
+    if (template || cold->state == WEIR_SLOT_QUOTA) {
+        weir_store_release(&cold->state, WEIR_SLOT_PLACEHOLDER);
+        weir_slot_rule(t, slot, now);
+    }
+    weir_table_unlock(t);
+    if (template)
+        rule_all(t, now);
+}
+
+void weir_table_drop(struct weir_table *t, struct weir_text name,
+                     weir_instant now)
+{
+    struct weir_ref ref;
+    if (weir_table_find(t, name, &ref))
+        drop_slot(t, ref.slot, now);
+}
+
+void weir_table_begin_full(struct weir_table *t)
+{
+    for (uint32_t slot = 0; slot < weir_table_used(t); slot++) {
+        weir_table_lock(t);
+        weir_cold(t, slot)->seen = 0;
+        weir_table_unlock(t);
+    }
+}
+
+void weir_table_end_full(struct weir_table *t, weir_instant now)
+{
+    for (uint32_t slot = 0; slot < weir_table_used(t); slot++) {
+        const struct cold *cold = weir_cold(t, slot);
+        uint8_t state = weir_load_acquire(&cold->state);
+        bool defined =
+            state == WEIR_SLOT_QUOTA || state == WEIR_SLOT_TEMPLATE;
+        if (defined && !cold->seen)
+            drop_slot(t, slot, now);
+    }
+}
+
+/* ---- Stale ---- */
+
+/* The probability of refusal now, in 1/255. */
+static uint8_t refusal_now(const struct look *look)
+{
+    int64_t over = look->fill - (look->high - look->band);
+    if (look->fill > look->high)
+        return 255;
+    if (over <= 0 || look->band == 0)
+        return 0;
+    return (uint8_t)((weir_u128)(uint64_t)over * 255 / (uint64_t)look->band);
+}
+
+static void stale_slot(struct weir_table *t, uint32_t slot, weir_instant now)
+{
+    struct cold *cold = weir_cold(t, slot);
+    if (cold->state == WEIR_SLOT_FREE || cold->state == WEIR_SLOT_MAKING)
+        return;
+    uint32_t flags = weir_hot(t, slot)->meta & META_FLAGS & ~META_STALE;
+    uint32_t added = weir_slot_stale_flags(t, slot);
+    if (added & META_HOLD) {
+        struct look look;
+        weir_look(t, slot, weir_elapsed(t, now), &look);
+        weir_store_relaxed(&cold->hold, refusal_now(&look));
+    }
+    weir_slot_set_flags(t, slot, flags | added);
+}
+
+void weir_table_set_stale(struct weir_table *t, bool stale, weir_instant now)
+{
+    weir_table_lock(t);
+    weir_store_relaxed(&t->stale, stale);
+    weir_table_unlock(t);
+    for (uint32_t slot = 0; slot < weir_table_used(t); slot++) {
+        weir_table_lock(t);
+        stale_slot(t, slot, now);
+        weir_table_unlock(t);
+    }
+}
+
+bool weir_table_is_stale(const struct weir_table *t)
+{
+    return weir_load_relaxed(&t->stale) != 0;
+}

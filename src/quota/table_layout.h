@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: MIT
+ * quota/table_layout.h - the bytes of a table; for table*.c only.
+ *
+ *     header | hot slots | cold slots | names | chunks | index | bits | stripes
+ *              64 B        48 B         32 B             ~27 B   1 bit
+ *              a slot      a slot       a slot           a slot  a slot
+ *
+ * One hot line decides. A take reads the lines of its chain, and writes only
+ * 'count' (and 'base' when the bucket stood empty):
+ *
+ *     in   = (count << frac) + base            both modulo
+ *     fill = in - leaked(now - origin)         signed, 63 bits
+ *
+ * Who writes what:
+ *     count                takes add, refunds subtract. Nobody sets it.
+ *     base                 the lift (CAS, when fill < 0), the sync (store)
+ *     stop, early          the sync; the touch of a take moves 'early'
+ *     leak, band, high, …  the writer (lock), by the switch below
+ *     parent               the writer; 'grandparent' is only a hint for
+ *                          prefetching, mended by whoever sees it wrong
+ *
+ * The switch. Parameters and 'base' must change together, and a reader must
+ * never wait for a writer that was killed. The lowest bit of 'base' says
+ * where the parameters are: 0, in the hot line; 1, in the table's one spare
+ * copy. The writer
+ *
+ *     1 fills the spare          2 CAS base -> new base, bit 1
+ *     3 rewrites the hot line    4 CAS base -> same base, bit 0
+ *
+ * A writer killed after 2 leaves a sound slot; the next one, before it uses
+ * the spare, finishes 3 and 4 for it. 'meta' carries a sequence that is odd
+ * during 3: a reader that saw bit 0 checks that meta did not move under it.
+ *
+ * Telling the sync. 'stop' is the count at which takes are refused until a
+ * root answers; 'early' is how far before it somebody must be told: at first
+ * "always", so that the next take marks the slot in the dirty bits; the mark
+ * moves it to report_at, so that the one that crosses it asks for an early
+ * report. One comparison in the hot path serves both.
+ *
+ * The index. Buckets of eight entries (tag, slot), one line each; a name
+ * lives in one of two buckets. A lookup reads at most two lines, a removal
+ * clears its entry: no tombstones, no moves, readers never see a gap. The
+ * first bucket is taken while it has room to spare, the emptier one after
+ * that; with at most 8/3 names a bucket on average no name was ever seen
+ * without a place (test_table fills 4 M), and if one is, it is EFULL.
+ *
+ * The writer lock. One word in the header; held for microseconds by who
+ * makes an instance, pins, puts, drops or sweeps. Decisions never take it.
+ */
+
+#ifndef WEIR_TABLE_LAYOUT_H
+#define WEIR_TABLE_LAYOUT_H
+
+#include <assert.h>
+
+#include "base/atomic.h"
+#include "quota/table.h"
+
+#define WEIR_TABLE_MAGIC 0x5745495254424c31ull /* "WEIRTBL1" */
+#define WEIR_TABLE_LAYOUT 1
+
+/* A 32-bit float of our own for distances that may be rounded: 26 bits of
+ * mantissa, 6 of exponent; decodes in two operations. */
+typedef uint32_t weir_mini;
+#define WEIR_MINI_FAR (((weir_mini)0x3ffffff << 6) | 36) /* ~2^62 */
+
+static inline int64_t weir_mini_get(weir_mini mini)
+{
+    return (int64_t)((uint64_t)(mini >> 6) << (mini & 63));
+}
+
+/* Rounds down. 'value' must not be negative. */
+static inline weir_mini weir_mini_of(int64_t value)
+{
+    uint64_t v = (uint64_t)value;
+    unsigned bits = v ? 64 - (unsigned)__builtin_clzll(v) : 0;
+    unsigned shift = bits > 26 ? bits - 26 : 0;
+    return (weir_mini)((v >> shift) << 6) | shift;
+}
+
+/* meta: what of a slot changes together with its parameters. */
+#define META_OFF 0x01u    /* mode off, or a placeholder: not there at all */
+#define META_SHADOW 0x02u /* decides, never refuses */
+#define META_OPEN 0x04u   /* stale: passes and counts */
+#define META_CLOSED 0x08u /* stale: refuses */
+#define META_HOLD 0x10u   /* stale: refuses with the probability in cold */
+#define META_STALE (META_OPEN | META_CLOSED | META_HOLD)
+#define META_FLAGS 0xffu
+#define META_WHOLE_SHIFT 8  /* 8 bits: leak.whole */
+#define META_FRAC_SHIFT 16  /* 5 bits: leak.frac */
+#define META_SEQ_SHIFT 21   /* 11 bits: the sequence */
+#define META_SEQ_ONE (1u << META_SEQ_SHIFT)
+
+static inline struct weir_leak weir_meta_leak(uint32_t meta, uint64_t part)
+{
+    return (struct weir_leak){
+        .part = part,
+        .whole = (uint8_t)(meta >> META_WHOLE_SHIFT),
+        .frac = (uint8_t)((meta >> META_FRAC_SHIFT) & 31),
+    };
+}
+
+struct hot {
+    uint64_t count;
+    uint64_t base;        /* scaled << 1 | where the parameters are */
+    uint64_t part;        /* leak.part */
+    int64_t high;         /* scaled */
+    uint64_t stop;        /* refuse at this count */
+    uint32_t parent;      /* slot */
+    uint32_t grandparent; /* hint */
+    weir_mini band;       /* high - low, scaled */
+    weir_mini early;      /* tell the sync this far before 'stop' */
+    uint32_t generation;
+    uint32_t meta;
+};
+static_assert(sizeof(struct hot) == WEIR_CACHE_LINE, "one line a slot");
+
+struct cold {
+    uint64_t created;
+    uint64_t refused;   /* units, without those still in stripes; atomic */
+    uint64_t settled;   /* sync: every root knows the count up to here */
+    uint64_t report_at; /* sync writes, the touch reads */
+    uint32_t rule;      /* instance: its template; template: its overflow */
+    uint32_t aux;       /* template: chunks of its parent's pattern;
+                         * free slot: the next free one */
+    uint32_t refs;      /* children and pins; under the writer lock */
+    uint8_t state;      /* enum weir_slot_state; released when complete */
+    uint8_t sharing : 3, on_stale : 3, seen : 1;
+    uint8_t aux_len;    /* bytes of the pattern */
+    uint8_t hold;       /* stale: probability of refusal, 1/255 */
+};
+static_assert(sizeof(struct cold) == 48, "as DESIGN section 10 says");
+
+#define NAME_HEAD 27
+#define CHUNK_BYTES 28
+#define CHUNK_NONE UINT32_MAX
+struct name {
+    uint32_t more; /* chunk */
+    uint8_t len;
+    char head[NAME_HEAD];
+};
+static_assert(sizeof(struct name) == 32, "half a line a name");
+struct chunk {
+    uint32_t next;
+    char bytes[CHUNK_BYTES];
+};
+static_assert(sizeof(struct chunk) == 32, "");
+
+#define BUCKET_ENTRIES 8
+struct bucket {
+    uint64_t entry[BUCKET_ENTRIES]; /* tag << 32 | slot + 1; 0: empty */
+};
+static_assert(sizeof(struct bucket) == WEIR_CACHE_LINE, "");
+
+#define STRIPE_ENTRIES 256
+struct refusal {
+    uint32_t slot;  /* WEIR_SLOT_NONE: empty */
+    uint32_t seen;  /* the sync's: low half of 'units' when last looked at */
+    uint64_t units; /* refused; written by the stripe's owner only */
+};
+struct weir_stripe {
+    uint32_t owned; /* atomic */
+    uint32_t used;  /* ever owned; atomic */
+    struct weir_rng rng;
+    uint64_t unknown;
+    uint64_t overflowed;
+    uint64_t padding[4];
+    struct refusal refusals[STRIPE_ENTRIES];
+};
+static_assert(sizeof(struct weir_stripe) % WEIR_CACHE_LINE == 0, "");
+
+struct template_entry {
+    uint32_t order;
+    uint32_t slot;
+    uint64_t created;
+};
+
+struct weir_table {
+    uint64_t magic; /* stored last */
+    uint32_t layout;
+    uint32_t slots;
+    uint64_t seed;
+    weir_instant origin;
+    uint32_t stripe_count;
+    uint32_t bucket_mask;
+    uint32_t chunk_count;
+    uint32_t bits_words;
+    /* Offsets from the table's first byte. */
+    uint64_t hot_at, cold_at, names_at, chunks_at, index_at, bits_at,
+        stripes_at;
+
+    /* Written by few, on a line of their own. */
+    _Alignas(WEIR_CACHE_LINE) uint64_t writer; /* lock: 0 free */
+    uint32_t used;       /* slots ever used */
+    uint32_t live;
+    uint32_t free_head;  /* list through cold.aux */
+    uint32_t chunk_head; /* list through chunk.next */
+    uint32_t chunk_used; /* chunks ever used */
+    uint32_t hand;       /* of the sweep */
+    uint32_t stale;
+    uint32_t template_count;
+    uint32_t full;       /* a whole set is being put: mark 'seen' */
+    uint32_t spare_slot; /* whose parameters the spare holds */
+    uint64_t spare_part;
+    int64_t spare_high;
+    weir_mini spare_band;
+    uint32_t spare_meta;
+    uint32_t spare_seq;
+
+    _Alignas(WEIR_CACHE_LINE) uint32_t urgent; /* touched by takes */
+
+    _Alignas(WEIR_CACHE_LINE)
+        struct template_entry templates[WEIR_TEMPLATES_MAX];
+};
+
+static inline void *weir_table_at(const struct weir_table *t, uint64_t at)
+{
+    return (char *)(uintptr_t)t + at;
+}
+static inline struct hot *weir_hot(const struct weir_table *t, uint32_t slot)
+{
+    return (struct hot *)weir_table_at(t, t->hot_at) + slot;
+}
+static inline struct cold *weir_cold(const struct weir_table *t,
+                                     uint32_t slot)
+{
+    return (struct cold *)weir_table_at(t, t->cold_at) + slot;
+}
+static inline struct name *weir_name(const struct weir_table *t,
+                                     uint32_t slot)
+{
+    return (struct name *)weir_table_at(t, t->names_at) + slot;
+}
+static inline struct chunk *weir_chunk(const struct weir_table *t,
+                                       uint32_t index)
+{
+    return (struct chunk *)weir_table_at(t, t->chunks_at) + index;
+}
+static inline struct bucket *weir_index(const struct weir_table *t,
+                                        uint32_t bucket)
+{
+    return (struct bucket *)weir_table_at(t, t->index_at) + bucket;
+}
+static inline uint64_t *weir_bits(const struct weir_table *t)
+{
+    return weir_table_at(t, t->bits_at);
+}
+static inline struct weir_stripe *weir_stripe(const struct weir_table *t,
+                                              uint32_t stripe)
+{
+    return (struct weir_stripe *)weir_table_at(t, t->stripes_at) + stripe;
+}
+
+static inline uint64_t weir_elapsed(const struct weir_table *t,
+                                    weir_instant now)
+{
+    return now > t->origin ? now - t->origin : 0;
+}
+
+/* One consistent look at a link. */
+struct look {
+    uint64_t base;  /* as found: for the lift's CAS */
+    uint64_t count;
+    int64_t fill;   /* may be negative */
+    int64_t high;
+    int64_t band;
+    struct weir_leak leak;
+    uint32_t flags; /* META_… */
+};
+void weir_look_spare(const struct weir_table *t, uint32_t slot,
+                     uint64_t elapsed, struct look *out);
+
+/* 63-bit difference, sign-extended. */
+static inline int64_t weir_fill_of(uint64_t count, uint64_t base,
+                                   struct weir_leak leak, uint64_t elapsed)
+{
+    uint64_t in = (count << leak.frac) - weir_leaked(leak, elapsed);
+    return (int64_t)((in << 1) + (base & ~(uint64_t)1)) >> 1;
+}
+
+static inline void weir_look(const struct weir_table *t, uint32_t slot,
+                             uint64_t elapsed, struct look *out)
+{
+    const struct hot *hot = weir_hot(t, slot);
+    for (;;) {
+        /* acquire: the fields below are read after it; pairs with the
+         * release of meta in the switch. */
+        uint32_t meta = weir_load_acquire(&hot->meta);
+        uint64_t base = weir_load_acquire(&hot->base);
+        if (WEIR_UNLIKELY(base & 1)) {
+            weir_look_spare(t, slot, elapsed, out);
+            return;
+        }
+        uint64_t part = weir_load_relaxed(&hot->part);
+        int64_t high = weir_load_relaxed(&hot->high);
+        weir_mini band = weir_load_relaxed(&hot->band);
+        uint64_t count = weir_load_relaxed(&hot->count);
+        weir_fence_acquire();
+        if (WEIR_UNLIKELY(weir_load_relaxed(&hot->meta) != meta ||
+                          (meta & META_SEQ_ONE)))
+            continue;
+        out->base = base;
+        out->count = count;
+        out->leak = weir_meta_leak(meta, part);
+        out->high = high;
+        out->band = weir_mini_get(band);
+        out->flags = meta & META_FLAGS;
+        out->fill = weir_fill_of(count, base, out->leak, elapsed);
+        return;
+    }
+}
+
+/* ---- table.c ---- */
+void weir_table_lock(struct weir_table *t);
+void weir_table_unlock(struct weir_table *t);
+/* Under the lock: takes a free slot (state MAKING, hot line off) for 'name',
+ * or WEIR_SLOT_NONE. Not yet found by lookups. */
+uint32_t weir_slot_take(struct weir_table *t, struct weir_text name);
+/* Puts it into the index; false: no place (then release it). */
+bool weir_slot_publish(struct weir_table *t, uint32_t slot);
+void weir_slot_release(struct weir_table *t, uint32_t slot);
+bool weir_chunks_store(struct weir_table *t, const char *bytes, size_t len,
+                       uint32_t *out_first);
+void weir_chunks_load(const struct weir_table *t, uint32_t first,
+                      size_t len, char *buf);
+void weir_chunks_free(struct weir_table *t, uint32_t first);
+
+/* ---- table_take.c ---- */
+/* Lifts a bucket that stood empty, so that its fill is not below 0. */
+void weir_slot_lift(struct weir_table *t, uint32_t slot, uint64_t elapsed);
+/* Sets the slot's dirty bit. */
+void weir_slot_mark(struct weir_table *t, uint32_t slot);
+
+/* ---- table_edit.c ---- */
+/* Under the lock: the switch. Keeps the fill in units, or empties it. */
+void weir_slot_switch(struct weir_table *t, uint32_t slot,
+                      const struct weir_bucket *bucket, uint32_t flags,
+                      bool empty, weir_instant now);
+/* Under the lock: new flags, same parameters. */
+void weir_slot_set_flags(struct weir_table *t, uint32_t slot,
+                         uint32_t flags);
+/* What a stale table adds to a slot's flags. */
+uint32_t weir_slot_stale_flags(const struct weir_table *t, uint32_t slot);
+
+/* ---- table_rule.c ---- */
+/* Under the lock: the slot of 'name', made as instance or ('keep')
+ * placeholder if need be. 'depth': quotas below it in the chain. */
+enum weir_resolved weir_slot_resolve(struct weir_table *t,
+                                     struct weir_text name, bool keep,
+                                     unsigned depth, uint32_t *out,
+                                     weir_instant now);
+/* Under the lock: an instance or placeholder after the templates changed. */
+void weir_slot_rule(struct weir_table *t, uint32_t slot, weir_instant now);
+/* Under the lock: one child or pin less; frees a placeholder without any. */
+void weir_slot_unref(struct weir_table *t, uint32_t slot);
+/* Under the lock: frees an instance that nobody needs. */
+bool weir_slot_evict(struct weir_table *t, uint32_t slot, weir_instant now);
+void weir_slot_set_parent(struct weir_table *t, uint32_t slot,
+                          uint32_t parent);
+
+#endif /* WEIR_TABLE_LAYOUT_H */

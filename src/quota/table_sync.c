@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT
+ * quota/table_sync.c - what the sync reads and writes beside the takes.
+ *
+ * Everything here runs against takes on other threads and never stops one.
+ * The sync never touches 'count'; it stores 'base', which the lift may also
+ * move: both are a bucket's 'in', and the later one has seen more. */
+
+#include "quota/table_layout.h"
+
+#include <string.h>
+
+/* ---- What happened ---- */
+
+size_t weir_table_bits_words(const struct weir_table *t)
+{
+    return t->bits_words;
+}
+
+static void rearm(struct weir_table *t, uint32_t word, uint64_t marked)
+{
+    while (marked) {
+        unsigned bit = (unsigned)__builtin_ctzll(marked);
+        marked &= marked - 1;
+        /* After the mark was cleared: see touch() in table_take.c. */
+        weir_store(&weir_hot(t, word * 64 + bit)->early, WEIR_MINI_FAR);
+    }
+}
+
+/* Refusals in stripes set no bits; the entries that moved since the last
+ * look do it here. */
+static void collect_refusals(struct weir_table *t, uint64_t *bits)
+{
+    for (uint32_t i = 1; i < t->stripe_count; i++) {
+        struct weir_stripe *stripe = weir_stripe(t, i);
+        if (!weir_load_relaxed(&stripe->used))
+            continue;
+        for (uint32_t k = 0; k < STRIPE_ENTRIES; k++) {
+            struct refusal *entry = &stripe->refusals[k];
+            uint32_t slot = weir_load_acquire(&entry->slot);
+            uint32_t units = (uint32_t)weir_load_relaxed(&entry->units);
+            if (slot >= t->slots || units == entry->seen)
+                continue;
+            entry->seen = units;
+            bits[slot / 64] |= (uint64_t)1 << (slot % 64);
+        }
+    }
+}
+
+void weir_table_collect(struct weir_table *t, uint64_t *bits)
+{
+    uint32_t words = (weir_table_used(t) + 63) / 64;
+    for (uint32_t i = 0; i < words; i++) {
+        uint64_t *word = &weir_bits(t)[i];
+        if (weir_load_relaxed(word) == 0)
+            continue;
+        uint64_t marked = weir_exchange(word, 0);
+        rearm(t, i, marked);
+        bits[i] |= marked;
+    }
+    collect_refusals(t, bits);
+}
+
+uint64_t weir_table_count(const struct weir_table *t, uint32_t slot)
+{
+    return weir_load(&weir_hot(t, slot)->count);
+}
+
+uint64_t weir_table_refused(const struct weir_table *t, uint32_t slot)
+{
+    uint64_t sum = weir_load(&weir_cold(t, slot)->refused);
+    for (uint32_t i = 1; i < t->stripe_count; i++) {
+        const struct refusal *entry =
+            &weir_stripe(t, i)->refusals[slot % STRIPE_ENTRIES];
+        if (weir_load_acquire(&entry->slot) == slot)
+            sum += weir_load_relaxed(&entry->units);
+    }
+    return sum;
+}
+
+bool weir_table_urgent(struct weir_table *t)
+{
+    return weir_load_relaxed(&t->urgent) && weir_exchange(&t->urgent, 0);
+}
+
+bool weir_table_is_urgent(const struct weir_table *t)
+{
+    return weir_load_relaxed(&t->urgent) != 0;
+}
+
+static void view_locked(const struct weir_table *t, uint32_t slot,
+                        struct weir_slot_view *out, weir_instant now)
+{
+    const struct cold *cold = weir_cold(t, slot);
+    out->state = (enum weir_slot_state)cold->state;
+    out->generation = weir_load_acquire(&weir_hot(t, slot)->generation);
+    if (out->state == WEIR_SLOT_FREE || out->state == WEIR_SLOT_MAKING)
+        return;
+    struct look look;
+    weir_look(t, slot, weir_elapsed(t, now), &look);
+    out->sharing = (enum weir_sharing)cold->sharing;
+    out->on_stale = (enum weir_on_stale)cold->on_stale;
+    out->created = cold->created;
+    out->count = look.count;
+    out->fill = look.fill > 0 ? look.fill : 0;
+    out->in = (look.count << look.leak.frac) +
+              (uint64_t)((int64_t)look.base >> 1);
+    out->bucket = (struct weir_bucket){ .leak = look.leak,
+                                        .low = look.high - look.band,
+                                        .high = look.high };
+    out->unlimited = look.high == WEIR_SCALED_MAX;
+}
+
+void weir_table_view(struct weir_table *t, uint32_t slot,
+                     struct weir_slot_view *out, weir_instant now)
+{
+    memset(out, 0, sizeof(*out));
+    weir_table_lock(t);
+    view_locked(t, slot, out, now);
+    weir_table_unlock(t);
+}
+
+/* ---- What the roots said ---- */
+
+/* In the order in which a racing take is refused rather than let through:
+ * nearer first, then the far end. */
+void weir_table_set_slack(struct weir_table *t, uint32_t slot,
+                          uint64_t report_at, uint64_t stop)
+{
+    weir_store_relaxed(&weir_cold(t, slot)->report_at, report_at);
+    weir_store_release(&weir_hot(t, slot)->stop, stop);
+    /* 'early' was a distance to the former stop: let the next take set it
+     * anew, it is marked at worst once too often. */
+    weir_store(&weir_hot(t, slot)->early, WEIR_MINI_FAR);
+}
+
+void weir_table_set_fill(struct weir_table *t, uint32_t slot, int64_t fill,
+                         uint64_t count, weir_instant at)
+{
+    struct hot *hot = weir_hot(t, slot);
+    uint64_t base = weir_load(&hot->base);
+    for (;;) {
+        struct look look;
+        weir_look(t, slot, 0, &look);
+        if (look.flags & META_OFF)
+            return;
+        uint64_t scaled = (uint64_t)fill +
+                          weir_leaked(look.leak, weir_elapsed(t, at)) -
+                          (count << look.leak.frac);
+        base = look.base;
+        if (weir_cas(&hot->base, &base, (scaled << 1) | (base & 1)))
+            return;
+    }
+}
+
+void weir_table_add_others(struct weir_table *t, uint32_t slot,
+                           int64_t scaled)
+{
+    weir_fetch_add(&weir_hot(t, slot)->base, (uint64_t)scaled << 1);
+}
+
+void weir_table_set_settled(struct weir_table *t, uint32_t slot,
+                            uint64_t count)
+{
+    weir_store_relaxed(&weir_cold(t, slot)->settled, count);
+}

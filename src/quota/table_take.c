@@ -1,0 +1,593 @@
+/* SPDX-License-Identifier: MIT
+ * quota/table_take.c - the decision.
+ *
+ * One walk up the chain reads and judges, a second charges. Between the two
+ * other threads may charge as well: k racing takes can pass 'high' by
+ * (k - 1) weights, which is part of the stated bound, and the price of a
+ * take that never loops on a word others write.
+ *
+ * What the first walk may find at a link:
+ *
+ *     off, placeholder       the link isn't there
+ *     fill + weight > high   refused
+ *     count at 'stop'        refused: too much that no root has seen
+ *     low < fill             refused if the draw says so: one draw for the
+ *                            whole chain, so that the largest of its
+ *                            probabilities decides and not their product
+ *     shadow                 would be refused: noted, not charged, goes on
+ *
+ * A refused request writes only to its thread's stripe. */
+
+#include "quota/table_layout.h"
+
+#include <string.h>
+
+/* When nothing better is known: a root answers about every 20 ms. */
+#define STOP_RETRY (20 * WEIR_MILLISECOND)
+#define HOLD_RETRY WEIR_SECOND
+
+enum how { TAKE, PEEK };
+
+struct walk {
+    uint64_t elapsed;
+    uint64_t chance;
+    uint32_t links;
+    uint32_t lift;    /* bits: links whose bucket stands below empty */
+    uint32_t skip;    /* bits: links not to be charged */
+    uint32_t shadow;  /* bits: links that would have refused */
+    uint32_t refuser; /* index of a link, or WEIR_DEPTH_MAX */
+    bool drawn;
+    uint32_t slot[WEIR_DEPTH_MAX];
+};
+
+/* ---- The stripe ---- */
+
+void weir_slot_mark(struct weir_table *t, uint32_t slot)
+{
+    uint64_t *word = &weir_bits(t)[slot / 64];
+    uint64_t bit = (uint64_t)1 << (slot % 64);
+    if (!(weir_load_relaxed(word) & bit))
+        weir_fetch_or(word, bit);
+}
+
+static void refusal_evict(struct weir_table *t, struct refusal *entry)
+{
+    uint32_t slot = entry->slot;
+    uint64_t units = entry->units;
+    /* First out of the entry, then into the slot: a sum taken between the
+     * two is short for a moment, never too high. */
+    weir_store_release(&entry->slot, WEIR_SLOT_NONE);
+    if (slot != WEIR_SLOT_NONE && units > 0) {
+        weir_fetch_add(&weir_cold(t, slot)->refused, units);
+        weir_slot_mark(t, slot);
+    }
+    weir_store_relaxed(&entry->units, 0);
+}
+
+static void count_refused(struct weir_table *t, uint32_t stripe,
+                          uint32_t slot, uint64_t weight)
+{
+    if (stripe == 0) {
+        weir_fetch_add(&weir_cold(t, slot)->refused, weight);
+        weir_slot_mark(t, slot);
+        return;
+    }
+    struct refusal *entry =
+        &weir_stripe(t, stripe)->refusals[slot % STRIPE_ENTRIES];
+    if (WEIR_UNLIKELY(entry->slot != slot)) {
+        refusal_evict(t, entry);
+        weir_store_release(&entry->slot, slot);
+    }
+    weir_store_relaxed(&entry->units, entry->units + weight);
+}
+
+/* Draws race on the shared stripe: a lost step is no less random. */
+static uint64_t draw(struct weir_table *t, uint32_t stripe)
+{
+    uint64_t *state = &weir_stripe(t, stripe)->rng.state;
+    struct weir_rng rng = { weir_load_relaxed(state) };
+    uint64_t chance = weir_rng_next(&rng);
+    weir_store_relaxed(state, rng.state);
+    return chance;
+}
+
+/* ---- Reading ---- */
+
+/* The parameters in the spare, while a writer rewrites the slot's line or
+ * after it was killed there. */
+void weir_look_spare(const struct weir_table *t, uint32_t slot,
+                     uint64_t elapsed, struct look *out)
+{
+    const struct hot *hot = weir_hot(t, slot);
+    for (;;) {
+        uint32_t seq = weir_load_acquire(&t->spare_seq);
+        uint64_t base = weir_load_acquire(&hot->base);
+        uint32_t owner = weir_load_relaxed(&t->spare_slot);
+        uint64_t part = weir_load_relaxed(&t->spare_part);
+        int64_t high = weir_load_relaxed(&t->spare_high);
+        weir_mini band = weir_load_relaxed(&t->spare_band);
+        uint32_t meta = weir_load_relaxed(&t->spare_meta);
+        uint64_t count = weir_load_relaxed(&hot->count);
+        weir_fence_acquire();
+        if (weir_load_relaxed(&t->spare_seq) != seq || (seq & 1))
+            continue;
+        if (!(base & 1)) {
+            weir_look(t, slot, elapsed, out);
+            return;
+        }
+        if (owner != slot)
+            continue;
+        out->base = base;
+        out->count = count;
+        out->leak = weir_meta_leak(meta, part);
+        out->high = high;
+        out->band = weir_mini_get(band);
+        out->flags = meta & META_FLAGS;
+        out->fill = weir_fill_of(count, base, out->leak, elapsed);
+        return;
+    }
+}
+
+static bool drawn_against(struct weir_table *t, uint32_t stripe,
+                          struct walk *walk, const struct look *look)
+{
+    if (!walk->drawn) {
+        walk->chance = draw(t, stripe);
+        walk->drawn = true;
+    }
+    return weir_band_refuses(look->fill, look->high - look->band, look->band,
+                             walk->chance);
+}
+
+/* Whether a slot that carries some flag refuses. */
+static bool flagged_refuses(struct weir_table *t, uint32_t stripe,
+                            struct walk *walk, uint32_t slot,
+                            const struct look *look)
+{
+    if (look->flags & META_OPEN)
+        return false;
+    if (look->flags & META_CLOSED)
+        return true;
+    if (!walk->drawn) {
+        walk->chance = draw(t, stripe);
+        walk->drawn = true;
+    }
+    uint8_t hold = weir_load_relaxed(&weir_cold(t, slot)->hold);
+    return walk->chance >> 32 < (uint64_t)hold * 0x1010101u;
+}
+
+static bool link_refuses(struct weir_table *t, uint32_t stripe,
+                         struct walk *walk, uint32_t slot,
+                         const struct look *look, uint64_t weight)
+{
+    if (WEIR_UNLIKELY(look->flags & META_STALE))
+        return flagged_refuses(t, stripe, walk, slot, look);
+    int64_t fill = look->fill > 0 ? look->fill : 0;
+    if (fill + (int64_t)(weight << look->leak.frac) > look->high)
+        return true;
+    uint64_t stop = weir_load_relaxed(&weir_hot(t, slot)->stop);
+    if ((int64_t)(look->count - stop) >= 0)
+        return true;
+    if (WEIR_LIKELY(fill <= look->high - look->band))
+        return false;
+    return drawn_against(t, stripe, walk, look);
+}
+
+/* Who sees a wrong hint mends it. */
+static void mend_hint(struct hot *leaf, uint32_t above)
+{
+    if (WEIR_UNLIKELY(weir_load_relaxed(&leaf->grandparent) != above))
+        weir_store_relaxed(&leaf->grandparent, above);
+}
+
+/* Judges the chain from 'slot' up. Returns whether it passes; either way
+ * 'walk' holds what was seen, up to the refuser. */
+static bool walk_up(struct weir_table *t, uint32_t stripe, uint32_t slot,
+                    uint64_t weight, struct walk *walk)
+{
+    struct hot *below = NULL;
+    do {
+        struct hot *hot = weir_hot(t, slot);
+        uint32_t parent = weir_load_relaxed(&hot->parent);
+        if (parent != WEIR_SLOT_NONE) {
+            __builtin_prefetch(weir_hot(t, parent), 1);
+            uint32_t above = weir_load_relaxed(&hot->grandparent);
+            if (above != WEIR_SLOT_NONE)
+                __builtin_prefetch(weir_hot(t, above), 1);
+        }
+        struct look look;
+        weir_look(t, slot, walk->elapsed, &look);
+        uint32_t bit = 1u << walk->links;
+        walk->slot[walk->links++] = slot;
+        if (look.fill < 0)
+            walk->lift |= bit;
+        if (WEIR_UNLIKELY(look.flags & META_OFF)) {
+            walk->skip |= bit;
+        } else if (link_refuses(t, stripe, walk, slot, &look, weight)) {
+            if (!(look.flags & META_SHADOW)) {
+                walk->refuser = walk->links - 1;
+                return false;
+            }
+            walk->skip |= bit;
+            walk->shadow |= bit;
+        }
+        if (below)
+            mend_hint(below, parent);
+        below = hot;
+        slot = parent;
+    } while (slot != WEIR_SLOT_NONE && walk->links < WEIR_DEPTH_MAX);
+    return true;
+}
+
+/* ---- Charging ---- */
+
+void weir_slot_lift(struct weir_table *t, uint32_t slot, uint64_t elapsed)
+{
+    struct hot *hot = weir_hot(t, slot);
+    for (;;) {
+        struct look look;
+        weir_look(t, slot, elapsed, &look);
+        if (look.fill >= 0)
+            return;
+        uint64_t scaled = weir_leaked(look.leak, elapsed) -
+                          (look.count << look.leak.frac);
+        uint64_t lifted = (scaled << 1) | (look.base & 1);
+        if (weir_cas(&hot->base, &look.base, lifted))
+            return;
+    }
+}
+
+/* The count came within 'early' of 'stop': marks the slot, and asks for an
+ * early report when it went over report_at. 'early' moves before the mark is
+ * set; weir_table_collect() clears the mark before it moves 'early' back, so
+ * whatever the order, no slot is left unmarked with 'early' moved for longer
+ * than this function takes. */
+static unsigned touch(struct weir_table *t, uint32_t slot, uint64_t count)
+{
+    struct hot *hot = weir_hot(t, slot);
+    uint64_t report_at = weir_load_relaxed(&weir_cold(t, slot)->report_at);
+    uint64_t stop = weir_load_relaxed(&hot->stop);
+    bool over = (int64_t)(count - report_at) >= 0;
+    int64_t ahead = over ? 0 : (int64_t)(stop - report_at);
+    weir_store(&hot->early, weir_mini_of(ahead > 0 ? ahead : 0));
+    weir_slot_mark(t, slot);
+    if (!over || weir_load_relaxed(&t->urgent))
+        return 0;
+    return weir_exchange(&t->urgent, 1) ? 0 : WEIR_OUTCOME_KICK;
+}
+
+static inline unsigned add(struct weir_table *t, uint32_t slot,
+                           uint64_t units)
+{
+    struct hot *hot = weir_hot(t, slot);
+    uint64_t count = weir_fetch_add(&hot->count, units) + units;
+    uint64_t stop = weir_load_relaxed(&hot->stop);
+    weir_mini early = weir_load_relaxed(&hot->early);
+    if (WEIR_LIKELY((int64_t)(stop - count) > weir_mini_get(early)))
+        return 0;
+    return touch(t, slot, count);
+}
+
+static unsigned charge_walked(struct weir_table *t, const struct walk *walk,
+                              uint64_t weight)
+{
+    unsigned outcome = 0;
+    for (uint32_t i = 0; i < walk->links; i++) {
+        if (WEIR_UNLIKELY(walk->skip >> i & 1))
+            continue;
+        if (walk->lift >> i & 1)
+            weir_slot_lift(t, walk->slot[i], walk->elapsed);
+        outcome |= add(t, walk->slot[i], weight);
+    }
+    return outcome;
+}
+
+/* The slot changed hands between the walk and the charge: take it back. */
+static unsigned uncharge(struct weir_table *t, const struct walk *walk,
+                         uint64_t weight)
+{
+    for (uint32_t i = 0; i < walk->links; i++) {
+        if (!(walk->skip >> i & 1))
+            weir_fetch_sub(&weir_hot(t, walk->slot[i])->count, weight);
+    }
+    return WEIR_OUTCOME_STALE_REF;
+}
+
+static bool ref_is_live(const struct weir_table *t, struct weir_ref ref)
+{
+    /* acquire: what is read of the slot afterwards is of this life. */
+    return ref.slot < t->slots &&
+           weir_load_acquire(&weir_hot(t, ref.slot)->generation) ==
+               ref.generation;
+}
+
+/* ---- The reply ---- */
+
+static void reply_name(const struct weir_table *t, uint32_t slot,
+                       struct weir_reply *reply)
+{
+    reply->quota_len = (uint8_t)weir_table_name(t, slot, reply->quota);
+}
+
+static weir_duration jittered(struct weir_table *t, uint32_t stripe,
+                              weir_duration wait)
+{
+    if (wait == 0 || wait > WEIR_NEVER / 2)
+        return wait;
+    return wait + (weir_duration)(((weir_u128)(wait / 4 + 1) *
+                                   draw(t, stripe)) >> 64);
+}
+
+/* How long until the refuser would let the weight pass for certain. */
+static weir_duration retry_after(const struct look *look, uint64_t weight,
+                                 bool stopped)
+{
+    if (look->flags & META_STALE)
+        return HOLD_RETRY;
+    int64_t scaled = (int64_t)(weight << look->leak.frac);
+    int64_t fill = look->fill > 0 ? look->fill : 0;
+    int64_t to_low = fill - (look->high - look->band);
+    int64_t to_high = fill + scaled - look->high;
+    int64_t leak = to_low > to_high ? to_low : to_high;
+    weir_duration wait = weir_leak_time(look->leak, leak);
+    return stopped && wait < STOP_RETRY ? STOP_RETRY : wait;
+}
+
+static void explain_refusal(struct weir_table *t, uint32_t stripe,
+                            const struct walk *walk, uint64_t weight,
+                            struct weir_reply *reply)
+{
+    uint32_t slot = walk->slot[walk->refuser];
+    struct look look;
+    weir_look(t, slot, walk->elapsed, &look);
+    uint64_t stop = weir_load_relaxed(&weir_hot(t, slot)->stop);
+    bool stopped = (int64_t)(look.count - stop) >= 0;
+    reply->verdict = WEIR_LIMITED;
+    reply->never = !(look.flags & META_STALE) &&
+                   (int64_t)(weight << look.leak.frac) > look.high;
+    reply->fill = look.fill > 0 ? look.fill >> look.leak.frac : 0;
+    reply->retry_after =
+        reply->never ? WEIR_NEVER
+                     : jittered(t, stripe,
+                                retry_after(&look, weight, stopped));
+    reply_name(t, slot, reply);
+}
+
+/* Names the link nearest to its limit, and what is left there. */
+static void explain_pass(struct weir_table *t, const struct walk *walk,
+                         struct weir_reply *reply)
+{
+    uint32_t nearest = WEIR_SLOT_NONE;
+    reply->remaining = UINT64_MAX;
+    for (uint32_t i = 0; i < walk->links; i++) {
+        struct look look;
+        weir_look(t, walk->slot[i], walk->elapsed, &look);
+        if (look.flags & (META_OFF | META_OPEN))
+            continue;
+        int64_t fill = look.fill > 0 ? look.fill : 0;
+        int64_t room = look.high > fill ? look.high - fill : 0;
+        bool endless = look.high == WEIR_SCALED_MAX;
+        uint64_t units = endless ? UINT64_MAX
+                                 : (uint64_t)room >> look.leak.frac;
+        if (nearest != WEIR_SLOT_NONE && units >= reply->remaining)
+            continue;
+        nearest = walk->slot[i];
+        reply->remaining = units;
+        reply->fill = endless ? 0 : fill >> look.leak.frac;
+    }
+    if (nearest != WEIR_SLOT_NONE)
+        reply_name(t, nearest, reply);
+}
+
+static void explain(struct weir_table *t, uint32_t stripe,
+                    const struct walk *walk, uint64_t weight, bool passed,
+                    struct weir_reply *reply)
+{
+    memset(reply, 0, sizeof(*reply));
+    reply->stale = weir_table_is_stale(t);
+    reply->shadow = walk->shadow != 0;
+    uint8_t state = weir_load_acquire(&weir_cold(t, walk->slot[0])->state);
+    reply->unknown = state == WEIR_SLOT_PLACEHOLDER;
+    if (passed)
+        explain_pass(t, walk, reply);
+    else
+        explain_refusal(t, stripe, walk, weight, reply);
+}
+
+/* ---- The calls ---- */
+
+static void count_shadow(struct weir_table *t, uint32_t stripe,
+                         const struct walk *walk, uint64_t weight)
+{
+    for (uint32_t i = 0; i < walk->links; i++) {
+        if (walk->shadow >> i & 1)
+            count_refused(t, stripe, walk->slot[i], weight);
+    }
+}
+
+static unsigned refuse(struct weir_table *t, uint32_t stripe,
+                       const struct walk *walk, uint64_t weight)
+{
+    count_refused(t, stripe, walk->slot[0], weight);
+    if (walk->refuser != 0)
+        count_refused(t, stripe, walk->slot[walk->refuser], weight);
+    return WEIR_OUTCOME_LIMITED;
+}
+
+static inline unsigned ask(struct weir_table *t, uint32_t stripe,
+                           struct weir_ref ref, uint64_t weight,
+                           struct weir_reply *reply, weir_instant now,
+                           enum how how)
+{
+    if (WEIR_UNLIKELY(!ref_is_live(t, ref)))
+        return WEIR_OUTCOME_STALE_REF;
+    if (weight > WEIR_WEIGHT_MAX)
+        weight = WEIR_WEIGHT_MAX;
+    struct walk walk;
+    walk.elapsed = weir_elapsed(t, now);
+    walk.links = walk.lift = walk.skip = walk.shadow = 0;
+    walk.drawn = false;
+    unsigned outcome = 0;
+    bool passed = walk_up(t, stripe, ref.slot, weight, &walk);
+    if (how == PEEK) {
+        outcome = passed ? 0 : WEIR_OUTCOME_LIMITED;
+    } else if (passed) {
+        if (WEIR_UNLIKELY(walk.shadow))
+            count_shadow(t, stripe, &walk, weight);
+        outcome = charge_walked(t, &walk, weight);
+        if (WEIR_UNLIKELY(!ref_is_live(t, ref)))
+            return uncharge(t, &walk, weight);
+    } else {
+        outcome = refuse(t, stripe, &walk, weight);
+    }
+    if (WEIR_UNLIKELY(reply != NULL))
+        explain(t, stripe, &walk, weight, passed, reply);
+    return outcome;
+}
+
+unsigned weir_table_take(struct weir_table *t, uint32_t stripe,
+                         struct weir_ref ref, uint64_t weight,
+                         struct weir_reply *reply, weir_instant now)
+{
+    return ask(t, stripe, ref, weight, reply, now, TAKE);
+}
+
+unsigned weir_table_peek(struct weir_table *t, uint32_t stripe,
+                         struct weir_ref ref, uint64_t weight,
+                         struct weir_reply *reply, weir_instant now)
+{
+    return ask(t, stripe, ref, weight, reply, now, PEEK);
+}
+
+/* ---- Charge, refund, reserve ---- */
+
+/* The chain as it is, without judging it. */
+static bool walk_plain(struct weir_table *t, struct weir_ref ref,
+                       weir_instant now, struct walk *walk)
+{
+    if (!ref_is_live(t, ref))
+        return false;
+    *walk = (struct walk){ .elapsed = weir_elapsed(t, now) };
+    uint32_t slot = ref.slot;
+    do {
+        uint32_t meta = weir_load_acquire(&weir_hot(t, slot)->meta);
+        if (meta & META_OFF)
+            walk->skip |= 1u << walk->links;
+        else
+            weir_slot_lift(t, slot, walk->elapsed);
+        walk->slot[walk->links++] = slot;
+        slot = weir_load_relaxed(&weir_hot(t, slot)->parent);
+    } while (slot != WEIR_SLOT_NONE && walk->links < WEIR_DEPTH_MAX);
+    return true;
+}
+
+/* How much of 'weight' fits below the bound of debt. */
+static uint64_t below_debt(const struct look *look, uint64_t weight)
+{
+    int64_t debt = (int64_t)(WEIR_DEBT_MAX << look->leak.frac);
+    int64_t high = look->high > 0 ? look->high : 0;
+    int64_t most = high > WEIR_SCALED_MAX - debt ? WEIR_SCALED_MAX
+                                                 : high + debt;
+    if (look->fill >= most)
+        return 0;
+    uint64_t room = (uint64_t)(most - look->fill) >> look->leak.frac;
+    return weight < room ? weight : room;
+}
+
+unsigned weir_table_charge(struct weir_table *t, uint32_t stripe,
+                           struct weir_ref ref, uint64_t weight,
+                           weir_instant now)
+{
+    (void)stripe;
+    struct walk walk;
+    if (!walk_plain(t, ref, now, &walk))
+        return WEIR_OUTCOME_STALE_REF;
+    if (weight > WEIR_WEIGHT_MAX)
+        weight = WEIR_WEIGHT_MAX;
+    unsigned outcome = 0;
+    for (uint32_t i = 0; i < walk.links; i++) {
+        if (walk.skip >> i & 1)
+            continue;
+        struct look look;
+        weir_look(t, walk.slot[i], walk.elapsed, &look);
+        outcome |= add(t, walk.slot[i], below_debt(&look, weight));
+    }
+    return outcome;
+}
+
+/* A unit only partly in the bucket still is given back whole: the lift takes
+ * the part below empty away again. */
+unsigned weir_table_refund(struct weir_table *t, uint32_t stripe,
+                           struct weir_ref ref, uint64_t weight,
+                           weir_instant now)
+{
+    (void)stripe;
+    struct walk walk;
+    if (!walk_plain(t, ref, now, &walk))
+        return WEIR_OUTCOME_STALE_REF;
+    if (weight > WEIR_WEIGHT_MAX)
+        weight = WEIR_WEIGHT_MAX;
+    unsigned outcome = 0;
+    for (uint32_t i = 0; i < walk.links; i++) {
+        struct look look;
+        weir_look(t, walk.slot[i], walk.elapsed, &look);
+        if ((walk.skip >> i & 1) || look.fill <= 0)
+            continue;
+        uint64_t one = (uint64_t)1 << look.leak.frac;
+        uint64_t in = ((uint64_t)look.fill + one - 1) >> look.leak.frac;
+        uint64_t units = weight < in ? weight : in;
+        outcome |= add(t, walk.slot[i], (uint64_t)0 - units);
+    }
+    return outcome;
+}
+
+/* What one link asks of a reservation: how long, or WEIR_NEVER. */
+static weir_duration link_wait(const struct look *look, uint64_t weight)
+{
+    if (look->flags & (META_OFF | META_SHADOW | META_OPEN))
+        return 0;
+    int64_t scaled = (int64_t)(weight << look->leak.frac);
+    if ((look->flags & META_CLOSED) || scaled > look->high)
+        return WEIR_NEVER;
+    if (below_debt(look, weight) < weight)
+        return WEIR_NEVER;
+    int64_t fill = look->fill > 0 ? look->fill : 0;
+    return weir_leak_time(look->leak, fill + scaled - look->high);
+}
+
+unsigned weir_table_reserve(struct weir_table *t, uint32_t stripe,
+                            struct weir_ref ref, uint64_t weight,
+                            weir_duration wait_max, struct weir_reply *reply,
+                            weir_instant now)
+{
+    struct walk walk;
+    if (!walk_plain(t, ref, now, &walk))
+        return WEIR_OUTCOME_STALE_REF;
+    if (weight > WEIR_WEIGHT_MAX)
+        weight = WEIR_WEIGHT_MAX;
+    weir_duration wait = 0;
+    walk.refuser = 0;
+    for (uint32_t i = 0; i < walk.links; i++) {
+        struct look look;
+        weir_look(t, walk.slot[i], walk.elapsed, &look);
+        uint64_t stop = weir_load_relaxed(&weir_hot(t, walk.slot[i])->stop);
+        weir_duration link = link_wait(&look, weight);
+        if ((int64_t)(look.count - stop) >= 0 && link < STOP_RETRY)
+            link = STOP_RETRY;
+        if (link <= wait)
+            continue;
+        wait = link;
+        walk.refuser = i;
+    }
+    if (wait > wait_max) {
+        explain(t, stripe, &walk, weight, false, reply);
+        reply->wait = wait;
+        return refuse(t, stripe, &walk, weight);
+    }
+    unsigned outcome = charge_walked(t, &walk, weight);
+    if (!ref_is_live(t, ref))
+        return uncharge(t, &walk, weight);
+    explain(t, stripe, &walk, weight, true, reply);
+    reply->wait = wait;
+    return outcome;
+}
