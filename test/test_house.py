@@ -123,6 +123,11 @@ class House(unittest.TestCase):
         self.assert_caught("must not use clock_gettime", "check-arrows",
                            self.build)
 
+    def test_clock_among_the_messages(self):
+        self.plant_object("wire", CLOCK)
+        self.assert_caught("wire must not use clock_gettime", "check-arrows",
+                           self.build)
+
     def test_variable_in_a_pure_object(self):
         self.plant_object("algo", VARIABLE)
         self.assert_caught("writable variable: calls", "check-arrows",
