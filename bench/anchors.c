@@ -81,14 +81,14 @@ void bench_name_write(char *out, uint32_t number)
         out[i] = (char)('0' + number % 10);
 }
 
-uint32_t *bench_shuffle(uint32_t count)
+uint32_t *bench_shuffle(uint32_t count, uint32_t seed)
 {
     uint32_t *order = malloc(count * sizeof(*order));
     if (order == NULL)
         return NULL;
     for (uint32_t i = 0; i < count; i++)
         order[i] = i;
-    uint64_t x = 0x9e3779b97f4a7c15u;
+    uint64_t x = 0x9e3779b97f4a7c15u + seed;
     for (uint32_t i = count - 1; i > 0; i--) {
         x ^= x << 13;
         x ^= x >> 7;
@@ -270,7 +270,7 @@ static void *cold_setup(const char **out_note)
     if (cold == NULL)
         return NULL;
     cold->lines = bench_pages(BENCH_COLD_LINES * sizeof(struct line));
-    cold->order = bench_shuffle(BENCH_COLD_LINES);
+    cold->order = bench_shuffle(BENCH_COLD_LINES, 0);
     if (cold->lines == NULL || cold->order == NULL) {
         cold_teardown(cold);
         return NULL;
@@ -346,7 +346,7 @@ static void *cold_names_setup(const char **out_note)
 {
     (void)out_note;
     struct cold_names *cold = calloc(1, sizeof(*cold));
-    uint32_t *order = bench_shuffle(COLD_NAMES);
+    uint32_t *order = bench_shuffle(COLD_NAMES, 0);
     if (cold == NULL || order == NULL) {
         free(cold);
         free(order);

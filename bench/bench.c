@@ -31,10 +31,25 @@
       .beside = (near), .relation = BENCH_RATIO, .peer = (p), \
       .request = (r) }
 
+#define OURS(i, w, t, f, b, near, rel, goal) \
+    { .id = (i), .what = (w), .role = BENCH_OURS, .threads = (t), \
+      .fixture = &(f), .body = (b), .beside = (near), \
+      .relation = (rel), .target = (goal) }
+
 static const struct bench_row one_rows[] = {
     FLOOR("add_own", "locked add, own line", bench_lines_hot, bench_add_own),
     FLOOR("add3_own", "three locked adds, three own lines",
           bench_lines_hot, bench_add3_own),
+    OURS("take_one", "take, one link, handle and now given", 1,
+         bench_table_hot, bench_take_one, "add_own", BENCH_RATIO, 2.2),
+    OURS("take_empty", "the same, the bucket found empty each time", 1,
+         bench_table_hot, bench_take_empty, "add_own", BENCH_RATIO, 0),
+    OURS("take_refused", "refused take", 1, bench_table_hot,
+         bench_take_refused, NULL, BENCH_PLAIN, 3),
+    OURS("take_three", "take, chain of three, hot", 1, bench_table_hot,
+         bench_take_three, "add3_own", BENCH_RATIO, 1.6),
+    OURS("take_name", "take, one link, by name, hot", 1, bench_table_hot,
+         bench_take_name, "take_one", BENCH_DIFFERENCE, 12),
     FLOOR("cas_own", "compare-and-swap, own line", bench_lines_hot,
           bench_cas_own),
     FLOOR("clock_monotonic", "clock: CLOCK_MONOTONIC", bench_lines_hot,
@@ -64,6 +79,11 @@ static const struct bench_row two_rows[] = {
            bench_lines_hot, bench_add_shared),
     FLOOR2("add3_shared", "three locked adds, three lines of 2 threads",
            bench_lines_hot, bench_add3_shared),
+    OURS("take_three_2", "take, 2 threads on one hot chain of three", 2,
+         bench_table_hot, bench_take_three_2, "add3_shared", BENCH_RATIO,
+         1.8),
+    OURS("take_one_2", "take, 2 threads on one link", 2, bench_table_hot,
+         bench_take_one_2, "add_shared", BENCH_RATIO, 0),
     FLOOR2("cas_shared", "compare-and-swap, a line of 2 threads",
            bench_lines_hot, bench_cas_shared),
     PEER_C("zero_given_2", "folly's algorithm, clock taken away", 2,
@@ -88,15 +108,43 @@ static const struct bench_row cold_rows[] = {
           bench_lines_cold, bench_cold_stream),
     FLOOR("name_cold", "24-byte name: hash and probe, cold, 4 M inline",
           bench_names_cold, bench_name_cold),
+    OURS("take_cold", "take, chain of three, cold, by handle", 1,
+         bench_table_cold, bench_take_cold, "cold_together", BENCH_RATIO,
+         1.7),
+    { .id = "take_cold_first", .role = BENCH_OURS, .threads = 1,
+      .what = "the same, the first since a report",
+      .fixture = &bench_table_cold, .body = bench_take_cold_first,
+      .between = bench_cold_report, .beside = "cold_together",
+      .relation = BENCH_RATIO },
+    OURS("take_cold_name", "take, chain of three, cold, by name", 1,
+         bench_table_cold, bench_take_cold_name, "cold_together",
+         BENCH_RATIO, 2.5),
+    OURS("take_cold_many", "the same, in batches of 16 names", 1,
+         bench_table_cold, bench_take_cold_many, "cold_together",
+         BENCH_RATIO, 0),
+    OURS("take_cold_stream", "by handle, back to back", 1, bench_table_cold,
+         bench_take_cold_stream, "cold_stream", BENCH_RATIO, 0),
     PEER("governor_keyed_cold", "governor (Rust), keyed, 4 M cold: one link",
          1, "governor", "keyed_cold", "cold_together"),
 };
 
 static const struct bench_group groups[] = {
-    { "one thread", one_rows, COUNT(one_rows) },
-    { "two threads", two_rows, COUNT(two_rows) },
-    { "cold", cold_rows, COUNT(cold_rows) },
+    { "one thread", one_rows, COUNT(one_rows), 4096 },
+    { "two threads", two_rows, COUNT(two_rows), 4096 },
+    { "cold", cold_rows, COUNT(cold_rows), 150000 },
 };
+
+/* What is counted and not timed. */
+static void figures_write(bool *first)
+{
+    const struct bench_figure bytes = {
+        .id = "bytes_a_quota",
+        .what = "memory a quota, name of up to 27 bytes and index included",
+        .unit = "B",
+        .value = bench_table_bytes(BENCH_COLD_LINES),
+    };
+    bench_figure_write(&bytes, first);
+}
 
 static int usage(const char *program)
 {
@@ -146,6 +194,8 @@ int main(int argc, char **argv)
     printf("[");
     for (size_t i = 0; i < COUNT(groups); i++)
         bench_group_run(&groups[i], &options, &first);
+    if (options.only == NULL)
+        figures_write(&first);
     printf("\n]\n");
     bench_peer_stop_all();
     return 0;

@@ -164,6 +164,8 @@ static struct sample measure(const struct row_run *run, uint64_t batch)
                                    &sample.disturbed);
         return sample;
     }
+    if (row->between != NULL)
+        row->between(run->state);
     if (row->threads == 2)
         return race_measure(run, batch);
     uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
@@ -173,7 +175,8 @@ static struct sample measure(const struct row_run *run, uint64_t batch)
 }
 
 /* Warms the row up and finds how many operations make a batch. */
-static void row_calibrate(struct row_run *run, uint64_t batch_ns)
+static void row_calibrate(struct row_run *run, uint64_t batch_min,
+                          uint64_t batch_ns)
 {
     uint64_t batch = 4096;
     for (int i = 0; i < 12; i++) {
@@ -189,7 +192,11 @@ static void row_calibrate(struct row_run *run, uint64_t batch_ns)
         }
         batch *= 4;
     }
-    run->batch = batch < CHUNK ? CHUNK : batch;
+    if (batch < batch_min) {
+        measure(run, batch_min);
+        batch = batch_min;
+    }
+    run->batch = batch;
 }
 
 static void row_measure(struct row_run *run, unsigned round)
@@ -290,7 +297,7 @@ void bench_group_run(const struct bench_group *group,
     rows_setup(runs, group->count, options);
     for (size_t i = 0; i < group->count; i++)
         if (runs[i].note == NULL)
-            row_calibrate(&runs[i], options->batch_ns);
+            row_calibrate(&runs[i], group->batch_min, options->batch_ns);
     for (unsigned round = 0; round < options->rounds; round++)
         for (size_t i = 0; i < group->count; i++)
             if (runs[i].note == NULL)

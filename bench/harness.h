@@ -37,6 +37,7 @@ struct bench_row {
     const struct bench_fixture *fixture;
     /* Does 'n' operations. 'thread' is 0 or 1. */
     void (*body)(void *state, int thread, uint64_t n);
+    void (*between)(void *state); /* before each batch, untimed, or NULL */
     const char *peer;    /* program that measures, or NULL */
     const char *request; /* what to ask it for */
 };
@@ -45,6 +46,8 @@ struct bench_group {
     const char *name;
     const struct bench_row *rows;
     size_t count;
+    uint64_t batch_min; /* operations; what is cold needs many to be so in
+                         * the same way each time */
 };
 
 /* A figure that is counted, not timed. */

@@ -31,11 +31,25 @@ extern const struct bench_fixture bench_buckets;
 bench_body bench_mutex_clock;
 bench_body bench_zero_clock, bench_zero_given;
 
+/* ---- table_rows.c: ours ---- */
+
+extern const struct bench_fixture bench_table_hot;
+bench_body bench_take_one, bench_take_empty, bench_take_refused;
+bench_body bench_take_three, bench_take_name;
+bench_body bench_take_one_2, bench_take_three_2;
+extern const struct bench_fixture bench_table_cold;
+bench_body bench_take_cold, bench_take_cold_stream, bench_take_cold_first;
+bench_body bench_take_cold_name, bench_take_cold_many;
+void bench_cold_report(void *state); /* between two batches */
+/* Bytes a slot of a table with as many. */
+double bench_table_bytes(uint32_t slots);
+
 /* The names of quotas in all cold rows: 24 bytes each. */
 #define BENCH_NAME_LEN 24
 void bench_name_write(char *out, uint32_t number);
 
-/* A random order of 0 .. count-1, the same in each run; NULL: no memory. */
-uint32_t *bench_shuffle(uint32_t count);
+/* A random order of 0 .. count-1, the same in each run; another for another
+ * 'seed'. NULL: no memory. */
+uint32_t *bench_shuffle(uint32_t count, uint32_t seed);
 
 #endif /* WEIR_BENCH_ROWS_H */
