@@ -95,8 +95,9 @@ struct weir_welcome {
 /* Changes in the order of epochs. 'full': forget what isn't named between
  * here and the message that reaches 'target'. */
 struct weir_quotas {
-    bool full;        /* the first message of a whole set */
-    uint64_t epoch;   /* reached when these are applied */
+    bool full;        /* the first message of a whole set; 'from' is 0 */
+    uint64_t from;    /* holds every change above this epoch … */
+    uint64_t epoch;   /* … up to this one, reached when they are applied */
     uint64_t target;  /* the root's newest */
     size_t count;
     const struct weir_change *changes;
@@ -111,6 +112,7 @@ struct weir_announce {
     struct weir_text name;
     uint64_t created; /* of the quota, or of the instance's template */
     uint64_t base;    /* modulo 2^64 */
+    uint64_t refused; /* the same of refusals */
     int64_t fill;     /* 1/1024 units */
 };
 
@@ -148,6 +150,7 @@ struct weir_fills {
     uint64_t number;  /* the last report taken */
     uint64_t stamp;   /* rises with every fills message of a session */
     weir_duration stretch; /* report no more often than this; 0: as set */
+    uint32_t limiters;     /* connected to this root */
     size_t count;
     const struct weir_fill *fills;   /* slots strictly ascending */
     size_t unknown_count;
