@@ -41,7 +41,7 @@ case " $wanted " in
 *" libclang-rt-dev "*)
     major=$(clang --version 2>/dev/null |
         sed -n 's/.*version \([0-9]*\).*/\1/p')
-    runtime="libclang-rt-${major:-14}-dev"
+    runtime="libclang-rt${major:+-$major}-dev"
     wanted=$(echo $wanted | sed "s/libclang-rt-dev/$runtime/")
     ;;
 esac
