@@ -38,7 +38,7 @@ bench_body bench_take_one, bench_take_empty, bench_take_refused;
 bench_body bench_take_three, bench_take_name;
 bench_body bench_take_one_2, bench_take_three_2;
 extern const struct bench_fixture bench_table_cold;
-bench_body bench_take_cold, bench_take_cold_stream, bench_take_cold_first;
+bench_body bench_take_cold, bench_take_cold_stream;
 bench_body bench_take_cold_name, bench_take_cold_many;
 void bench_cold_report(void *state); /* between two batches */
 /* Bytes a slot of a table with as many. */

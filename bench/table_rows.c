@@ -58,9 +58,8 @@ struct hot_table {
 struct cold_table {
     struct block block;
     uint32_t stripe;
-    uint32_t next;       /* of those reported already */
-    uint32_t next_first; /* of those not touched since the report */
-    uint32_t *order;     /* chains */
+    uint32_t next;   /* in 'order' */
+    uint32_t *order; /* chains */
     struct weir_ref *leaves;
     char *names;
     uint64_t *bits;
@@ -329,18 +328,15 @@ static void *cold_setup(const char **out_note)
         weir_table_take(table, cold->stripe, cold->leaves[i], 1, NULL,
                         cold->now);
     cold->now += WEIR_SECOND;
-    cold->next_first = CHAINS / 2;
     return cold;
 }
 
 const struct bench_fixture bench_table_cold = { cold_setup, cold_teardown };
 
-/* The first half of the chains is walked by the rows of chains that are
- * marked already, the second by those of chains that aren't. */
 static uint32_t cold_advance(struct cold_table *cold)
 {
     uint32_t at = cold->next;
-    cold->next = at + 1 < CHAINS / 2 ? at + 1 : 0;
+    cold->next = at + 1 < CHAINS ? at + 1 : 0;
     return at;
 }
 
@@ -374,18 +370,6 @@ void bench_cold_report(void *state)
 {
     struct cold_table *cold = state;
     weir_table_collect(cold->block.table, cold->bits);
-}
-
-void bench_take_cold_first(void *state, int thread, uint64_t n)
-{
-    struct cold_table *cold = state;
-    (void)thread;
-    for (uint64_t i = 0; i < n; i++) {
-        uint32_t at = cold->next_first;
-        cold->next_first = at + 1 < CHAINS ? at + 1 : CHAINS / 2;
-        cold_take(cold, cold->leaves[at]);
-        bench_alone();
-    }
 }
 
 static struct weir_text cold_name(const struct cold_table *cold, uint32_t at)
