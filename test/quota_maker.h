@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT
+ * test/quota_maker.h - random quotas, and the seed they come from. */
+
+#ifndef WEIR_QUOTA_MAKER_H
+#define WEIR_QUOTA_MAKER_H
+
+#include "base/rng.h"
+#include "quota/catalog.h"
+
+/* From WEIR_SEED, or from the clock; printed. */
+struct weir_rng maker_seed(const char *what);
+
+/* malloc() and free(). */
+extern const struct weir_mem maker_mem;
+
+/* A quota with the memory of its texts. */
+struct made_quota {
+    struct weir_quota quota;
+    char name[WEIR_NAME_MAX];
+    char parent[WEIR_NAME_MAX];
+    char description[WEIR_DESCRIPTION_MAX];
+    char labels[WEIR_LABELS_MAX];
+};
+
+/* A quota that passes weir_quota_check(), every field random, texts nasty.
+ * The name ends in 'number', so that numbers make names differ. No parent,
+ * no overflow. One in eight is a template. */
+void make_quota(struct weir_rng *rng, unsigned number,
+                struct made_quota *out);
+
+/* A random limit within the bounds. */
+struct weir_limit make_limit(struct weir_rng *rng);
+/* A random burst, set. */
+struct weir_burst make_burst(struct weir_rng *rng);
+
+#endif /* WEIR_QUOTA_MAKER_H */
