@@ -1,0 +1,707 @@
+/* SPDX-License-Identifier: MIT
+ * wire/weir_v1.c - weir.v1: the envelope, hello, welcome and quotas.
+ *
+ * Theory of operation. The generated code of protobuf-c carries what is rare
+ * and has many fields (hello, welcome, one change of a quota); what is many
+ * is written by hand (weir_v1_columns.c), and so are the envelope and the
+ * list of changes, so that a message of 512 quotas needs no array of
+ * pointers, neither here nor there.
+ *
+ * protobuf-c believes what it reads, so nothing is given to it unseen. A
+ * walk over the bytes by the same descriptors comes before: fields have the
+ * type that the schema says, come once, fit their width; nesting and number
+ * of fields are bounded; groups are refused. Its memory is the caller's
+ * arena: who sends a lie about sizes exhausts a block, not the process.
+ *
+ *     bytes -> envelope -> scan -> protobuf-c -> checks -> message
+ *                     \-> columns ------------> checks -/
+ *
+ * An enumeration has the same numbers here, in quota.h and in the .proto;
+ * weir_quota_check() refuses what this version doesn't know. */
+
+#include "wire/weir_v1.h"
+
+#include <assert.h>
+
+#include "quota/quota_text.h"
+#include "weir.pb-c.h"
+#include "wire/protobuf_bytes.h"
+#include "wire/weir_v1_columns.h"
+
+/* Numbers of the fields that are read and written here. */
+enum {
+    ENVELOPE_SESSION = 1,
+    TO_ROOT_HELLO = 2,
+    TO_ROOT_REPORT = 3,
+    TO_LIMITER_WELCOME = 2,
+    TO_LIMITER_QUOTAS = 3,
+    TO_LIMITER_FILLS = 4,
+
+    QUOTAS_FULL = 1,
+    QUOTAS_FROM = 2,
+    QUOTAS_EPOCH = 3,
+    QUOTAS_TARGET = 4,
+    QUOTAS_CHANGES = 5,
+};
+
+#define SCAN_DEPTH_MAX 4   /* messages in messages */
+#define SCAN_FIELDS_MAX 64 /* in a hello, a welcome or a change */
+
+#define INTERVAL_MIN (10 * WEIR_MILLISECOND)
+#define INTERVAL_MAX (3600 * WEIR_SECOND)
+
+static_assert((int)WEIR_CONCURRENCY == (int)WEIR__V1__KIND__CONCURRENCY,
+              "kinds have one numbering");
+static_assert((int)WEIR_ADAPTIVE == (int)WEIR__V1__SHARING__ADAPTIVE,
+              "sharings have one numbering");
+static_assert((int)WEIR_LEAKY == (int)WEIR__V1__ALGORITHM__LEAKY,
+              "algorithms have one numbering");
+static_assert((int)WEIR_OFF == (int)WEIR__V1__MODE__OFF,
+              "modes have one numbering");
+static_assert((int)WEIR_STALE_HOLD == (int)WEIR__V1__ON_STALE__HOLD,
+              "on_stale has one numbering");
+
+/* ---- The scan ---- */
+
+static bool is_varint(ProtobufCType type)
+{
+    return type != PROTOBUF_C_TYPE_BYTES && type != PROTOBUF_C_TYPE_MESSAGE &&
+           type != PROTOBUF_C_TYPE_STRING;
+}
+
+/* Whether a number fits the field; wider ones protobuf-c would cut. */
+static bool number_fits(ProtobufCType type, uint64_t value)
+{
+    if (type == PROTOBUF_C_TYPE_UINT32)
+        return value <= UINT32_MAX;
+    if (type == PROTOBUF_C_TYPE_ENUM)
+        return value <= INT32_MAX;
+    if (type == PROTOBUF_C_TYPE_BOOL)
+        return value <= 1;
+    return true;
+}
+
+struct scan_level {
+    const ProtobufCMessageDescriptor *desc;
+    struct weir_wire_in in;
+    uint32_t seen; /* bit of each field's place in the descriptor */
+};
+
+static int scan_item(struct scan_level *levels, unsigned *depth,
+                     const struct weir_wire_item *item)
+{
+    struct scan_level *level = &levels[*depth];
+    const ProtobufCFieldDescriptor *field =
+        protobuf_c_message_descriptor_get_field(level->desc, item->number);
+    if (!field)
+        return 0;
+    enum weir_wire_type wanted =
+        is_varint(field->type) ? WEIR_WIRE_VARINT : WEIR_WIRE_BYTES;
+    uint32_t bit = 1u << (field - level->desc->fields);
+    if (item->type != wanted || level->seen & bit)
+        return WEIR_EPROTOCOL;
+    level->seen |= bit;
+    if (!number_fits(field->type, item->value))
+        return WEIR_EPROTOCOL;
+    if (field->type != PROTOBUF_C_TYPE_MESSAGE)
+        return 0;
+    if (*depth + 1 == SCAN_DEPTH_MAX)
+        return WEIR_ETOOBIG;
+    levels[++*depth] = (struct scan_level){
+        .desc = field->descriptor,
+        .in = item->bytes,
+    };
+    return 0;
+}
+
+/* What protobuf-c may be given. Without recursion: see above. */
+static int scan(const ProtobufCMessageDescriptor *desc,
+                struct weir_wire_in in)
+{
+    struct scan_level levels[SCAN_DEPTH_MAX] = { { .desc = desc, .in = in } };
+    unsigned depth = 0;
+    unsigned fields = 0;
+    for (;;) {
+        struct weir_wire_item item;
+        int got = weir_wire_next(&levels[depth].in, &item);
+        if (got < 0)
+            return WEIR_ESYNTAX;
+        if (got == 0 && depth == 0)
+            return 0;
+        if (got == 0) {
+            depth--;
+            continue;
+        }
+        if (++fields > SCAN_FIELDS_MAX)
+            return WEIR_ETOOBIG;
+        int error = scan_item(levels, &depth, &item);
+        if (error < 0)
+            return error;
+    }
+}
+
+static void *arena_alloc(void *context, size_t size)
+{
+    return weir_arena_alloc(context, size);
+}
+
+static void arena_free(void *context, void *p)
+{
+    (void)context;
+    (void)p;
+}
+
+/* The message of 'desc' in the arena; '*out' is untouched on failure. */
+static int unpack(const ProtobufCMessageDescriptor *desc,
+                  struct weir_wire_in in, struct weir_arena *arena,
+                  const void **out)
+{
+    weir_assert(desc->n_fields <= 32);
+    int error = scan(desc, in);
+    if (error < 0)
+        return error;
+    ProtobufCAllocator allocator = {
+        .alloc = arena_alloc,
+        .free = arena_free,
+        .allocator_data = arena,
+    };
+    size_t len = weir_wire_left(in);
+    const uint8_t empty = 0;
+    const void *message = protobuf_c_message_unpack(
+        desc, &allocator, len, len > 0 ? in.p : &empty);
+    /* It has been scanned, so what is left to go wrong is memory. */
+    if (!message)
+        return WEIR_ETOOBIG;
+    *out = message;
+    return 0;
+}
+
+/* ---- Texts and identities ---- */
+
+static struct weir_text text_of(ProtobufCBinaryData data)
+{
+    if (data.len == 0)
+        return (struct weir_text){ NULL, 0 };
+    return (struct weir_text){ (const char *)data.data, data.len };
+}
+
+static ProtobufCBinaryData data_of(struct weir_text text)
+{
+    return (ProtobufCBinaryData){ text.len, (uint8_t *)text.p };
+}
+
+/* A name for people: may be empty. */
+static int get_title(ProtobufCBinaryData data, struct weir_text *out)
+{
+    struct weir_text text = text_of(data);
+    if (text.len > WEIR_NAME_MAX)
+        return WEIR_ETOOBIG;
+    if (weir_utf8_clean(text, "") != text.len)
+        return WEIR_EPROTOCOL;
+    *out = text;
+    return 0;
+}
+
+static int get_incarnation(ProtobufCBinaryData data, uint8_t *out)
+{
+    if (data.len != WEIR_INCARNATION_SIZE)
+        return WEIR_EPROTOCOL;
+    memcpy(out, data.data, WEIR_INCARNATION_SIZE);
+    return 0;
+}
+
+static int get_store(const Weir__V1__Store *store, struct weir_store_id *out)
+{
+    *out = (struct weir_store_id){ .restores = 0 };
+    if (!store)
+        return 0;
+    if (store->uuid.len != 0 && store->uuid.len != sizeof(out->uuid))
+        return WEIR_EPROTOCOL;
+    if (store->uuid.len != 0)
+        memcpy(out->uuid, store->uuid.data, sizeof(out->uuid));
+    out->restores = store->restores;
+    return 0;
+}
+
+static bool store_is_known(const struct weir_store_id *store)
+{
+    static const uint8_t none[sizeof(store->uuid)];
+    return memcmp(store->uuid, none, sizeof(none)) != 0;
+}
+
+/* Fills 'out', which the message points to; NULL for a store of zeros. */
+static Weir__V1__Store *put_store(const struct weir_store_id *store,
+                                  Weir__V1__Store *out)
+{
+    bool known = store_is_known(store);
+    if (!known && store->restores == 0)
+        return NULL;
+    *out = (Weir__V1__Store)WEIR__V1__STORE__INIT;
+    if (known)
+        out->uuid = (ProtobufCBinaryData){ sizeof(store->uuid),
+                                           (uint8_t *)store->uuid };
+    out->restores = store->restores;
+    return out;
+}
+
+/* ---- Hello ---- */
+
+/* Packs a message that was filled in, or only sizes it (NULL). */
+static size_t pack(const void *message, uint8_t *p)
+{
+    return p ? protobuf_c_message_pack(message, p)
+             : protobuf_c_message_get_packed_size(message);
+}
+
+static size_t pack_hello(const struct weir_hello *hello, uint8_t *p)
+{
+    Weir__V1__Store store;
+    Weir__V1__Hello message = WEIR__V1__HELLO__INIT;
+    message.protocol = hello->protocol;
+    message.incarnation = (ProtobufCBinaryData){
+        WEIR_INCARNATION_SIZE, (uint8_t *)hello->incarnation
+    };
+    message.name = data_of(hello->name);
+    message.store = put_store(&hello->store, &store);
+    message.epoch = hello->epoch;
+    return pack(&message, p);
+}
+
+static int get_hello(struct weir_wire_in in, struct weir_arena *arena,
+                     struct weir_hello *out)
+{
+    const void *unpacked;
+    int error = unpack(&weir__v1__hello__descriptor, in, arena, &unpacked);
+    if (error < 0)
+        return error;
+    const Weir__V1__Hello *message = unpacked;
+    out->protocol = message->protocol;
+    out->epoch = message->epoch;
+    error = get_incarnation(message->incarnation, out->incarnation);
+    if (error == 0)
+        error = get_title(message->name, &out->name);
+    if (error == 0)
+        error = get_store(message->store, &out->store);
+    return error;
+}
+
+/* ---- Welcome ---- */
+
+static size_t pack_welcome(const struct weir_welcome *welcome, uint8_t *p)
+{
+    const struct weir_settings *from = &welcome->settings;
+    Weir__V1__Settings settings = WEIR__V1__SETTINGS__INIT;
+    settings.report_interval_ns = from->report_interval;
+    settings.stale_after_ns = from->stale_after;
+    settings.slack = from->slack;
+    settings.correction_auto = from->correction_auto;
+    settings.correction_ppm = from->correction_ppm;
+
+    Weir__V1__Store store;
+    Weir__V1__Welcome message = WEIR__V1__WELCOME__INIT;
+    message.protocol = welcome->protocol;
+    message.incarnation = (ProtobufCBinaryData){
+        WEIR_INCARNATION_SIZE, (uint8_t *)welcome->incarnation
+    };
+    message.name = data_of(welcome->name);
+    message.ready = welcome->ready;
+    message.store = put_store(&welcome->store, &store);
+    message.epoch = welcome->epoch;
+    message.settings = &settings;
+    return pack(&message, p);
+}
+
+static int get_settings(const Weir__V1__Settings *settings,
+                        struct weir_settings *out)
+{
+    if (!settings || settings->report_interval_ns < INTERVAL_MIN ||
+        settings->report_interval_ns > INTERVAL_MAX ||
+        settings->stale_after_ns < settings->report_interval_ns)
+        return WEIR_EPROTOCOL;
+    *out = (struct weir_settings){
+        .report_interval = settings->report_interval_ns,
+        .stale_after = settings->stale_after_ns,
+        .slack = settings->slack,
+        .correction_auto = settings->correction_auto,
+        .correction_ppm = settings->correction_ppm,
+    };
+    return 0;
+}
+
+static int get_welcome(struct weir_wire_in in, struct weir_arena *arena,
+                       struct weir_welcome *out)
+{
+    const void *unpacked;
+    int error = unpack(&weir__v1__welcome__descriptor, in, arena, &unpacked);
+    if (error < 0)
+        return error;
+    const Weir__V1__Welcome *message = unpacked;
+    out->protocol = message->protocol;
+    out->ready = message->ready;
+    out->epoch = message->epoch;
+    error = get_incarnation(message->incarnation, out->incarnation);
+    if (error == 0)
+        error = get_title(message->name, &out->name);
+    if (error == 0)
+        error = get_store(message->store, &out->store);
+    if (error == 0)
+        error = get_settings(message->settings, &out->settings);
+    return error;
+}
+
+/* ---- Quotas: one change ---- */
+
+static Weir__V1__Burst *put_burst(const struct weir_burst *burst,
+                                  Weir__V1__Burst *out)
+{
+    if (burst->unset)
+        return NULL;
+    *out = (Weir__V1__Burst)WEIR__V1__BURST__INIT;
+    if (burst->in_time) {
+        out->amount_case = WEIR__V1__BURST__AMOUNT_TIME_NS;
+        out->time_ns = burst->amount;
+    } else {
+        out->amount_case = WEIR__V1__BURST__AMOUNT_UNITS;
+        out->units = burst->amount;
+    }
+    return out;
+}
+
+static int get_burst(const Weir__V1__Burst *burst, struct weir_burst *out)
+{
+    *out = (struct weir_burst){ .unset = true };
+    if (!burst)
+        return 0;
+    if (burst->amount_case == WEIR__V1__BURST__AMOUNT__NOT_SET)
+        return WEIR_EPROTOCOL;
+    bool in_time = burst->amount_case == WEIR__V1__BURST__AMOUNT_TIME_NS;
+    *out = (struct weir_burst){
+        .amount = in_time ? burst->time_ns : burst->units,
+        .in_time = in_time,
+    };
+    return 0;
+}
+
+static size_t pack_quota(const struct weir_quota *quota, uint8_t *p)
+{
+    Weir__V1__Limit limit = WEIR__V1__LIMIT__INIT;
+    limit.units = quota->limit.units;
+    limit.per_ns = quota->limit.per;
+    limit.unlimited = quota->limit.unlimited;
+
+    Weir__V1__Burst low, high;
+    Weir__V1__Quota message = WEIR__V1__QUOTA__INIT;
+    message.name = data_of(quota->name);
+    message.parent = data_of(quota->parent);
+    message.overflow = data_of(quota->overflow);
+    message.description = data_of(quota->description);
+    message.labels = data_of(quota->labels);
+    message.id = quota->id;
+    message.epoch = quota->epoch;
+    message.created = quota->created;
+    message.order = quota->order;
+    message.kind = (Weir__V1__Kind)quota->kind;
+    message.limit = &limit;
+    message.low_burst = put_burst(&quota->low_burst, &low);
+    message.high_burst = put_burst(&quota->high_burst, &high);
+    message.algorithm = (Weir__V1__Algorithm)quota->algorithm;
+    message.sharing = (Weir__V1__Sharing)quota->sharing;
+    message.mode = (Weir__V1__Mode)quota->mode;
+    message.on_stale = (Weir__V1__OnStale)quota->on_stale;
+
+    Weir__V1__Change change = WEIR__V1__CHANGE__INIT;
+    change.change_case = WEIR__V1__CHANGE__CHANGE_QUOTA;
+    change.quota = &message;
+    return pack(&change, p);
+}
+
+static size_t pack_change(const struct weir_change *change, uint8_t *p)
+{
+    if (!change->removed)
+        return pack_quota(&change->quota, p);
+    Weir__V1__Removal removal = WEIR__V1__REMOVAL__INIT;
+    removal.name = data_of(change->quota.name);
+    removal.epoch = change->quota.epoch;
+    Weir__V1__Change message = WEIR__V1__CHANGE__INIT;
+    message.change_case = WEIR__V1__CHANGE__CHANGE_REMOVAL;
+    message.removal = &removal;
+    return pack(&message, p);
+}
+
+static int get_removal(const Weir__V1__Removal *removal,
+                       struct weir_change *out)
+{
+    *out = (struct weir_change){ .removed = true };
+    out->quota.name = text_of(removal->name);
+    out->quota.epoch = removal->epoch;
+    return weir_name_check(out->quota.name, NULL) < 0 ? WEIR_EPROTOCOL : 0;
+}
+
+static int get_quota(const Weir__V1__Quota *message, struct weir_quota *out)
+{
+    const Weir__V1__Limit *limit = message->limit;
+    if (!limit)
+        return WEIR_EPROTOCOL;
+    weir_quota_init(out);
+    out->name = text_of(message->name);
+    out->parent = text_of(message->parent);
+    out->overflow = text_of(message->overflow);
+    out->description = text_of(message->description);
+    out->labels = text_of(message->labels);
+    out->id = message->id;
+    out->epoch = message->epoch;
+    out->created = message->created;
+    out->order = message->order;
+    out->kind = (enum weir_kind)message->kind;
+    out->limit = (struct weir_limit){
+        .units = limit->units,
+        .per = limit->per_ns,
+        .unlimited = limit->unlimited,
+    };
+    out->algorithm = (enum weir_algorithm)message->algorithm;
+    out->sharing = (enum weir_sharing)message->sharing;
+    out->mode = (enum weir_mode)message->mode;
+    out->on_stale = (enum weir_on_stale)message->on_stale;
+    int error = get_burst(message->low_burst, &out->low_burst);
+    if (error == 0)
+        error = get_burst(message->high_burst, &out->high_burst);
+    if (error < 0)
+        return error;
+    return weir_quota_check(out, NULL) < 0 ? WEIR_EPROTOCOL : 0;
+}
+
+static int get_change(struct weir_wire_in in, struct weir_arena *arena,
+                      struct weir_change *out)
+{
+    const void *unpacked;
+    int error = unpack(&weir__v1__change__descriptor, in, arena, &unpacked);
+    if (error < 0)
+        return error;
+    const Weir__V1__Change *message = unpacked;
+    if (message->change_case == WEIR__V1__CHANGE__CHANGE_REMOVAL)
+        return get_removal(message->removal, out);
+    if (message->change_case == WEIR__V1__CHANGE__CHANGE_QUOTA)
+        return get_quota(message->quota, &out->quota);
+    return WEIR_EPROTOCOL;
+}
+
+/* ---- Quotas: the list ---- */
+
+static size_t quotas_size(const struct weir_quotas *quotas)
+{
+    size_t size = weir_wire_number_size(quotas->full) +
+                  weir_wire_number_size(quotas->from) +
+                  weir_wire_number_size(quotas->epoch) +
+                  weir_wire_number_size(quotas->target);
+    for (size_t i = 0; i < quotas->count; i++)
+        size += weir_wire_message_size(pack_change(&quotas->changes[i],
+                                                   NULL));
+    return size;
+}
+
+static uint8_t *put_quotas(const struct weir_quotas *quotas, uint8_t *p)
+{
+    p = weir_wire_put_number(p, QUOTAS_FULL, quotas->full);
+    p = weir_wire_put_number(p, QUOTAS_FROM, quotas->from);
+    p = weir_wire_put_number(p, QUOTAS_EPOCH, quotas->epoch);
+    p = weir_wire_put_number(p, QUOTAS_TARGET, quotas->target);
+    for (size_t i = 0; i < quotas->count; i++) {
+        const struct weir_change *change = &quotas->changes[i];
+        p = weir_wire_put_head(p, QUOTAS_CHANGES, pack_change(change, NULL));
+        p += pack_change(change, p);
+    }
+    return p;
+}
+
+/* How many changes there are; a first walk, that hops over them. */
+static int count_changes(struct weir_wire_in in, size_t *out_count)
+{
+    size_t count = 0;
+    struct weir_wire_item item;
+    int got;
+    while ((got = weir_wire_next(&in, &item)) > 0)
+        count += item.number == QUOTAS_CHANGES;
+    if (got < 0)
+        return WEIR_ESYNTAX;
+    if (count > WEIR_QUOTAS_MAX)
+        return WEIR_ETOOBIG;
+    *out_count = count;
+    return 0;
+}
+
+static int get_quotas(struct weir_wire_in in, struct weir_arena *arena,
+                      struct weir_quotas *out)
+{
+    size_t count;
+    int error = count_changes(in, &count);
+    if (error < 0)
+        return error;
+    struct weir_change *changes =
+        weir_arena_alloc(arena, count * sizeof(*changes));
+    if (!changes)
+        return WEIR_ETOOBIG;
+    uint64_t numbers[QUOTAS_CHANGES] = { 0 };
+    uint32_t seen = 0;
+    size_t filled = 0;
+    struct weir_wire_item item;
+    while (weir_wire_next(&in, &item) > 0) {
+        if (item.number > QUOTAS_CHANGES)
+            continue;
+        bool is_change = item.number == QUOTAS_CHANGES;
+        if (item.type != (is_change ? WEIR_WIRE_BYTES : WEIR_WIRE_VARINT))
+            return WEIR_EPROTOCOL;
+        if (is_change) {
+            error = get_change(item.bytes, arena, &changes[filled++]);
+            if (error < 0)
+                return error;
+            continue;
+        }
+        if (seen & 1u << item.number)
+            return WEIR_EPROTOCOL;
+        seen |= 1u << item.number;
+        numbers[item.number] = item.value;
+    }
+    if (numbers[QUOTAS_FULL] > 1)
+        return WEIR_EPROTOCOL;
+    *out = (struct weir_quotas){
+        .full = numbers[QUOTAS_FULL] == 1,
+        .from = numbers[QUOTAS_FROM],
+        .epoch = numbers[QUOTAS_EPOCH],
+        .target = numbers[QUOTAS_TARGET],
+        .count = count,
+        .changes = changes,
+    };
+    return 0;
+}
+
+/* ---- The envelope ---- */
+
+/* The field of the body and its bytes. */
+static size_t body_size(const struct weir_message *message,
+                        unsigned *out_number)
+{
+    switch (message->type) {
+    case WEIR_MESSAGE_HELLO:
+        *out_number = TO_ROOT_HELLO;
+        return pack_hello(&message->hello, NULL);
+    case WEIR_MESSAGE_REPORT:
+        *out_number = TO_ROOT_REPORT;
+        return weir_v1_report_size(&message->report);
+    case WEIR_MESSAGE_WELCOME:
+        *out_number = TO_LIMITER_WELCOME;
+        return pack_welcome(&message->welcome, NULL);
+    case WEIR_MESSAGE_QUOTAS:
+        *out_number = TO_LIMITER_QUOTAS;
+        return quotas_size(&message->quotas);
+    case WEIR_MESSAGE_FILLS:
+        *out_number = TO_LIMITER_FILLS;
+        return weir_v1_fills_size(&message->fills);
+    }
+    weir_assert(!"a message of a known type");
+    return 0;
+}
+
+static uint8_t *put_body(const struct weir_message *message, uint8_t *p)
+{
+    switch (message->type) {
+    case WEIR_MESSAGE_HELLO:
+        return p + pack_hello(&message->hello, p);
+    case WEIR_MESSAGE_REPORT:
+        return weir_v1_report_put(&message->report, p);
+    case WEIR_MESSAGE_WELCOME:
+        return p + pack_welcome(&message->welcome, p);
+    case WEIR_MESSAGE_QUOTAS:
+        return put_quotas(&message->quotas, p);
+    case WEIR_MESSAGE_FILLS:
+        return weir_v1_fills_put(&message->fills, p);
+    }
+    weir_assert(!"a message of a known type");
+    return p;
+}
+
+size_t weir_v1_size(const struct weir_message *message)
+{
+    unsigned number;
+    return weir_wire_number_size(message->session) +
+           weir_wire_message_size(body_size(message, &number));
+}
+
+size_t weir_v1_encode(const struct weir_message *message, void *buf,
+                      size_t size)
+{
+    unsigned number;
+    size_t body = body_size(message, &number);
+    size_t total = weir_wire_number_size(message->session) +
+                   weir_wire_message_size(body);
+    if (total > size)
+        return 0;
+    uint8_t *p = buf;
+    p = weir_wire_put_number(p, ENVELOPE_SESSION, message->session);
+    p = weir_wire_put_head(p, number, body);
+    p = put_body(message, p);
+    weir_assert(p == (uint8_t *)buf + total);
+    return total;
+}
+
+static int get_body(unsigned number, struct weir_wire_in body, bool to_root,
+                    struct weir_arena *arena, struct weir_message *out)
+{
+    if (to_root && number == TO_ROOT_HELLO) {
+        out->type = WEIR_MESSAGE_HELLO;
+        return get_hello(body, arena, &out->hello);
+    }
+    if (to_root) {
+        out->type = WEIR_MESSAGE_REPORT;
+        return weir_v1_report_get(body, arena, &out->report);
+    }
+    if (number == TO_LIMITER_WELCOME) {
+        out->type = WEIR_MESSAGE_WELCOME;
+        return get_welcome(body, arena, &out->welcome);
+    }
+    if (number == TO_LIMITER_QUOTAS) {
+        out->type = WEIR_MESSAGE_QUOTAS;
+        return get_quotas(body, arena, &out->quotas);
+    }
+    out->type = WEIR_MESSAGE_FILLS;
+    return weir_v1_fills_get(body, arena, &out->fills);
+}
+
+int weir_v1_decode(const void *bytes, size_t len, bool to_root,
+                   struct weir_arena *arena, struct weir_message *out)
+{
+    if (len > WEIR_MESSAGE_BYTES_MAX)
+        return WEIR_ETOOBIG;
+    arena->used = 0;
+    unsigned last = to_root ? TO_ROOT_REPORT : TO_LIMITER_FILLS;
+    unsigned body_number = 0;
+    bool has_session = false;
+    struct weir_message message = { .session = 0 };
+    struct weir_wire_in in = weir_wire_over(bytes, len);
+    struct weir_wire_in body = { NULL, NULL };
+    struct weir_wire_item item;
+    int got;
+    while ((got = weir_wire_next(&in, &item)) > 0) {
+        if (item.number > last)
+            continue;
+        bool is_session = item.number == ENVELOPE_SESSION;
+        if (item.type != (is_session ? WEIR_WIRE_VARINT : WEIR_WIRE_BYTES))
+            return WEIR_EPROTOCOL;
+        if (is_session ? has_session : body_number != 0)
+            return WEIR_EPROTOCOL;
+        if (is_session) {
+            has_session = true;
+            message.session = item.value;
+        } else {
+            body_number = item.number;
+            body = item.bytes;
+        }
+    }
+    if (got < 0)
+        return WEIR_ESYNTAX;
+    if (body_number == 0)
+        return WEIR_EPROTOCOL;
+    int error = get_body(body_number, body, to_root, arena, &message);
+    if (error == 0)
+        *out = message;
+    return error;
+}
