@@ -134,24 +134,38 @@ static const struct bench_row first_rows[] = {
       .relation = BENCH_RATIO },
 };
 
+static const struct bench_row wire_rows[] = {
+    OURS("report_encode", "report written, a counter", 1, bench_wire,
+         bench_report_encode, NULL, BENCH_PLAIN, 0),
+    OURS("report_decode", "report read and checked, a counter", 1,
+         bench_wire, bench_report_decode, NULL, BENCH_PLAIN, 0),
+};
+
 static const struct bench_group groups[] = {
     { "one thread", one_rows, COUNT(one_rows), 4096 },
     { "two threads", two_rows, COUNT(two_rows), 4096 },
     { "cold", cold_rows, COUNT(cold_rows), 150000 },
     { "cold, the first take since a report", first_rows, COUNT(first_rows),
       150000 },
+    { "wire", wire_rows, COUNT(wire_rows), 16 * 8192 },
 };
 
 /* What is counted and not timed. */
 static void figures_write(bool *first)
 {
-    const struct bench_figure bytes = {
-        .id = "bytes_a_quota",
-        .what = "memory a quota, name of up to 27 bytes and index included",
-        .unit = "B",
-        .value = bench_table_bytes(BENCH_COLD_LINES),
+    const struct bench_figure figures[] = {
+        { .id = "bytes_a_quota", .unit = "B",
+          .what = "memory a quota, its name (<= 27 bytes) and index included",
+          .value = bench_table_bytes(BENCH_COLD_LINES) },
+        { .id = "report_dense", .unit = "B", .target = 4,
+          .what = "report on the wire, a changed counter, busy limiter",
+          .value = bench_report_bytes(false) },
+        { .id = "report_sparse", .unit = "B", .target = 4,
+          .what = "the same, one slot in 16, larger counts, refusals",
+          .value = bench_report_bytes(true) },
     };
-    bench_figure_write(&bytes, first);
+    for (size_t i = 0; i < COUNT(figures); i++)
+        bench_figure_write(&figures[i], first);
 }
 
 static int usage(const char *program)
@@ -202,7 +216,7 @@ int main(int argc, char **argv)
     printf("[");
     for (size_t i = 0; i < COUNT(groups); i++)
         bench_group_run(&groups[i], &options, &first);
-    if (options.only == NULL)
+    if (options.only == NULL || strcmp(options.only, "counted") == 0)
         figures_write(&first);
     printf("\n]\n");
     bench_peer_stop_all();

@@ -44,6 +44,13 @@ void bench_cold_report(void *state); /* between two batches */
 /* Bytes a slot of a table with as many. */
 double bench_table_bytes(uint32_t slots);
 
+/* ---- wire_rows.c: ours ---- */
+
+extern const struct bench_fixture bench_wire;
+bench_body bench_report_encode, bench_report_decode;
+/* Bytes a changed counter of a report on the wire. */
+double bench_report_bytes(bool sparse);
+
 /* The names of quotas in all cold rows: 24 bytes each. */
 #define BENCH_NAME_LEN 24
 void bench_name_write(char *out, uint32_t number);
