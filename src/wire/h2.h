@@ -12,12 +12,20 @@
 #define WEIR_H2_PATH_MAX 128           /* bytes of "/package.Service/Method" */
 #define WEIR_H2_MESSAGE_MAX (4u << 20) /* bytes of one gRPC message */
 #define WEIR_H2_OUT_MAX (16u << 20)    /* bytes queued for a slow peer */
+#define WEIR_H2_IN_MAX (16u << 20)     /* bytes of unfinished messages of all
+                                        * streams of a connection */
+#define WEIR_H2_HEADERS_MAX 8192       /* bytes of a call's headers, 32 more
+                                        * for each than its texts */
+#define WEIR_H2_TEXT_MAX 256           /* bytes of a status's message */
 
-/* gRPC status codes that we send. */
+/* gRPC status codes that we send, or make of what ended a call. */
 enum weir_grpc_status {
     WEIR_GRPC_OK = 0,
+    WEIR_GRPC_CANCELLED = 1,
+    WEIR_GRPC_UNKNOWN = 2,
     WEIR_GRPC_INVALID_ARGUMENT = 3,
     WEIR_GRPC_DEADLINE_EXCEEDED = 4,
+    WEIR_GRPC_PERMISSION_DENIED = 7,
     WEIR_GRPC_RESOURCE_EXHAUSTED = 8,
     WEIR_GRPC_UNIMPLEMENTED = 12,
     WEIR_GRPC_INTERNAL = 13,
@@ -27,9 +35,14 @@ enum weir_grpc_status {
 
 struct weir_h2;
 
-/* Called from weir_h2_feed(), never from the other calls; may call
- * weir_h2_send(), _finish(), _call(); must not free 'h2'. A stream's id is
- * not reused on a connection. */
+/* Called from weir_h2_feed() and weir_h2_end(), never from the other calls;
+ * may call weir_h2_send(), _finish(), _reset(), _call(); must not feed, take
+ * output or free 'h2'. A stream's id is not reused on a connection. Each may
+ * be NULL.
+ *
+ * A call that on_call accepted, or weir_h2_call() began, ends in one of two
+ * ways: by weir_h2_finish() or weir_h2_reset(), after which nothing of it
+ * comes any more; or by on_close, once, after which its id is unknown. */
 struct weir_h2_handler {
     void *context;
     /* server: a call began. Returns false to answer UNIMPLEMENTED. */
@@ -49,14 +62,21 @@ struct weir_h2_handler {
 struct weir_h2 *weir_h2_new(bool server, const struct weir_h2_handler *);
 void weir_h2_free(struct weir_h2 **h2);
 
-/* Feeds bytes read. 0, or WEIR_EPROTOCOL / WEIR_ETOOBIG: the connection is
- * to be closed (after writing what is still handed out). */
+/* Feeds bytes read; 0 bytes are legal: do so after the output was taken,
+ * since writing can end calls too (their on_close is told here). 0, or
+ * WEIR_EPROTOCOL / WEIR_ENOMEM: the connection is to be closed (after writing
+ * what is still handed out). */
 int weir_h2_feed(struct weir_h2 *h2, const void *bytes, size_t len);
+
+/* The transport is gone: on_close (WEIR_GRPC_UNAVAILABLE, 'why') for every
+ * call that is open. */
+void weir_h2_end(struct weir_h2 *h2, const char *why);
 
 /* Bytes to write, or 0 when there are none. Borrowed until the next call. */
 size_t weir_h2_output(struct weir_h2 *h2, const void **out_bytes);
 
-/* Client: begins a call; returns its stream id or a negative error. */
+/* Client: begins a call; returns its stream id or WEIR_ECLOSED (the session
+ * ends), WEIR_EFULL (WEIR_H2_STREAMS_MAX), WEIR_EINVAL, WEIR_ENOMEM. */
 int32_t weir_h2_call(struct weir_h2 *h2, const char *path,
                      const char *authority);
 /* Queues one message (framed here). 'last': half-close after it (client).
@@ -73,8 +93,11 @@ void weir_h2_reset(struct weir_h2 *h2, int32_t stream);
 void weir_h2_shutdown(struct weir_h2 *h2);
 /* Bytes queued and not yet handed out: for flow control. */
 size_t weir_h2_queued(const struct weir_h2 *h2);
-/* No streams, nothing to write, or the session is over. */
+/* No streams and nothing to write, or the session is over. */
 bool weir_h2_idle(const struct weir_h2 *h2);
+/* It failed, or one side said GOAWAY and the last stream is gone: nothing
+ * more will come of it. */
+bool weir_h2_is_over(const struct weir_h2 *h2);
 /* PING, to notice a dead peer; true once the last ping was answered. */
 void weir_h2_ping(struct weir_h2 *h2);
 bool weir_h2_pong(const struct weir_h2 *h2);

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT
+ * wire/byte_queue.h - bytes waiting to be handed out, in one piece of memory
+ * that grows. Zeroed: empty. */
+
+#ifndef WEIR_BYTE_QUEUE_H
+#define WEIR_BYTE_QUEUE_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+
+#define WEIR_QUEUE_KEEP (256u << 10) /* bytes of memory kept when empty */
+
+struct weir_queue {
+    uint8_t *p;
+    size_t head; /* [head, len) is what is left */
+    size_t len;
+    size_t capacity;
+};
+
+static inline size_t weir_queue_left(const struct weir_queue *queue)
+{
+    return queue->len - queue->head;
+}
+
+/* Room for 'more' bytes at the end; false: no memory, nothing changed. */
+static inline bool weir_queue_reserve(struct weir_queue *queue, size_t more)
+{
+    if (queue->head > 0 && queue->head >= weir_queue_left(queue)) {
+        memmove(queue->p, queue->p + queue->head, weir_queue_left(queue));
+        queue->len -= queue->head;
+        queue->head = 0;
+    }
+    size_t need = queue->len + more;
+    if (need <= queue->capacity)
+        return true;
+    size_t wanted = queue->capacity > 0 ? queue->capacity : 512;
+    while (wanted < need)
+        wanted *= 2;
+    uint8_t *p = realloc(queue->p, wanted);
+    if (!p)
+        return false;
+    queue->p = p;
+    queue->capacity = wanted;
+    return true;
+}
+
+/* After weir_queue_reserve(). */
+static inline void weir_queue_append(struct weir_queue *queue,
+                                     const void *bytes, size_t len)
+{
+    if (len > 0)
+        memcpy(queue->p + queue->len, bytes, len);
+    queue->len += len;
+}
+
+static inline void weir_queue_fini(struct weir_queue *queue)
+{
+    free(queue->p);
+    *queue = (struct weir_queue){ .p = NULL };
+}
+
+static inline void weir_queue_take(struct weir_queue *queue, size_t len)
+{
+    queue->head += len;
+    if (queue->head < queue->len)
+        return;
+    queue->head = 0;
+    queue->len = 0;
+    if (queue->capacity > WEIR_QUEUE_KEEP)
+        weir_queue_fini(queue);
+}
+
+#endif /* WEIR_BYTE_QUEUE_H */
