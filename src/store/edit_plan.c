@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: MIT
+ * store/edit_plan.c - an edit's changes, sifted and put in order.
+ *
+ * Changes come in any order, and each will take an epoch. Readers get them
+ * in that order and may stop anywhere, so a prefix should be a tree: parents
+ * before children, and what is removed from the leaves up.
+ *
+ * A rank does it. It is the depth of a quota in the tree as it will be,
+ * found by walking up through the parents that this edit gives and, where it
+ * gives none, those that there are. Removals rank past all quotas, the
+ * deepest in the old tree first. A cycle ends the walk at WEIR_DEPTH_MAX;
+ * the check of the tree refuses it afterwards.
+ *
+ *     0  roots   1  their children   ...   17  parents with captures
+ *     64 - depth  removals */
+
+#include "store/edit_plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "quota/quota_text.h"
+
+#define RANK_CAPTURES (WEIR_DEPTH_MAX + 1)
+#define RANK_REMOVALS 64
+
+static int refuse_memory(struct weir_diag *diag)
+{
+    return weir_diag_set(diag, WEIR_ENOMEM, "there is no memory for this "
+                         "edit", NULL);
+}
+
+static struct weir_text name_of(const struct weir_plan_item *item)
+{
+    return item->change->quota.name;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return weir_text_compare(name_of(a), name_of(b));
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct weir_plan_item *x = a;
+    const struct weir_plan_item *y = b;
+    if (x->rank != y->rank)
+        return x->rank < y->rank ? -1 : 1;
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+static const struct weir_change *find(const struct weir_plan *plan,
+                                      struct weir_text name)
+{
+    struct weir_change change = { .quota = { .name = name } };
+    struct weir_plan_item key = { .change = &change };
+    const struct weir_plan_item *item =
+        bsearch(&key, plan->items, plan->count, sizeof(key), by_name);
+    return item ? item->change : NULL;
+}
+
+/* The parent a name will have; absent for a root and for what isn't. */
+static struct weir_text future_parent(const struct weir_plan *plan,
+                                      const struct weir_catalog *catalog,
+                                      struct weir_text name)
+{
+    const struct weir_change *change = find(plan, name);
+    if (change)
+        return change->quota.parent;
+    const struct weir_quota *quota = weir_catalog_get(catalog, name);
+    return quota ? quota->parent : (struct weir_text){ NULL, 0 };
+}
+
+static uint32_t rank_set(const struct weir_plan *plan,
+                         const struct weir_catalog *catalog,
+                         struct weir_text parent)
+{
+    if (parent.len > 0 && memchr(parent.p, '{', parent.len))
+        return RANK_CAPTURES;
+    uint32_t depth = 0;
+    while (parent.len > 0 && depth < WEIR_DEPTH_MAX) {
+        depth++;
+        parent = future_parent(plan, catalog, parent);
+    }
+    return depth;
+}
+
+static uint32_t rank_removal(const struct weir_catalog *catalog,
+                             struct weir_text name)
+{
+    uint32_t depth = 0;
+    const struct weir_quota *quota = weir_catalog_get(catalog, name);
+    while (quota && quota->parent.len > 0 && depth < WEIR_DEPTH_MAX) {
+        depth++;
+        quota = weir_catalog_get(catalog, quota->parent);
+    }
+    return RANK_REMOVALS - depth;
+}
+
+static void rank(struct weir_plan *plan, const struct weir_catalog *catalog)
+{
+    for (size_t i = 0; i < plan->count; i++) {
+        struct weir_plan_item *item = &plan->items[i];
+        const struct weir_quota *quota = &item->change->quota;
+        item->rank = item->change->removed
+                         ? rank_removal(catalog, quota->name)
+                         : rank_set(plan, catalog, quota->parent);
+    }
+    qsort(plan->items, plan->count, sizeof(*plan->items), by_rank);
+}
+
+static int check_change(const struct weir_catalog *catalog,
+                        const struct weir_change *change, unsigned flags,
+                        struct weir_diag *diag)
+{
+    const struct weir_quota *quota = &change->quota;
+    char shown[WEIR_SHOW_MAX];
+    int error = change->removed ? weir_name_check(quota->name, diag)
+                                : weir_quota_check(quota, diag);
+    if (error < 0)
+        return error;
+    bool exists = weir_catalog_get(catalog, quota->name) != NULL;
+    weir_text_show(quota->name, shown);
+    if (change->removed && !exists)
+        return weir_diag_set(diag, WEIR_ENOENT, "there is no quota ", shown,
+                             NULL);
+    if (!change->removed && exists && (flags & WEIR_EDIT_CREATE))
+        return weir_diag_set(diag, WEIR_EEXIST, "there is a quota ", shown,
+                             " already", NULL);
+    return 0;
+}
+
+static int refuse_twice(const struct weir_plan *plan, struct weir_diag *diag)
+{
+    for (size_t i = 1; i < plan->count; i++) {
+        struct weir_text name = name_of(&plan->items[i]);
+        if (!weir_text_equal(name_of(&plan->items[i - 1]), name))
+            continue;
+        char shown[WEIR_SHOW_MAX];
+        return weir_diag_set(diag, WEIR_EEXIST, "one edit names ",
+                             weir_text_show(name, shown), " twice", NULL);
+    }
+    return 0;
+}
+
+/* Every quota that the edit doesn't name. Names are copied: a catalog's
+ * texts die when the name changes. */
+static int add_removals(struct weir_plan *plan, struct weir_catalog *catalog,
+                        struct weir_diag *diag)
+{
+    size_t total = weir_catalog_count(catalog);
+    size_t named = plan->count;
+    size_t bytes = 0;
+    for (size_t i = 0; i < total; i++) {
+        const struct weir_quota *quota = weir_catalog_at(catalog, i);
+        if (!quota)
+            return refuse_memory(diag);
+        bytes += quota->name.len;
+    }
+    plan->names = malloc(bytes + 1);
+    plan->removals = calloc(total + 1, sizeof(*plan->removals));
+    if (!plan->names || !plan->removals)
+        return refuse_memory(diag);
+    struct weir_plan known = { .items = plan->items, .count = named };
+    char *at = plan->names;
+    for (size_t i = 0; i < total; i++) {
+        struct weir_text name = weir_catalog_at(catalog, i)->name;
+        if (find(&known, name))
+            continue;
+        struct weir_change *removal = &plan->removals[plan->count - named];
+        memcpy(at, name.p, name.len);
+        removal->removed = true;
+        removal->quota.name = (struct weir_text){ at, name.len };
+        at += name.len;
+        plan->items[plan->count] = (struct weir_plan_item){
+            .change = removal, .index = (uint32_t)plan->count
+        };
+        plan->count++;
+    }
+    return 0;
+}
+
+/* Drops what is already so. */
+static void sift(struct weir_plan *plan, const struct weir_catalog *catalog)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < plan->count; i++) {
+        const struct weir_change *change = plan->items[i].change;
+        const struct weir_quota *old =
+            weir_catalog_get(catalog, change->quota.name);
+        bool same = !change->removed && old &&
+                    weir_quota_equal(old, &change->quota);
+        if (!same)
+            plan->items[kept++] = plan->items[i];
+    }
+    plan->count = kept;
+}
+
+static int fill(struct weir_plan *plan, struct weir_catalog *catalog,
+                const struct weir_change *changes, size_t count,
+                unsigned flags, struct weir_diag *diag)
+{
+    for (size_t i = 0; i < count; i++) {
+        int error = check_change(catalog, &changes[i], flags, diag);
+        if (error < 0)
+            return error;
+        plan->items[plan->count++] = (struct weir_plan_item){
+            .change = &changes[i], .index = (uint32_t)i
+        };
+    }
+    if (count > 0)
+        qsort(plan->items, plan->count, sizeof(*plan->items), by_name);
+    int error = refuse_twice(plan, diag);
+    if (error == 0 && (flags & WEIR_EDIT_REPLACE))
+        error = add_removals(plan, catalog, diag);
+    return error;
+}
+
+int weir_plan_make(struct weir_plan *plan, struct weir_catalog *catalog,
+                   const struct weir_change *changes, size_t count,
+                   unsigned flags, struct weir_diag *diag)
+{
+    struct weir_plan made = { .capacity = count };
+    if (flags & WEIR_EDIT_REPLACE)
+        made.capacity += weir_catalog_count(catalog);
+    if (made.capacity >= UINT32_MAX)
+        return weir_diag_set(diag, WEIR_ETOOBIG, "an edit holds too many "
+                             "changes", NULL);
+    made.items = calloc(made.capacity + 1, sizeof(*made.items));
+    if (!made.items)
+        return refuse_memory(diag);
+    int error = fill(&made, catalog, changes, count, flags, diag);
+    if (error < 0) {
+        weir_plan_free(&made);
+        return error;
+    }
+    sift(&made, catalog);
+    if (made.count > 0) {
+        qsort(made.items, made.count, sizeof(*made.items), by_name);
+        rank(&made, catalog);
+    }
+    *plan = made;
+    return 0;
+}
+
+void weir_plan_free(struct weir_plan *plan)
+{
+    free(plan->items);
+    free(plan->removals);
+    free(plan->names);
+    *plan = (struct weir_plan){ .count = 0 };
+}

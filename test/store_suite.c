@@ -1,0 +1,568 @@
+/* SPDX-License-Identifier: MIT
+ * test/store_suite.c - what every quota store must do, by store.h alone.
+ *
+ * Each test gets a store of its own. What a store holds is always read
+ * through a catalog that follows it by epochs, as a root does. */
+
+#include "store_suite.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "quota_maker.h"
+#include "store/store.h"
+
+#define URL_MAX 512
+
+/* A store and a reader that follows it. */
+struct fixture {
+    char url[URL_MAX];
+    struct weir_store *store;
+    struct weir_catalog *seen;
+    struct weir_diag diag;
+    uint64_t epoch; /* the last that an edit gave */
+};
+
+static const struct store_under_test *under_test;
+
+static int set_up(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof(*fixture));
+    under_test->make_url(fixture->url, sizeof(fixture->url));
+    fixture->seen = weir_catalog_new(&maker_mem, 1);
+    int error = weir_store_init(fixture->url, &fixture->diag);
+    if (error == 0)
+        error = weir_store_open(fixture->url, &fixture->store,
+                                &fixture->diag);
+    if (error < 0)
+        fail_msg("%s", fixture->diag.text);
+    *state = fixture;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *fixture = *state;
+    weir_store_close(fixture->store);
+    weir_catalog_free(fixture->seen);
+    under_test->clean(fixture->url);
+    free(fixture);
+    return 0;
+}
+
+static int follow_one(void *context, const struct weir_change *change)
+{
+    struct weir_catalog *catalog = context;
+    assert_true(change->quota.epoch > weir_catalog_epoch(catalog));
+    if (!change->removed)
+        assert_int_equal(weir_quota_check(&change->quota, NULL), 0);
+    return weir_catalog_apply(catalog, change);
+}
+
+/* Brings a catalog up to the store. */
+static void follow(struct weir_store *store, struct weir_catalog *catalog)
+{
+    struct weir_diag diag;
+    if (weir_store_read(store, weir_catalog_epoch(catalog), follow_one,
+                        catalog, &diag) < 0)
+        fail_msg("%s", diag.text);
+}
+
+static struct weir_change set_to(const char *name, const char *parent,
+                                 uint64_t units)
+{
+    struct weir_change change = { .removed = false };
+    weir_quota_init(&change.quota);
+    change.quota.name = weir_text_of(name);
+    change.quota.parent = weir_text_of(parent);
+    change.quota.limit = (struct weir_limit){ units, WEIR_SECOND, false };
+    return change;
+}
+
+static struct weir_change gone(const char *name)
+{
+    struct weir_change change = { .removed = true };
+    change.quota.name = weir_text_of(name);
+    return change;
+}
+
+static int edit_many(struct fixture *fixture,
+                     const struct weir_change *changes, size_t count,
+                     unsigned flags)
+{
+    fixture->diag.text[0] = '\0';
+    return weir_store_edit(fixture->store, changes, count, flags,
+                           &fixture->epoch, &fixture->diag);
+}
+
+static int edit(struct fixture *fixture, struct weir_change change)
+{
+    return edit_many(fixture, &change, 1, 0);
+}
+
+/* An edit that must succeed. */
+static void must(struct fixture *fixture, struct weir_change change)
+{
+    if (edit(fixture, change) < 0)
+        fail_msg("%s", fixture->diag.text);
+}
+
+static const struct weir_quota *look(struct fixture *fixture,
+                                     const char *name)
+{
+    follow(fixture->store, fixture->seen);
+    return weir_catalog_get(fixture->seen, weir_text_of(name));
+}
+
+/* ---- Tests ---------------------------------------------------------- */
+
+static void opening(void **state)
+{
+    struct fixture *fixture = *state;
+    struct weir_diag *diag = &fixture->diag;
+    struct weir_store *other;
+    char url[URL_MAX];
+    under_test->make_url(url, sizeof(url));
+    assert_int_equal(weir_store_open(url, &other, diag), WEIR_ENOENT);
+    assert_non_null(strstr(diag->text, "weir store init"));
+    assert_non_null(strstr(diag->text, url));
+    assert_int_equal(weir_store_init(fixture->url, diag), WEIR_EEXIST);
+    assert_int_equal(weir_store_open("granite:x", &other, diag),
+                     WEIR_EINVAL);
+    assert_non_null(strstr(diag->text, "'granite:x'"));
+    assert_int_equal(weir_store_open("sqlite:", &other, diag), WEIR_EINVAL);
+    struct weir_store_id a;
+    struct weir_store_id b;
+    uint64_t epoch = 9;
+    uint64_t floor = 9;
+    assert_int_equal(weir_store_identity(fixture->store, &a, &epoch, &floor,
+                                         diag), 0);
+    assert_int_equal(epoch, 0);
+    assert_int_equal(floor, 0);
+    assert_int_equal(weir_store_init(url, diag), 0);
+    assert_int_equal(weir_store_open(url, &other, diag), 0);
+    assert_int_equal(weir_store_identity(other, &b, &epoch, &floor, diag), 0);
+    assert_memory_not_equal(a.uuid, b.uuid, sizeof(a.uuid));
+    weir_store_close(other);
+    under_test->clean(url);
+}
+
+static void epochs_and_ids(void **state)
+{
+    struct fixture *fixture = *state;
+    must(fixture, set_to("a", NULL, 1));
+    assert_int_equal(fixture->epoch, 1);
+    const struct weir_quota *quota = look(fixture, "a");
+    uint64_t id = quota->id;
+    assert_true(id > 0);
+    assert_int_equal(quota->created, 1);
+    must(fixture, set_to("a", NULL, 2));
+    assert_int_equal(fixture->epoch, 2);
+    quota = look(fixture, "a");
+    assert_int_equal(quota->id, id);
+    assert_int_equal(quota->epoch, 2);
+    assert_int_equal(quota->created, 1);
+    /* what alters nothing takes no epoch */
+    must(fixture, set_to("a", NULL, 2));
+    assert_int_equal(fixture->epoch, 2);
+    must(fixture, gone("a"));
+    assert_int_equal(fixture->epoch, 3);
+    assert_null(look(fixture, "a"));
+    must(fixture, set_to("a", NULL, 2));
+    quota = look(fixture, "a");
+    assert_true(quota->id > id);
+    assert_int_equal(quota->created, 4);
+    assert_int_equal(edit(fixture, gone("b")), WEIR_ENOENT);
+}
+
+static int count_one(void *context, const struct weir_change *change)
+{
+    size_t *counts = context;
+    counts[change->removed]++;
+    return 0;
+}
+
+static int stop_at_once(void *context, const struct weir_change *change)
+{
+    (void)change;
+    ++*(int *)context;
+    return WEIR_EFULL;
+}
+
+static void removals_are_told(void **state)
+{
+    struct fixture *fixture = *state;
+    must(fixture, set_to("a", NULL, 1));
+    must(fixture, set_to("b", NULL, 1));
+    must(fixture, gone("a"));
+    size_t counts[2] = { 0, 0 };
+    assert_int_equal(weir_store_read(fixture->store, 0, count_one, counts,
+                                     NULL), 0);
+    assert_int_equal(counts[0], 1);
+    assert_int_equal(counts[1], 1);
+    counts[0] = counts[1] = 0;
+    assert_int_equal(weir_store_read(fixture->store, 3, count_one, counts,
+                                     NULL), 0);
+    assert_int_equal(counts[0] + counts[1], 0);
+    must(fixture, set_to("a", NULL, 1));
+    counts[0] = counts[1] = 0;
+    weir_store_read(fixture->store, 0, count_one, counts, NULL);
+    assert_int_equal(counts[0], 2);
+    assert_int_equal(counts[1], 0);
+    int calls = 0;
+    assert_int_equal(weir_store_read(fixture->store, 0, stop_at_once, &calls,
+                                     NULL), WEIR_EFULL);
+    assert_int_equal(calls, 1);
+    must(fixture, gone("a"));
+}
+
+static void a_refused_edit_changes_nothing(void **state)
+{
+    struct fixture *fixture = *state;
+    must(fixture, set_to("a", NULL, 1));
+    must(fixture, set_to("b", "a", 1));
+    struct weir_change bad_limit = set_to("c", NULL, 1);
+    bad_limit.quota.low_burst = (struct weir_burst){ 5, false, false };
+    bad_limit.quota.high_burst = (struct weir_burst){ 4, false, false };
+    const struct {
+        struct weir_change changes[3];
+        int error;
+    } edits[] = {
+        { { set_to("c", NULL, 1), set_to("d", "x", 1) }, WEIR_EPARENT },
+        { { set_to("c", NULL, 1), set_to("a", "b", 1) }, WEIR_ECYCLE },
+        { { set_to("c", "d", 1), set_to("d", "c", 1) }, WEIR_ECYCLE },
+        { { set_to("c", NULL, 1), gone("a") }, WEIR_ECHILDREN },
+        { { set_to("c", NULL, 1), gone("x") }, WEIR_ENOENT },
+        { { set_to("c", NULL, 1), bad_limit }, WEIR_EQUOTA },
+        { { set_to("c", NULL, 1), set_to("c", "a", 1) }, WEIR_EEXIST },
+        { { set_to("c", "a", 1), gone("a"), gone("b") }, WEIR_EPARENT },
+        { { set_to("c", NULL, 1), set_to("", NULL, 1) }, WEIR_ENAME },
+    };
+    for (size_t i = 0; i < WEIR_COUNT_OF(edits); i++) {
+        bool three = edits[i].changes[2].quota.name.len > 0;
+        int error = edit_many(fixture, edits[i].changes, three ? 3 : 2, 0);
+        if (error != edits[i].error)
+            fail_msg("edit %zu gave %d: %s", i, error, fixture->diag.text);
+        assert_true(fixture->diag.text[0] != '\0');
+        assert_null(look(fixture, "c"));
+        assert_int_equal(weir_catalog_epoch(fixture->seen), 2);
+    }
+    assert_int_equal(edit(fixture, set_to("b", "b", 1)), WEIR_ECYCLE);
+    assert_int_equal(edit(fixture, gone("a")), WEIR_ECHILDREN);
+    must(fixture, set_to("c", NULL, 1));
+    assert_int_equal(fixture->epoch, 3);
+}
+
+static void any_order_in_one_edit(void **state)
+{
+    struct fixture *fixture = *state;
+    struct weir_change tree[] = {
+        set_to("leaf", "middle", 1), set_to("t*", "leaf{1}", 1),
+        set_to("middle", "top", 1), set_to("top", NULL, 1),
+    };
+    assert_int_equal(edit_many(fixture, tree, 4, 0), 0);
+    assert_int_equal(look(fixture, "top")->epoch, 1);
+    assert_int_equal(look(fixture, "middle")->epoch, 2);
+    assert_int_equal(look(fixture, "leaf")->epoch, 3);
+    assert_int_equal(look(fixture, "t*")->epoch, 4);
+    /* parent and child change places */
+    struct weir_change swap[] = { set_to("top", "middle", 1),
+                                  set_to("middle", NULL, 1) };
+    assert_int_equal(edit_many(fixture, swap, 2, 0), 0);
+    assert_int_equal(look(fixture, "middle")->epoch, 5);
+    assert_int_equal(look(fixture, "top")->epoch, 6);
+    /* a parent goes, its child is moved away */
+    struct weir_change move[] = { gone("middle"), set_to("top", NULL, 1),
+                                  set_to("leaf", "top", 1) };
+    assert_int_equal(edit_many(fixture, move, 3, 0), 0);
+    assert_null(look(fixture, "middle"));
+    /* a tree goes, leaves first */
+    struct weir_change down[] = { gone("top"), gone("leaf"), gone("t*") };
+    assert_int_equal(edit_many(fixture, down, 3, 0), 0);
+    follow(fixture->store, fixture->seen);
+    assert_int_equal(weir_catalog_count(fixture->seen), 0);
+}
+
+static void replace_and_create(void **state)
+{
+    struct fixture *fixture = *state;
+    struct weir_change first[] = { set_to("a", NULL, 1), set_to("b", "a", 1),
+                                   set_to("c", "b", 1) };
+    assert_int_equal(edit_many(fixture, first, 3, WEIR_EDIT_CREATE), 0);
+    assert_int_equal(edit_many(fixture, first, 1, WEIR_EDIT_CREATE),
+                     WEIR_EEXIST);
+    struct weir_change second[] = { set_to("c", "d", 1),
+                                    set_to("d", NULL, 1) };
+    assert_int_equal(edit_many(fixture, second, 2, WEIR_EDIT_REPLACE), 0);
+    assert_int_equal(fixture->epoch, 7);
+    assert_null(look(fixture, "a"));
+    assert_null(look(fixture, "b"));
+    assert_non_null(look(fixture, "d"));
+    assert_int_equal(look(fixture, "c")->created, 3);
+    assert_int_equal(weir_catalog_count(fixture->seen), 2);
+    assert_int_equal(edit_many(fixture, second, 2, WEIR_EDIT_REPLACE), 0);
+    assert_int_equal(fixture->epoch, 7);
+    assert_int_equal(edit_many(fixture, NULL, 0, WEIR_EDIT_REPLACE), 0);
+    follow(fixture->store, fixture->seen);
+    assert_int_equal(weir_catalog_count(fixture->seen), 0);
+    assert_int_equal(edit_many(fixture, NULL, 0, 0), 0);
+    assert_int_equal(fixture->epoch, 9);
+}
+
+static void two_handles(void **state)
+{
+    struct fixture *fixture = *state;
+    struct weir_store *other;
+    assert_int_equal(weir_store_open(fixture->url, &other, NULL), 0);
+    weir_store_changed(fixture->store);
+    weir_store_changed(other);
+    assert_false(weir_store_changed(fixture->store));
+    assert_false(weir_store_changed(other));
+    must(fixture, set_to("a", NULL, 1));
+    assert_true(weir_store_changed(other));
+    assert_false(weir_store_changed(other));
+    assert_true(weir_store_changed(fixture->store));
+    assert_false(weir_store_changed(fixture->store));
+    /* each checks against what the other did */
+    struct weir_change child = set_to("b", "a", 1);
+    uint64_t epoch;
+    struct weir_diag diag;
+    assert_int_equal(weir_store_edit(other, &child, 1, 0, &epoch, &diag), 0);
+    assert_int_equal(epoch, 2);
+    assert_true(weir_store_changed(fixture->store));
+    assert_int_equal(edit(fixture, gone("a")), WEIR_ECHILDREN);
+    must(fixture, gone("b"));
+    must(fixture, gone("a"));
+    assert_int_equal(weir_store_edit(other, &child, 1, 0, &epoch, &diag),
+                     WEIR_EPARENT);
+    weir_store_close(other);
+}
+
+/* Every field of quotas with nasty texts, and after opening again. */
+static void nothing_is_lost(void **state)
+{
+    struct fixture *fixture = *state;
+    struct weir_rng rng = maker_seed("store");
+    enum { QUOTAS = 300 };
+    struct made_quota *made = calloc(QUOTAS, sizeof(*made));
+    struct weir_change *changes = calloc(QUOTAS, sizeof(*changes));
+    for (unsigned i = 0; i < QUOTAS; i++) {
+        make_quota(&rng, i, &made[i]);
+        changes[i].quota = made[i].quota;
+    }
+    if (edit_many(fixture, changes, QUOTAS, 0) < 0)
+        fail_msg("%s", fixture->diag.text);
+    weir_store_close(fixture->store);
+    assert_int_equal(weir_store_open(fixture->url, &fixture->store, NULL), 0);
+    follow(fixture->store, fixture->seen);
+    assert_int_equal(weir_catalog_count(fixture->seen), QUOTAS);
+    for (unsigned i = 0; i < QUOTAS; i++) {
+        const struct weir_quota *quota =
+            weir_catalog_get(fixture->seen, made[i].quota.name);
+        assert_non_null(quota);
+        assert_true(weir_quota_equal(quota, &made[i].quota));
+    }
+    /* so that the same again is no change */
+    assert_int_equal(edit_many(fixture, changes, QUOTAS, 0), 0);
+    assert_int_equal(fixture->epoch, QUOTAS);
+    free(changes);
+    free(made);
+}
+
+/* ---- Random edits against arrays ------------------------------------ */
+
+#define NAMES 12
+
+struct model {
+    bool exists[NAMES];
+    int parent[NAMES]; /* -1: none */
+    uint64_t units[NAMES];
+};
+
+static bool is_sound(const struct model *model)
+{
+    for (int i = 0; i < NAMES; i++) {
+        int at = i;
+        int steps = 0;
+        while (model->exists[i] && model->parent[at] >= 0) {
+            at = model->parent[at];
+            if (!model->exists[at] || ++steps > NAMES)
+                return false;
+        }
+    }
+    return true;
+}
+
+static const char *const names[NAMES] = { "a", "b", "c", "d", "e", "f",
+                                          "g", "h", "i", "j", "k", "l" };
+
+/* Up to four changes of different names; returns how many. Clears 'legal'
+ * when one removes what isn't. */
+static size_t random_edit(struct weir_rng *rng, struct model *model,
+                          struct weir_change *changes, bool *legal)
+{
+    bool used[NAMES] = { false };
+    size_t count = 1 + weir_rng_below(rng, 4);
+    for (size_t i = 0; i < count; i++) {
+        size_t k = weir_rng_below(rng, NAMES);
+        while (used[k])
+            k = (k + 1) % NAMES;
+        used[k] = true;
+        if (weir_rng_below(rng, 4) == 0) {
+            *legal = *legal && model->exists[k];
+            model->exists[k] = false;
+            changes[i] = gone(names[k]);
+            continue;
+        }
+        bool root = weir_rng_below(rng, 2) == 0;
+        int parent = root ? -1 : (int)weir_rng_below(rng, NAMES);
+        model->exists[k] = true;
+        model->parent[k] = parent;
+        model->units[k] = weir_rng_below(rng, 3);
+        changes[i] = set_to(names[k], root ? NULL : names[parent],
+                            model->units[k]);
+    }
+    return count;
+}
+
+static void compare(struct fixture *fixture, const struct model *model)
+{
+    for (int i = 0; i < NAMES; i++) {
+        const struct weir_quota *quota = look(fixture, names[i]);
+        assert_int_equal(quota != NULL, model->exists[i]);
+        if (!quota)
+            continue;
+        assert_int_equal(quota->limit.units, model->units[i]);
+        const char *parent = model->parent[i] < 0 ? NULL
+                                                  : names[model->parent[i]];
+        assert_true(weir_text_equal(quota->parent, weir_text_of(parent)));
+        assert_int_equal(weir_catalog_check_place(fixture->seen, quota->name,
+                                                  NULL), 0);
+    }
+}
+
+static void as_the_naive_model(void **state)
+{
+    struct fixture *fixture = *state;
+    struct weir_rng rng = maker_seed("edits");
+    struct model model = { .exists = { false } };
+    struct weir_store *handles[2] = { fixture->store, NULL };
+    assert_int_equal(weir_store_open(fixture->url, &handles[1], NULL), 0);
+    int accepted = 0;
+    uint64_t last = 0;
+    for (int i = 0; i < 400; i++) {
+        struct model next = model;
+        struct weir_change changes[4];
+        bool legal = true;
+        size_t count = random_edit(&rng, &next, changes, &legal);
+        fixture->store = handles[weir_rng_below(&rng, 2)];
+        int error = edit_many(fixture, changes, count, 0);
+        legal = legal && is_sound(&next);
+        if ((error == 0) != legal)
+            fail_msg("edit %d gave %d: %s", i, error, fixture->diag.text);
+        if (legal) {
+            model = next;
+            accepted++;
+            assert_true(fixture->epoch >= last);
+            last = fixture->epoch;
+        }
+        compare(fixture, &model);
+    }
+    assert_true(accepted > 40 && accepted < 380);
+    fixture->store = handles[0];
+    weir_store_close(handles[1]);
+}
+
+/* ---- A writer is killed --------------------------------------------- */
+
+/* Edits without end; a byte for each that was answered. */
+static void write_until_killed(const char *url, int fd)
+{
+    struct weir_store *store;
+    struct weir_diag diag;
+    if (weir_store_open(url, &store, &diag) < 0)
+        _exit(1);
+    for (uint64_t i = 1;; i++) {
+        struct weir_change changes[] = {
+            set_to("leaf", i % 2 ? "left" : "right", i),
+            set_to("left", i % 2 ? NULL : "right", i),
+            set_to("right", i % 2 ? "left" : NULL, i),
+        };
+        uint64_t epoch;
+        if (weir_store_edit(store, changes, 3, 0, &epoch, &diag) < 0)
+            _exit(2);
+        if (write(fd, "x", 1) != 1)
+            _exit(3);
+    }
+}
+
+static void a_killed_writer_leaves_a_sound_store(void **state)
+{
+    struct fixture *fixture = *state;
+    uint64_t last = 0;
+    for (int round = 0; round < 8; round++) {
+        int fds[2];
+        assert_int_equal(pipe(fds), 0);
+        pid_t child = fork();
+        if (child == 0)
+            write_until_killed(fixture->url, fds[1]);
+        close(fds[1]);
+        char byte;
+        for (int i = 0; i < 5 + round; i++)
+            assert_int_equal(read(fds[0], &byte, 1), 1);
+        kill(child, SIGKILL);
+        int status;
+        waitpid(child, &status, 0);
+        assert_true(WIFSIGNALED(status));
+        uint64_t answered = 5 + (uint64_t)round;
+        while (read(fds[0], &byte, 1) == 1)
+            answered++;
+        close(fds[0]);
+        const struct weir_quota *leaf = look(fixture, "leaf");
+        uint64_t epoch = weir_catalog_epoch(fixture->seen);
+        /* all that was answered is there, and at most one edit more */
+        assert_true(epoch >= last + 3 * answered);
+        assert_true(epoch <= last + 3 * (answered + 1));
+        assert_int_equal((epoch - last) % 3, 0);
+        assert_int_equal(leaf->limit.units,
+                         look(fixture, "left")->limit.units);
+        assert_int_equal(leaf->limit.units,
+                         look(fixture, "right")->limit.units);
+        assert_int_equal(weir_catalog_check_place(
+                             fixture->seen, leaf->name, NULL), 0);
+        /* the epoch goes on from there, for this handle too */
+        must(fixture, set_to("mine", NULL, (uint64_t)round + 1));
+        assert_int_equal(fixture->epoch, epoch + 1);
+        must(fixture, gone("mine"));
+        last = fixture->epoch;
+    }
+}
+
+int store_suite_run(const struct store_under_test *store)
+{
+    under_test = store;
+#define UNDER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        UNDER(opening),
+        UNDER(epochs_and_ids),
+        UNDER(removals_are_told),
+        UNDER(a_refused_edit_changes_nothing),
+        UNDER(any_order_in_one_edit),
+        UNDER(replace_and_create),
+        UNDER(two_handles),
+        UNDER(nothing_is_lost),
+        UNDER(as_the_naive_model),
+        UNDER(a_killed_writer_leaves_a_sound_store),
+    };
+    return cmocka_run_group_tests_name(store->name, tests, NULL, NULL);
+}

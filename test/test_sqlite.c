@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: MIT
+ * test/test_sqlite.c - the SQLite store under the suite, and what only a
+ * file can suffer: moved, replaced, locked, garbage, a full disk. */
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <sqlite3.h>
+
+#include "store/store.h"
+#include "store_suite.h"
+
+static void make_url(char *url, size_t size)
+{
+    char folder[] = "/tmp/weir-store-XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    snprintf(url, size, "sqlite:%s/quotas.db", folder);
+}
+
+static const char *path_of(const char *url)
+{
+    return url + strlen("sqlite:");
+}
+
+static void clean(const char *url)
+{
+    static const char *const endings[] = { "", "-wal", "-shm", "-journal",
+                                           ".away" };
+    char path[600];
+    for (size_t i = 0; i < WEIR_COUNT_OF(endings); i++) {
+        snprintf(path, sizeof(path), "%s%s", path_of(url), endings[i]);
+        unlink(path);
+    }
+    snprintf(path, sizeof(path), "%s", path_of(url));
+    *strrchr(path, '/') = '\0';
+    /* nothing else may be left behind, of a temporary store for example */
+    assert_int_equal(rmdir(path), 0);
+}
+
+struct fixture {
+    char url[512];
+    const char *path;
+    struct weir_store *store;
+    struct weir_diag diag;
+};
+
+static int set_up(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof(*fixture));
+    make_url(fixture->url, sizeof(fixture->url));
+    fixture->path = path_of(fixture->url);
+    assert_int_equal(weir_store_init(fixture->url, NULL), 0);
+    *state = fixture;
+    return weir_store_open(fixture->url, &fixture->store, NULL);
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *fixture = *state;
+    weir_store_close(fixture->store);
+    clean(fixture->url);
+    free(fixture);
+    return 0;
+}
+
+static int edit(struct fixture *fixture, const char *name)
+{
+    struct weir_change change = { .removed = false };
+    weir_quota_init(&change.quota);
+    change.quota.name = weir_text_of(name);
+    uint64_t epoch;
+    fixture->diag.text[0] = '\0';
+    return weir_store_edit(fixture->store, &change, 1, 0, &epoch,
+                           &fixture->diag);
+}
+
+static uint64_t epoch_of(struct fixture *fixture)
+{
+    struct weir_store_id id;
+    uint64_t epoch = UINT64_MAX;
+    uint64_t floor;
+    weir_store_identity(fixture->store, &id, &epoch, &floor, &fixture->diag);
+    return epoch;
+}
+
+static int ignore(void *context, const struct weir_change *change)
+{
+    (void)context;
+    (void)change;
+    return 0;
+}
+
+static void check_refused_everywhere(struct fixture *fixture)
+{
+    struct weir_store_id id;
+    uint64_t epoch;
+    uint64_t floor;
+    assert_int_equal(edit(fixture, "b"), WEIR_ESTORE);
+    assert_non_null(strstr(fixture->diag.text, "moved, removed or replaced"));
+    assert_int_equal(weir_store_read(fixture->store, 0, ignore, NULL,
+                                     &fixture->diag), WEIR_ESTORE);
+    assert_int_equal(weir_store_identity(fixture->store, &id, &epoch, &floor,
+                                         &fixture->diag), WEIR_ESTORE);
+}
+
+static void moved_away_and_back(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_int_equal(edit(fixture, "a"), 0);
+    char away[600];
+    snprintf(away, sizeof(away), "%s.away", fixture->path);
+    weir_store_changed(fixture->store);
+    assert_int_equal(rename(fixture->path, away), 0);
+    assert_true(weir_store_changed(fixture->store));
+    assert_false(weir_store_changed(fixture->store));
+    check_refused_everywhere(fixture);
+    assert_int_equal(rename(away, fixture->path), 0);
+    assert_true(weir_store_changed(fixture->store));
+    assert_int_equal(edit(fixture, "b"), 0);
+    assert_int_equal(epoch_of(fixture), 2);
+}
+
+static void removed(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_int_equal(edit(fixture, "a"), 0);
+    assert_int_equal(unlink(fixture->path), 0);
+    check_refused_everywhere(fixture);
+}
+
+static void replaced(void **state)
+{
+    struct fixture *fixture = *state;
+    char other[512];
+    make_url(other, sizeof(other));
+    assert_int_equal(weir_store_init(other, NULL), 0);
+    assert_int_equal(rename(path_of(other), fixture->path), 0);
+    check_refused_everywhere(fixture);
+    clean(other);
+}
+
+/* Runs SQL on the file as another program would. */
+static sqlite3 *sql(const char *path, const char *statements)
+{
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, statements, NULL, NULL, NULL),
+                     SQLITE_OK);
+    return db;
+}
+
+static int reopen(struct fixture *fixture)
+{
+    weir_store_close(fixture->store);
+    fixture->store = NULL;
+    fixture->diag.text[0] = '\0';
+    return weir_store_open(fixture->url, &fixture->store, &fixture->diag);
+}
+
+static void of_a_newer_schema(void **state)
+{
+    struct fixture *fixture = *state;
+    sqlite3_close(sql(fixture->path, "PRAGMA user_version = 2"));
+    assert_int_equal(reopen(fixture), WEIR_ESCHEMA);
+    assert_non_null(strstr(fixture->diag.text, "has schema 2, this program "
+                                               "reads up to 1"));
+}
+
+static void write_file(const char *path, const void *bytes, size_t size)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, bytes, size), size);
+    close(fd);
+}
+
+static void not_a_store(void **state)
+{
+    struct fixture *fixture = *state;
+    weir_store_close(fixture->store);
+    fixture->store = NULL;
+    unlink(fixture->path);
+    char garbage[5000];
+    memset(garbage, 'g', sizeof(garbage));
+    const size_t sizes[] = { 0, 1, 99, 600, 5000 };
+    for (size_t i = 0; i < WEIR_COUNT_OF(sizes); i++) {
+        write_file(fixture->path, garbage, sizes[i]);
+        assert_int_equal(reopen(fixture), WEIR_ESTORE);
+        assert_non_null(strstr(fixture->diag.text, "isn't a quota store"));
+        assert_int_equal(weir_store_init(fixture->url, NULL), WEIR_EEXIST);
+    }
+    unlink(fixture->path);
+    sqlite3_close(sql(fixture->path, "CREATE TABLE t (x)"));
+    assert_int_equal(reopen(fixture), WEIR_ESTORE);
+    unlink(fixture->path);
+    assert_int_equal(reopen(fixture), WEIR_ENOENT);
+    struct weir_diag diag;
+    struct weir_store *store;
+    assert_int_equal(weir_store_open("sqlite:/tmp", &store, &diag),
+                     WEIR_ESTORE);
+    assert_int_equal(weir_store_init("sqlite:/tmp/no/such/folder/x", &diag),
+                     WEIR_ESTORE);
+}
+
+static void rows_that_say_nothing(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_int_equal(edit(fixture, "a"), 0);
+    sqlite3_close(sql(fixture->path, "UPDATE quotas SET \"limit\" = 'much';"
+                                     "UPDATE meta SET epoch = epoch + 1"));
+    assert_int_equal(weir_store_read(fixture->store, 0, ignore, NULL,
+                                     &fixture->diag), WEIR_ESTORE);
+    assert_non_null(strstr(fixture->diag.text, "the quota 'a'"));
+    assert_non_null(strstr(fixture->diag.text, "'much'"));
+    assert_int_equal(reopen(fixture), 0);
+    assert_int_equal(edit(fixture, "b"), WEIR_ESTORE);
+    sqlite3_close(sql(fixture->path, "UPDATE quotas SET \"limit\" = '5/s'"));
+    assert_int_equal(edit(fixture, "b"), 0);
+    sqlite3_close(sql(fixture->path, "DELETE FROM meta"));
+    assert_int_equal(edit(fixture, "c"), WEIR_ESTORE);
+}
+
+/* The lock is held by another process; reads go on, edits say who to ask. */
+static void locked_by_another_process(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_int_equal(edit(fixture, "a"), 0);
+    int ready[2];
+    int done[2];
+    assert_int_equal(pipe(ready), 0);
+    assert_int_equal(pipe(done), 0);
+    pid_t child = fork();
+    char byte = 'x';
+    if (child == 0) {
+        close(done[1]);
+        sql(fixture->path, "BEGIN IMMEDIATE; DELETE FROM quotas");
+        bool told = write(ready[1], &byte, 1) == 1 &&
+                    read(done[0], &byte, 1) >= 0;
+        _exit(told ? 0 : 1);
+    }
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    assert_int_equal(edit(fixture, "b"), WEIR_ELOCKED);
+    assert_non_null(strstr(fixture->diag.text, "locked by another process"));
+    assert_non_null(strstr(fixture->diag.text, fixture->path));
+    assert_int_equal(epoch_of(fixture), 1);
+    assert_int_equal(weir_store_read(fixture->store, 0, ignore, NULL, NULL),
+                     0);
+    close(done[1]);
+    int status;
+    waitpid(child, &status, 0);
+    assert_int_equal(status, 0);
+    close(done[0]);
+    close(ready[0]);
+    close(ready[1]);
+    assert_int_equal(edit(fixture, "b"), 0);
+    assert_int_equal(epoch_of(fixture), 2);
+}
+
+/* A file may not grow in the child: as on a full disk. */
+static void no_room_on_the_disk(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_int_equal(edit(fixture, "a"), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        signal(SIGXFSZ, SIG_IGN);
+        struct rlimit limit = { 16384, 16384 };
+        setrlimit(RLIMIT_FSIZE, &limit);
+        int error = reopen(fixture);
+        char name[16];
+        for (int i = 0; error == 0 && i < 1000; i++) {
+            snprintf(name, sizeof(name), "q%d", i);
+            error = edit(fixture, name);
+        }
+        _exit(error == WEIR_ESTORE && fixture->diag.text[0] ? 0 : 1);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    assert_int_equal(status, 0);
+    uint64_t epoch = epoch_of(fixture);
+    assert_true(epoch >= 1 && epoch < 1000);
+    assert_int_equal(edit(fixture, "after"), 0);
+    assert_int_equal(epoch_of(fixture), epoch + 1);
+}
+
+static const struct store_under_test sqlite_store = { "sqlite", make_url,
+                                                      clean };
+
+int main(void)
+{
+#define UNDER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        UNDER(moved_away_and_back),
+        UNDER(removed),
+        UNDER(replaced),
+        UNDER(of_a_newer_schema),
+        UNDER(not_a_store),
+        UNDER(rows_that_say_nothing),
+        UNDER(locked_by_another_process),
+        UNDER(no_room_on_the_disk),
+    };
+    int failed = store_suite_run(&sqlite_store);
+    return failed + cmocka_run_group_tests_name("sqlite files", tests, NULL,
+                                                NULL);
+}
