@@ -13,7 +13,7 @@
 #ifndef WEIR_LIMITER_H
 #define WEIR_LIMITER_H
 
-#include "node/message.h"
+#include "count/message.h"
 #include "quota/table.h"
 
 struct weir_limiter;

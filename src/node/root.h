@@ -10,7 +10,7 @@
 #ifndef WEIR_ROOT_H
 #define WEIR_ROOT_H
 
-#include "node/message.h"
+#include "count/message.h"
 #include "quota/catalog.h"
 
 struct weir_root;

@@ -7,7 +7,7 @@
 #ifndef WEIR_WEIR_V1_H
 #define WEIR_WEIR_V1_H
 
-#include "node/message.h"
+#include "count/message.h"
 
 /* Memory of a decoder: a bump allocator over one block, so that a hostile
  * message can't take more than the block. Reset at each decode. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * node/message.h - what a limiter and a root say to each other.
+ * count/message.h - what a limiter and a root say to each other.
  *
  * One stream a root link, five messages:
  *

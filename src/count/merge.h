@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT
+ * count/merge.h - counted sharing, the root's half: a bucket for each quota
+ * in use, a cell for each limiter and quota, and what limiters are told.
+ *
+ * Pure; one thread; grows by the allocator it is given. The root node above
+ * it owns links, sessions and quotas; here are only counts. */
+
+#ifndef WEIR_MERGE_H
+#define WEIR_MERGE_H
+
+#include "algo/leaky.h"
+#include "base/index.h"
+#include "count/message.h"
+
+/* Bounds. */
+#define WEIR_USAGES_MAX (1u << 24)      /* buckets in use */
+#define WEIR_CELLS_MAX (1u << 24)       /* of one limiter: its slots */
+/* Fills that nobody asked for go out at most this often on a link … */
+#define WEIR_PUSH_SPACING (20 * WEIR_MILLISECOND)
+/* … and at most so many entries a second, so some 64 KiB. */
+#define WEIR_PUSH_ENTRIES_PER_S 10000
+
+struct weir_cell;
+
+/* A quota in use: its bucket as this root sees it. */
+struct weir_use {
+    char *name;              /* owned; name_len bytes, no NUL */
+    uint8_t name_len;
+    bool live;               /* else the place is free */
+    bool counted;            /* sharing counted: fills are told */
+    bool unlimited;
+    bool touched;            /* in the queue of those to look at */
+    uint32_t next_touched;   /* index + 1 */
+    uint32_t cell_count;
+    uint32_t connected;      /* cells of limiters that are connected */
+    uint64_t hash;
+    uint64_t created;        /* of the quota or template: its identity */
+    uint64_t rule_epoch;     /* of the quota or template, as applied */
+    struct weir_bucket bucket;
+    uint64_t in;             /* scaled sum, see algo/leaky.h */
+    weir_instant emptied;    /* when it was last found empty */
+    int64_t added;           /* units, all that ever came in */
+    uint64_t passed;         /* units */
+    uint64_t refused;        /* units */
+    struct weir_cell *cells; /* list */
+};
+
+/* One limiter's use of one quota. */
+struct weir_cell {
+    struct weir_cell *next, *prev;
+    struct weir_merge_limiter *limiter;
+    uint32_t slot;
+    uint32_t use;            /* index + 1 into the uses; 0: free */
+    uint64_t base;           /* total from which the next count differs */
+    uint64_t last;           /* total merged */
+    uint64_t refused_base;
+    uint64_t refused_last;
+    /* When this limiter was last told: */
+    int64_t told_added;      /* the bucket's 'added' */
+    uint64_t told_last;      /* of it, the limiter's own total */
+    uint64_t told_slack;     /* units */
+};
+
+#define WEIR_CELLS_A_PAGE 64
+struct weir_cell_page {
+    uint64_t due; /* bits: cells to be told */
+    struct weir_cell cell[WEIR_CELLS_A_PAGE];
+};
+
+/* A limiter's cells. Owned by the root node's record of the limiter; zeroed
+ * is empty. */
+struct weir_merge_limiter {
+    struct weir_cell_page **pages; /* owned */
+    size_t page_capacity;
+    uint32_t cells;
+    uint32_t due;            /* cells to be told */
+    bool connected;
+};
+
+struct weir_merge {
+    struct weir_mem mem;
+    uint64_t seed;
+    weir_instant origin;
+    bool slack;
+    struct weir_index index;
+    struct weir_use *uses; /* owned */
+    size_t use_capacity;
+    uint32_t use_used;      /* places ever used */
+    uint32_t use_live;
+    uint32_t free_use;      /* list through next_touched: index + 1 */
+    uint32_t touched;       /* queue of uses: first, index + 1 */
+    uint32_t touched_last;  /* last, index + 1 */
+    uint64_t merged;        /* counts */
+    uint64_t told;          /* fills */
+};
+
+void weir_merge_init(struct weir_merge *merge, const struct weir_mem *mem,
+                     uint64_t seed, weir_instant now);
+void weir_merge_fini(struct weir_merge *merge);
+
+/* ---- Buckets ---- */
+
+/* The bucket of 'name', or NULL. Pointers live until the next _use(). */
+struct weir_use *weir_merge_get(struct weir_merge *merge,
+                                       struct weir_text name);
+/* The same, made for 'quota' (its own, or its template) if need be. NULL:
+ * no memory, or over WEIR_USAGES_MAX. */
+struct weir_use *weir_merge_use(struct weir_merge *merge,
+                                       struct weir_text name,
+                                       const struct weir_quota *quota,
+                                       weir_instant now);
+/* The quota behind it was edited: new parameters, same fill in units. */
+void weir_merge_edit(struct weir_merge *merge, struct weir_use *use,
+                     const struct weir_quota *quota, weir_instant now);
+/* The quota was removed: the bucket and its cells go. */
+void weir_merge_drop(struct weir_merge *merge, struct weir_use *use);
+/* Scaled, not below 0. */
+int64_t weir_merge_fill(struct weir_merge *merge,
+                        struct weir_use *use, weir_instant now);
+/* Frees up to 'look' buckets from '*cursor' on that nobody uses and that are
+ * empty. */
+void weir_merge_sweep(struct weir_merge *merge, uint32_t *cursor,
+                      uint32_t look, weir_instant now);
+
+/* ---- Limiters ---- */
+
+void weir_merge_connect(struct weir_merge *merge,
+                        struct weir_merge_limiter *limiter, bool connected);
+void weir_merge_forget(struct weir_merge *merge,
+                       struct weir_merge_limiter *limiter);
+/* Whether every bucket the limiter uses is empty: it may be forgotten. */
+bool weir_merge_drained(struct weir_merge *merge,
+                        struct weir_merge_limiter *limiter,
+                        weir_instant now);
+
+/* 'slot' of the limiter is 'use' from now on. A cell that knows the limiter
+ * goes on from what it has merged; a new one begins at the announced base,
+ * and its bucket is filled to what the limiter knew, if that is more. 0 or
+ * WEIR_ENOMEM, WEIR_EPROTOCOL (slot out of bounds). */
+int weir_merge_announce(struct weir_merge *merge,
+                        struct weir_merge_limiter *limiter,
+                        struct weir_use *use,
+                        const struct weir_announce *announce,
+                        weir_instant now);
+/* 'slot' means nothing from now on. */
+void weir_merge_unannounce(struct weir_merge *merge,
+                           struct weir_merge_limiter *limiter,
+                           uint32_t slot);
+/* One count of a report that is taken (once, in order). False: the slot
+ * means nothing here; it must be announced. */
+bool weir_merge_count(struct weir_merge *merge,
+                      struct weir_merge_limiter *limiter,
+                      const struct weir_count *count,
+                      const struct weir_report *report, weir_instant now);
+
+/* ---- What is told ---- */
+
+/* Finds who must be told of buckets that moved since the last call: at most
+ * 'work' cells are looked at. */
+void weir_merge_look(struct weir_merge *merge, uint32_t work,
+                     weir_instant now);
+/* Whether the limiter has something to be told. */
+bool weir_merge_due(const struct weir_merge_limiter *limiter);
+/* Writes up to 'max' due fills, slots ascending; returns how many. */
+size_t weir_merge_tell(struct weir_merge *merge,
+                       struct weir_merge_limiter *limiter,
+                       struct weir_fill *fills, size_t max,
+                       weir_instant now);
+
+#endif /* WEIR_MERGE_H */

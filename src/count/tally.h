@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT
+ * count/tally.h - counted sharing, the limiter's half: for each root and
+ * slot, what the root knows and what it said; what is to be reported; what
+ * the answers make of the table's buckets.
+ *
+ * Pure; the table's sync thread; memory of the caller. Sessions, hellos and
+ * quotas are the limiter node's (node/limiter.c). */
+
+#ifndef WEIR_TALLY_H
+#define WEIR_TALLY_H
+
+#include "count/message.h"
+#include "quota/table.h"
+
+/* What is known of one slot on one link. */
+struct weir_tally_cell {
+    uint64_t acked;      /* total that the root has answered for */
+    uint64_t sent;       /* total in the unanswered report */
+    uint64_t refused_acked;
+    uint64_t refused_sent;
+    uint64_t mark;       /* total at the last interval that passed unheard */
+    int64_t fill;        /* as told, 1/1024 units … */
+    uint64_t fill_total; /* … our total in it … */
+    weir_instant fill_at; /* … when */
+    uint64_t slack;      /* units */
+    float others_per_s;  /* units: what others add, smoothed */
+    float own_per_s;
+    uint32_t generation; /* of the slot, when the cell was begun */
+    uint32_t session;    /* low half of the one it was announced in */
+    bool told;           /* fill, slack hold */
+    bool begun;
+};
+
+/* One root link. */
+struct weir_tally_link {
+    struct weir_tally_cell *cells; /* a cell a slot */
+    uint64_t *dirty;         /* bits: slots to report */
+    uint32_t *outstanding;   /* slots of the unanswered report */
+    uint32_t outstanding_count;
+    uint64_t number;         /* of the last report made */
+    bool unanswered;
+    bool up;                 /* welcomed */
+    bool answering;          /* answered lately: its slack rules */
+    weir_instant answered_at;
+    weir_instant mark_at;    /* of the cells' marks; 0: none */
+    uint64_t session;
+    uint64_t stamp;          /* of the newest fills */
+};
+
+struct weir_tally {
+    struct weir_table *table;
+    uint32_t slots;
+    uint32_t link_count;
+    bool slack;              /* slack is on */
+    uint32_t limiters;       /* connected to a root, as last heard */
+    weir_instant origin;
+    weir_instant extrapolated_at;
+    float ratio;             /* of correction, learnt or given */
+    float predicted, observed; /* what the learnt ratio comes from */
+    struct weir_tally_link link[WEIR_ROOTS_MAX];
+    uint64_t *fresh;         /* bits: collected just now */
+    uint64_t *told;          /* bits: slots that some root spoke of */
+    uint64_t *share_mark;    /* count at the last extrapolation, a slot */
+    struct weir_announce *announces; /* scratch of a report */
+    char *names;                     /* theirs */
+    struct weir_count *counts;       /* scratch of a report */
+};
+
+size_t weir_tally_size(uint32_t slots, uint32_t links);
+/* 'block': zeroed, 64-byte aligned. */
+void weir_tally_init(struct weir_tally *tally, void *block,
+                     struct weir_table *table, uint32_t slots,
+                     uint32_t links, weir_instant now);
+
+/* Takes what the table has marked: every link has it to report. 'unheard':
+ * the interval passed: links that don't answer mark it as late. */
+void weir_tally_collect(struct weir_tally *tally, bool unheard,
+                        weir_instant now);
+
+/* A session begins: every cell must be announced anew. 'same_root': the root
+ * remembers what it answered; else only what other roots know is known, and
+ * every slot with something in its bucket is announced. */
+void weir_tally_begin(struct weir_tally *tally, uint32_t link,
+                      uint64_t session, bool same_root, weir_instant now);
+/* The link is gone: its slack rules no more. */
+void weir_tally_end(struct weir_tally *tally, uint32_t link,
+                    weir_instant now);
+
+/* Whether the link has anything to report. */
+bool weir_tally_pending(const struct weir_tally *tally, uint32_t link);
+/* Makes the next report (number + 1), or the unanswered one again. All of
+ * 'out' but epoch and unknown is filled; borrowed until the next call. */
+void weir_tally_report(struct weir_tally *tally, uint32_t link,
+                       struct weir_report *out, weir_instant now);
+/* Takes fills; 0 or WEIR_EPROTOCOL. */
+int weir_tally_fills(struct weir_tally *tally, uint32_t link,
+                     const struct weir_fills *fills, weir_instant now);
+/* Whose slack rules may have changed by silence: looks at all links. */
+void weir_tally_listen(struct weir_tally *tally, weir_duration patience,
+                       weir_instant now);
+
+/* Turns slack on or off (off: report by time, never stop). */
+void weir_tally_set_slack(struct weir_tally *tally, bool slack,
+                          weir_instant now);
+/* No root has answered for too long, or one does again: stops are taken away
+ * or put back. 'false' also begins a span of extrapolation. */
+void weir_tally_stale(struct weir_tally *tally, bool stale,
+                      weir_instant now);
+/* Adds what others presumably counted since the last call: by their rate
+ * times the ratio, or ('share') in proportion to our own counts. */
+void weir_tally_extrapolate(struct weir_tally *tally, bool share,
+                            weir_instant now);
+
+/* This table is a copy: all that was counted is the other's. */
+void weir_tally_disown(struct weir_tally *tally);
+
+#endif /* WEIR_TALLY_H */

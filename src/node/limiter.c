@@ -1,0 +1,587 @@
+/* SPDX-License-Identifier: MIT
+ * node/limiter.c - the limiter's side of each root link.
+ *
+ * A link's life:
+ *
+ *     down --link(up)--> greeting --hello sent--> waiting --welcome--> up
+ *       ^                                                              |
+ *       '--------------------- link(down) ----------------------------'
+ *
+ * Up, a link reports once an interval whatever happened (the empty report is
+ * the heartbeat), and earlier, though not within COALESCE of the last one,
+ * when the table says that some slot used up its slack.
+ *
+ * Quotas. Every root streams the same store's quotas; each message says
+ * above which epoch it begins, and is applied only if we have all before it:
+ * loss and reordering delay, and the root begins again from the epoch that
+ * our reports show. A whole set is announced by its first message; what it
+ * didn't name is dropped when its target is reached, not before.
+ *
+ * Stale. When no root has spoken for stale_after, the table follows each
+ * quota's on_stale until one speaks again. */
+
+#include "node/limiter.h"
+
+#include <string.h>
+
+#include "base/rng.h"
+#include "count/tally.h"
+
+#define COALESCE (20 * WEIR_MILLISECOND)
+#define EXTRAPOLATE_EVERY (50 * WEIR_MILLISECOND)
+#define SWEEP_EVERY (100 * WEIR_MILLISECOND)
+#define SWEEP_SLOTS 1024
+/* A message unanswered for so long is said again; doubled each time. */
+#define RESEND_FIRST WEIR_SECOND
+#define RESEND_MOST (8 * WEIR_SECOND)
+/* A link silent for so long doesn't rule slack while others answer. */
+#define PATIENCE (500 * WEIR_MILLISECOND)
+#define EVENTS_MAX 32
+
+enum link_state { DOWN, GREETING, WAITING, UP };
+
+struct link {
+    enum link_state state;
+    bool urgent;
+    bool met;                /* 'root' is known */
+    bool full_taken;         /* a whole set was begun in this session */
+    uint8_t root[WEIR_INCARNATION_SIZE];
+    uint64_t session;
+    uint64_t root_epoch;     /* the newest it spoke of */
+    bool root_ready;
+    weir_instant sent_at;    /* hello or report, last time */
+    weir_instant report_at;  /* the interval's next report */
+    weir_duration resend;
+    weir_duration stretch;
+};
+
+struct weir_limiter {
+    struct weir_table *table;
+    struct weir_tally tally;
+    uint32_t link_count;
+    struct link link[WEIR_ROOTS_MAX];
+    uint8_t incarnation[WEIR_INCARNATION_SIZE];
+    char name[WEIR_NAME_MAX];
+    size_t name_len;
+    struct weir_rng rng;
+    uint32_t sessions;       /* begun */
+
+    struct weir_settings settings;
+    struct weir_store_id store;
+    uint64_t epoch;
+    uint64_t target;
+    bool full;               /* a whole set is under way */
+    bool ready;
+    bool heard;              /* ever */
+    bool stale;
+    weir_instant heard_at;
+    weir_instant collect_at;
+    weir_instant extrapolate_at;
+    weir_instant sweep_at;
+    uint64_t reports;
+    uint64_t full_seen;      /* overflows told as events */
+
+    struct weir_event event[EVENTS_MAX];
+    uint32_t event_first, event_count;
+    uint64_t events_lost;
+};
+
+/* ---- Memory ---- */
+
+static size_t head_size(void)
+{
+    return (sizeof(struct weir_limiter) + WEIR_CACHE_LINE - 1) &
+           ~(size_t)(WEIR_CACHE_LINE - 1);
+}
+
+size_t weir_limiter_size(const struct weir_limiter_options *options)
+{
+    return head_size() + weir_tally_size(options->slots, options->links);
+}
+
+struct weir_limiter *
+weir_limiter_init(void *block, const struct weir_limiter_options *options,
+                  weir_instant now)
+{
+    weir_assert(options->links <= WEIR_ROOTS_MAX);
+    struct weir_limiter *limiter = block;
+    limiter->table = options->table;
+    limiter->link_count = options->links;
+    limiter->rng.state = options->seed;
+    limiter->name_len = options->name.len < WEIR_NAME_MAX
+                            ? options->name.len
+                            : WEIR_NAME_MAX;
+    if (limiter->name_len > 0)
+        memcpy(limiter->name, options->name.p, limiter->name_len);
+    memcpy(limiter->incarnation, options->incarnation,
+           WEIR_INCARNATION_SIZE);
+    limiter->settings = (struct weir_settings){
+        .report_interval = WEIR_SECOND,
+        .stale_after = 3 * WEIR_SECOND,
+        .slack = true,
+    };
+    weir_tally_init(&limiter->tally, (char *)block + head_size(),
+                    options->table, options->slots, options->links, now);
+    limiter->tally.slack = true;
+    limiter->collect_at = now + WEIR_SECOND;
+    limiter->extrapolate_at = now + EXTRAPOLATE_EVERY;
+    limiter->sweep_at = now + SWEEP_EVERY;
+    return limiter;
+}
+
+void weir_limiter_reincarnate(struct weir_limiter *limiter,
+                              const uint8_t *incarnation, weir_instant now)
+{
+    memcpy(limiter->incarnation, incarnation, WEIR_INCARNATION_SIZE);
+    weir_tally_disown(&limiter->tally);
+    for (uint32_t i = 0; i < limiter->link_count; i++)
+        limiter->link[i] = (struct link){ .state = DOWN };
+    limiter->collect_at = now;
+}
+
+/* ---- Events ---- */
+
+static struct weir_event *event_new(struct weir_limiter *limiter,
+                                    enum weir_event_type type,
+                                    weir_instant now)
+{
+    if (limiter->event_count == EVENTS_MAX) {
+        limiter->events_lost++;
+        return NULL;
+    }
+    uint32_t at =
+        (limiter->event_first + limiter->event_count++) % EVENTS_MAX;
+    struct weir_event *event = &limiter->event[at];
+    memset(event, 0, sizeof(*event));
+    event->type = type;
+    event->at = now;
+    event->count = 1;
+    return event;
+}
+
+static void event_text(struct weir_event *event, struct weir_text text)
+{
+    if (!event)
+        return;
+    size_t len = text.len < sizeof(event->text) - 1 ? text.len
+                                                    : sizeof(event->text) - 1;
+    if (len > 0)
+        memcpy(event->text, text.p, len);
+}
+
+bool weir_limiter_event(struct weir_limiter *limiter, struct weir_event *out)
+{
+    if (limiter->event_count > 0) {
+        *out = limiter->event[limiter->event_first];
+        limiter->event_first = (limiter->event_first + 1) % EVENTS_MAX;
+        limiter->event_count--;
+        return true;
+    }
+    if (limiter->events_lost == 0)
+        return false;
+    *out = (struct weir_event){ .type = WEIR_EVENT_LOST,
+                                .count = limiter->events_lost };
+    limiter->events_lost = 0;
+    return true;
+}
+
+/* ---- Being heard ---- */
+
+static void hear(struct weir_limiter *limiter, weir_instant now)
+{
+    limiter->heard = true;
+    limiter->heard_at = now;
+    if (!limiter->stale)
+        return;
+    limiter->stale = false;
+    weir_table_set_stale(limiter->table, false, now);
+    weir_tally_stale(&limiter->tally, !limiter->tally.slack, now);
+    event_new(limiter, WEIR_EVENT_FRESH, now);
+}
+
+static void check_stale(struct weir_limiter *limiter, weir_instant now)
+{
+    if (limiter->stale || !limiter->heard ||
+        now - limiter->heard_at < limiter->settings.stale_after)
+        return;
+    limiter->stale = true;
+    weir_tally_stale(&limiter->tally, true, now);
+    weir_table_set_stale(limiter->table, true, now);
+    event_new(limiter, WEIR_EVENT_STALE, now);
+}
+
+/* ---- Links ---- */
+
+void weir_limiter_link(struct weir_limiter *limiter, uint32_t index, bool up,
+                       weir_instant now)
+{
+    weir_assert(index < limiter->link_count);
+    struct link *link = &limiter->link[index];
+    if (!up) {
+        if (link->state == UP)
+            event_new(limiter, WEIR_EVENT_ROOT_DOWN, now);
+        link->state = DOWN;
+        weir_tally_end(&limiter->tally, index, now);
+        return;
+    }
+    /* The low half counts, so that no two sessions share it; never 0. */
+    link->session = (weir_rng_next(&limiter->rng) << 32) |
+                    ++limiter->sessions;
+    link->state = GREETING;
+    link->urgent = false;
+    link->full_taken = false;
+    link->stretch = 0;
+    link->resend = RESEND_FIRST;
+}
+
+static void greet(const struct weir_limiter *limiter,
+                  struct weir_message *out)
+{
+    out->type = WEIR_MESSAGE_HELLO;
+    out->hello = (struct weir_hello){
+        .protocol = WEIR_PROTOCOL,
+        .name = { limiter->name, limiter->name_len },
+        .store = limiter->store,
+        .epoch = limiter->epoch,
+    };
+    memcpy(out->hello.incarnation, limiter->incarnation,
+           WEIR_INCARNATION_SIZE);
+}
+
+static bool other_store_beside(const struct weir_limiter *limiter,
+                               const struct link *link)
+{
+    for (uint32_t i = 0; i < limiter->link_count; i++) {
+        const struct link *other = &limiter->link[i];
+        if (other != link && other->state == UP && other->root_ready)
+            return true;
+    }
+    return false;
+}
+
+static bool same_store(const struct weir_store_id *a,
+                       const struct weir_store_id *b)
+{
+    return memcmp(a->uuid, b->uuid, sizeof(a->uuid)) == 0 &&
+           a->restores == b->restores;
+}
+
+/* The root speaks for a store: ours, a first one, or another. */
+static int meet_store(struct weir_limiter *limiter, struct link *link,
+                      const struct weir_welcome *welcome, weir_instant now)
+{
+    static const struct weir_store_id none;
+    if (same_store(&limiter->store, &welcome->store)) {
+        /* The same root address with an older epoch: a restored backup. */
+        if (welcome->epoch < link->root_epoch)
+            limiter->epoch = 0;
+        return WEIR_OK;
+    }
+    if (!same_store(&limiter->store, &none)) {
+        struct weir_event *event =
+            event_new(limiter, WEIR_EVENT_STORE_CHANGED, now);
+        event_text(event, welcome->name);
+        if (other_store_beside(limiter, link))
+            return WEIR_EPROTOCOL;
+    }
+    limiter->store = welcome->store;
+    limiter->epoch = 0;
+    limiter->full = false;
+    return WEIR_OK;
+}
+
+static void apply_settings(struct weir_limiter *limiter,
+                           const struct weir_settings *settings,
+                           weir_instant now)
+{
+    limiter->settings = *settings;
+    if (!settings->correction_auto)
+        limiter->tally.ratio = (float)settings->correction_ppm / 1e6f;
+    weir_tally_set_slack(&limiter->tally, settings->slack, now);
+}
+
+static int welcomed(struct weir_limiter *limiter, uint32_t index,
+                    const struct weir_welcome *welcome, weir_instant now)
+{
+    struct link *link = &limiter->link[index];
+    if (welcome->protocol != WEIR_PROTOCOL)
+        return WEIR_EPROTOCOL;
+    if (link->state == GREETING)
+        return WEIR_OK;
+    apply_settings(limiter, &welcome->settings, now);
+    link->root_ready = welcome->ready;
+    if (welcome->ready) {
+        uint64_t before = limiter->epoch;
+        int error = meet_store(limiter, link, welcome, now);
+        if (error < 0)
+            return error;
+        link->root_epoch = welcome->epoch;
+        link->full_taken &= limiter->epoch >= before;
+    }
+    if (link->state == UP)
+        return WEIR_OK;
+    bool same = link->met && memcmp(link->root, welcome->incarnation,
+                                    WEIR_INCARNATION_SIZE) == 0;
+    memcpy(link->root, welcome->incarnation, WEIR_INCARNATION_SIZE);
+    link->met = true;
+    link->state = UP;
+    link->report_at = now;
+    weir_tally_begin(&limiter->tally, index, link->session, same, now);
+    event_text(event_new(limiter, WEIR_EVENT_ROOT_UP, now), welcome->name);
+    return WEIR_OK;
+}
+
+/* ---- Quotas ---- */
+
+static void apply_change(struct weir_limiter *limiter,
+                         const struct weir_change *change, weir_instant now)
+{
+    if (change->quota.epoch <= limiter->epoch)
+        return;
+    if (change->removed) {
+        weir_table_drop(limiter->table, change->quota.name, now);
+        return;
+    }
+    if (weir_table_put(limiter->table, &change->quota, now) < 0)
+        event_text(event_new(limiter, WEIR_EVENT_TABLE_FULL, now),
+                   change->quota.name);
+}
+
+/* The first message of a whole set, unless we are in the midst of it. */
+static void begin_full(struct weir_limiter *limiter, struct link *link)
+{
+    if (limiter->full || link->full_taken)
+        return;
+    link->full_taken = true;
+    limiter->full = true;
+    limiter->epoch = 0;
+    weir_table_begin_full(limiter->table);
+}
+
+static void take_quotas(struct weir_limiter *limiter, struct link *link,
+                        const struct weir_quotas *quotas, weir_instant now)
+{
+    if (quotas->full)
+        begin_full(limiter, link);
+    if (quotas->from > limiter->epoch)
+        return; /* something before it was lost: it will be said again */
+    for (size_t i = 0; i < quotas->count; i++)
+        apply_change(limiter, &quotas->changes[i], now);
+    if (quotas->epoch > limiter->epoch)
+        limiter->epoch = quotas->epoch;
+    if (quotas->target > link->root_epoch)
+        link->root_epoch = quotas->target;
+    if (limiter->epoch < quotas->target)
+        return;
+    if (limiter->full)
+        weir_table_end_full(limiter->table, now);
+    limiter->full = false;
+    if (!limiter->ready)
+        event_new(limiter, WEIR_EVENT_READY, now);
+    limiter->ready = true;
+}
+
+int weir_limiter_receive(struct weir_limiter *limiter, uint32_t index,
+                         const struct weir_message *message,
+                         weir_instant now)
+{
+    weir_assert(index < limiter->link_count);
+    struct link *link = &limiter->link[index];
+    if (link->state == DOWN || message->session != link->session)
+        return WEIR_OK;
+    hear(limiter, now);
+    switch (message->type) {
+    case WEIR_MESSAGE_WELCOME:
+        return welcomed(limiter, index, &message->welcome, now);
+    case WEIR_MESSAGE_QUOTAS:
+        if (link->state == UP)
+            take_quotas(limiter, link, &message->quotas, now);
+        return WEIR_OK;
+    case WEIR_MESSAGE_FILLS:
+        if (link->state != UP)
+            return WEIR_OK;
+        link->stretch = message->fills.stretch;
+        link->resend = RESEND_FIRST;
+        return weir_tally_fills(&limiter->tally, index, &message->fills,
+                                now);
+    case WEIR_MESSAGE_HELLO:
+    case WEIR_MESSAGE_REPORT:
+        break;
+    }
+    return WEIR_EPROTOCOL;
+}
+
+/* ---- Time ---- */
+
+static void learn_ratio(struct weir_limiter *limiter)
+{
+    struct weir_tally *tally = &limiter->tally;
+    if (!limiter->settings.correction_auto || tally->predicted <= 0)
+        return;
+    float ratio = tally->observed / tally->predicted;
+    tally->ratio = ratio < 1 ? ratio : 1;
+}
+
+static bool extrapolates(const struct weir_limiter *limiter)
+{
+    return limiter->stale || limiter->settings.correction_auto ||
+           limiter->settings.correction_ppm > 0;
+}
+
+static void overflow_events(struct weir_limiter *limiter, weir_instant now)
+{
+    uint64_t seen = weir_table_overflowed(limiter->table);
+    if (seen == limiter->full_seen)
+        return;
+    struct weir_event *event =
+        event_new(limiter, WEIR_EVENT_TABLE_FULL, now);
+    if (event)
+        event->count = seen - limiter->full_seen;
+    limiter->full_seen = seen;
+}
+
+void weir_limiter_tick(struct weir_limiter *limiter, weir_instant now)
+{
+    check_stale(limiter, now);
+    weir_tally_listen(&limiter->tally, PATIENCE, now);
+    if (weir_table_urgent(limiter->table) && limiter->settings.slack) {
+        for (uint32_t i = 0; i < limiter->link_count; i++)
+            limiter->link[i].urgent = true;
+    }
+    if (now >= limiter->collect_at) {
+        weir_tally_collect(&limiter->tally, true, now);
+        limiter->collect_at = now + limiter->settings.report_interval;
+        overflow_events(limiter, now);
+    }
+    if (now >= limiter->extrapolate_at) {
+        learn_ratio(limiter);
+        if (extrapolates(limiter))
+            weir_tally_extrapolate(&limiter->tally, limiter->stale, now);
+        limiter->extrapolate_at = now + EXTRAPOLATE_EVERY;
+    }
+    if (now >= limiter->sweep_at) {
+        weir_table_sweep(limiter->table, SWEEP_SLOTS, now);
+        limiter->sweep_at = now + SWEEP_EVERY;
+    }
+}
+
+static weir_instant earlier(weir_instant a, weir_instant b)
+{
+    return a < b ? a : b;
+}
+
+static weir_instant later(weir_instant a, weir_instant b)
+{
+    return a > b ? a : b;
+}
+
+/* When the link next has something to say. */
+static weir_instant link_due(const struct weir_limiter *limiter,
+                             uint32_t index)
+{
+    const struct link *link = &limiter->link[index];
+    switch (link->state) {
+    case DOWN:
+        return WEIR_NEVER;
+    case GREETING:
+        return 0;
+    case WAITING:
+        return link->sent_at + link->resend;
+    case UP:
+        break;
+    }
+    if (limiter->tally.link[index].unanswered)
+        return link->sent_at + link->resend;
+    weir_duration spacing = later(COALESCE, link->stretch);
+    if (link->urgent)
+        return link->sent_at + spacing;
+    return later(link->report_at, link->sent_at + link->stretch);
+}
+
+weir_instant weir_limiter_deadline(const struct weir_limiter *limiter,
+                                   weir_instant now)
+{
+    weir_instant due = earlier(limiter->collect_at, limiter->sweep_at);
+    if (extrapolates(limiter))
+        due = earlier(due, limiter->extrapolate_at);
+    if (limiter->heard && !limiter->stale)
+        due = earlier(due, limiter->heard_at +
+                               limiter->settings.stale_after);
+    for (uint32_t i = 0; i < limiter->link_count; i++)
+        due = earlier(due, link_due(limiter, i));
+    return later(due, now);
+}
+
+static void make_report(struct weir_limiter *limiter, uint32_t index,
+                        struct weir_message *out, weir_instant now)
+{
+    struct link *link = &limiter->link[index];
+    bool again = limiter->tally.link[index].unanswered;
+    if (!again)
+        weir_tally_collect(&limiter->tally, false, now);
+    out->type = WEIR_MESSAGE_REPORT;
+    weir_tally_report(&limiter->tally, index, &out->report, now);
+    out->report.epoch = limiter->epoch;
+    out->report.unknown = weir_table_unknown(limiter->table);
+    if (again && link->resend < RESEND_MOST)
+        link->resend *= 2;
+    link->urgent = false;
+    link->report_at = now + limiter->settings.report_interval;
+    limiter->reports++;
+}
+
+bool weir_limiter_next(struct weir_limiter *limiter, uint32_t *out_link,
+                       struct weir_message *out, weir_instant now)
+{
+    for (uint32_t i = 0; i < limiter->link_count; i++) {
+        struct link *link = &limiter->link[i];
+        if (link_due(limiter, i) > now)
+            continue;
+        *out_link = i;
+        out->session = link->session;
+        if (link->state == UP) {
+            make_report(limiter, i, out, now);
+        } else {
+            greet(limiter, out);
+            link->state = WAITING;
+        }
+        link->sent_at = now;
+        return true;
+    }
+    return false;
+}
+
+/* ---- How it stands ---- */
+
+bool weir_limiter_ready(const struct weir_limiter *limiter)
+{
+    return limiter->ready;
+}
+
+uint64_t weir_limiter_epoch(const struct weir_limiter *limiter)
+{
+    return limiter->epoch;
+}
+
+uint64_t weir_limiter_reports(const struct weir_limiter *limiter)
+{
+    return limiter->reports;
+}
+
+uint32_t weir_limiter_links_up(const struct weir_limiter *limiter)
+{
+    uint32_t up = 0;
+    for (uint32_t i = 0; i < limiter->link_count; i++)
+        up += limiter->link[i].state == UP;
+    return up;
+}
+
+bool weir_limiter_settled(const struct weir_limiter *limiter)
+{
+    for (uint32_t i = 0; i < limiter->link_count; i++) {
+        if (limiter->link[i].state == UP &&
+            weir_tally_pending(&limiter->tally, i))
+            return false;
+    }
+    return true;
+}

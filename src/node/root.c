@@ -1,0 +1,739 @@
+/* SPDX-License-Identifier: MIT
+ * node/root.c - the root's side of each link.
+ *
+ * A peer is a link; behind it stands a limiter, known by its incarnation. The
+ * limiter's record outlives the link, because its cells must: a limiter that
+ * comes back within the time its buckets take to drain is counted on from
+ * where it was, not again.
+ *
+ * Peers that have something to be said stand in one queue; next() takes the
+ * first, makes one message for it, and puts it back at the end while it has
+ * more. In the order of what can wait least:
+ *
+ *     welcome    a hello came, or the settings or the store changed
+ *     answer     a report was taken (or repeated)
+ *     quotas     changes above what was sent
+ *     push       buckets moved beyond what the limiter was told
+ *
+ * Quotas go by epoch. 'sent' is how far; a report says how far the limiter
+ * really is, and when it lags behind 'sent' for too long, sending begins
+ * again from there. A limiter of another store, or one whose epoch is below
+ * the floor (removals after it were forgotten), gets the whole set. */
+
+#include "node/root_state.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+
+#define NO_PEER UINT32_MAX
+/* Cells looked at for pushes in one tick. */
+#define LOOK_WORK 200000
+#define SWEEP_EVERY WEIR_SECOND
+#define SWEEP_USES 4096
+/* A limiter that is gone is forgotten when its buckets are empty, but not
+ * before (it may just be reconnecting); and at last in any case. */
+#define FORGET_FIRST (10 * WEIR_SECOND)
+#define FORGET_LAST (600 * WEIR_SECOND)
+/* Quotas that a limiter hasn't confirmed for so long are sent again. */
+#define QUOTAS_RESEND (2 * WEIR_SECOND)
+
+/* ---- Life ---- */
+
+static void *allocate(const struct weir_mem *mem, size_t size)
+{
+    return mem->alloc(mem->context, size);
+}
+
+static bool make_parts(struct weir_root *root, weir_instant now)
+{
+    const struct weir_mem *mem = &root->mem;
+    weir_merge_init(&root->merge, mem, root->seed, now);
+    root->merge.slack = root->settings.slack;
+    root->catalog = weir_catalog_new(mem, root->seed);
+    root->peers = allocate(mem, root->peers_max * sizeof(*root->peers));
+    root->fills = allocate(mem, WEIR_FILLS_MAX * sizeof(*root->fills));
+    root->changes = allocate(mem, WEIR_QUOTAS_MAX * sizeof(*root->changes));
+    return root->catalog && root->peers && root->fills && root->changes;
+}
+
+struct weir_root *weir_root_new(const struct weir_root_options *options,
+                                weir_instant now)
+{
+    weir_assert(options->peers_max >= 1 && options->peers_max <= 65536);
+    struct weir_root *root = allocate(&options->mem, sizeof(*root));
+    if (!root)
+        return NULL;
+    root->mem = options->mem;
+    root->seed = options->seed;
+    root->settings = options->settings;
+    root->peers_max = options->peers_max;
+    root->name_len = options->name.len < WEIR_NAME_MAX ? options->name.len
+                                                       : WEIR_NAME_MAX;
+    if (root->name_len > 0)
+        memcpy(root->name, options->name.p, root->name_len);
+    memcpy(root->incarnation, options->incarnation, WEIR_INCARNATION_SIZE);
+    root->look_at = now;
+    root->sweep_at = now + SWEEP_EVERY;
+    if (!make_parts(root, now)) {
+        weir_root_free(root);
+        return NULL;
+    }
+    return root;
+}
+
+static void free_limiter(struct weir_root *root, uint32_t index)
+{
+    struct root_limiter *limiter = root->limiters[index];
+    if (limiter->live) {
+        weir_merge_forget(&root->merge, &limiter->cells);
+        weir_index_remove(&root->limiter_index, limiter->hash, index);
+        limiter->live = false;
+        root->limiter_live--;
+    }
+}
+
+void weir_root_free(struct weir_root *root)
+{
+    if (!root)
+        return;
+    const struct weir_mem mem = root->mem;
+    for (uint32_t i = 0; i < root->limiter_used; i++) {
+        free_limiter(root, i);
+        mem.free(mem.context, root->limiters[i], sizeof(**root->limiters));
+    }
+    for (uint32_t i = 0; root->peers && i < root->peers_max; i++)
+        mem.free(mem.context, root->peers[i].unknown,
+                 root->peers[i].unknown_capacity * sizeof(uint32_t));
+    mem.free(mem.context, root->limiters,
+             root->limiter_capacity * sizeof(*root->limiters));
+    weir_index_fini(&root->limiter_index, &mem);
+    weir_merge_fini(&root->merge);
+    weir_catalog_free(root->catalog);
+    mem.free(mem.context, root->peers,
+             root->peers_max * sizeof(*root->peers));
+    mem.free(mem.context, root->fills,
+             WEIR_FILLS_MAX * sizeof(*root->fills));
+    mem.free(mem.context, root->changes,
+             WEIR_QUOTAS_MAX * sizeof(*root->changes));
+    mem.free(mem.context, root, sizeof(*root));
+}
+
+/* ---- The queue of peers that have something to be said ---- */
+
+static void enqueue(struct weir_root *root, uint32_t index)
+{
+    struct root_peer *peer = &root->peers[index];
+    if (peer->queued || !peer->greeted)
+        return;
+    peer->queued = true;
+    peer->next_queued = 0;
+    if (root->queue_last != 0)
+        root->peers[root->queue_last - 1].next_queued = index + 1;
+    else
+        root->queue_first = index + 1;
+    root->queue_last = index + 1;
+}
+
+static void enqueue_all(struct weir_root *root)
+{
+    for (uint32_t i = 0; i < root->peers_max; i++)
+        enqueue(root, i);
+}
+
+static bool dequeue(struct weir_root *root, uint32_t *out_index)
+{
+    if (root->queue_first == 0)
+        return false;
+    *out_index = root->queue_first - 1;
+    struct root_peer *peer = &root->peers[*out_index];
+    root->queue_first = peer->next_queued;
+    if (root->queue_first == 0)
+        root->queue_last = 0;
+    peer->queued = false;
+    return true;
+}
+
+/* ---- Limiters ---- */
+
+static uint64_t incarnation_hash(const struct weir_root *root,
+                                 const uint8_t *incarnation)
+{
+    struct weir_text text = { (const char *)incarnation,
+                              WEIR_INCARNATION_SIZE };
+    return weir_hash(text, root->seed);
+}
+
+static bool find_limiter(const struct weir_root *root,
+                         const uint8_t *incarnation, uint32_t *out_index)
+{
+    uint64_t hash = incarnation_hash(root, incarnation);
+    size_t cursor = 0;
+    while (weir_index_find(&root->limiter_index, hash, &cursor, out_index)) {
+        if (memcmp(root->limiters[*out_index]->incarnation, incarnation,
+                   WEIR_INCARNATION_SIZE) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A free place, or a new one. */
+static bool limiter_place(struct weir_root *root, uint32_t *out_index)
+{
+    if (root->limiter_live < root->limiter_used) {
+        for (uint32_t i = 0; i < root->limiter_used; i++) {
+            *out_index = i;
+            if (!root->limiters[i]->live)
+                return true;
+        }
+    }
+    struct root_limiter **limiters = weir_mem_grow(
+        &root->mem, root->limiters, sizeof(*limiters),
+        &root->limiter_capacity, root->limiter_used + 1);
+    if (!limiters)
+        return false;
+    root->limiters = limiters;
+    struct root_limiter *limiter =
+        allocate(&root->mem, sizeof(struct root_limiter));
+    if (!limiter)
+        return false;
+    *out_index = root->limiter_used;
+    root->limiters[root->limiter_used++] = limiter;
+    return true;
+}
+
+static bool make_limiter(struct weir_root *root,
+                         const struct weir_hello *hello, uint32_t *out_index)
+{
+    if (find_limiter(root, hello->incarnation, out_index))
+        return true;
+    uint32_t index;
+    uint64_t hash = incarnation_hash(root, hello->incarnation);
+    if (!limiter_place(root, &index) ||
+        weir_index_add(&root->limiter_index, &root->mem, hash, index) < 0)
+        return false;
+    struct root_limiter *limiter = root->limiters[index];
+    *limiter = (struct root_limiter){ .hash = hash,
+                                      .live = true,
+                                      .peer = NO_PEER };
+    memcpy(limiter->incarnation, hello->incarnation, WEIR_INCARNATION_SIZE);
+    root->limiter_live++;
+    *out_index = index;
+    return true;
+}
+
+/* The peer speaks for its limiter no more. */
+static void detach(struct weir_root *root, struct root_peer *peer)
+{
+    if (!peer->greeted)
+        return;
+    struct root_limiter *limiter = root->limiters[peer->limiter];
+    weir_merge_connect(&root->merge, &limiter->cells, false);
+    limiter->peer = NO_PEER;
+    peer->greeted = false;
+    root->connected--;
+}
+
+static void attach(struct weir_root *root, uint32_t index,
+                   uint32_t limiter_index, const struct weir_hello *hello,
+                   weir_instant now)
+{
+    struct root_limiter *limiter = root->limiters[limiter_index];
+    struct root_peer *peer = &root->peers[index];
+    if (limiter->peer != NO_PEER)
+        detach(root, &root->peers[limiter->peer]);
+    detach(root, peer);
+    peer->limiter = limiter_index;
+    peer->greeted = true;
+    limiter->peer = index;
+    limiter->heard_at = now;
+    limiter->epoch = hello->epoch;
+    limiter->name_len = (uint8_t)(hello->name.len < WEIR_NAME_MAX
+                                      ? hello->name.len
+                                      : WEIR_NAME_MAX);
+    if (limiter->name_len > 0)
+        memcpy(limiter->name, hello->name.p, limiter->name_len);
+    weir_merge_connect(&root->merge, &limiter->cells, true);
+    root->connected++;
+}
+
+/* ---- Quotas ---- */
+
+static bool same_store(const struct weir_store_id *a,
+                       const struct weir_store_id *b)
+{
+    return memcmp(a->uuid, b->uuid, sizeof(a->uuid)) == 0 &&
+           a->restores == b->restores;
+}
+
+/* From where the peer is to be sent quotas, given what it says it has. */
+static void plan(struct weir_root *root, struct root_peer *peer,
+                 weir_instant now)
+{
+    bool whole = peer->known == 0 || !same_store(&peer->store, &root->store) ||
+                 peer->known < weir_catalog_floor(root->catalog);
+    peer->sent = whole ? 0 : peer->known;
+    peer->full_owed = whole;
+    peer->cursor = (struct weir_cursor){ { 0, 0 } };
+    peer->progress_at = now;
+    peer->planned = true;
+}
+
+static bool quotas_owed(const struct weir_root *root,
+                        const struct root_peer *peer)
+{
+    return root->ready && peer->planned &&
+           (peer->full_owed || peer->sent < root->epoch);
+}
+
+static void replan_all(struct weir_root *root, weir_instant now)
+{
+    for (uint32_t i = 0; i < root->peers_max; i++) {
+        struct root_peer *peer = &root->peers[i];
+        if (!peer->greeted)
+            continue;
+        peer->welcome_owed = true;
+        plan(root, peer, now);
+        enqueue(root, i);
+    }
+}
+
+int weir_root_store(struct weir_root *root, const struct weir_store_id *id,
+                    uint64_t epoch, uint64_t floor, weir_instant now)
+{
+    (void)now;
+    bool another = !same_store(&root->store, id);
+    bool back = epoch < weir_catalog_epoch(root->catalog);
+    root->store_epoch = epoch;
+    if (another || back) {
+        struct weir_catalog *fresh =
+            weir_catalog_new(&root->mem, root->seed);
+        if (!fresh)
+            return WEIR_ENOMEM;
+        weir_catalog_free(root->catalog);
+        root->catalog = fresh;
+        root->store = *id;
+        root->ready = false;
+        root->rule_all = true;
+    }
+    weir_catalog_set_floor(root->catalog, floor);
+    return WEIR_OK;
+}
+
+/* Who rules the bucket now? */
+static void rule(struct weir_root *root, struct weir_use *use,
+                 weir_instant now)
+{
+    struct weir_captures captures;
+    struct weir_text name = { use->name, use->name_len };
+    const struct weir_quota *quota =
+        weir_catalog_find(root->catalog, name, &captures);
+    if (!quota)
+        weir_merge_drop(&root->merge, use);
+    else if (quota->created != use->created ||
+             quota->epoch != use->rule_epoch)
+        weir_merge_edit(&root->merge, use, quota, now);
+}
+
+int weir_root_apply(struct weir_root *root, const struct weir_change *change,
+                    weir_instant now)
+{
+    int error = weir_catalog_apply(root->catalog, change);
+    if (error < 0)
+        return error;
+    if (weir_quota_is_template(&change->quota)) {
+        root->rule_all = true;
+        return WEIR_OK;
+    }
+    struct weir_use *use =
+        weir_merge_get(&root->merge, change->quota.name);
+    if (use)
+        rule(root, use, now);
+    return WEIR_OK;
+}
+
+void weir_root_settle(struct weir_root *root, weir_instant now)
+{
+    for (uint32_t i = 0; root->rule_all && i < root->merge.use_used; i++) {
+        if (root->merge.uses[i].live)
+            rule(root, &root->merge.uses[i], now);
+    }
+    root->rule_all = false;
+    uint64_t epoch = weir_catalog_epoch(root->catalog);
+    root->epoch = epoch > root->store_epoch ? epoch : root->store_epoch;
+    if (root->ready) {
+        enqueue_all(root);
+        return;
+    }
+    root->ready = true;
+    replan_all(root, now);
+}
+
+bool weir_root_ready(const struct weir_root *root)
+{
+    return root->ready;
+}
+
+struct weir_catalog *weir_root_catalog(struct weir_root *root)
+{
+    return root->catalog;
+}
+
+void weir_root_set_settings(struct weir_root *root,
+                            const struct weir_settings *settings,
+                            weir_instant now)
+{
+    (void)now;
+    root->settings = *settings;
+    root->merge.slack = settings->slack;
+    for (uint32_t i = 0; i < root->peers_max; i++)
+        root->peers[i].welcome_owed = root->peers[i].greeted;
+    enqueue_all(root);
+}
+
+/* ---- Links ---- */
+
+void weir_root_link(struct weir_root *root, uint32_t index, bool up,
+                    weir_instant now)
+{
+    (void)now;
+    weir_assert(index < root->peers_max);
+    struct root_peer *peer = &root->peers[index];
+    detach(root, peer);
+    bool queued = peer->queued;
+    uint32_t next = peer->next_queued;
+    uint32_t *unknown = peer->unknown;
+    size_t capacity = peer->unknown_capacity;
+    *peer = (struct root_peer){ .up = up,
+                                .queued = queued,
+                                .next_queued = next,
+                                .unknown = unknown,
+                                .unknown_capacity = capacity };
+}
+
+void weir_root_hold(struct weir_root *root, uint32_t index, bool hold)
+{
+    weir_assert(index < root->peers_max);
+    root->peers[index].hold = hold;
+    if (!hold)
+        enqueue(root, index);
+}
+
+static int take_hello(struct weir_root *root, uint32_t index,
+                      const struct weir_message *message, weir_instant now)
+{
+    const struct weir_hello *hello = &message->hello;
+    struct root_peer *peer = &root->peers[index];
+    uint32_t limiter_index;
+    if (hello->protocol != WEIR_PROTOCOL)
+        return WEIR_EPROTOCOL;
+    if (!make_limiter(root, hello, &limiter_index))
+        return WEIR_ENOMEM;
+    struct root_limiter *limiter = root->limiters[limiter_index];
+    uint32_t number = (uint32_t)message->session;
+    if (peer->greeted && peer->session == message->session) {
+        peer->welcome_owed = true; /* the welcome was lost */
+        enqueue(root, index);
+        return WEIR_OK;
+    }
+    if (number <= limiter->session_low)
+        return WEIR_OK; /* a session that is over, come late */
+    limiter->session_low = number;
+    attach(root, index, limiter_index, hello, now);
+    peer->session = message->session;
+    peer->number = 0;
+    peer->stamp = 0;
+    peer->unknown_count = 0;
+    peer->answer_owed = false;
+    peer->store = hello->store;
+    peer->known = hello->epoch;
+    peer->welcome_owed = true;
+    peer->push_at = now;
+    plan(root, peer, now);
+    enqueue(root, index);
+    return WEIR_OK;
+}
+
+/* ---- Reports ---- */
+
+static int remember_unknown(struct weir_root *root, struct root_peer *peer,
+                            uint32_t slot)
+{
+    uint32_t *unknown = weir_mem_grow(
+        &root->mem, peer->unknown, sizeof(*unknown),
+        &peer->unknown_capacity, peer->unknown_count + 1);
+    if (!unknown)
+        return WEIR_ENOMEM;
+    peer->unknown = unknown;
+    peer->unknown[peer->unknown_count++] = slot;
+    return WEIR_OK;
+}
+
+/* Names that nobody rules here, or under another creation, are passed over:
+ * their counts then find no cell, and the answer says so. */
+static int take_announce(struct weir_root *root,
+                         struct root_limiter *limiter,
+                         const struct weir_announce *announce,
+                         weir_instant now)
+{
+    struct weir_captures captures;
+    const struct weir_quota *quota =
+        weir_catalog_find(root->catalog, announce->name, &captures);
+    if (!root->ready || !quota || quota->created != announce->created) {
+        weir_merge_unannounce(&root->merge, &limiter->cells,
+                              announce->slot);
+        return WEIR_OK;
+    }
+    struct weir_use *use =
+        weir_merge_use(&root->merge, announce->name, quota, now);
+    if (!use)
+        return WEIR_ENOMEM;
+    return weir_merge_announce(&root->merge, &limiter->cells, use, announce,
+                               now);
+}
+
+static int take_counts(struct weir_root *root, struct root_peer *peer,
+                       const struct weir_report *report, weir_instant now)
+{
+    struct root_limiter *limiter = root->limiters[peer->limiter];
+    int error = WEIR_OK;
+    for (size_t i = 0; i < report->announce_count && error == 0; i++)
+        error = take_announce(root, limiter, &report->announces[i], now);
+    for (size_t i = 0; i < report->count && error == 0; i++) {
+        if (!weir_merge_count(&root->merge, &limiter->cells,
+                              &report->counts[i], report, now))
+            error = remember_unknown(root, peer, report->counts[i].slot);
+    }
+    return error;
+}
+
+/* How far the limiter's quotas are. */
+static void follow_epoch(struct weir_root *root, struct root_peer *peer,
+                         uint64_t epoch, weir_instant now)
+{
+    if (epoch != peer->known)
+        peer->progress_at = now;
+    peer->known = epoch;
+    if (peer->planned && root->ready)
+        peer->store = root->store; /* what it has by now is ours */
+    if (!peer->full_owed && epoch > peer->sent && epoch <= root->epoch) {
+        peer->sent = epoch; /* another root was faster */
+        peer->cursor = (struct weir_cursor){ { 0, 0 } };
+    }
+    if (epoch < peer->sent && !peer->hold &&
+        now - peer->progress_at >= QUOTAS_RESEND)
+        plan(root, peer, now);
+}
+
+static int take_report(struct weir_root *root, uint32_t index,
+                       const struct weir_report *report, weir_instant now)
+{
+    struct root_peer *peer = &root->peers[index];
+    struct root_limiter *limiter = root->limiters[peer->limiter];
+    limiter->heard_at = now;
+    if (report->number == peer->number && peer->number > 0) {
+        root->stats.reports_repeated++;
+        peer->answer_owed = true;
+        enqueue(root, index);
+        return WEIR_OK;
+    }
+    if (report->number != peer->number + 1)
+        return WEIR_OK; /* of the past, doubled by the network */
+    peer->number = report->number;
+    peer->unknown_count = 0;
+    limiter->epoch = report->epoch;
+    limiter->unknown = report->unknown;
+    limiter->reports++;
+    root->stats.reports++;
+    follow_epoch(root, peer, report->epoch, now);
+    peer->answer_owed = true;
+    enqueue(root, index);
+    return take_counts(root, peer, report, now);
+}
+
+int weir_root_receive(struct weir_root *root, uint32_t index,
+                      const struct weir_message *message, weir_instant now)
+{
+    weir_assert(index < root->peers_max);
+    struct root_peer *peer = &root->peers[index];
+    int error = WEIR_EPROTOCOL;
+    if (!peer->up)
+        return WEIR_OK;
+    switch (message->type) {
+    case WEIR_MESSAGE_HELLO:
+        error = take_hello(root, index, message, now);
+        break;
+    case WEIR_MESSAGE_REPORT:
+        if (!peer->greeted || peer->session != message->session)
+            return WEIR_OK;
+        error = take_report(root, index, &message->report, now);
+        break;
+    case WEIR_MESSAGE_WELCOME:
+    case WEIR_MESSAGE_QUOTAS:
+    case WEIR_MESSAGE_FILLS:
+        break;
+    }
+    root->stats.protocol_errors += error == WEIR_EPROTOCOL;
+    return error;
+}
+
+/* ---- What is said ---- */
+
+static void say_welcome(struct weir_root *root, struct root_peer *peer,
+                        struct weir_message *out)
+{
+    out->type = WEIR_MESSAGE_WELCOME;
+    out->welcome = (struct weir_welcome){
+        .protocol = WEIR_PROTOCOL,
+        .name = { root->name, root->name_len },
+        .ready = root->ready,
+        .settings = root->settings,
+    };
+    if (root->ready) {
+        out->welcome.store = root->store;
+        out->welcome.epoch = root->epoch;
+    }
+    memcpy(out->welcome.incarnation, root->incarnation,
+           WEIR_INCARNATION_SIZE);
+    peer->welcome_owed = false;
+}
+
+static void say_fills(struct weir_root *root, struct root_peer *peer,
+                      struct weir_message *out, weir_instant now)
+{
+    struct root_limiter *limiter = root->limiters[peer->limiter];
+    weir_duration spacing = root->settings.slack
+                                ? WEIR_PUSH_SPACING
+                                : root->settings.report_interval;
+    size_t count = weir_merge_tell(&root->merge, &limiter->cells,
+                                   root->fills, WEIR_FILLS_MAX, now);
+    out->type = WEIR_MESSAGE_FILLS;
+    out->fills = (struct weir_fills){
+        .number = peer->number,
+        .stamp = ++peer->stamp,
+        .limiters = root->connected,
+        .count = count,
+        .fills = root->fills,
+    };
+    if (peer->answer_owed) {
+        out->fills.unknown = peer->unknown;
+        out->fills.unknown_count = peer->unknown_count;
+    } else {
+        root->stats.pushes++;
+    }
+    peer->answer_owed = false;
+    weir_duration budget =
+        count * (WEIR_SECOND / WEIR_PUSH_ENTRIES_PER_S);
+    peer->push_at = now + (budget > spacing ? budget : spacing);
+    root->stats.fills += count;
+}
+
+static void say_quotas(struct weir_root *root, struct root_peer *peer,
+                       struct weir_message *out, weir_instant now)
+{
+    out->type = WEIR_MESSAGE_QUOTAS;
+    struct weir_quotas *quotas = &out->quotas;
+    *quotas = (struct weir_quotas){ .full = peer->full_owed,
+                                    .from = peer->sent,
+                                    .epoch = peer->sent,
+                                    .target = root->epoch,
+                                    .changes = root->changes };
+    while (quotas->count < WEIR_QUOTAS_MAX) {
+        struct weir_change *change = &root->changes[quotas->count];
+        if (!weir_catalog_since(root->catalog, quotas->epoch, &peer->cursor,
+                                change)) {
+            quotas->epoch = root->epoch;
+            break;
+        }
+        quotas->epoch = change->quota.epoch;
+        quotas->count++;
+    }
+    peer->full_owed = false;
+    peer->sent = quotas->epoch;
+    peer->progress_at = now;
+}
+
+/* One message for the peer; false: it has nothing to be said now. */
+static bool say(struct weir_root *root, struct root_peer *peer,
+                struct weir_message *out, weir_instant now)
+{
+    if (!peer->greeted)
+        return false;
+    out->session = peer->session;
+    const struct root_limiter *limiter = root->limiters[peer->limiter];
+    if (peer->welcome_owed)
+        say_welcome(root, peer, out);
+    else if (peer->answer_owed)
+        say_fills(root, peer, out, now);
+    else if (!peer->hold && quotas_owed(root, peer))
+        say_quotas(root, peer, out, now);
+    else if (!peer->hold && weir_merge_due(&limiter->cells) &&
+             now >= peer->push_at)
+        say_fills(root, peer, out, now);
+    else
+        return false;
+    return true;
+}
+
+bool weir_root_next(struct weir_root *root, uint32_t *out_peer,
+                    struct weir_message *out, weir_instant now)
+{
+    uint32_t index;
+    while (dequeue(root, &index)) {
+        if (!say(root, &root->peers[index], out, now))
+            continue;
+        enqueue(root, index);
+        *out_peer = index;
+        return true;
+    }
+    return false;
+}
+
+/* ---- Time ---- */
+
+static void forget_limiters(struct weir_root *root, weir_instant now)
+{
+    for (uint32_t i = 0; i < root->limiter_used; i++) {
+        struct root_limiter *limiter = root->limiters[i];
+        if (!limiter->live || limiter->peer != NO_PEER)
+            continue;
+        weir_duration silent = now - limiter->heard_at;
+        if (silent < FORGET_FIRST)
+            continue;
+        if (silent >= FORGET_LAST ||
+            weir_merge_drained(&root->merge, &limiter->cells, now))
+            free_limiter(root, i);
+    }
+}
+
+static void enqueue_due(struct weir_root *root, weir_instant now)
+{
+    for (uint32_t i = 0; i < root->peers_max; i++) {
+        struct root_peer *peer = &root->peers[i];
+        if (peer->greeted && now >= peer->push_at &&
+            weir_merge_due(&root->limiters[peer->limiter]->cells))
+            enqueue(root, i);
+    }
+}
+
+void weir_root_tick(struct weir_root *root, weir_instant now)
+{
+    if (now >= root->look_at) {
+        weir_merge_look(&root->merge, LOOK_WORK, now);
+        enqueue_due(root, now);
+        root->look_at = now + WEIR_PUSH_SPACING;
+    }
+    if (now >= root->sweep_at) {
+        weir_merge_sweep(&root->merge, &root->sweep_hand, SWEEP_USES, now);
+        forget_limiters(root, now);
+        root->sweep_at = now + SWEEP_EVERY;
+    }
+}
+
+weir_instant weir_root_deadline(const struct weir_root *root,
+                                weir_instant now)
+{
+    weir_instant due = root->look_at < root->sweep_at ? root->look_at
+                                                      : root->sweep_at;
+    return due > now ? due : now;
+}
