@@ -5,19 +5,23 @@
  *     quotas:
  *       - name: site
  *         limit: 1000/s
- *       - name: site/*
+ *       - name: client_*
  *         parent: site
  *         limit: 100/s
  *         labels: {team: web}
  *
  * Import refuses what it doesn't know (field, duplicate name, anchor, tag)
- * with line and column. An export lists parents before children, leaves out
- * defaults, and imports back to the same set. */
+ * with line and column. An export leaves out defaults and imports back to
+ * the same set, in whatever order it lists the quotas. */
 
 #ifndef WEIR_YAML_H
 #define WEIR_YAML_H
 
 #include "quota/quota.h"
+
+/* Bounds of a file. */
+#define WEIR_YAML_BYTES_MAX (256u << 20)
+#define WEIR_YAML_QUOTAS_MAX 4000000u
 
 struct weir_yaml; /* owns the texts of the quotas read */
 

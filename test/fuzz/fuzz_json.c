@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ * test/fuzz/fuzz_json.c - any JSON as a quota; what is taken must come back
+ * from its own object. */
+
+#include "wire/quota_json.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check(const struct weir_quota *quota)
+{
+    json_t *object = weir_quota_to_json(quota);
+    weir_assert(object);
+    struct weir_quota back;
+    struct weir_diag diag;
+    weir_quota_init(&back);
+    int error = weir_quota_from_json(object, &back, &diag);
+    weir_assert(error == 0);
+    struct weir_quota shown = *quota;
+    weir_quota_effective(quota, &shown.low_burst, &shown.high_burst);
+    weir_assert(weir_quota_equal(&shown, &back));
+    json_decref(object);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    json_t *object = json_loadb((const char *)data, size,
+                                JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES,
+                                NULL);
+    if (!object)
+        return 0;
+    struct weir_quota quota;
+    struct weir_diag diag = { 0 };
+    weir_quota_init(&quota);
+    int error = weir_quota_from_json(object, &quota, &diag);
+    weir_assert(error == 0 || diag.text[0] != '\0');
+    if (error == 0 && weir_quota_check(&quota, &diag) == 0)
+        check(&quota);
+    json_decref(object);
+    return 0;
+}
