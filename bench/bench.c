@@ -141,6 +141,15 @@ static const struct bench_row wire_rows[] = {
          bench_wire, bench_report_decode, NULL, BENCH_PLAIN, 0),
 };
 
+/* 30 million counters a second of one processor. */
+static const struct bench_row root_rows[] = {
+    { .id = "root_merge", .role = BENCH_OURS, .threads = 1,
+      .what = "root: report read, merged and answered, a counter",
+      .fixture = &bench_root, .body = bench_root_merge,
+      .between = bench_root_write, .batch_max = BENCH_ROOT_MAX,
+      .target = 1e3 / 30 },
+};
+
 static const struct bench_group groups[] = {
     { "one thread", one_rows, COUNT(one_rows), 4096 },
     { "two threads", two_rows, COUNT(two_rows), 4096 },
@@ -148,6 +157,7 @@ static const struct bench_group groups[] = {
     { "cold, the first take since a report", first_rows, COUNT(first_rows),
       150000 },
     { "wire", wire_rows, COUNT(wire_rows), 16 * 8192 },
+    { "root", root_rows, COUNT(root_rows), 64 * 8192 },
 };
 
 /* What is counted and not timed. */

@@ -190,8 +190,12 @@ static void row_calibrate(struct row_run *run, uint64_t batch_min,
             batch = (uint64_t)((double)batch_ns / sample.ns);
             break;
         }
+        if (run->row->batch_max != 0 && batch * 4 > run->row->batch_max)
+            break;
         batch *= 4;
     }
+    if (run->row->batch_max != 0 && batch > run->row->batch_max)
+        batch = run->row->batch_max;
     if (batch < batch_min) {
         measure(run, batch_min);
         batch = batch_min;

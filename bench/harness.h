@@ -38,6 +38,7 @@ struct bench_row {
     /* Does 'n' operations. 'thread' is 0 or 1. */
     void (*body)(void *state, int thread, uint64_t n);
     void (*between)(void *state); /* before each batch, untimed, or NULL */
+    uint64_t batch_max;  /* operations 'between' provides for; 0: any */
     const char *peer;    /* program that measures, or NULL */
     const char *request; /* what to ask it for */
 };

@@ -51,6 +51,13 @@ bench_body bench_report_encode, bench_report_decode;
 /* Bytes a changed counter of a report on the wire. */
 double bench_report_bytes(bool sparse);
 
+/* ---- root_rows.c: ours ---- */
+
+#define BENCH_ROOT_MAX (4u << 20) /* counters in a batch */
+extern const struct bench_fixture bench_root;
+bench_body bench_root_merge;
+void bench_root_write(void *state); /* between two batches */
+
 /* The names of quotas in all cold rows: 24 bytes each. */
 #define BENCH_NAME_LEN 24
 void bench_name_write(char *out, uint32_t number);

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT
+ * bench/root_rows.c - a root's whole work on reports: bytes in, bytes out.
+ *
+ * 64 limiters of 8,192 counters each report in turn, on a link each, as the
+ * daemon would hand their messages over: decoded and checked, merged into
+ * the cells and buckets, and answered, the answer encoded. Reports are
+ * written before the clock starts, for they are the limiters' work; sockets,
+ * HTTP/2 and TLS are not in the figure. Every counter of a report has
+ * changed (1 to 100 units), all limiters use the same quotas, and half a
+ * million cells don't fit the processor's own caches.
+ *
+ * That each report was taken, and none was taken for a repeated one, is
+ * checked against the root's own statistics. */
+
+#include "rows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "node/root.h"
+#include "wire/weir_v1.h"
+
+#define LIMITERS 64u
+#define QUOTAS WEIR_REPORT_COUNTS_MAX
+#define REPORTS (BENCH_ROOT_MAX / QUOTAS + 1) /* written ahead */
+#define REPORT_SIZE (QUOTAS * 5u)   /* bytes, at most; checked */
+#define ANSWER_SIZE WEIR_MESSAGE_BYTES_MAX
+#define START (WEIR_SECOND * 1000)
+
+struct merge {
+    struct weir_root *root;
+    struct weir_arena arena;
+    unsigned char *reports; /* REPORTS of REPORT_SIZE bytes */
+    size_t *lens;
+    unsigned char *answer;
+    struct weir_count counts[QUOTAS];
+    uint64_t first;         /* number of the first report after joining */
+    uint64_t taken;         /* by the root while its limiters joined */
+    uint64_t written;       /* reports since then; a ring of REPORTS */
+    uint64_t sent;
+    weir_instant now;
+};
+
+static void *mem_alloc(void *context, size_t size)
+{
+    (void)context;
+    return calloc(1, size);
+}
+
+static void mem_free(void *context, void *p, size_t size)
+{
+    (void)context;
+    (void)size;
+    free(p);
+}
+
+static void root_fill(struct weir_root *root, const struct weir_store_id *id)
+{
+    if (weir_root_store(root, id, QUOTAS, 0, START) != 0)
+        abort();
+    for (uint32_t i = 0; i < QUOTAS; i++) {
+        char name[BENCH_NAME_LEN];
+        bench_name_write(name, i);
+        struct weir_change change = { 0 };
+        weir_quota_init(&change.quota);
+        change.quota.name = (struct weir_text){ name, BENCH_NAME_LEN };
+        change.quota.limit = (struct weir_limit){ .units = 1000000,
+                                                  .per = WEIR_SECOND };
+        change.quota.id = change.quota.epoch = change.quota.created = i + 1;
+        if (weir_root_apply(root, &change, START) != 0)
+            abort();
+    }
+    weir_root_settle(root, START);
+}
+
+/* Everything the root has to say, as bytes. */
+static void drain(struct merge *merge)
+{
+    uint32_t peer;
+    struct weir_message out;
+    while (weir_root_next(merge->root, &peer, &out, merge->now))
+        bench_keep(weir_v1_encode(&out, merge->answer, ANSWER_SIZE));
+}
+
+static void receive(struct merge *merge, uint32_t peer,
+                    const struct weir_message *message)
+{
+    if (weir_root_receive(merge->root, peer, message, merge->now) != 0)
+        abort();
+    drain(merge);
+}
+
+/* Names a part of a limiter's slots: their counts come with it. */
+static void announce(struct merge *merge, uint32_t peer, uint32_t from)
+{
+    enum { PART = WEIR_REPORT_ANNOUNCES_MAX };
+    struct weir_announce *announces = calloc(PART, sizeof(*announces));
+    char *names = malloc((size_t)PART * BENCH_NAME_LEN);
+    if (announces == NULL || names == NULL)
+        abort();
+    for (uint32_t i = 0; i < PART; i++) {
+        char *name = names + (size_t)i * BENCH_NAME_LEN;
+        bench_name_write(name, from + i);
+        announces[i].slot = from + i;
+        announces[i].name = (struct weir_text){ name, BENCH_NAME_LEN };
+        announces[i].created = from + i + 1;
+    }
+    struct weir_message message = {
+        .type = WEIR_MESSAGE_REPORT,
+        .session = peer + 1,
+        .report = {
+            .number = from / PART + 1,
+            .epoch = QUOTAS,
+            .announce_count = PART,
+            .announces = announces,
+            .count = PART,
+            .counts = merge->counts + from,
+        },
+    };
+    receive(merge, peer, &message);
+    free(announces);
+    free(names);
+}
+
+static void limiter_join(struct merge *merge, uint32_t peer,
+                         const struct weir_store_id *id)
+{
+    struct weir_message hello = {
+        .type = WEIR_MESSAGE_HELLO,
+        .session = peer + 1,
+        .hello = {
+            .protocol = WEIR_PROTOCOL,
+            .name = WEIR_TEXT("bench"),
+            .store = *id,
+            .epoch = QUOTAS,
+        },
+    };
+    hello.hello.incarnation[0] = (uint8_t)(peer + 1);
+    weir_root_link(merge->root, peer, true, merge->now);
+    receive(merge, peer, &hello);
+    for (uint32_t from = 0; from < QUOTAS; from += WEIR_REPORT_ANNOUNCES_MAX)
+        announce(merge, peer, from);
+}
+
+static void merge_teardown(void *state)
+{
+    struct merge *merge = state;
+    if (merge->root != NULL)
+        weir_root_free(merge->root);
+    bench_pages_free(merge->arena.base, merge->arena.size);
+    free(merge->reports);
+    free(merge->lens);
+    free(merge->answer);
+    free(merge);
+}
+
+static bool merge_allocate(struct merge *merge)
+{
+    struct weir_root_options options = {
+        .mem = { .alloc = mem_alloc, .free = mem_free },
+        .name = WEIR_TEXT("bench"),
+        .incarnation = { 1 },
+        .seed = 20,
+        .peers_max = LIMITERS,
+        .settings = {
+            .report_interval = WEIR_SECOND,
+            .stale_after = 10 * WEIR_SECOND,
+            .slack = true,
+        },
+    };
+    merge->root = weir_root_new(&options, START);
+    merge->arena.size = WEIR_DECODE_ARENA_SIZE;
+    merge->arena.base = bench_pages(merge->arena.size);
+    merge->reports = malloc((size_t)REPORTS * REPORT_SIZE);
+    merge->lens = calloc(REPORTS, sizeof(*merge->lens));
+    merge->answer = malloc(ANSWER_SIZE);
+    return merge->root != NULL && merge->arena.base != NULL &&
+           merge->reports != NULL && merge->lens != NULL &&
+           merge->answer != NULL;
+}
+
+static void *merge_setup(const char **out_note)
+{
+    (void)out_note;
+    struct merge *merge = calloc(1, sizeof(*merge));
+    if (merge == NULL)
+        return NULL;
+    merge->now = START;
+    if (!merge_allocate(merge)) {
+        merge_teardown(merge);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < QUOTAS; i++)
+        merge->counts[i] = (struct weir_count){
+            .slot = i,
+            .passed = 1 + (int64_t)(i * 37u % 100u),
+        };
+    const struct weir_store_id id = { .uuid = { 1 } };
+    root_fill(merge->root, &id);
+    for (uint32_t peer = 0; peer < LIMITERS; peer++)
+        limiter_join(merge, peer, &id);
+    struct weir_root_stats stats;
+    weir_root_stats(merge->root, &stats);
+    merge->taken = stats.reports;
+    merge->first = QUOTAS / WEIR_REPORT_ANNOUNCES_MAX + 1;
+    return merge;
+}
+
+const struct bench_fixture bench_root = { merge_setup, merge_teardown };
+
+/* Writes what the limiters will say; not timed. */
+void bench_root_write(void *state)
+{
+    struct merge *merge = state;
+    struct weir_message message = {
+        .type = WEIR_MESSAGE_REPORT,
+        .report = {
+            .epoch = QUOTAS,
+            .count = QUOTAS,
+            .counts = merge->counts,
+        },
+    };
+    for (; merge->written < merge->sent + REPORTS; merge->written++) {
+        uint64_t at = merge->written % REPORTS;
+        message.session = merge->written % LIMITERS + 1;
+        message.report.number = merge->first + merge->written / LIMITERS;
+        merge->lens[at] = weir_v1_encode(
+            &message, merge->reports + at * REPORT_SIZE, REPORT_SIZE);
+        if (merge->lens[at] == 0)
+            abort();
+    }
+}
+
+/* An operation is a counter: 'n' of them, rounded up to whole reports, at
+ * most BENCH_ROOT_MAX. */
+void bench_root_merge(void *state, int thread, uint64_t n)
+{
+    struct merge *merge = state;
+    (void)thread;
+    for (uint64_t i = 0; i < n; i += QUOTAS) {
+        if (merge->sent == merge->written)
+            abort();
+        uint64_t at = merge->sent % REPORTS;
+        struct weir_message message;
+        /* A limiter's turn comes once a second. */
+        merge->now += WEIR_SECOND / LIMITERS;
+        if (weir_v1_decode(merge->reports + at * REPORT_SIZE,
+                           merge->lens[at], true, &merge->arena,
+                           &message) != 0)
+            abort();
+        receive(merge, (uint32_t)(merge->sent % LIMITERS), &message);
+        merge->sent++;
+    }
+    struct weir_root_stats stats;
+    weir_root_stats(merge->root, &stats);
+    if (stats.reports != merge->taken + merge->sent ||
+        stats.reports_repeated != 0)
+        abort();
+}
