@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: MIT
+ * server/admin.c - from a request to its handler, from a handler to its
+ * answer; and the root's ear at the store.
+ *
+ * One table of (method, path, handler). A path ends a row, or, with "/",
+ * begins the name of a quota: all that follows is the name, slashes
+ * included. Both doors come through weir_admin_call(), so that a request
+ * means the same on either.
+ *
+ * What reads answers at once, from the root's memory, whatever the store
+ * does. What edits goes through the store and is in admin_edit.c. */
+
+#include "server/admin.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/admin_parts.h"
+#include "server/problem.h"
+
+/* ---- Answers ---- */
+
+void weir_admin_answer_text(weir_admin_done_fn *done, void *context,
+                            int status, const char *type, const char *body,
+                            size_t len)
+{
+    struct weir_admin_answer answer = {
+        .status = status, .type = type, .body = body, .len = len
+    };
+    done(context, &answer);
+}
+
+static void answer_dump(weir_admin_done_fn *done, void *context,
+                        struct weir_admin_answer *answer, json_t *body)
+{
+    static const char lost[] = "{\"error\": \"WEIR_ENOMEM\"}";
+    char *text = body ? json_dumps(body, JSON_INDENT(1) |
+                                             JSON_REAL_PRECISION(12))
+                      : NULL;
+    json_decref(body);
+    if (!text)
+        answer->status = 500;
+    answer->body = text ? text : lost;
+    answer->len = strlen(answer->body);
+    done(context, answer);
+    free(text);
+}
+
+void weir_admin_answer_json(weir_admin_done_fn *done, void *context,
+                            int status, json_t *body)
+{
+    struct weir_admin_answer answer = { .status = status,
+                                        .type = WEIR_JSON_TYPE };
+    answer_dump(done, context, &answer, body);
+}
+
+void weir_admin_answer_error(weir_admin_done_fn *done, void *context,
+                             int error, const struct weir_diag *diag)
+{
+    struct weir_admin_answer answer = { .status = weir_error_status(error),
+                                        .type = WEIR_PROBLEM_TYPE };
+    answer_dump(done, context, &answer,
+                weir_problem(error, answer.status, diag));
+}
+
+static void answer_method(const struct weir_admin_call *call,
+                          const char *allow)
+{
+    struct weir_diag diag = { 0 };
+    weir_diag_set(&diag, WEIR_EINVAL, "this path answers ", allow, " only",
+                  NULL);
+    struct weir_admin_answer answer = { .status = 405,
+                                        .type = WEIR_PROBLEM_TYPE,
+                                        .allow = allow };
+    answer_dump(call->done, call->context, &answer,
+                weir_problem(WEIR_EINVAL, 405, &diag));
+}
+
+/* ---- Queries ---- */
+
+#define VALUE_MAX 20
+
+/* The decoded value of 'key', NUL-terminated. 1: there, 0: not there. */
+static int query_value(const struct weir_admin_call *call, const char *key,
+                       char buf[VALUE_MAX + 1])
+{
+    struct weir_text text;
+    if (!weir_uri_query(call->uri.query, key, &text))
+        return 0;
+    int len = weir_uri_decode(text, true, buf, VALUE_MAX);
+    buf[len < 0 ? 0 : len] = '\0';
+    return 1;
+}
+
+int weir_admin_flag(const struct weir_admin_call *call, const char *key,
+                    bool *out, struct weir_diag *diag)
+{
+    char value[VALUE_MAX + 1];
+    if (!query_value(call, key, value))
+        return 0;
+    bool on = strcmp(value, "1") == 0 || strcmp(value, "true") == 0;
+    bool off = strcmp(value, "0") == 0 || strcmp(value, "false") == 0;
+    if (!on && !off)
+        return weir_diag_set(diag, WEIR_EINVAL, "write ?", key, "=1 or ?",
+                             key, "=0", NULL);
+    *out = on;
+    return 0;
+}
+
+int weir_admin_number(const struct weir_admin_call *call, const char *key,
+                      size_t max, size_t *out, struct weir_diag *diag)
+{
+    char value[VALUE_MAX + 1];
+    if (!query_value(call, key, value))
+        return 0;
+    uint64_t number = 0;
+    struct weir_text text = weir_text_of(value);
+    if (weir_units_parse(text, &number, NULL) < 0 || number < 1 ||
+        number > max)
+        return weir_diag_set(diag, WEIR_EINVAL, "?", key, "= is a number "
+                             "from 1 on, and not above the page's bound",
+                             NULL);
+    *out = (size_t)number;
+    return 0;
+}
+
+int weir_admin_query_name(const struct weir_admin_call *call,
+                          const char *key, char *buf, struct weir_text *out,
+                          struct weir_diag *diag)
+{
+    struct weir_text text;
+    *out = (struct weir_text){ buf, 0 };
+    if (!weir_uri_query(call->uri.query, key, &text))
+        return 0;
+    int len = weir_uri_decode(text, true, buf, WEIR_NAME_MAX);
+    if (len == WEIR_ESYNTAX)
+        return weir_diag_set(diag, WEIR_EINVAL, "?", key, "= has a '%' "
+                             "without two hexadecimal digits", NULL);
+    if (len < 0)
+        return weir_diag_set(diag, WEIR_EINVAL, "?", key, "= is longer than "
+                             "a name can be, 255 bytes", NULL);
+    out->len = (size_t)len;
+    return 0;
+}
+
+/* ---- Routes ---- */
+
+struct route {
+    const char *path; /* up to its end, or a '/' behind which a name comes */
+    const char *method;
+    void (*handle)(struct weir_admin_call *call);
+    const char *allow; /* all methods of the path */
+    size_t body_max;
+};
+
+#define QUOTA_METHODS "GET, PUT, PATCH, DELETE"
+static const struct route routes[] = {
+    { "/v1/quotas/", "GET", weir_admin_get_quota, QUOTA_METHODS, 0 },
+    { "/v1/quotas/", "PUT", weir_admin_put, QUOTA_METHODS,
+      WEIR_ADMIN_BODY_MAX },
+    { "/v1/quotas/", "PATCH", weir_admin_patch, QUOTA_METHODS,
+      WEIR_ADMIN_BODY_MAX },
+    { "/v1/quotas/", "DELETE", weir_admin_delete, QUOTA_METHODS, 0 },
+    { "/v1/quotas", "GET", weir_admin_list, "GET", 0 },
+    { "/v1/quotas:export", "GET", weir_admin_export, "GET", 0 },
+    { "/v1/quotas:import", "POST", weir_admin_import, "POST",
+      WEIR_ADMIN_IMPORT_MAX },
+    { "/v1/status", "GET", weir_admin_status, "GET", 0 },
+    { "/v1/usage", "GET", weir_admin_usage, "GET", 0 },
+    { "/metrics", "GET", weir_admin_metrics, "GET", 0 },
+    { "/healthz", "GET", weir_admin_health, "GET", 0 },
+    { "/readyz", "GET", weir_admin_readiness, "GET", 0 },
+};
+
+static bool has_name(const struct route *route)
+{
+    return route->path[strlen(route->path) - 1] == '/';
+}
+
+static bool matches(const struct route *route, struct weir_text path)
+{
+    size_t len = strlen(route->path);
+    if (has_name(route))
+        return path.len >= len && memcmp(path.p, route->path, len) == 0;
+    return weir_text_equal(path, weir_text_of(route->path));
+}
+
+/* The route, or NULL; then '*allow' says what the path would take. */
+static const struct route *find_route(const struct weir_admin_call *call,
+                                      const char **allow)
+{
+    *allow = NULL;
+    for (size_t i = 0; i < WEIR_COUNT_OF(routes); i++) {
+        const struct route *route = &routes[i];
+        if (!matches(route, call->uri.path))
+            continue;
+        if (weir_text_equal(call->request->method,
+                            weir_text_of(route->method)))
+            return route;
+        *allow = route->allow;
+    }
+    return NULL;
+}
+
+static int decode_name(struct weir_admin_call *call,
+                       const struct route *route, char *buf,
+                       struct weir_diag *diag)
+{
+    size_t skip = strlen(route->path);
+    struct weir_text rest = { call->uri.path.p + skip,
+                              call->uri.path.len - skip };
+    int len = weir_uri_decode(rest, false, buf, WEIR_NAME_MAX + 1);
+    if (len == WEIR_ESYNTAX)
+        return weir_diag_set(diag, WEIR_ENAME, "the path has a '%' without "
+                             "two hexadecimal digits; write %25 for a "
+                             "percent sign", NULL);
+    if (len < 0)
+        return weir_diag_set(diag, WEIR_ENAME, "the name in the path is too "
+                             "long; a name has 255 bytes at most", NULL);
+    call->name = (struct weir_text){ buf, (size_t)len };
+    return weir_name_check(call->name, diag);
+}
+
+static void dispatch(struct weir_admin_call *call, const struct route *route)
+{
+    struct weir_diag diag = { 0 };
+    if (call->request->body.len > route->body_max) {
+        weir_diag_set(&diag, WEIR_ETOOBIG, route->body_max == 0
+                          ? "this request has no body"
+                          : route->body_max == WEIR_ADMIN_BODY_MAX
+                                ? "the body is over 1 MiB; use "
+                                  "POST /v1/quotas:import for many quotas"
+                                : "the body is over 64 MiB; import in parts",
+                      NULL);
+        weir_admin_answer_error(call->done, call->context, WEIR_ETOOBIG,
+                                &diag);
+        return;
+    }
+    char name[WEIR_NAME_MAX + 1];
+    int error = has_name(route) ? decode_name(call, route, name, &diag) : 0;
+    if (error < 0) {
+        weir_admin_answer_error(call->done, call->context, error, &diag);
+        return;
+    }
+    route->handle(call);
+}
+
+void weir_admin_call(struct weir_admin *admin,
+                     const struct weir_admin_request *request,
+                     weir_admin_done_fn *done, void *context,
+                     weir_instant now)
+{
+    struct weir_admin_call call = { .admin = admin, .request = request,
+                                    .uri = weir_uri_split(request->target),
+                                    .done = done, .context = context,
+                                    .now = now };
+    const char *allow;
+    const struct route *route = find_route(&call, &allow);
+    if (route) {
+        dispatch(&call, route);
+        return;
+    }
+    if (allow) {
+        answer_method(&call, allow);
+        return;
+    }
+    struct weir_diag diag = { 0 };
+    weir_diag_set(&diag, WEIR_ENOENT, "nothing answers at this path; there "
+                  "are /v1/quotas, /v1/quotas/NAME, /v1/quotas:import, "
+                  "/v1/quotas:export, /v1/status, /v1/usage, /metrics, "
+                  "/healthz and /readyz", NULL);
+    weir_admin_answer_error(done, context, WEIR_ENOENT, &diag);
+}
+
+/* ---- The store speaks ---- */
+
+static void on_store(void *context, const struct weir_store_id *id,
+                     uint64_t epoch, uint64_t floor, weir_instant now)
+{
+    struct weir_admin *admin = context;
+    admin->store_id = *id;
+    admin->floor = floor;
+    if (weir_root_store(admin->root, id, epoch, floor, now) < 0)
+        abort(); /* no memory, and no way to go on with half a set */
+}
+
+static void on_change(void *context, const struct weir_change *change,
+                      weir_instant now)
+{
+    struct weir_admin *admin = context;
+    if (weir_root_apply(admin->root, change, now) < 0)
+        abort(); /* as above */
+}
+
+static void on_settle(void *context, weir_instant now)
+{
+    struct weir_admin *admin = context;
+    weir_root_settle(admin->root, now);
+    if (admin->watch.on_epoch)
+        admin->watch.on_epoch(
+            admin->watch.context,
+            weir_catalog_epoch(weir_root_catalog(admin->root)));
+}
+
+static void on_trouble(void *context, int error, const char *why)
+{
+    struct weir_admin *admin = context;
+    admin->trouble = error;
+    size_t len = strnlen(why, sizeof admin->trouble_why - 1);
+    memcpy(admin->trouble_why, why, len);
+    admin->trouble_why[len] = '\0';
+    if (admin->watch.on_trouble)
+        admin->watch.on_trouble(admin->watch.context, error, why);
+}
+
+static void on_done(void *context, void *ask, int error,
+                    const struct weir_diag *diag, uint64_t epoch,
+                    weir_instant now)
+{
+    (void)now;
+    weir_admin_edit_done(context, ask, error, diag, epoch);
+}
+
+struct weir_store_listener weir_admin_store_listener(struct weir_admin *admin)
+{
+    return (struct weir_store_listener){
+        .context = admin,
+        .on_store = on_store,
+        .on_change = on_change,
+        .on_settle = on_settle,
+        .on_trouble = on_trouble,
+        .on_done = on_done,
+    };
+}
+
+/* ---- Life ---- */
+
+struct weir_admin *weir_admin_new(const struct weir_admin_options *options)
+{
+    struct weir_admin *admin = calloc(1, sizeof *admin);
+    char *url = strdup(options->store_url ? options->store_url : "");
+    if (!admin || !url) {
+        free(admin);
+        free(url);
+        return NULL;
+    }
+    admin->root = options->root;
+    admin->settings = options->settings;
+    admin->store_url = url;
+    admin->version = options->version ? options->version : "";
+    admin->started = options->started;
+    admin->edits_end = &admin->edits;
+    memcpy(admin->incarnation, options->incarnation,
+           sizeof admin->incarnation);
+    weir_assert(options->name.len <= WEIR_NAME_MAX);
+    memcpy(admin->name, options->name.p, options->name.len);
+    return admin;
+}
+
+void weir_admin_free(struct weir_admin **admin)
+{
+    if (!*admin)
+        return;
+    weir_admin_edits_fini(*admin);
+    free((*admin)->store_url);
+    free(*admin);
+    *admin = NULL;
+}
+
+void weir_admin_set_store(struct weir_admin *admin,
+                          struct weir_store_thread *thread)
+{
+    admin->store = thread;
+}
+
+void weir_admin_set_watch(struct weir_admin *admin,
+                          const struct weir_admin_watch *watch)
+{
+    admin->watch = *watch;
+}
+
+size_t weir_admin_waiting(const struct weir_admin *admin)
+{
+    return admin->edits_count;
+}
+
+void weir_admin_stop_edits(struct weir_admin *admin)
+{
+    admin->stopping = true;
+}

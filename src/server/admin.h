@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT
+ * server/admin.h - the administration of a root: requests in, JSON out,
+ * whatever door they came through (weir-http(7) is the reference).
+ *
+ * It stands between the root node, the store's thread and the doors, knows
+ * no sockets, and runs on the loop's thread. */
+
+#ifndef WEIR_ADMIN_H
+#define WEIR_ADMIN_H
+
+#include "node/root.h"
+#include "server/store_thread.h"
+
+#define WEIR_ADMIN_BODY_MAX (1u << 20)    /* bytes of a request */
+#define WEIR_ADMIN_IMPORT_MAX (64u << 20) /* bytes of an import */
+#define WEIR_ADMIN_EDITS_MAX 256          /* waiting; then 503 */
+#define WEIR_ADMIN_PAGE_MAX 1000          /* quotas in one list */
+#define WEIR_ADMIN_EXPORT_PAGE 10000      /* quotas in one export */
+#define WEIR_ADMIN_USAGE_MAX 1000         /* quotas in one usage */
+#define WEIR_ADMIN_LIMITERS_MAX 1000      /* limiters in a status */
+#define WEIR_METRICS_QUOTAS_MAX 200       /* with figures of their own */
+
+struct weir_admin;
+
+struct weir_admin_options {
+    struct weir_root *root;    /* borrowed */
+    struct weir_text name;     /* of the root; copied */
+    uint8_t incarnation[WEIR_INCARNATION_SIZE];
+    struct weir_settings settings;
+    const char *store_url;     /* copied; for people */
+    const char *version;       /* of Weir; static */
+    weir_instant started;
+};
+
+/* NULL: no memory. */
+struct weir_admin *weir_admin_new(const struct weir_admin_options *options);
+/* Answers those who wait with WEIR_ECLOSED. NULL inside is legal. */
+void weir_admin_free(struct weir_admin **admin);
+
+/* What to give to weir_store_thread_new(): feeds the root with what the
+ * store says. Then weir_admin_set_store(), before the first turn. */
+struct weir_store_listener
+weir_admin_store_listener(struct weir_admin *admin);
+/* The thread is borrowed. Without one every edit is refused. */
+void weir_admin_set_store(struct weir_admin *admin,
+                          struct weir_store_thread *thread);
+/* Told when the root's store comes into trouble or out of it (error 0), and
+ * when all that is new is in force. For the log. Any may be NULL. */
+struct weir_admin_watch {
+    void *context;
+    void (*on_trouble)(void *context, int error, const char *why);
+    void (*on_epoch)(void *context, uint64_t epoch);
+};
+void weir_admin_set_watch(struct weir_admin *admin,
+                          const struct weir_admin_watch *watch);
+
+struct weir_admin_request {
+    struct weir_text method; /* "GET" … */
+    struct weir_text target; /* "/v1/quotas?match=*", as it came */
+    struct weir_text body;
+};
+
+struct weir_admin_answer {
+    int status;        /* of HTTP */
+    const char *type;  /* content type; static */
+    const char *allow; /* of 405: the header Allow; else NULL; static */
+    const char *body;  /* borrowed during the call */
+    size_t len;
+};
+typedef void weir_admin_done_fn(void *context,
+                                const struct weir_admin_answer *answer);
+
+/* Answers 'request' by calling 'done' exactly once: at once for what is read
+ * (before this returns), when it is in force on this root for an edit.
+ * 'request' is borrowed during the call. */
+void weir_admin_call(struct weir_admin *admin,
+                     const struct weir_admin_request *request,
+                     weir_admin_done_fn *done, void *context,
+                     weir_instant now);
+/* Edits that were begun and not answered yet. */
+size_t weir_admin_waiting(const struct weir_admin *admin);
+/* From here on edits are refused (a stop waits for those that are begun). */
+void weir_admin_stop_edits(struct weir_admin *admin);
+
+#endif /* WEIR_ADMIN_H */

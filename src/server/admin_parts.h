@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT
+ * server/admin_parts.h - what the parts of the administration share. */
+
+#ifndef WEIR_ADMIN_PARTS_H
+#define WEIR_ADMIN_PARTS_H
+
+#include <jansson.h>
+
+#include "server/admin.h"
+#include "server/uri.h"
+
+#define WEIR_JSON_TYPE "application/json"
+#define WEIR_PROBLEM_TYPE "application/problem+json"
+#define WEIR_TEXT_TYPE "text/plain; charset=utf-8"
+#define WEIR_METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
+
+struct weir_admin_edit;
+
+struct weir_admin {
+    struct weir_root *root;          /* borrowed */
+    struct weir_store_thread *store; /* borrowed; NULL: none */
+    struct weir_admin_watch watch;
+    struct weir_settings settings;
+    uint8_t incarnation[WEIR_INCARNATION_SIZE];
+    char name[WEIR_NAME_MAX + 1];
+    char *store_url;                 /* owned */
+    const char *version;             /* static */
+    weir_instant started;
+    struct weir_store_id store_id;
+    uint64_t floor;
+    int trouble;                     /* of the store; 0: it is well */
+    char trouble_why[WEIR_DIAG_MAX];
+    bool stopping;
+    /* Edits, the first of which is being made; owned. */
+    struct weir_admin_edit *edits, **edits_end;
+    size_t edits_count;
+};
+
+/* One request on its way to its answer. */
+struct weir_admin_call {
+    struct weir_admin *admin;
+    const struct weir_admin_request *request;
+    struct weir_uri uri;
+    struct weir_text name; /* of the quota in the path, decoded */
+    weir_admin_done_fn *done;
+    void *context;
+    weir_instant now;
+};
+
+/* ---- Answers (admin.c); each calls done ---- */
+
+/* 'body' is stolen; NULL answers 500. */
+void weir_admin_answer_json(weir_admin_done_fn *done, void *context,
+                            int status, json_t *body);
+void weir_admin_answer_error(weir_admin_done_fn *done, void *context,
+                             int error, const struct weir_diag *diag);
+void weir_admin_answer_text(weir_admin_done_fn *done, void *context,
+                            int status, const char *type, const char *body,
+                            size_t len);
+
+/* ---- Queries (admin.c) ---- */
+
+/* ?KEY=1: sets '*out', which keeps its value if the key isn't there. 0, or
+ * WEIR_EINVAL with 'diag' filled. */
+int weir_admin_flag(const struct weir_admin_call *call, const char *key,
+                    bool *out, struct weir_diag *diag);
+/* ?KEY=N from 1 to 'max'. */
+int weir_admin_number(const struct weir_admin_call *call, const char *key,
+                      size_t max, size_t *out, struct weir_diag *diag);
+/* ?KEY=NAME decoded into 'buf' of WEIR_NAME_MAX bytes; absent: len 0. */
+int weir_admin_query_name(const struct weir_admin_call *call,
+                          const char *key, char *buf, struct weir_text *out,
+                          struct weir_diag *diag);
+
+/* ---- Handlers ---- */
+
+/* admin_read.c */
+void weir_admin_get_quota(struct weir_admin_call *call);
+void weir_admin_list(struct weir_admin_call *call);
+void weir_admin_export(struct weir_admin_call *call);
+/* admin_status.c */
+void weir_admin_status(struct weir_admin_call *call);
+void weir_admin_usage(struct weir_admin_call *call);
+void weir_admin_metrics(struct weir_admin_call *call);
+void weir_admin_health(struct weir_admin_call *call);
+void weir_admin_readiness(struct weir_admin_call *call);
+/* admin_edit.c */
+void weir_admin_put(struct weir_admin_call *call);
+void weir_admin_patch(struct weir_admin_call *call);
+void weir_admin_delete(struct weir_admin_call *call);
+void weir_admin_import(struct weir_admin_call *call);
+
+/* The store's thread is done with what the first edit asked for. */
+void weir_admin_edit_done(struct weir_admin *admin,
+                          struct weir_admin_edit *edit, int error,
+                          const struct weir_diag *diag, uint64_t epoch);
+void weir_admin_edits_fini(struct weir_admin *admin);
+
+#endif /* WEIR_ADMIN_PARTS_H */

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT
+ * server/admin_status.c - how the root stands: for people, for `weir top`,
+ * for Prometheus, for what restarts it. */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/admin_parts.h"
+#include "server/busiest.h"
+#include "server/metrics.h"
+
+/* ---- GET /v1/status ---- */
+
+static void hex(const uint8_t *bytes, size_t len, char *out)
+{
+    for (size_t i = 0; i < len; i++)
+        snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+}
+
+static json_t *duration(weir_duration value)
+{
+    char buf[64];
+    size_t len = weir_duration_format(value, buf, sizeof buf);
+    return json_stringn(buf, len);
+}
+
+static json_t *settings_object(const struct weir_settings *settings)
+{
+    json_t *ratio = settings->correction_auto
+                        ? json_string("auto")
+                        : json_real(settings->correction_ppm / 1e6);
+    return json_pack("{s:o, s:o, s:b, s:o}", "report_interval",
+                     duration(settings->report_interval), "stale_after",
+                     duration(settings->stale_after), "slack",
+                     settings->slack, "correction_ratio", ratio);
+}
+
+static json_t *store_object(const struct weir_admin *admin)
+{
+    char uuid[33];
+    hex(admin->store_id.uuid, sizeof admin->store_id.uuid, uuid);
+    const char *state = !admin->trouble                    ? "ok"
+                        : admin->trouble == WEIR_ELOCKED ? "locked"
+                                                         : "unreachable";
+    json_t *object =
+        json_pack("{s:s*, s:s, s:s, s:I}", "url", admin->store_url, "state",
+                  state, "uuid", uuid, "restores",
+                  (json_int_t)admin->store_id.restores);
+    if (object && admin->trouble)
+        json_object_set_new(object, "problem",
+                            json_string(admin->trouble_why));
+    return object;
+}
+
+static json_t *stats_object(const struct weir_root_stats *s)
+{
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+        "limiters_connected", (json_int_t)s->limiters_connected,
+        "limiters_known", (json_int_t)s->limiters_known, "quotas",
+        (json_int_t)s->quotas, "quotas_used", (json_int_t)s->quotas_used,
+        "reports", (json_int_t)s->reports, "reports_repeated",
+        (json_int_t)s->reports_repeated, "counts", (json_int_t)s->counts,
+        "fills", (json_int_t)s->fills, "pushes", (json_int_t)s->pushes,
+        "protocol_errors", (json_int_t)s->protocol_errors, "unknown",
+        (json_int_t)s->unknown);
+}
+
+static json_t *limiter_object(const struct weir_limiter_usage *limiter)
+{
+    char incarnation[2 * WEIR_INCARNATION_SIZE + 1];
+    hex(limiter->incarnation, WEIR_INCARNATION_SIZE, incarnation);
+    return json_pack(
+        "{s:s%, s:s, s:b, s:f, s:I, s:I, s:I, s:I}", "name",
+        limiter->name.len ? limiter->name.p : "", limiter->name.len,
+        "incarnation", incarnation, "connected", limiter->connected,
+        "silent_s", (double)limiter->silent / 1e9, "epoch",
+        (json_int_t)limiter->epoch, "quotas", (json_int_t)limiter->quotas,
+        "reports", (json_int_t)limiter->reports, "unknown",
+        (json_int_t)limiter->unknown);
+}
+
+static json_t *limiters_list(const struct weir_admin_call *call)
+{
+    json_t *list = json_array();
+    size_t cursor = 0;
+    struct weir_limiter_usage limiter;
+    while (json_array_size(list) < WEIR_ADMIN_LIMITERS_MAX &&
+           weir_root_limiter_usage(call->admin->root, &cursor, &limiter,
+                                   call->now)) {
+        json_t *object = limiter_object(&limiter);
+        if (object)
+            json_array_append_new(list, object);
+    }
+    return list;
+}
+
+void weir_admin_status(struct weir_admin_call *call)
+{
+    struct weir_admin *admin = call->admin;
+    char incarnation[2 * WEIR_INCARNATION_SIZE + 1];
+    hex(admin->incarnation, WEIR_INCARNATION_SIZE, incarnation);
+    struct weir_root_stats stats;
+    weir_root_stats(admin->root, &stats);
+    json_t *status = json_pack(
+        "{s:s*, s:s, s:s, s:b, s:f, s:I, s:o, s:o, s:o, s:o}", "name",
+        admin->name, "version", admin->version, "incarnation", incarnation,
+        "ready", weir_root_ready(admin->root), "uptime_s",
+        (double)(call->now - admin->started) / 1e9, "epoch",
+        (json_int_t)stats.epoch, "store", store_object(admin), "settings",
+        settings_object(&admin->settings), "stats", stats_object(&stats),
+        "limiters", limiters_list(call));
+    weir_admin_answer_json(call->done, call->context, 200, status);
+}
+
+/* ---- GET /v1/usage ---- */
+
+static json_t *busy_object(const struct weir_busy *busy)
+{
+    char limit[64];
+    size_t len = weir_limit_format(&busy->limit, limit, sizeof limit);
+    json_t *shown = busy->removed ? json_null() : json_stringn(limit, len);
+    bool bounded = !busy->removed && !busy->limit.unlimited;
+    json_t *high =
+        bounded ? json_integer((json_int_t)busy->high) : json_null();
+    return json_pack("{s:s%, s:o, s:o, s:f, s:I, s:I, s:I}", "name",
+                     busy->name, busy->name_len, "limit", shown, "high",
+                     high, "fill", busy->fill, "passed",
+                     (json_int_t)busy->passed, "refused",
+                     (json_int_t)busy->refused, "limiters",
+                     (json_int_t)busy->limiters);
+}
+
+static json_t *usage_object(struct weir_admin_call *call, size_t limit,
+                            struct weir_text match)
+{
+    struct weir_busy *busy = malloc(limit * sizeof *busy);
+    if (!busy)
+        return NULL;
+    size_t used;
+    size_t count = weir_busiest(call->admin->root, WEIR_RANK_OFFERED, match,
+                                busy, limit, &used, call->now);
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(list, busy_object(&busy[i]));
+    free(busy);
+    struct weir_root_stats stats;
+    weir_root_stats(call->admin->root, &stats);
+    return json_pack("{s:f, s:I, s:I, s:o}", "at", (double)call->now / 1e9,
+                     "used", (json_int_t)used, "unknown",
+                     (json_int_t)stats.unknown, "quotas", list);
+}
+
+void weir_admin_usage(struct weir_admin_call *call)
+{
+    struct weir_diag diag = { 0 };
+    size_t limit = 100;
+    char buf[WEIR_NAME_MAX];
+    struct weir_text match;
+    int error = weir_admin_number(call, "limit", WEIR_ADMIN_USAGE_MAX, &limit,
+                                  &diag);
+    if (error == 0)
+        error = weir_admin_query_name(call, "match", buf, &match, &diag);
+    if (error < 0) {
+        weir_admin_answer_error(call->done, call->context, error, &diag);
+        return;
+    }
+    weir_admin_answer_json(call->done, call->context, 200,
+                           usage_object(call, limit, match));
+}
+
+/* ---- The rest ---- */
+
+void weir_admin_metrics(struct weir_admin_call *call)
+{
+    struct weir_admin *admin = call->admin;
+    size_t len;
+    char *text = weir_metrics_print(
+        admin->root, admin->name, admin->version, admin->trouble == 0,
+        admin->edits_count, call->now, &len);
+    if (!text) {
+        weir_admin_answer_error(call->done, call->context, WEIR_ENOMEM, NULL);
+        return;
+    }
+    weir_admin_answer_text(call->done, call->context, 200, WEIR_METRICS_TYPE,
+                           text, len);
+    free(text);
+}
+
+void weir_admin_health(struct weir_admin_call *call)
+{
+    weir_admin_answer_text(call->done, call->context, 200, WEIR_TEXT_TYPE,
+                           "alive\n", 6);
+}
+
+void weir_admin_readiness(struct weir_admin_call *call)
+{
+    const struct weir_admin *admin = call->admin;
+    if (weir_root_ready(admin->root)) {
+        weir_admin_answer_text(call->done, call->context, 200,
+                               WEIR_TEXT_TYPE, "ready\n", 6);
+        return;
+    }
+    char text[WEIR_DIAG_MAX + 64];
+    int len = snprintf(text, sizeof text,
+                       "not ready: the quotas have not been read: %s\n",
+                       admin->trouble ? admin->trouble_why : "in a moment");
+    weir_admin_answer_text(call->done, call->context, 503, WEIR_TEXT_TYPE,
+                           text, (size_t)len);
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT
+ * server/busiest.c - a bounded choice out of an unbounded set.
+ *
+ * A root may have a million instances in use; who looks wants the top of
+ * them. One walk, and a binary heap of 'max' entries whose least is at its
+ * root: what doesn't beat that one is passed over, so that nearly all of the
+ * walk copies nothing. */
+
+#include "server/busiest.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "quota/glob.h"
+
+static uint64_t rank_of(const struct weir_usage *usage, enum weir_rank rank)
+{
+    switch (rank) {
+    case WEIR_RANK_OFFERED:
+        break;
+    case WEIR_RANK_REFUSED:
+        /* Units don't reach 2^62 in practice, and a wrong order of the top
+         * would be no harm. */
+        if (usage->refused > 0)
+            return (1ull << 63) | usage->refused;
+        return usage->passed & ~(1ull << 63);
+    }
+    return usage->passed + usage->refused;
+}
+
+void weir_busy_of(const struct weir_usage *usage, struct weir_busy *out)
+{
+    *out = (struct weir_busy){
+        .name_len = usage->name.len,
+        .fill = usage->fill,
+        .passed = usage->passed,
+        .refused = usage->refused,
+        .limiters = usage->limiters,
+        .removed = !usage->quota,
+    };
+    weir_assert(usage->name.len <= WEIR_NAME_MAX);
+    memcpy(out->name, usage->name.p, usage->name.len);
+    if (!usage->quota)
+        return;
+    out->limit = usage->quota->limit;
+    uint64_t low;
+    if (!out->limit.unlimited)
+        weir_quota_bursts(usage->quota, &low, &out->high);
+}
+
+static void swap(struct weir_busy *a, struct weir_busy *b)
+{
+    struct weir_busy c = *a;
+    *a = *b;
+    *b = c;
+}
+
+static void sift_up(struct weir_busy *heap, size_t i)
+{
+    while (i > 0 && heap[i].rank < heap[(i - 1) / 2].rank) {
+        swap(&heap[i], &heap[(i - 1) / 2]);
+        i = (i - 1) / 2;
+    }
+}
+
+static void sift_down(struct weir_busy *heap, size_t count)
+{
+    size_t i = 0;
+    for (;;) {
+        size_t least = i;
+        for (size_t child = 2 * i + 1; child <= 2 * i + 2; child++)
+            if (child < count && heap[child].rank < heap[least].rank)
+                least = child;
+        if (least == i)
+            return;
+        swap(&heap[i], &heap[least]);
+        i = least;
+    }
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct weir_busy *x = a;
+    const struct weir_busy *y = b;
+    if (x->rank != y->rank)
+        return x->rank < y->rank ? 1 : -1;
+    return strcmp(x->name, y->name);
+}
+
+size_t weir_busiest(struct weir_root *root, enum weir_rank rank,
+                    struct weir_text match, struct weir_busy *out,
+                    size_t max, size_t *out_used, weir_instant now)
+{
+    size_t count = 0;
+    size_t cursor = 0;
+    *out_used = 0;
+    struct weir_usage usage;
+    while (weir_root_usage(root, &cursor, &usage, now)) {
+        ++*out_used;
+        uint64_t value = rank_of(&usage, rank);
+        if (count == max && value <= out[0].rank)
+            continue;
+        if (match.len > 0 && !weir_glob_match(match, usage.name, NULL))
+            continue;
+        bool room = count < max;
+        struct weir_busy *place = room ? &out[count++] : &out[0];
+        weir_busy_of(&usage, place);
+        place->rank = value;
+        if (room)
+            sift_up(out, count - 1);
+        else
+            sift_down(out, count);
+    }
+    qsort(out, count, sizeof *out, by_rank);
+    return count;
+}

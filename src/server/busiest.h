@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ * server/busiest.h - of all quotas in use, those at the top. */
+
+#ifndef WEIR_BUSIEST_H
+#define WEIR_BUSIEST_H
+
+#include "node/root.h"
+
+/* A quota in use, copied. */
+struct weir_busy {
+    char name[WEIR_NAME_MAX + 1]; /* NUL-terminated */
+    size_t name_len;
+    double fill;        /* units */
+    uint64_t passed;    /* units */
+    uint64_t refused;   /* units */
+    uint32_t limiters;
+    bool removed;       /* its quota is gone: limit and high say nothing */
+    struct weir_limit limit;
+    uint64_t high;      /* high_burst in units; 0: unlimited */
+    uint64_t rank;      /* by what it was chosen */
+};
+
+enum weir_rank {
+    WEIR_RANK_OFFERED, /* passed and refused together */
+    WEIR_RANK_REFUSED, /* then passed */
+};
+
+void weir_busy_of(const struct weir_usage *usage, struct weir_busy *out);
+
+/* Fills 'out' with at most 'max' quotas whose names match 'match' (absent:
+ * all), highest rank first. Returns how many; '*out_used' is how many are in
+ * use. O(used * log max). */
+size_t weir_busiest(struct weir_root *root, enum weir_rank rank,
+                    struct weir_text match, struct weir_busy *out,
+                    size_t max, size_t *out_used, weir_instant now);
+
+#endif /* WEIR_BUSIEST_H */

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT
+ * server/changes.c - changes with their texts.
+ *
+ * A change as a store hands it out, or as a request names it, is borrowed.
+ * To cross to the other thread it is copied: the texts of a change go into
+ * one block, one behind the other, and the copy points there. */
+
+#include "server/changes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static size_t texts_size(const struct weir_quota *quota)
+{
+    return quota->name.len + quota->parent.len + quota->overflow.len +
+           quota->description.len + quota->labels.len;
+}
+
+static char *move_text(struct weir_text *text, char *to)
+{
+    if (text->len > 0)
+        memcpy(to, text->p, text->len);
+    text->p = to;
+    return to + text->len;
+}
+
+static void move_texts(struct weir_quota *quota, char *to)
+{
+    to = move_text(&quota->name, to);
+    to = move_text(&quota->parent, to);
+    to = move_text(&quota->overflow, to);
+    to = move_text(&quota->description, to);
+    move_text(&quota->labels, to);
+}
+
+static int grow(struct weir_changes *list)
+{
+    if (list->count < list->capacity)
+        return 0;
+    size_t capacity = list->capacity ? 2 * list->capacity : 16;
+    struct weir_change *at = realloc(list->at, capacity * sizeof *at);
+    if (!at)
+        return WEIR_ENOMEM;
+    list->at = at;
+    void **texts = realloc(list->texts, capacity * sizeof *texts);
+    if (!texts)
+        return WEIR_ENOMEM;
+    list->texts = texts;
+    list->capacity = capacity;
+    return 0;
+}
+
+int weir_changes_add(struct weir_changes *list,
+                     const struct weir_change *change)
+{
+    int error = grow(list);
+    if (error < 0)
+        return error;
+    /* One byte more: a block of none may be NULL. */
+    char *texts = malloc(texts_size(&change->quota) + 1);
+    if (!texts)
+        return WEIR_ENOMEM;
+    struct weir_change *copy = &list->at[list->count];
+    *copy = *change;
+    move_texts(&copy->quota, texts);
+    list->texts[list->count] = texts;
+    list->count++;
+    return 0;
+}
+
+void weir_changes_fini(struct weir_changes *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free(list->texts[i]);
+    free(list->texts);
+    free(list->at);
+    *list = (struct weir_changes){ 0 };
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ * server/door_grpc.h - weir.v1.Root over gRPC: the links of limiters, and
+ * the administration for the command line. It is the pump of the root node.
+ */
+
+#ifndef WEIR_DOOR_GRPC_H
+#define WEIR_DOOR_GRPC_H
+
+#include "os/stream.h"
+#include "server/admin.h"
+#include "server/log.h"
+
+#define WEIR_PEERS_MAX 4096          /* links of limiters at once */
+#define WEIR_CONNECTIONS_MAX 8192    /* sockets at once */
+#define WEIR_CALL_CHUNK (1u << 20)   /* bytes of a reply in one message */
+
+struct weir_door_grpc;
+
+struct weir_door_grpc_options {
+    struct event_base *base;  /* borrowed, as all below */
+    struct weir_root *root;   /* with peers_max WEIR_PEERS_MAX */
+    struct weir_admin *admin;
+    const struct weir_log *log;
+    struct weir_address address;
+};
+
+int weir_door_grpc_new(const struct weir_door_grpc_options *options,
+                       struct weir_door_grpc **out, struct weir_diag *diag);
+uint16_t weir_door_grpc_port(const struct weir_door_grpc *door);
+/* The root was changed from outside (quotas): pump it soon. */
+void weir_door_grpc_kick(struct weir_door_grpc *door);
+/* Takes no new connections. */
+void weir_door_grpc_stop(struct weir_door_grpc *door);
+/* Ends every call and link and writes what is queued: the loop has to run on
+ * until it is empty. NULL inside is legal. */
+void weir_door_grpc_free(struct weir_door_grpc **door);
+
+#endif /* WEIR_DOOR_GRPC_H */

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT
+ * server/metrics.c - figures of the root, and of some quotas.
+ *
+ * Names of instances are as many as a site has clients, and what asks for
+ * metrics keeps each label for weeks: so only the quotas that refused most
+ * are told one by one. The rest is in the totals. */
+
+#include "server/metrics.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "server/admin.h"
+#include "server/busiest.h"
+
+struct figure {
+    const char *name;
+    const char *type;
+    const char *help;
+    double value;
+};
+
+static void print_head(FILE *out, const char *name, const char *type,
+                       const char *help)
+{
+    fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void print_label(FILE *out, const char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        char c = text[i];
+        if (c == '\\' || c == '"')
+            fputc('\\', out);
+        if (c == '\n')
+            fputs("\\n", out);
+        else
+            fputc(c, out);
+    }
+}
+
+static void print_root(FILE *out, struct weir_root *root, bool store_up,
+                       size_t edits_waiting)
+{
+    struct weir_root_stats s;
+    weir_root_stats(root, &s);
+    const struct figure figures[] = {
+        { "weir_root_ready", "gauge", "Whether the quotas have been read.",
+          weir_root_ready(root) },
+        { "weir_store_up", "gauge", "Whether the quota store can be used.",
+          store_up },
+        { "weir_epoch", "gauge", "The newest epoch of the quotas.",
+          (double)s.epoch },
+        { "weir_edits_waiting", "gauge", "Edits not answered yet.",
+          (double)edits_waiting },
+        { "weir_quotas", "gauge", "Quotas and templates.",
+          (double)s.quotas },
+        { "weir_quotas_used", "gauge",
+          "Quotas and instances in use by some limiter.",
+          (double)s.quotas_used },
+        { "weir_limiters_connected", "gauge", "Limiters connected.",
+          s.limiters_connected },
+        { "weir_limiters_known", "gauge",
+          "Limiters connected or not forgotten yet.", s.limiters_known },
+        { "weir_reports_total", "counter", "Reports taken from limiters.",
+          (double)s.reports },
+        { "weir_reports_repeated_total", "counter",
+          "Reports that came again and were not counted again.",
+          (double)s.reports_repeated },
+        { "weir_counts_total", "counter", "Counts merged.",
+          (double)s.counts },
+        { "weir_fills_total", "counter", "Fills told to limiters.",
+          (double)s.fills },
+        { "weir_pushes_total", "counter",
+          "Messages of fills that nobody asked for.", (double)s.pushes },
+        { "weir_protocol_errors_total", "counter",
+          "Links dropped because the peer broke the protocol.",
+          (double)s.protocol_errors },
+        { "weir_unknown_requests_total", "counter",
+          "Requests by names without quota, which passed.",
+          (double)s.unknown },
+    };
+    for (size_t i = 0; i < WEIR_COUNT_OF(figures); i++) {
+        print_head(out, figures[i].name, figures[i].type, figures[i].help);
+        fprintf(out, "%s %.17g\n", figures[i].name, figures[i].value);
+    }
+}
+
+enum column { PASSED, REFUSED, FILL, LIMIT };
+
+static double cell(const struct weir_busy *busy, enum column column)
+{
+    switch (column) {
+    case PASSED:
+        return (double)busy->passed;
+    case REFUSED:
+        return (double)busy->refused;
+    case FILL:
+        return busy->fill;
+    case LIMIT:
+        break;
+    }
+    return (double)busy->limit.units * 1e9 / (double)busy->limit.per;
+}
+
+static void print_column(FILE *out, enum column column,
+                         const struct weir_busy *busy, size_t count)
+{
+    static const struct figure heads[] = {
+        [PASSED] = { "weir_quota_passed_units_total", "counter",
+                     "Units passed, of the quotas that refused most." },
+        [REFUSED] = { "weir_quota_refused_units_total", "counter",
+                      "Units refused, of the quotas that refused most." },
+        [FILL] = { "weir_quota_fill_units", "gauge",
+                   "Units in the bucket, of the quotas that refused most." },
+        [LIMIT] = { "weir_quota_limit_units_per_second", "gauge",
+                    "The limit, of the quotas that refused most." },
+    };
+    const struct figure *head = &heads[column];
+    print_head(out, head->name, head->type, head->help);
+    for (size_t i = 0; i < count; i++) {
+        bool limited = !busy[i].removed && !busy[i].limit.unlimited;
+        if (column == LIMIT && !limited)
+            continue;
+        fprintf(out, "%s{quota=\"", head->name);
+        print_label(out, busy[i].name, busy[i].name_len);
+        fprintf(out, "\"} %.17g\n", cell(&busy[i], column));
+    }
+}
+
+static int print_quotas(FILE *out, struct weir_root *root, weir_instant now)
+{
+    struct weir_busy *busy =
+        malloc(WEIR_METRICS_QUOTAS_MAX * sizeof *busy);
+    if (!busy)
+        return WEIR_ENOMEM;
+    size_t used;
+    size_t count =
+        weir_busiest(root, WEIR_RANK_REFUSED, (struct weir_text){ NULL, 0 },
+                     busy, WEIR_METRICS_QUOTAS_MAX, &used, now);
+    print_column(out, PASSED, busy, count);
+    print_column(out, REFUSED, busy, count);
+    print_column(out, FILL, busy, count);
+    print_column(out, LIMIT, busy, count);
+    free(busy);
+    return 0;
+}
+
+char *weir_metrics_print(struct weir_root *root, const char *name,
+                         const char *version, bool store_up,
+                         size_t edits_waiting, weir_instant now,
+                         size_t *out_len)
+{
+    char *text = NULL;
+    FILE *out = open_memstream(&text, out_len);
+    if (!out)
+        return NULL;
+    print_head(out, "weir_build_info", "gauge", "The version that runs.");
+    fprintf(out, "weir_build_info{version=\"%s\",root=\"", version);
+    struct weir_text shown = weir_text_of(name);
+    print_label(out, shown.p, shown.len);
+    fputs("\"} 1\n", out);
+    print_root(out, root, store_up, edits_waiting);
+    int error = print_quotas(out, root, now);
+    if (fclose(out) != 0 || error < 0) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}

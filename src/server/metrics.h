@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT
+ * server/metrics.h - a root in the text format of Prometheus. */
+
+#ifndef WEIR_METRICS_H
+#define WEIR_METRICS_H
+
+#include "node/root.h"
+
+/* The page, malloc'ed, or NULL when there is no memory. At most
+ * WEIR_METRICS_QUOTAS_MAX quotas have figures of their own: those that
+ * refused most. */
+char *weir_metrics_print(struct weir_root *root, const char *name,
+                         const char *version, bool store_up,
+                         size_t edits_waiting, weir_instant now,
+                         size_t *out_len);
+
+#endif /* WEIR_METRICS_H */

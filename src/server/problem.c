@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT
+ * server/problem.c - one table: error, its name, its HTTP status, its title.
+ *
+ * The form is RFC 9457's, with one member more, "error", for programs. */
+
+#include "server/problem.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define ERRORS(X)                                                      \
+    X(WEIR_EINVAL, 400, "The request isn't one that can be answered")  \
+    X(WEIR_ENOMEM, 500, "The root is out of memory")                   \
+    X(WEIR_ENAME, 400, "The name isn't allowed")                       \
+    X(WEIR_EQUOTA, 422, "The quota's fields don't go together")        \
+    X(WEIR_EPARENT, 422, "The parent doesn't exist")                   \
+    X(WEIR_ECYCLE, 422, "A quota would be its own ancestor")           \
+    X(WEIR_EDEPTH, 422, "The chain would be too long")                 \
+    X(WEIR_EEXIST, 409, "It exists already")                           \
+    X(WEIR_ENOENT, 404, "There is no such thing")                      \
+    X(WEIR_ECHILDREN, 409, "The quota has children")                   \
+    X(WEIR_EFULL, 503, "There is no room")                             \
+    X(WEIR_ETIMEOUT, 503, "It took too long")                          \
+    X(WEIR_ESYNTAX, 400, "The request can't be parsed")                \
+    X(WEIR_ETOOBIG, 413, "The request is too big")                     \
+    X(WEIR_EPROTOCOL, 500, "The protocol was broken")                  \
+    X(WEIR_ESTORE, 503, "The quota store can't be used")               \
+    X(WEIR_ELOCKED, 503, "The quota store is locked")                  \
+    X(WEIR_ESCHEMA, 503, "The quota store was made by a newer Weir")   \
+    X(WEIR_ESYSTEM, 500, "A system call failed")                       \
+    X(WEIR_ECONNECT, 503, "No root can be reached")                    \
+    X(WEIR_ECLOSED, 503, "The root is stopping")                       \
+    X(WEIR_ENOTREADY, 503, "The root has not read its quotas yet")
+
+struct row {
+    int error;
+    int status;
+    const char *name;
+    const char *title;
+};
+
+#define AS_ROW(ERROR, STATUS, TITLE) { ERROR, STATUS, #ERROR, TITLE },
+static const struct row rows[] = { ERRORS(AS_ROW) };
+
+static const struct row *find(int error)
+{
+    static const struct row unknown = { 0, 500, "WEIR_EUNKNOWN",
+                                        "Something went wrong" };
+    for (size_t i = 0; i < WEIR_COUNT_OF(rows); i++)
+        if (rows[i].error == error)
+            return &rows[i];
+    return &unknown;
+}
+
+const char *weir_error_name(int error)
+{
+    return find(error)->name;
+}
+
+int weir_error_status(int error)
+{
+    return find(error)->status;
+}
+
+int weir_error_named(const char *name)
+{
+    for (size_t i = 0; i < WEIR_COUNT_OF(rows); i++)
+        if (strcmp(rows[i].name, name) == 0)
+            return rows[i].error;
+    return 0;
+}
+
+json_t *weir_problem(int error, int status, const struct weir_diag *diag)
+{
+    const struct row *row = find(error);
+    char type[64];
+    snprintf(type, sizeof type, "urn:weir:error:%s", row->name);
+    const char *detail =
+        diag && diag->text[0] ? diag->text : weir_strerror(error);
+    /* A detail that quotes hostile bytes and was cut in the middle of a
+     * character is replaced as a whole ('*'). */
+    json_t *problem = json_pack("{s:s, s:s, s:i, s:s*, s:s}", "type", type,
+                                "title", row->title, "status", status,
+                                "detail", detail, "error", row->name);
+    if (problem && diag && diag->line > 0) {
+        json_object_set_new(problem, "line", json_integer(diag->line));
+        json_object_set_new(problem, "column", json_integer(diag->column));
+    }
+    return problem;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT
+ * server/problem.h - errors as HTTP says them. */
+
+#ifndef WEIR_PROBLEM_H
+#define WEIR_PROBLEM_H
+
+#include <jansson.h>
+
+#include "base/base.h"
+
+/* "WEIR_ECYCLE"; "WEIR_EUNKNOWN" for what isn't an error of ours. */
+const char *weir_error_name(int error);
+/* The HTTP status that goes with it. */
+int weir_error_status(int error);
+/* The error of that name, or 0: what a client makes of a problem. */
+int weir_error_named(const char *name);
+
+/* {type, title, status, detail, error}, and line and column if 'diag' knows
+ * them. 'detail' is what 'diag' says, else the error's own sentence. NULL: no
+ * memory. */
+json_t *weir_problem(int error, int status, const struct weir_diag *diag);
+
+#endif /* WEIR_PROBLEM_H */

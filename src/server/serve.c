@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: MIT
+ * server/serve.c - a root as a process: what is made in which order, and how
+ * it ends.
+ *
+ *     store's thread --news--> loop: root node, administration, two doors
+ *
+ * A stop has two parts. First nobody new is let in and the edits that were
+ * begun are waited for, as long as the store may take for one. Then calls
+ * and links are told to go, and the loop runs until all is written. A second
+ * signal ends the process at once: whatever was answered is in the store. */
+
+#include "server/serve.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "os/clock.h"
+#include "os/daemon.h"
+#include "server/door_grpc.h"
+#include "server/door_http.h"
+#include "server/serve_options.h"
+
+#define STOP_LOOK_MS 10    /* whether edits still wait */
+#define STOP_EDITS_MS 5000 /* for the edits that were begun */
+#define STOP_WRITE_S 3     /* for what is queued */
+
+struct serve {
+    const struct weir_serve_options *options;
+    struct weir_log log;
+    struct event_base *base;         /* owned, as all below */
+    struct weir_signals *signals;
+    struct weir_root *root;
+    struct weir_admin *admin;
+    struct weir_store_thread *store;
+    struct event *store_event;
+    struct event *stop_event;
+    struct weir_door_grpc *grpc;
+    struct weir_door_http *http;     /* NULL: off */
+    weir_instant stop_until;         /* 0: not stopping */
+    bool ready;
+    char name[WEIR_NAME_MAX + 1];
+};
+
+/* ---- The store's news ---- */
+
+static void on_store_news(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    struct serve *serve = context;
+    weir_store_thread_turn(serve->store, weir_clock_now());
+    weir_door_grpc_kick(serve->grpc);
+}
+
+static void on_trouble(void *context, int error, const char *why)
+{
+    const struct serve *serve = context;
+    if (error == 0)
+        weir_log(&serve->log, WEIR_LOG_INFO, "the store is well");
+    else
+        weir_log(&serve->log, WEIR_LOG_WARNING,
+                 "%s; decisions and reads go on, edits don't", why);
+}
+
+static void on_epoch(void *context, uint64_t epoch)
+{
+    struct serve *serve = context;
+    bool first = !serve->ready;
+    serve->ready = true;
+    size_t count = weir_catalog_count(weir_root_catalog(serve->root));
+    weir_log(&serve->log, first ? WEIR_LOG_INFO : WEIR_LOG_DEBUG,
+             "%squotas: %zu, at epoch %llu", first ? "ready; " : "", count,
+             (unsigned long long)epoch);
+}
+
+/* ---- Stop ---- */
+
+static void begin_stop(struct serve *serve)
+{
+    serve->stop_until =
+        weir_clock_now() + STOP_EDITS_MS * WEIR_MILLISECOND;
+    weir_log(&serve->log, WEIR_LOG_INFO, "stopping");
+    weir_door_grpc_stop(serve->grpc);
+    if (serve->http)
+        weir_door_http_stop(serve->http);
+    weir_admin_stop_edits(serve->admin);
+    event_active(serve->stop_event, EV_TIMEOUT, 0);
+}
+
+static void on_signal(void *context, enum weir_signal signal)
+{
+    struct serve *serve = context;
+    switch (signal) {
+    case WEIR_SIGNAL_STOP:
+        if (serve->stop_until)
+            _exit(1);
+        begin_stop(serve);
+        return;
+    case WEIR_SIGNAL_RELOAD:
+        weir_log(&serve->log, WEIR_LOG_INFO,
+                 "SIGHUP: nothing to reload; quotas are read as they change");
+        return;
+    }
+}
+
+static void on_stop_look(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    struct serve *serve = context;
+    bool waiting = weir_admin_waiting(serve->admin) > 0 &&
+                   weir_clock_now() < serve->stop_until;
+    if (!waiting) {
+        event_base_loopbreak(serve->base);
+        return;
+    }
+    struct timeval in = { .tv_usec = STOP_LOOK_MS * 1000 };
+    event_add(serve->stop_event, &in);
+}
+
+/* Nothing but sockets that are being written is left on the loop then. */
+static void end_gracefully(struct serve *serve)
+{
+    weir_admin_free(&serve->admin);
+    weir_door_grpc_free(&serve->grpc);
+    weir_signals_free(&serve->signals);
+    if (serve->store_event)
+        event_free(serve->store_event);
+    if (serve->stop_event)
+        event_free(serve->stop_event);
+    serve->store_event = serve->stop_event = NULL;
+    weir_store_thread_free(&serve->store);
+    struct timeval in = { .tv_sec = STOP_WRITE_S };
+    event_base_loopexit(serve->base, &in);
+    if (serve->http) {
+        /* Its answers lie in the sockets' queues: one turn writes them. */
+        event_base_loop(serve->base, EVLOOP_NONBLOCK);
+        weir_door_http_free(&serve->http);
+    }
+}
+
+static bool is_loop_busy(struct serve *serve)
+{
+    /* The deadline of loopexit is an event of the loop itself. */
+    return event_base_get_num_events(serve->base, EVENT_BASE_COUNT_ADDED) > 1;
+}
+
+static void write_rest(struct serve *serve)
+{
+    while (!event_base_got_exit(serve->base) && is_loop_busy(serve))
+        if (event_base_loop(serve->base, EVLOOP_ONCE) != 0)
+            return;
+}
+
+/* ---- Start ---- */
+
+static int make_folders(const char *path)
+{
+    char folder[WEIR_PATH_MAX];
+    snprintf(folder, sizeof folder, "%s", path);
+    for (char *slash = strchr(folder + 1, '/'); slash;
+         slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(folder, 0700) < 0 && errno != EEXIST)
+            return WEIR_ESYSTEM;
+        *slash = '/';
+    }
+    return 0;
+}
+
+/* The store that nobody named: made when it isn't there. */
+static int make_own_store(struct serve *serve, struct weir_diag *diag)
+{
+    const char *path = serve->options->store + strlen("sqlite:");
+    if (access(path, F_OK) == 0)
+        return 0;
+    if (make_folders(path) < 0)
+        return weir_diag_set(diag, WEIR_ESYSTEM, "can't make a folder for "
+                             "the store ", path, ": ", strerror(errno),
+                             "; name another with --store", NULL);
+    int error = weir_store_init(serve->options->store, diag);
+    /* Another root may have been quicker. */
+    if (error < 0 && error != WEIR_EEXIST)
+        return error;
+    weir_log(&serve->log, WEIR_LOG_INFO, "made the store %s", path);
+    return 0;
+}
+
+static int make_root(struct serve *serve, const char *version,
+                     struct weir_diag *diag)
+{
+    weir_instant now = weir_clock_now();
+    struct weir_root_options root = {
+        .mem = weir_mem_system,
+        .name = weir_text_of(serve->name),
+        .peers_max = WEIR_PEERS_MAX,
+        .settings = serve->options->settings,
+    };
+    weir_entropy(root.incarnation, sizeof root.incarnation);
+    weir_entropy(&root.seed, sizeof root.seed);
+    struct weir_admin_options admin = {
+        .name = root.name,
+        .settings = root.settings,
+        .store_url = serve->options->store,
+        .version = version,
+        .started = now,
+    };
+    memcpy(admin.incarnation, root.incarnation, sizeof admin.incarnation);
+    serve->root = weir_root_new(&root, now);
+    admin.root = serve->root;
+    serve->admin = serve->root ? weir_admin_new(&admin) : NULL;
+    if (serve->admin)
+        return 0;
+    return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM), NULL);
+}
+
+static int open_store(struct serve *serve, struct weir_diag *diag)
+{
+    int error = serve->options->own_store ? make_own_store(serve, diag) : 0;
+    if (error < 0)
+        return error;
+    struct weir_admin_watch watch = { .context = serve,
+                                      .on_trouble = on_trouble,
+                                      .on_epoch = on_epoch };
+    weir_admin_set_watch(serve->admin, &watch);
+    struct weir_store_listener listener =
+        weir_admin_store_listener(serve->admin);
+    error = weir_store_thread_new(serve->options->store, &listener,
+                                  &serve->store, diag);
+    if (error < 0)
+        return error;
+    weir_admin_set_store(serve->admin, serve->store);
+    return 0;
+}
+
+static void show_address(const struct weir_address *address, uint16_t port,
+                         char *buf, size_t size)
+{
+    bool v6 = strchr(address->host, ':');
+    snprintf(buf, size, v6 ? "[%s]:%u" : "%s:%u", address->host, port);
+}
+
+static int refuse_address(const char *option,
+                          const struct weir_address *address,
+                          const struct weir_diag *why, struct weir_diag *diag)
+{
+    char shown[300];
+    show_address(address, address->port, shown, sizeof shown);
+    return weir_diag_set(diag, WEIR_ESYSTEM, "can't listen at ", shown, ": ",
+                         why->text, "; does another root run there? Choose "
+                         "another port with ", option, NULL);
+}
+
+static int open_doors(struct serve *serve, struct weir_diag *diag)
+{
+    struct weir_diag why = { 0 };
+    struct weir_door_grpc_options grpc = {
+        .base = serve->base,
+        .root = serve->root,
+        .admin = serve->admin,
+        .log = &serve->log,
+        .address = serve->options->listen,
+    };
+    if (weir_door_grpc_new(&grpc, &serve->grpc, &why) < 0)
+        return refuse_address("--listen", &grpc.address, &why, diag);
+    if (serve->options->http_off)
+        return 0;
+    if (weir_door_http_new(serve->base, serve->admin, &serve->options->http,
+                           &serve->http, &why) < 0)
+        return refuse_address("--http", &serve->options->http, &why, diag);
+    return 0;
+}
+
+static int watch_events(struct serve *serve, struct weir_diag *diag)
+{
+    serve->store_event =
+        event_new(serve->base, weir_store_thread_fd(serve->store),
+                  EV_READ | EV_PERSIST, on_store_news, serve);
+    serve->stop_event = event_new(serve->base, -1, 0, on_stop_look, serve);
+    serve->signals = weir_signals_new(serve->base, on_signal, serve);
+    if (serve->store_event && serve->stop_event && serve->signals &&
+        event_add(serve->store_event, NULL) == 0)
+        return 0;
+    return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM), NULL);
+}
+
+/* Whole or not at all: who waits for the file may read it at once. */
+static int write_ports(const char *path, const char *listen,
+                       const char *http, struct weir_diag *diag)
+{
+    char made[WEIR_PATH_MAX];
+    snprintf(made, sizeof made, "%s.%ld", path, (long)getpid());
+    FILE *file = fopen(made, "we");
+    if (file)
+        fprintf(file, "listen=%s\nhttp=%s\n", listen, http);
+    bool written = file && fclose(file) == 0 && rename(made, path) == 0;
+    if (written)
+        return 0;
+    return weir_diag_set(diag, WEIR_ESYSTEM, "--port-file ", path, ": ",
+                         strerror(errno), NULL);
+}
+
+static int announce(struct serve *serve, struct weir_diag *diag)
+{
+    const struct weir_serve_options *options = serve->options;
+    char listen[300];
+    char http[300] = "off";
+    show_address(&options->listen, weir_door_grpc_port(serve->grpc), listen,
+                 sizeof listen);
+    if (serve->http)
+        show_address(&options->http, weir_door_http_port(serve->http), http,
+                     sizeof http);
+    if (options->port_file) {
+        int error = write_ports(options->port_file, listen, http, diag);
+        if (error < 0)
+            return error;
+    }
+    weir_log(&serve->log, WEIR_LOG_INFO,
+             "root %s: limiters at %s, HTTP at %s, %s", serve->name, listen,
+             http, options->store);
+    return 0;
+}
+
+static void choose_name(struct serve *serve)
+{
+    if (serve->options->name) {
+        snprintf(serve->name, sizeof serve->name, "%s",
+                 serve->options->name);
+        return;
+    }
+    char host[128] = "localhost";
+    gethostname(host, sizeof host - 1);
+    snprintf(serve->name, sizeof serve->name, "%s:%u", host,
+             serve->options->listen.port);
+}
+
+static int start(struct serve *serve, const char *version,
+                 struct weir_diag *diag)
+{
+    choose_name(serve);
+    weir_files_raise(WEIR_CONNECTIONS_MAX + 256);
+    serve->base = event_base_new();
+    if (!serve->base)
+        return weir_diag_set(diag, WEIR_ESYSTEM, "no event loop: ",
+                             strerror(errno), NULL);
+    int error = make_root(serve, version, diag);
+    if (error == 0)
+        error = open_store(serve, diag);
+    if (error == 0)
+        error = open_doors(serve, diag);
+    if (error == 0)
+        error = watch_events(serve, diag);
+    if (error == 0)
+        error = announce(serve, diag);
+    return error;
+}
+
+static void destroy(struct serve *serve)
+{
+    weir_door_http_free(&serve->http);
+    weir_admin_free(&serve->admin);
+    weir_door_grpc_free(&serve->grpc);
+    weir_signals_free(&serve->signals);
+    if (serve->store_event)
+        event_free(serve->store_event);
+    if (serve->stop_event)
+        event_free(serve->stop_event);
+    weir_store_thread_free(&serve->store);
+    weir_root_free(serve->root);
+    if (serve->base)
+        event_base_free(serve->base);
+}
+
+int weir_serve(int argc, char **argv, const char *version)
+{
+    struct weir_serve_options options;
+    struct weir_diag diag = { 0 };
+    int parsed = weir_serve_options_parse(argc, argv, &options, &diag);
+    if (parsed > 0) {
+        fputs(weir_serve_help, stdout);
+        return 0;
+    }
+    struct serve serve = { .options = &options,
+                           .log = { options.log_level } };
+    int error = parsed < 0 ? parsed : start(&serve, version, &diag);
+    if (error < 0) {
+        fprintf(stderr, "weir: %s\n", diag.text);
+        destroy(&serve);
+        return 2;
+    }
+    event_base_dispatch(serve.base);
+    end_gracefully(&serve);
+    write_rest(&serve);
+    weir_log(&serve.log, WEIR_LOG_INFO, "stopped");
+    destroy(&serve);
+    return 0;
+}

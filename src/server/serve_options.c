@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT
+ * server/serve_options.c - the command line of `weir serve`, a setter for
+ * each option in one table. */
+
+#include "server/serve_options.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "quota/quota.h"
+
+const char weir_serve_help[] =
+    "Runs a root: it knows the quotas and adds up what everybody counts.\n"
+    "\n"
+    "    weir serve\n"
+    "    weir serve --store sqlite:quotas.db --listen :7087 --http :7088\n"
+    "\n"
+    "  --store sqlite:FILE       the quotas; the file must exist (`weir store\n"
+    "                            init`). Without it: a store of your own in\n"
+    "                            ~/.local/share/weir, made at the first run\n"
+    "  --listen ADDR:PORT        for limiters and `weir`  [127.0.0.1:7077]\n"
+    "  --http ADDR:PORT|off      JSON and /metrics        [127.0.0.1:7078]\n"
+    "  --name NAME               how limiters and people call this root\n"
+    "\n"
+    "What this root tells its limiters:\n"
+    "  --report-interval TIME    report at least so often             [1s]\n"
+    "  --stale-after TIME        go by on_stale after so long alone  [10s]\n"
+    "  --slack on|off            report early near a limit            [on]\n"
+    "  --correction-ratio N|auto assume so much of what others add     [0]\n"
+    "\n"
+    "  --port-file FILE          write the addresses in use there\n"
+    "  --log-level LEVEL         error, warning, info or debug      [info]\n"
+    "\n"
+    "It listens on loopback only. SIGTERM ends it gracefully.\n"
+    "More: weir-serve(8).\n";
+
+typedef int setter(struct weir_serve_options *options, const char *value,
+                   struct weir_diag *diag);
+
+static int set_store(struct weir_serve_options *options, const char *value,
+                     struct weir_diag *diag)
+{
+    if (strlen(value) >= sizeof options->store)
+        return weir_diag_set(diag, WEIR_EINVAL, "--store: the path is too "
+                             "long", NULL);
+    strcpy(options->store, value);
+    return 0;
+}
+
+static int set_address(struct weir_address *address, const char *option,
+                       const char *value, struct weir_diag *diag)
+{
+    struct weir_diag inner = { 0 };
+    int error = weir_address_parse(weir_text_of(value), address, &inner);
+    if (error < 0)
+        return weir_diag_set(diag, error, option, " ", value, ": ",
+                             inner.text, NULL);
+    if (weir_address_is_loopback(address))
+        return 0;
+    return weir_diag_set(diag, WEIR_EINVAL, option, " ", value, ": a root "
+                         "has no credentials yet, so it listens on loopback "
+                         "only; use 127.0.0.1:PORT, or a tunnel to it",
+                         NULL);
+}
+
+static int set_listen(struct weir_serve_options *options, const char *value,
+                      struct weir_diag *diag)
+{
+    return set_address(&options->listen, "--listen", value, diag);
+}
+
+static int set_http(struct weir_serve_options *options, const char *value,
+                    struct weir_diag *diag)
+{
+    options->http_off = strcmp(value, "off") == 0;
+    if (options->http_off)
+        return 0;
+    return set_address(&options->http, "--http", value, diag);
+}
+
+static int set_name(struct weir_serve_options *options, const char *value,
+                    struct weir_diag *diag)
+{
+    struct weir_diag inner = { 0 };
+    int error = weir_name_check(weir_text_of(value), &inner);
+    if (error < 0)
+        return weir_diag_set(diag, error, "--name: ", inner.text, NULL);
+    options->name = value;
+    return 0;
+}
+
+static int set_duration(weir_duration *out, const char *option,
+                        const char *value, struct weir_diag *diag)
+{
+    struct weir_diag inner = { 0 };
+    int error = weir_duration_parse(weir_text_of(value), out, &inner);
+    if (error < 0)
+        return weir_diag_set(diag, error, option, ": ", inner.text, NULL);
+    return 0;
+}
+
+static int set_interval(struct weir_serve_options *options,
+                        const char *value, struct weir_diag *diag)
+{
+    weir_duration interval;
+    int error = set_duration(&interval, "--report-interval", value, diag);
+    if (error < 0)
+        return error;
+    if (interval < 10 * WEIR_MILLISECOND || interval > 3600 * WEIR_SECOND)
+        return weir_diag_set(diag, WEIR_EINVAL, "--report-interval ", value,
+                             ": choose 10ms to 1h", NULL);
+    options->settings.report_interval = interval;
+    return 0;
+}
+
+static int set_stale(struct weir_serve_options *options, const char *value,
+                     struct weir_diag *diag)
+{
+    return set_duration(&options->settings.stale_after, "--stale-after",
+                        value, diag);
+}
+
+static int set_slack(struct weir_serve_options *options, const char *value,
+                     struct weir_diag *diag)
+{
+    bool on = strcmp(value, "on") == 0;
+    if (!on && strcmp(value, "off") != 0)
+        return weir_diag_set(diag, WEIR_EINVAL, "--slack ", value, ": write "
+                             "on or off", NULL);
+    options->settings.slack = on;
+    return 0;
+}
+
+static int set_correction(struct weir_serve_options *options,
+                          const char *value, struct weir_diag *diag)
+{
+    options->settings.correction_auto = strcmp(value, "auto") == 0;
+    options->settings.correction_ppm = 0;
+    if (options->settings.correction_auto)
+        return 0;
+    char *end;
+    double ratio = strtod(value, &end);
+    /* Written so that a NaN is refused too. */
+    bool sound = end != value && *end == '\0' && ratio >= 0 && ratio <= 1000;
+    if (!sound)
+        return weir_diag_set(diag, WEIR_EINVAL, "--correction-ratio ", value,
+                             ": a number from 0 to 1000, or auto", NULL);
+    options->settings.correction_ppm = (uint32_t)(ratio * 1e6 + 0.5);
+    return 0;
+}
+
+static int set_port_file(struct weir_serve_options *options,
+                         const char *value, struct weir_diag *diag)
+{
+    (void)diag;
+    options->port_file = value;
+    return 0;
+}
+
+static int set_log_level(struct weir_serve_options *options,
+                         const char *value, struct weir_diag *diag)
+{
+    if (weir_log_level_parse(value, &options->log_level) == 0)
+        return 0;
+    return weir_diag_set(diag, WEIR_EINVAL, "--log-level ", value, ": error, "
+                         "warning, info or debug", NULL);
+}
+
+#define WITH_VALUE(NAME) { NAME, required_argument, NULL, 0 }
+static const struct option options_known[] = {
+    WITH_VALUE("store"),       WITH_VALUE("listen"),
+    WITH_VALUE("http"),        WITH_VALUE("name"),
+    WITH_VALUE("report-interval"), WITH_VALUE("stale-after"),
+    WITH_VALUE("slack"),       WITH_VALUE("correction-ratio"),
+    WITH_VALUE("port-file"),   WITH_VALUE("log-level"),
+    { "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
+};
+static setter *const setters[] = {
+    set_store, set_listen,     set_http,      set_name,
+    set_interval, set_stale,   set_slack,     set_correction,
+    set_port_file, set_log_level,
+};
+
+static int set_defaults(struct weir_serve_options *options,
+                        struct weir_diag *diag)
+{
+    options->log_level = WEIR_LOG_INFO;
+    options->settings = (struct weir_settings){
+        .report_interval = WEIR_SECOND,
+        .stale_after = 10 * WEIR_SECOND,
+        .slack = true,
+    };
+    int error = set_listen(options, "127.0.0.1:7077", diag);
+    return error < 0 ? error : set_http(options, "127.0.0.1:7078", diag);
+}
+
+static int find_own_store(struct weir_serve_options *options,
+                          struct weir_diag *diag)
+{
+    const char *data = getenv("XDG_DATA_HOME");
+    const char *home = getenv("HOME");
+    bool has_data = data && data[0] == '/';
+    if (!has_data && !(home && home[0]))
+        return weir_diag_set(diag, WEIR_EINVAL, "there is no HOME to keep a "
+                             "store in; name one with --store", NULL);
+    int len = snprintf(options->store, sizeof options->store,
+                       "sqlite:%s%s/weir/weir.db", has_data ? data : home,
+                       has_data ? "" : "/.local/share");
+    options->own_store = true;
+    if ((size_t)len < sizeof options->store)
+        return 0;
+    return weir_diag_set(diag, WEIR_EINVAL, "the path of HOME is too long",
+                         NULL);
+}
+
+static int check(struct weir_serve_options *options, struct weir_diag *diag)
+{
+    if (options->settings.stale_after < options->settings.report_interval)
+        return weir_diag_set(diag, WEIR_EINVAL, "--stale-after is shorter "
+                             "than --report-interval: limiters would be "
+                             "stale between two reports", NULL);
+    return options->store[0] ? 0 : find_own_store(options, diag);
+}
+
+int weir_serve_options_parse(int argc, char **argv,
+                             struct weir_serve_options *out,
+                             struct weir_diag *diag)
+{
+    *out = (struct weir_serve_options){ 0 };
+    int error = set_defaults(out, diag);
+    optind = 1;
+    opterr = 0;
+    while (error == 0) {
+        int at = -1;
+        int option = getopt_long(argc, argv, ":h", options_known, &at);
+        if (option == -1)
+            break;
+        if (option == 'h')
+            return 1;
+        if (option == ':')
+            return weir_diag_set(diag, WEIR_EINVAL, argv[optind - 1],
+                                 " needs a value; see `weir serve --help`",
+                                 NULL);
+        if (option == '?')
+            return weir_diag_set(diag, WEIR_EINVAL, "there is no option ",
+                                 argv[optind - 1],
+                                 "; see `weir serve --help`", NULL);
+        error = setters[at](out, optarg, diag);
+    }
+    if (error < 0)
+        return error;
+    if (optind < argc)
+        return weir_diag_set(diag, WEIR_EINVAL, "`weir serve` takes options "
+                             "only, not '", argv[optind],
+                             "'; see `weir serve --help`", NULL);
+    return check(out, diag);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT
+ * server/serve_options.h - the command line of `weir serve`. */
+
+#ifndef WEIR_SERVE_OPTIONS_H
+#define WEIR_SERVE_OPTIONS_H
+
+#include "count/message.h"
+#include "os/stream.h"
+#include "server/log.h"
+
+#define WEIR_PATH_MAX 4096
+
+struct weir_serve_options {
+    char store[WEIR_PATH_MAX]; /* "sqlite:FILE" */
+    bool own_store;            /* not named: made when it isn't there */
+    struct weir_address listen;
+    struct weir_address http;
+    bool http_off;
+    const char *name;          /* NULL: host and port; borrowed from argv */
+    struct weir_settings settings;
+    const char *port_file;     /* NULL: none; borrowed from argv */
+    enum weir_log_level log_level;
+};
+
+/* What `weir serve --help` prints. */
+extern const char weir_serve_help[];
+
+/* 0, 1 when help was asked for, or a negative error with 'diag' filled. */
+int weir_serve_options_parse(int argc, char **argv,
+                             struct weir_serve_options *out,
+                             struct weir_diag *diag);
+
+#endif /* WEIR_SERVE_OPTIONS_H */

@@ -1,0 +1,537 @@
+/* SPDX-License-Identifier: MIT
+ * server/store_thread.c - the store's thread, and two queues.
+ *
+ * Asks go one way (edit, or just "look again"), news the other; one mutex
+ * guards both lists and nothing is called while it is held. News wakes the
+ * loop through an eventfd.
+ *
+ *                 asks                        news
+ *     loop -> [edit|edit|sync] -> thread -> [changes|settle|done] -> loop
+ *
+ * The thread keeps 'handed', the epoch up to which the loop has been told
+ * everything. Each look reads what lies above it. A read that breaks off in
+ * the middle has still handed over a prefix in the order of epochs, which is
+ * sound; the settle that lets limiters know of it comes only at the end. If
+ * the store turns out to be another one, or to have gone back, 'handed'
+ * begins at 0 again and the loop is told to forget.
+ *
+ * A million quotas must not lie in memory twice: past a bound of waiting
+ * batches the reading waits for the loop. */
+
+#include "server/store_thread.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "os/clock.h"
+
+enum news_type {
+    NEWS_STORE,
+    NEWS_CHANGES,
+    NEWS_SETTLE,
+    NEWS_TROUBLE,
+    NEWS_DONE,
+};
+
+struct news {
+    enum news_type type;
+    struct news *next;
+    int error;
+    uint64_t epoch;
+    uint64_t floor;
+    struct weir_store_id id;
+    struct weir_diag diag;
+    struct weir_changes changes; /* owned */
+    void *ask;
+};
+
+struct ask {
+    struct ask *next;
+    bool edit; /* else: only look */
+    unsigned flags;
+    struct weir_changes changes; /* owned */
+    void *ask;
+};
+
+struct weir_store_thread {
+    struct weir_store_listener listener;
+    char *url; /* owned */
+    int fd;    /* owned */
+    pthread_t thread;
+
+    /* Guards what follows, up to the next comment. */
+    pthread_mutex_t mutex;
+    pthread_cond_t wake;  /* the thread: an ask, or stop */
+    pthread_cond_t drain; /* the thread: the loop took a batch */
+    struct ask *asks, **asks_end;
+    struct news *news, **news_end;
+    size_t batches;
+    bool stop;
+
+    /* The thread's own. */
+    struct weir_store *store; /* NULL: not open */
+    struct weir_store_id id;
+    bool known;      /* 'id' says something */
+    uint64_t handed;
+    weir_instant look_at;
+    weir_instant retry_at;
+    int trouble;
+    struct weir_diag why;
+    struct news *batch; /* being filled */
+};
+
+/* ---- News, to the loop ---- */
+
+static void wake_loop(struct weir_store_thread *t)
+{
+    uint64_t one = 1;
+    ssize_t written;
+    do
+        written = write(t->fd, &one, sizeof one);
+    while (written < 0 && errno == EINTR);
+    /* EAGAIN: the counter is full, so the loop is awake anyhow. */
+}
+
+static void post(struct weir_store_thread *t, struct news *news)
+{
+    pthread_mutex_lock(&t->mutex);
+    if (news->type == NEWS_CHANGES) {
+        while (t->batches >= WEIR_STORE_BATCHES_MAX && !t->stop)
+            pthread_cond_wait(&t->drain, &t->mutex);
+        t->batches++;
+    }
+    *t->news_end = news;
+    t->news_end = &news->next;
+    pthread_mutex_unlock(&t->mutex);
+    wake_loop(t);
+}
+
+static struct news *news_new(enum news_type type)
+{
+    struct news *news = calloc(1, sizeof *news);
+    /* Without these bytes the loop and the store would drift apart in
+     * silence. */
+    if (!news)
+        abort();
+    news->type = type;
+    return news;
+}
+
+static void news_free(struct news *news)
+{
+    weir_changes_fini(&news->changes);
+    free(news);
+}
+
+static void flush_batch(struct weir_store_thread *t)
+{
+    if (!t->batch)
+        return;
+    post(t, t->batch);
+    t->batch = NULL;
+}
+
+static int on_change(void *context, const struct weir_change *change)
+{
+    struct weir_store_thread *t = context;
+    if (!t->batch)
+        t->batch = news_new(NEWS_CHANGES);
+    int error = weir_changes_add(&t->batch->changes, change);
+    if (error < 0)
+        return error;
+    if (change->quota.epoch > t->handed)
+        t->handed = change->quota.epoch;
+    if (t->batch->changes.count == WEIR_STORE_BATCH)
+        flush_batch(t);
+    return 0;
+}
+
+/* ---- The store ---- */
+
+static void tell_trouble(struct weir_store_thread *t, int error,
+                         const struct weir_diag *diag)
+{
+    bool same = error == t->trouble &&
+                (error == 0 || strcmp(diag->text, t->why.text) == 0);
+    if (same)
+        return;
+    t->trouble = error;
+    t->why = *diag;
+    struct news *news = news_new(NEWS_TROUBLE);
+    news->error = error;
+    news->diag = *diag;
+    post(t, news);
+}
+
+/* What else than a lock went wrong is cured by opening anew, if at all. */
+static int fail(struct weir_store_thread *t, int error,
+                const struct weir_diag *diag)
+{
+    if (error != WEIR_ELOCKED) {
+        weir_store_close(t->store);
+        t->store = NULL;
+    }
+    t->retry_at = weir_clock_now() + WEIR_STORE_RETRY_MS * WEIR_MILLISECOND;
+    tell_trouble(t, error, diag);
+    return error;
+}
+
+static int open_store(struct weir_store_thread *t, struct weir_diag *diag)
+{
+    if (t->store)
+        return 0;
+    int error = weir_store_open(t->url, &t->store, diag);
+    if (error < 0)
+        return fail(t, error, diag);
+    return 0;
+}
+
+static bool is_same(struct weir_store_thread *t,
+                    const struct weir_store_id *id, uint64_t epoch)
+{
+    return t->known && t->id.restores == id->restores &&
+           memcmp(t->id.uuid, id->uuid, sizeof id->uuid) == 0 &&
+           epoch >= t->handed;
+}
+
+static void begin_again(struct weir_store_thread *t,
+                        const struct weir_store_id *id, uint64_t epoch,
+                        uint64_t floor)
+{
+    t->id = *id;
+    t->known = true;
+    t->handed = 0;
+    struct news *news = news_new(NEWS_STORE);
+    news->id = *id;
+    news->epoch = epoch;
+    news->floor = floor;
+    post(t, news);
+}
+
+/* Hands over what is new. 0, or the error with 'diag' filled. */
+static int look(struct weir_store_thread *t, struct weir_diag *diag)
+{
+    int error = open_store(t, diag);
+    if (error < 0)
+        return error;
+    struct weir_store_id id;
+    uint64_t epoch, floor;
+    error = weir_store_identity(t->store, &id, &epoch, &floor, diag);
+    if (error < 0)
+        return fail(t, error, diag);
+    bool first = !is_same(t, &id, epoch);
+    if (first)
+        begin_again(t, &id, epoch, floor);
+    if (first || epoch > t->handed) {
+        error = weir_store_read(t->store, t->handed, on_change, t, diag);
+        flush_batch(t);
+        if (error < 0)
+            return fail(t, error, diag);
+        if (epoch > t->handed)
+            t->handed = epoch;
+        post(t, news_new(NEWS_SETTLE));
+    }
+    tell_trouble(t, 0, &(struct weir_diag){ 0 });
+    return 0;
+}
+
+static void look_if_due(struct weir_store_thread *t)
+{
+    weir_instant now = weir_clock_now();
+    bool due = t->trouble < 0 ? now >= t->retry_at : now >= t->look_at;
+    if (!due && !(t->store && weir_store_changed(t->store)))
+        return;
+    t->look_at = now + WEIR_STORE_LOOK_MS * WEIR_MILLISECOND;
+    struct weir_diag diag = { 0 };
+    (void)look(t, &diag);
+}
+
+static int edit(struct weir_store_thread *t, struct ask *ask,
+                struct weir_diag *diag)
+{
+    int error = open_store(t, diag);
+    if (error < 0)
+        return error;
+    uint64_t epoch = 0;
+    error = weir_store_edit(t->store, ask->changes.at, ask->changes.count,
+                            ask->flags, &epoch, diag);
+    if (error == WEIR_ESTORE || error == WEIR_ESCHEMA)
+        return fail(t, error, diag);
+    return error;
+}
+
+/* What was edited is in the store even if it can't be read back just now:
+ * a later look hands it over, so this is no failure of the edit. */
+static void serve_ask(struct weir_store_thread *t, struct ask *ask)
+{
+    struct news *news = news_new(NEWS_DONE);
+    news->ask = ask->ask;
+    if (ask->edit)
+        news->error = edit(t, ask, &news->diag);
+    if (news->error == 0) {
+        struct weir_diag diag = { 0 };
+        int error = look(t, &diag);
+        if (error < 0 && !ask->edit) {
+            news->error = error;
+            news->diag = diag;
+        }
+    }
+    news->epoch = t->handed;
+    post(t, news);
+}
+
+/* ---- The thread ---- */
+
+static struct timespec poll_deadline(void)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    at.tv_nsec += WEIR_STORE_POLL_MS * 1000000l;
+    if (at.tv_nsec >= 1000000000l) {
+        at.tv_nsec -= 1000000000l;
+        at.tv_sec++;
+    }
+    return at;
+}
+
+/* The next ask, or NULL when it is time to look. */
+static struct ask *next_ask(struct weir_store_thread *t, bool *stop)
+{
+    struct timespec until = poll_deadline();
+    pthread_mutex_lock(&t->mutex);
+    while (!t->asks && !t->stop)
+        if (pthread_cond_timedwait(&t->wake, &t->mutex, &until) == ETIMEDOUT)
+            break;
+    struct ask *ask = t->asks;
+    *stop = t->stop;
+    if (ask && !*stop) {
+        t->asks = ask->next;
+        if (!t->asks)
+            t->asks_end = &t->asks;
+    }
+    pthread_mutex_unlock(&t->mutex);
+    return *stop ? NULL : ask;
+}
+
+static void ask_free(struct ask *ask)
+{
+    weir_changes_fini(&ask->changes);
+    free(ask);
+}
+
+static void *run(void *argument)
+{
+    struct weir_store_thread *t = argument;
+    look_if_due(t);
+    for (;;) {
+        bool stop;
+        struct ask *ask = next_ask(t, &stop);
+        if (stop)
+            return NULL;
+        if (ask) {
+            serve_ask(t, ask);
+            ask_free(ask);
+        }
+        look_if_due(t);
+    }
+}
+
+static int start(struct weir_store_thread *t)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&t->thread, NULL, run, t);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = error;
+    return error ? WEIR_ESYSTEM : 0;
+}
+
+static void init_locks(struct weir_store_thread *t)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&t->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_cond_init(&t->drain, NULL);
+    pthread_mutex_init(&t->mutex, NULL);
+}
+
+static void destroy(struct weir_store_thread *t)
+{
+    for (struct ask *ask = t->asks, *next; ask; ask = next) {
+        next = ask->next;
+        ask_free(ask);
+    }
+    for (struct news *news = t->news, *next; news; news = next) {
+        next = news->next;
+        news_free(news);
+    }
+    if (t->batch)
+        news_free(t->batch);
+    weir_store_close(t->store);
+    close(t->fd);
+    pthread_cond_destroy(&t->wake);
+    pthread_cond_destroy(&t->drain);
+    pthread_mutex_destroy(&t->mutex);
+    free(t->url);
+    free(t);
+}
+
+int weir_store_thread_new(const char *url,
+                          const struct weir_store_listener *listener,
+                          struct weir_store_thread **out,
+                          struct weir_diag *diag)
+{
+    struct weir_store *store = NULL;
+    int error = weir_store_open(url, &store, diag);
+    if (error < 0 && error != WEIR_ELOCKED)
+        return error;
+    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    struct weir_store_thread *t = calloc(1, sizeof *t);
+    char *copy = strdup(url);
+    if (fd < 0 || !t || !copy) {
+        weir_store_close(store);
+        if (fd >= 0)
+            close(fd);
+        free(t);
+        free(copy);
+        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
+                             NULL);
+    }
+    t->listener = *listener;
+    t->url = copy;
+    t->fd = fd;
+    t->asks_end = &t->asks;
+    t->news_end = &t->news;
+    t->store = store;
+    init_locks(t);
+    error = start(t);
+    if (error < 0) {
+        destroy(t);
+        return weir_diag_set(diag, error, "can't start a thread: ",
+                             strerror(errno), NULL);
+    }
+    *out = t;
+    return 0;
+}
+
+void weir_store_thread_free(struct weir_store_thread **thread)
+{
+    struct weir_store_thread *t = *thread;
+    if (!t)
+        return;
+    pthread_mutex_lock(&t->mutex);
+    t->stop = true;
+    pthread_cond_broadcast(&t->wake);
+    pthread_cond_broadcast(&t->drain);
+    pthread_mutex_unlock(&t->mutex);
+    pthread_join(t->thread, NULL);
+    destroy(t);
+    *thread = NULL;
+}
+
+/* ---- The loop's side ---- */
+
+int weir_store_thread_fd(const struct weir_store_thread *t)
+{
+    return t->fd;
+}
+
+static void hand_over(struct weir_store_thread *t, struct news *news,
+                      weir_instant now)
+{
+    const struct weir_store_listener *to = &t->listener;
+    switch (news->type) {
+    case NEWS_STORE:
+        to->on_store(to->context, &news->id, news->epoch, news->floor, now);
+        return;
+    case NEWS_CHANGES:
+        for (size_t i = 0; i < news->changes.count; i++)
+            to->on_change(to->context, &news->changes.at[i], now);
+        return;
+    case NEWS_SETTLE:
+        to->on_settle(to->context, now);
+        return;
+    case NEWS_TROUBLE:
+        to->on_trouble(to->context, news->error, news->diag.text);
+        return;
+    case NEWS_DONE:
+        to->on_done(to->context, news->ask, news->error, &news->diag,
+                    news->epoch, now);
+        return;
+    }
+}
+
+static struct news *take_news(struct weir_store_thread *t)
+{
+    pthread_mutex_lock(&t->mutex);
+    struct news *news = t->news;
+    if (news) {
+        t->news = news->next;
+        if (!t->news)
+            t->news_end = &t->news;
+        if (news->type == NEWS_CHANGES) {
+            t->batches--;
+            pthread_cond_signal(&t->drain);
+        }
+    }
+    pthread_mutex_unlock(&t->mutex);
+    return news;
+}
+
+void weir_store_thread_turn(struct weir_store_thread *t, weir_instant now)
+{
+    uint64_t ignored;
+    ssize_t got = read(t->fd, &ignored, sizeof ignored);
+    (void)got; /* nothing to read is no harm: the list says what there is */
+    for (size_t changes = 0; changes < 8 * WEIR_STORE_BATCH;) {
+        struct news *news = take_news(t);
+        if (!news)
+            return;
+        changes += 1 + news->changes.count;
+        hand_over(t, news, now);
+        news_free(news);
+    }
+    wake_loop(t);
+}
+
+static int ask_for(struct weir_store_thread *t, const struct ask *what)
+{
+    struct ask *ask = malloc(sizeof *ask);
+    if (!ask)
+        return WEIR_ENOMEM;
+    *ask = *what;
+    pthread_mutex_lock(&t->mutex);
+    *t->asks_end = ask;
+    t->asks_end = &ask->next;
+    pthread_cond_signal(&t->wake);
+    pthread_mutex_unlock(&t->mutex);
+    return 0;
+}
+
+int weir_store_thread_sync(struct weir_store_thread *t, void *ask)
+{
+    return ask_for(t, &(struct ask){ .ask = ask });
+}
+
+int weir_store_thread_edit(struct weir_store_thread *t,
+                           struct weir_changes *changes, unsigned flags,
+                           void *ask)
+{
+    struct ask what = {
+        .edit = true, .flags = flags, .changes = *changes, .ask = ask
+    };
+    *changes = (struct weir_changes){ 0 };
+    int error = ask_for(t, &what);
+    if (error < 0)
+        weir_changes_fini(&what.changes);
+    return error;
+}

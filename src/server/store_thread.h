@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT
+ * server/store_thread.h - a quota store on a thread of its own, so that a
+ * file that is slow, locked or gone never stops the loop.
+ *
+ *     loop                                        thread
+ *      | -- weir_store_thread_edit(changes) ---->  | weir_store_edit()
+ *      |                                           | weir_store_read()
+ *      | <------------ fd readable: news --------  |
+ *      | weir_store_thread_turn():                 | every 25 ms:
+ *      |     on_store, on_change …, on_settle,     |   weir_store_changed()
+ *      |     on_edit(context, error)               |
+ *
+ * Everything comes in the order in which the store said it: what an edit
+ * changed is handed over before the word that the edit is done. */
+
+#ifndef WEIR_STORE_THREAD_H
+#define WEIR_STORE_THREAD_H
+
+#include "quota/catalog.h"
+#include "server/changes.h"
+#include "store/store.h"
+
+#define WEIR_STORE_POLL_MS 25    /* weir_store_changed() */
+#define WEIR_STORE_LOOK_MS 1000  /* whether the store is well at all */
+#define WEIR_STORE_RETRY_MS 250  /* to open one that couldn't be */
+#define WEIR_STORE_BATCH 1024    /* changes handed over at once */
+#define WEIR_STORE_BATCHES_MAX 64 /* waiting for the loop; then reading does */
+
+struct weir_store_thread;
+
+/* All called from weir_store_thread_turn(). What is pointed to is borrowed
+ * during the call. */
+struct weir_store_listener {
+    void *context;
+    /* another store than before, or an older state of it: forget all */
+    void (*on_store)(void *context, const struct weir_store_id *id,
+                     uint64_t epoch, uint64_t floor, weir_instant now);
+    void (*on_change)(void *context, const struct weir_change *change,
+                      weir_instant now);
+    /* every change up to the newest was handed over */
+    void (*on_settle)(void *context, weir_instant now);
+    /* the store can't be used (error < 0, 'why' for people), or can again
+     * (0); told when it changes */
+    void (*on_trouble)(void *context, int error, const char *why);
+    /* an edit or a sync asked for is over; 'epoch' is the newest */
+    void (*on_done)(void *context, void *ask, int error,
+                    const struct weir_diag *diag, uint64_t epoch,
+                    weir_instant now);
+};
+
+/* Opens the store at 'url' and starts the thread. A store that is locked is
+ * no error: it is tried again. Otherwise as weir_store_open(). The thread
+ * blocks all signals. */
+int weir_store_thread_new(const char *url,
+                          const struct weir_store_listener *listener,
+                          struct weir_store_thread **out,
+                          struct weir_diag *diag);
+/* Waits for the edit that runs (some 2 s at most). Asks that were not begun
+ * are dropped without a word. NULL inside is legal. */
+void weir_store_thread_free(struct weir_store_thread **thread);
+
+/* Readable while there is news. Owned by the thread object. */
+int weir_store_thread_fd(const struct weir_store_thread *thread);
+/* Hands over what has come, a bounded part of it: if there is more, the
+ * descriptor stays readable. */
+void weir_store_thread_turn(struct weir_store_thread *thread,
+                            weir_instant now);
+
+/* Asks for what is new in the store, at once. 0 or WEIR_ENOMEM. */
+int weir_store_thread_sync(struct weir_store_thread *thread, void *ask);
+/* Asks for weir_store_edit(); 'changes' is taken over (emptied), also on
+ * failure. 0 or WEIR_ENOMEM. */
+int weir_store_thread_edit(struct weir_store_thread *thread,
+                           struct weir_changes *changes, unsigned flags,
+                           void *ask);
+
+#endif /* WEIR_STORE_THREAD_H */
