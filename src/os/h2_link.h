@@ -67,8 +67,8 @@ bool weir_h2_link_is_full(struct weir_h2_link *link);
 /* "127.0.0.1:41234" of the peer. */
 const char *weir_h2_link_peer(const struct weir_h2_link *link);
 /* Says GOAWAY, writes what is queued (at most 2 s), closes. NULL is legal.
- * Whoever wishes to let calls end first says weir_h2_shutdown() and waits
- * for weir_h2_idle(). */
+ * Whoever wishes to let calls end first says weir_h2_shutdown() and
+ * weir_h2_link_flush(): on_lost comes when the last call has ended. */
 void weir_h2_link_close(struct weir_h2_link **link);
 /* Other times than above, for tests; both > 0. */
 void weir_h2_link_set_ping(struct weir_h2_link *link, weir_duration silence,

@@ -55,7 +55,8 @@ int weir_stream_write(struct weir_stream *stream, const void *bytes,
                       size_t len);
 size_t weir_stream_queued(const struct weir_stream *stream);
 /* Closes, now or once the queue is written ('flush', at most 2 s). No
- * callback comes after it. */
+ * callback comes after it. What isn't written yet, or a name being looked
+ * up, lives on in the loop until it is done with. */
 void weir_stream_close(struct weir_stream **stream, bool flush);
 /* The loop it lives on. */
 struct event_base *weir_stream_base(const struct weir_stream *stream);

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ * os/clock.c - the instants and the chance of the machine. */
+
+#include "os/clock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <time.h>
+
+weir_instant weir_clock_now(void)
+{
+    struct timespec now;
+    /* It can't fail: the clock exists on every Linux and 'now' is ours. */
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    weir_instant instant =
+        (weir_instant)now.tv_sec * WEIR_SECOND + (weir_instant)now.tv_nsec;
+    return instant > 0 ? instant : 1;
+}
+
+void weir_entropy(void *buf, size_t size)
+{
+    uint8_t *p = buf;
+    while (size > 0) {
+        ssize_t got = getrandom(p, size, 0);
+        if (got < 0 && errno == EINTR)
+            continue;
+        /* Two limiters of one identity would corrupt counts: rather none. */
+        if (got <= 0)
+            abort();
+        p += got;
+        size -= (size_t)got;
+    }
+}
+
+static void *system_alloc(void *context, size_t size)
+{
+    (void)context;
+    return calloc(1, size > 0 ? size : 1);
+}
+
+static void system_free(void *context, void *p, size_t size)
+{
+    (void)context;
+    (void)size;
+    free(p);
+}
+
+const struct weir_mem weir_mem_system = {
+    .alloc = system_alloc,
+    .free = system_free,
+};
