@@ -71,20 +71,21 @@ static int check_line(struct weir_text line, struct weir_diag *diag)
     struct weir_text key;
     struct weir_text value;
     split(line, &key, &value);
+    bool has_value = key.len < line.len;
+    bool sound = is_key(key);
+    if (has_value && sound && weir_utf8_clean(value, "") == value.len)
+        return 0;
     char shown[WEIR_SHOW_MAX];
     weir_text_show(line, shown);
-    if (key.len == line.len)
+    if (!has_value)
         return weir_diag_set(diag, WEIR_EQUOTA, "the label ", shown, " has "
                              "no '='; write key=value", NULL);
-    if (!is_key(key))
+    if (!sound)
         return weir_diag_set(diag, WEIR_EQUOTA, "the key of the label ",
                              shown, " isn't 1 to 63 of A-Z a-z 0-9 _ . / -",
                              NULL);
-    if (weir_utf8_clean(value, "") != value.len)
-        return weir_diag_set(diag, WEIR_EQUOTA, "the value of the label ",
-                             shown, " isn't UTF-8 without control "
-                             "characters", NULL);
-    return 0;
+    return weir_diag_set(diag, WEIR_EQUOTA, "the value of the label ", shown,
+                         " isn't UTF-8 without control characters", NULL);
 }
 
 static int compare_keys(struct weir_text a, struct weir_text b)

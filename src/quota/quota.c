@@ -89,14 +89,15 @@ static int check_name(struct weir_text name, const char *what,
         return weir_diag_set(diag, WEIR_ENAME, "the ", what, " is empty; a ",
                              "name has 1 to 255 bytes", NULL);
     char shown[WEIR_SHOW_MAX];
-    weir_text_show(name, shown);
     if (name.len > WEIR_NAME_MAX)
-        return weir_diag_set(diag, WEIR_ENAME, "the ", what, " ", shown,
+        return weir_diag_set(diag, WEIR_ENAME, "the ", what, " ",
+                             weir_text_show(name, shown),
                              " is too long; a name has 255 bytes at most",
                              NULL);
     size_t clean = weir_utf8_clean(name, "");
     if (clean == name.len)
         return 0;
+    weir_text_show(name, shown);
     char at[WEIR_NUMBER_MAX];
     uint32_t character;
     struct weir_text rest = { name.p + clean, name.len - clean };
@@ -118,6 +119,18 @@ static bool holds(struct weir_text text, char c)
     return text.len > 0 && memchr(text.p, c, text.len);
 }
 
+static int check_braces(struct weir_text name, const char *what,
+                        struct weir_diag *diag)
+{
+    if (!holds(name, '{') && !holds(name, '}'))
+        return 0;
+    char shown[WEIR_SHOW_MAX];
+    return weir_diag_set(diag, WEIR_ENAME, "the ", what, " ",
+                         weir_text_show(name, shown), " holds a brace; {1} "
+                         "to {9} stand in the parent of a template only",
+                         NULL);
+}
+
 /* A name that stands for itself: no glob, no capture. */
 static int check_plain(struct weir_text name, const char *what,
                        struct weir_diag *diag)
@@ -126,15 +139,11 @@ static int check_plain(struct weir_text name, const char *what,
     if (error < 0)
         return error;
     char shown[WEIR_SHOW_MAX];
-    weir_text_show(name, shown);
     if (holds(name, '*'))
-        return weir_diag_set(diag, WEIR_ENAME, "the ", what, " ", shown,
+        return weir_diag_set(diag, WEIR_ENAME, "the ", what, " ",
+                             weir_text_show(name, shown),
                              " holds a '*'; name one quota", NULL);
-    if (holds(name, '{') || holds(name, '}'))
-        return weir_diag_set(diag, WEIR_ENAME, "the ", what, " ", shown,
-                             " holds a brace; {1} to {9} stand in the parent "
-                             "of a template only", NULL);
-    return 0;
+    return check_braces(name, what, diag);
 }
 
 /* A template's parent expanded over its own pattern, each glob standing for
@@ -200,28 +209,34 @@ static int check_parent(const struct weir_quota *quota,
     return check_captures(quota, diag);
 }
 
+static int check_overflow(const struct weir_quota *quota,
+                          struct weir_diag *diag)
+{
+    if (quota->overflow.len == 0)
+        return 0;
+    char shown[WEIR_SHOW_MAX];
+    if (!weir_quota_is_template(quota))
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             weir_text_show(quota->name, shown), " is no "
+                             "template; overflow stands in for instances of "
+                             "one", NULL);
+    return check_plain(quota->overflow, "overflow", diag);
+}
+
 static int check_names(const struct weir_quota *quota, struct weir_diag *diag)
 {
     int error = check_name(quota->name, "name", diag);
+    if (error == 0)
+        error = check_braces(quota->name, "name", diag);
     if (error < 0)
         return error;
     char shown[WEIR_SHOW_MAX];
-    weir_text_show(quota->name, shown);
-    if (holds(quota->name, '{') || holds(quota->name, '}'))
-        return weir_diag_set(diag, WEIR_ENAME, "the name ", shown,
-                             " holds a brace; {1} to {9} stand in the parent "
-                             "of a template only", NULL);
-    bool template = weir_quota_is_template(quota);
     if (count_globs(quota->name) > WEIR_CAPTURES_MAX)
-        return weir_diag_set(diag, WEIR_ENAME, "the name ", shown,
+        return weir_diag_set(diag, WEIR_ENAME, "the name ",
+                             weir_text_show(quota->name, shown),
                              " holds more than 9 '*'", NULL);
     error = check_parent(quota, diag);
-    if (error < 0 || quota->overflow.len == 0)
-        return error;
-    if (!template)
-        return weir_diag_set(diag, WEIR_EQUOTA, shown, " is no template; "
-                             "overflow stands in for instances of one", NULL);
-    return check_plain(quota->overflow, "overflow", diag);
+    return error < 0 ? error : check_overflow(quota, diag);
 }
 
 static int check_limit(const struct weir_limit *limit, struct weir_diag *diag)

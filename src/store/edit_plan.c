@@ -120,13 +120,13 @@ static int check_change(const struct weir_catalog *catalog,
     if (error < 0)
         return error;
     bool exists = weir_catalog_get(catalog, quota->name) != NULL;
-    weir_text_show(quota->name, shown);
     if (change->removed && !exists)
-        return weir_diag_set(diag, WEIR_ENOENT, "there is no quota ", shown,
-                             NULL);
+        return weir_diag_set(diag, WEIR_ENOENT, "there is no quota ",
+                             weir_text_show(quota->name, shown), NULL);
     if (!change->removed && exists && (flags & WEIR_EDIT_CREATE))
-        return weir_diag_set(diag, WEIR_EEXIST, "there is a quota ", shown,
-                             " already", NULL);
+        return weir_diag_set(diag, WEIR_EEXIST, "there is a quota ",
+                             weir_text_show(quota->name, shown), " already",
+                             NULL);
     return 0;
 }
 
