@@ -379,6 +379,42 @@ static void nothing_is_lost(void **state)
     free(made);
 }
 
+/* The oldest removals are forgotten, and the floor says which. A handle that
+ * stood below it reads the set anew. */
+static void old_removals_raise_the_floor(void **state)
+{
+    struct fixture *fixture = *state;
+    enum { EXTRA = 10, COUNT = WEIR_TOMBSTONES_MAX + EXTRA };
+    struct weir_store *other;
+    assert_int_equal(weir_store_open(fixture->url, &other, NULL), 0);
+    char(*many)[8] = calloc(COUNT, sizeof(*many));
+    struct weir_change *changes = calloc(COUNT, sizeof(*changes));
+    for (unsigned i = 0; i < COUNT; i++) {
+        snprintf(many[i], sizeof(many[i]), "%u", i % 1000000);
+        changes[i] = set_to(many[i], NULL, 1);
+    }
+    uint64_t epoch;
+    assert_int_equal(weir_store_edit(other, changes, COUNT, 0, &epoch, NULL),
+                     0);
+    assert_int_equal(edit_many(fixture, NULL, 0, WEIR_EDIT_REPLACE), 0);
+    assert_int_equal(fixture->epoch, 2 * COUNT);
+    struct weir_store_id id;
+    uint64_t floor;
+    assert_int_equal(weir_store_identity(fixture->store, &id, &epoch, &floor,
+                                         NULL), 0);
+    assert_int_equal(floor, COUNT + EXTRA);
+    size_t counts[2] = { 0, 0 };
+    weir_store_read(fixture->store, 0, count_one, counts, NULL);
+    assert_int_equal(counts[0], 0);
+    assert_int_equal(counts[1], WEIR_TOMBSTONES_MAX);
+    struct weir_change remains = gone(many[0]);
+    assert_int_equal(weir_store_edit(other, &remains, 1, 0, &epoch, NULL),
+                     WEIR_ENOENT);
+    weir_store_close(other);
+    free(changes);
+    free(many);
+}
+
 /* ---- Random edits against arrays ------------------------------------ */
 
 #define NAMES 12
@@ -561,6 +597,7 @@ int store_suite_run(const struct store_under_test *store)
         UNDER(replace_and_create),
         UNDER(two_handles),
         UNDER(nothing_is_lost),
+        UNDER(old_removals_raise_the_floor),
         UNDER(as_the_naive_model),
         UNDER(a_killed_writer_leaves_a_sound_store),
     };
