@@ -163,6 +163,9 @@ static const struct bench_group groups[] = {
 /* What is counted and not timed. */
 static void figures_write(bool *first)
 {
+    double sync_seconds;
+    uint64_t sync_again;
+    bench_sync(&sync_seconds, &sync_again);
     const struct bench_figure figures[] = {
         { .id = "bytes_a_quota", .unit = "B",
           .what = "memory a quota, its name (<= 27 bytes) and index included",
@@ -173,6 +176,12 @@ static void figures_write(bool *first)
         { .id = "report_sparse", .unit = "B", .target = 4,
           .what = "the same, one slot in 16, larger counts, refusals",
           .value = bench_report_bytes(true) },
+        { .id = "sync_million", .unit = "s", .target = 3,
+          .what = "a million quotas to a limiter, both nodes' work",
+          .value = sync_seconds },
+        { .id = "sync_again", .unit = "",
+          .what = "quotas sent when it comes again at the same epoch",
+          .value = (double)sync_again },
     };
     for (size_t i = 0; i < COUNT(figures); i++)
         bench_figure_write(&figures[i], first);

@@ -58,6 +58,12 @@ extern const struct bench_fixture bench_root;
 bench_body bench_root_merge;
 void bench_root_write(void *state); /* between two batches */
 
+/* ---- sync_rows.c: ours ---- */
+
+/* Processor seconds until a million quotas are at a limiter, and how many
+ * travel when it comes again at the same epoch. */
+void bench_sync(double *out_seconds, uint64_t *out_again);
+
 /* The names of quotas in all cold rows: 24 bytes each. */
 #define BENCH_NAME_LEN 24
 void bench_name_write(char *out, uint32_t number);
