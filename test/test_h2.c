@@ -1,0 +1,644 @@
+/* SPDX-License-Identifier: MIT
+ * test_h2.c - two sessions back to back, their bytes cut at random; and a
+ * raw client that breaks the rules of HTTP/2 and gRPC one by one. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <nghttp2/nghttp2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/rng.h"
+#include "wire/h2.h"
+
+/* What one side saw and does. */
+struct side {
+    struct weir_h2 *h2;
+    bool echo;      /* send back what comes */
+    bool finish;    /* at the peer's end */
+    bool reset;     /* at the first message */
+    unsigned calls;
+    unsigned messages;
+    unsigned ends;
+    unsigned closes;
+    size_t bytes;
+    uint64_t digest;
+    int status;
+    char text[300];
+    char path[WEIR_H2_PATH_MAX + 1];
+    int sent; /* the last result of weir_h2_send() */
+};
+
+static struct weir_rng rng;
+
+static uint64_t mix(uint64_t digest, const void *bytes, size_t len)
+{
+    const uint8_t *p = bytes;
+    for (size_t i = 0; i < len; i++)
+        digest = (digest ^ p[i]) * 0x100000001b3ull;
+    return weir_rng_mix(digest + len);
+}
+
+static bool on_call(void *context, struct weir_h2 *h2, int32_t stream,
+                    const char *path)
+{
+    (void)h2;
+    (void)stream;
+    struct side *side = context;
+    side->calls++;
+    strcpy(side->path, path);
+    return strcmp(path, "/weir.v1.Root/No") != 0;
+}
+
+static void on_message(void *context, struct weir_h2 *h2, int32_t stream,
+                       const void *bytes, size_t len)
+{
+    struct side *side = context;
+    side->messages++;
+    side->bytes += len;
+    side->digest = mix(side->digest, bytes, len);
+    if (side->reset)
+        weir_h2_reset(h2, stream);
+    if (side->echo)
+        side->sent = weir_h2_send(h2, stream, bytes, len, false);
+}
+
+static void on_end(void *context, struct weir_h2 *h2, int32_t stream)
+{
+    struct side *side = context;
+    side->ends++;
+    if (side->finish)
+        assert_int_equal(weir_h2_finish(h2, stream, WEIR_GRPC_OK, NULL), 0);
+}
+
+static void on_close(void *context, struct weir_h2 *h2, int32_t stream,
+                     int status, const char *message)
+{
+    struct side *side = context;
+    assert_int_equal(weir_h2_send(h2, stream, "", 0, false), WEIR_ENOENT);
+    side->closes++;
+    side->status = status;
+    snprintf(side->text, sizeof(side->text), "%s", message);
+}
+
+static void side_init(struct side *side, bool server)
+{
+    struct weir_h2_handler handler = { side, on_call, on_message, on_end,
+                                       on_close };
+    side->h2 = weir_h2_new(server, &handler);
+    assert_non_null(side->h2);
+}
+
+/* Carries what 'from' has to 'to' in random pieces; whether there was any. */
+static bool carry(struct side *from, struct side *to, int *out_error)
+{
+    const void *bytes;
+    size_t len = weir_h2_output(from->h2, &bytes);
+    if (len == 0)
+        return false;
+    const uint8_t *p = bytes;
+    while (len > 0) {
+        size_t most = weir_rng_below(&rng, 2) ? 20 : len;
+        size_t piece = 1 + weir_rng_below(&rng, most < len ? most : len);
+        uint8_t *copy = malloc(piece);
+        memcpy(copy, p, piece);
+        int error = weir_h2_feed(to->h2, copy, piece);
+        free(copy);
+        if (error < 0)
+            *out_error = error;
+        p += piece;
+        len -= piece;
+    }
+    int error = weir_h2_feed(from->h2, NULL, 0);
+    if (error < 0)
+        *out_error = error;
+    return true;
+}
+
+static int pump(struct side *a, struct side *b)
+{
+    int error = 0;
+    for (int i = 0; i < 100000; i++) {
+        bool moved = carry(a, b, &error);
+        moved |= carry(b, a, &error);
+        if (!moved)
+            return error;
+    }
+    fail_msg("the two never come to rest");
+    return 0;
+}
+
+struct pair {
+    struct side client;
+    struct side server;
+};
+
+static void pair_init(struct pair *pair)
+{
+    memset(pair, 0, sizeof(*pair));
+    side_init(&pair->client, false);
+    side_init(&pair->server, true);
+}
+
+static void pair_fini(struct pair *pair)
+{
+    weir_h2_free(&pair->client.h2);
+    weir_h2_free(&pair->server.h2);
+    weir_h2_free(&pair->server.h2);
+}
+
+#define LINK "/weir.v1.Root/Link"
+
+static void test_echo_in_random_pieces(void **state)
+{
+    (void)state;
+    struct pair pair;
+    pair_init(&pair);
+    pair.server.echo = true;
+    pair.server.finish = true;
+    enum { STREAMS = 20, MESSAGES = 30 };
+    static uint8_t bytes[100000];
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (uint8_t)weir_rng_next(&rng);
+    int32_t ids[STREAMS];
+    for (int i = 0; i < STREAMS; i++)
+        ids[i] = weir_h2_call(pair.client.h2, LINK, "x");
+    for (int m = 0; m < MESSAGES; m++) {
+        for (int i = 0; i < STREAMS; i++) {
+            size_t len = weir_rng_below(&rng, 10) ? weir_rng_below(&rng, 200)
+                                                  : sizeof(bytes);
+            assert_int_equal(weir_h2_send(pair.client.h2, ids[i], bytes, len,
+                                          m == MESSAGES - 1),
+                             0);
+        }
+        assert_int_equal(pump(&pair.client, &pair.server), 0);
+    }
+    assert_int_equal(pair.server.calls, STREAMS);
+    assert_string_equal(pair.server.path, LINK);
+    assert_int_equal(pair.server.ends, STREAMS);
+    assert_int_equal(pair.server.messages, STREAMS * MESSAGES);
+    assert_int_equal(pair.client.messages, STREAMS * MESSAGES);
+    assert_int_equal(pair.client.bytes, pair.server.bytes);
+    assert_int_equal(pair.client.closes, STREAMS);
+    assert_int_equal(pair.client.status, WEIR_GRPC_OK);
+    assert_int_equal(pair.server.closes, 0);
+    assert_true(weir_h2_idle(pair.client.h2));
+    assert_true(weir_h2_idle(pair.server.h2));
+    assert_int_equal(weir_h2_queued(pair.server.h2), 0);
+    pair_fini(&pair);
+}
+
+/* One stream keeps the order and every byte of the messages. */
+static void test_order(void **state)
+{
+    (void)state;
+    struct pair pair;
+    pair_init(&pair);
+    pair.server.echo = true;
+    int32_t id = weir_h2_call(pair.client.h2, LINK, "x");
+    uint64_t digest = 0;
+    for (int i = 0; i < 200; i++) {
+        uint8_t bytes[5000];
+        size_t len = weir_rng_below(&rng, sizeof(bytes));
+        memset(bytes, i, len);
+        digest = mix(digest, bytes, len);
+        assert_int_equal(weir_h2_send(pair.client.h2, id, bytes, len, false),
+                         0);
+        if (i % 7 == 0)
+            assert_int_equal(pump(&pair.client, &pair.server), 0);
+    }
+    assert_int_equal(pump(&pair.client, &pair.server), 0);
+    assert_true(pair.server.digest == digest);
+    assert_true(pair.client.digest == digest);
+    pair_fini(&pair);
+}
+
+static void test_refusals_and_statuses(void **state)
+{
+    (void)state;
+    struct pair pair;
+    pair_init(&pair);
+    int32_t id = weir_h2_call(pair.client.h2, "/weir.v1.Root/No", "x");
+    assert_true(id > 0);
+    assert_int_equal(pump(&pair.client, &pair.server), 0);
+    assert_int_equal(pair.client.status, WEIR_GRPC_UNIMPLEMENTED);
+    assert_string_equal(pair.client.text, "no such method");
+    assert_int_equal(pair.server.closes, 0);
+
+    /* A status before the client's end, with a message that needs escapes. */
+    id = weir_h2_call(pair.client.h2, LINK, "x");
+    assert_int_equal(pump(&pair.client, &pair.server), 0);
+    assert_int_equal(weir_h2_send(pair.server.h2, id, "abc", 3, false), 0);
+    assert_int_equal(weir_h2_finish(pair.server.h2, id,
+                                    WEIR_GRPC_RESOURCE_EXHAUSTED,
+                                    "100% \xc3\xbc\n"),
+                     0);
+    assert_int_equal(weir_h2_finish(pair.server.h2, id, 0, NULL),
+                     WEIR_ENOENT);
+    assert_int_equal(pump(&pair.client, &pair.server), 0);
+    assert_int_equal(pair.client.messages, 1);
+    assert_int_equal(pair.client.closes, 2);
+    assert_int_equal(pair.client.status, WEIR_GRPC_RESOURCE_EXHAUSTED);
+    assert_string_equal(pair.client.text, "100% \xc3\xbc\n");
+    assert_true(weir_h2_idle(pair.client.h2));
+    assert_true(weir_h2_idle(pair.server.h2));
+    assert_int_equal(weir_h2_call(pair.client.h2, "x", "x"), WEIR_EINVAL);
+    assert_int_equal(weir_h2_call(pair.server.h2, LINK, "x"), WEIR_EINVAL);
+    pair_fini(&pair);
+}
+
+static void test_resets(void **state)
+{
+    (void)state;
+    struct pair pair;
+    pair_init(&pair);
+    /* before it has left, */
+    int32_t id = weir_h2_call(pair.client.h2, LINK, "x");
+    weir_h2_reset(pair.client.h2, id);
+    assert_int_equal(pump(&pair.client, &pair.server), 0);
+    assert_int_equal(pair.server.calls, 0);
+    assert_int_equal(pair.client.closes, 0);
+    /* by the client, */
+    id = weir_h2_call(pair.client.h2, LINK, "x");
+    assert_int_equal(pump(&pair.client, &pair.server), 0);
+    weir_h2_reset(pair.client.h2, id);
+    assert_int_equal(pump(&pair.client, &pair.server), 0);
+    assert_int_equal(pair.server.closes, 1);
+    assert_int_equal(pair.server.status, WEIR_GRPC_CANCELLED);
+    assert_int_equal(pair.client.closes, 0);
+    /* by the server, within a callback, */
+    pair.server.reset = true;
+    id = weir_h2_call(pair.client.h2, LINK, "x");
+    assert_int_equal(weir_h2_send(pair.client.h2, id, "ab", 2, false), 0);
+    assert_int_equal(pump(&pair.client, &pair.server), 0);
+    assert_int_equal(pair.client.closes, 1);
+    assert_int_equal(pair.server.closes, 1);
+    assert_true(weir_h2_idle(pair.client.h2));
+    assert_true(weir_h2_idle(pair.server.h2));
+    /* and by the end of the transport. */
+    id = weir_h2_call(pair.client.h2, LINK, "x");
+    weir_h2_end(pair.client.h2, "gone");
+    assert_int_equal(pair.client.closes, 2);
+    assert_int_equal(pair.client.status, WEIR_GRPC_UNAVAILABLE);
+    assert_string_equal(pair.client.text, "gone");
+    assert_int_equal(weir_h2_call(pair.client.h2, LINK, "x"), WEIR_ECLOSED);
+    assert_true(weir_h2_is_over(pair.client.h2));
+    pair_fini(&pair);
+}
+
+static void test_bounds(void **state)
+{
+    (void)state;
+    struct pair pair;
+    pair_init(&pair);
+    int32_t id = 0;
+    for (int i = 0; i < WEIR_H2_STREAMS_MAX; i++)
+        assert_true((id = weir_h2_call(pair.client.h2, LINK, "x")) > 0);
+    assert_int_equal(weir_h2_call(pair.client.h2, LINK, "x"), WEIR_EFULL);
+    static uint8_t big[WEIR_H2_MESSAGE_MAX + 1];
+    assert_int_equal(
+        weir_h2_send(pair.client.h2, id, big, sizeof(big), false),
+        WEIR_ETOOBIG);
+    int error = 0;
+    unsigned sent = 0;
+    while ((error = weir_h2_send(pair.client.h2, id, big, sizeof(big) - 1,
+                                 false)) == 0)
+        sent++;
+    assert_int_equal(error, WEIR_EFULL);
+    assert_int_equal(sent, 3);
+    assert_true(weir_h2_queued(pair.client.h2) <= WEIR_H2_OUT_MAX);
+    assert_int_equal(pump(&pair.client, &pair.server), 0);
+    assert_int_equal(pair.server.messages, sent);
+    pair_fini(&pair);
+}
+
+static void test_ping_and_shutdown(void **state)
+{
+    (void)state;
+    struct pair pair;
+    pair_init(&pair);
+    pair.server.finish = true;
+    assert_true(weir_h2_pong(pair.client.h2));
+    weir_h2_ping(pair.client.h2);
+    assert_false(weir_h2_pong(pair.client.h2));
+    int32_t id = weir_h2_call(pair.client.h2, LINK, "x");
+    assert_int_equal(pump(&pair.client, &pair.server), 0);
+    assert_true(weir_h2_pong(pair.client.h2));
+    /* The call that is open ends in good order, no other begins. */
+    weir_h2_shutdown(pair.server.h2);
+    assert_int_equal(pump(&pair.client, &pair.server), 0);
+    assert_int_equal(weir_h2_call(pair.client.h2, LINK, "x"), WEIR_ECLOSED);
+    assert_false(weir_h2_is_over(pair.client.h2));
+    assert_int_equal(weir_h2_send(pair.client.h2, id, "a", 1, true), 0);
+    assert_int_equal(pump(&pair.client, &pair.server), 0);
+    assert_int_equal(pair.client.status, WEIR_GRPC_OK);
+    assert_int_equal(pair.client.closes, 1);
+    assert_true(weir_h2_is_over(pair.client.h2));
+    assert_true(weir_h2_is_over(pair.server.h2));
+    pair_fini(&pair);
+}
+
+static void test_garbage(void **state)
+{
+    (void)state;
+    static const char http1[] = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    static const char answer[] = "HTTP/1.1 400 Bad Request\r\n"
+                                 "Content-Length: 0\r\n\r\n";
+    struct pair pair;
+    pair_init(&pair);
+    assert_int_equal(weir_h2_feed(pair.server.h2, http1, sizeof(http1) - 1),
+                     WEIR_EPROTOCOL);
+    assert_int_equal(weir_h2_feed(pair.server.h2, "", 0), WEIR_EPROTOCOL);
+    int32_t id = weir_h2_call(pair.client.h2, LINK, "x");
+    assert_int_equal(weir_h2_feed(pair.client.h2, answer, sizeof(answer) - 1),
+                     WEIR_EPROTOCOL);
+    assert_int_equal(weir_h2_call(pair.client.h2, LINK, "x"), WEIR_ECLOSED);
+    weir_h2_end(pair.client.h2, "x");
+    assert_int_equal(pair.client.closes, 1);
+    assert_int_equal(weir_h2_send(pair.client.h2, id, "", 0, false),
+                     WEIR_ENOENT);
+    pair_fini(&pair);
+}
+
+/* ---- A raw client ---- */
+
+struct raw {
+    nghttp2_session *session;
+    struct side server;
+    int http_status;
+    int grpc_status;
+    unsigned closed;
+    const uint8_t *body; /* of the request: gRPC frames */
+    size_t body_len;
+};
+
+static int raw_header(nghttp2_session *session, const nghttp2_frame *frame,
+                      const uint8_t *name, size_t name_len,
+                      const uint8_t *value, size_t len, uint8_t flags,
+                      void *context)
+{
+    (void)session;
+    (void)frame;
+    (void)flags;
+    struct raw *raw = context;
+    char text[8] = "";
+    memcpy(text, value, len < 7 ? len : 7);
+    if (name_len == 7 && memcmp(name, ":status", 7) == 0)
+        raw->http_status = atoi(text);
+    if (name_len == 11 && memcmp(name, "grpc-status", 11) == 0)
+        raw->grpc_status = atoi(text);
+    return 0;
+}
+
+static int raw_close(nghttp2_session *session, int32_t id, uint32_t error,
+                     void *context)
+{
+    (void)session;
+    (void)id;
+    (void)error;
+    ((struct raw *)context)->closed++;
+    return 0;
+}
+
+static ssize_t raw_body(nghttp2_session *session, int32_t id, uint8_t *buf,
+                        size_t length, uint32_t *flags,
+                        nghttp2_data_source *source, void *context)
+{
+    (void)session;
+    (void)id;
+    (void)source;
+    struct raw *raw = context;
+    size_t len = raw->body_len < length ? raw->body_len : length;
+    memcpy(buf, raw->body, len);
+    raw->body += len;
+    raw->body_len -= len;
+    if (raw->body_len == 0)
+        *flags |= NGHTTP2_DATA_FLAG_EOF;
+    return (ssize_t)len;
+}
+
+static void raw_init(struct raw *raw)
+{
+    memset(raw, 0, sizeof(*raw));
+    side_init(&raw->server, true);
+    nghttp2_session_callbacks *callbacks;
+    nghttp2_session_callbacks_new(&callbacks);
+    nghttp2_session_callbacks_set_on_header_callback(callbacks, raw_header);
+    nghttp2_session_callbacks_set_on_stream_close_callback(callbacks,
+                                                           raw_close);
+    nghttp2_session_client_new(&raw->session, callbacks, raw);
+    nghttp2_session_callbacks_del(callbacks);
+    nghttp2_submit_settings(raw->session, 0, NULL, 0);
+}
+
+static void raw_fini(struct raw *raw)
+{
+    nghttp2_session_del(raw->session);
+    weir_h2_free(&raw->server.h2);
+}
+
+/* Until both rest; what the server's feed said last. */
+static int raw_pump(struct raw *raw, bool listen)
+{
+    int error = 0;
+    for (bool moved = true; moved;) {
+        moved = false;
+        const uint8_t *bytes;
+        ssize_t len = nghttp2_session_mem_send(raw->session, &bytes);
+        if (len > 0) {
+            error = weir_h2_feed(raw->server.h2, bytes, (size_t)len);
+            moved = true;
+        }
+        const void *output;
+        size_t out = listen ? weir_h2_output(raw->server.h2, &output) : 0;
+        if (out > 0) {
+            nghttp2_session_mem_recv(raw->session, output, out);
+            error = weir_h2_feed(raw->server.h2, NULL, 0);
+            moved = true;
+        }
+        if (error < 0)
+            return error;
+    }
+    return error;
+}
+
+static nghttp2_nv nv(const char *name, const char *value)
+{
+    return (nghttp2_nv){ (uint8_t *)name, (uint8_t *)value, strlen(name),
+                         strlen(value), 0 };
+}
+
+/* A request with one header changed ('name' NULL: none) or left out
+ * ('value' NULL). */
+static void raw_request(struct raw *raw, const char *name, const char *value,
+                        const void *body, size_t len)
+{
+    nghttp2_nv pairs[7] = {
+        nv(":method", "POST"),  nv(":scheme", "http"),
+        nv(":path", LINK),      nv(":authority", "x"),
+        nv("te", "trailers"),   nv("content-type", "application/grpc"),
+    };
+    size_t count = 6;
+    bool known = false;
+    for (size_t i = 0; name && i < 6; i++) {
+        if (strcmp((const char *)pairs[i].name, name) != 0)
+            continue;
+        pairs[i] = value ? nv(name, value) : pairs[--count];
+        known = true;
+    }
+    if (name && !known)
+        pairs[count++] = nv(name, value);
+    raw->body = body;
+    raw->body_len = len;
+    raw->http_status = 0;
+    raw->grpc_status = -1;
+    nghttp2_data_provider provider = { .read_callback = raw_body };
+    assert_true(nghttp2_submit_request(raw->session, NULL, pairs, count,
+                                       &provider, NULL) > 0);
+}
+
+static void expect(const char *name, const char *value, const void *body,
+                   size_t len, int http_status, int grpc_status)
+{
+    struct raw raw;
+    raw_init(&raw);
+    raw.server.echo = true;
+    raw.server.finish = true;
+    raw_request(&raw, name, value, body, len);
+    assert_int_equal(raw_pump(&raw, true), 0);
+    assert_int_equal(raw.http_status, http_status);
+    assert_int_equal(raw.grpc_status, grpc_status);
+    assert_int_equal(raw.closed, 1);
+    assert_true(weir_h2_idle(raw.server.h2));
+    raw_fini(&raw);
+}
+
+static void test_rules_of_grpc(void **state)
+{
+    (void)state;
+    static const uint8_t hi[] = { 0, 0, 0, 0, 2, 'h', 'i' };
+    static const uint8_t squeezed[] = { 1, 0, 0, 0, 2, 'h', 'i' };
+    static const uint8_t odd[] = { 7, 0, 0, 0, 2, 'h', 'i' };
+    static const uint8_t huge[] = { 0, 0, 64, 0, 1, 'h', 'i' };
+    static char path[WEIR_H2_PATH_MAX + 10];
+    static char header[WEIR_H2_HEADERS_MAX + 10];
+    memset(path, '/', sizeof(path) - 1);
+    memset(header, 'x', sizeof(header) - 1);
+    expect(NULL, NULL, hi, sizeof(hi), 200, WEIR_GRPC_OK);
+    expect(NULL, NULL, hi, 0, 200, WEIR_GRPC_OK);
+    expect("content-type", "application/grpc+proto", hi, 7, 200, 0);
+    expect("content-type", "application/grpc;a=b", hi, 7, 200, 0);
+    expect("content-type", "application/grpc+json", hi, 7, 415, -1);
+    expect("content-type", "application/grpcx", hi, 7, 415, -1);
+    expect("content-type", "text/html", hi, 7, 415, -1);
+    expect(":method", "GET", hi, 7, 405, -1);
+    expect("content-type", NULL, hi, 7, 415, -1);
+    expect("te", NULL, hi, 7, 200, WEIR_GRPC_INTERNAL);
+    expect("te", "deflate", hi, 7, 0, -1); /* reset by nghttp2 */
+    expect("grpc-encoding", "identity", hi, 7, 200, WEIR_GRPC_OK);
+    expect("grpc-encoding", "gzip", squeezed, 7, 200,
+           WEIR_GRPC_UNIMPLEMENTED);
+    expect(":path", path, hi, 7, 200, WEIR_GRPC_UNIMPLEMENTED);
+    expect(":path", "/weir.v1.Root/No", hi, 7, 200, WEIR_GRPC_UNIMPLEMENTED);
+    expect("x-long", header, hi, 7, 200, WEIR_GRPC_RESOURCE_EXHAUSTED);
+    expect(NULL, NULL, squeezed, 7, 200, WEIR_GRPC_INTERNAL);
+    expect(NULL, NULL, odd, 7, 200, WEIR_GRPC_INTERNAL);
+    expect(NULL, NULL, huge, 7, 200, WEIR_GRPC_RESOURCE_EXHAUSTED);
+    expect(NULL, NULL, hi, 6, 200, WEIR_GRPC_INTERNAL);
+    expect(NULL, NULL, hi, 3, 200, WEIR_GRPC_INTERNAL);
+}
+
+static void test_breach_is_told_once(void **state)
+{
+    (void)state;
+    static const uint8_t bytes[] = { 0, 0, 0, 0, 1, 'a', 1, 0, 0, 0, 0 };
+    struct raw raw;
+    raw_init(&raw);
+    raw_request(&raw, NULL, NULL, bytes, sizeof(bytes));
+    assert_int_equal(raw_pump(&raw, true), 0);
+    assert_int_equal(raw.server.messages, 1);
+    assert_int_equal(raw.server.closes, 1);
+    assert_int_equal(raw.server.ends, 0);
+    assert_int_equal(raw.grpc_status, WEIR_GRPC_INTERNAL);
+    raw_fini(&raw);
+}
+
+static void test_floods(void **state)
+{
+    (void)state;
+    /* PINGs of a peer that doesn't read the answers */
+    struct raw raw;
+    raw_init(&raw);
+    int error = 0;
+    for (int i = 0; i < 20000 && error == 0; i++) {
+        nghttp2_submit_ping(raw.session, 0, NULL);
+        error = raw_pump(&raw, false);
+    }
+    assert_int_equal(error, WEIR_EPROTOCOL);
+    assert_true(weir_h2_queued(raw.server.h2) < 200000);
+    raw_fini(&raw);
+
+    /* calls that are reset as soon as they are made */
+    raw_init(&raw);
+    error = 0;
+    static const uint8_t none[1];
+    for (int i = 0; i < 20000 && error == 0; i++) {
+        raw_request(&raw, NULL, NULL, none, 0);
+        error = raw_pump(&raw, true);
+        if (error == 0)
+            nghttp2_submit_rst_stream(raw.session, 0, 2 * i + 1,
+                                      NGHTTP2_CANCEL);
+    }
+    printf("rapid resets: the session ended after %u calls\n",
+           raw.server.calls);
+    assert_int_equal(error, WEIR_EPROTOCOL);
+    assert_true(raw.server.calls < 5000);
+    raw_fini(&raw);
+}
+
+/* Unfinished messages of all streams together. */
+static void test_unfinished_messages(void **state)
+{
+    (void)state;
+    struct raw raw;
+    raw_init(&raw);
+    unsigned refused = 0;
+    for (int i = 0; i < 8; i++) {
+        static uint8_t part[5 + WEIR_H2_MESSAGE_MAX - 1];
+        part[1] = 0;
+        part[2] = 64;
+        raw_request(&raw, NULL, NULL, part, sizeof(part));
+        assert_int_equal(raw_pump(&raw, true), 0);
+        refused += raw.grpc_status == WEIR_GRPC_INTERNAL;
+    }
+    /* Each ended within its message: nothing of them is kept. */
+    assert_int_equal(refused, 8);
+    raw_fini(&raw);
+}
+
+int main(void)
+{
+    const char *given = getenv("WEIR_SEED");
+    rng.state = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
+    printf("WEIR_SEED=%llu\n", (unsigned long long)rng.state);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_echo_in_random_pieces),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_refusals_and_statuses),
+        cmocka_unit_test(test_resets),
+        cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_ping_and_shutdown),
+        cmocka_unit_test(test_garbage),
+        cmocka_unit_test(test_rules_of_grpc),
+        cmocka_unit_test(test_breach_is_told_once),
+        cmocka_unit_test(test_floods),
+        cmocka_unit_test(test_unfinished_messages),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
