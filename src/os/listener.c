@@ -172,7 +172,9 @@ int weir_listener_new(struct event_base *base,
         return WEIR_ENOMEM;
     }
     unsigned flags = LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC |
-                     LEV_OPT_REUSEABLE | LEV_OPT_BIND_IPV6ONLY;
+                     LEV_OPT_REUSEABLE;
+    if (at.ss_family == AF_INET6)
+        flags |= LEV_OPT_BIND_IPV6ONLY;
     listener->ev =
         evconnlistener_new_bind(base, on_connection, listener, flags, BACKLOG,
                                 (struct sockaddr *)&at, (int)len);
