@@ -254,10 +254,9 @@ static void test_hello_and_welcome(void **state)
                      WEIR_EPROTOCOL);
 }
 
-static void test_quotas(void **state)
+/* A quota with nothing at its default, a template with all, a removal. */
+static void make_changes(struct weir_change *changes)
 {
-    struct bench *bench = *state;
-    struct weir_change changes[3] = { 0 };
     struct weir_quota *quota = &changes[0].quota;
     weir_quota_init(quota);
     quota->name = WEIR_TEXT("site");
@@ -282,6 +281,14 @@ static void test_quotas(void **state)
     changes[2].removed = true;
     changes[2].quota.name = WEIR_TEXT("gone");
     changes[2].quota.epoch = 42;
+}
+
+static void test_quotas(void **state)
+{
+    struct bench *bench = *state;
+    struct weir_change changes[3] = { 0 };
+    make_changes(changes);
+    const struct weir_quota *quota = &changes[0].quota;
     struct weir_message message = {
         .type = WEIR_MESSAGE_QUOTAS,
         .session = 1,
