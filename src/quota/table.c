@@ -7,6 +7,9 @@
  *
  *   - a name is complete before its index entry is stored (release), and the
  *     entry is cleared before the name is touched again;
+ *   - a slot that is being made is in the index, so that its maker finds it
+ *     and makes no second one, but its generation is even: no lookup returns
+ *     it, and no ref is to it;
  *   - a lookup reads the generation before it compares the name: if the slot
  *     changes hands during the comparison, the ref it returns is of the life
  *     that ended, and the take that uses it notices;
@@ -54,8 +57,7 @@ static size_t lay_out(struct weir_table *t,
     t->chunk_count = slots / 2 + 64;
     t->bits_words = (slots + 63) / 64;
 
-    uint64_t at = aligned(sizeof(*t));
-    t->hot_at = at;
+    uint64_t at = sizeof(*t);
     at += (uint64_t)slots * sizeof(struct hot);
     t->cold_at = at;
     at = aligned(at + (uint64_t)slots * sizeof(struct cold));
@@ -246,7 +248,7 @@ static bool name_equal(const struct weir_table *t, uint32_t slot,
     return memcmp(tail, name.p + NAME_HEAD, name.len - NAME_HEAD) == 0;
 }
 
-size_t weir_table_name(const struct weir_table *t, uint32_t slot, char *buf)
+static size_t name_load(const struct weir_table *t, uint32_t slot, char *buf)
 {
     struct name stored;
     get_words(&stored, weir_name(t, slot), sizeof(stored) / 8);
@@ -257,6 +259,22 @@ size_t weir_table_name(const struct weir_table *t, uint32_t slot, char *buf)
         weir_chunks_load(t, stored.more, len - NAME_HEAD, buf + NAME_HEAD);
     buf[len] = '\0';
     return len;
+}
+
+size_t weir_table_name(const struct weir_table *t, uint32_t slot, char *buf)
+{
+    const struct hot *hot = weir_hot(t, slot);
+    for (;;) {
+        uint32_t life = weir_load_acquire(&hot->generation);
+        if (!(life & 1)) {
+            buf[0] = '\0';
+            return 0;
+        }
+        size_t len = name_load(t, slot, buf);
+        weir_fence_acquire();
+        if (weir_load_relaxed(&hot->generation) == life)
+            return len;
+    }
 }
 
 /* ---- The index ---- */
@@ -307,8 +325,9 @@ static bool find_in(const struct weir_table *t, const struct bucket *bucket,
     return false;
 }
 
-bool weir_table_find_hashed(struct weir_table *t, struct weir_text name,
-                            uint64_t hash, struct weir_ref *out)
+static inline bool find_any(const struct weir_table *t,
+                            struct weir_text name, uint64_t hash,
+                            struct weir_ref *out)
 {
     struct name head;
     name_head(name, &head);
@@ -317,12 +336,31 @@ bool weir_table_find_hashed(struct weir_table *t, struct weir_text name,
            find_in(t, second_bucket(t, hash), tag, &head, name, out);
 }
 
+bool weir_table_find_hashed(struct weir_table *t, struct weir_text name,
+                            uint64_t hash, struct weir_ref *out)
+{
+    struct weir_ref ref;
+    if (!find_any(t, name, hash, &ref) || !(ref.generation & 1))
+        return false;
+    *out = ref;
+    return true;
+}
+
 bool weir_table_find(struct weir_table *t, struct weir_text name,
                      struct weir_ref *out)
 {
     if (name.len == 0 || name.len > WEIR_NAME_MAX)
         return false;
     return weir_table_find_hashed(t, name, weir_table_hash(t, name), out);
+}
+
+uint32_t weir_slot_find(const struct weir_table *t, struct weir_text name)
+{
+    struct weir_ref ref;
+    if (name.len == 0 || name.len > WEIR_NAME_MAX ||
+        !find_any(t, name, weir_table_hash(t, name), &ref))
+        return WEIR_SLOT_NONE;
+    return ref.slot;
 }
 
 static int bucket_room(const struct bucket *bucket)
@@ -344,31 +382,26 @@ static struct bucket *choose_bucket(const struct weir_table *t,
     return room > 2 || room >= bucket_room(second) ? first : second;
 }
 
-static uint64_t slot_hash(const struct weir_table *t, uint32_t slot)
+/* False: no place. */
+static bool index_insert(struct weir_table *t, uint32_t slot, uint64_t hash)
 {
-    char buf[WEIR_NAME_MAX + 1];
-    size_t len = weir_table_name(t, slot, buf);
-    return weir_table_hash(t, (struct weir_text){ buf, len });
-}
-
-bool weir_slot_publish(struct weir_table *t, uint32_t slot)
-{
-    uint64_t hash = slot_hash(t, slot);
     struct bucket *bucket = choose_bucket(t, hash);
     for (int i = 0; i < BUCKET_ENTRIES; i++) {
         if (bucket->entry[i] != 0)
             continue;
         uint64_t entry = (hash >> 32 << 32) | (slot + 1);
-        /* release: name and hot line are complete before it is found. */
+        /* release: the name is complete before it is found. */
         weir_store_release(&bucket->entry[i], entry);
         return true;
     }
     return false;
 }
 
-static void unpublish(struct weir_table *t, uint32_t slot)
+static void index_remove(struct weir_table *t, uint32_t slot)
 {
-    uint64_t hash = slot_hash(t, slot);
+    char buf[WEIR_NAME_MAX + 1];
+    size_t len = name_load(t, slot, buf);
+    uint64_t hash = weir_table_hash(t, (struct weir_text){ buf, len });
     uint64_t entry = (hash >> 32 << 32) | (slot + 1);
     struct bucket *buckets[] = { first_bucket(t, hash),
                                  second_bucket(t, hash) };
@@ -382,6 +415,29 @@ static void unpublish(struct weir_table *t, uint32_t slot)
 
 /* ---- Slots ---- */
 
+/* The lines of a slot whose life begins. Its count goes on: all that is told
+ * of counts is differences. */
+static void slot_reset(struct weir_table *t, uint32_t slot)
+{
+    struct cold *cold = weir_cold(t, slot);
+    weir_store_relaxed(&cold->state, WEIR_SLOT_MAKING);
+    weir_store_relaxed(&cold->rule, WEIR_SLOT_NONE);
+    cold->aux = CHUNK_NONE;
+    cold->aux_len = 0;
+    cold->refs = 0;
+    cold->created = 0;
+    cold->seen = 0;
+    weir_store_relaxed(&cold->hold, 0);
+    struct hot *hot = weir_hot(t, slot);
+    uint64_t count = weir_load_relaxed(&hot->count);
+    weir_store_relaxed(&cold->settled, count);
+    /* The first use of a slot is told at once: no root knows of it. */
+    weir_store_relaxed(&cold->report_at, count);
+    weir_store_relaxed(&hot->up, UP_NONE);
+    weir_store_relaxed(&hot->stop, count + WEIR_COUNT_FAR);
+    weir_store_relaxed(&hot->early, WEIR_MINI_FAR);
+}
+
 uint32_t weir_slot_take(struct weir_table *t, struct weir_text name)
 {
     uint32_t slot = t->free_head;
@@ -393,40 +449,34 @@ uint32_t weir_slot_take(struct weir_table *t, struct weir_text name)
     }
     if (!name_store(t, slot, name))
         return WEIR_SLOT_NONE;
-    struct cold *cold = weir_cold(t, slot);
-    if (!fresh)
-        t->free_head = cold->aux;
-    weir_store_relaxed(&cold->state, WEIR_SLOT_MAKING);
-    cold->rule = WEIR_SLOT_NONE;
-    cold->aux = CHUNK_NONE;
-    cold->aux_len = 0;
-    cold->refs = 0;
-    cold->created = 0;
-    cold->seen = 0;
-    struct hot *hot = weir_hot(t, slot);
-    weir_store_relaxed(&hot->parent, WEIR_SLOT_NONE);
-    weir_store_relaxed(&hot->grandparent, WEIR_SLOT_NONE);
-    weir_store_relaxed(&hot->stop,
-                       weir_load_relaxed(&hot->count) + WEIR_COUNT_FAR);
-    weir_store_relaxed(&hot->early, WEIR_MINI_FAR);
-    weir_store_relaxed(&cold->report_at,
-                       weir_load_relaxed(&hot->count) + WEIR_COUNT_FAR);
-    if (fresh) {
-        weir_store_relaxed(&hot->generation, 1);
-        /* release: a walk up to 'used' finds complete slots. */
-        weir_store_release(&t->used, slot + 1);
+    if (!index_insert(t, slot, weir_table_hash(t, name))) {
+        weir_chunks_free(t, weir_name(t, slot)->more);
+        return WEIR_SLOT_NONE;
     }
+    if (!fresh)
+        t->free_head = weir_cold(t, slot)->aux;
+    slot_reset(t, slot);
+    /* release: a walk up to 'used' finds complete slots. */
+    if (fresh)
+        weir_store_release(&t->used, slot + 1);
     weir_store_relaxed(&t->live, t->live + 1);
     return slot;
+}
+
+void weir_slot_publish(struct weir_table *t, uint32_t slot)
+{
+    uint32_t *generation = &weir_hot(t, slot)->generation;
+    weir_assert(!(*generation & 1));
+    /* release: who finds it alive finds it complete. */
+    weir_store_release(generation, *generation + 1);
 }
 
 void weir_slot_release(struct weir_table *t, uint32_t slot)
 {
     struct hot *hot = weir_hot(t, slot);
     struct cold *cold = weir_cold(t, slot);
-    unpublish(t, slot);
-    /* release: who still sees the old life in a later field sees this. */
-    weir_store_release(&hot->generation, hot->generation + 1);
+    index_remove(t, slot);
+    weir_store(&hot->generation, hot->generation + (hot->generation & 1));
     weir_store_release(&cold->state, WEIR_SLOT_FREE);
     weir_chunks_free(t, weir_name(t, slot)->more);
     weir_chunks_free(t, cold->aux);

@@ -46,7 +46,8 @@ struct weir_table *weir_table_init(void *block,
 uint32_t weir_table_claim_stripe(struct weir_table *table);
 void weir_table_release_stripe(struct weir_table *table, uint32_t stripe);
 
-/* A slot and which of its lives is meant. */
+/* A slot and which of its lives is meant: odd, so that a zeroed ref is to
+ * nobody. */
 struct weir_ref {
     uint32_t slot;
     uint32_t generation;
@@ -134,7 +135,7 @@ uint32_t weir_table_used(const struct weir_table *table);
 /* Slots that aren't free. */
 uint32_t weir_table_live(const struct weir_table *table);
 /* Name of a live slot, written to 'buf' (WEIR_NAME_MAX + 1 bytes,
- * NUL-terminated). Returns its length, 0 for a free slot. */
+ * NUL-terminated). Returns its length, 0 for a slot that doesn't live. */
 size_t weir_table_name(const struct weir_table *table, uint32_t slot,
                        char *buf);
 
@@ -171,7 +172,9 @@ void weir_table_view(struct weir_table *table, uint32_t slot,
  * table's. From then on the next take of each marks it again. */
 size_t weir_table_bits_words(const struct weir_table *table);
 void weir_table_collect(struct weir_table *table, uint64_t *bits);
-/* The table's total of a slot. */
+/* The table's totals of a slot, over all of its lives. 'refused' may be short
+ * for an instant, while a thread moves it from one place to another: keep the
+ * largest seen. */
 uint64_t weir_table_count(const struct weir_table *table, uint32_t slot);
 uint64_t weir_table_refused(const struct weir_table *table, uint32_t slot);
 /* Takes the request for an early report: true once after some slot went
@@ -192,9 +195,10 @@ void weir_table_set_fill(struct weir_table *table, uint32_t slot,
 void weir_table_add_others(struct weir_table *table, uint32_t slot,
                            int64_t scaled);
 /* Every root has answered for the slot's count up to 'count': an instance may
- * be evicted only when that is all of it. */
+ * be evicted only when that is all of it. A new life begins settled. */
 void weir_table_set_settled(struct weir_table *table, uint32_t slot,
                             uint64_t count);
+uint64_t weir_table_settled(const struct weir_table *table, uint32_t slot);
 
 /* No root for stale_after: from now on the counted slots follow their
  * on_stale (open, closed, hold here; share by weir_table_add_others()), until

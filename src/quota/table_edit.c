@@ -11,6 +11,10 @@
 
 #include <string.h>
 
+/* How a put in a full table makes room, a hold of the lock at a time. */
+#define PUT_LOOKS 1024
+#define PUT_WANTED 32
+
 /* ---- The switch (table_layout.h) ---- */
 
 static uint32_t meta_of(const struct weir_bucket *bucket, uint32_t flags)
@@ -19,12 +23,12 @@ static uint32_t meta_of(const struct weir_bucket *bucket, uint32_t flags)
            (uint32_t)bucket->leak.frac << META_FRAC_SHIFT;
 }
 
-/* Steps 3 and 4, also for a writer that was killed after 2. */
+/* Steps 3 and 4. */
 static void switch_finish(struct weir_table *t, uint32_t slot)
 {
     struct hot *hot = weir_hot(t, slot);
-    uint32_t seq = hot->meta & ~(META_SEQ_ONE - 1);
-    seq += (seq & META_SEQ_ONE) ? 0 : META_SEQ_ONE;
+    /* Odd already, if the writer before was killed within 3. */
+    uint32_t seq = (hot->meta & ~(META_SEQ_ONE - 1)) | META_SEQ_ONE;
     uint32_t old = hot->meta & (META_SEQ_ONE - 1);
     weir_store(&hot->meta, seq | old);
     weir_fence_release();
@@ -38,13 +42,19 @@ static void switch_finish(struct weir_table *t, uint32_t slot)
         continue;
 }
 
-static void spare_fill(struct weir_table *t, uint32_t slot,
-                       const struct weir_bucket *bucket, uint32_t flags)
+void weir_table_mend_switch(struct weir_table *t)
 {
     uint32_t dead = t->spare_slot;
     if (dead != WEIR_SLOT_NONE && (weir_load(&weir_hot(t, dead)->base) & 1))
         switch_finish(t, dead);
-    weir_store(&t->spare_seq, t->spare_seq + 1);
+}
+
+static void spare_fill(struct weir_table *t, uint32_t slot,
+                       const struct weir_bucket *bucket, uint32_t flags)
+{
+    weir_table_mend_switch(t);
+    /* Odd already, if the writer before was killed in here. */
+    weir_store(&t->spare_seq, t->spare_seq | 1);
     weir_fence_release();
     weir_store_relaxed(&t->spare_slot, slot);
     weir_store_relaxed(&t->spare_part, bucket->leak.part);
@@ -91,6 +101,7 @@ void weir_slot_switch(struct weir_table *t, uint32_t slot,
 void weir_slot_set_flags(struct weir_table *t, uint32_t slot, uint32_t flags)
 {
     struct hot *hot = weir_hot(t, slot);
+    weir_table_mend_switch(t);
     weir_store_release(&hot->meta, (hot->meta & ~META_FLAGS) | flags);
 }
 
@@ -181,19 +192,25 @@ static int template_put(struct weir_table *t, uint32_t slot,
     uint32_t aux = CHUNK_NONE;
     uint32_t overflow = WEIR_SLOT_NONE;
     bool another = cold->state != WEIR_SLOT_TEMPLATE;
-    if ((another && t->template_count == WEIR_TEMPLATES_MAX) ||
-        !weir_chunks_store(t, quota->parent.p, quota->parent.len, &aux))
+    if (another && t->template_count == WEIR_TEMPLATES_MAX)
         return WEIR_EFULL;
-    template_remove(t, slot);
     if (quota->overflow.len > 0 &&
-        weir_slot_resolve(t, quota->overflow, true, 0, &overflow, now) ==
+        weir_slot_resolve(t, quota->overflow, true, 0, &overflow, now) !=
             WEIR_RESOLVED)
+        return WEIR_EFULL;
+    if (overflow != WEIR_SLOT_NONE)
         weir_cold(t, overflow)->refs++;
+    if (!weir_chunks_store(t, quota->parent.p, quota->parent.len, &aux)) {
+        if (overflow != WEIR_SLOT_NONE)
+            weir_slot_unref(t, overflow);
+        return WEIR_EFULL;
+    }
+    template_remove(t, slot);
     weir_chunks_free(t, cold->aux);
     cold->aux = aux;
     cold->aux_len = (uint8_t)quota->parent.len;
     uint32_t before = cold->rule;
-    cold->rule = overflow;
+    weir_store_relaxed(&cold->rule, overflow);
     if (before != WEIR_SLOT_NONE)
         weir_slot_unref(t, before);
     weir_slot_set_parent(t, slot, WEIR_SLOT_NONE);
@@ -212,7 +229,7 @@ static void template_forget(struct weir_table *t, uint32_t slot)
     weir_chunks_free(t, cold->aux);
     cold->aux = CHUNK_NONE;
     cold->aux_len = 0;
-    cold->rule = WEIR_SLOT_NONE;
+    weir_store_relaxed(&cold->rule, WEIR_SLOT_NONE);
     if (overflow != WEIR_SLOT_NONE)
         weir_slot_unref(t, overflow);
 }
@@ -233,58 +250,31 @@ static void rule_all(struct weir_table *t, weir_instant now)
 
 /* ---- Put ---- */
 
-/* The slot that is to become the quota, or WEIR_SLOT_NONE. */
-static uint32_t slot_for(struct weir_table *t, struct weir_text name,
-                         bool *out_fresh, weir_instant now)
-{
-    struct weir_ref ref;
-    *out_fresh = !weir_table_find(t, name, &ref);
-    if (!*out_fresh)
-        return ref.slot;
-    uint32_t slot = weir_slot_take(t, name);
-    for (uint32_t i = 0; slot == WEIR_SLOT_NONE && i < t->slots; i++) {
-        if (weir_slot_evict(t, i, now))
-            slot = weir_slot_take(t, name);
-    }
-    return slot;
-}
-
 static int put_links(struct weir_table *t, uint32_t slot,
                      const struct weir_quota *quota, weir_instant now)
 {
     struct cold *cold = weir_cold(t, slot);
-    if (weir_quota_is_template(quota)) {
-        if (cold->state != WEIR_SLOT_TEMPLATE)
-            cold->rule = WEIR_SLOT_NONE;
+    if (weir_quota_is_template(quota))
         return template_put(t, slot, quota, now);
-    }
-    if (cold->state == WEIR_SLOT_INSTANCE)
-        cold->rule = WEIR_SLOT_NONE;
     uint32_t parent = WEIR_SLOT_NONE;
     if (quota->parent.len > 0 &&
-        weir_slot_resolve(t, quota->parent, true, 1, &parent, now) ==
-            WEIR_RESOLVED_NONE)
+        weir_slot_resolve(t, quota->parent, true, 1, &parent, now) !=
+            WEIR_RESOLVED)
         return WEIR_EFULL;
+    if (cold->state == WEIR_SLOT_INSTANCE)
+        weir_store_relaxed(&cold->rule, WEIR_SLOT_NONE);
     weir_slot_set_parent(t, slot, parent);
     return WEIR_OK;
 }
 
-static int put_locked(struct weir_table *t, const struct weir_quota *quota,
-                      weir_instant now)
+/* The quota's fields, in a slot whose links are made. */
+static void put_fields(struct weir_table *t, uint32_t slot,
+                       const struct weir_quota *quota, weir_instant now)
 {
-    bool fresh;
-    uint32_t slot = slot_for(t, quota->name, &fresh, now);
-    if (slot == WEIR_SLOT_NONE)
-        return WEIR_EFULL;
     struct cold *cold = weir_cold(t, slot);
-    int error = put_links(t, slot, quota, now);
-    if (error < 0) {
-        if (fresh)
-            weir_slot_release(t, slot);
-        return error;
-    }
-    bool another = cold->created != quota->created &&
-                   cold->state == WEIR_SLOT_QUOTA;
+    bool another = cold->state == WEIR_SLOT_MAKING ||
+                   (cold->created != quota->created &&
+                    cold->state == WEIR_SLOT_QUOTA);
     cold->created = quota->created;
     cold->sharing = (uint8_t)(quota->sharing & 7);
     cold->on_stale = (uint8_t)(quota->on_stale & 7);
@@ -292,24 +282,53 @@ static int put_locked(struct weir_table *t, const struct weir_quota *quota,
     struct weir_bucket bucket;
     bucket_of(quota, &bucket);
     uint32_t flags = flags_of(quota) | weir_slot_stale_flags(t, slot);
-    weir_slot_switch(t, slot, &bucket, flags, fresh || another, now);
-    if (fresh && !weir_slot_publish(t, slot)) {
-        weir_slot_release(t, slot);
-        return WEIR_EFULL;
-    }
+    weir_slot_switch(t, slot, &bucket, flags, another, now);
     /* release: who sees the state sees the rest. */
     weir_store_release(&cold->state, weir_quota_is_template(quota)
                                          ? WEIR_SLOT_TEMPLATE
                                          : WEIR_SLOT_QUOTA);
+}
+
+static int put_locked(struct weir_table *t, const struct weir_quota *quota,
+                      weir_instant now)
+{
+    uint32_t slot = weir_slot_find(t, quota->name);
+    bool fresh = slot == WEIR_SLOT_NONE;
+    if (fresh)
+        slot = weir_slot_make(t, quota->name, now);
+    if (slot == WEIR_SLOT_NONE)
+        return WEIR_EFULL;
+    struct cold *cold = weir_cold(t, slot);
+    /* Held: its links may need room, and it may be an idle instance. */
+    cold->refs++;
+    int error = put_links(t, slot, quota, now);
+    cold->refs--;
+    if (error < 0) {
+        if (fresh)
+            weir_slot_free(t, slot);
+        return error;
+    }
+    put_fields(t, slot, quota, now);
+    if (fresh)
+        weir_slot_publish(t, slot);
     return WEIR_OK;
 }
 
+/* A quota comes before instances: what is idle makes room, some slots under
+ * one hold of the lock, until all were looked at. */
 int weir_table_put(struct weir_table *t, const struct weir_quota *quota,
                    weir_instant now)
 {
-    weir_table_lock(t);
-    int error = put_locked(t, quota, now);
-    weir_table_unlock(t);
+    int error = WEIR_EFULL;
+    uint32_t looks = 0;
+    while (error == WEIR_EFULL && looks <= weir_table_used(t)) {
+        weir_table_lock(t);
+        if (looks > 0)
+            weir_table_evict(t, PUT_LOOKS, PUT_WANTED, now);
+        error = put_locked(t, quota, now);
+        weir_table_unlock(t);
+        looks += PUT_LOOKS;
+    }
     if (error == WEIR_OK && weir_quota_is_template(quota))
         rule_all(t, now);
     return error;
@@ -326,7 +345,11 @@ static void drop_slot(struct weir_table *t, uint32_t slot, weir_instant now)
         template_forget(t, slot);
     if (template || cold->state == WEIR_SLOT_QUOTA) {
         weir_store_release(&cold->state, WEIR_SLOT_PLACEHOLDER);
-        weir_slot_rule(t, slot, now);
+        /* Held by nobody, it is freed, even if a template matches. */
+        cold->refs++;
+        if (cold->refs > 1)
+            weir_slot_rule(t, slot, now);
+        weir_slot_unref(t, slot);
     }
     weir_table_unlock(t);
     if (template)
@@ -380,9 +403,11 @@ static void stale_slot(struct weir_table *t, uint32_t slot, weir_instant now)
     struct cold *cold = weir_cold(t, slot);
     if (cold->state == WEIR_SLOT_FREE || cold->state == WEIR_SLOT_MAKING)
         return;
-    uint32_t flags = weir_hot(t, slot)->meta & META_FLAGS & ~META_STALE;
+    weir_table_mend_switch(t);
+    uint32_t before = weir_hot(t, slot)->meta & META_FLAGS;
+    uint32_t flags = before & ~META_STALE;
     uint32_t added = weir_slot_stale_flags(t, slot);
-    if (added & META_HOLD) {
+    if ((added & META_HOLD) && !(before & META_HOLD)) {
         struct look look;
         weir_look(t, slot, weir_elapsed(t, now), &look);
         weir_store_relaxed(&cold->hold, refusal_now(&look));

@@ -16,8 +16,10 @@
  *     base                 the lift (CAS, when fill < 0), the sync (store)
  *     stop, early          the sync; the touch of a take moves 'early'
  *     leak, band, high, …  the writer (lock), by the switch below
- *     parent               the writer; 'grandparent' is only a hint for
- *                          prefetching, mended by whoever sees it wrong
+ *     up                   the writer: the parent; the grandparent is only a
+ *                          hint for prefetching, mended by a take that
+ *                          sees it wrong
+ *     generation           the writer: odd while the slot lives
  *
  * The switch. Parameters and 'base' must change together, and a reader must
  * never wait for a writer that was killed. The lowest bit of 'base' says
@@ -36,6 +38,13 @@
  * "always", so that the next take marks the slot in the dirty bits; the mark
  * moves it to report_at, so that the one that crosses it asks for an early
  * report. One comparison in the hot path serves both.
+ *
+ * Taking back. A walk reads, an add charges, and between the two a slot may
+ * change hands. So the writer moves 'generation' (or a child's 'up') before it
+ * reads 'count', and a take adds to 'count' before it reads 'generation' and
+ * each 'up' once more, all of it in one order that everybody sees: either the
+ * writer finds the slot in use and leaves it, or the take finds the chain
+ * changed and takes back what it added.
  *
  * The index. Buckets of eight entries (tag, slot), one line each; a name
  * lives in one of two buckets. A lookup reads at most two lines, a removal
@@ -78,6 +87,15 @@ static inline weir_mini weir_mini_of(int64_t value)
     return (weir_mini)((v >> shift) << 6) | shift;
 }
 
+/* Rounds up. 'value' must be below 2^61. */
+static inline weir_mini weir_mini_above(int64_t value)
+{
+    weir_mini mini = weir_mini_of(value);
+    if (weir_mini_get(mini) == value)
+        return mini;
+    return weir_mini_of(weir_mini_get(mini) + ((int64_t)1 << (mini & 63)));
+}
+
 /* meta: what of a slot changes together with its parameters. */
 #define META_OFF 0x01u    /* mode off, or a placeholder: not there at all */
 #define META_SHADOW 0x02u /* decides, never refuses */
@@ -106,11 +124,10 @@ struct hot {
     uint64_t part;        /* leak.part */
     int64_t high;         /* scaled */
     uint64_t stop;        /* refuse at this count */
-    uint32_t parent;      /* slot */
-    uint32_t grandparent; /* hint */
+    uint64_t up;          /* slots: parent | grandparent << 32 */
     weir_mini band;       /* high - low, scaled */
     weir_mini early;      /* tell the sync this far before 'stop' */
-    uint32_t generation;
+    uint32_t generation;  /* odd while the slot lives */
     uint32_t meta;
 };
 static_assert(sizeof(struct hot) == WEIR_CACHE_LINE, "one line a slot");
@@ -153,10 +170,10 @@ struct bucket {
 static_assert(sizeof(struct bucket) == WEIR_CACHE_LINE, "");
 
 #define STRIPE_ENTRIES 256
-struct refusal {
-    uint32_t slot;  /* WEIR_SLOT_NONE: empty */
-    uint32_t seen;  /* the sync's: low half of 'units' when last looked at */
-    uint64_t units; /* refused; written by the stripe's owner only */
+struct refusal { /* written by the stripe's owner only */
+    uint32_t slot;   /* WEIR_SLOT_NONE: empty */
+    uint32_t events; /* refusals ever, whatever the slot; wraps */
+    uint64_t units;  /* refused for 'slot' */
 };
 struct weir_stripe {
     uint32_t owned; /* atomic */
@@ -166,6 +183,7 @@ struct weir_stripe {
     uint64_t overflowed;
     uint64_t padding[4];
     struct refusal refusals[STRIPE_ENTRIES];
+    uint32_t seen[STRIPE_ENTRIES]; /* the sync's: 'events' when last told */
 };
 static_assert(sizeof(struct weir_stripe) % WEIR_CACHE_LINE == 0, "");
 
@@ -186,7 +204,7 @@ struct weir_table {
     uint32_t chunk_count;
     uint32_t bits_words;
     /* Offsets from the table's first byte. */
-    uint64_t hot_at, cold_at, names_at, chunks_at, index_at, bits_at,
+    uint64_t cold_at, names_at, chunks_at, index_at, bits_at,
         stripes_at;
 
     /* Written by few, on a line of their own. */
@@ -199,7 +217,6 @@ struct weir_table {
     uint32_t hand;       /* of the sweep */
     uint32_t stale;
     uint32_t template_count;
-    uint32_t full;       /* a whole set is being put: mark 'seen' */
     uint32_t spare_slot; /* whose parameters the spare holds */
     uint64_t spare_part;
     int64_t spare_high;
@@ -213,13 +230,16 @@ struct weir_table {
         struct template_entry templates[WEIR_TEMPLATES_MAX];
 };
 
+static_assert(sizeof(struct weir_table) % WEIR_CACHE_LINE == 0,
+              "the hot slots follow it");
+
 static inline void *weir_table_at(const struct weir_table *t, uint64_t at)
 {
     return (char *)(uintptr_t)t + at;
 }
 static inline struct hot *weir_hot(const struct weir_table *t, uint32_t slot)
 {
-    return (struct hot *)weir_table_at(t, t->hot_at) + slot;
+    return (struct hot *)weir_table_at(t, sizeof(*t)) + slot;
 }
 static inline struct cold *weir_cold(const struct weir_table *t,
                                      uint32_t slot)
@@ -249,6 +269,16 @@ static inline struct weir_stripe *weir_stripe(const struct weir_table *t,
                                               uint32_t stripe)
 {
     return (struct weir_stripe *)weir_table_at(t, t->stripes_at) + stripe;
+}
+
+#define UP_NONE UINT64_MAX
+static inline uint64_t weir_up_of(uint32_t parent, uint32_t grandparent)
+{
+    return parent | (uint64_t)grandparent << 32;
+}
+static inline uint32_t weir_parent(const struct hot *hot)
+{
+    return (uint32_t)weir_load_relaxed(&hot->up);
 }
 
 static inline uint64_t weir_elapsed(const struct weir_table *t,
@@ -313,11 +343,15 @@ static inline void weir_look(const struct weir_table *t, uint32_t slot,
 /* ---- table.c ---- */
 void weir_table_lock(struct weir_table *t);
 void weir_table_unlock(struct weir_table *t);
-/* Under the lock: takes a free slot (state MAKING, hot line off) for 'name',
- * or WEIR_SLOT_NONE. Not yet found by lookups. */
+/* Under the lock: the slot of 'name' in any state but free, or NONE. */
+uint32_t weir_slot_find(const struct weir_table *t, struct weir_text name);
+/* Under the lock: takes a free slot (state MAKING) for 'name', or
+ * WEIR_SLOT_NONE: no slot, no chunks or no place in the index. Found by
+ * weir_slot_find() only, until it is published. */
 uint32_t weir_slot_take(struct weir_table *t, struct weir_text name);
-/* Puts it into the index; false: no place (then release it). */
-bool weir_slot_publish(struct weir_table *t, uint32_t slot);
+/* Begins its life: from now on any thread finds it. */
+void weir_slot_publish(struct weir_table *t, uint32_t slot);
+/* Ends its life, if that has not ended; gives it back. */
 void weir_slot_release(struct weir_table *t, uint32_t slot);
 bool weir_chunks_store(struct weir_table *t, const char *bytes, size_t len,
                        uint32_t *out_first);
@@ -336,6 +370,8 @@ void weir_slot_mark(struct weir_table *t, uint32_t slot);
 void weir_slot_switch(struct weir_table *t, uint32_t slot,
                       const struct weir_bucket *bucket, uint32_t flags,
                       bool empty, weir_instant now);
+/* Under the lock: finishes the switch of a writer that was killed. */
+void weir_table_mend_switch(struct weir_table *t);
 /* Under the lock: new flags, same parameters. */
 void weir_slot_set_flags(struct weir_table *t, uint32_t slot,
                          uint32_t flags);
@@ -349,12 +385,19 @@ enum weir_resolved weir_slot_resolve(struct weir_table *t,
                                      struct weir_text name, bool keep,
                                      unsigned depth, uint32_t *out,
                                      weir_instant now);
+/* Under the lock: takes a free slot, evicting if need be. */
+uint32_t weir_slot_make(struct weir_table *t, struct weir_text name,
+                        weir_instant now);
+/* Under the lock: looks at up to 'looks' slots from the clock hand on and
+ * frees up to 'wanted'; returns how many. */
+uint32_t weir_table_evict(struct weir_table *t, uint32_t looks,
+                          uint32_t wanted, weir_instant now);
 /* Under the lock: an instance or placeholder after the templates changed. */
 void weir_slot_rule(struct weir_table *t, uint32_t slot, weir_instant now);
 /* Under the lock: one child or pin less; frees a placeholder without any. */
 void weir_slot_unref(struct weir_table *t, uint32_t slot);
-/* Under the lock: frees an instance that nobody needs. */
-bool weir_slot_evict(struct weir_table *t, uint32_t slot, weir_instant now);
+/* Under the lock: frees it, with its hold on its parent. */
+void weir_slot_free(struct weir_table *t, uint32_t slot);
 void weir_slot_set_parent(struct weir_table *t, uint32_t slot,
                           uint32_t parent);
 

@@ -23,9 +23,9 @@
 
 /* ---- References ---- */
 
-static void release_unneeded(struct weir_table *t, uint32_t slot)
+void weir_slot_free(struct weir_table *t, uint32_t slot)
 {
-    uint32_t parent = weir_hot(t, slot)->parent;
+    uint32_t parent = weir_parent(weir_hot(t, slot));
     weir_slot_release(t, slot);
     if (parent != WEIR_SLOT_NONE)
         weir_slot_unref(t, parent);
@@ -37,63 +37,85 @@ void weir_slot_unref(struct weir_table *t, uint32_t slot)
     weir_assert(cold->refs > 0);
     cold->refs--;
     if (cold->refs == 0 && cold->state == WEIR_SLOT_PLACEHOLDER)
-        release_unneeded(t, slot);
+        weir_slot_free(t, slot);
 }
 
 void weir_slot_set_parent(struct weir_table *t, uint32_t slot,
                           uint32_t parent)
 {
     struct hot *hot = weir_hot(t, slot);
-    uint32_t before = hot->parent;
+    uint32_t before = weir_parent(hot);
     if (before == parent)
         return;
     uint32_t above = WEIR_SLOT_NONE;
     if (parent != WEIR_SLOT_NONE) {
         weir_cold(t, parent)->refs++;
-        above = weir_hot(t, parent)->parent;
+        above = weir_parent(weir_hot(t, parent));
     }
-    weir_store_relaxed(&hot->grandparent, above);
-    weir_store_release(&hot->parent, parent);
+    weir_store(&hot->up, weir_up_of(parent, above));
     if (before != WEIR_SLOT_NONE)
         weir_slot_unref(t, before);
 }
 
 /* ---- Eviction ---- */
 
-bool weir_slot_evict(struct weir_table *t, uint32_t slot, weir_instant now)
+/* Whether nobody needs the slot, as it looks now; '*out_count' is its count
+ * then. A placeholder is idle as soon as nobody holds it: one that was
+ * resolved and never pinned. */
+static bool is_idle(const struct weir_table *t, uint32_t slot,
+                    uint64_t *out_count, weir_instant now)
 {
     const struct cold *cold = weir_cold(t, slot);
-    if (cold->state != WEIR_SLOT_INSTANCE || cold->refs > 0)
+    bool idles = cold->state == WEIR_SLOT_INSTANCE ||
+                 cold->state == WEIR_SLOT_PLACEHOLDER;
+    if (!idles || cold->refs > 0)
+        return false;
+    uint64_t bit = (uint64_t)1 << (slot % 64);
+    if (weir_load_relaxed(&weir_bits(t)[slot / 64]) & bit)
         return false;
     struct look look;
     weir_look(t, slot, weir_elapsed(t, now), &look);
+    *out_count = look.count;
     bool empty = look.fill <= 0 || look.high == WEIR_SCALED_MAX;
-    uint64_t bit = (uint64_t)1 << (slot % 64);
-    bool marked = weir_load_relaxed(&weir_bits(t)[slot / 64]) & bit;
-    if (!empty || marked || look.count != weir_load_relaxed(&cold->settled))
+    return empty && look.count == weir_load_relaxed(&cold->settled);
+}
+
+/* Frees an instance that nobody needs. The generation moves before the count
+ * is read for the last time (table_layout.h). If a take came in between, the
+ * slot lives on under another generation: the old one can't come back, for
+ * the even one between may have been seen. */
+static bool evict(struct weir_table *t, uint32_t slot, weir_instant now)
+{
+    uint64_t count;
+    if (!is_idle(t, slot, &count, now))
         return false;
-    release_unneeded(t, slot);
+    struct hot *hot = weir_hot(t, slot);
+    weir_store(&hot->generation, hot->generation + 1);
+    if (weir_load(&hot->count) != count) {
+        weir_slot_publish(t, slot);
+        return false;
+    }
+    weir_slot_free(t, slot);
     return true;
 }
 
-/* Walks the hand over up to 'looks' slots. */
-static uint32_t hand_evict(struct weir_table *t, uint32_t looks,
-                           uint32_t wanted, weir_instant now)
+uint32_t weir_table_evict(struct weir_table *t, uint32_t looks,
+                          uint32_t wanted, weir_instant now)
 {
     uint32_t freed = 0;
-    for (uint32_t i = 0; i < looks && freed < wanted; i++) {
+    for (uint32_t i = 0; i < looks && i < t->used && freed < wanted; i++) {
         t->hand = t->hand + 1 < t->used ? t->hand + 1 : 0;
-        freed += weir_slot_evict(t, t->hand, now);
+        freed += evict(t, t->hand, now);
     }
     return freed;
 }
 
-static uint32_t take_or_evict(struct weir_table *t, struct weir_text name,
-                              weir_instant now)
+uint32_t weir_slot_make(struct weir_table *t, struct weir_text name,
+                        weir_instant now)
 {
     uint32_t slot = weir_slot_take(t, name);
     if (slot != WEIR_SLOT_NONE ||
-        hand_evict(t, EVICT_LOOK_MAX, 1, now) == 0)
+        weir_table_evict(t, EVICT_LOOK_MAX, 1, now) == 0)
         return slot;
     return weir_slot_take(t, name);
 }
@@ -111,7 +133,7 @@ uint32_t weir_table_sweep(struct weir_table *t, uint32_t count,
         if (weir_cold(t, slot)->state > WEIR_SLOT_MAKING)
             weir_slot_lift(t, slot, elapsed);
         if (crowded)
-            freed += weir_slot_evict(t, slot, now);
+            freed += evict(t, slot, now);
         weir_table_unlock(t);
     }
     return freed;
@@ -154,6 +176,34 @@ static uint32_t parent_by(struct weir_table *t, uint32_t template,
     return parent;
 }
 
+/* Whether the chain from 'from' leads through 'slot', or is endless. */
+static bool leads_to(const struct weir_table *t, uint32_t from, uint32_t slot)
+{
+    for (unsigned i = 0; i < WEIR_DEPTH_MAX && from != WEIR_SLOT_NONE; i++) {
+        if (from == slot)
+            return true;
+        from = weir_parent(weir_hot(t, from));
+    }
+    return false;
+}
+
+/* Patterns of templates may lead back to where they came from: the chain
+ * ends there. The slot is held while its ancestors are made, or it might be
+ * evicted to make room for them. */
+static void link_instance(struct weir_table *t, uint32_t slot,
+                          uint32_t template,
+                          const struct weir_captures *captures,
+                          unsigned depth, weir_instant now)
+{
+    struct cold *cold = weir_cold(t, slot);
+    cold->refs++;
+    uint32_t parent = parent_by(t, template, captures, depth, now);
+    if (leads_to(t, parent, slot))
+        parent = WEIR_SLOT_NONE;
+    weir_slot_set_parent(t, slot, parent);
+    cold->refs--;
+}
+
 /* Copies the template's parameters: an instance is its quota. */
 static void become_instance(struct weir_table *t, uint32_t slot,
                             uint32_t template, bool empty, weir_instant now)
@@ -165,7 +215,7 @@ static void become_instance(struct weir_table *t, uint32_t slot,
                                   .high = look.high };
     const struct cold *from = weir_cold(t, template);
     struct cold *cold = weir_cold(t, slot);
-    cold->rule = template;
+    weir_store_relaxed(&cold->rule, template);
     cold->created = from->created;
     cold->sharing = from->sharing;
     cold->on_stale = from->on_stale;
@@ -182,7 +232,7 @@ static void become_placeholder(struct weir_table *t, uint32_t slot,
     struct weir_bucket bucket;
     weir_bucket_open(&bucket);
     struct cold *cold = weir_cold(t, slot);
-    cold->rule = WEIR_SLOT_NONE;
+    weir_store_relaxed(&cold->rule, WEIR_SLOT_NONE);
     cold->created = 0;
     cold->sharing = WEIR_LOCAL;
     weir_slot_switch(t, slot, &bucket, META_OFF, true, now);
@@ -204,14 +254,13 @@ void weir_slot_rule(struct weir_table *t, uint32_t slot, weir_instant now)
         bool another = cold->state == WEIR_SLOT_PLACEHOLDER ||
                        cold->created != weir_cold(t, template)->created;
         become_instance(t, slot, template, another, now);
-        weir_slot_set_parent(t, slot,
-                             parent_by(t, template, &captures, 0, now));
+        link_instance(t, slot, template, &captures, 0, now);
         return;
     }
     become_placeholder(t, slot, now);
     weir_slot_set_parent(t, slot, WEIR_SLOT_NONE);
     if (cold->refs == 0)
-        release_unneeded(t, slot);
+        weir_slot_free(t, slot);
 }
 
 static enum weir_resolved no_room(struct weir_table *t, uint32_t template,
@@ -238,33 +287,46 @@ enum weir_resolved weir_slot_resolve(struct weir_table *t,
                                      unsigned depth, uint32_t *out,
                                      weir_instant now)
 {
-    struct weir_ref ref;
-    if (weir_table_find(t, name, &ref)) {
-        bool ruled =
-            weir_cold(t, ref.slot)->state != WEIR_SLOT_PLACEHOLDER;
-        *out = ref.slot;
-        return ruled || keep ? WEIR_RESOLVED : WEIR_RESOLVED_NONE;
+    uint32_t slot = weir_slot_find(t, name);
+    if (slot != WEIR_SLOT_NONE) {
+        uint8_t state = weir_cold(t, slot)->state;
+        /* Being made further down in this very chain: a cycle. */
+        if (state == WEIR_SLOT_MAKING ||
+            (state == WEIR_SLOT_PLACEHOLDER && !keep))
+            return WEIR_RESOLVED_NONE;
+        *out = slot;
+        return WEIR_RESOLVED;
     }
     struct weir_captures captures;
     uint32_t template = match_template(t, name, &captures);
     if (template == WEIR_SLOT_NONE && !keep)
         return WEIR_RESOLVED_NONE;
-    uint32_t slot = take_or_evict(t, name, now);
+    slot = weir_slot_make(t, name, now);
     if (slot == WEIR_SLOT_NONE)
         return no_room(t, template, &captures, depth, out, now);
     if (template != WEIR_SLOT_NONE) {
+        link_instance(t, slot, template, &captures, depth, now);
         become_instance(t, slot, template, true, now);
-        weir_slot_set_parent(t, slot,
-                             parent_by(t, template, &captures, depth, now));
     } else {
         become_placeholder(t, slot, now);
     }
-    if (!weir_slot_publish(t, slot)) {
-        release_unneeded(t, slot);
-        return no_room(t, template, &captures, depth, out, now);
-    }
+    weir_slot_publish(t, slot);
     *out = slot;
     return WEIR_RESOLVED;
+}
+
+/* Without the lock: most names are there. */
+static bool find_ruled(struct weir_table *t, struct weir_text name,
+                       struct weir_ref *out)
+{
+    struct weir_ref ref;
+    if (!weir_table_find(t, name, &ref))
+        return false;
+    uint8_t state = weir_load_acquire(&weir_cold(t, ref.slot)->state);
+    if (state <= WEIR_SLOT_PLACEHOLDER)
+        return false;
+    *out = ref;
+    return true;
 }
 
 static enum weir_resolved resolve_ref(struct weir_table *t,
@@ -274,6 +336,8 @@ static enum weir_resolved resolve_ref(struct weir_table *t,
 {
     if (name.len == 0 || name.len > WEIR_NAME_MAX)
         return WEIR_RESOLVED_NONE;
+    if (!pin && find_ruled(t, name, out))
+        return WEIR_RESOLVED;
     uint32_t slot;
     weir_table_lock(t);
     enum weir_resolved resolved =
@@ -314,5 +378,7 @@ void weir_table_unpin(struct weir_table *t, struct weir_ref ref)
 uint32_t weir_table_template_of(const struct weir_table *t, uint32_t slot)
 {
     const struct cold *cold = weir_cold(t, slot);
-    return cold->state == WEIR_SLOT_INSTANCE ? cold->rule : WEIR_SLOT_NONE;
+    uint8_t state = weir_load_acquire(&cold->state);
+    return state == WEIR_SLOT_INSTANCE ? weir_load_relaxed(&cold->rule)
+                                       : WEIR_SLOT_NONE;
 }

@@ -16,13 +16,27 @@ size_t weir_table_bits_words(const struct weir_table *t)
     return t->bits_words;
 }
 
+static void push_off(uint64_t *mark, uint64_t count)
+{
+    int64_t ahead = (int64_t)(weir_load_relaxed(mark) - count);
+    if (ahead > (int64_t)(WEIR_COUNT_FAR / 2))
+        weir_store_relaxed(mark, count + WEIR_COUNT_FAR);
+}
+
 static void rearm(struct weir_table *t, uint32_t word, uint64_t marked)
 {
     while (marked) {
         unsigned bit = (unsigned)__builtin_ctzll(marked);
         marked &= marked - 1;
+        uint32_t slot = word * 64 + bit;
+        struct hot *hot = weir_hot(t, slot);
+        uint64_t count = weir_load_relaxed(&hot->count);
+        /* A stop that stands for "never" moves on with the count: 2^60
+         * units of weight 2^32 are half a minute. */
+        push_off(&weir_cold(t, slot)->report_at, count);
+        push_off(&hot->stop, count);
         /* After the mark was cleared: see touch() in table_take.c. */
-        weir_store(&weir_hot(t, word * 64 + bit)->early, WEIR_MINI_FAR);
+        weir_store(&hot->early, WEIR_MINI_FAR);
     }
 }
 
@@ -36,11 +50,11 @@ static void collect_refusals(struct weir_table *t, uint64_t *bits)
             continue;
         for (uint32_t k = 0; k < STRIPE_ENTRIES; k++) {
             struct refusal *entry = &stripe->refusals[k];
-            uint32_t slot = weir_load_acquire(&entry->slot);
-            uint32_t units = (uint32_t)weir_load_relaxed(&entry->units);
-            if (slot >= t->slots || units == entry->seen)
+            uint32_t events = weir_load_acquire(&entry->events);
+            uint32_t slot = weir_load_relaxed(&entry->slot);
+            if (slot >= t->slots || events == stripe->seen[k])
                 continue;
-            entry->seen = units;
+            stripe->seen[k] = events;
             bits[slot / 64] |= (uint64_t)1 << (slot % 64);
         }
     }
@@ -65,15 +79,23 @@ uint64_t weir_table_count(const struct weir_table *t, uint32_t slot)
     return weir_load(&weir_hot(t, slot)->count);
 }
 
+/* The slot is looked at before and after its units: the entry may be on its
+ * way to another slot. */
+static uint64_t entry_units(const struct refusal *entry, uint32_t slot)
+{
+    if (weir_load_acquire(&entry->slot) != slot)
+        return 0;
+    uint64_t units = weir_load_relaxed(&entry->units);
+    weir_fence_acquire();
+    return weir_load_relaxed(&entry->slot) == slot ? units : 0;
+}
+
 uint64_t weir_table_refused(const struct weir_table *t, uint32_t slot)
 {
     uint64_t sum = weir_load(&weir_cold(t, slot)->refused);
-    for (uint32_t i = 1; i < t->stripe_count; i++) {
-        const struct refusal *entry =
-            &weir_stripe(t, i)->refusals[slot % STRIPE_ENTRIES];
-        if (weir_load_acquire(&entry->slot) == slot)
-            sum += weir_load_relaxed(&entry->units);
-    }
+    for (uint32_t i = 1; i < t->stripe_count; i++)
+        sum += entry_units(&weir_stripe(t, i)->refusals[slot % STRIPE_ENTRIES],
+                           slot);
     return sum;
 }
 
@@ -121,11 +143,14 @@ void weir_table_view(struct weir_table *t, uint32_t slot,
 
 /* ---- What the roots said ---- */
 
-/* In the order in which a racing take is refused rather than let through:
- * nearer first, then the far end. */
 void weir_table_set_slack(struct weir_table *t, uint32_t slot,
                           uint64_t report_at, uint64_t stop)
 {
+    /* The distance as 'early' can say it, a little longer than asked: so
+     * that the report is never asked for late. */
+    int64_t distance = (int64_t)(stop - report_at);
+    if (distance > 0)
+        report_at = stop - (uint64_t)weir_mini_get(weir_mini_above(distance));
     weir_store_relaxed(&weir_cold(t, slot)->report_at, report_at);
     weir_store_release(&weir_hot(t, slot)->stop, stop);
     /* 'early' was a distance to the former stop: let the next take set it
@@ -162,4 +187,9 @@ void weir_table_set_settled(struct weir_table *t, uint32_t slot,
                             uint64_t count)
 {
     weir_store_relaxed(&weir_cold(t, slot)->settled, count);
+}
+
+uint64_t weir_table_settled(const struct weir_table *t, uint32_t slot)
+{
+    return weir_load_relaxed(&weir_cold(t, slot)->settled);
 }

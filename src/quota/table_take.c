@@ -16,6 +16,10 @@
  *                            probabilities decides and not their product
  *     shadow                 would be refused: noted, not charged, goes on
  *
+ * Most takes need none of this but the bare comparison, so each link is first
+ * judged by its line alone, in registers; the first link about which that
+ * can't say sends the whole chain to the longer walk.
+ *
  * A refused request writes only to its thread's stripe. */
 
 #include "quota/table_layout.h"
@@ -46,7 +50,7 @@ void weir_slot_mark(struct weir_table *t, uint32_t slot)
 {
     uint64_t *word = &weir_bits(t)[slot / 64];
     uint64_t bit = (uint64_t)1 << (slot % 64);
-    if (!(weir_load_relaxed(word) & bit))
+    if (!(weir_load(word) & bit))
         weir_fetch_or(word, bit);
 }
 
@@ -56,7 +60,9 @@ static void refusal_evict(struct weir_table *t, struct refusal *entry)
     uint64_t units = entry->units;
     /* First out of the entry, then into the slot: a sum taken between the
      * two is short for a moment, never too high. */
-    weir_store_release(&entry->slot, WEIR_SLOT_NONE);
+    weir_store_relaxed(&entry->slot, WEIR_SLOT_NONE);
+    /* release: who sees a later 'units' sees that the slot has gone. */
+    weir_fence_release();
     if (slot != WEIR_SLOT_NONE && units > 0) {
         weir_fetch_add(&weir_cold(t, slot)->refused, units);
         weir_slot_mark(t, slot);
@@ -79,6 +85,8 @@ static void count_refused(struct weir_table *t, uint32_t stripe,
         weir_store_release(&entry->slot, slot);
     }
     weir_store_relaxed(&entry->units, entry->units + weight);
+    /* release: the sync that sees the event reads these units. */
+    weir_store_release(&entry->events, entry->events + 1);
 }
 
 /* Draws race on the shared stripe: a lost step is no less random. */
@@ -128,6 +136,12 @@ void weir_look_spare(const struct weir_table *t, uint32_t slot,
     }
 }
 
+/* It only counts: a fill that overflows is lifted as if it were idle. */
+static inline bool is_endless(const struct look *look)
+{
+    return look->high == WEIR_SCALED_MAX;
+}
+
 static bool drawn_against(struct weir_table *t, uint32_t stripe,
                           struct walk *walk, const struct look *look)
 {
@@ -162,22 +176,24 @@ static bool link_refuses(struct weir_table *t, uint32_t stripe,
 {
     if (WEIR_UNLIKELY(look->flags & META_STALE))
         return flagged_refuses(t, stripe, walk, slot, look);
-    int64_t fill = look->fill > 0 ? look->fill : 0;
-    if (fill + (int64_t)(weight << look->leak.frac) > look->high)
-        return true;
     uint64_t stop = weir_load_relaxed(&weir_hot(t, slot)->stop);
     if ((int64_t)(look->count - stop) >= 0)
+        return true;
+    if (is_endless(look))
+        return false;
+    int64_t fill = look->fill > 0 ? look->fill : 0;
+    if (fill + (int64_t)(weight << look->leak.frac) > look->high)
         return true;
     if (WEIR_LIKELY(fill <= look->high - look->band))
         return false;
     return drawn_against(t, stripe, walk, look);
 }
 
-/* Who sees a wrong hint mends it. */
-static void mend_hint(struct hot *leaf, uint32_t above)
+static inline void prefetch_above(const struct weir_table *t, uint64_t up)
 {
-    if (WEIR_UNLIKELY(weir_load_relaxed(&leaf->grandparent) != above))
-        weir_store_relaxed(&leaf->grandparent, above);
+    uint32_t above = (uint32_t)(up >> 32);
+    if (above != WEIR_SLOT_NONE)
+        __builtin_prefetch(weir_hot(t, above), 1);
 }
 
 /* Judges the chain from 'slot' up. Returns whether it passes; either way
@@ -185,23 +201,16 @@ static void mend_hint(struct hot *leaf, uint32_t above)
 static bool walk_up(struct weir_table *t, uint32_t stripe, uint32_t slot,
                     uint64_t weight, struct walk *walk)
 {
-    struct hot *below = NULL;
     do {
-        struct hot *hot = weir_hot(t, slot);
-        uint32_t parent = weir_load_relaxed(&hot->parent);
-        if (parent != WEIR_SLOT_NONE) {
-            __builtin_prefetch(weir_hot(t, parent), 1);
-            uint32_t above = weir_load_relaxed(&hot->grandparent);
-            if (above != WEIR_SLOT_NONE)
-                __builtin_prefetch(weir_hot(t, above), 1);
-        }
+        uint64_t up = weir_load_relaxed(&weir_hot(t, slot)->up);
+        prefetch_above(t, up);
         struct look look;
         weir_look(t, slot, walk->elapsed, &look);
         uint32_t bit = 1u << walk->links;
         walk->slot[walk->links++] = slot;
         if (look.fill < 0)
             walk->lift |= bit;
-        if (WEIR_UNLIKELY(look.flags & META_OFF)) {
+        if (look.flags & META_OFF) {
             walk->skip |= bit;
         } else if (link_refuses(t, stripe, walk, slot, &look, weight)) {
             if (!(look.flags & META_SHADOW)) {
@@ -211,12 +220,63 @@ static bool walk_up(struct weir_table *t, uint32_t stripe, uint32_t slot,
             walk->skip |= bit;
             walk->shadow |= bit;
         }
-        if (below)
-            mend_hint(below, parent);
-        below = hot;
-        slot = parent;
+        slot = (uint32_t)up;
     } while (slot != WEIR_SLOT_NONE && walk->links < WEIR_DEPTH_MAX);
     return true;
+}
+
+/* What a link's line alone says. */
+enum judged {
+    EASY, /* passes, far from everything */
+    IDLE, /* passes; the bucket stood empty and is to be lifted */
+    OVER, /* is refused, whatever chance says */
+    HARD, /* ask link_refuses() */
+};
+
+/* weir_look() and link_refuses() for a slot without flags, outside of its
+ * band and of an edit. */
+static inline enum judged judge(const struct hot *hot, uint64_t elapsed,
+                                uint64_t weight)
+{
+    uint32_t meta = weir_load_acquire(&hot->meta);
+    uint64_t base = weir_load_acquire(&hot->base);
+    uint64_t part = weir_load_relaxed(&hot->part);
+    int64_t high = weir_load_relaxed(&hot->high);
+    weir_mini band = weir_load_relaxed(&hot->band);
+    uint64_t count = weir_load_relaxed(&hot->count);
+    uint64_t stop = weir_load_relaxed(&hot->stop);
+    weir_fence_acquire();
+    if (WEIR_UNLIKELY((meta & (META_FLAGS | META_SEQ_ONE)) || (base & 1) ||
+                      weir_load_relaxed(&hot->meta) != meta))
+        return HARD;
+    struct weir_leak leak = weir_meta_leak(meta, part);
+    int64_t found = weir_fill_of(count, base, leak, elapsed);
+    int64_t fill = found > 0 ? found : 0;
+    if (fill + (int64_t)(weight << leak.frac) > high)
+        return high == WEIR_SCALED_MAX ? HARD : OVER;
+    if (WEIR_UNLIKELY(fill > high - weir_mini_get(band) ||
+                      (int64_t)(stop - count) <= 0))
+        return HARD;
+    return found < 0 ? IDLE : EASY;
+}
+
+/* As walk_up(); what passed is in 'walk', what didn't is in its last link. */
+static inline enum judged walk_easily(const struct weir_table *t,
+                                      uint32_t slot, uint64_t weight,
+                                      struct walk *walk)
+{
+    do {
+        const struct hot *hot = weir_hot(t, slot);
+        uint64_t up = weir_load_relaxed(&hot->up);
+        prefetch_above(t, up);
+        enum judged judged = judge(hot, walk->elapsed, weight);
+        walk->slot[walk->links] = slot;
+        if (WEIR_UNLIKELY(judged >= OVER))
+            return judged;
+        walk->lift |= (uint32_t)(judged == IDLE) << walk->links++;
+        slot = (uint32_t)up;
+    } while (slot != WEIR_SLOT_NONE && walk->links < WEIR_DEPTH_MAX);
+    return EASY;
 }
 
 /* ---- Charging ---- */
@@ -238,18 +298,28 @@ void weir_slot_lift(struct weir_table *t, uint32_t slot, uint64_t elapsed)
 }
 
 /* The count came within 'early' of 'stop': marks the slot, and asks for an
- * early report when it went over report_at. 'early' moves before the mark is
- * set; weir_table_collect() clears the mark before it moves 'early' back, so
- * whatever the order, no slot is left unmarked with 'early' moved for longer
- * than this function takes. */
+ * early report when it went over report_at.
+ *
+ * 'early' moves before the mark is set; weir_table_collect() clears the mark
+ * before it moves 'early' back, and reads the count after that. All of these
+ * are in the one order of sequentially consistent accesses. So a take that
+ * finds 'early' moved, or the mark set, added to the count before the collect
+ * that undoes it, which therefore reports it; and no slot stays with 'early'
+ * moved and no mark. A distance that became wrong under way, because the sync
+ * moved 'stop', is seen and computed again: the sync resets 'early' last. */
 static unsigned touch(struct weir_table *t, uint32_t slot, uint64_t count)
 {
     struct hot *hot = weir_hot(t, slot);
-    uint64_t report_at = weir_load_relaxed(&weir_cold(t, slot)->report_at);
-    uint64_t stop = weir_load_relaxed(&hot->stop);
-    bool over = (int64_t)(count - report_at) >= 0;
-    int64_t ahead = over ? 0 : (int64_t)(stop - report_at);
-    weir_store(&hot->early, weir_mini_of(ahead > 0 ? ahead : 0));
+    uint64_t *report = &weir_cold(t, slot)->report_at;
+    uint64_t stop, report_at;
+    bool over;
+    do {
+        report_at = weir_load(report);
+        stop = weir_load(&hot->stop);
+        over = (int64_t)(count - report_at) >= 0;
+        int64_t ahead = over ? 0 : (int64_t)(stop - report_at);
+        weir_store(&hot->early, weir_mini_of(ahead > 0 ? ahead : 0));
+    } while (weir_load(report) != report_at || weir_load(&hot->stop) != stop);
     weir_slot_mark(t, slot);
     if (!over || weir_load_relaxed(&t->urgent))
         return 0;
@@ -262,43 +332,75 @@ static inline unsigned add(struct weir_table *t, uint32_t slot,
     struct hot *hot = weir_hot(t, slot);
     uint64_t count = weir_fetch_add(&hot->count, units) + units;
     uint64_t stop = weir_load_relaxed(&hot->stop);
-    weir_mini early = weir_load_relaxed(&hot->early);
+    weir_mini early = weir_load(&hot->early);
     if (WEIR_LIKELY((int64_t)(stop - count) > weir_mini_get(early)))
         return 0;
     return touch(t, slot, count);
 }
 
-static unsigned charge_walked(struct weir_table *t, const struct walk *walk,
-                              uint64_t weight)
+/* Who sees a wrong hint mends it; the writer may have been faster. */
+static void mend_hint(struct hot *hot, uint64_t up, uint32_t above)
 {
-    unsigned outcome = 0;
-    for (uint32_t i = 0; i < walk->links; i++) {
-        if (WEIR_UNLIKELY(walk->skip >> i & 1))
-            continue;
-        if (walk->lift >> i & 1)
-            weir_slot_lift(t, walk->slot[i], walk->elapsed);
-        outcome |= add(t, walk->slot[i], weight);
-    }
-    return outcome;
+    weir_cas(&hot->up, &up, weir_up_of((uint32_t)up, above));
 }
 
-/* The slot changed hands between the walk and the charge: take it back. */
-static unsigned uncharge(struct weir_table *t, const struct walk *walk,
-                         uint64_t weight)
+/* Whether link i no longer leads to the one that was walked after it; to be
+ * asked when both were charged. */
+static inline bool has_moved(struct weir_table *t, const struct walk *walk,
+                             uint32_t i)
 {
-    for (uint32_t i = 0; i < walk->links; i++) {
+    if (i + 1 >= walk->links)
+        return false;
+    struct hot *hot = weir_hot(t, walk->slot[i]);
+    uint32_t above =
+        i + 2 < walk->links ? walk->slot[i + 2] : WEIR_SLOT_NONE;
+    uint64_t up = weir_load(&hot->up);
+    if (WEIR_LIKELY(up == weir_up_of(walk->slot[i + 1], above)))
+        return false;
+    if ((uint32_t)up != walk->slot[i + 1])
+        return true;
+    mend_hint(hot, up, above);
+    return false;
+}
+
+static inline bool ref_is_live(const struct weir_table *t,
+                               struct weir_ref ref)
+{
+    return weir_load(&weir_hot(t, ref.slot)->generation) == ref.generation;
+}
+
+/* More than a verdict: the chain changed while it was charged, nothing is
+ * charged, all is to be asked again. */
+#define OUTCOME_MOVED 0x80000000u
+
+/* Takes back what links 'from' and above were charged. */
+static unsigned uncharge(struct weir_table *t, const struct walk *walk,
+                         uint32_t from, uint64_t weight)
+{
+    for (uint32_t i = from; i < walk->links; i++) {
         if (!(walk->skip >> i & 1))
             weir_fetch_sub(&weir_hot(t, walk->slot[i])->count, weight);
     }
-    return WEIR_OUTCOME_STALE_REF;
+    return OUTCOME_MOVED;
 }
 
-static bool ref_is_live(const struct weir_table *t, struct weir_ref ref)
+/* From the root down, so that each link is checked when it and its parent
+ * were charged, and the ref at the very end. */
+static inline unsigned charge_walked(struct weir_table *t,
+                                     const struct walk *walk,
+                                     struct weir_ref ref, uint64_t weight)
 {
-    /* acquire: what is read of the slot afterwards is of this life. */
-    return ref.slot < t->slots &&
-           weir_load_acquire(&weir_hot(t, ref.slot)->generation) ==
-               ref.generation;
+    unsigned outcome = 0;
+    for (uint32_t i = walk->links; i-- > 0;) {
+        if (WEIR_UNLIKELY(walk->lift >> i & 1))
+            weir_slot_lift(t, walk->slot[i], walk->elapsed);
+        if (WEIR_LIKELY(!(walk->skip >> i & 1)))
+            outcome |= add(t, walk->slot[i], weight);
+        if (WEIR_UNLIKELY(has_moved(t, walk, i)))
+            return uncharge(t, walk, i, weight);
+    }
+    return WEIR_LIKELY(ref_is_live(t, ref)) ? outcome
+                                            : uncharge(t, walk, 0, weight);
 }
 
 /* ---- The reply ---- */
@@ -330,7 +432,8 @@ static weir_duration retry_after(const struct look *look, uint64_t weight,
     int64_t to_high = fill + scaled - look->high;
     int64_t leak = to_low > to_high ? to_low : to_high;
     weir_duration wait = weir_leak_time(look->leak, leak);
-    return stopped && wait < STOP_RETRY ? STOP_RETRY : wait;
+    weir_duration least = stopped ? STOP_RETRY : 1;
+    return wait < least ? least : wait;
 }
 
 static void explain_refusal(struct weir_table *t, uint32_t stripe,
@@ -362,11 +465,11 @@ static void explain_pass(struct weir_table *t, const struct walk *walk,
     for (uint32_t i = 0; i < walk->links; i++) {
         struct look look;
         weir_look(t, walk->slot[i], walk->elapsed, &look);
-        if (look.flags & (META_OFF | META_OPEN))
+        if (look.flags & (META_OFF | META_SHADOW | META_OPEN))
             continue;
         int64_t fill = look.fill > 0 ? look.fill : 0;
         int64_t room = look.high > fill ? look.high - fill : 0;
-        bool endless = look.high == WEIR_SCALED_MAX;
+        bool endless = is_endless(&look);
         uint64_t units = endless ? UINT64_MAX
                                  : (uint64_t)room >> look.leak.frac;
         if (nearest != WEIR_SLOT_NONE && units >= reply->remaining)
@@ -405,42 +508,51 @@ static void count_shadow(struct weir_table *t, uint32_t stripe,
     }
 }
 
-static unsigned refuse(struct weir_table *t, uint32_t stripe,
-                       const struct walk *walk, uint64_t weight)
+/* Counts it for the quota that was asked and for the one that refused. */
+static inline unsigned refuse(struct weir_table *t, uint32_t stripe,
+                              uint32_t asked, uint32_t refuser,
+                              uint64_t weight)
 {
-    count_refused(t, stripe, walk->slot[0], weight);
-    if (walk->refuser != 0)
-        count_refused(t, stripe, walk->slot[walk->refuser], weight);
+    count_refused(t, stripe, asked, weight);
+    if (refuser != asked)
+        count_refused(t, stripe, refuser, weight);
     return WEIR_OUTCOME_LIMITED;
 }
 
-static inline unsigned ask(struct weir_table *t, uint32_t stripe,
-                           struct weir_ref ref, uint64_t weight,
-                           struct weir_reply *reply, weir_instant now,
-                           enum how how)
+static inline void walk_begin(struct walk *walk, const struct weir_table *t,
+                              weir_instant now)
 {
-    if (WEIR_UNLIKELY(!ref_is_live(t, ref)))
-        return WEIR_OUTCOME_STALE_REF;
-    if (weight > WEIR_WEIGHT_MAX)
-        weight = WEIR_WEIGHT_MAX;
+    walk->elapsed = weir_elapsed(t, now);
+    walk->links = walk->lift = walk->skip = walk->shadow = 0;
+    walk->drawn = false;
+}
+
+static inline uint64_t clipped(uint64_t weight)
+{
+    return weight < WEIR_WEIGHT_MAX ? weight : WEIR_WEIGHT_MAX;
+}
+
+static unsigned ask(struct weir_table *t, uint32_t stripe,
+                    struct weir_ref ref, uint64_t weight,
+                    struct weir_reply *reply, weir_instant now, enum how how)
+{
     struct walk walk;
-    walk.elapsed = weir_elapsed(t, now);
-    walk.links = walk.lift = walk.skip = walk.shadow = 0;
-    walk.drawn = false;
-    unsigned outcome = 0;
-    bool passed = walk_up(t, stripe, ref.slot, weight, &walk);
-    if (how == PEEK) {
+    unsigned outcome;
+    bool passed;
+    do {
+        walk_begin(&walk, t, now);
+        passed = walk_up(t, stripe, ref.slot, weight, &walk);
+        if (!ref_is_live(t, ref))
+            return WEIR_OUTCOME_STALE_REF;
         outcome = passed ? 0 : WEIR_OUTCOME_LIMITED;
-    } else if (passed) {
-        if (WEIR_UNLIKELY(walk.shadow))
-            count_shadow(t, stripe, &walk, weight);
-        outcome = charge_walked(t, &walk, weight);
-        if (WEIR_UNLIKELY(!ref_is_live(t, ref)))
-            return uncharge(t, &walk, weight);
-    } else {
-        outcome = refuse(t, stripe, &walk, weight);
-    }
-    if (WEIR_UNLIKELY(reply != NULL))
+        if (passed && how == TAKE)
+            outcome = charge_walked(t, &walk, ref, weight);
+    } while (outcome == OUTCOME_MOVED);
+    if (how == TAKE && walk.shadow != 0)
+        count_shadow(t, stripe, &walk, weight);
+    if (how == TAKE && !passed)
+        refuse(t, stripe, ref.slot, walk.slot[walk.refuser], weight);
+    if (reply)
         explain(t, stripe, &walk, weight, passed, reply);
     return outcome;
 }
@@ -449,49 +561,115 @@ unsigned weir_table_take(struct weir_table *t, uint32_t stripe,
                          struct weir_ref ref, uint64_t weight,
                          struct weir_reply *reply, weir_instant now)
 {
-    return ask(t, stripe, ref, weight, reply, now, TAKE);
+    weight = clipped(weight);
+    if (WEIR_UNLIKELY(reply != NULL))
+        return ask(t, stripe, ref, weight, reply, now, TAKE);
+    struct walk walk;
+    walk_begin(&walk, t, now);
+    enum judged judged = walk_easily(t, ref.slot, weight, &walk);
+    if (WEIR_LIKELY(judged == EASY)) {
+        unsigned outcome = charge_walked(t, &walk, ref, weight);
+        if (WEIR_LIKELY(outcome != OUTCOME_MOVED))
+            return outcome;
+    } else if (judged == OVER && ref_is_live(t, ref)) {
+        return refuse(t, stripe, ref.slot, walk.slot[walk.links], weight);
+    }
+    return ask(t, stripe, ref, weight, NULL, now, TAKE);
 }
 
 unsigned weir_table_peek(struct weir_table *t, uint32_t stripe,
                          struct weir_ref ref, uint64_t weight,
                          struct weir_reply *reply, weir_instant now)
 {
-    return ask(t, stripe, ref, weight, reply, now, PEEK);
+    return ask(t, stripe, ref, clipped(weight), reply, now, PEEK);
 }
 
 /* ---- Charge, refund, reserve ---- */
 
 /* The chain as it is, without judging it. */
-static bool walk_plain(struct weir_table *t, struct weir_ref ref,
-                       weir_instant now, struct walk *walk)
+static void walk_plainly(struct weir_table *t, struct weir_ref ref,
+                         weir_instant now, struct walk *walk)
 {
-    if (!ref_is_live(t, ref))
-        return false;
-    *walk = (struct walk){ .elapsed = weir_elapsed(t, now) };
+    walk_begin(walk, t, now);
     uint32_t slot = ref.slot;
     do {
-        uint32_t meta = weir_load_acquire(&weir_hot(t, slot)->meta);
-        if (meta & META_OFF)
+        struct look look;
+        weir_look(t, slot, walk->elapsed, &look);
+        if (look.flags & META_OFF)
             walk->skip |= 1u << walk->links;
-        else
-            weir_slot_lift(t, slot, walk->elapsed);
+        if (look.fill < 0)
+            walk->lift |= 1u << walk->links;
         walk->slot[walk->links++] = slot;
-        slot = weir_load_relaxed(&weir_hot(t, slot)->parent);
+        slot = weir_parent(weir_hot(t, slot));
     } while (slot != WEIR_SLOT_NONE && walk->links < WEIR_DEPTH_MAX);
-    return true;
 }
 
 /* How much of 'weight' fits below the bound of debt. */
 static uint64_t below_debt(const struct look *look, uint64_t weight)
 {
+    if (is_endless(look))
+        return weight;
     int64_t debt = (int64_t)(WEIR_DEBT_MAX << look->leak.frac);
     int64_t high = look->high > 0 ? look->high : 0;
-    int64_t most = high > WEIR_SCALED_MAX - debt ? WEIR_SCALED_MAX
-                                                 : high + debt;
-    if (look->fill >= most)
+    int64_t fill = look->fill > 0 ? look->fill : 0;
+    if (fill >= high + debt)
         return 0;
-    uint64_t room = (uint64_t)(most - look->fill) >> look->leak.frac;
+    uint64_t room = (uint64_t)(high + debt - fill) >> look->leak.frac;
     return weight < room ? weight : room;
+}
+
+/* A unit only partly in the bucket still is given back whole: the lift takes
+ * the part below empty away again. */
+static uint64_t above_empty(const struct look *look, uint64_t weight)
+{
+    if (look->fill <= 0)
+        return 0;
+    uint64_t one = (uint64_t)1 << look->leak.frac;
+    uint64_t in = ((uint64_t)look->fill + one - 1) >> look->leak.frac;
+    return weight < in ? weight : in;
+}
+
+/* Charges each link what it can bear, or gives it back; as charge_walked(),
+ * but for the amounts, which differ from link to link. */
+static unsigned move_walked(struct weir_table *t, const struct walk *walk,
+                            struct weir_ref ref, uint64_t weight, bool back)
+{
+    uint64_t moved[WEIR_DEPTH_MAX] = { 0 };
+    unsigned outcome = 0;
+    uint32_t i = walk->links;
+    bool whole = true;
+    while (whole && i-- > 0) {
+        uint32_t slot = walk->slot[i];
+        if (walk->lift >> i & 1)
+            weir_slot_lift(t, slot, walk->elapsed);
+        struct look look;
+        weir_look(t, slot, walk->elapsed, &look);
+        if (!(walk->skip >> i & 1)) {
+            moved[i] = back ? (uint64_t)0 - above_empty(&look, weight)
+                            : below_debt(&look, weight);
+            outcome |= add(t, slot, moved[i]);
+        }
+        whole = !has_moved(t, walk, i);
+    }
+    if (whole && ref_is_live(t, ref))
+        return outcome;
+    for (i = 0; i < walk->links; i++)
+        weir_fetch_sub(&weir_hot(t, walk->slot[i])->count, moved[i]);
+    return OUTCOME_MOVED;
+}
+
+static unsigned move(struct weir_table *t, struct weir_ref ref,
+                     uint64_t weight, bool back, weir_instant now)
+{
+    unsigned outcome;
+    do {
+        struct walk walk;
+        walk_plainly(t, ref, now, &walk);
+        if (!ref_is_live(t, ref))
+            return WEIR_OUTCOME_STALE_REF;
+        outcome = move_walked(t, &walk, ref, clipped(weight), back);
+    } while (outcome == OUTCOME_MOVED);
+    return outcome;
 }
 
 unsigned weir_table_charge(struct weir_table *t, uint32_t stripe,
@@ -499,52 +677,22 @@ unsigned weir_table_charge(struct weir_table *t, uint32_t stripe,
                            weir_instant now)
 {
     (void)stripe;
-    struct walk walk;
-    if (!walk_plain(t, ref, now, &walk))
-        return WEIR_OUTCOME_STALE_REF;
-    if (weight > WEIR_WEIGHT_MAX)
-        weight = WEIR_WEIGHT_MAX;
-    unsigned outcome = 0;
-    for (uint32_t i = 0; i < walk.links; i++) {
-        if (walk.skip >> i & 1)
-            continue;
-        struct look look;
-        weir_look(t, walk.slot[i], walk.elapsed, &look);
-        outcome |= add(t, walk.slot[i], below_debt(&look, weight));
-    }
-    return outcome;
+    return move(t, ref, weight, false, now);
 }
 
-/* A unit only partly in the bucket still is given back whole: the lift takes
- * the part below empty away again. */
 unsigned weir_table_refund(struct weir_table *t, uint32_t stripe,
                            struct weir_ref ref, uint64_t weight,
                            weir_instant now)
 {
     (void)stripe;
-    struct walk walk;
-    if (!walk_plain(t, ref, now, &walk))
-        return WEIR_OUTCOME_STALE_REF;
-    if (weight > WEIR_WEIGHT_MAX)
-        weight = WEIR_WEIGHT_MAX;
-    unsigned outcome = 0;
-    for (uint32_t i = 0; i < walk.links; i++) {
-        struct look look;
-        weir_look(t, walk.slot[i], walk.elapsed, &look);
-        if ((walk.skip >> i & 1) || look.fill <= 0)
-            continue;
-        uint64_t one = (uint64_t)1 << look.leak.frac;
-        uint64_t in = ((uint64_t)look.fill + one - 1) >> look.leak.frac;
-        uint64_t units = weight < in ? weight : in;
-        outcome |= add(t, walk.slot[i], (uint64_t)0 - units);
-    }
-    return outcome;
+    return move(t, ref, weight, true, now);
 }
 
 /* What one link asks of a reservation: how long, or WEIR_NEVER. */
 static weir_duration link_wait(const struct look *look, uint64_t weight)
 {
-    if (look->flags & (META_OFF | META_SHADOW | META_OPEN))
+    if ((look->flags & (META_OFF | META_SHADOW | META_OPEN)) ||
+        is_endless(look))
         return 0;
     int64_t scaled = (int64_t)(weight << look->leak.frac);
     if ((look->flags & META_CLOSED) || scaled > look->high)
@@ -555,39 +703,49 @@ static weir_duration link_wait(const struct look *look, uint64_t weight)
     return weir_leak_time(look->leak, fill + scaled - look->high);
 }
 
-unsigned weir_table_reserve(struct weir_table *t, uint32_t stripe,
-                            struct weir_ref ref, uint64_t weight,
-                            weir_duration wait_max, struct weir_reply *reply,
-                            weir_instant now)
+/* How long the whole chain asks for; the link that asks for the most is the
+ * refuser, should that be too long. */
+static weir_duration walk_wait(const struct weir_table *t, struct walk *walk,
+                               uint64_t weight)
 {
-    struct walk walk;
-    if (!walk_plain(t, ref, now, &walk))
-        return WEIR_OUTCOME_STALE_REF;
-    if (weight > WEIR_WEIGHT_MAX)
-        weight = WEIR_WEIGHT_MAX;
     weir_duration wait = 0;
-    walk.refuser = 0;
-    for (uint32_t i = 0; i < walk.links; i++) {
+    walk->refuser = 0;
+    for (uint32_t i = 0; i < walk->links; i++) {
         struct look look;
-        weir_look(t, walk.slot[i], walk.elapsed, &look);
-        uint64_t stop = weir_load_relaxed(&weir_hot(t, walk.slot[i])->stop);
+        weir_look(t, walk->slot[i], walk->elapsed, &look);
+        uint64_t stop = weir_load_relaxed(&weir_hot(t, walk->slot[i])->stop);
         weir_duration link = link_wait(&look, weight);
         if ((int64_t)(look.count - stop) >= 0 && link < STOP_RETRY)
             link = STOP_RETRY;
         if (link <= wait)
             continue;
         wait = link;
-        walk.refuser = i;
+        walk->refuser = i;
     }
-    if (wait > wait_max) {
-        explain(t, stripe, &walk, weight, false, reply);
-        reply->wait = wait;
-        return refuse(t, stripe, &walk, weight);
-    }
-    unsigned outcome = charge_walked(t, &walk, weight);
-    if (!ref_is_live(t, ref))
-        return uncharge(t, &walk, weight);
-    explain(t, stripe, &walk, weight, true, reply);
+    return wait;
+}
+
+unsigned weir_table_reserve(struct weir_table *t, uint32_t stripe,
+                            struct weir_ref ref, uint64_t weight,
+                            weir_duration wait_max, struct weir_reply *reply,
+                            weir_instant now)
+{
+    struct walk walk;
+    unsigned outcome;
+    weir_duration wait;
+    weight = clipped(weight);
+    do {
+        walk_plainly(t, ref, now, &walk);
+        wait = walk_wait(t, &walk, weight);
+        if (!ref_is_live(t, ref))
+            return WEIR_OUTCOME_STALE_REF;
+        outcome = wait > wait_max || wait == WEIR_NEVER
+                      ? refuse(t, stripe, ref.slot, walk.slot[walk.refuser],
+                               weight)
+                      : charge_walked(t, &walk, ref, weight);
+    } while (outcome == OUTCOME_MOVED);
+    explain(t, stripe, &walk, weight, !(outcome & WEIR_OUTCOME_LIMITED),
+            reply);
     reply->wait = wait;
     return outcome;
 }

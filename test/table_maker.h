@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT
+ * test/table_maker.h - tables for tests, and an audit of one. */
+
+#ifndef WEIR_TABLE_MAKER_H
+#define WEIR_TABLE_MAKER_H
+
+#include "base/rng.h"
+#include "quota/table_layout.h"
+
+/* The origin of every table made here. */
+#define MADE_AT ((weir_instant)1000 * WEIR_SECOND)
+
+/* From WEIR_SEED, or from the clock; printed. */
+struct weir_rng made_seed(const char *what);
+
+/* A table on the heap; free() it. */
+struct weir_table *made_table(uint32_t slots, uint32_t stripes,
+                              uint64_t seed);
+
+/* A quota of 'units' a second with a hard edge at 'burst' units. */
+struct weir_quota made_quota_of(const char *name, const char *parent,
+                                uint64_t units, uint64_t burst);
+/* Puts it; fails the test if that fails. Returns its ref. */
+struct weir_ref made_put(struct weir_table *t, const struct weir_quota *quota,
+                         weir_instant now);
+
+/* Everything that must hold of a table at rest: free lists, chunks, the
+ * index, references, templates. Fails the test by name. */
+void made_audit(const struct weir_table *t);
+
+#endif /* WEIR_TABLE_MAKER_H */
