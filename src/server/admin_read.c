@@ -11,7 +11,7 @@
 #include "quota/glob.h"
 #include "server/admin_parts.h"
 #include "server/busiest.h"
-#include "wire/quota_json.h"
+#include "server/quota_export.h"
 
 static int check_ready(const struct weir_admin *admin,
                        struct weir_diag *diag)
@@ -138,19 +138,6 @@ static int read_page(struct weir_admin_call *call, size_t limit, size_t max,
     return error;
 }
 
-/* Only what an import needs to make the same again. */
-static json_t *export_object(const struct weir_quota *quota)
-{
-    json_t *object = weir_quota_to_json(quota);
-    size_t count;
-    const struct weir_field *fields = weir_quota_fields(&count);
-    for (size_t i = 0; object && i < count; i++)
-        if (fields[i].read_only ||
-            weir_quota_is_default(quota, fields[i].name))
-            json_object_del(object, fields[i].name);
-    return object;
-}
-
 static void answer_page(struct weir_admin_call *call,
                         const struct page *page, json_t *answer,
                         bool whole)
@@ -173,10 +160,9 @@ static void answer_page(struct weir_admin_call *call,
         more = json_array_size(list) == page->limit;
         if (more)
             break;
-        json_array_append_new(list, whole
-                                        ? quota_object(call, quota,
-                                                       page->usage)
-                                        : export_object(quota));
+        json_array_append_new(list,
+                              whole ? quota_object(call, quota, page->usage)
+                                    : weir_quota_export(quota));
         last = quota;
     }
     if (more)

@@ -147,7 +147,10 @@ static json_t *usage_object(struct weir_admin_call *call, size_t limit,
     free(busy);
     struct weir_root_stats stats;
     weir_root_stats(call->admin->root, &stats);
-    return json_pack("{s:f, s:I, s:I, s:o}", "at", (double)call->now / 1e9,
+    char incarnation[2 * WEIR_INCARNATION_SIZE + 1];
+    hex(call->admin->incarnation, WEIR_INCARNATION_SIZE, incarnation);
+    return json_pack("{s:s, s:f, s:I, s:I, s:o}", "incarnation", incarnation,
+                     "at", (double)call->now / 1e9,
                      "used", (json_int_t)used, "unknown",
                      (json_int_t)stats.unknown, "quotas", list);
 }

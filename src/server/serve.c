@@ -334,10 +334,11 @@ static void choose_name(struct serve *serve)
                  serve->options->name);
         return;
     }
+    unsigned port = serve->options->listen.port;
     char host[128] = "localhost";
     gethostname(host, sizeof host - 1);
     snprintf(serve->name, sizeof serve->name, "%s:%u", host,
-             serve->options->listen.port);
+             port ? port : (unsigned)getpid());
 }
 
 static int start(struct serve *serve, const char *version,

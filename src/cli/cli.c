@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT
+ * cli/cli.c - options, typos, errors: one hand for all commands. */
+
+#include "cli/cli.h"
+
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OPTIONS_MAX 16
+#define WORD_MAX 31
+
+int weir_cli_fail(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fputs("weir: ", stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    return WEIR_EXIT_ERROR;
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* How many letters to change, add or drop; two that stand the wrong way
+ * round count as one. */
+static size_t distance(const char *a, size_t n, const char *b, size_t m)
+{
+    size_t rows[WORD_MAX + 1][WORD_MAX + 1];
+    for (size_t i = 0; i <= n; i++) {
+        for (size_t j = 0; j <= m; j++) {
+            if (i == 0 || j == 0) {
+                rows[i][j] = i + j;
+                continue;
+            }
+            size_t cost = a[i - 1] != b[j - 1];
+            rows[i][j] = least(rows[i - 1][j - 1] + cost,
+                               least(rows[i - 1][j], rows[i][j - 1]) + 1);
+            bool turned = i > 1 && j > 1 && a[i - 1] == b[j - 2] &&
+                          a[i - 2] == b[j - 1];
+            if (turned)
+                rows[i][j] = least(rows[i][j], rows[i - 2][j - 2] + 1);
+        }
+    }
+    return rows[n][m];
+}
+
+const char *weir_cli_nearest(const char *typed, const char *const *words)
+{
+    size_t n = strlen(typed);
+    size_t best = n / 3 + 2;
+    const char *nearest = NULL;
+    for (; *words; words++) {
+        size_t m = strlen(*words);
+        if (n > WORD_MAX || m > WORD_MAX)
+            continue;
+        size_t far = distance(typed, n, *words, m);
+        bool begins = n > 0 && strncmp(typed, *words, n) == 0;
+        if (begins)
+            far = 0;
+        if (far >= best)
+            continue;
+        best = far;
+        nearest = *words;
+    }
+    return nearest;
+}
+
+const char *weir_cli_units(double units, char *buf)
+{
+    static const char factors[] = " kMGTPE";
+    size_t i = 0;
+    double shown = units;
+    while ((shown >= 99999.5 || (i > 0 && shown >= 999.5)) &&
+           factors[i + 1]) {
+        shown /= 1000;
+        i++;
+    }
+    if (i == 0)
+        snprintf(buf, 16, "%.*f", shown > 0 && shown < 9.95 &&
+                                          shown != (double)(long)shown,
+                 shown);
+    else
+        snprintf(buf, 16, "%.*f%c", shown < 99.95, shown, factors[i]);
+    return buf;
+}
+
+/* ---- Options ---- */
+
+static int refuse_option(const char *typed, const char *command,
+                         const struct option *known)
+{
+    char word[WORD_MAX + 1];
+    const char *names[OPTIONS_MAX + 4] = { NULL };
+    for (size_t i = 0; known[i].name; i++)
+        names[i] = known[i].name;
+    const char *begin = typed + strspn(typed, "-");
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(begin, "="), begin);
+    const char *nearest =
+        strncmp(typed, "--", 2) == 0 ? weir_cli_nearest(word, names) : NULL;
+    if (nearest)
+        weir_cli_fail("there is no option %s; did you mean --%s?", typed,
+                      nearest);
+    else
+        weir_cli_fail("there is no option %s; see `weir help %s`", typed,
+                      command);
+    return -1;
+}
+
+/* The tables that getopt_long() wants; the letter is a number so that it is
+ * known from its option's. */
+static void make_tables(const struct weir_cli_option *options, size_t count,
+                        struct option *out, char *letters)
+{
+    size_t at = 0;
+    letters[at++] = ':';
+    for (size_t i = 0; i < count; i++) {
+        int takes = options[i].flag    ? no_argument
+                    : options[i].value ? required_argument
+                                       : optional_argument;
+        out[i] = (struct option){ options[i].name, takes, NULL,
+                                  256 + (int)i };
+        if (!options[i].letter)
+            continue;
+        letters[at++] = options[i].letter;
+        if (takes == required_argument)
+            letters[at++] = ':';
+    }
+    letters[at++] = 'h';
+    letters[at] = '\0';
+    out[count] = (struct option){ "help", no_argument, NULL, 'h' };
+    out[count + 1] = (struct option){ NULL, 0, NULL, 0 };
+}
+
+static const struct weir_cli_option *
+chosen(const struct weir_cli_option *options, size_t count, int choice)
+{
+    if (choice >= 256)
+        return &options[choice - 256];
+    for (size_t i = 0; i < count; i++)
+        if (options[i].letter == choice)
+            return &options[i];
+    return NULL;
+}
+
+static void set_option(const struct weir_cli_option *option)
+{
+    if (option->flag)
+        *option->flag = true;
+    else if (option->value)
+        *option->value = optarg;
+    else
+        *option->maybe = optarg ? optarg : "";
+}
+
+static int parse(const char *help, const struct weir_cli_option *options,
+                 size_t count, int argc, char **argv)
+{
+    struct option known[OPTIONS_MAX + 2];
+    char letters[2 * OPTIONS_MAX + 4];
+    make_tables(options, count, known, letters);
+    optind = 1;
+    opterr = 0;
+    for (;;) {
+        int here = optind;
+        int choice = getopt_long(argc, argv, letters, known, NULL);
+        if (choice == -1)
+            return optind;
+        if (choice == 'h') {
+            fputs(help, stdout);
+            return -2;
+        }
+        if (choice == ':') {
+            weir_cli_fail("%s needs a value; see `weir help %s`",
+                          argv[optind - 1], argv[0]);
+            return -1;
+        }
+        if (choice == '?')
+            return refuse_option(argv[optind > here ? optind - 1 : here],
+                                 argv[0], known);
+        set_option(chosen(options, count, choice));
+    }
+}
+
+int weir_cli_parse(struct weir_cli *cli, const char *help,
+                   const struct weir_cli_option *options, size_t count,
+                   int argc, char **argv)
+{
+    struct weir_cli_option all[OPTIONS_MAX];
+    weir_assert(count + 2 <= WEIR_COUNT_OF(all));
+    const char *named = getenv("WEIR_ROOTS");
+    *cli = (struct weir_cli){
+        .roots = named && named[0] ? named : WEIR_ROOTS_DEFAULT
+    };
+    if (count > 0)
+        memcpy(all, options, count * sizeof *options);
+    all[count] =
+        (struct weir_cli_option){ .name = "roots", .value = &cli->roots };
+    all[count + 1] =
+        (struct weir_cli_option){ .name = "json", .flag = &cli->json };
+    return parse(help, all, count + 2, argc, argv);
+}
+
+int weir_cli_parsed(int result)
+{
+    return result == -2 ? WEIR_EXIT_OK : WEIR_EXIT_ERROR;
+}

@@ -1,0 +1,573 @@
+/* SPDX-License-Identifier: MIT
+ * cli/cmd_quota.c - weir quota set, get, ls, rm. */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/quota_set.h"
+#include "cli/table_print.h"
+#include "server/uri.h"
+
+static const char quota_help[] =
+    "What may be used, by whom, how fast.\n"
+    "\n"
+    "    weir quota set site limit=1000/s\n"
+    "    weir quota set 'client/*' limit=50/s parent=site\n"
+    "    weir quota ls\n"
+    "\n"
+    "  set NAME FIELD=VALUE ...   create it, or change these fields\n"
+    "  get NAME                   show every field\n"
+    "  ls [GLOB]                  list, one a line\n"
+    "  tree [NAME]                who is part of whom\n"
+    "  rm NAME ...                remove\n"
+    "  import [--replace] FILE    make them as in a YAML file\n"
+    "  export                     write that file\n"
+    "\n"
+    "Each of them has a --help. Fields, units and the file: weir-quota(5).\n";
+
+static const char set_help[] =
+    "Creates a quota, or changes the named fields of one.\n"
+    "\n"
+    "    weir quota set site limit=1000/s\n"
+    "    weir quota set uploads limit=100MiB/s high_burst=2s mode=shadow\n"
+    "    weir quota set 'client/*' limit=50/s parent=site labels=team=web\n"
+    "    weir quota set site low_burst=          (the default again)\n"
+    "\n"
+    "  --new                refuse a quota that exists\n"
+    "  --roots HOST:PORT,…  the roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
+    "  --json               print the quota as JSON\n"
+    "\n"
+    "Fields:\n";
+
+static const char get_help[] =
+    "Shows a quota, every field.\n"
+    "\n"
+    "    weir quota get site\n"
+    "\n"
+    "  --roots HOST:PORT,…  the roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
+    "  --json               as JSON\n";
+
+static const char ls_help[] =
+    "Lists quotas, by name.\n"
+    "\n"
+    "    weir quota ls\n"
+    "    weir quota ls 'client/*' --usage\n"
+    "\n"
+    "  --usage              what is used of them, as this root sees it\n"
+    "  --roots HOST:PORT,…  the roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
+    "  --json               a JSON list\n";
+
+static const char rm_help[] =
+    "Removes quotas. One that others name as parent is refused, unless they\n"
+    "are named as well.\n"
+    "\n"
+    "    weir quota rm 'client/*' site\n"
+    "\n"
+    "  --roots HOST:PORT,…  the roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
+    "  --json               {\"removed\": …, \"epoch\": …}\n";
+
+/* ---- Shared ---- */
+
+struct weir_root_client *weir_cli_connect(const struct weir_cli *cli)
+{
+    struct weir_root_client *client;
+    struct weir_diag diag = { 0 };
+    if (weir_root_client_new(cli->roots, &client, &diag) == 0)
+        return client;
+    weir_cli_fail("%s", diag.text);
+    return NULL;
+}
+
+int weir_cli_ask(struct weir_root_client *client, const char *method,
+                 const char *path, json_t *body, json_t **out,
+                 int *out_status)
+{
+    struct weir_diag diag = { 0 };
+    if (weir_root_client_ask(client, method, path, body, out, out_status,
+                             &diag) == 0)
+        return 0;
+    return weir_cli_fail("%s", diag.text);
+}
+
+void weir_cli_print_json(json_t *value)
+{
+    json_dumpf(value, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(12) |
+                                  JSON_ENCODE_ANY);
+    fputc('\n', stdout);
+    json_decref(value);
+}
+
+const char *weir_cli_text(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
+}
+
+int weir_cli_quota_path(const char *name, const char *query, char *buf)
+{
+    struct weir_diag diag = { 0 };
+    if (weir_name_check(weir_text_of(name), &diag) < 0)
+        return weir_cli_fail("%s", diag.text);
+    char encoded[3 * WEIR_NAME_MAX];
+    int len = weir_uri_encode(weir_text_of(name), encoded, sizeof encoded);
+    weir_assert(len > 0);
+    snprintf(buf, WEIR_CLI_PATH_MAX, "/v1/quotas/%.*s%s", len, encoded,
+             query);
+    return 0;
+}
+
+/* Adds a page to 'list'. Returns the name to go on behind, or NULL. */
+static const char *add_page(json_t *list, json_t *page)
+{
+    json_array_extend(list, json_object_get(page, "quotas"));
+    return json_string_value(json_object_get(page, "next"));
+}
+
+json_t *weir_cli_quota_all(struct weir_root_client *client, const char *path,
+                           uint64_t *out_epoch)
+{
+    json_t *list = json_array();
+    char next[WEIR_CLI_PATH_MAX];
+    snprintf(next, sizeof next, "%s", path);
+    for (;;) {
+        json_t *page;
+        if (weir_cli_ask(client, "GET", next, NULL, &page, NULL) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+        *out_epoch =
+            (uint64_t)json_integer_value(json_object_get(page, "epoch"));
+        const char *after = add_page(list, page);
+        if (!after) {
+            json_decref(page);
+            return list;
+        }
+        char encoded[3 * WEIR_NAME_MAX];
+        int len =
+            weir_uri_encode(weir_text_of(after), encoded, sizeof encoded);
+        snprintf(next, sizeof next, "%s%cafter=%.*s", path,
+                 strchr(path, '?') ? '&' : '?', len > 0 ? len : 0, encoded);
+        json_decref(page);
+    }
+}
+
+/* ---- set ---- */
+
+static void print_fields(void)
+{
+    size_t count;
+    const struct weir_field *fields = weir_quota_fields(&count);
+    for (size_t i = 0; i < count; i++)
+        if (!fields[i].read_only && strcmp(fields[i].name, "name") != 0)
+            printf("  %-12s %s\n", fields[i].name, fields[i].help);
+}
+
+/* "team=web,env=prod" as an object; NULL after an error that was said. */
+static json_t *labels_object(const char *typed)
+{
+    char buf[WEIR_LABELS_MAX];
+    struct weir_text labels, key, value;
+    struct weir_diag diag = { 0 };
+    if (weir_labels_parse(weir_text_of(typed), buf, &labels, &diag) < 0) {
+        weir_cli_fail("%s", diag.text);
+        return NULL;
+    }
+    json_t *object = json_object();
+    while (weir_labels_next(&labels, &key, &value))
+        json_object_setn_new(object, key.p, key.len,
+                             json_stringn(value.p, value.len));
+    return object;
+}
+
+/* "limit=100/s" into the object. */
+static int add_field(json_t *object, const char *argument)
+{
+    const char *equals = strchr(argument, '=');
+    if (!equals)
+        return weir_cli_fail("'%s' has no value; write %s=VALUE, and see "
+                             "`weir quota set --help`", argument, argument);
+    char key[64];
+    size_t len = (size_t)(equals - argument);
+    if (len == 0 || len >= sizeof key)
+        return weir_cli_fail("'%s' doesn't begin with a field; see `weir "
+                             "quota set --help`", argument);
+    memcpy(key, argument, len);
+    key[len] = '\0';
+    if (json_object_get(object, key))
+        return weir_cli_fail("%s is given twice; say it once", key);
+    bool labels = strcmp(key, "labels") == 0;
+    json_t *value =
+        labels ? labels_object(equals + 1) : json_string(equals + 1);
+    if (!value && labels)
+        return WEIR_EXIT_ERROR;
+    if (!value)
+        return weir_cli_fail("the value of %s isn't UTF-8", key);
+    /* What the root would say about a field, without asking it. */
+    struct weir_quota scratch;
+    struct weir_diag diag = { 0 };
+    weir_quota_init(&scratch);
+    int error = labels ? 0
+                       : weir_quota_set(&scratch, weir_text_of(key),
+                                        weir_text_of(equals + 1), &diag);
+    if (error < 0) {
+        json_decref(value);
+        return weir_cli_fail("%s", diag.text);
+    }
+    json_object_set_new(object, key, value);
+    return 0;
+}
+
+/* " limit=1000/s parent=…": what was asked for, as it is now. */
+static void print_set(json_t *fields, const json_t *answer)
+{
+    const char *key;
+    json_t *asked;
+    json_object_foreach(fields, key, asked)
+    {
+        const json_t *value = json_object_get(answer, key);
+        if (json_is_integer(value))
+            printf(" %s=%" JSON_INTEGER_FORMAT, key,
+                   json_integer_value(value));
+        else if (json_is_string(value))
+            printf(" %s=%s", key, json_string_value(value));
+        else
+            printf(" %s", key);
+    }
+    putchar('\n');
+}
+
+static int send_set(const struct weir_cli *cli, const char *name, bool create,
+                    json_t *fields)
+{
+    char path[WEIR_CLI_PATH_MAX];
+    int status = weir_cli_quota_path(name, create ? "?new=1" : "", path);
+    struct weir_root_client *client =
+        status ? NULL : weir_cli_connect(cli);
+    if (!client)
+        return WEIR_EXIT_ERROR;
+    json_t *answer;
+    int http;
+    status = weir_cli_ask(client, "PATCH", path, fields, &answer, &http);
+    weir_root_client_free(&client);
+    if (status)
+        return status;
+    if (cli->json) {
+        weir_cli_print_json(answer);
+        return 0;
+    }
+    printf("%s %s:", http == 201 ? "created" : "set", name);
+    print_set(fields, answer);
+    json_decref(answer);
+    return 0;
+}
+
+int weir_cli_quota_set(int argc, char **argv)
+{
+    struct weir_cli cli;
+    bool create = false;
+    const struct weir_cli_option options[] = {
+        { .name = "new", .flag = &create },
+    };
+    int at = weir_cli_parse(&cli, set_help, options, 1, argc, argv);
+    if (at == -2)
+        print_fields();
+    if (at < 0)
+        return weir_cli_parsed(at);
+    if (at == argc)
+        return weir_cli_fail("which quota? For example: weir quota set site "
+                             "limit=1000/s");
+    json_t *fields = json_object();
+    int status = 0;
+    for (int i = at + 1; i < argc && status == 0; i++)
+        status = add_field(fields, argv[i]);
+    if (status == 0)
+        status = send_set(&cli, argv[at], create, fields);
+    json_decref(fields);
+    return status;
+}
+
+/* ---- get ---- */
+
+static void print_value(struct weir_rows *rows, const char *key,
+                        const json_t *value)
+{
+    char number[32];
+    const char *shown = json_string_value(value);
+    if (json_is_integer(value)) {
+        snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT,
+                 json_integer_value(value));
+        shown = number;
+    }
+    if (!shown || !shown[0])
+        return;
+    weir_rows_add(rows, key);
+    weir_rows_add(rows, shown);
+}
+
+static void print_labels(struct weir_rows *rows, json_t *labels)
+{
+    char line[2 * WEIR_LABELS_MAX] = "";
+    size_t len = 0;
+    const char *key;
+    json_t *value;
+    json_object_foreach(labels, key, value)
+        if (len < sizeof line)
+            len += (size_t)snprintf(line + len, sizeof line - len, "%s%s=%s",
+                                    len ? ", " : "", key,
+                                    json_string_value(value));
+    if (len == 0)
+        return;
+    weir_rows_add(rows, "labels");
+    weir_rows_add(rows, line);
+}
+
+static void print_used(struct weir_rows *rows, const json_t *usage)
+{
+    if (!usage)
+        return;
+    char fill[16], passed[16], refused[16], line[160];
+    weir_cli_units(json_number_value(json_object_get(usage, "fill")), fill);
+    weir_cli_units(json_number_value(json_object_get(usage, "passed")),
+                   passed);
+    weir_cli_units(json_number_value(json_object_get(usage, "refused")),
+                   refused);
+    json_int_t limiters =
+        json_integer_value(json_object_get(usage, "limiters"));
+    snprintf(line, sizeof line,
+             "fill %s; passed %s, refused %s; by %lld process%s", fill,
+             passed, refused, (long long)limiters,
+             limiters == 1 ? "" : "es");
+    weir_rows_add(rows, "in use");
+    weir_rows_add(rows, line);
+}
+
+int weir_cli_quota_get(int argc, char **argv)
+{
+    struct weir_cli cli;
+    int at = weir_cli_parse(&cli, get_help, NULL, 0, argc, argv);
+    if (at < 0)
+        return weir_cli_parsed(at);
+    if (argc - at != 1)
+        return weir_cli_fail("one name, please; for example: weir quota get "
+                             "site");
+    char path[WEIR_CLI_PATH_MAX];
+    if (weir_cli_quota_path(argv[at], "?usage=1", path) != 0)
+        return WEIR_EXIT_ERROR;
+    struct weir_root_client *client = weir_cli_connect(&cli);
+    if (!client)
+        return WEIR_EXIT_ERROR;
+    json_t *quota;
+    int status = weir_cli_ask(client, "GET", path, NULL, &quota, NULL);
+    weir_root_client_free(&client);
+    if (status)
+        return status;
+    if (cli.json) {
+        weir_cli_print_json(quota);
+        return 0;
+    }
+    struct weir_rows rows = { .columns = 2 };
+    size_t count;
+    const struct weir_field *fields = weir_quota_fields(&count);
+    for (size_t i = 0; i < count; i++)
+        print_value(&rows, fields[i].name,
+                    json_object_get(quota, fields[i].name));
+    print_labels(&rows, json_object_get(quota, "labels"));
+    print_used(&rows, json_object_get(quota, "usage"));
+    weir_rows_print(&rows, stdout);
+    json_decref(quota);
+    return 0;
+}
+
+/* ---- ls ---- */
+
+static void add_usage(struct weir_rows *rows, const json_t *usage)
+{
+    static const char *const keys[] = { "fill", "passed", "refused" };
+    for (size_t i = 0; i < WEIR_COUNT_OF(keys); i++) {
+        char buf[16] = "-";
+        if (usage)
+            weir_cli_units(json_number_value(json_object_get(usage, keys[i])),
+                           buf);
+        weir_rows_add(rows, buf);
+    }
+}
+
+static void print_list(const json_t *list, bool usage)
+{
+    if (json_array_size(list) == 0)
+        return;
+    struct weir_rows rows = { .columns = usage ? 8 : 5,
+                              .right = usage ? 7u << 4 | 2 : 2 };
+    static const char *const heads[] = { "NAME", "LIMIT", "MODE", "SHARING" };
+    static const char *const used[] = { "FILL", "PASSED", "REFUSED" };
+    for (size_t i = 0; i < WEIR_COUNT_OF(heads); i++)
+        weir_rows_add(&rows, heads[i]);
+    for (size_t i = 0; usage && i < WEIR_COUNT_OF(used); i++)
+        weir_rows_add(&rows, used[i]);
+    weir_rows_add(&rows, "PARENT");
+    size_t index;
+    json_t *quota;
+    json_array_foreach(list, index, quota)
+    {
+        weir_rows_add(&rows, weir_cli_text(quota, "name"));
+        weir_rows_add(&rows, weir_cli_text(quota, "limit"));
+        weir_rows_add(&rows, weir_cli_text(quota, "mode"));
+        weir_rows_add(&rows, weir_cli_text(quota, "sharing"));
+        if (usage)
+            add_usage(&rows, json_object_get(quota, "usage"));
+        weir_rows_add(&rows, weir_cli_text(quota, "parent"));
+    }
+    weir_rows_print(&rows, stdout);
+}
+
+int weir_cli_quota_ls(int argc, char **argv)
+{
+    struct weir_cli cli;
+    bool usage = false;
+    const struct weir_cli_option options[] = {
+        { .name = "usage", .letter = 'u', .flag = &usage },
+    };
+    int at = weir_cli_parse(&cli, ls_help, options, 1, argc, argv);
+    if (at < 0)
+        return weir_cli_parsed(at);
+    if (argc - at > 1)
+        return weir_cli_fail("one GLOB, please; quote it from the shell: "
+                             "weir quota ls 'client/*'");
+    char encoded[3 * WEIR_NAME_MAX];
+    const char *glob = at < argc ? argv[at] : "*";
+    int len = weir_uri_encode(weir_text_of(glob), encoded, sizeof encoded);
+    if (len < 0)
+        return weir_cli_fail("the GLOB is too long; a name has 255 bytes");
+    char path[WEIR_CLI_PATH_MAX];
+    snprintf(path, sizeof path, "/v1/quotas?limit=1000&usage=%d&match=%.*s",
+             usage, len, encoded);
+    struct weir_root_client *client = weir_cli_connect(&cli);
+    if (!client)
+        return WEIR_EXIT_ERROR;
+    uint64_t epoch;
+    json_t *list = weir_cli_quota_all(client, path, &epoch);
+    weir_root_client_free(&client);
+    if (!list)
+        return WEIR_EXIT_ERROR;
+    if (cli.json) {
+        weir_cli_print_json(list);
+        return 0;
+    }
+    if (json_array_size(list) == 0)
+        fprintf(stderr, at < argc ? "no quota matches '%s'\n"
+                                  : "there are no quotas yet; make one: weir "
+                                    "quota set NAME limit=100/s\n",
+                glob);
+    print_list(list, usage);
+    json_decref(list);
+    return 0;
+}
+
+/* ---- rm ---- */
+
+/* Removes what can be removed; names that were removed become NULL. Returns
+ * how many were; '*diag' is the last refusal. */
+static size_t remove_pass(struct weir_root_client *client, char **names,
+                          size_t count, int *error, json_int_t *epoch,
+                          struct weir_diag *diag)
+{
+    size_t removed = 0;
+    *error = 0;
+    for (size_t i = 0; i < count; i++) {
+        char path[WEIR_CLI_PATH_MAX];
+        if (!names[i] || weir_cli_quota_path(names[i], "", path) != 0)
+            continue;
+        json_t *answer;
+        int failed = weir_root_client_ask(client, "DELETE", path, NULL,
+                                          &answer, NULL, diag);
+        if (failed < 0) {
+            *error = failed;
+            if (failed != WEIR_ECHILDREN)
+                return removed;
+            continue;
+        }
+        *epoch = json_integer_value(json_object_get(answer, "epoch"));
+        json_decref(answer);
+        names[i] = NULL;
+        removed++;
+    }
+    return removed;
+}
+
+int weir_cli_quota_rm(int argc, char **argv)
+{
+    struct weir_cli cli;
+    int at = weir_cli_parse(&cli, rm_help, NULL, 0, argc, argv);
+    if (at < 0)
+        return weir_cli_parsed(at);
+    if (at == argc)
+        return weir_cli_fail("which quota? For example: weir quota rm site");
+    for (int i = at; i < argc; i++) {
+        char path[WEIR_CLI_PATH_MAX];
+        if (weir_cli_quota_path(argv[i], "", path) != 0)
+            return WEIR_EXIT_ERROR;
+    }
+    struct weir_root_client *client = weir_cli_connect(&cli);
+    if (!client)
+        return WEIR_EXIT_ERROR;
+    size_t total = 0;
+    size_t removed;
+    json_int_t epoch = 0;
+    int error;
+    struct weir_diag diag = { 0 };
+    /* A parent goes once its children went, in whatever order they came. */
+    do {
+        removed = remove_pass(client, argv + at, (size_t)(argc - at), &error,
+                              &epoch, &diag);
+        total += removed;
+    } while (removed > 0 && error == WEIR_ECHILDREN);
+    weir_root_client_free(&client);
+    if (cli.json)
+        weir_cli_print_json(json_pack("{s:I, s:I}", "removed",
+                                      (json_int_t)total, "epoch", epoch));
+    else if (total > 0)
+        printf("removed %zu\n", total);
+    return error < 0 ? weir_cli_fail("%s", diag.text) : WEIR_EXIT_OK;
+}
+
+/* ---- quota ---- */
+
+struct subcommand {
+    const char *name;
+    int (*run)(int argc, char **argv);
+};
+
+int weir_cli_quota(int argc, char **argv)
+{
+    static const struct subcommand known[] = {
+        { "set", weir_cli_quota_set },       { "get", weir_cli_quota_get },
+        { "ls", weir_cli_quota_ls },         { "tree", weir_cli_quota_tree },
+        { "rm", weir_cli_quota_rm },         { "import",
+                                               weir_cli_quota_import },
+        { "export", weir_cli_quota_export },
+    };
+    const char *names[WEIR_COUNT_OF(known) + 1] = { NULL };
+    if (argc < 2) {
+        fputs(quota_help, stderr);
+        return WEIR_EXIT_ERROR;
+    }
+    for (size_t i = 0; i < WEIR_COUNT_OF(known); i++) {
+        names[i] = known[i].name;
+        if (strcmp(argv[1], known[i].name) != 0)
+            continue;
+        argv[1] = argv[0];
+        return known[i].run(argc - 1, argv + 1);
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
+        fputs(quota_help, stdout);
+        return WEIR_EXIT_OK;
+    }
+    const char *nearest = weir_cli_nearest(argv[1], names);
+    if (nearest)
+        return weir_cli_fail("there is no `weir quota %s`; did you mean "
+                             "`weir quota %s`?", argv[1], nearest);
+    return weir_cli_fail("there is no `weir quota %s`; see `weir help quota`",
+                         argv[1]);
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT
+ * cli/cmd_status.c - weir status: a block for each root. */
+
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/quota_set.h"
+#include "cli/table_print.h"
+
+static const char status_help[] =
+    "Shows how the roots stand: store, settings, limiters.\n"
+    "\n"
+    "    weir status\n"
+    "\n"
+    "  --roots HOST:PORT,…  the roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
+    "  --json               a JSON list, an entry for each root\n"
+    "\n"
+    "Exit status 2 if a root doesn't answer.\n";
+
+static long long number(const json_t *object, const char *key)
+{
+    return (long long)json_number_value(json_object_get(object, key));
+}
+
+static void show_age(double seconds, char *buf, size_t size)
+{
+    if (seconds < 10)
+        snprintf(buf, size, "%.1fs", seconds);
+    else if (seconds < 120)
+        snprintf(buf, size, "%.0fs", seconds);
+    else if (seconds < 7200)
+        snprintf(buf, size, "%.0fmin", seconds / 60);
+    else if (seconds < 172800)
+        snprintf(buf, size, "%.0fh", seconds / 3600);
+    else
+        snprintf(buf, size, "%.0f days", seconds / 86400);
+}
+
+static void print_limiters(json_t *limiters)
+{
+    if (json_array_size(limiters) == 0)
+        return;
+    static const char *const heads[] = { "LIMITER", "LINK", "HEARD",
+                                         "EPOCH",   "IN USE", "UNKNOWN" };
+    struct weir_rows rows = { .columns = 6, .right = 1u << 2 | 1u << 3 |
+                                                     1u << 4 | 1u << 5 };
+    for (size_t i = 0; i < WEIR_COUNT_OF(heads); i++)
+        weir_rows_add(&rows, heads[i]);
+    size_t index;
+    json_t *limiter;
+    json_array_foreach(limiters, index, limiter)
+    {
+        char buf[32];
+        weir_rows_add(&rows, weir_cli_text(limiter, "name"));
+        weir_rows_add(&rows, json_is_true(json_object_get(limiter,
+                                                          "connected"))
+                                 ? "up"
+                                 : "gone");
+        show_age(json_number_value(json_object_get(limiter, "silent_s")),
+                 buf, sizeof buf);
+        strcat(buf, " ago");
+        weir_rows_add(&rows, buf);
+        static const char *const keys[] = { "epoch", "quotas", "unknown" };
+        for (size_t i = 0; i < WEIR_COUNT_OF(keys); i++) {
+            snprintf(buf, sizeof buf, "%lld", number(limiter, keys[i]));
+            weir_rows_add(&rows, buf);
+        }
+    }
+    putchar('\n');
+    weir_rows_print(&rows, stdout);
+}
+
+static void print_root(const char *address, const json_t *root)
+{
+    const json_t *store = json_object_get(root, "store");
+    const json_t *settings = json_object_get(root, "settings");
+    const json_t *stats = json_object_get(root, "stats");
+    bool ready = json_is_true(json_object_get(root, "ready"));
+    const json_t *ratio = json_object_get(settings, "correction_ratio");
+    char age[32];
+    show_age(json_number_value(json_object_get(root, "uptime_s")), age,
+             sizeof age);
+    printf("root %s at %s: %s, up %s, Weir %s\n",
+           weir_cli_text(root, "name"), address,
+           ready ? "ready" : "NOT READY", age,
+           weir_cli_text(root, "version"));
+    printf("  store     %s: %s", weir_cli_text(store, "url"),
+           weir_cli_text(store, "state"));
+    const char *problem = weir_cli_text(store, "problem");
+    printf("%s%s\n", problem[0] ? "; " : "", problem);
+    printf("  quotas    %lld at epoch %lld, %lld in use\n",
+           number(stats, "quotas"), number(root, "epoch"),
+           number(stats, "quotas_used"));
+    printf("  limiters  %lld connected, %lld known; %lld reports, %lld "
+           "counts merged\n", number(stats, "limiters_connected"),
+           number(stats, "limiters_known"), number(stats, "reports"),
+           number(stats, "counts"));
+    printf("  settings  report every %s, stale after %s, slack %s",
+           weir_cli_text(settings, "report_interval"),
+           weir_cli_text(settings, "stale_after"),
+           json_is_true(json_object_get(settings, "slack")) ? "on" : "off");
+    if (json_is_string(ratio))
+        printf(", correction ratio auto\n");
+    else
+        printf(", correction ratio %g\n", json_number_value(ratio));
+    if (number(stats, "unknown") > 0)
+        printf("  unknown   %lld requests by names without quota passed\n",
+               number(stats, "unknown"));
+    print_limiters(json_object_get(root, "limiters"));
+}
+
+int weir_cli_status(int argc, char **argv)
+{
+    struct weir_cli cli;
+    int at = weir_cli_parse(&cli, status_help, NULL, 0, argc, argv);
+    if (at < 0)
+        return weir_cli_parsed(at);
+    if (at < argc)
+        return weir_cli_fail("`weir status` takes no arguments; name a root "
+                             "with --roots %s", argv[at]);
+    struct weir_root_client *client = weir_cli_connect(&cli);
+    if (!client)
+        return WEIR_EXIT_ERROR;
+    json_t *all = json_array();
+    int status = WEIR_EXIT_OK;
+    for (size_t i = 0; i < weir_root_client_count(client); i++) {
+        json_t *root;
+        weir_root_client_only(client, i);
+        int failed = weir_cli_ask(client, "GET", "/v1/status", NULL, &root,
+                                  NULL);
+        if (failed) {
+            status = failed;
+            continue;
+        }
+        if (!cli.json) {
+            if (json_array_size(all) > 0)
+                putchar('\n');
+            print_root(weir_root_client_name(client, i), root);
+        }
+        json_array_append_new(all, root);
+    }
+    weir_root_client_free(&client);
+    if (cli.json)
+        weir_cli_print_json(all);
+    else
+        json_decref(all);
+    return status;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT
+ * cli/cmd_store.c - weir store init. */
+
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "store/store.h"
+
+static const char store_help[] =
+    "Makes a place to keep quotas in. Nothing else makes one that has a name,\n"
+    "so that a typo never becomes an empty set of quotas.\n"
+    "\n"
+    "    weir store init sqlite:/var/lib/weir/quotas.db\n"
+    "    weir serve --store sqlite:/var/lib/weir/quotas.db\n"
+    "\n"
+    "Several roots on one machine may serve the same file.\n";
+
+int weir_cli_store(int argc, char **argv)
+{
+    struct weir_cli cli;
+    int at = weir_cli_parse(&cli, store_help, NULL, 0, argc, argv);
+    if (at < 0)
+        return weir_cli_parsed(at);
+    if (at == argc) {
+        fputs(store_help, stderr);
+        return WEIR_EXIT_ERROR;
+    }
+    if (strcmp(argv[at], "init") != 0)
+        return weir_cli_fail("there is no `weir store %s`; there is `weir "
+                             "store init`", argv[at]);
+    if (argc - at != 2)
+        return weir_cli_fail("one store, please; for example: weir store "
+                             "init sqlite:quotas.db");
+    struct weir_diag diag = { 0 };
+    if (weir_store_init(argv[at + 1], &diag) < 0)
+        return weir_cli_fail("%s", diag.text);
+    printf("made %s; serve it with: weir serve --store %s\n", argv[at + 1],
+           argv[at + 1]);
+    return WEIR_EXIT_OK;
+}

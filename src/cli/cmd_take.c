@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT
+ * cli/cmd_take.c - weir take: one limiter, used as a service would.
+ *
+ * It is a limiter like any other: it connects to all roots, waits until one
+ * has told its quotas, decides in its own memory, and says its counts before
+ * it ends. So it begins with what the roots' fills tell it, and a loop of
+ * `weir take` in a shell is held to the limit as one process is. */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/quota_set.h"
+
+static const char take_help[] =
+    "Asks for units of a quota, as a service would. Exit status 0: passed,\n"
+    "1: limited, 2: an error.\n"
+    "\n"
+    "    weir take site && echo passed\n"
+    "    weir take --weight 64Ki uploads\n"
+    "    weir take --wait=30s nightly-jobs && ./job\n"
+    "\n"
+    "  -w, --weight UNITS   what the request costs                     [1]\n"
+    "  -n, --count N        ask that many times                        [1]\n"
+    "      --peek           decide, and charge nothing\n"
+    "      --charge         count without asking\n"
+    "      --refund         give back\n"
+    "      --wait[=MAX]     wait for the turn, at most so long       [10s]\n"
+    "      --timeout TIME   for a root to tell its quotas             [2s]\n"
+    "  -q, --quiet          print nothing, say it by the exit status\n"
+    "  --roots HOST:PORT,…  all roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
+    "  --json               the verdict as JSON\n"
+    "\n"
+    "A name without quota passes, with a note.\n";
+
+struct take {
+    struct weir_cli cli;
+    bool peek, charge, refund, quiet;
+    const char *wait;    /* NULL: no */
+    const char *weight_text, *count_text, *timeout_text;
+    uint64_t weight;
+    uint64_t count;
+    weir_duration wait_max;
+    weir_duration timeout;
+    const char *name;
+};
+
+static int parse_duration(const char *option, const char *text,
+                          weir_duration *out)
+{
+    struct weir_diag diag = { 0 };
+    if (weir_duration_parse(weir_text_of(text), out, &diag) == 0)
+        return 0;
+    return weir_cli_fail("%s: %s", option, diag.text);
+}
+
+static int parse_units(const char *option, const char *text, uint64_t *out)
+{
+    struct weir_diag diag = { 0 };
+    if (weir_units_parse(weir_text_of(text), out, &diag) == 0)
+        return 0;
+    return weir_cli_fail("%s: %s", option, diag.text);
+}
+
+static int check(struct take *take)
+{
+    int modes = take->peek + take->charge + take->refund + !!take->wait;
+    if (modes > 1)
+        return weir_cli_fail("choose one of --peek, --charge, --refund and "
+                             "--wait");
+    int status = parse_units("--weight", take->weight_text, &take->weight);
+    if (status == 0)
+        status = parse_units("--count", take->count_text, &take->count);
+    if (status == 0)
+        status = parse_duration("--timeout", take->timeout_text,
+                                &take->timeout);
+    if (status == 0 && take->wait)
+        status = parse_duration("--wait", take->wait[0] ? take->wait : "10s",
+                                &take->wait_max);
+    if (status)
+        return status;
+    if (take->weight > WEIR_WEIGHT_MAX)
+        return weir_cli_fail("--weight: a request weighs 4Gi units at most");
+    struct weir_diag diag = { 0 };
+    if (weir_name_check(weir_text_of(take->name), &diag) < 0)
+        return weir_cli_fail("%s", diag.text);
+    return 0;
+}
+
+/* ---- What came of it ---- */
+
+static void show_duration(weir_duration duration, char *buf, size_t size)
+{
+    /* Nobody waits for microseconds. */
+    weir_duration step = duration > WEIR_SECOND ? WEIR_SECOND / 10
+                                                : WEIR_MILLISECOND;
+    weir_duration shown = (duration + step - 1) / step * step;
+    size_t len = weir_duration_format(shown, buf, size - 1);
+    buf[len] = '\0';
+}
+
+static void print_reply(const struct take *take,
+                        const struct weir_reply *reply)
+{
+    char wait[64];
+    if (reply->verdict == WEIR_PASS) {
+        if (reply->wait > 0) {
+            show_duration(reply->wait, wait, sizeof wait);
+            printf("passed after %s\n", wait);
+            return;
+        }
+        puts("passed");
+        return;
+    }
+    if (reply->never) {
+        printf("limited by %s: it never lets %" PRIu64 " units through at "
+               "once; raise its high_burst or ask for less\n", reply->quota,
+               take->weight);
+        return;
+    }
+    show_duration(reply->retry_after, wait, sizeof wait);
+    printf("limited by %s; try again in %s\n", reply->quota, wait);
+}
+
+static void print_reply_json(const struct weir_reply *reply)
+{
+    json_t *object = json_pack(
+        "{s:s, s:s*, s:b, s:b, s:b, s:b, s:I, s:I, s:f, s:f}", "verdict",
+        reply->verdict == WEIR_PASS ? "pass" : "limited", "quota",
+        reply->quota_len ? reply->quota : NULL, "unknown", reply->unknown,
+        "never", reply->never, "stale", reply->stale, "shadow",
+        reply->shadow, "fill", (json_int_t)reply->fill, "remaining",
+        (json_int_t)(reply->remaining > INT64_MAX ? INT64_MAX
+                                                  : reply->remaining),
+        "wait_s", (double)reply->wait / 1e9, "retry_after_s",
+        reply->retry_after == WEIR_NEVER
+            ? -1.0
+            : (double)reply->retry_after / 1e9);
+    weir_cli_print_json(object);
+}
+
+static void print_many(const struct take *take, uint64_t passed,
+                       uint64_t limited)
+{
+    if (take->cli.json)
+        weir_cli_print_json(json_pack("{s:I, s:I}", "passed",
+                                      (json_int_t)passed, "limited",
+                                      (json_int_t)limited));
+    else
+        printf("passed %" PRIu64 ", limited %" PRIu64 "\n", passed, limited);
+}
+
+/* ---- Asking ---- */
+
+static enum weir_verdict ask(const struct take *take,
+                             struct weir_handle handle,
+                             struct weir_reply *reply)
+{
+    if (take->peek)
+        return weir_peek(handle, take->weight, reply, 0);
+    if (take->wait)
+        return weir_wait(handle, take->weight, take->wait_max, reply);
+    if (!take->charge && !take->refund)
+        return weir_take(handle, take->weight, reply, 0);
+    /* Charges and refunds have no verdict; the peek is for the note that
+     * the name is unknown. */
+    weir_peek(handle, 0, reply, 0);
+    if (take->charge)
+        weir_charge(handle, take->weight, 0);
+    else
+        weir_refund(handle, take->weight, 0);
+    return WEIR_PASS;
+}
+
+static int ask_all(const struct take *take, struct weir_handle handle)
+{
+    uint64_t passed = 0;
+    struct weir_reply reply = { 0 };
+    for (uint64_t i = 0; i < take->count; i++)
+        passed += ask(take, handle, &reply) == WEIR_PASS;
+    if (reply.unknown)
+        fprintf(stderr, "weir: no quota rules '%s', so it passes; make one: "
+                        "weir quota set %s limit=100/s\n", take->name,
+                take->name);
+    if (reply.stale)
+        fprintf(stderr, "weir: no root was heard for a while; decided by "
+                        "on_stale\n");
+    bool silent = take->quiet || take->count == 0;
+    if (!silent && take->count > 1)
+        print_many(take, passed, take->count - passed);
+    else if (!silent && take->cli.json)
+        print_reply_json(&reply);
+    else if (!silent && (take->charge || take->refund))
+        puts(take->charge ? "charged" : "refunded");
+    else if (!silent)
+        print_reply(take, &reply);
+    return passed == take->count ? WEIR_EXIT_OK : WEIR_EXIT_LIMITED;
+}
+
+/* Why no root told its quotas: what the last link said. */
+static int refuse_unready(struct take *take, struct weir *weir)
+{
+    struct weir_event event;
+    char why[sizeof event.text] = "no answer";
+    while (weir_event_next(weir, &event))
+        if (event.type == WEIR_EVENT_ROOT_DOWN)
+            memcpy(why, event.text, sizeof why);
+    return weir_cli_fail("no root told its quotas within %s (%s); start one "
+                         "with `weir serve` or name others with --roots",
+                         take->timeout_text, why);
+}
+
+static int run(struct take *take)
+{
+    char name[WEIR_NAME_MAX + 1];
+    snprintf(name, sizeof name, "weir take %.200s", take->name);
+    struct weir_options options = WEIR_OPTIONS_INIT;
+    options.roots = take->cli.roots;
+    options.name = name;
+    options.quotas_max = 1 << 20;
+    struct weir *weir;
+    int error = weir_open(&options, &weir);
+    if (error == WEIR_EINVAL)
+        return weir_cli_fail("--roots %s: write HOST:PORT, several with "
+                             "commas between", take->cli.roots);
+    if (error < 0)
+        return weir_cli_fail("can't open a limiter: %s%s%s",
+                             weir_strerror(error),
+                             error == WEIR_ESYSTEM ? ": " : "",
+                             error == WEIR_ESYSTEM ? strerror(errno) : "");
+    struct weir_handle handle;
+    int status;
+    if (weir_ready(weir, take->timeout) < 0) {
+        status = refuse_unready(take, weir);
+    } else {
+        error = weir_handle_open(weir, take->name, strlen(take->name),
+                                 &handle);
+        status = error == 0 || error == WEIR_EFULL
+                     ? ask_all(take, handle)
+                     : weir_cli_fail("%s: %s", take->name,
+                                     weir_strerror(error));
+        if (error == 0)
+            weir_handle_close(handle);
+    }
+    weir_close(weir);
+    return status;
+}
+
+int weir_cli_take(int argc, char **argv)
+{
+    struct take take = { .weight_text = "1", .count_text = "1",
+                         .timeout_text = "2s" };
+    const struct weir_cli_option options[] = {
+        { .name = "weight", .letter = 'w', .value = &take.weight_text },
+        { .name = "count", .letter = 'n', .value = &take.count_text },
+        { .name = "peek", .flag = &take.peek },
+        { .name = "charge", .flag = &take.charge },
+        { .name = "refund", .flag = &take.refund },
+        { .name = "wait", .maybe = &take.wait },
+        { .name = "timeout", .value = &take.timeout_text },
+        { .name = "quiet", .letter = 'q', .flag = &take.quiet },
+    };
+    int at = weir_cli_parse(&take.cli, take_help, options,
+                            WEIR_COUNT_OF(options), argc, argv);
+    if (at < 0)
+        return weir_cli_parsed(at);
+    if (argc - at != 1)
+        return weir_cli_fail("one name, please; for example: weir take site");
+    take.name = argv[at];
+    int status = check(&take);
+    return status ? status : run(&take);
+}

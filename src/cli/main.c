@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT
+ * cli/main.c - weir: a table of commands. */
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "server/serve.h"
+
+static const char main_help[] =
+    "Weir keeps a fleet of processes within shared quotas.\n"
+    "\n"
+    "    weir serve &\n"
+    "    weir quota set hello limit=3/s high_burst=3\n"
+    "    weir take hello && echo passed\n"
+    "    weir top\n"
+    "\n"
+    "  serve     run a root: it knows the quotas and adds up the counts\n"
+    "  quota     set, get, ls, tree, rm, import, export\n"
+    "  take      ask for units of a quota, as a service would\n"
+    "  status    how the roots stand\n"
+    "  top       what is offered, passed and limited, live\n"
+    "  store     make a quota store\n"
+    "  version   0.1.0, say\n"
+    "  help      this, or `weir help COMMAND`\n"
+    "\n"
+    "Which roots: --roots HOST:PORT,… or WEIR_ROOTS; else 127.0.0.1:7077.\n"
+    "More: weir(1), weir-quota(5).\n";
+
+static int run_serve(int argc, char **argv)
+{
+    return weir_serve(argc, argv, weir_version());
+}
+
+static int run_version(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    printf("weir %s\n", weir_version());
+    return WEIR_EXIT_OK;
+}
+
+static int run_help(int argc, char **argv);
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+} commands[] = {
+    { "serve", run_serve },     { "quota", weir_cli_quota },
+    { "take", weir_cli_take },  { "status", weir_cli_status },
+    { "top", weir_cli_top },    { "store", weir_cli_store },
+    { "version", run_version }, { "help", run_help },
+};
+
+static int run_command(int argc, char **argv)
+{
+    const char *names[WEIR_COUNT_OF(commands) + 1] = { NULL };
+    for (size_t i = 0; i < WEIR_COUNT_OF(commands); i++) {
+        names[i] = commands[i].name;
+        if (strcmp(argv[0], commands[i].name) == 0)
+            return commands[i].run(argc, argv);
+    }
+    const char *nearest = weir_cli_nearest(argv[0], names);
+    if (nearest)
+        return weir_cli_fail("there is no command '%s'; did you mean `weir "
+                             "%s`?", argv[0], nearest);
+    return weir_cli_fail("there is no command '%s'; see `weir help`",
+                         argv[0]);
+}
+
+/* `weir help quota set` is `weir quota set --help`. */
+static int run_help(int argc, char **argv)
+{
+    bool bare = argc < 2 || strcmp(argv[1], "help") == 0 ||
+                strcmp(argv[1], "version") == 0;
+    if (bare) {
+        fputs(main_help, stdout);
+        return WEIR_EXIT_OK;
+    }
+    char help[] = "--help";
+    char *asked[4] = { argv[1] };
+    int count = 1;
+    if (argc > 2 && strcmp(argv[1], "quota") == 0)
+        asked[count++] = argv[2];
+    asked[count++] = help;
+    return run_command(count, asked);
+}
+
+int main(int argc, char **argv)
+{
+    signal(SIGPIPE, SIG_IGN);
+    if (argc < 2) {
+        fputs(main_help, stderr);
+        return WEIR_EXIT_ERROR;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+        return run_help(1, argv);
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)
+        return run_version(argc, argv);
+    return run_command(argc - 1, argv + 1);
+}

@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: MIT
+ * cli/quota_files.c - the whole set at once: weir quota tree, import, export.
+ *
+ * The file is read and written here; the root knows JSON only. So an error
+ * in the file is found before a root is asked, and shown where it is. */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/quota_set.h"
+#include "server/quota_export.h"
+#include "wire/yaml.h"
+
+static const char tree_help[] =
+    "Draws who is part of whom: a request to a quota must pass all that are\n"
+    "above it.\n"
+    "\n"
+    "    weir quota tree\n"
+    "    weir quota tree site\n"
+    "\n"
+    "  --roots HOST:PORT,…  the roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
+    "  --json               a JSON list, each with its \"children\"\n";
+
+static const char import_help[] =
+    "Makes quotas as in a YAML file, all of them or none.\n"
+    "\n"
+    "    weir quota import quotas.yaml\n"
+    "    weir quota export | sed s/1000/2000/ | weir quota import -\n"
+    "\n"
+    "    weir: 1\n"
+    "    quotas:\n"
+    "      - name: site\n"
+    "        limit: 1000/s\n"
+    "      - name: client/*\n"
+    "        parent: site\n"
+    "        limit: 50/s\n"
+    "\n"
+    "  --replace            remove what the file doesn't name\n"
+    "  --roots HOST:PORT,…  the roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
+    "  --json               {\"created\": …, \"changed\": …, …}\n";
+
+static const char export_help[] =
+    "Writes all quotas as the YAML file that `weir quota import` reads.\n"
+    "\n"
+    "    weir quota export > quotas.yaml\n"
+    "\n"
+    "  --roots HOST:PORT,…  the roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
+    "  --json               as JSON\n";
+
+/* ---- A set as a forest ---- */
+
+struct entry {
+    struct weir_quota quota; /* borrowed from 'object' */
+    json_t *object;          /* borrowed from the list */
+    size_t *children;        /* owned */
+    size_t child_count;
+    size_t parent;           /* index, or SIZE_MAX */
+    bool seen;
+};
+
+struct forest {
+    struct entry *entries; /* owned; by name */
+    size_t count;
+};
+
+static int by_name(const void *a, const void *b)
+{
+    const struct entry *x = a;
+    const struct entry *y = b;
+    return weir_text_compare(x->quota.name, y->quota.name);
+}
+
+static size_t find(const struct forest *forest, struct weir_text name)
+{
+    struct entry key = { .quota = { .name = name } };
+    const struct entry *found = bsearch(&key, forest->entries, forest->count,
+                                        sizeof key, by_name);
+    return found ? (size_t)(found - forest->entries) : SIZE_MAX;
+}
+
+/* A template whose parent has captures is drawn under the quota of that name
+ * with a glob for each, where its instances hang. */
+static size_t find_parent(const struct forest *forest, struct weir_text name)
+{
+    if (name.len == 0)
+        return SIZE_MAX;
+    size_t exact = find(forest, name);
+    if (exact != SIZE_MAX)
+        return exact;
+    char glob[WEIR_NAME_MAX];
+    size_t len = 0;
+    for (size_t i = 0; i < name.len && len < sizeof glob; i++) {
+        bool capture = name.p[i] == '{' && name.len - i > 2;
+        glob[len++] = capture ? '*' : name.p[i];
+        i += capture ? 2 : 0;
+    }
+    return find(forest, (struct weir_text){ glob, len });
+}
+
+static void add_child(struct entry *parent, size_t child)
+{
+    size_t n = parent->child_count;
+    /* Room doubles whenever the count is a power of two. */
+    if ((n & (n - 1)) == 0) {
+        size_t *grown =
+            realloc(parent->children, (n ? 2 * n : 1) * sizeof *grown);
+        if (!grown)
+            abort();
+        parent->children = grown;
+    }
+    parent->children[parent->child_count++] = child;
+}
+
+static void forest_free(struct forest *forest)
+{
+    for (size_t i = 0; i < forest->count; i++)
+        free(forest->entries[i].children);
+    free(forest->entries);
+}
+
+/* 'list' must outlive the forest; it is changed ("labels" become text). */
+static int make_forest(json_t *list, struct forest *out)
+{
+    *out = (struct forest){ calloc(json_array_size(list) + 1,
+                                   sizeof(struct entry)),
+                            json_array_size(list) };
+    if (!out->entries)
+        abort();
+    for (size_t i = 0; i < out->count; i++) {
+        struct entry *entry = &out->entries[i];
+        struct weir_diag diag = { 0 };
+        entry->object = json_array_get(list, i);
+        weir_quota_init(&entry->quota);
+        if (weir_quota_from_json(entry->object, &entry->quota, &diag) < 0) {
+            forest_free(out);
+            return weir_cli_fail("the root told a quota that this Weir "
+                                 "doesn't understand: %s", diag.text);
+        }
+    }
+    qsort(out->entries, out->count, sizeof *out->entries, by_name);
+    for (size_t i = 0; i < out->count; i++) {
+        size_t parent = find_parent(out, out->entries[i].quota.parent);
+        out->entries[i].parent = parent == i ? SIZE_MAX : parent;
+        if (out->entries[i].parent != SIZE_MAX)
+            add_child(&out->entries[parent], i);
+    }
+    return 0;
+}
+
+static json_t *read_all(const struct weir_cli *cli, uint64_t *epoch)
+{
+    struct weir_root_client *client = weir_cli_connect(cli);
+    if (!client)
+        return NULL;
+    json_t *list = weir_cli_quota_all(client, "/v1/quotas:export", epoch);
+    weir_root_client_free(&client);
+    return list;
+}
+
+/* ---- tree ---- */
+
+static void print_facts(const struct weir_quota *quota)
+{
+    static const char *const shown[] = { "limit", "low_burst", "high_burst",
+                                         "mode", "sharing", "on_stale" };
+    char value[WEIR_FIELD_VALUE_MAX];
+    for (size_t i = 0; i < WEIR_COUNT_OF(shown); i++) {
+        bool limit = strcmp(shown[i], "limit") == 0;
+        if (!limit && weir_quota_is_default(quota, shown[i]))
+            continue;
+        size_t len = weir_quota_get(quota, shown[i], value, sizeof value);
+        if (limit)
+            printf("  %.*s", (int)len, value);
+        else
+            printf(" %s=%.*s", shown[i], (int)len, value);
+    }
+    putchar('\n');
+}
+
+/* 'prefix' is what stands before the children's branches. */
+static void print_branch(struct forest *forest, size_t index, char *prefix,
+                         size_t len, unsigned depth)
+{
+    struct entry *entry = &forest->entries[index];
+    printf("%.*s", (int)entry->quota.name.len, entry->quota.name.p);
+    print_facts(&entry->quota);
+    entry->seen = true;
+    for (size_t i = 0; i < entry->child_count; i++) {
+        size_t child = entry->children[i];
+        bool last = i + 1 == entry->child_count;
+        /* What is drawn for templates may go in a ring; chains never do. */
+        if (forest->entries[child].seen || depth > 2 * WEIR_DEPTH_MAX)
+            continue;
+        printf("%.*s%s", (int)len, prefix, last ? "└─ " : "├─ ");
+        const char *step = last ? "   " : "│  ";
+        memcpy(prefix + len, step, strlen(step));
+        print_branch(forest, child, prefix, len + strlen(step), depth + 1);
+    }
+}
+
+static json_t *branch_object(struct forest *forest, size_t index,
+                             unsigned depth)
+{
+    struct entry *entry = &forest->entries[index];
+    entry->seen = true;
+    json_t *object = weir_quota_export(&entry->quota);
+    json_t *children = json_array();
+    for (size_t i = 0; i < entry->child_count; i++)
+        if (!forest->entries[entry->children[i]].seen &&
+            depth <= 2 * WEIR_DEPTH_MAX)
+            json_array_append_new(children,
+                                  branch_object(forest, entry->children[i],
+                                                depth + 1));
+    json_object_set_new(object, "children", children);
+    return object;
+}
+
+static void print_tree(struct forest *forest, size_t index, json_t *out)
+{
+    /* Depth times the longest step ("│  " is five bytes). */
+    char prefix[(2 * WEIR_DEPTH_MAX + 2) * 5];
+    if (out)
+        json_array_append_new(out, branch_object(forest, index, 0));
+    else
+        print_branch(forest, index, prefix, 0, 0);
+}
+
+static int show_tree(struct forest *forest, const char *name, bool json)
+{
+    size_t top = SIZE_MAX;
+    if (name) {
+        top = find(forest, weir_text_of(name));
+        if (top == SIZE_MAX)
+            return weir_cli_fail("there is no quota '%s'; `weir quota ls` "
+                                 "lists those there are", name);
+    }
+    json_t *out = json ? json_array() : NULL;
+    /* First those that hang on nothing; then whatever is left, so that a
+     * ring of templates isn't left out. */
+    for (size_t i = 0; i < 2 * forest->count; i++) {
+        size_t index = i % forest->count;
+        const struct entry *entry = &forest->entries[index];
+        bool begins = name ? index == top
+                           : i >= forest->count || entry->parent == SIZE_MAX;
+        if (begins && !entry->seen)
+            print_tree(forest, index, out);
+    }
+    if (out)
+        weir_cli_print_json(out);
+    return WEIR_EXIT_OK;
+}
+
+int weir_cli_quota_tree(int argc, char **argv)
+{
+    struct weir_cli cli;
+    int at = weir_cli_parse(&cli, tree_help, NULL, 0, argc, argv);
+    if (at < 0)
+        return weir_cli_parsed(at);
+    if (argc - at > 1)
+        return weir_cli_fail("one name at most, please");
+    uint64_t epoch;
+    json_t *list = read_all(&cli, &epoch);
+    if (!list)
+        return WEIR_EXIT_ERROR;
+    struct forest forest;
+    int status = make_forest(list, &forest);
+    if (status == 0) {
+        status = show_tree(&forest, at < argc ? argv[at] : NULL, cli.json);
+        forest_free(&forest);
+    }
+    json_decref(list);
+    return status;
+}
+
+/* ---- export ---- */
+
+static size_t put_in_order(struct forest *forest, size_t index,
+                           const struct weir_quota **out, size_t count,
+                           unsigned depth)
+{
+    struct entry *entry = &forest->entries[index];
+    if (entry->seen || depth > 2 * WEIR_DEPTH_MAX)
+        return count;
+    entry->seen = true;
+    out[count++] = &entry->quota;
+    for (size_t i = 0; i < entry->child_count; i++)
+        count = put_in_order(forest, entry->children[i], out, count,
+                             depth + 1);
+    return count;
+}
+
+static int print_yaml(struct forest *forest)
+{
+    const struct weir_quota **order =
+        malloc((forest->count + 1) * sizeof *order);
+    if (!order)
+        abort();
+    size_t count = 0;
+    for (size_t i = 0; i < forest->count; i++)
+        if (forest->entries[i].parent == SIZE_MAX)
+            count = put_in_order(forest, i, order, count, 0);
+    for (size_t i = 0; i < forest->count; i++)
+        count = put_in_order(forest, i, order, count, 0);
+    size_t len;
+    char *text = weir_yaml_print(order, count, &len);
+    free(order);
+    if (!text)
+        return weir_cli_fail("%s", weir_strerror(WEIR_ENOMEM));
+    bool written = fwrite(text, 1, len, stdout) == len && fflush(stdout) == 0;
+    free(text);
+    return written ? WEIR_EXIT_OK
+                   : weir_cli_fail("can't write: %s", strerror(errno));
+}
+
+int weir_cli_quota_export(int argc, char **argv)
+{
+    struct weir_cli cli;
+    int at = weir_cli_parse(&cli, export_help, NULL, 0, argc, argv);
+    if (at < 0)
+        return weir_cli_parsed(at);
+    if (at < argc)
+        return weir_cli_fail("export writes to standard output: weir quota "
+                             "export > %s", argv[at]);
+    uint64_t epoch;
+    json_t *list = read_all(&cli, &epoch);
+    if (!list)
+        return WEIR_EXIT_ERROR;
+    if (cli.json) {
+        weir_cli_print_json(json_pack("{s:i, s:I, s:o}", "weir", 1, "epoch",
+                                      (json_int_t)epoch, "quotas", list));
+        return WEIR_EXIT_OK;
+    }
+    struct forest forest;
+    int status = make_forest(list, &forest);
+    if (status == 0) {
+        status = print_yaml(&forest);
+        forest_free(&forest);
+    }
+    json_decref(list);
+    return status;
+}
+
+/* ---- import ---- */
+
+static char *read_stream(FILE *file, size_t *out_len)
+{
+    size_t capacity = 1 << 16;
+    size_t len = 0;
+    char *text = malloc(capacity);
+    while (text) {
+        len += fread(text + len, 1, capacity - len, file);
+        if (len < capacity)
+            break;
+        if (capacity > WEIR_YAML_BYTES_MAX) {
+            free(text);
+            errno = EFBIG;
+            return NULL;
+        }
+        capacity *= 2;
+        char *grown = realloc(text, capacity);
+        if (!grown)
+            free(text);
+        text = grown;
+    }
+    *out_len = len;
+    return text;
+}
+
+static char *read_file(const char *path, size_t *out_len)
+{
+    if (strcmp(path, "-") == 0)
+        return read_stream(stdin, out_len);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return NULL;
+    char *text = read_stream(file, out_len);
+    bool broken = ferror(file);
+    int why = errno;
+    fclose(file);
+    errno = why;
+    if (!broken)
+        return text;
+    free(text);
+    return NULL;
+}
+
+#define SHOWN_MAX 160 /* columns of a line that is shown */
+
+/* file:line:column, the line, and a caret under the place. */
+static int show_place(const char *path, const char *text, size_t len,
+                      const struct weir_diag *diag)
+{
+    const char *name = strcmp(path, "-") == 0 ? "(standard input)" : path;
+    if (diag->line == 0)
+        return weir_cli_fail("%s: %s", name, diag->text);
+    weir_cli_fail("%s:%u:%u: %s", name, diag->line, diag->column,
+                  diag->text);
+    const char *end = text + len;
+    const char *line = text;
+    for (uint32_t n = 1; n < diag->line && line < end; n++) {
+        const char *feed = memchr(line, '\n', (size_t)(end - line));
+        line = feed ? feed + 1 : end;
+    }
+    if (line == end)
+        return WEIR_EXIT_ERROR;
+    const char *feed = memchr(line, '\n', (size_t)(end - line));
+    size_t length = (size_t)((feed ? feed : end) - line);
+    fprintf(stderr, "    ");
+    for (size_t i = 0; i < length && i < SHOWN_MAX; i++) {
+        unsigned char c = (unsigned char)line[i];
+        fputc(c < ' ' || c == 0x7f ? ' ' : c, stderr);
+    }
+    fputc('\n', stderr);
+    if (diag->column >= 1 && diag->column <= SHOWN_MAX)
+        fprintf(stderr, "    %*s^\n", (int)diag->column - 1, "");
+    return WEIR_EXIT_ERROR;
+}
+
+static json_t *import_object(const struct weir_quota *quotas, size_t count)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++)
+        if (json_array_append_new(list, weir_quota_export(&quotas[i])) < 0)
+            abort();
+    return json_pack("{s:i, s:o}", "weir", 1, "quotas", list);
+}
+
+static int send_import(const struct weir_cli *cli, const char *file,
+                       json_t *body, bool replace)
+{
+    struct weir_root_client *client = weir_cli_connect(cli);
+    if (!client)
+        return WEIR_EXIT_ERROR;
+    json_t *answer;
+    struct weir_diag diag = { 0 };
+    int error = weir_root_client_ask(client, "POST",
+                                     replace ? "/v1/quotas:import?replace=1"
+                                             : "/v1/quotas:import",
+                                     body, &answer, NULL, &diag);
+    weir_root_client_free(&client);
+    if (error == WEIR_ECONNECT)
+        return weir_cli_fail("%s", diag.text);
+    if (error < 0)
+        return weir_cli_fail("%s: %s; nothing was changed", file, diag.text);
+    if (cli->json) {
+        weir_cli_print_json(answer);
+        return WEIR_EXIT_OK;
+    }
+    static const char *const keys[] = { "created", "changed", "unchanged",
+                                        "removed" };
+    for (size_t i = 0; i < WEIR_COUNT_OF(keys); i++)
+        printf("%s%s %" JSON_INTEGER_FORMAT, i ? ", " : "", keys[i],
+               json_integer_value(json_object_get(answer, keys[i])));
+    putchar('\n');
+    json_decref(answer);
+    return WEIR_EXIT_OK;
+}
+
+int weir_cli_quota_import(int argc, char **argv)
+{
+    struct weir_cli cli;
+    bool replace = false;
+    const struct weir_cli_option options[] = {
+        { .name = "replace", .flag = &replace },
+    };
+    int at = weir_cli_parse(&cli, import_help, options, 1, argc, argv);
+    if (at < 0)
+        return weir_cli_parsed(at);
+    if (argc - at != 1)
+        return weir_cli_fail("one FILE, please, or - for standard input; see "
+                             "`weir quota import --help`");
+    size_t len;
+    char *text = read_file(argv[at], &len);
+    if (!text)
+        return weir_cli_fail("%s: %s", argv[at], strerror(errno));
+    struct weir_yaml *yaml;
+    struct weir_quota *quotas;
+    size_t count;
+    struct weir_diag diag = { 0 };
+    int error = weir_yaml_parse((struct weir_text){ text, len }, &yaml,
+                                &quotas, &count, &diag);
+    if (error < 0) {
+        int status = show_place(argv[at], text, len, &diag);
+        free(text);
+        return status;
+    }
+    json_t *body = import_object(quotas, count);
+    weir_yaml_free(yaml);
+    free(text);
+    int status = send_import(&cli, argv[at], body, replace);
+    json_decref(body);
+    return status;
+}

@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: MIT
+ * cli/root_client.c - one question at a time, on a loop that runs until it
+ * is answered.
+ *
+ * Which root answers doesn't matter: they share a store. So the first is
+ * asked that can be reached, and kept. A question that only reads goes on to
+ * the next root whatever happened to it; an edit does so only if no
+ * connection came about, for a root that fell silent may have made it. */
+
+#include "cli/root_client.h"
+
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "os/clock.h"
+#include "os/h2_link.h"
+#include "server/problem.h"
+#include "wire/weir_v1.h"
+
+#define CHUNK (1u << 20) /* bytes of a body in one message */
+
+struct root {
+    struct weir_address address;
+    char name[300];
+    char why[160]; /* it couldn't be asked */
+};
+
+struct weir_root_client {
+    struct event_base *base;   /* owned */
+    struct weir_h2_link *link; /* owned; NULL: none */
+    struct root roots[WEIR_ROOTS_MAX];
+    size_t count;
+    size_t current;
+    bool only;
+    bool opened;      /* 'link' was connected */
+    bool lost;
+
+    /* The question. */
+    int32_t call;
+    struct weir_text method, path, body; /* borrowed */
+    size_t sent;      /* bytes of the body */
+    bool sent_all;
+    bool done;
+    bool timed_out;
+    int grpc_status;
+    uint32_t status;
+    char *reply;      /* owned */
+    size_t reply_len;
+    bool too_big;
+    char said[160];   /* by the trailers */
+};
+
+/* ---- The link's callbacks ---- */
+
+static void send_body(struct weir_root_client *c)
+{
+    struct weir_h2 *h2 = weir_h2_link_h2(c->link);
+    while (!c->sent_all && !weir_h2_link_is_full(c->link)) {
+        size_t left = c->body.len - c->sent;
+        size_t chunk = left < CHUNK ? left : CHUNK;
+        struct weir_call_request part = { c->method, c->path,
+                                          { c->body.p + c->sent, chunk } };
+        size_t size = weir_v1_request_size(&part);
+        void *bytes = malloc(size);
+        bool last = chunk == left;
+        if (!bytes || weir_v1_request_encode(&part, bytes, size) != size ||
+            weir_h2_send(h2, c->call, bytes, size, last) < 0)
+            c->lost = true;
+        free(bytes);
+        c->sent += chunk;
+        c->sent_all = last || c->lost;
+    }
+    weir_h2_link_flush(c->link);
+}
+
+static void on_message(void *context, struct weir_h2 *h2, int32_t stream,
+                       const void *bytes, size_t len)
+{
+    (void)h2;
+    (void)stream;
+    struct weir_root_client *c = context;
+    struct weir_call_reply part;
+    if (weir_v1_reply_decode(bytes, len, &part) < 0 ||
+        c->reply_len + part.body.len > WEIR_CLIENT_REPLY_MAX) {
+        c->too_big = true;
+        return;
+    }
+    c->status = part.status;
+    char *reply = realloc(c->reply, c->reply_len + part.body.len + 1);
+    if (!reply) {
+        c->too_big = true;
+        return;
+    }
+    c->reply = reply;
+    if (part.body.len > 0)
+        memcpy(reply + c->reply_len, part.body.p, part.body.len);
+    c->reply_len += part.body.len;
+}
+
+static void on_close(void *context, struct weir_h2 *h2, int32_t stream,
+                     int grpc_status, const char *message)
+{
+    (void)h2;
+    struct weir_root_client *c = context;
+    if (stream != c->call)
+        return;
+    c->done = true;
+    c->grpc_status = grpc_status;
+    snprintf(c->said, sizeof c->said, "%s", message ? message : "");
+}
+
+static void on_open(void *context, struct weir_h2_link *link)
+{
+    (void)link;
+    struct weir_root_client *c = context;
+    c->opened = true;
+}
+
+static void on_drain(void *context, struct weir_h2_link *link)
+{
+    (void)link;
+    send_body(context);
+}
+
+static void on_lost(void *context, struct weir_h2_link *link,
+                    const char *why)
+{
+    (void)link;
+    struct weir_root_client *c = context;
+    c->lost = true;
+    snprintf(c->roots[c->current].why, sizeof c->roots[0].why, "%s", why);
+}
+
+/* ---- One root ---- */
+
+static bool connect_root(struct weir_root_client *c)
+{
+    if (c->link)
+        return true;
+    struct weir_h2_link_handler handler = {
+        .context = c,
+        .calls = { .context = c,
+                   .on_message = on_message,
+                   .on_close = on_close },
+        .on_open = on_open,
+        .on_drain = on_drain,
+        .on_lost = on_lost,
+    };
+    c->opened = c->lost = false;
+    struct weir_stream *stream =
+        weir_stream_connect(c->base, &c->roots[c->current].address,
+                            WEIR_CLIENT_CONNECT,
+                            &(struct weir_stream_handler){ 0 });
+    if (stream)
+        c->link = weir_h2_link_new(stream, false, &handler);
+    return c->link;
+}
+
+static void on_timeout(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    struct weir_root_client *c = context;
+    c->timed_out = true;
+}
+
+static void run(struct weir_root_client *c)
+{
+    struct timeval in = { .tv_sec = WEIR_CLIENT_PATIENCE / WEIR_SECOND };
+    struct event *timeout = event_new(c->base, -1, 0, on_timeout, c);
+    c->timed_out = !timeout || event_add(timeout, &in) < 0;
+    while (!c->done && !c->lost && !c->timed_out && !c->too_big)
+        if (event_base_loop(c->base, EVLOOP_ONCE) != 0)
+            c->lost = true;
+    if (timeout)
+        event_free(timeout);
+}
+
+static void begin(struct weir_root_client *c)
+{
+    c->sent = 0;
+    c->sent_all = c->done = c->too_big = false;
+    c->reply_len = 0;
+    c->status = 0;
+    c->said[0] = '\0';
+    c->roots[c->current].why[0] = '\0';
+    c->call = weir_h2_call(weir_h2_link_h2(c->link), WEIR_V1_CALL,
+                           c->roots[c->current].name);
+    if (c->call < 0) {
+        c->lost = true;
+        return;
+    }
+    send_body(c);
+}
+
+/* Whether the root answered; if not, its 'why' says the reason. */
+static bool ask_root(struct weir_root_client *c)
+{
+    struct root *root = &c->roots[c->current];
+    if (!connect_root(c)) {
+        snprintf(root->why, sizeof root->why, "out of memory");
+        return false;
+    }
+    begin(c);
+    if (!c->lost)
+        run(c);
+    bool answered = c->done && c->grpc_status == WEIR_GRPC_OK && c->status;
+    if (answered)
+        return true;
+    if (!root->why[0])
+        snprintf(root->why, sizeof root->why, "%s",
+                 c->timed_out ? "it doesn't answer in time"
+                 : c->too_big ? "its answer is too big or isn't Weir's"
+                 : c->said[0] ? c->said
+                              : "the connection ended");
+    weir_h2_link_close(&c->link);
+    return false;
+}
+
+/* ---- All roots ---- */
+
+static int refuse_all(struct weir_root_client *c, struct weir_diag *diag)
+{
+    char list[WEIR_DIAG_MAX] = "";
+    size_t len = 0;
+    for (size_t i = 0; i < c->count && len < sizeof list; i++) {
+        if (c->only && i != c->current)
+            continue;
+        len += (size_t)snprintf(list + len, sizeof list - len, "%s%s (%s)",
+                                len ? ", " : "", c->roots[i].name,
+                                c->roots[i].why);
+    }
+    return weir_diag_set(diag, WEIR_ECONNECT, "no root answers at ", list,
+                         "; start one with `weir serve` or name others with "
+                         "--roots", NULL);
+}
+
+static int refuse_half(struct weir_root_client *c, struct weir_diag *diag)
+{
+    return weir_diag_set(diag, WEIR_ECONNECT, "the root at ",
+                         c->roots[c->current].name,
+                         " went away before it answered (",
+                         c->roots[c->current].why, "); look whether the "
+                         "change was made before you repeat it", NULL);
+}
+
+/* What a root answered to a question that it couldn't. */
+static int read_problem(struct weir_root_client *c, json_t *answer,
+                        struct weir_diag *diag)
+{
+    const char *detail =
+        json_string_value(json_object_get(answer, "detail"));
+    const char *name = json_string_value(json_object_get(answer, "error"));
+    int error = name ? weir_error_named(name) : 0;
+    if (error == 0)
+        error = WEIR_EPROTOCOL;
+    char status[32];
+    snprintf(status, sizeof status, "status %u", c->status);
+    return weir_diag_set(diag, error, detail ? detail : status, NULL);
+}
+
+static int read_answer(struct weir_root_client *c, json_t **out,
+                       int *out_status, struct weir_diag *diag)
+{
+    json_error_t why;
+    json_t *answer = json_loadb(c->reply ? c->reply : "", c->reply_len,
+                                JSON_DECODE_ANY, &why);
+    if (!answer)
+        return weir_diag_set(diag, WEIR_EPROTOCOL, "the answer of ",
+                             c->roots[c->current].name,
+                             " isn't JSON: is it a root of Weir?", NULL);
+    if (c->status >= 400) {
+        int error = read_problem(c, answer, diag);
+        json_decref(answer);
+        return error;
+    }
+    *out = answer;
+    if (out_status)
+        *out_status = (int)c->status;
+    return 0;
+}
+
+static int ask(struct weir_root_client *c, bool edit, json_t **out,
+               int *out_status, struct weir_diag *diag)
+{
+    size_t first = c->current;
+    size_t tries = c->only ? 1 : c->count;
+    int error = 0;
+    for (size_t i = 0; i < tries; i++) {
+        if (!c->only && c->current != (first + i) % c->count) {
+            weir_h2_link_close(&c->link);
+            c->current = (first + i) % c->count;
+        }
+        if (ask_root(c)) {
+            error = read_answer(c, out, out_status, diag);
+            if (error != WEIR_ENOTREADY)
+                return error;
+            continue;
+        }
+        if (edit && c->opened)
+            return refuse_half(c, diag);
+    }
+    return error < 0 ? error : refuse_all(c, diag);
+}
+
+int weir_root_client_ask(struct weir_root_client *c, const char *method,
+                         const char *path, json_t *body, json_t **out,
+                         int *out_status, struct weir_diag *diag)
+{
+    char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    if (body && !text)
+        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
+                             NULL);
+    c->method = weir_text_of(method);
+    c->path = weir_text_of(path);
+    c->body = weir_text_of(text ? text : "");
+    int error = ask(c, strcmp(method, "GET") != 0, out, out_status, diag);
+    free(text);
+    return error;
+}
+
+/* ---- Life ---- */
+
+static int add_root(struct weir_root_client *c, struct weir_text text,
+                    struct weir_diag *diag)
+{
+    if (c->count == WEIR_ROOTS_MAX)
+        return weir_diag_set(diag, WEIR_EINVAL, "--roots names more than 8 "
+                             "roots", NULL);
+    struct root *root = &c->roots[c->count];
+    struct weir_diag inner = { 0 };
+    int error = weir_address_parse(text, &root->address, &inner);
+    if (error < 0)
+        return weir_diag_set(diag, error, "--roots: ", inner.text, NULL);
+    snprintf(root->name, sizeof root->name, "%.*s", (int)text.len, text.p);
+    c->count++;
+    return 0;
+}
+
+int weir_root_client_new(const char *roots, struct weir_root_client **out,
+                         struct weir_diag *diag)
+{
+    struct weir_root_client *c = calloc(1, sizeof *c);
+    if (c)
+        c->base = event_base_new();
+    int error = c && c->base ? 0 : WEIR_ENOMEM;
+    if (error < 0)
+        weir_diag_set(diag, error, weir_strerror(error), NULL);
+    for (const char *at = roots; error == 0; ) {
+        size_t len = strcspn(at, ",");
+        error = add_root(c, (struct weir_text){ at, len }, diag);
+        at += len;
+        if (*at == '\0')
+            break;
+        at++;
+    }
+    if (error < 0) {
+        weir_root_client_free(&c);
+        return error;
+    }
+    *out = c;
+    return 0;
+}
+
+void weir_root_client_free(struct weir_root_client **client)
+{
+    struct weir_root_client *c = *client;
+    if (!c)
+        return;
+    weir_h2_link_close(&c->link);
+    if (c->base) {
+        /* What the link still has to say (GOAWAY) leaves here. */
+        event_base_loop(c->base, EVLOOP_NONBLOCK);
+        event_base_free(c->base);
+    }
+    free(c->reply);
+    free(c);
+    *client = NULL;
+}
+
+size_t weir_root_client_count(const struct weir_root_client *c)
+{
+    return c->count;
+}
+
+const char *weir_root_client_name(const struct weir_root_client *c, size_t n)
+{
+    return c->roots[n].name;
+}
+
+void weir_root_client_only(struct weir_root_client *c, size_t n)
+{
+    if (c->current != n)
+        weir_h2_link_close(&c->link);
+    c->current = n;
+    c->only = true;
+}

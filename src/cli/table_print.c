@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT
+ * cli/table_print.c - columns that line up. */
+
+#include "cli/table_print.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define GAP 2
+
+size_t weir_text_width(const char *text)
+{
+    size_t width = 0;
+    for (; *text; text++)
+        width += (*text & 0xc0) != 0x80;
+    return width;
+}
+
+void weir_rows_add(struct weir_rows *rows, const char *cell)
+{
+    if (rows->count == rows->capacity) {
+        size_t capacity = rows->capacity ? 2 * rows->capacity : 64;
+        char **cells = realloc(rows->cells, capacity * sizeof *cells);
+        if (!cells)
+            abort(); /* a table for people isn't worth more */
+        rows->cells = cells;
+        rows->capacity = capacity;
+    }
+    char *copy = strdup(cell ? cell : "");
+    if (!copy)
+        abort();
+    for (char *c = copy; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            *c = '?';
+    rows->cells[rows->count++] = copy;
+}
+
+static void measure(const struct weir_rows *rows, size_t *widths)
+{
+    for (size_t i = 0; i < rows->count; i++) {
+        size_t width = weir_text_width(rows->cells[i]);
+        size_t column = i % rows->columns;
+        if (width > widths[column])
+            widths[column] = width;
+    }
+}
+
+static void pad(FILE *out, size_t count)
+{
+    fprintf(out, "%*s", (int)count, "");
+}
+
+static void print_cell(const struct weir_rows *rows, size_t i,
+                       const size_t *widths, FILE *out)
+{
+    size_t column = i % rows->columns;
+    bool last = column + 1 == rows->columns;
+    size_t blank = widths[column] - weir_text_width(rows->cells[i]);
+    bool right = rows->right & 1u << column;
+    if (right)
+        pad(out, blank);
+    fputs(rows->cells[i], out);
+    if (last)
+        fputc('\n', out);
+    else
+        pad(out, (right ? 0 : blank) + GAP);
+}
+
+void weir_rows_print(struct weir_rows *rows, FILE *out)
+{
+    size_t widths[WEIR_COLUMNS_MAX] = { 0 };
+    weir_assert(rows->columns <= WEIR_COLUMNS_MAX);
+    measure(rows, widths);
+    if (rows->bold_head)
+        fputs("\033[1m", out);
+    for (size_t i = 0; i < rows->count; i++) {
+        if (i == rows->columns && rows->bold_head)
+            fputs("\033[0m", out);
+        print_cell(rows, i, widths, out);
+        free(rows->cells[i]);
+    }
+    if (rows->count == rows->columns && rows->bold_head)
+        fputs("\033[0m", out);
+    free(rows->cells);
+    *rows = (struct weir_rows){ 0 };
+}
