@@ -8,10 +8,10 @@
 
 #include "wire/h2.h"
 
-#define STREAMS_SEEN 4096
-
+/* The calls that are open, as the handler knows them. */
 struct owner {
-    uint8_t open[STREAMS_SEEN]; /* by stream / 2 */
+    int32_t open[2 * WEIR_H2_STREAMS_MAX];
+    size_t count;
 };
 
 static void require(bool holds)
@@ -20,10 +20,25 @@ static void require(bool holds)
         abort();
 }
 
-static uint8_t *place(void *context, int32_t stream)
+static void begin(struct owner *owner, int32_t stream)
 {
-    struct owner *owner = context;
-    return &owner->open[(size_t)stream / 2 % STREAMS_SEEN];
+    require(stream > 0 && owner->count < 2 * WEIR_H2_STREAMS_MAX);
+    owner->open[owner->count++] = stream;
+}
+
+static size_t place(const struct owner *owner, int32_t stream)
+{
+    size_t i = 0;
+    while (i < owner->count && owner->open[i] != stream)
+        i++;
+    require(i < owner->count);
+    return i;
+}
+
+static void end(struct owner *owner, int32_t stream)
+{
+    size_t i = place(owner, stream);
+    owner->open[i] = owner->open[--owner->count];
 }
 
 static bool on_call(void *context, struct weir_h2 *h2, int32_t stream,
@@ -31,16 +46,16 @@ static bool on_call(void *context, struct weir_h2 *h2, int32_t stream,
 {
     (void)h2;
     require(strlen(path) <= WEIR_H2_PATH_MAX);
-    *place(context, stream) = 1;
+    begin(context, stream);
     return true;
 }
 
 static void on_message(void *context, struct weir_h2 *h2, int32_t stream,
                        const void *bytes, size_t len)
 {
-    require(*place(context, stream) == 1);
+    (void)place(context, stream);
     if (len == 3) {
-        *place(context, stream) = 0;
+        end(context, stream);
         weir_h2_reset(h2, stream);
         return;
     }
@@ -49,8 +64,7 @@ static void on_message(void *context, struct weir_h2 *h2, int32_t stream,
 
 static void on_end(void *context, struct weir_h2 *h2, int32_t stream)
 {
-    require(*place(context, stream) == 1);
-    *place(context, stream) = 0;
+    end(context, stream);
     require(weir_h2_finish(h2, stream, WEIR_GRPC_OK, "fine %") == 0);
 }
 
@@ -59,8 +73,7 @@ static void on_close(void *context, struct weir_h2 *h2, int32_t stream,
 {
     (void)h2;
     require(status >= 0 && strlen(message) < WEIR_H2_TEXT_MAX);
-    require(*place(context, stream) == 1);
-    *place(context, stream) = 0;
+    end(context, stream);
 }
 
 static void drain(struct weir_h2 *h2)
@@ -72,11 +85,10 @@ static void drain(struct weir_h2 *h2)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static struct owner owner;
+    struct owner owner = { .count = 0 };
     static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     if (size < 2)
         return 0;
-    memset(&owner, 0, sizeof(owner));
     bool server = !(data[0] & 1);
     struct weir_h2_handler handler = { &owner, on_call, on_message, on_end,
                                        on_close };
@@ -85,7 +97,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (server && data[0] & 2)
         require(weir_h2_feed(h2, preface, sizeof(preface) - 1) == 0);
     for (int i = 0; !server && i < 3; i++)
-        *place(&owner, weir_h2_call(h2, "/weir.v1.Root/Link", "x")) = 1;
+        begin(&owner, weir_h2_call(h2, "/weir.v1.Root/Link", "x"));
     drain(h2);
     size_t piece = (size_t)data[1] + 1;
     data += 2;
@@ -100,8 +112,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     require(error == 0 || error == WEIR_EPROTOCOL);
     weir_h2_end(h2, "the end");
-    for (size_t i = 0; i < STREAMS_SEEN; i++)
-        require(owner.open[i] == 0);
+    require(owner.count == 0);
     weir_h2_free(&h2);
     return 0;
 }
