@@ -234,6 +234,7 @@ static void test_hello_and_welcome(void **state)
     struct weir_message welcome = {
         .type = WEIR_MESSAGE_WELCOME,
         .welcome = { .protocol = 1, .incarnation = "fedcba9876543210",
+                     .age = 77,
                      .ready = true, .epoch = 9,
                      .settings = { .report_interval = WEIR_SECOND,
                                    .stale_after = 5 * WEIR_SECOND,
@@ -243,6 +244,7 @@ static void test_hello_and_welcome(void **state)
     round_trip(bench, &welcome, &out);
     assert_true(out.welcome.ready);
     assert_int_equal(out.welcome.epoch, 9);
+    assert_int_equal(out.welcome.age, 77);
     assert_int_equal(out.welcome.name.len, 0);
     assert_int_equal(out.welcome.store.restores, 0);
     assert_memory_equal(&out.welcome.settings, &welcome.welcome.settings,

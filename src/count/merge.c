@@ -11,7 +11,8 @@
  * answered one.
  *
  * Late counts. A limiter that was cut off comes back with the counts of
- * minutes. What was made before the bucket was last empty has drained long
+ * minutes, of which it says how many have drained from its own bucket. What
+ * was made before the bucket was last empty has drained long
  * ago and adds nothing; of counts spread over a time, the share made since
  * then is added. (Adding all would refuse everybody for minutes because of a
  * load that is gone; adding none would forget a load that is there.)
@@ -215,6 +216,7 @@ struct weir_use *weir_merge_use(struct weir_merge *merge,
     use_parameters(use, quota);
     use->emptied = now;
     set_fill(merge, use, 0, now);
+    use->adopted = use->in;
     merge->use_live++;
     return use;
 }
@@ -335,6 +337,7 @@ void weir_merge_edit(struct weir_merge *merge, struct weir_use *use,
     else
         fill = weir_rescale(fill, from, to);
     set_fill(merge, use, fill, now);
+    use->adopted = use->in;
     touch(merge, use);
     for (struct weir_cell *cell = use->cells; cell; cell = cell->next) {
         if (cell->limiter->connected)
@@ -441,21 +444,29 @@ bool weir_merge_drained(struct weir_merge *merge,
     return true;
 }
 
-/* What the limiter knew of the bucket, if that is more than we do. */
+/* What the limiter knew of the bucket when we were born, if that is more
+ * than another told. The pictures are of one history, so the largest counts;
+ * what was counted since is none of them and stays on top. */
 static void adopt_fill(struct weir_merge *merge, struct weir_use *use,
                        int64_t wire_fill, weir_instant now)
 {
-    if (use->unlimited || wire_fill <= 0)
+    if (use->unlimited || wire_fill <= 0 ||
+        elapsed(merge, now) > merge->learn)
         return;
     unsigned frac = use->bucket.leak.frac;
     int64_t most = fill_most(use);
     int64_t fill = wire_fill >= weir_rescale(most, frac, 10)
                        ? most
                        : weir_rescale(wire_fill, 10, frac);
-    if (fill > weir_merge_fill(merge, use, now)) {
-        set_fill(merge, use, fill, now);
-        touch(merge, use);
-    }
+    uint64_t leaked = weir_leaked(use->bucket.leak, elapsed(merge, now));
+    int64_t before = (int64_t)(use->adopted - leaked);
+    int64_t more = fill - (before > 0 ? before : 0);
+    if (more <= 0)
+        return;
+    use->adopted = leaked + (uint64_t)fill;
+    int64_t sum = weir_merge_fill(merge, use, now) + more;
+    set_fill(merge, use, sum < most ? sum : most, now);
+    touch(merge, use);
 }
 
 int weir_merge_announce(struct weir_merge *merge,
@@ -498,12 +509,16 @@ void weir_merge_unannounce(struct weir_merge *merge,
 }
 
 /* Of counts made between 'from' and 'to' ago, those made since the bucket
- * was last empty. */
-static int64_t late_kept(const struct weir_use *use, int64_t late,
+ * was last empty. A root that is young doesn't know when that was: it takes
+ * the limiter's word that they have drained. */
+static int64_t late_kept(const struct weir_merge *merge,
+                         const struct weir_use *use, int64_t late,
                          weir_duration from, weir_duration to,
                          weir_instant now)
 {
     weir_duration since = now - use->emptied;
+    if (elapsed(merge, now) <= merge->learn)
+        return 0;
     if (since >= from)
         return late;
     if (since <= to)
@@ -535,7 +550,7 @@ bool weir_merge_count(struct weir_merge *merge,
     int64_t late = count->late < delta ? count->late : delta;
     if (late > 0) {
         weir_merge_fill(merge, use, now);
-        delta -= late - late_kept(use, late, report->late_from,
+        delta -= late - late_kept(merge, use, late, report->late_from,
                                   report->late_to, now);
     }
     add_units(merge, use, delta, now);

@@ -38,6 +38,7 @@ struct weir_use {
     uint64_t rule_epoch;     /* of the quota or template, as applied */
     struct weir_bucket bucket;
     uint64_t in;             /* scaled sum, see algo/leaky.h */
+    uint64_t adopted;        /* of 'in', what limiters knew at our birth */
     weir_instant emptied;    /* when it was last found empty */
     int64_t added;           /* units, all that ever came in */
     uint64_t passed;         /* units */
@@ -81,6 +82,7 @@ struct weir_merge {
     struct weir_mem mem;
     uint64_t seed;
     weir_instant origin;
+    weir_duration learn;    /* so long after its birth a root adopts fills */
     bool slack;
     struct weir_index index;
     struct weir_use *uses; /* owned */
@@ -135,7 +137,8 @@ bool weir_merge_drained(struct weir_merge *merge,
 
 /* 'slot' of the limiter is 'use' from now on. A cell that knows the limiter
  * goes on from what it has merged; a new one begins at the announced base,
- * and its bucket is filled to what the limiter knew, if that is more. 0 or
+ * and, while the root is young, its bucket is filled to what the limiter
+ * knew, if that is more. 0 or
  * WEIR_ENOMEM, WEIR_EPROTOCOL (slot out of bounds). */
 int weir_merge_announce(struct weir_merge *merge,
                         struct weir_merge_limiter *limiter,

@@ -86,6 +86,7 @@ struct weir_welcome {
     uint32_t protocol;
     uint8_t incarnation[WEIR_INCARNATION_SIZE]; /* of the root */
     struct weir_text name;
+    weir_duration age;          /* since this incarnation was born */
     bool ready;                 /* has its quotas; else store is unknown */
     struct weir_store_id store;
     uint64_t epoch;             /* the newest it has */
@@ -122,7 +123,8 @@ struct weir_count {
     int64_t passed;   /* units; refunds make it negative */
     uint64_t refused; /* units */
     int64_t late;     /* of 'passed': made between late_from and late_to
-                       * ago, because this link was down or slow */
+                       * ago, because this link was down or slow, and
+                       * drained from the limiter's own bucket since */
 };
 
 struct weir_report {

@@ -21,8 +21,11 @@
  *
  * A session's start. The same root, back again, remembers what it merged:
  * counts go on from 'acked'. A root that has just been born knows nothing:
- * it is told the bucket as we know it, without the counts that no root has
- * answered for ('settled' in the table), and those follow as counts. */
+ * it is told each bucket as we know it at that moment, without the counts
+ * that no root has answered for ('settled' in the table), and those follow
+ * as counts. What comes into use later is told from nothing, because by then
+ * the new root hears of it from everybody: a picture drawn later would hold
+ * what another limiter is about to tell it, and it would count that twice. */
 
 #include "count/tally.h"
 
@@ -119,14 +122,48 @@ static uint32_t bit_next(const uint64_t *bits, uint32_t from, uint32_t end)
 
 /* ---- What happened ---- */
 
-static void mark_late(struct weir_tally *tally, struct weir_tally_link *link,
-                      weir_instant now)
+/* The cell of a slot in its present life; begun anew if need be. */
+static struct weir_tally_cell *
+cell_of(struct weir_tally *tally, struct weir_tally_link *link,
+        uint32_t slot, const struct weir_slot_view *view)
 {
-    uint32_t end = weir_table_used(tally->table);
-    for (uint32_t slot = bit_next(tally->fresh, 0, end); slot < end;
-         slot = bit_next(tally->fresh, slot + 1, end))
-        link->cells[slot].mark = weir_table_count(tally->table, slot);
-    link->mark_at = now;
+    struct weir_tally_cell *cell = &link->cells[slot];
+    if (cell->begun && cell->generation == view->generation)
+        return cell;
+    uint64_t settled = weir_table_settled(tally->table, slot);
+    *cell = (struct weir_tally_cell){
+        .acked = settled,
+        .sent = settled,
+        .refused_acked = view->refused,
+        .refused_sent = view->refused,
+        .mark = settled,
+        .generation = view->generation,
+        .begun = true,
+    };
+    return cell;
+}
+
+/* Cells begin when their slot is first used, on every link, connected or
+ * not: a root that was away is owed the counts from there. */
+static void collect_slot(struct weir_tally *tally, uint32_t slot,
+                         bool unheard, weir_instant now)
+{
+    struct weir_slot_view view;
+    weir_table_view(tally->table, slot, &view, now);
+    if (view.state <= WEIR_SLOT_MAKING)
+        return;
+    for (uint32_t i = 0; i < tally->link_count; i++) {
+        struct weir_tally_link *link = &tally->link[i];
+        struct weir_tally_cell *cell = cell_of(tally, link, slot, &view);
+        bit_set(link->dirty, slot);
+        if (!link->up || (unheard && link->unanswered)) {
+            cell->mark = view.count;
+            link->mark_at = now;
+        }
+    }
+    /* Nobody to report to: all is settled as it happens. */
+    if (tally->link_count == 0)
+        weir_table_set_settled(tally->table, slot, view.count);
 }
 
 void weir_tally_collect(struct weir_tally *tally, bool unheard,
@@ -135,21 +172,10 @@ void weir_tally_collect(struct weir_tally *tally, bool unheard,
     size_t words = weir_table_bits_words(tally->table);
     memset(tally->fresh, 0, words * sizeof(uint64_t));
     weir_table_collect(tally->table, tally->fresh);
-    for (uint32_t i = 0; i < tally->link_count; i++) {
-        struct weir_tally_link *link = &tally->link[i];
-        for (size_t w = 0; w < words; w++)
-            link->dirty[w] |= tally->fresh[w];
-        if (!link->up || (unheard && link->unanswered))
-            mark_late(tally, link, now);
-    }
-    if (tally->link_count > 0)
-        return;
-    /* Nobody to report to: all is settled as it happens. */
     uint32_t end = weir_table_used(tally->table);
     for (uint32_t slot = bit_next(tally->fresh, 0, end); slot < end;
          slot = bit_next(tally->fresh, slot + 1, end))
-        weir_table_set_settled(tally->table, slot,
-                               weir_table_count(tally->table, slot));
+        collect_slot(tally, slot, unheard, now);
 }
 
 /* ---- Where to stop ---- */
@@ -222,41 +248,39 @@ void weir_tally_listen(struct weir_tally *tally, weir_duration patience,
 
 /* ---- Sessions ---- */
 
-/* The cell of a slot in its present life; begun anew if need be. */
-static struct weir_tally_cell *
-cell_of(struct weir_tally *tally, struct weir_tally_link *link,
-        uint32_t slot, const struct weir_slot_view *view)
+/* The bucket without the counts above 'base', as wire units. */
+static int64_t fill_without(const struct weir_slot_view *view, uint64_t base)
 {
-    struct weir_tally_cell *cell = &link->cells[slot];
-    if (cell->begun && cell->generation == view->generation)
-        return cell;
-    uint64_t settled = weir_table_settled(tally->table, slot);
-    uint64_t mark = cell->mark;
-    *cell = (struct weir_tally_cell){
-        .acked = settled,
-        .sent = settled,
-        .refused_acked = view->refused,
-        .refused_sent = view->refused,
-        .mark = mark,
-        .generation = view->generation,
-        .begun = true,
-    };
-    return cell;
+    if (view->unlimited)
+        return 0;
+    unsigned frac = view->bucket.leak.frac;
+    int64_t unseen = (int64_t)(view->count - base);
+    int64_t fill = view->fill - (int64_t)((uint64_t)unseen << frac);
+    if (fill <= 0)
+        return 0;
+    return frac > 10 ? weir_rescale(fill, frac, 10)
+                     : fill * (WEIR_FILL_ONE >> frac);
 }
 
-/* Every slot that holds something is to be announced to a root that was
- * just born. */
+/* Every slot that holds something is announced to a root that was just born,
+ * with what it holds now. */
 static void announce_all(struct weir_tally *tally,
                          struct weir_tally_link *link, weir_instant now)
 {
     uint32_t end = weir_table_used(tally->table);
     for (uint32_t slot = 0; slot < end; slot++) {
-        link->cells[slot].begun = false;
-        link->cells[slot].told = false;
+        struct weir_tally_cell *cell = &link->cells[slot];
+        cell->begun = false;
+        cell->told = false;
         struct weir_slot_view view;
         weir_table_view(tally->table, slot, &view, now);
-        if (view.state > WEIR_SLOT_PLACEHOLDER && view.fill > 0)
-            bit_set(link->dirty, slot);
+        if (view.state <= WEIR_SLOT_PLACEHOLDER || view.fill <= 0)
+            continue;
+        cell_of(tally, link, slot, &view);
+        cell->adopt = true;
+        cell->fill = fill_without(&view, cell->acked);
+        cell->fill_at = now;
+        bit_set(link->dirty, slot);
     }
 }
 
@@ -305,7 +329,8 @@ bool weir_tally_pending(const struct weir_tally *tally, uint32_t index)
 {
     const struct weir_tally_link *link = &tally->link[index];
     uint32_t end = weir_table_used(tally->table);
-    return link->unanswered || bit_next(link->dirty, 0, end) < end;
+    return link->outstanding_count > 0 ||
+           bit_next(link->dirty, 0, end) < end;
 }
 
 static bool announced(const struct weir_tally_link *link,
@@ -314,23 +339,23 @@ static bool announced(const struct weir_tally_link *link,
     return cell->session == (uint32_t)link->session;
 }
 
-/* The bucket without the counts above the cell's base, as wire units. */
-static int64_t fill_without(const struct weir_slot_view *view, uint64_t base)
+/* What a newborn root is to take over, leaked since it was drawn. */
+static int64_t adopted_fill(const struct weir_tally_cell *cell,
+                            const struct weir_slot_view *view,
+                            weir_instant now)
 {
-    if (view->unlimited)
+    if (!cell->adopt)
         return 0;
     unsigned frac = view->bucket.leak.frac;
-    int64_t unseen = (int64_t)(view->count - base);
-    int64_t fill = view->fill - (int64_t)((uint64_t)unseen << frac);
-    if (fill <= 0)
-        return 0;
-    return frac > 10 ? weir_rescale(fill, frac, 10)
-                     : fill * (WEIR_FILL_ONE >> frac);
+    uint64_t leaked = weir_leaked(view->bucket.leak, now - cell->fill_at);
+    int64_t fill = cell->fill - weir_rescale((int64_t)leaked, frac, 10);
+    return fill > 0 ? fill : 0;
 }
 
 static void write_announce(struct weir_tally *tally, size_t i, uint32_t slot,
                            const struct weir_slot_view *view,
-                           const struct weir_tally_cell *cell)
+                           const struct weir_tally_cell *cell,
+                           weir_instant now)
 {
     char *name = tally->names + i * (WEIR_NAME_MAX + 1);
     size_t len = weir_table_name(tally->table, slot, name);
@@ -340,21 +365,26 @@ static void write_announce(struct weir_tally *tally, size_t i, uint32_t slot,
         .created = view->created,
         .base = cell->acked,
         .refused = cell->refused_acked,
-        .fill = fill_without(view, cell->acked),
+        .fill = adopted_fill(cell, view, now),
     };
 }
 
-/* Late: what was marked when an interval passed unheard. */
+/* Late: what was marked when an interval passed unheard and has drained from
+ * our own bucket since. (What is still in it is in everybody's.) */
 static int64_t late_of(const struct weir_tally_link *link,
-                       const struct weir_tally_cell *cell)
+                       const struct weir_tally_cell *cell,
+                       const struct weir_slot_view *view)
 {
-    if (link->mark_at == 0)
+    int64_t passed = (int64_t)(cell->sent - cell->acked);
+    if (link->mark_at == 0 || passed <= 0)
         return 0;
     int64_t late = (int64_t)(cell->mark - cell->acked);
-    int64_t passed = (int64_t)(cell->sent - cell->acked);
-    if (late <= 0 || passed <= 0)
-        return 0;
-    return late < passed ? late : passed;
+    uint64_t one = (uint64_t)1 << view->bucket.leak.frac;
+    int64_t held = (int64_t)(((uint64_t)view->fill + one - 1) >>
+                             view->bucket.leak.frac);
+    int64_t drained = passed - held;
+    late = late < drained ? late : drained;
+    return late > 0 ? late : 0;
 }
 
 /* Adds one slot; 'again' repeats what was sent. False: no more room. */
@@ -382,12 +412,13 @@ static bool report_slot(struct weir_tally *tally,
         link->outstanding[link->outstanding_count++] = slot;
     }
     if (announce)
-        write_announce(tally, out->announce_count++, slot, &view, cell);
+        write_announce(tally, out->announce_count++, slot, &view, cell,
+                       now);
     tally->counts[out->count++] = (struct weir_count){
         .slot = slot,
         .passed = (int64_t)(cell->sent - cell->acked),
         .refused = cell->refused_sent - cell->refused_acked,
-        .late = late_of(link, cell),
+        .late = late_of(link, cell, &view),
     };
     return true;
 }
@@ -475,6 +506,7 @@ static void acknowledge(struct weir_tally *tally,
             continue;
         }
         cell->session = (uint32_t)link->session;
+        cell->adopt = false;
         cell->acked = cell->sent;
         cell->refused_acked = cell->refused_sent;
         settle(tally, slot, cell->sent);

@@ -28,6 +28,7 @@ struct weir_tally_cell {
     uint32_t generation; /* of the slot, when the cell was begun */
     uint32_t session;    /* low half of the one it was announced in */
     bool told;           /* fill, slack hold */
+    bool adopt;          /* fill is for a root that was just born */
     bool begun;
 };
 
@@ -78,15 +79,16 @@ void weir_tally_collect(struct weir_tally *tally, bool unheard,
                         weir_instant now);
 
 /* A session begins: every cell must be announced anew. 'same_root': the root
- * remembers what it answered; else only what other roots know is known, and
- * every slot with something in its bucket is announced. */
+ * remembers what it answered, and has been there for all that was counted;
+ * else only what other roots know is known, and every slot with something in
+ * its bucket is announced. */
 void weir_tally_begin(struct weir_tally *tally, uint32_t link,
                       uint64_t session, bool same_root, weir_instant now);
 /* The link is gone: its slack rules no more. */
 void weir_tally_end(struct weir_tally *tally, uint32_t link,
                     weir_instant now);
 
-/* Whether the link has anything to report. */
+/* Whether the link has counts to report, or unanswered ones. */
 bool weir_tally_pending(const struct weir_tally *tally, uint32_t link);
 /* Makes the next report (number + 1), or the unanswered one again. All of
  * 'out' but epoch and unknown is filled; borrowed until the next call. */

@@ -74,6 +74,7 @@ struct weir_limiter {
     bool ready;
     bool heard;              /* ever */
     bool stale;
+    weir_instant born;       /* this incarnation */
     weir_instant heard_at;
     weir_instant collect_at;
     weir_instant extrapolate_at;
@@ -123,6 +124,7 @@ weir_limiter_init(void *block, const struct weir_limiter_options *options,
     weir_tally_init(&limiter->tally, (char *)block + head_size(),
                     options->table, options->slots, options->links, now);
     limiter->tally.slack = true;
+    limiter->born = now;
     limiter->collect_at = now + WEIR_SECOND;
     limiter->extrapolate_at = now + EXTRAPOLATE_EVERY;
     limiter->sweep_at = now + SWEEP_EVERY;
@@ -137,6 +139,7 @@ void weir_limiter_reincarnate(struct weir_limiter *limiter,
     for (uint32_t i = 0; i < limiter->link_count; i++)
         limiter->link[i] = (struct link){ .state = DOWN };
     limiter->collect_at = now;
+    limiter->born = now;
 }
 
 /* ---- Events ---- */
@@ -320,8 +323,9 @@ static int welcomed(struct weir_limiter *limiter, uint32_t index,
     }
     if (link->state == UP)
         return WEIR_OK;
-    bool same = link->met && memcmp(link->root, welcome->incarnation,
-                                    WEIR_INCARNATION_SIZE) == 0;
+    bool same = link->met ? memcmp(link->root, welcome->incarnation,
+                                   WEIR_INCARNATION_SIZE) == 0
+                          : welcome->age >= link->sent_at - limiter->born;
     memcpy(link->root, welcome->incarnation, WEIR_INCARNATION_SIZE);
     link->met = true;
     link->state = UP;

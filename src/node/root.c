@@ -35,6 +35,9 @@
  * before (it may just be reconnecting); and at last in any case. */
 #define FORGET_FIRST (10 * WEIR_SECOND)
 #define FORGET_LAST (600 * WEIR_SECOND)
+/* For so long after its birth, at least, a root takes over what limiters
+ * know; later it knows better. */
+#define LEARN_LEAST (10 * WEIR_SECOND)
 /* Quotas that a limiter hasn't confirmed for so long are sent again. */
 #define QUOTAS_RESEND (2 * WEIR_SECOND)
 
@@ -45,11 +48,18 @@ static void *allocate(const struct weir_mem *mem, size_t size)
     return mem->alloc(mem->context, size);
 }
 
+static void apply_settings(struct weir_root *root)
+{
+    weir_duration three = 3 * root->settings.report_interval;
+    root->merge.slack = root->settings.slack;
+    root->merge.learn = three > LEARN_LEAST ? three : LEARN_LEAST;
+}
+
 static bool make_parts(struct weir_root *root, weir_instant now)
 {
     const struct weir_mem *mem = &root->mem;
     weir_merge_init(&root->merge, mem, root->seed, now);
-    root->merge.slack = root->settings.slack;
+    apply_settings(root);
     root->catalog = weir_catalog_new(mem, root->seed);
     root->peers = allocate(mem, root->peers_max * sizeof(*root->peers));
     root->fills = allocate(mem, WEIR_FILLS_MAX * sizeof(*root->fills));
@@ -385,7 +395,7 @@ void weir_root_set_settings(struct weir_root *root,
 {
     (void)now;
     root->settings = *settings;
-    root->merge.slack = settings->slack;
+    apply_settings(root);
     for (uint32_t i = 0; i < root->peers_max; i++)
         root->peers[i].welcome_owed = root->peers[i].greeted;
     enqueue_all(root);
@@ -580,12 +590,13 @@ int weir_root_receive(struct weir_root *root, uint32_t index,
 /* ---- What is said ---- */
 
 static void say_welcome(struct weir_root *root, struct root_peer *peer,
-                        struct weir_message *out)
+                        struct weir_message *out, weir_instant now)
 {
     out->type = WEIR_MESSAGE_WELCOME;
     out->welcome = (struct weir_welcome){
         .protocol = WEIR_PROTOCOL,
         .name = { root->name, root->name_len },
+        .age = now - root->merge.origin,
         .ready = root->ready,
         .settings = root->settings,
     };
@@ -662,7 +673,7 @@ static bool say(struct weir_root *root, struct root_peer *peer,
     out->session = peer->session;
     const struct root_limiter *limiter = root->limiters[peer->limiter];
     if (peer->welcome_owed)
-        say_welcome(root, peer, out);
+        say_welcome(root, peer, out, now);
     else if (peer->answer_owed)
         say_fills(root, peer, out, now);
     else if (!peer->hold && quotas_owed(root, peer))
@@ -706,21 +717,28 @@ static void forget_limiters(struct weir_root *root, weir_instant now)
     }
 }
 
-static void enqueue_due(struct weir_root *root, weir_instant now)
+/* Returns whether somebody is due whose time hasn't come. */
+static bool enqueue_due(struct weir_root *root, weir_instant now)
 {
+    bool waiting = false;
     for (uint32_t i = 0; i < root->peers_max; i++) {
         struct root_peer *peer = &root->peers[i];
-        if (peer->greeted && now >= peer->push_at &&
-            weir_merge_due(&root->limiters[peer->limiter]->cells))
+        if (!peer->greeted ||
+            !weir_merge_due(&root->limiters[peer->limiter]->cells))
+            continue;
+        if (now >= peer->push_at && !peer->hold)
             enqueue(root, i);
+        else
+            waiting = true;
     }
+    return waiting;
 }
 
 void weir_root_tick(struct weir_root *root, weir_instant now)
 {
     if (now >= root->look_at) {
         weir_merge_look(&root->merge, LOOK_WORK, now);
-        enqueue_due(root, now);
+        root->due_waiting = enqueue_due(root, now);
         root->look_at = now + WEIR_PUSH_SPACING;
     }
     if (now >= root->sweep_at) {
@@ -733,7 +751,9 @@ void weir_root_tick(struct weir_root *root, weir_instant now)
 weir_instant weir_root_deadline(const struct weir_root *root,
                                 weir_instant now)
 {
-    weir_instant due = root->look_at < root->sweep_at ? root->look_at
-                                                      : root->sweep_at;
+    bool look = root->merge.touched != 0 || root->due_waiting;
+    weir_instant due = look && root->look_at < root->sweep_at
+                           ? root->look_at
+                           : root->sweep_at;
     return due > now ? due : now;
 }

@@ -75,6 +75,7 @@ struct weir_root {
     uint32_t peers_max;
     uint32_t queue_first, queue_last; /* index + 1 */
 
+    bool due_waiting;      /* somebody is due, later */
     weir_instant look_at;  /* next look for pushes */
     weir_instant sweep_at;
     uint32_t sweep_hand;

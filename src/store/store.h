@@ -17,7 +17,7 @@
 #ifndef WEIR_STORE_H
 #define WEIR_STORE_H
 
-#include "node/message.h"
+#include "count/message.h"
 #include "quota/catalog.h"
 
 #define WEIR_STORE_SCHEMA 1

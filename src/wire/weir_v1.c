@@ -304,6 +304,7 @@ static size_t pack_welcome(const struct weir_welcome *welcome, uint8_t *p)
         WEIR_INCARNATION_SIZE, (uint8_t *)welcome->incarnation
     };
     message.name = data_of(welcome->name);
+    message.age_ns = welcome->age;
     message.ready = welcome->ready;
     message.store = put_store(&welcome->store, &store);
     message.epoch = welcome->epoch;
@@ -337,6 +338,7 @@ static int get_welcome(struct weir_wire_in in, struct weir_arena *arena,
         return error;
     const Weir__V1__Welcome *message = unpacked;
     out->protocol = message->protocol;
+    out->age = message->age_ns;
     out->ready = message->ready;
     out->epoch = message->epoch;
     error = get_incarnation(message->incarnation, out->incarnation);

@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: MIT
+ * test/test_sync.c - counted sharing over a network that loses, doubles,
+ * reorders and replays, with nodes that die: random histories against what
+ * must hold (DESIGN section 4). Each history is made from one number; a
+ * failure prints it, and WEIR_SEED=N WEIR_HISTORIES=1 plays it again.
+ *
+ * The limits leak next to nothing (1 a day), so that a bucket's fill is the
+ * sum of what passed, to the unit, and the oracle is an addition:
+ *
+ *   truth    all units that takes let through, on any limiter, ever
+ *   lost     of them, those that died unreported with a limiter
+ *   doubtful of them, those on their way when a root died or one is met that
+ *            was just born: it may hear of them from one limiter's picture,
+ *            and again from the limiter that counted them
+ *
+ * When the network is whole again, every root holds
+ *
+ *     truth - lost <= fill <= truth + doubtful */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "pump.h"
+#include "quota/table_layout.h"
+
+/* Of one run; WEIR_HISTORIES says otherwise. */
+#define HISTORIES 100000
+
+#define NAMES 4
+static const char *const names[NAMES] = { "all", "all/some", "t/x", "t/y" };
+/* The parent of each, as an index; -1: none. "t/?" hang under "all". */
+static const int parent_of[NAMES] = { -1, 0, 0, 0 };
+
+struct history {
+    struct pump *pump;
+    struct weir_rng rng; /* of the script, apart from the pump's */
+    uint64_t seed;
+    uint64_t truth[NAMES];
+    uint64_t lost[NAMES];
+    uint64_t doubtful[NAMES];
+    uint64_t high[NAMES];
+    /* What each limiter may have unseen, by the stops it was told. */
+    uint64_t unseen_max[PUMP_LIMITERS_MAX][NAMES];
+    bool limiter_killed, root_killed, cut;
+    bool edited;
+};
+
+#define REQUIRE(history, condition) \
+    require(history, condition, #condition, __LINE__)
+
+static void require(struct history *h, bool holds, const char *what,
+                    int line)
+{
+    if (holds)
+        return;
+    fail_msg("line %d: %s\n  replay: WEIR_SEED=%llu WEIR_HISTORIES=1", line,
+             what, (unsigned long long)h->seed);
+}
+
+static uint64_t below(struct history *h, uint64_t bound)
+{
+    return weir_rng_below(&h->rng, bound);
+}
+
+/* ---- What limiters hold ---- */
+
+static uint64_t unsettled(struct history *h, uint32_t limiter, int name)
+{
+    struct weir_table *table = h->pump->limiter[limiter].table;
+    struct weir_ref ref;
+    if (!table || !weir_table_find(table, weir_text_of(names[name]), &ref))
+        return 0;
+    return weir_table_count(table, ref.slot) -
+           weir_table_settled(table, ref.slot);
+}
+
+/* The bound on what is unseen: a limiter stops at 'stop'. */
+static void note_unseen(struct history *h, uint32_t limiter, int name)
+{
+    struct weir_table *table = h->pump->limiter[limiter].table;
+    struct weir_ref ref;
+    if (!weir_table_find(table, weir_text_of(names[name]), &ref))
+        return;
+    uint64_t settled = weir_table_settled(table, ref.slot);
+    uint64_t stop = weir_hot(table, ref.slot)->stop;
+    uint64_t *most = &h->unseen_max[limiter][name];
+    if (weir_table_count(table, ref.slot) == settled)
+        *most = 0;
+    if (stop - settled > *most)
+        *most = stop - settled;
+}
+
+static void check_unseen_within_bound(struct history *h, int name,
+                                      uint64_t weight)
+{
+    uint64_t bound = h->high[name];
+    for (uint32_t i = 0; i < h->pump->options.limiters; i++) {
+        if (h->unseen_max[i][name] > WEIR_COUNT_FAR / 2)
+            return; /* never told yet: no bound is stated */
+        bound += h->unseen_max[i][name] + weight;
+    }
+    REQUIRE(h, h->truth[name] <= bound);
+}
+
+/* Some link is up and its ends haven't met. */
+static bool meeting(struct history *h)
+{
+    for (uint32_t l = 0; l < h->pump->options.limiters; l++) {
+        const struct weir_limiter *limiter = h->pump->limiter[l].limiter;
+        uint32_t up = 0;
+        for (uint32_t r = 0; r < h->pump->options.roots; r++)
+            up += h->pump->up[l][r];
+        if (limiter && weir_limiter_links_up(limiter) < up)
+            return true;
+    }
+    return false;
+}
+
+static void note_doubt(struct history *h)
+{
+    for (uint32_t i = 0; i < h->pump->options.limiters; i++) {
+        for (int n = 0; n < NAMES; n++)
+            h->doubtful[n] += unsettled(h, i, n);
+    }
+}
+
+/* ---- What happens ---- */
+
+#define WEIGHT_MAX 5
+
+static void op_take(struct history *h)
+{
+    uint32_t limiter = (uint32_t)below(h, h->pump->options.limiters);
+    int name = (int)below(h, NAMES);
+    if (!h->pump->limiter[limiter].limiter)
+        return;
+    for (uint64_t times = 1 + below(h, 8); times > 0; times--) {
+        uint64_t weight = below(h, WEIGHT_MAX + 1);
+        for (int at = name; at >= 0; at = parent_of[at])
+            note_unseen(h, limiter, at);
+        struct weir_ref ref;
+        struct weir_text text = weir_text_of(names[name]);
+        bool ruled = weir_table_find(h->pump->limiter[limiter].table, text,
+                                     &ref) ||
+                     weir_limiter_ready(h->pump->limiter[limiter].limiter);
+        unsigned outcome =
+            pump_take(h->pump, limiter, names[name], weight, NULL);
+        if (!ruled || (outcome & WEIR_OUTCOME_LIMITED))
+            continue;
+        for (int at = name; at >= 0; at = parent_of[at]) {
+            h->truth[at] += weight;
+            if (meeting(h))
+                h->doubtful[at] += weight;
+            bool whole = !h->cut && !h->edited && !h->limiter_killed &&
+                         !h->root_killed;
+            if (whole && h->pump->options.settings.slack)
+                check_unseen_within_bound(h, at, WEIGHT_MAX);
+        }
+    }
+}
+
+static void run(struct history *h, weir_duration span)
+{
+    pump_run(h->pump, h->pump->now + span);
+    REQUIRE(h, h->pump->error == 0);
+}
+
+static void op_cut(struct history *h)
+{
+    uint32_t limiter = (uint32_t)below(h, h->pump->options.limiters);
+    uint32_t root = (uint32_t)below(h, h->pump->options.roots);
+    h->cut = true;
+    note_doubt(h);
+    pump_cut(h->pump, limiter, root, below(h, 2));
+}
+
+static void op_root(struct history *h)
+{
+    uint32_t root = (uint32_t)below(h, h->pump->options.roots);
+    note_doubt(h);
+    if (!h->pump->root[root]) {
+        pump_start_root(h->pump, root);
+        return;
+    }
+    h->root_killed = true;
+    pump_kill_root(h->pump, root);
+}
+
+static void op_limiter(struct history *h)
+{
+    uint32_t limiter = (uint32_t)below(h, h->pump->options.limiters);
+    if (!h->pump->limiter[limiter].limiter) {
+        pump_start_limiter(h->pump, limiter);
+        return;
+    }
+    h->limiter_killed = true;
+    for (int n = 0; n < NAMES; n++)
+        h->lost[n] += unsettled(h, limiter, n);
+    pump_kill_limiter(h->pump, limiter);
+}
+
+static void put(struct history *h, int name, uint64_t high)
+{
+    const char *quota = name >= 2 ? "t/*" : names[name];
+    const char *parent = parent_of[name] < 0 ? NULL : names[parent_of[name]];
+    h->high[name] = high;
+    if (name >= 2)
+        h->high[2] = h->high[3] = high;
+    uint64_t low = below(h, 2) ? high : high / 2;
+    assert_int_equal(pump_quota(h->pump, quota, parent, 1,
+                                86400 * WEIR_SECOND, low, high),
+                     0);
+}
+
+static void op_edit(struct history *h)
+{
+    h->edited = true;
+    put(h, (int)below(h, 3), 1 + below(h, 2000));
+}
+
+/* ---- What must hold in the end ---- */
+
+static bool quiet(struct history *h)
+{
+    for (uint32_t i = 0; i < h->pump->options.limiters; i++) {
+        struct weir_limiter *limiter = h->pump->limiter[i].limiter;
+        if (!weir_limiter_settled(limiter) ||
+            weir_limiter_epoch(limiter) != h->pump->epoch)
+            return false;
+    }
+    return true;
+}
+
+/* For a person who replays one history. */
+static void show(struct history *h)
+{
+    for (int n = 0; n < NAMES; n++) {
+        print_message("%-8s high %llu truth %llu lost %llu doubtful %llu;",
+                      names[n], (unsigned long long)h->high[n],
+                      (unsigned long long)h->truth[n],
+                      (unsigned long long)h->lost[n],
+                      (unsigned long long)h->doubtful[n]);
+        for (uint32_t r = 0; r < h->pump->options.roots; r++)
+            print_message(" root %u %.2f", r,
+                          pump_root_fill(h->pump, r, names[n]));
+        for (uint32_t l = 0; l < h->pump->options.limiters; l++)
+            print_message(" limiter %u %.2f (%llu)", l,
+                          pump_limiter_fill(h->pump, l, names[n]),
+                          (unsigned long long)pump_count(h->pump, l,
+                                                         names[n]));
+        print_message("\n");
+    }
+    for (uint32_t l = 0; l < h->pump->options.limiters; l++)
+        print_message("limiter %u: settled %d epoch %llu links up %u\n", l,
+                      weir_limiter_settled(h->pump->limiter[l].limiter),
+                      (unsigned long long)weir_limiter_epoch(
+                          h->pump->limiter[l].limiter),
+                      weir_limiter_links_up(h->pump->limiter[l].limiter));
+}
+
+static void heal(struct history *h)
+{
+    h->pump->options.loss = h->pump->options.twice = 0;
+    h->pump->options.reorder = 0;
+    note_doubt(h);
+    for (uint32_t r = 0; r < h->pump->options.roots; r++)
+        pump_start_root(h->pump, r);
+    for (uint32_t l = 0; l < h->pump->options.limiters; l++) {
+        if (!h->pump->limiter[l].limiter)
+            pump_start_limiter(h->pump, l);
+        for (uint32_t r = 0; r < h->pump->options.roots; r++)
+            pump_cut(h->pump, l, r, false);
+    }
+    for (int i = 0; i < 60; i++) {
+        run(h, 500 * WEIR_MILLISECOND);
+        if (quiet(h) && i > 4)
+            return;
+    }
+    if (getenv("WEIR_SHOW"))
+        show(h);
+    REQUIRE(h, quiet(h));
+}
+
+/* Fills are told in 1/1024 units and the limits leak a little. */
+#define TOLERANCE 1.0
+
+static void check_counted_once(struct history *h)
+{
+    for (int n = 0; n < NAMES; n++) {
+        double truth = (double)h->truth[n];
+        double least = truth - (double)h->lost[n];
+        double most = truth + (double)h->doubtful[n];
+        /* When limiter and root died together, what only they knew is
+         * nowhere; and a quota whose limiters are gone is forgotten. */
+        if (h->limiter_killed)
+            least = h->root_killed ? 0 : least;
+        /* What a limiter told one root and then died with is at that one
+         * only: roots don't know each other, limiters take the largest. */
+        bool each = !(h->limiter_killed && h->cut);
+        double largest = 0;
+        for (uint32_t r = 0; r < h->pump->options.roots; r++) {
+            double fill = pump_root_fill(h->pump, r, names[n]);
+            largest = fill > largest ? fill : largest;
+            REQUIRE(h, !each || fill >= least - TOLERANCE);
+            REQUIRE(h, fill <= most + TOLERANCE);
+            if (!h->root_killed && !h->limiter_killed)
+                REQUIRE(h, pump_root_passed(h->pump, r, names[n]) ==
+                               h->truth[n]);
+        }
+        REQUIRE(h, largest >= least - TOLERANCE);
+    }
+}
+
+/* Whoever uses a quota sees what the roots see. */
+static void check_agreement(struct history *h)
+{
+    for (int n = 0; n < NAMES; n++) {
+        double most = 0;
+        for (uint32_t r = 0; r < h->pump->options.roots; r++) {
+            double fill = pump_root_fill(h->pump, r, names[n]);
+            most = fill > most ? fill : most;
+        }
+        for (uint32_t l = 0; l < h->pump->options.limiters; l++) {
+            if (pump_count(h->pump, l, names[n]) == 0)
+                continue;
+            double fill = pump_limiter_fill(h->pump, l, names[n]);
+            REQUIRE(h, fill <= most + TOLERANCE);
+            /* Others may have added less than is worth a push. */
+            REQUIRE(h, fill >= most - (double)h->high[n] - TOLERANCE);
+        }
+    }
+}
+
+static void check_same_quotas(struct history *h)
+{
+    for (uint32_t l = 0; l < h->pump->options.limiters; l++) {
+        for (int n = 0; n < 2; n++) {
+            struct weir_table *table = h->pump->limiter[l].table;
+            struct weir_ref ref;
+            REQUIRE(h, weir_table_find(table, weir_text_of(names[n]), &ref));
+            struct weir_slot_view view;
+            weir_table_view(table, ref.slot, &view, h->pump->now);
+            REQUIRE(h, view.bucket.high >> view.bucket.leak.frac ==
+                           (int64_t)h->high[n]);
+        }
+    }
+}
+
+/* ---- A history ---- */
+
+static void set_network(struct history *h, struct pump_options *options)
+{
+    *options = (struct pump_options){
+        .seed = h->seed,
+        .limiters = 1 + (uint32_t)below(h, 3),
+        .roots = 1 + (uint32_t)below(h, 2),
+        .slots = 16,
+        .delay_min = below(h, 2) ? 0 : below(h, 20 * WEIR_MILLISECOND),
+        .settings = { .report_interval = (1 + below(h, 10)) * 100 *
+                                         WEIR_MILLISECOND,
+                      .stale_after = 100 * WEIR_SECOND,
+                      .slack = below(h, 4) != 0 },
+    };
+    options->delay_max =
+        options->delay_min + below(h, 40 * WEIR_MILLISECOND);
+    if (below(h, 2))
+        options->loss = 0.3 * weir_rng_unit(&h->rng);
+    if (below(h, 2))
+        options->twice = 0.3 * weir_rng_unit(&h->rng);
+    if (below(h, 2))
+        options->reorder = weir_rng_unit(&h->rng);
+    if (below(h, 2))
+        options->replay = weir_rng_unit(&h->rng);
+}
+
+static void play(uint64_t seed)
+{
+    struct history *h = test_calloc(1, sizeof(*h));
+    h->seed = seed;
+    h->rng.state = seed;
+    struct pump_options options;
+    set_network(h, &options);
+    h->pump = pump_new(&options);
+    put(h, 0, 100 + below(h, 1000));
+    put(h, 1, 50 + below(h, 1000));
+    put(h, 2, 50 + below(h, 1000));
+    run(h, below(h, 2) ? 3 * WEIR_SECOND : 0);
+    bool deadly = below(h, 2), cutting = below(h, 2), editing = below(h, 2);
+    for (uint64_t steps = 5 + below(h, 30); steps > 0; steps--) {
+        uint64_t which = below(h, 20);
+        if (which < 12)
+            op_take(h);
+        else if (which < 15)
+            run(h, below(h, 300 * WEIR_MILLISECOND));
+        else if (which == 15 && cutting)
+            op_cut(h);
+        else if (which == 16 && deadly)
+            op_root(h);
+        else if (which == 17 && deadly)
+            op_limiter(h);
+        else if (which == 18 && editing)
+            op_edit(h);
+    }
+    heal(h);
+    if (getenv("WEIR_SHOW"))
+        show(h);
+    check_counted_once(h);
+    check_agreement(h);
+    check_same_quotas(h);
+    pump_free(h->pump);
+    test_free(h);
+}
+
+static uint64_t from_environment(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+    return text ? strtoull(text, NULL, 10) : otherwise;
+}
+
+static void test_histories(void **state)
+{
+    (void)state;
+    uint64_t first = from_environment("WEIR_SEED", 1);
+    uint64_t count = from_environment("WEIR_HISTORIES", HISTORIES);
+    printf("histories %llu .. %llu\n", (unsigned long long)first,
+           (unsigned long long)(first + count - 1));
+    for (uint64_t i = 0; i < count; i++)
+        play(first + i);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_histories),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
