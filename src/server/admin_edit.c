@@ -438,9 +438,7 @@ static int check_open(const struct weir_admin *admin, struct weir_diag *diag)
 static int make_edit(struct weir_admin_call *call, enum verb verb,
                      struct weir_admin_edit *edit, struct weir_diag *diag)
 {
-    int error = check_open(call->admin, diag);
-    if (error == 0)
-        error = weir_admin_flag(call, "new", &edit->create, diag);
+    int error = weir_admin_flag(call, "new", &edit->create, diag);
     if (error == 0)
         error = weir_admin_flag(call, "replace", &edit->replace, diag);
     if (error == 0 && verb != REMOVE)
@@ -467,7 +465,7 @@ static int make_edit(struct weir_admin_call *call, enum verb verb,
     edit->name_len = call->name.len;
     if (call->name.len > 0)
         memcpy(edit->name, call->name.p, call->name.len);
-    return error;
+    return error < 0 ? error : check_open(call->admin, diag);
 }
 
 static void enqueue(struct weir_admin_call *call, enum verb verb)
