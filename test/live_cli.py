@@ -1,0 +1,529 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""live_cli.py - `weir serve` and the command line as a newcomer uses them:
+real processes, real ports (0: any), a home of their own. What is waited for
+is asked for again until a deadline; nothing sleeps in the hope that it is
+enough."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+WEIR = os.environ.get("WEIR") or str(Path(os.environ["WEIR_BUILD"]) / "weir")
+PATIENCE = 30  # seconds, for anything at all
+
+
+def until(what, ask):
+    """Asks until the answer is true, and returns it."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        answer = ask()
+        if answer:
+            return answer
+        time.sleep(0.005)
+    raise AssertionError(f"{what}: not within {PATIENCE} s")
+
+
+class Result:
+    def __init__(self, done):
+        self.status = done.returncode
+        self.out = done.stdout
+        self.err = done.stderr
+
+
+class Root:
+    """A `weir serve` on ports of its own."""
+
+    def __init__(self, case, *options, store=None, env=None):
+        self.case = case
+        self.log_path = case.path(f"log{len(case.roots)}")
+        self.ports_path = case.path(f"ports{len(case.roots)}")
+        Path(self.ports_path).unlink(missing_ok=True)
+        self.log = open(self.log_path, "w+")
+        named = ["--store", store] if store else []
+        self.process = subprocess.Popen(
+            [WEIR, "serve", "--listen", ":0", "--http", ":0", "--port-file",
+             self.ports_path, *named, *options],
+            stderr=self.log, env=env or case.env)
+        case.roots.append(self)
+        until("the port file", self.has_ports)
+        text = Path(self.ports_path).read_text()
+        ports = dict(line.split("=") for line in text.split())
+        self.address, self.http = ports["listen"], ports["http"]
+
+    def has_ports(self):
+        if self.process.poll() is not None:
+            raise AssertionError("weir serve ended: " + self.logged())
+        return os.path.exists(self.ports_path)
+
+    def logged(self):
+        return Path(self.log_path).read_text()
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE)
+
+    def get(self, path, method="GET", body=None, headers=None):
+        """(status, text) over HTTP."""
+        request = urllib.request.Request(
+            f"http://{self.http}{path}", method=method,
+            data=body.encode() if body else None, headers=headers or {})
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="weir-live-")
+        self.env = {k: v for k, v in os.environ.items()
+                    if not k.startswith(("WEIR", "XDG"))}
+        self.env["HOME"] = self.folder
+        self.roots = []
+
+    def tearDown(self):
+        for root in self.roots:
+            if root.process.poll() is None:
+                root.process.kill()
+                root.process.wait()
+            root.log.close()
+        shutil.rmtree(self.folder)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def make_store(self, name="q.db"):
+        url = "sqlite:" + self.path(name)
+        self.assertEqual(self.run_weir("store", "init", url).status, 0)
+        return url
+
+    def run_weir(self, *arguments, root=None, stdin=None):
+        env = dict(self.env)
+        if root:
+            env["WEIR_ROOTS"] = root if isinstance(root, str) else \
+                root.address
+        return Result(subprocess.run(
+            [WEIR, *arguments], env=env, input=stdin, text=True,
+            capture_output=True, timeout=PATIENCE))
+
+    def ok(self, *arguments, root=None, stdin=None):
+        result = self.run_weir(*arguments, root=root, stdin=stdin)
+        self.assertEqual(result.status, 0, result.err)
+        return result.out
+
+    def fails(self, pattern, *arguments, root=None, stdin=None):
+        """The command ends with status 2 and says 'pattern'."""
+        result = self.run_weir(*arguments, root=root, stdin=stdin)
+        self.assertEqual(result.status, 2, result.out + result.err)
+        self.assertRegex(result.err, pattern)
+        self.assertTrue(result.err.startswith("weir: "), result.err)
+        return result.err
+
+
+class Quickstart(Case):
+    def test_first_minute(self):
+        root = Root(self)
+        self.assertTrue(os.path.exists(
+            self.path(".local/share/weir/weir.db")))
+        self.assertIn("no quotas yet",
+                      self.run_weir("quota", "ls", root=root).err)
+        self.assertIn("created", self.ok(
+            "quota", "set", "hello", "limit=3/s", "high_burst=3", root=root))
+        self.assertEqual(root.stop(), 0)
+        again = Root(self)
+        self.assertIn("3/s", self.ok("quota", "ls", root=again))
+        self.assertEqual(again.stop(), 0)
+
+    def test_data_folder_is_named(self):
+        env = dict(self.env, XDG_DATA_HOME=self.path("data"))
+        Root(self, env=env)
+        self.assertTrue(os.path.exists(self.path("data/weir/weir.db")))
+
+    def test_take_passes_and_is_limited(self):
+        root = Root(self)
+        self.ok("quota", "set", "hello", "limit=1/min", "low_burst=3",
+                "high_burst=3", root=root)
+        self.assertEqual(self.ok("take", "hello", root=root), "passed\n")
+        result = self.run_weir("take", "-n", "5", "hello", root=root)
+        self.assertEqual(result.status, 1)
+        # The first was reported before the second began.
+        self.assertEqual(result.out, "passed 2, limited 3\n")
+        result = self.run_weir("take", "hello", root=root)
+        self.assertEqual(result.status, 1)
+        self.assertRegex(result.out, r"limited by hello; try again in \d")
+        self.assertEqual(self.ok("take", "--refund", "hello", root=root),
+                         "refunded\n")
+        self.assertEqual(self.ok("take", "hello", root=root), "passed\n")
+        result = self.run_weir("take", "--peek", "--json", "hello", root=root)
+        self.assertEqual(json.loads(result.out)["verdict"], "limited")
+        result = self.run_weir("take", "-w", "9", "hello", root=root)
+        self.assertRegex(result.out, "never lets 9 units through")
+        result = self.run_weir("take", "nobody", root=root)
+        self.assertEqual(result.status, 0)
+        self.assertIn("no quota rules 'nobody'", result.err)
+        top = json.loads(self.ok("top", "--once", "--json", "--interval",
+                                 "100ms", root=root))
+        self.assertEqual([q["name"] for q in top["quotas"]], ["hello"])
+        self.assertIn("limiters", self.ok("status", root=root))
+
+    def test_take_waits(self):
+        root = Root(self)
+        self.ok("quota", "set", "slow", "limit=20/s", "low_burst=1",
+                "high_burst=1", root=root)
+        self.assertEqual(self.ok("take", "--wait", "-n", "4", "slow",
+                                 root=root), "passed 4, limited 0\n")
+        self.ok("quota", "set", "never", "limit=0", root=root)
+        self.assertEqual(self.run_weir("take", "--wait=50ms", "never",
+                                       root=root).status, 1)
+
+    def test_no_root(self):
+        self.fails(r"no root answers at 127.0.0.1:1 \(.*\); start one with "
+                   "`weir serve`", "quota", "ls", "--roots", "127.0.0.1:1")
+        self.fails("no root told its quotas within 100ms", "take", "a",
+                   "--timeout", "100ms", "--roots", "127.0.0.1:1")
+        self.fails("127.0.0.1:1 .*127.0.0.1:2", "status", "--roots",
+                   "127.0.0.1:1,127.0.0.1:2")
+        self.fails("--roots", "quota", "ls", "--roots", "nonsense")
+
+
+class Quotas(Case):
+    def setUp(self):
+        super().setUp()
+        self.root = Root(self, store=self.make_store())
+
+    def test_set_changes_only_what_is_named(self):
+        self.ok("quota", "set", "a", "limit=90000/s", "labels=b=2,a=1",
+                "description=what: it is", root=self.root)
+        self.ok("quota", "set", "a", "mode=shadow", root=self.root)
+        quota = json.loads(self.ok("quota", "get", "a", "--json",
+                                   root=self.root))
+        self.assertEqual(quota["limit"], "90000/s")
+        self.assertEqual(quota["mode"], "shadow")
+        self.assertEqual(quota["labels"], {"a": "1", "b": "2"})
+        self.ok("quota", "set", "a", "mode=", root=self.root)
+        self.assertRegex(self.ok("quota", "get", "a", root=self.root),
+                         "mode +enforce")
+
+    def test_units(self):
+        for limit in ("90000/s", "100MiB/s", "100/min", "1/day", "0",
+                      "unlimited", "3/10s"):
+            self.ok("quota", "set", "u", "limit=" + limit, root=self.root)
+            quota = json.loads(self.ok("quota", "get", "u", "--json",
+                                       root=self.root))
+            self.assertEqual(quota["limit"], limit)
+
+    def test_ls_tree_rm(self):
+        self.ok("quota", "import", "-", root=self.root, stdin="""
+weir: 1
+quotas:
+  - {name: site, limit: 1000/s}
+  - {name: client/*, limit: 50/s, parent: site}
+  - {name: bucket/*, limit: 9/s}
+  - {name: put/*, limit: 5/s, parent: 'bucket/{1}'}
+""")
+        names = [line.split()[0] for line in
+                 self.ok("quota", "ls", root=self.root).splitlines()[1:]]
+        self.assertEqual(names, ["bucket/*", "client/*", "put/*", "site"])
+        self.assertNotIn("site", self.ok("quota", "ls", "c*",
+                                         root=self.root).split("\n")[1][:5])
+        self.assertEqual(self.ok("quota", "tree", root=self.root),
+                         "bucket/*  9/s\n"
+                         "└─ put/*  5/s\n"
+                         "site  1000/s\n"
+                         "└─ client/*  50/s\n")
+        self.fails("'site' has children", "quota", "rm", "site",
+                   root=self.root)
+        self.assertEqual(self.ok("quota", "rm", "site", "client/*",
+                                 root=self.root), "removed 2\n")
+        self.assertEqual(len(json.loads(self.ok("quota", "ls", "--json",
+                                                root=self.root))), 2)
+
+    def test_round_trip(self):
+        entries = [f"- {{name: q{i}, limit: {i + 1}/min, "
+                   f"labels: {{n: '{i}'}}}}" for i in range(2500)]
+        entries.append("- {name: child, parent: q7, high_burst: 3, "
+                       "description: \"a: 'b' # c\"}")
+        text = "weir: 1\nquotas:\n" + "\n".join(entries) + "\n"
+        self.assertEqual(self.ok("quota", "import", "-", root=self.root,
+                                 stdin=text),
+                         "created 2501, changed 0, unchanged 0, removed 0\n")
+        out = self.ok("quota", "export", root=self.root)
+        self.assertEqual(self.ok("quota", "import", "--replace", "-",
+                                 root=self.root, stdin=out),
+                         "created 0, changed 0, unchanged 2501, removed 0\n")
+        self.assertEqual(self.ok("quota", "export", root=self.root), out)
+        file = self.path("two.yaml")
+        Path(file).write_text("weir: 1\nquotas:\n  - name: q0\n"
+                              "    limit: 7/s\n")
+        self.assertEqual(self.ok("quota", "import", "--replace", file,
+                                 root=self.root),
+                         "created 0, changed 1, unchanged 0, removed 2500\n")
+
+    def test_bad_quotas(self):
+        self.ok("quota", "set", "a", "limit=5/s", root=self.root)
+        self.ok("quota", "set", "b", "parent=a", root=self.root)
+        for pattern, arguments in (
+                ("parent 'nope' doesn't exist", ["c", "parent=nope"]),
+                ("a -> b -> a", ["a", "parent=b"]),
+                ("'a' exists already", ["--new", "a", "limit=1/s"]),
+                ("too long", ["x" * 256, "limit=1/s"]),
+                ("negative", ["c", "limit=-1/s"]),
+                ("NaN", ["c", "limit=NaN"]),
+                ("low_burst 9 is above high_burst 8",
+                 ["c", "limit=1/s", "low_burst=9", "high_burst=8"]),
+                ("sharing=leased isn't built", ["c", "sharing=leased"]),
+                ("kind=concurrency isn't", ["c", "kind=concurrency"]),
+                ("did you mean 'limit'", ["c", "limt=1/s"]),
+                ("the store's to set", ["c", "id=1"]),
+                ("has no value", ["c", "limit"]),
+                ("twice", ["c", "limit=1/s", "limit=2/s"]),
+                ("which quota", [])):
+            with self.subTest(pattern):
+                self.fails(pattern, "quota", "set", *arguments,
+                           root=self.root)
+        self.fails("no quota 'zz'", "quota", "get", "zz", root=self.root)
+        self.fails("no quota 'zz'", "quota", "rm", "zz", root=self.root)
+        listed = json.loads(self.ok("quota", "ls", "--json", root=self.root))
+        self.assertEqual([q["name"] for q in listed], ["a", "b"])
+
+    def test_bad_files(self):
+        file = self.path("bad.yaml")
+        for text, line, column, pattern in (
+                ("weir: 1\nquotas:\n  - name: a\n    limitt: 3/s\n", 4, 5,
+                 "did you mean 'limit'"),
+                ("weir: 1\nquotas:\n  - name: a\n  - name: a\n", 4, None,
+                 "twice|already|again"),
+                ("weir: 1\nquotas: [\n", 3, None, "."),
+                ("weir: 1\nquotas:\n\t- name: a\n", 3, None, "."),
+                ("quotas: []\n", 2, 1, "weir: 1"),
+                ("weir: 1\nquotas:\n  - name: a\n    limit: lots\n", 4, 12,
+                 "lots"),
+                ("weir: 1\nquotas:\n  - &x {name: a}\n", 3, None, "anchor")):
+            with self.subTest(text):
+                Path(file).write_text(text)
+                said = self.fails(pattern, "quota", "import", file,
+                                  root=self.root)
+                place = re.match(rf"weir: {re.escape(file)}:(\d+):(\d+): ",
+                                 said)
+                self.assertTrue(place, said)
+                self.assertEqual(int(place[1]), line, said)
+                if column:
+                    self.assertEqual(int(place[2]), column, said)
+        self.fails("'x' doesn't exist.*nothing was changed", "quota",
+                   "import", "-", root=self.root,
+                   stdin="weir: 1\nquotas: [{name: a, parent: x}]\n")
+        self.fails("No such file", "quota", "import", self.path("none"))
+        self.assertEqual(json.loads(self.ok("quota", "ls", "--json",
+                                            root=self.root)), [])
+
+    def test_typos(self):
+        self.fails("did you mean `weir quota`", "qouta")
+        self.fails("did you mean `weir quota ls`", "quota", "lst")
+        self.fails("did you mean --usage", "quota", "ls", "--usgae")
+        self.fails("needs a value", "quota", "ls", "--roots")
+        self.assertEqual(self.run_weir().status, 2)
+        for words in ([], ["quota"], ["quota", "set"], ["take"], ["serve"],
+                      ["top"], ["status"], ["store"]):
+            text = self.ok("help", *words)
+            self.assertIn("\n    weir ", text)
+            for line in text.splitlines():
+                if "Default:" not in line:
+                    self.assertLessEqual(len(line), 80, line)
+
+
+class Http(Case):
+    def setUp(self):
+        super().setUp()
+        self.root = Root(self)
+
+    def test_quotas(self):
+        status, text = self.root.get("/v1/quotas/a/b", "PUT",
+                                     '{"limit": "5/s"}')
+        self.assertEqual(status, 201)
+        status, text = self.root.get("/v1/quotas/a%2Fb", "PATCH",
+                                     '{"mode": "off"}')
+        self.assertEqual(json.loads(text)["limit"], "5/s")
+        status, text = self.root.get("/v1/quotas?match=a*&usage=1")
+        self.assertEqual(len(json.loads(text)["quotas"]), 1)
+        status, text = self.root.get("/v1/quotas/zz")
+        self.assertEqual(status, 404)
+        self.assertEqual(json.loads(text)["error"], "WEIR_ENOENT")
+        status, text = self.root.get("/v1/quotas/a/b", "DELETE")
+        self.assertEqual(status, 200)
+        self.assertEqual(self.root.get("/v1/status", "POST", "x")[0], 405)
+
+    def test_metrics_parse(self):
+        self.root.get('/v1/quotas/a', "PUT", '{"limit": "5/s"}')
+        status, text = self.root.get("/metrics")
+        self.assertEqual(status, 200)
+        kinds = {}
+        sample = re.compile(r'(\w+)(\{(\w+="([^"\\]|\\.)*",?)*\})? \S+$')
+        for line in text.splitlines():
+            if line.startswith("# TYPE "):
+                _, _, name, kind = line.split()
+                kinds[name] = kind
+            elif not line.startswith("# HELP "):
+                found = sample.match(line)
+                self.assertTrue(found, line)
+                float(line.rsplit(" ", 1)[1])
+                self.assertIn(found[1], kinds)
+                self.assertEqual(found[1].endswith("_total"),
+                                 kinds[found[1]] == "counter")
+        self.assertIn("weir_quotas 1\n", text)
+
+    def test_pages_of_other_origins(self):
+        self.assertEqual(self.root.get("/healthz")[0], 200)
+        for headers in ({"Host": "evil.example"},
+                        {"Origin": "http://evil.example"},
+                        {"Origin": "null"}):
+            self.assertEqual(self.root.get("/healthz", headers=headers)[0],
+                             403)
+        self.assertEqual(self.root.get(
+            "/healthz", headers={"Origin": "http://localhost:3000"})[0], 200)
+
+    def test_garbage(self):
+        for address in (self.root.http, self.root.address):
+            host, port = address.split(":")
+            with socket.create_connection((host, int(port))) as raw:
+                raw.sendall(bytes(range(256)) * 64)
+                raw.settimeout(PATIENCE)
+                try:
+                    while raw.recv(65536):
+                        pass
+                except ConnectionError:
+                    pass
+        self.ok("quota", "set", "a", "limit=1/s", root=self.root)
+        self.assertEqual(self.root.stop(), 0)
+
+
+class Serve(Case):
+    def test_bad_starts(self):
+        url = "sqlite:" + self.path("none.db")
+        for pattern, arguments in (
+                ("weir store init", ["--store", url]),
+                ("loopback only", ["--listen", "0.0.0.0:7077"]),
+                ("loopback only", ["--http", "192.0.2.1:80"]),
+                ("--listen", ["--listen", "nonsense"]),
+                ("10ms to 1h", ["--report-interval", "1ms"]),
+                ("shorter", ["--stale-after", "500ms"]),
+                ("on or off", ["--slack", "maybe"]),
+                ("0 to 1000", ["--correction-ratio", "nan"]),
+                ("no option --lsten", ["--lsten", ":1"]),
+                ("options only", ["now"])):
+            with self.subTest(pattern):
+                self.fails(pattern, "serve", *arguments)
+        self.assertFalse(os.path.exists(self.path("none.db")))
+
+    def test_store_init(self):
+        url = self.make_store()
+        self.fails("already; remove it or choose", "store", "init", url)
+        self.fails("weir store init", "store", "int", url)
+        self.fails("sqlite:", "store", "init", self.path("x"))
+
+    def test_newer_schema(self):
+        url = self.make_store()
+        with sqlite3.connect(self.path("q.db")) as db:
+            db.execute("PRAGMA user_version = 999")
+        db.close()
+        self.fails("schema 999.*upgrade Weir", "serve", "--store", url)
+
+    def test_port_in_use(self):
+        root = Root(self)
+        said = self.fails("can't listen at .*another root", "serve",
+                          "--listen", root.address, "--http", "off")
+        self.assertIn(root.address, said)
+        self.fails("can't listen at .*--http", "serve", "--listen", ":0",
+                   "--http", root.http)
+
+    def test_second_signal_and_hup(self):
+        root = Root(self)
+        root.process.send_signal(signal.SIGHUP)
+        until("the log", lambda: "nothing to reload" in root.logged())
+        self.assertEqual(root.stop(), 0)
+
+
+class Trouble(Case):
+    def test_locked_store(self):
+        root = Root(self, store=self.make_store())
+        self.ok("quota", "set", "a", "limit=5/s", root=root)
+        other = sqlite3.connect(self.path("q.db"), isolation_level=None,
+                                timeout=PATIENCE)
+        other.execute("BEGIN EXCLUSIVE")
+        said = self.fails("locked", "quota", "set", "a", "limit=6/s",
+                          root=root)
+        print("store locked:", said.strip(), file=sys.stderr)
+        self.assertIn("5/s", self.ok("quota", "ls", root=root))
+        self.assertEqual(root.get("/readyz")[0], 200)
+        other.execute("ROLLBACK")
+        other.close()
+        self.ok("quota", "set", "a", "limit=6/s", root=root)
+        self.assertIn("6/s", self.ok("quota", "ls", root=root))
+
+    def test_locked_at_the_start(self):
+        store = self.make_store()
+        other = sqlite3.connect(self.path("q.db"), isolation_level=None,
+                                timeout=PATIENCE)
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        root = Root(self, store=store)
+        # Whether a locked file can be read depends on its journal; ready or
+        # not, the root runs, and says which.
+        status = until("an answer", lambda: root.get("/readyz")[0])
+        self.assertIn(status, (200, 503))
+        other.close()
+        until("ready", lambda: root.get("/readyz")[0] == 200)
+        self.ok("quota", "set", "a", "limit=6/s", root=root)
+
+    def test_store_moved_away(self):
+        root = Root(self, store=self.make_store())
+        self.ok("quota", "set", "a", "limit=5/s", root=root)
+        shutil.move(self.path("q.db"), self.path("away.db"))
+        self.fails(".", "quota", "set", "a", "limit=6/s", root=root)
+        self.assertIn("5/s", self.ok("quota", "ls", root=root))
+        until("status says so", lambda: "unreachable" in
+              self.ok("status", root=root))
+        shutil.move(self.path("away.db"), self.path("q.db"))
+        until("an edit", lambda: self.run_weir(
+            "quota", "set", "a", "limit=6/s", root=root).status == 0)
+
+    def test_two_roots_on_one_file(self):
+        store = self.make_store()
+        one, two = Root(self, store=store), Root(self, store=store)
+        self.ok("quota", "set", "a", "limit=1/s", root=one)
+        until("the other root", lambda: two.get("/v1/quotas/a")[0] == 200)
+        delays = []
+        for limit in range(2, 12):
+            status, _ = one.get("/v1/quotas/a", "PATCH",
+                                f'{{"limit": "{limit}/s"}}')
+            self.assertEqual(status, 200)
+            begin = time.monotonic()
+            until("the other root", lambda: json.loads(
+                two.get("/v1/quotas/a")[1])["limit"] == f"{limit}/s")
+            delays.append(time.monotonic() - begin)
+        print(f"an edit is seen by the other root after "
+              f"{1000 * sorted(delays)[len(delays) // 2]:.0f} ms (median), "
+              f"{1000 * max(delays):.0f} ms (at most)", file=sys.stderr)
+        both = f"{one.address},{two.address}"
+        one.process.kill()
+        one.process.wait()
+        self.ok("quota", "set", "a", "limit=99/s", root=both)
+        self.assertIn("99/s", self.ok("quota", "ls", root=both))
+        self.assertEqual(two.stop(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
