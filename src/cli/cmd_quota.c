@@ -154,13 +154,39 @@ json_t *weir_cli_quota_all(struct weir_root_client *client, const char *path,
 
 /* ---- set ---- */
 
+#define FIELD_COLUMN 15
+#define LINE_WIDTH 79
+
+/* Words into lines, all but the first indented. */
+static void print_wrapped(const char *text)
+{
+    size_t column = FIELD_COLUMN;
+    const char *gap = "";
+    while (*text) {
+        size_t len = strcspn(text, " ");
+        if (column + 1 + len > LINE_WIDTH) {
+            printf("\n%*s", FIELD_COLUMN, "");
+            column = FIELD_COLUMN;
+            gap = "";
+        }
+        printf("%s%.*s", gap, (int)len, text);
+        column += strlen(gap) + len;
+        text += len + (text[len] == ' ');
+        gap = " ";
+    }
+    putchar('\n');
+}
+
 static void print_fields(void)
 {
     size_t count;
     const struct weir_field *fields = weir_quota_fields(&count);
-    for (size_t i = 0; i < count; i++)
-        if (!fields[i].read_only && strcmp(fields[i].name, "name") != 0)
-            printf("  %-12s %s\n", fields[i].name, fields[i].help);
+    for (size_t i = 0; i < count; i++) {
+        if (fields[i].read_only || strcmp(fields[i].name, "name") == 0)
+            continue;
+        printf("  %-*s", FIELD_COLUMN - 2, fields[i].name);
+        print_wrapped(fields[i].help);
+    }
 }
 
 /* "team=web,env=prod" as an object; NULL after an error that was said. */

@@ -22,7 +22,7 @@ static const char main_help[] =
     "  status    how the roots stand\n"
     "  top       what is offered, passed and limited, live\n"
     "  store     make a quota store\n"
-    "  version   0.1.0, say\n"
+    "  version   which one this is\n"
     "  help      this, or `weir help COMMAND`\n"
     "\n"
     "Which roots: --roots HOST:PORT,… or WEIR_ROOTS; else 127.0.0.1:7077.\n"
