@@ -316,7 +316,8 @@ struct weir_status {
 };
 WEIR_API void weir_status(struct weir *weir, struct weir_status *out);
 
-/* The version of the library, "0.1.0". */
+/* The version of this header, and of the library. */
+#define WEIR_VERSION "0.1.0"
 WEIR_API const char *weir_version(void);
 
 #ifdef __cplusplus

@@ -580,6 +580,12 @@ uint32_t weir_limiter_links_up(const struct weir_limiter *limiter)
     return up;
 }
 
+void weir_limiter_hurry(struct weir_limiter *limiter)
+{
+    for (uint32_t i = 0; i < limiter->link_count; i++)
+        limiter->link[i].urgent = true;
+}
+
 bool weir_limiter_settled(const struct weir_limiter *limiter)
 {
     for (uint32_t i = 0; i < limiter->link_count; i++) {

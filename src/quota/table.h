@@ -114,6 +114,10 @@ unsigned weir_table_reserve(struct weir_table *table, uint32_t stripe,
 void weir_table_count_unknown(struct weir_table *table, uint32_t stripe);
 void weir_table_count_overflow(struct weir_table *table, uint32_t stripe);
 
+/* This process is a fork: whoever held the writer lock is in another one. At
+ * worst a slot or a chunk of a name that was being made is lost. */
+void weir_table_break_lock(struct weir_table *table);
+
 /* ---- The sync: quotas ---- */
 
 /* Defines or edits a quota or template. A name in use keeps its slot, its

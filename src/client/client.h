@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT
+ * client/client.h - what a limiter in a process is made of; for client/ only.
+ *
+ * Two sides that share only the table (lock-free), two atomics and a mutex
+ * for what people wait for:
+ *
+ *     callers' threads                      the background thread
+ *     ----------------                      ---------------------
+ *     decide.c: take, peek, …  -> table <-  pump.c: limiter node, links
+ *     stripe.c: a thread's corner           link.c: one root's connection
+ *     weir.c: open, close, ready   <- mutex, condition ->
+ *     event_queue.c: what goes on  <- mutex, eventfd   ->
+ *
+ * A child of fork() has the callers' side and a copy of the memory, but no
+ * background thread; fork.c makes it a limiter of its own. */
+
+#ifndef WEIR_CLIENT_H
+#define WEIR_CLIENT_H
+
+#include <pthread.h>
+
+#include "node/limiter.h"
+#include "os/h2_link.h"
+#include "wire/weir_v1.h"
+
+#define WEIR_EVENT_QUEUE_MAX 64
+#define WEIR_SLOTS_DEFAULT 65536
+#define WEIR_STRIPES_DEFAULT 64
+/* Time that closing waits for the last counts to be answered. */
+#define WEIR_CLOSE_PATIENCE (100 * WEIR_MILLISECOND)
+
+struct event;
+struct event_base;
+struct weir;
+
+struct weir_client_link {
+    struct weir *weir;         /* borrowed */
+    uint32_t index;            /* of the limiter's link */
+    struct weir_address address;
+    char text[280];            /* the address, for people */
+    struct weir_h2_link *link; /* owned; NULL: not connecting */
+    int32_t stream;            /* the Link call */
+    bool told_down;            /* the loss was an event already */
+    struct event *retry;       /* owned */
+    weir_duration backoff;
+};
+
+struct weir_event_queue {
+    pthread_mutex_t mutex;     /* guards all below but fd */
+    int fd;                    /* eventfd: readable while count > 0 */
+    uint32_t first, count;
+    uint64_t lost;
+    struct weir_event event[WEIR_EVENT_QUEUE_MAX];
+};
+
+/* A stripe given to a thread; the thread's exit gives it back. */
+struct weir_stripe_lease {
+    struct weir *weir;
+    uint32_t stripe;
+};
+
+struct weir {
+    /* The callers' side. */
+    struct weir_table *table;
+    uint64_t id;               /* random: no two limiters share it */
+    pthread_key_t stripe_key;
+    struct weir_stripe_lease *leases; /* owned; one a stripe */
+    uint32_t *unforked;        /* wiped in a child of fork() */
+    int kick_fd;               /* eventfd: wakes the thread */
+
+    /* Memory. */
+    void *table_block, *limiter_block, *arena_block; /* owned */
+    size_t table_size, limiter_size;
+
+    /* Options, kept for a child. */
+    char name[WEIR_NAME_MAX + 1];
+    uint32_t slots, stripes;
+    weir_event_fn *on_event;
+    void *event_context;
+    uint32_t link_count;
+
+    /* Between the sides: mutex guards ready, closing, closed, status. */
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    bool ready, closing;
+    struct weir_status status;
+    struct weir_event_queue events;
+    uint32_t forking;          /* atomic: a child's thread is at it */
+
+    /* The background thread's. */
+    pthread_t thread;
+    bool thread_runs;
+    struct weir_limiter *limiter;
+    struct event_base *base;
+    struct event *kick_event, *timer;
+    struct weir_client_link link[WEIR_ROOTS_MAX];
+    struct weir_arena arena;
+    char *out;                 /* owned: a message being encoded */
+    size_t out_size;
+    bool stopping;
+    weir_instant stop_at;
+};
+
+/* ---- event_queue.c ---- */
+int weir_event_queue_init(struct weir_event_queue *queue);
+void weir_event_queue_fini(struct weir_event_queue *queue);
+/* To the queue and to the callback. Background thread. */
+void weir_event_tell(struct weir *weir, const struct weir_event *event);
+
+/* ---- stripe.c ---- */
+int weir_stripes_init(struct weir *weir);
+void weir_stripes_fini(struct weir *weir);
+/* The calling thread's stripe. */
+uint32_t weir_stripe_mine(struct weir *weir);
+
+/* ---- pump.c ---- */
+/* Makes the loop and its links and starts the thread. */
+int weir_pump_start(struct weir *weir);
+/* Asks the thread to end, waits for it, frees loop and links. */
+void weir_pump_stop(struct weir *weir);
+/* From a callers' thread: there is something to do. Async-signal-safe. */
+void weir_pump_kick(struct weir *weir);
+/* On the thread: drains the limiter's messages and events, sets the timer. */
+void weir_pump_run(struct weir *weir);
+
+/* ---- link.c ---- */
+int weir_client_link_init(struct weir *weir, uint32_t index);
+void weir_client_link_connect(struct weir_client_link *link);
+/* Sends a message; a link that can't is dropped. */
+void weir_client_link_send(struct weir_client_link *link,
+                           const struct weir_message *message);
+void weir_client_link_fini(struct weir_client_link *link);
+
+/* ---- fork.c ---- */
+int weir_fork_watch(struct weir *weir);
+void weir_fork_unwatch(struct weir *weir);
+/* Cheap: in a child's first such call, makes it a limiter of its own. */
+void weir_fork_check(struct weir *weir);
+
+#endif /* WEIR_CLIENT_H */

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT
+ * client/decide.c - the decisions, as a caller sees them: a handle or a name
+ * in, a verdict out. All of it is the table's; here is only what surrounds
+ * it: the clock, the thread's stripe, names that aren't there yet, and the
+ * kick that wakes the background thread. */
+
+#include "client/client.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "os/clock.h"
+
+/* A slot may change hands between lookup and take; that often in a row only
+ * if the table is being churned, and then the name is as good as unknown. */
+#define STALE_TRIES 4
+
+/* Names of a batch whose memory is fetched together. */
+#define BATCH 16
+
+static weir_instant at(weir_instant now)
+{
+    return now ? now : weir_clock_now();
+}
+
+/* What a decision leaves to be done; off the hot path. */
+static __attribute__((noinline)) void attend(struct weir *weir)
+{
+    weir_fork_check(weir);
+    weir_pump_kick(weir);
+}
+
+static enum weir_verdict verdict(struct weir *weir, unsigned outcome)
+{
+    if (WEIR_UNLIKELY(outcome & WEIR_OUTCOME_KICK))
+        attend(weir);
+    return outcome & WEIR_OUTCOME_LIMITED ? WEIR_LIMITED : WEIR_PASS;
+}
+
+/* A name without quota passes. */
+static enum weir_verdict pass_unknown(struct weir *weir,
+                                      struct weir_reply *reply)
+{
+    if (weir)
+        weir_table_count_unknown(weir->table, weir_stripe_mine(weir));
+    if (!reply)
+        return WEIR_PASS;
+    memset(reply, 0, sizeof(*reply));
+    reply->unknown = true;
+    reply->remaining = UINT64_MAX;
+    return WEIR_PASS;
+}
+
+static struct weir_ref ref_of(struct weir_handle quota)
+{
+    return (struct weir_ref){ quota.slot, quota.generation };
+}
+
+static bool is_empty(struct weir_handle quota)
+{
+    return !quota.weir || quota.generation == 0;
+}
+
+/* ---- By handle ---- */
+
+enum weir_verdict weir_take(struct weir_handle quota, uint64_t weight,
+                            struct weir_reply *reply, weir_instant now)
+{
+    struct weir *weir = quota.weir;
+    if (WEIR_UNLIKELY(is_empty(quota)))
+        return pass_unknown(weir, reply);
+    unsigned outcome =
+        weir_table_take(weir->table, weir_stripe_mine(weir), ref_of(quota),
+                        weight, reply, at(now));
+    if (WEIR_UNLIKELY(outcome & WEIR_OUTCOME_STALE_REF))
+        return pass_unknown(weir, reply);
+    return verdict(weir, outcome);
+}
+
+enum weir_verdict weir_peek(struct weir_handle quota, uint64_t weight,
+                            struct weir_reply *reply, weir_instant now)
+{
+    struct weir *weir = quota.weir;
+    if (is_empty(quota))
+        return pass_unknown(weir, reply);
+    unsigned outcome =
+        weir_table_peek(weir->table, weir_stripe_mine(weir), ref_of(quota),
+                        weight, reply, at(now));
+    if (outcome & WEIR_OUTCOME_STALE_REF)
+        return pass_unknown(weir, reply);
+    return verdict(weir, outcome);
+}
+
+void weir_charge(struct weir_handle quota, uint64_t weight, weir_instant now)
+{
+    struct weir *weir = quota.weir;
+    if (is_empty(quota))
+        return;
+    verdict(weir, weir_table_charge(weir->table, weir_stripe_mine(weir),
+                                    ref_of(quota), weight, at(now)));
+}
+
+void weir_refund(struct weir_handle quota, uint64_t weight, weir_instant now)
+{
+    struct weir *weir = quota.weir;
+    if (is_empty(quota))
+        return;
+    verdict(weir, weir_table_refund(weir->table, weir_stripe_mine(weir),
+                                    ref_of(quota), weight, at(now)));
+}
+
+enum weir_verdict weir_reserve(struct weir_handle quota, uint64_t weight,
+                               weir_duration wait_max,
+                               struct weir_reply *reply, weir_instant now)
+{
+    struct weir *weir = quota.weir;
+    if (is_empty(quota))
+        return pass_unknown(weir, reply);
+    unsigned outcome =
+        weir_table_reserve(weir->table, weir_stripe_mine(weir),
+                           ref_of(quota), weight, wait_max, reply, at(now));
+    if (outcome & WEIR_OUTCOME_STALE_REF)
+        return pass_unknown(weir, reply);
+    return verdict(weir, outcome);
+}
+
+static void sleep_until(weir_instant then)
+{
+    struct timespec at_then = {
+        .tv_sec = (time_t)(then / WEIR_SECOND),
+        .tv_nsec = (long)(then % WEIR_SECOND),
+    };
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at_then, NULL))
+        continue;
+}
+
+enum weir_verdict weir_wait(struct weir_handle quota, uint64_t weight,
+                            weir_duration wait_max, struct weir_reply *reply)
+{
+    struct weir_reply spare;
+    struct weir_reply *answer = reply ? reply : &spare;
+    weir_instant now = weir_clock_now();
+    enum weir_verdict result =
+        weir_reserve(quota, weight, wait_max, answer, now);
+    if (result == WEIR_PASS && answer->wait > 0)
+        sleep_until(now + answer->wait);
+    return result;
+}
+
+/* ---- By name ---- */
+
+/* The name isn't in the table: a template may rule it. */
+static __attribute__((noinline)) bool resolve(struct weir *weir,
+                                              struct weir_text name,
+                                              struct weir_ref *out,
+                                              weir_instant now)
+{
+    weir_fork_check(weir);
+    switch (weir_table_resolve(weir->table, name, false, out, now)) {
+    case WEIR_RESOLVED:
+        return true;
+    case WEIR_RESOLVED_FULL:
+    case WEIR_RESOLVED_CHAIN:
+        weir_table_count_overflow(weir->table, weir_stripe_mine(weir));
+        return true;
+    case WEIR_RESOLVED_NONE:
+        break;
+    }
+    return false;
+}
+
+static enum weir_verdict take_hashed(struct weir *weir,
+                                     struct weir_text name, uint64_t hash,
+                                     uint64_t weight,
+                                     struct weir_reply *reply,
+                                     weir_instant now)
+{
+    uint32_t stripe = weir_stripe_mine(weir);
+    for (int tries = 0; tries < STALE_TRIES; tries++) {
+        struct weir_ref ref;
+        if (!weir_table_find_hashed(weir->table, name, hash, &ref) &&
+            !resolve(weir, name, &ref, now))
+            break;
+        unsigned outcome = weir_table_take(weir->table, stripe, ref, weight,
+                                           reply, now);
+        if (WEIR_LIKELY(!(outcome & WEIR_OUTCOME_STALE_REF)))
+            return verdict(weir, outcome);
+    }
+    return pass_unknown(weir, reply);
+}
+
+enum weir_verdict weir_take_by_name(struct weir *weir, const char *name,
+                                    size_t len, uint64_t weight,
+                                    struct weir_reply *reply,
+                                    weir_instant now)
+{
+    struct weir_text text = { name, len };
+    if (WEIR_UNLIKELY(len == 0 || len > WEIR_NAME_MAX))
+        return pass_unknown(weir, reply);
+    return take_hashed(weir, text, weir_table_hash(weir->table, text),
+                       weight, reply, at(now));
+}
+
+static size_t take_batch(struct weir *weir, struct weir_ask *asks,
+                         size_t count, weir_instant now)
+{
+    uint64_t hash[BATCH];
+    for (size_t i = 0; i < count; i++) {
+        struct weir_text name = { asks[i].name, asks[i].len };
+        hash[i] = weir_table_hash(weir->table, name);
+        weir_table_prefetch(weir->table, hash[i]);
+    }
+    size_t passed = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct weir_text name = { asks[i].name, asks[i].len };
+        bool known = name.len > 0 && name.len <= WEIR_NAME_MAX;
+        asks[i].verdict =
+            known ? take_hashed(weir, name, hash[i], asks[i].weight, NULL,
+                                now)
+                  : pass_unknown(weir, NULL);
+        passed += asks[i].verdict == WEIR_PASS;
+    }
+    return passed;
+}
+
+size_t weir_take_many(struct weir *weir, struct weir_ask *asks, size_t count,
+                      weir_instant now)
+{
+    size_t passed = 0;
+    now = at(now);
+    for (size_t done = 0; done < count; done += BATCH) {
+        size_t some = count - done < BATCH ? count - done : BATCH;
+        passed += take_batch(weir, asks + done, some, now);
+    }
+    return passed;
+}
+
+/* ---- Handles ---- */
+
+int weir_handle_open(struct weir *weir, const char *name, size_t len,
+                     struct weir_handle *out_handle)
+{
+    struct weir_text text = { name, len };
+    struct weir_ref ref = { WEIR_SLOT_NONE, 0 };
+    int error = weir_name_check(text, NULL);
+    if (error < 0)
+        return error;
+    weir_fork_check(weir);
+    enum weir_resolved resolved =
+        weir_table_pin(weir->table, text, &ref, weir_clock_now());
+    *out_handle = (struct weir_handle){ weir, ref.slot, ref.generation };
+    return resolved == WEIR_RESOLVED ? WEIR_OK : WEIR_EFULL;
+}
+
+void weir_handle_close(struct weir_handle quota)
+{
+    if (!is_empty(quota))
+        weir_table_unpin(quota.weir->table, ref_of(quota));
+}

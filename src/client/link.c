@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT
+ * client/link.c - the connection to one root: a gRPC call that is begun
+ * again, after a growing pause, whenever it ends. Background thread only. */
+
+#include "client/client.h"
+
+#include <event2/event.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "os/clock.h"
+
+#define BACKOFF_FIRST (50 * WEIR_MILLISECOND)
+#define BACKOFF_MOST (2 * WEIR_SECOND)
+
+static void tell_down(struct weir_client_link *link, const char *why)
+{
+    if (link->told_down)
+        return;
+    link->told_down = true;
+    struct weir_event event = { .type = WEIR_EVENT_ROOT_DOWN,
+                                .at = weir_clock_now(),
+                                .count = 1 };
+    snprintf(event.text, sizeof(event.text), "%.100s: %.88s", link->text,
+             why);
+    weir_event_tell(link->weir, &event);
+}
+
+/* Ends the connection and tries again later. */
+static void drop(struct weir_client_link *link, const char *why)
+{
+    struct weir *weir = link->weir;
+    weir_h2_link_close(&link->link);
+    weir_limiter_link(weir->limiter, link->index, false, weir_clock_now());
+    tell_down(link, why);
+    struct timeval pause = {
+        .tv_sec = (time_t)(link->backoff / WEIR_SECOND),
+        .tv_usec = (suseconds_t)(link->backoff % WEIR_SECOND / 1000),
+    };
+    evtimer_add(link->retry, &pause);
+    link->backoff = link->backoff * 2 < BACKOFF_MOST ? link->backoff * 2
+                                                     : BACKOFF_MOST;
+    weir_pump_run(weir);
+}
+
+static void on_open(void *context, struct weir_h2_link *h2_link)
+{
+    struct weir_client_link *link = context;
+    (void)h2_link;
+    weir_limiter_link(link->weir->limiter, link->index, true,
+                      weir_clock_now());
+    weir_pump_run(link->weir);
+}
+
+static void on_lost(void *context, struct weir_h2_link *h2_link,
+                    const char *why)
+{
+    (void)h2_link;
+    drop(context, why);
+}
+
+static void on_message(void *context, struct weir_h2 *h2, int32_t stream,
+                       const void *bytes, size_t len)
+{
+    struct weir_client_link *link = context;
+    struct weir *weir = link->weir;
+    (void)h2;
+    (void)stream;
+    struct weir_message message;
+    int error = weir_v1_decode(bytes, len, false, &weir->arena, &message);
+    if (error == 0)
+        error = weir_limiter_receive(weir->limiter, link->index, &message,
+                                     weir_clock_now());
+    if (error < 0) {
+        drop(link, weir_strerror(error));
+        return;
+    }
+    /* It speaks our protocol: the next loss is news again. */
+    link->told_down = false;
+    link->backoff = BACKOFF_FIRST;
+    weir_pump_run(weir);
+}
+
+static void on_close(void *context, struct weir_h2 *h2, int32_t stream,
+                     int grpc_status, const char *message)
+{
+    struct weir_client_link *link = context;
+    (void)h2;
+    (void)stream;
+    char why[128];
+    snprintf(why, sizeof(why), "the call ended with gRPC status %d%s%.80s",
+             grpc_status, message && *message ? ": " : "",
+             message ? message : "");
+    /* A lost connection says so itself, right after this. */
+    if (grpc_status != WEIR_GRPC_UNAVAILABLE)
+        drop(link, why);
+}
+
+void weir_client_link_connect(struct weir_client_link *link)
+{
+    struct weir *weir = link->weir;
+    struct weir_stream_handler none = { 0 };
+    struct weir_h2_link_handler handler = {
+        .context = link,
+        .calls = { .context = link,
+                   .on_message = on_message,
+                   .on_close = on_close },
+        .on_open = on_open,
+        .on_lost = on_lost,
+    };
+    struct weir_stream *stream =
+        weir_stream_connect(weir->base, &link->address, 0, &none);
+    if (stream)
+        link->link = weir_h2_link_new(stream, false, &handler);
+    if (!link->link) {
+        drop(link, weir_strerror(WEIR_ENOMEM));
+        return;
+    }
+    link->stream = weir_h2_call(weir_h2_link_h2(link->link), WEIR_V1_LINK,
+                                link->address.host);
+    weir_h2_link_flush(link->link);
+}
+
+static void on_retry(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    weir_client_link_connect(context);
+}
+
+int weir_client_link_init(struct weir *weir, uint32_t index)
+{
+    struct weir_client_link *link = &weir->link[index];
+    link->weir = weir;
+    link->index = index;
+    link->link = NULL;
+    link->told_down = false;
+    link->backoff = BACKOFF_FIRST;
+    bool v6 = strchr(link->address.host, ':') != NULL;
+    snprintf(link->text, sizeof(link->text), v6 ? "[%s]:%u" : "%s:%u",
+             link->address.host, link->address.port);
+    link->retry = evtimer_new(weir->base, on_retry, link);
+    return link->retry ? WEIR_OK : WEIR_ENOMEM;
+}
+
+void weir_client_link_send(struct weir_client_link *link,
+                           const struct weir_message *message)
+{
+    struct weir *weir = link->weir;
+    size_t size = weir_v1_size(message);
+    if (!link->link)
+        return;
+    char *out = weir_mem_grow(&weir_mem_system, weir->out, 1,
+                              &weir->out_size, size);
+    if (!out)
+        return; /* the limiter says it again */
+    weir->out = out;
+    size_t len = weir_v1_encode(message, out, size);
+    weir_h2_send(weir_h2_link_h2(link->link), link->stream, out, len, false);
+    weir_h2_link_flush(link->link);
+}
+
+void weir_client_link_fini(struct weir_client_link *link)
+{
+    weir_h2_link_close(&link->link);
+    if (link->retry)
+        event_free(link->retry);
+    link->retry = NULL;
+}

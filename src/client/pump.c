@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT
+ * client/pump.c - the background thread: a loop around the limiter node.
+ *
+ * It sleeps until the node's deadline, bytes from a root, or a kick: a write
+ * to an eventfd by a decision that used up some slack. It blocks all signals
+ * and touches nothing of the process but its own descriptors. */
+
+#include "client/client.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "os/clock.h"
+
+void weir_pump_kick(struct weir *weir)
+{
+    uint64_t one = 1;
+    ssize_t done = write(weir->kick_fd, &one, sizeof(one));
+    (void)done; /* EAGAIN: it is awake anyway */
+}
+
+/* ---- What callers may see ---- */
+
+static void publish(struct weir *weir)
+{
+    const struct weir_limiter *limiter = weir->limiter;
+    pthread_mutex_lock(&weir->mutex);
+    weir->status.roots_up = weir_limiter_links_up(limiter);
+    weir->status.epoch = weir_limiter_epoch(limiter);
+    weir->status.reports = weir_limiter_reports(limiter);
+    bool ready = weir_limiter_ready(limiter);
+    if (ready != weir->ready) {
+        weir->ready = ready;
+        pthread_cond_broadcast(&weir->changed);
+    }
+    pthread_mutex_unlock(&weir->mutex);
+}
+
+static void tell_events(struct weir *weir)
+{
+    struct weir_event event;
+    while (weir_limiter_event(weir->limiter, &event)) {
+        /* The link tells of its loss itself, with the reason. */
+        if (event.type != WEIR_EVENT_ROOT_DOWN)
+            weir_event_tell(weir, &event);
+    }
+}
+
+static void sleep_till_due(struct weir *weir, weir_instant now)
+{
+    weir_instant due = weir_limiter_deadline(weir->limiter, now);
+    if (weir->stopping && weir->stop_at < due)
+        due = weir->stop_at;
+    /* Never 0: a deadline of "now" lets the loop turn first. */
+    weir_duration wait = due > now ? due - now : 1000;
+    if (wait > 3600 * WEIR_SECOND)
+        wait = 3600 * WEIR_SECOND;
+    struct timeval tv = {
+        .tv_sec = (time_t)(wait / WEIR_SECOND),
+        .tv_usec = (suseconds_t)((wait % WEIR_SECOND + 999) / 1000),
+    };
+    evtimer_add(weir->timer, &tv);
+}
+
+void weir_pump_run(struct weir *weir)
+{
+    weir_instant now = weir_clock_now();
+    uint32_t index;
+    struct weir_message message;
+    while (weir_limiter_next(weir->limiter, &index, &message, now))
+        weir_client_link_send(&weir->link[index], &message);
+    tell_events(weir);
+    publish(weir);
+    bool idle = weir_limiter_settled(weir->limiter) ||
+                weir_limiter_links_up(weir->limiter) == 0;
+    if (weir->stopping && (idle || now >= weir->stop_at))
+        event_base_loopbreak(weir->base);
+    sleep_till_due(weir, now);
+}
+
+/* ---- The loop ---- */
+
+static void begin_stopping(struct weir *weir, weir_instant now)
+{
+    pthread_mutex_lock(&weir->mutex);
+    bool closing = weir->closing;
+    pthread_mutex_unlock(&weir->mutex);
+    if (!closing || weir->stopping)
+        return;
+    weir->stopping = true;
+    weir->stop_at = now + WEIR_CLOSE_PATIENCE;
+    weir_limiter_hurry(weir->limiter);
+}
+
+static void on_time(evutil_socket_t fd, short what, void *context)
+{
+    struct weir *weir = context;
+    (void)fd;
+    (void)what;
+    weir_limiter_tick(weir->limiter, weir_clock_now());
+    weir_pump_run(weir);
+}
+
+static void on_kick(evutil_socket_t fd, short what, void *context)
+{
+    struct weir *weir = context;
+    uint64_t kicks;
+    (void)what;
+    ssize_t done = read(fd, &kicks, sizeof(kicks));
+    (void)done;
+    begin_stopping(weir, weir_clock_now());
+    on_time(-1, 0, weir);
+}
+
+static void *thread_main(void *context)
+{
+    struct weir *weir = context;
+    for (uint32_t i = 0; i < weir->link_count; i++)
+        weir_client_link_connect(&weir->link[i]);
+    on_time(-1, 0, weir);
+    event_base_loop(weir->base, EVLOOP_NO_EXIT_ON_EMPTY);
+    return NULL;
+}
+
+static int start_thread(struct weir *weir)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&weir->thread, NULL, thread_main, weir);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    weir->thread_runs = error == 0;
+    if (error == 0)
+        pthread_setname_np(weir->thread, "weir");
+    return error == 0 ? WEIR_OK : WEIR_ESYSTEM;
+}
+
+static struct event_base *make_base(void)
+{
+    struct event_config *config = event_config_new();
+    if (!config)
+        return NULL;
+    /* One thread uses the loop; it is woken by the eventfd. */
+    event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK);
+    event_config_set_flag(config, EVENT_BASE_FLAG_PRECISE_TIMER);
+    struct event_base *base = event_base_new_with_config(config);
+    event_config_free(config);
+    return base;
+}
+
+static int make_loop(struct weir *weir)
+{
+    weir->stopping = false;
+    weir->kick_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (weir->kick_fd < 0)
+        return WEIR_ESYSTEM;
+    weir->base = make_base();
+    if (!weir->base)
+        return WEIR_ENOMEM;
+    weir->kick_event = event_new(weir->base, weir->kick_fd,
+                                 EV_READ | EV_PERSIST, on_kick, weir);
+    weir->timer = evtimer_new(weir->base, on_time, weir);
+    if (!weir->kick_event || !weir->timer ||
+        event_add(weir->kick_event, NULL) < 0)
+        return WEIR_ENOMEM;
+    for (uint32_t i = 0; i < weir->link_count; i++) {
+        int error = weir_client_link_init(weir, i);
+        if (error < 0)
+            return error;
+    }
+    return WEIR_OK;
+}
+
+static void free_loop(struct weir *weir)
+{
+    for (uint32_t i = 0; i < weir->link_count; i++)
+        weir_client_link_fini(&weir->link[i]);
+    /* What closing streams still have to write, at most. */
+    if (weir->base)
+        event_base_loop(weir->base, EVLOOP_NONBLOCK);
+    if (weir->kick_event)
+        event_free(weir->kick_event);
+    if (weir->timer)
+        event_free(weir->timer);
+    if (weir->base)
+        event_base_free(weir->base);
+    if (weir->kick_fd >= 0)
+        close(weir->kick_fd);
+    weir->kick_event = weir->timer = NULL;
+    weir->base = NULL;
+    weir->kick_fd = -1;
+}
+
+int weir_pump_start(struct weir *weir)
+{
+    int error = make_loop(weir);
+    if (error == 0)
+        error = start_thread(weir);
+    if (error < 0)
+        free_loop(weir);
+    return error;
+}
+
+void weir_pump_stop(struct weir *weir)
+{
+    if (weir->thread_runs) {
+        pthread_mutex_lock(&weir->mutex);
+        weir->closing = true;
+        pthread_cond_broadcast(&weir->changed);
+        pthread_mutex_unlock(&weir->mutex);
+        weir_pump_kick(weir);
+        pthread_join(weir->thread, NULL);
+        weir->thread_runs = false;
+    }
+    free_loop(weir);
+}

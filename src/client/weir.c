@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT
+ * client/weir.c - libweir's life: open, ready, status, close. See client.h
+ * for the parts. */
+
+#include "client/client.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "os/clock.h"
+
+#define ARENA_SIZE WEIR_DECODE_ARENA_SIZE
+
+/* ---- Options ---- */
+
+/* "HOST:PORT,HOST:PORT" into the links. */
+static int parse_roots(struct weir *weir, const char *roots)
+{
+    weir->link_count = 0;
+    while (roots && *roots) {
+        size_t len = strcspn(roots, ",");
+        if (weir->link_count == WEIR_ROOTS_MAX)
+            return WEIR_EINVAL;
+        struct weir_client_link *link = &weir->link[weir->link_count];
+        struct weir_text text = { roots, len };
+        if (weir_address_parse(text, &link->address, NULL) < 0)
+            return WEIR_EINVAL;
+        weir->link_count++;
+        roots += len;
+        roots += *roots == ',';
+    }
+    return WEIR_OK;
+}
+
+static int read_options(struct weir *weir,
+                        const struct weir_options *options)
+{
+    if (options->struct_size < sizeof(*options) ||
+        options->quotas_max > WEIR_SLOTS_MAX ||
+        options->threads_max >= WEIR_STRIPES_MAX ||
+        (options->name && strlen(options->name) > WEIR_NAME_MAX))
+        return WEIR_EINVAL;
+    weir->slots =
+        options->quotas_max ? options->quotas_max : WEIR_SLOTS_DEFAULT;
+    /* Stripe 0 is for those who come late. */
+    weir->stripes = 1 + (options->threads_max ? options->threads_max
+                                              : WEIR_STRIPES_DEFAULT);
+    weir->on_event = options->on_event;
+    weir->event_context = options->event_context;
+    if (options->name)
+        snprintf(weir->name, sizeof(weir->name), "%s", options->name);
+    else
+        snprintf(weir->name, sizeof(weir->name), "%.200s/%ld",
+                 program_invocation_short_name, (long)getpid());
+    return parse_roots(weir, options->roots);
+}
+
+/* ---- Memory ---- */
+
+/* Pages that cost nothing until they are used; NULL on failure. */
+static void *map(size_t size)
+{
+    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static void unmap(void *p, size_t size)
+{
+    if (p)
+        munmap(p, size);
+}
+
+static int make_nodes(struct weir *weir)
+{
+    weir_instant now = weir_clock_now();
+    uint64_t seeds[2];
+    weir_entropy(seeds, sizeof(seeds));
+    weir_entropy(&weir->id, sizeof(weir->id));
+    struct weir_table_options table = { .slots = weir->slots,
+                                        .stripes = weir->stripes,
+                                        .seed = seeds[0] };
+    struct weir_limiter_options limiter = {
+        .slots = weir->slots,
+        .links = weir->link_count,
+        .name = weir_text_of(weir->name),
+        .seed = seeds[1],
+    };
+    weir_entropy(limiter.incarnation, sizeof(limiter.incarnation));
+    weir->table_size = weir_table_size(&table);
+    weir->limiter_size = weir_limiter_size(&limiter);
+    weir->table_block = map(weir->table_size);
+    weir->limiter_block = map(weir->limiter_size);
+    weir->arena_block = map(ARENA_SIZE);
+    if (!weir->table_block || !weir->limiter_block || !weir->arena_block)
+        return WEIR_ENOMEM;
+    /* A cold decision costs three misses; with huge pages only of the cache
+     * and not also of the TLB. A refusal is no harm. */
+    madvise(weir->table_block, weir->table_size, MADV_HUGEPAGE);
+    weir->table = weir_table_init(weir->table_block, &table, now);
+    limiter.table = weir->table;
+    weir->limiter = weir_limiter_init(weir->limiter_block, &limiter, now);
+    weir->arena = (struct weir_arena){ weir->arena_block, ARENA_SIZE, 0 };
+    return WEIR_OK;
+}
+
+static void free_memory(struct weir *weir)
+{
+    unmap(weir->table_block, weir->table_size);
+    unmap(weir->limiter_block, weir->limiter_size);
+    unmap(weir->arena_block, ARENA_SIZE);
+    weir_mem_system.free(NULL, weir->out, weir->out_size);
+    weir_mem_system.free(NULL, weir, sizeof(*weir));
+}
+
+/* ---- Open and close ---- */
+
+static void init_locks(struct weir *weir)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&weir->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_mutex_init(&weir->mutex, NULL);
+}
+
+/* Each step is undone in reverse when a later one fails. */
+static int bring_up(struct weir *weir)
+{
+    int error = weir_stripes_init(weir);
+    if (error < 0)
+        return error;
+    error = weir_event_queue_init(&weir->events);
+    if (error < 0)
+        goto no_queue;
+    error = weir_fork_watch(weir);
+    if (error < 0)
+        goto no_watch;
+    error = weir_pump_start(weir);
+    if (error == 0)
+        return WEIR_OK;
+    weir_fork_unwatch(weir);
+no_watch:
+    weir_event_queue_fini(&weir->events);
+no_queue:
+    weir_stripes_fini(weir);
+    return error;
+}
+
+int weir_open(const struct weir_options *options, struct weir **out_weir)
+{
+    if (!options || !out_weir)
+        return WEIR_EINVAL;
+    struct weir *weir = weir_mem_system.alloc(NULL, sizeof(*weir));
+    if (!weir)
+        return WEIR_ENOMEM;
+    weir->kick_fd = -1;
+    int error = read_options(weir, options);
+    if (error == 0)
+        error = make_nodes(weir);
+    if (error == 0) {
+        init_locks(weir);
+        error = bring_up(weir);
+    }
+    if (error < 0) {
+        free_memory(weir);
+        return error;
+    }
+    *out_weir = weir;
+    return WEIR_OK;
+}
+
+void weir_close(struct weir *weir)
+{
+    if (!weir)
+        return;
+    weir_fork_check(weir);
+    weir_pump_stop(weir);
+    weir_fork_unwatch(weir);
+    weir_event_queue_fini(&weir->events);
+    weir_stripes_fini(weir);
+    pthread_cond_destroy(&weir->changed);
+    pthread_mutex_destroy(&weir->mutex);
+    free_memory(weir);
+}
+
+/* ---- Waiting and looking ---- */
+
+int weir_ready(struct weir *weir, weir_duration timeout)
+{
+    weir_fork_check(weir);
+    weir_instant now = weir_clock_now();
+    weir_instant until =
+        timeout > WEIR_NEVER / 4 ? WEIR_NEVER / 4 : now + timeout;
+    struct timespec deadline = {
+        .tv_sec = (time_t)(until / WEIR_SECOND),
+        .tv_nsec = (long)(until % WEIR_SECOND),
+    };
+    int timed_out = 0;
+    pthread_mutex_lock(&weir->mutex);
+    while (!weir->ready && !weir->closing && timed_out == 0)
+        timed_out = pthread_cond_timedwait(&weir->changed, &weir->mutex,
+                                           &deadline);
+    int error = weir->ready     ? WEIR_OK
+                : weir->closing ? WEIR_ECLOSED
+                                : WEIR_ETIMEOUT;
+    pthread_mutex_unlock(&weir->mutex);
+    return error;
+}
+
+void weir_status(struct weir *weir, struct weir_status *out)
+{
+    weir_fork_check(weir);
+    pthread_mutex_lock(&weir->mutex);
+    *out = weir->status;
+    out->ready = weir->ready;
+    pthread_mutex_unlock(&weir->mutex);
+    out->roots = weir->link_count;
+    out->slots = weir->slots;
+    out->slots_used = weir_table_live(weir->table);
+    out->stale = weir_table_is_stale(weir->table);
+    out->unknown = weir_table_unknown(weir->table);
+    out->overflowed = weir_table_overflowed(weir->table);
+}
+
+const char *weir_version(void)
+{
+    return WEIR_VERSION;
+}
