@@ -232,10 +232,10 @@ static void print_sample(struct top *top, const struct sample *after)
         if (!top->once)
             putchar('\n');
     }
+    fflush(stdout);
     if (count == 0 && !top->cli.json)
         fprintf(stderr, "no quota is in use; take something: weir take "
                         "NAME\n");
-    fflush(stdout);
     free(lines);
 }
 

@@ -16,6 +16,7 @@
 
 #include "os/clock.h"
 #include "os/h2_link.h"
+#include "server/admin.h"
 #include "server/problem.h"
 #include "wire/weir_v1.h"
 
@@ -246,6 +247,22 @@ static int refuse_half(struct weir_root_client *c, struct weir_diag *diag)
                          "change was made before you repeat it", NULL);
 }
 
+/* It is there, and didn't take the call itself. */
+static bool was_refused(const struct weir_root_client *c)
+{
+    return c->done && !c->lost && c->grpc_status != WEIR_GRPC_OK &&
+           c->grpc_status != WEIR_GRPC_UNAVAILABLE;
+}
+
+static int refuse_call(struct weir_root_client *c, struct weir_diag *diag)
+{
+    return weir_diag_set(diag, WEIR_EPROTOCOL, "what answers at ",
+                         c->roots[c->current].name,
+                         " doesn't take the request (",
+                         c->roots[c->current].why, "); is it a root of Weir, "
+                         "of this version?", NULL);
+}
+
 /* What a root answered to a question that it couldn't. */
 static int read_problem(struct weir_root_client *c, json_t *answer,
                         struct weir_diag *diag)
@@ -299,6 +316,8 @@ static int ask(struct weir_root_client *c, bool edit, json_t **out,
                 return error;
             continue;
         }
+        if (was_refused(c))
+            return refuse_call(c, diag);
         if (edit && c->opened)
             return refuse_half(c, diag);
     }
@@ -313,6 +332,11 @@ int weir_root_client_ask(struct weir_root_client *c, const char *method,
     if (body && !text)
         return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
                              NULL);
+    if (text && strlen(text) > WEIR_ADMIN_IMPORT_MAX) {
+        free(text);
+        return weir_diag_set(diag, WEIR_ETOOBIG, "this is more than 64 MiB "
+                             "at once; import it in parts", NULL);
+    }
     c->method = weir_text_of(method);
     c->path = weir_text_of(path);
     c->body = weir_text_of(text ? text : "");
