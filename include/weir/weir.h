@@ -30,10 +30,10 @@ extern "C" {
  *         return 429;
  *
  * A background thread exchanges counts with the roots (`weir serve`), which
- * know the quotas. No call below but weir_ready(), weir_wait() and
- * weir_close() ever waits for the network, a lock held by another thread for
- * longer than a few hundred instructions, or the background thread; with all
- * roots dead the decisions go on as each quota's `on_stale` says.
+ * know the quotas. No call below but weir_ready(), weir_sync(), weir_wait()
+ * and weir_close() ever waits for the network or the background thread, or
+ * for a lock that is held longer than some microseconds; with all roots dead
+ * the decisions go on as each quota's `on_stale` says.
  *
  * Units. A quota counts units: requests, bytes, rows. A weight is how many
  * units one request costs, 0 to WEIR_WEIGHT_MAX. Durations are nanoseconds.
@@ -197,6 +197,15 @@ WEIR_API WEIR_MUST_USE int weir_open(const struct weir_options *options,
  * Returns 0 or WEIR_ETIMEOUT; WEIR_ECLOSED. Blocking. */
 WEIR_API WEIR_MUST_USE int weir_ready(struct weir *weir,
                                       weir_duration timeout);
+
+/* Waits until every connected root has answered for all that happened here
+ * so far (handles opened, units taken), at most 'timeout': from then on the
+ * decisions stand on the whole fleet's counts. For processes too short-lived
+ * to wait for the next report; a service needs no such call. Returns 0,
+ * WEIR_ETIMEOUT (also when no root is connected) or WEIR_ECLOSED.
+ * Blocking. */
+WEIR_API WEIR_MUST_USE int weir_sync(struct weir *weir,
+                                     weir_duration timeout);
 
 /* Sends what is still to be reported (at most 100 ms), stops the thread and
  * frees everything. No other call on 'weir' or its handles may be running or

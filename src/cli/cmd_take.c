@@ -241,8 +241,8 @@ static int run(struct take *take)
         /* A process as short-lived as this one decides on what the fleet
          * has counted only if it waits to hear of it. */
         if (error == 0 && weir_sync(weir, take->timeout) < 0)
-            weir_cli_note("the roots are slow to answer; deciding on what "
-                          "is known here");
+            fprintf(stderr, "weir: no root answered in time; deciding on "
+                            "what is known here\n");
         status = error == 0 || error == WEIR_EFULL
                      ? ask_all(take, handle)
                      : weir_cli_fail("%s: %s", take->name,

@@ -79,10 +79,12 @@ struct weir {
     void *event_context;
     uint32_t link_count;
 
-    /* Between the sides: mutex guards ready, closing, closed, status. */
+    /* Between the sides: mutex guards those up to events. */
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     bool ready, closing;
+    uint64_t sync_wanted;      /* calls of weir_sync() */
+    uint64_t sync_done;        /* of them, those answered */
     struct weir_status status;
     struct weir_event_queue events;
     uint32_t forking;          /* atomic: a child's thread is at it */
@@ -97,6 +99,7 @@ struct weir {
     struct weir_arena arena;
     char *out;                 /* owned: a message being encoded */
     size_t out_size;
+    uint64_t sync_begun;       /* of sync_wanted: hurried for */
     bool stopping;
     weir_instant stop_at;
 };

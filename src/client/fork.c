@@ -62,6 +62,7 @@ static void become_limiter(struct weir *weir)
     weir_limiter_reincarnate(weir->limiter, incarnation, weir_clock_now());
     pthread_mutex_init(&weir->mutex, NULL);
     weir->closing = false;
+    weir->sync_wanted = weir->sync_begun = weir->sync_done = 0;
     weir->thread_runs = false;
     memset(&weir->status, 0, sizeof(weir->status));
     weir->out = NULL; /* the parent's thread may have been growing it */

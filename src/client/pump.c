@@ -32,10 +32,14 @@ static void publish(struct weir *weir)
     weir->status.epoch = weir_limiter_epoch(limiter);
     weir->status.reports = weir_limiter_reports(limiter);
     bool ready = weir_limiter_ready(limiter);
-    if (ready != weir->ready) {
-        weir->ready = ready;
+    bool synced = weir->sync_done != weir->sync_begun && ready &&
+                  weir->status.roots_up > 0 &&
+                  weir_limiter_settled(limiter);
+    if (synced)
+        weir->sync_done = weir->sync_begun;
+    if (ready != weir->ready || synced)
         pthread_cond_broadcast(&weir->changed);
-    }
+    weir->ready = ready;
     pthread_mutex_unlock(&weir->mutex);
 }
 
@@ -83,16 +87,20 @@ void weir_pump_run(struct weir *weir)
 
 /* ---- The loop ---- */
 
-static void begin_stopping(struct weir *weir, weir_instant now)
+/* What callers wait for: an answer to all counts, or the end. */
+static void heed_callers(struct weir *weir, weir_instant now)
 {
     pthread_mutex_lock(&weir->mutex);
-    bool closing = weir->closing;
+    bool stop = weir->closing && !weir->stopping;
+    bool hurry = weir->sync_wanted != weir->sync_begun || stop;
+    weir->sync_begun = weir->sync_wanted;
     pthread_mutex_unlock(&weir->mutex);
-    if (!closing || weir->stopping)
+    if (hurry)
+        weir_limiter_hurry(weir->limiter, now);
+    if (!stop)
         return;
     weir->stopping = true;
     weir->stop_at = now + WEIR_CLOSE_PATIENCE;
-    weir_limiter_hurry(weir->limiter);
 }
 
 static void on_time(evutil_socket_t fd, short what, void *context)
@@ -111,7 +119,7 @@ static void on_kick(evutil_socket_t fd, short what, void *context)
     (void)what;
     ssize_t done = read(fd, &kicks, sizeof(kicks));
     (void)done;
-    begin_stopping(weir, weir_clock_now());
+    heed_callers(weir, weir_clock_now());
     on_time(-1, 0, weir);
 }
 

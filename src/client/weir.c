@@ -193,24 +193,57 @@ void weir_close(struct weir *weir)
 
 /* ---- Waiting and looking ---- */
 
+static struct timespec deadline_of(weir_duration timeout)
+{
+    weir_instant until = timeout > WEIR_NEVER / 4
+                             ? WEIR_NEVER / 4
+                             : weir_clock_now() + timeout;
+    return (struct timespec){ .tv_sec = (time_t)(until / WEIR_SECOND),
+                              .tv_nsec = (long)(until % WEIR_SECOND) };
+}
+
+/* Under the mutex: waits for 'holds'. */
+static int wait_for(struct weir *weir, weir_duration timeout,
+                    bool (*holds)(const struct weir *, uint64_t),
+                    uint64_t argument)
+{
+    struct timespec deadline = deadline_of(timeout);
+    int timed_out = 0;
+    while (!holds(weir, argument) && !weir->closing && timed_out == 0)
+        timed_out = pthread_cond_timedwait(&weir->changed, &weir->mutex,
+                                           &deadline);
+    if (holds(weir, argument))
+        return WEIR_OK;
+    return weir->closing ? WEIR_ECLOSED : WEIR_ETIMEOUT;
+}
+
+static bool is_ready(const struct weir *weir, uint64_t argument)
+{
+    (void)argument;
+    return weir->ready;
+}
+
+static bool is_synced(const struct weir *weir, uint64_t wanted)
+{
+    return weir->sync_done >= wanted;
+}
+
 int weir_ready(struct weir *weir, weir_duration timeout)
 {
     weir_fork_check(weir);
-    weir_instant now = weir_clock_now();
-    weir_instant until =
-        timeout > WEIR_NEVER / 4 ? WEIR_NEVER / 4 : now + timeout;
-    struct timespec deadline = {
-        .tv_sec = (time_t)(until / WEIR_SECOND),
-        .tv_nsec = (long)(until % WEIR_SECOND),
-    };
-    int timed_out = 0;
     pthread_mutex_lock(&weir->mutex);
-    while (!weir->ready && !weir->closing && timed_out == 0)
-        timed_out = pthread_cond_timedwait(&weir->changed, &weir->mutex,
-                                           &deadline);
-    int error = weir->ready     ? WEIR_OK
-                : weir->closing ? WEIR_ECLOSED
-                                : WEIR_ETIMEOUT;
+    int error = wait_for(weir, timeout, is_ready, 0);
+    pthread_mutex_unlock(&weir->mutex);
+    return error;
+}
+
+int weir_sync(struct weir *weir, weir_duration timeout)
+{
+    weir_fork_check(weir);
+    pthread_mutex_lock(&weir->mutex);
+    uint64_t wanted = ++weir->sync_wanted;
+    weir_pump_kick(weir);
+    int error = wait_for(weir, timeout, is_synced, wanted);
     pthread_mutex_unlock(&weir->mutex);
     return error;
 }

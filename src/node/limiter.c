@@ -580,8 +580,9 @@ uint32_t weir_limiter_links_up(const struct weir_limiter *limiter)
     return up;
 }
 
-void weir_limiter_hurry(struct weir_limiter *limiter)
+void weir_limiter_hurry(struct weir_limiter *limiter, weir_instant now)
 {
+    weir_tally_collect(&limiter->tally, false, now);
     for (uint32_t i = 0; i < limiter->link_count; i++)
         limiter->link[i].urgent = true;
 }

@@ -59,9 +59,10 @@ bool weir_limiter_ready(const struct weir_limiter *limiter);
 uint64_t weir_limiter_epoch(const struct weir_limiter *limiter);
 uint64_t weir_limiter_reports(const struct weir_limiter *limiter);
 uint32_t weir_limiter_links_up(const struct weir_limiter *limiter);
-/* Reports as soon as may be, instead of at the interval's end. */
-void weir_limiter_hurry(struct weir_limiter *limiter);
-/* Nothing unreported and nothing unanswered: a good moment to close. */
+/* Reports all that has happened by now as soon as may be, instead of at the
+ * interval's end. */
+void weir_limiter_hurry(struct weir_limiter *limiter, weir_instant now);
+/* Nothing collected is unreported or unanswered: a good moment to close. */
 bool weir_limiter_settled(const struct weir_limiter *limiter);
 
 /* A copy of a table (after fork) becomes another limiter: a new incarnation,

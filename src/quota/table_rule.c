@@ -345,8 +345,10 @@ static enum weir_resolved resolve_ref(struct weir_table *t,
     if (resolved != WEIR_RESOLVED_NONE) {
         out->slot = slot;
         out->generation = weir_hot(t, slot)->generation;
-        if (pin)
+        if (pin) {
             weir_cold(t, slot)->refs++;
+            weir_slot_mark(t, slot); /* roots tell of what is held */
+        }
     }
     weir_table_unlock(t);
     return resolved;
