@@ -195,7 +195,7 @@ class Quickstart(Case):
                    "`weir serve`", "quota", "ls", "--roots", "127.0.0.1:1")
         self.fails("no root told its quotas within 100ms", "take", "a",
                    "--timeout", "100ms", "--roots", "127.0.0.1:1")
-        self.fails("127.0.0.1:1 .*127.0.0.1:2", "status", "--roots",
+        self.fails("(?s)127.0.0.1:1 .*127.0.0.1:2", "status", "--roots",
                    "127.0.0.1:1,127.0.0.1:2")
         self.fails("--roots", "quota", "ls", "--roots", "nonsense")
 
@@ -272,6 +272,15 @@ quotas:
         self.assertEqual(self.ok("quota", "import", "--replace", file,
                                  root=self.root),
                          "created 0, changed 1, unchanged 0, removed 2500\n")
+
+    def test_more_than_a_message_holds(self):
+        entries = [f"- {{name: q{i}, description: {'x' * 1000}}}"
+                   for i in range(6000)]
+        text = "weir: 1\nquotas:\n" + "\n".join(entries) + "\n"
+        self.assertIn("created 6000", self.ok("quota", "import", "-",
+                                              root=self.root, stdin=text))
+        out = self.ok("quota", "export", root=self.root)
+        self.assertEqual(out.count("name: q"), 6000)
 
     def test_bad_quotas(self):
         self.ok("quota", "set", "a", "limit=5/s", root=self.root)
@@ -447,6 +456,45 @@ class Serve(Case):
         self.assertIn(root.address, said)
         self.fails("can't listen at .*--http", "serve", "--listen", ":0",
                    "--http", root.http)
+
+    def test_stop_with_everybody_connected(self):
+        root = Root(self)
+        self.ok("quota", "set", "a", "limit=5/s", root=root)
+        env = dict(self.env, WEIR_ROOTS=root.address)
+        top = subprocess.Popen([WEIR, "top", "--interval", "50ms", "--json"],
+                               env=env, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+        top.stdout.readline()
+        idle = []
+        for address in (root.http, root.address):
+            host, port = address.split(":")
+            idle.append(socket.create_connection((host, int(port))))
+        begin = time.monotonic()
+        self.assertEqual(root.stop(), 0)
+        print(f"stopped in {1000 * (time.monotonic() - begin):.0f} ms",
+              file=sys.stderr)
+        self.assertIn("stopped", root.logged())
+        top.terminate()
+        top.communicate()
+        self.assertEqual(top.returncode, 0)
+        for connection in idle:
+            connection.close()
+
+    def test_stop_answers_the_edit_that_was_begun(self):
+        root = Root(self, store=self.make_store())
+        other = sqlite3.connect(self.path("q.db"), isolation_level=None)
+        other.execute("BEGIN EXCLUSIVE")
+        edit = subprocess.Popen(
+            [WEIR, "quota", "set", "a", "limit=5/s"], stderr=subprocess.PIPE,
+            env=dict(self.env, WEIR_ROOTS=root.address), text=True)
+        until("the edit", lambda: "weir_edits_waiting 1" in
+              root.get("/metrics")[1])
+        root.process.send_signal(signal.SIGTERM)
+        self.assertEqual(root.process.wait(PATIENCE), 0)
+        _, said = edit.communicate()
+        other.close()
+        self.assertEqual(edit.returncode, 2)
+        self.assertIn("locked", said)
 
     def test_second_signal_and_hup(self):
         root = Root(self)

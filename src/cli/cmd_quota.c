@@ -360,10 +360,12 @@ static void print_used(struct weir_rows *rows, const json_t *usage)
                    refused);
     json_int_t limiters =
         json_integer_value(json_object_get(usage, "limiters"));
-    snprintf(line, sizeof line,
-             "fill %s; passed %s, refused %s; by %lld process%s", fill,
-             passed, refused, (long long)limiters,
-             limiters == 1 ? "" : "es");
+    int len = snprintf(line, sizeof line, "fill %s; passed %s, refused %s",
+                       fill, passed, refused);
+    if (limiters > 0)
+        snprintf(line + len, sizeof line - (size_t)len,
+                 "; by %lld process%s", (long long)limiters,
+                 limiters == 1 ? "" : "es");
     weir_rows_add(rows, "in use");
     weir_rows_add(rows, line);
 }

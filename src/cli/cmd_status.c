@@ -36,36 +36,40 @@ static void show_age(double seconds, char *buf, size_t size)
         snprintf(buf, size, "%.0f days", seconds / 86400);
 }
 
+static void add_limiter(struct weir_rows *rows, const json_t *limiter)
+{
+    static const char *const keys[] = { "epoch", "quotas", "unknown" };
+    char buf[48];
+    weir_rows_add(rows, weir_cli_text(limiter, "name"));
+    show_age(json_number_value(json_object_get(limiter, "silent_s")), buf,
+             sizeof buf);
+    strcat(buf, " ago");
+    weir_rows_add(rows, buf);
+    for (size_t i = 0; i < WEIR_COUNT_OF(keys); i++) {
+        snprintf(buf, sizeof buf, "%lld", number(limiter, keys[i]));
+        weir_rows_add(rows, buf);
+    }
+}
+
+/* Those that are connected; the rest may be a thousand runs of a script. */
 static void print_limiters(json_t *limiters)
 {
-    if (json_array_size(limiters) == 0)
-        return;
-    static const char *const heads[] = { "LIMITER", "LINK", "HEARD",
-                                         "EPOCH",   "IN USE", "UNKNOWN" };
-    struct weir_rows rows = { .columns = 6, .right = 1u << 2 | 1u << 3 |
-                                                     1u << 4 | 1u << 5 };
-    for (size_t i = 0; i < WEIR_COUNT_OF(heads); i++)
-        weir_rows_add(&rows, heads[i]);
+    static const char *const heads[] = { "LIMITER", "HEARD", "EPOCH",
+                                         "IN USE", "UNKNOWN" };
+    struct weir_rows rows = { .columns = 5, .right = 1u << 1 | 1u << 2 |
+                                                     1u << 3 | 1u << 4 };
     size_t index;
     json_t *limiter;
     json_array_foreach(limiters, index, limiter)
     {
-        char buf[32];
-        weir_rows_add(&rows, weir_cli_text(limiter, "name"));
-        weir_rows_add(&rows, json_is_true(json_object_get(limiter,
-                                                          "connected"))
-                                 ? "up"
-                                 : "gone");
-        show_age(json_number_value(json_object_get(limiter, "silent_s")),
-                 buf, sizeof buf);
-        strcat(buf, " ago");
-        weir_rows_add(&rows, buf);
-        static const char *const keys[] = { "epoch", "quotas", "unknown" };
-        for (size_t i = 0; i < WEIR_COUNT_OF(keys); i++) {
-            snprintf(buf, sizeof buf, "%lld", number(limiter, keys[i]));
-            weir_rows_add(&rows, buf);
-        }
+        if (!json_is_true(json_object_get(limiter, "connected")))
+            continue;
+        while (rows.count < WEIR_COUNT_OF(heads))
+            weir_rows_add(&rows, heads[rows.count]);
+        add_limiter(&rows, limiter);
     }
+    if (rows.count == 0)
+        return;
     putchar('\n');
     weir_rows_print(&rows, stdout);
 }
