@@ -223,6 +223,7 @@ static void test_full_table_goes_to_overflow_or_chain(void **state)
     assert_int_equal(weir_table_put(t, &more, MADE_AT), WEIR_EFULL);
     made_audit(t);
     weir_table_unpin(t, held);
+    settle(t);
     assert_int_equal(resolve_any(t, "o_2", &ref), WEIR_RESOLVED);
     made_audit(t);
     free(t);

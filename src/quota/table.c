@@ -142,10 +142,13 @@ static uint32_t chunk_take(struct weir_table *t)
     return t->chunk_used++;
 }
 
-/* Words, so that a reader of a dead name reads words too. */
+/* Words, so that a reader of a dead name reads words too; of no type, for the
+ * bytes have fields as well. */
+typedef uint64_t __attribute__((may_alias)) any_word;
+
 static void put_words(void *to, const void *from, size_t words)
 {
-    uint64_t *target = to;
+    any_word *target = to;
     for (size_t i = 0; i < words; i++) {
         uint64_t word;
         memcpy(&word, (const char *)from + i * sizeof(word), sizeof(word));
@@ -155,7 +158,7 @@ static void put_words(void *to, const void *from, size_t words)
 
 static void get_words(void *to, const void *from, size_t words)
 {
-    const uint64_t *source = from;
+    const any_word *source = from;
     for (size_t i = 0; i < words; i++) {
         uint64_t word = weir_load_relaxed(&source[i]);
         memcpy((char *)to + i * sizeof(word), &word, sizeof(word));
@@ -216,21 +219,60 @@ void weir_chunks_free(struct weir_table *t, uint32_t first)
 
 /* ---- Names ---- */
 
-/* The first 32 bytes of a name as they are stored, 'more' left 0. */
-static void name_head(struct weir_text name, struct name *out)
+/* The first 32 bytes of a name as they are stored, without 'more'. Made of
+ * loads and shifts: a copy of a length that varies is a call, and reading
+ * back what was written in other pieces waits for the writes. */
+struct key {
+    uint64_t word[4]; /* len, head[0..2] | [3..10] | [11..18] | [19..26] */
+};
+static_assert(offsetof(struct name, len) == 4 && NAME_HEAD == 27, "");
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+              "key_of() shifts as if bytes came lowest first");
+
+static inline uint64_t load64(const char *p)
 {
-    memset(out, 0, sizeof(*out));
-    out->len = (uint8_t)name.len;
-    size_t part = name.len < NAME_HEAD ? name.len : NAME_HEAD;
-    memcpy(out->head, name.p, part);
+    uint64_t word;
+    memcpy(&word, p, sizeof(word));
+    return word;
+}
+
+/* A name shorter than eight bytes, zeros behind. */
+static inline uint64_t load_short(const char *p, size_t len)
+{
+    unsigned char bytes[8] = { 0 };
+    for (size_t i = 0; i < len && i < sizeof(bytes); i++)
+        bytes[i] = (unsigned char)p[i];
+    return load64((const char *)bytes);
+}
+
+/* Eight bytes from 'at' of a name of at least eight, zeros behind its end. */
+static inline uint64_t load_at(struct weir_text name, size_t at)
+{
+    if (at + 8 <= name.len)
+        return load64(name.p + at);
+    if (at >= name.len)
+        return 0;
+    return load64(name.p + name.len - 8) >> (8 * (at + 8 - name.len));
+}
+
+static inline struct key key_of(struct weir_text name)
+{
+    if (name.len < 8) {
+        uint64_t all = load_short(name.p, name.len);
+        return (struct key){ { name.len | (all & 0xffffff) << 8, all >> 24,
+                               0, 0 } };
+    }
+    uint64_t first = load64(name.p) & 0xffffff;
+    return (struct key){ { (name.len & 0xff) | first << 8, load_at(name, 3),
+                           load_at(name, 11), load_at(name, 19) } };
 }
 
 static bool name_store(struct weir_table *t, uint32_t slot,
                        struct weir_text name)
 {
-    struct name stored;
-    name_head(name, &stored);
-    stored.more = CHUNK_NONE;
+    struct name stored = { .more = CHUNK_NONE, .len = (uint8_t)name.len };
+    memcpy(stored.head, name.p,
+           name.len < NAME_HEAD ? name.len : NAME_HEAD);
     if (name.len > NAME_HEAD &&
         !weir_chunks_store(t, name.p + NAME_HEAD, name.len - NAME_HEAD,
                            &stored.more))
@@ -239,18 +281,24 @@ static bool name_store(struct weir_table *t, uint32_t slot,
     return true;
 }
 
-static bool name_equal(const struct weir_table *t, uint32_t slot,
-                       const struct name *head, struct weir_text name)
+static bool tail_equal(const struct weir_table *t, uint32_t more,
+                       struct weir_text name)
 {
-    struct name stored;
-    get_words(&stored, weir_name(t, slot), sizeof(stored) / 8);
-    if (memcmp(&stored.len, &head->len, sizeof(stored) - 4) != 0)
-        return false;
-    if (name.len <= NAME_HEAD)
-        return true;
     char tail[WEIR_NAME_MAX];
-    weir_chunks_load(t, stored.more, name.len - NAME_HEAD, tail);
+    weir_chunks_load(t, more, name.len - NAME_HEAD, tail);
     return memcmp(tail, name.p + NAME_HEAD, name.len - NAME_HEAD) == 0;
+}
+
+static inline bool name_equal(const struct weir_table *t, uint32_t slot,
+                              const struct key *key, struct weir_text name)
+{
+    const any_word *stored = (const any_word *)weir_name(t, slot);
+    uint64_t first = weir_load_relaxed(&stored[0]);
+    uint64_t differs = (first >> 32) ^ (key->word[0] & UINT32_MAX);
+    for (int i = 1; i < 4; i++)
+        differs |= weir_load_relaxed(&stored[i]) ^ key->word[i];
+    return differs == 0 &&
+           (name.len <= NAME_HEAD || tail_equal(t, (uint32_t)first, name));
 }
 
 static size_t name_load(const struct weir_table *t, uint32_t slot, char *buf)
@@ -309,7 +357,7 @@ void weir_table_prefetch(const struct weir_table *t, uint64_t hash)
 }
 
 static bool find_in(const struct weir_table *t, const struct bucket *bucket,
-                    uint32_t tag, const struct name *head,
+                    uint32_t tag, const struct key *key,
                     struct weir_text name, struct weir_ref *out)
 {
     for (int i = 0; i < BUCKET_ENTRIES; i++) {
@@ -321,7 +369,7 @@ static bool find_in(const struct weir_table *t, const struct bucket *bucket,
         __builtin_prefetch(weir_name(t, slot));
         uint32_t generation =
             weir_load_acquire(&weir_hot(t, slot)->generation);
-        if (!name_equal(t, slot, head, name))
+        if (!name_equal(t, slot, key, name))
             continue;
         out->slot = slot;
         out->generation = generation;
@@ -334,11 +382,10 @@ static inline bool find_any(const struct weir_table *t,
                             struct weir_text name, uint64_t hash,
                             struct weir_ref *out)
 {
-    struct name head;
-    name_head(name, &head);
+    struct key key = key_of(name);
     uint32_t tag = (uint32_t)(hash >> 32);
-    return find_in(t, first_bucket(t, hash), tag, &head, name, out) ||
-           find_in(t, second_bucket(t, hash), tag, &head, name, out);
+    return find_in(t, first_bucket(t, hash), tag, &key, name, out) ||
+           find_in(t, second_bucket(t, hash), tag, &key, name, out);
 }
 
 bool weir_table_find_hashed(struct weir_table *t, struct weir_text name,

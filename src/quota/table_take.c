@@ -32,6 +32,9 @@
 
 enum how { TAKE, PEEK };
 
+/* For what must stay in registers: the compiler counts lines, not calls. */
+#define INLINE static inline __attribute__((always_inline))
+
 struct walk {
     uint64_t elapsed;
     uint64_t chance;
@@ -70,23 +73,36 @@ static void refusal_evict(struct weir_table *t, struct refusal *entry)
     weir_store_relaxed(&entry->units, 0);
 }
 
-static void count_refused(struct weir_table *t, uint32_t stripe,
-                          uint32_t slot, uint64_t weight)
+__attribute__((noinline)) static unsigned
+count_refused_slowly(struct weir_table *t, uint32_t stripe, uint32_t slot,
+                     uint64_t weight)
 {
     if (stripe == 0) {
         weir_fetch_add(&weir_cold(t, slot)->refused, weight);
         weir_slot_mark(t, slot);
-        return;
+        return WEIR_OUTCOME_LIMITED;
     }
     struct refusal *entry =
         &weir_stripe(t, stripe)->refusals[slot % STRIPE_ENTRIES];
-    if (WEIR_UNLIKELY(entry->slot != slot)) {
-        refusal_evict(t, entry);
-        weir_store_release(&entry->slot, slot);
-    }
+    refusal_evict(t, entry);
+    weir_store_relaxed(&entry->units, weight);
+    weir_store_release(&entry->slot, slot);
+    weir_store_release(&entry->events, entry->events + 1);
+    return WEIR_OUTCOME_LIMITED;
+}
+
+INLINE unsigned count_refused(struct weir_table *t, uint32_t stripe,
+                              uint32_t slot, uint64_t weight)
+{
+    struct refusal *entry =
+        &weir_stripe(t, stripe)->refusals[slot % STRIPE_ENTRIES];
+    /* Those of the shared stripe are never anybody's. */
+    if (WEIR_UNLIKELY(entry->slot != slot))
+        return count_refused_slowly(t, stripe, slot, weight);
     weir_store_relaxed(&entry->units, entry->units + weight);
     /* release: the sync that sees the event reads these units. */
     weir_store_release(&entry->events, entry->events + 1);
+    return WEIR_OUTCOME_LIMITED;
 }
 
 /* Draws race on the shared stripe: a lost step is no less random. */
@@ -234,49 +250,29 @@ enum judged {
 };
 
 /* weir_look() and link_refuses() for a slot without flags, outside of its
- * band and of an edit. */
-static inline enum judged judge(const struct hot *hot, uint64_t elapsed,
-                                uint64_t weight)
+ * band and of an edit. What was computed from a torn line is thrown away at
+ * the end: so little is live at a time that nothing is spilled. */
+INLINE enum judged judge(const struct hot *hot, uint64_t elapsed,
+                         uint64_t weight)
 {
     uint32_t meta = weir_load_acquire(&hot->meta);
     uint64_t base = weir_load_acquire(&hot->base);
-    uint64_t part = weir_load_relaxed(&hot->part);
-    int64_t high = weir_load_relaxed(&hot->high);
-    weir_mini band = weir_load_relaxed(&hot->band);
-    uint64_t count = weir_load_relaxed(&hot->count);
-    uint64_t stop = weir_load_relaxed(&hot->stop);
-    weir_fence_acquire();
-    if (WEIR_UNLIKELY((meta & (META_FLAGS | META_SEQ_ONE)) || (base & 1) ||
-                      weir_load_relaxed(&hot->meta) != meta))
+    if (WEIR_UNLIKELY((meta & (META_FLAGS | META_SEQ_ONE)) | (base & 1)))
         return HARD;
-    struct weir_leak leak = weir_meta_leak(meta, part);
+    struct weir_leak leak =
+        weir_meta_leak(meta, weir_load_relaxed(&hot->part));
+    uint64_t count = weir_load_relaxed(&hot->count);
     int64_t found = weir_fill_of(count, base, leak, elapsed);
     int64_t fill = found > 0 ? found : 0;
+    int64_t high = weir_load_relaxed(&hot->high);
+    enum judged judged = found < 0 ? IDLE : EASY;
     if (fill + (int64_t)(weight << leak.frac) > high)
-        return high == WEIR_SCALED_MAX ? HARD : OVER;
-    if (WEIR_UNLIKELY(fill > high - weir_mini_get(band) ||
-                      (int64_t)(stop - count) <= 0))
-        return HARD;
-    return found < 0 ? IDLE : EASY;
-}
-
-/* As walk_up(); what passed is in 'walk', what didn't is in its last link. */
-static inline enum judged walk_easily(const struct weir_table *t,
-                                      uint32_t slot, uint64_t weight,
-                                      struct walk *walk)
-{
-    do {
-        const struct hot *hot = weir_hot(t, slot);
-        uint64_t up = weir_load_relaxed(&hot->up);
-        prefetch_above(t, up);
-        enum judged judged = judge(hot, walk->elapsed, weight);
-        walk->slot[walk->links] = slot;
-        if (WEIR_UNLIKELY(judged >= OVER))
-            return judged;
-        walk->lift |= (uint32_t)(judged == IDLE) << walk->links++;
-        slot = (uint32_t)up;
-    } while (slot != WEIR_SLOT_NONE && walk->links < WEIR_DEPTH_MAX);
-    return EASY;
+        judged = high == WEIR_SCALED_MAX ? HARD : OVER;
+    else if (fill > high - weir_mini_get(weir_load_relaxed(&hot->band)) ||
+             (int64_t)(weir_load_relaxed(&hot->stop) - count) <= 0)
+        judged = HARD;
+    weir_fence_acquire();
+    return WEIR_LIKELY(weir_load_relaxed(&hot->meta) == meta) ? judged : HARD;
 }
 
 /* ---- Charging ---- */
@@ -307,7 +303,8 @@ void weir_slot_lift(struct weir_table *t, uint32_t slot, uint64_t elapsed)
  * that undoes it, which therefore reports it; and no slot stays with 'early'
  * moved and no mark. A distance that became wrong under way, because the sync
  * moved 'stop', is seen and computed again: the sync resets 'early' last. */
-static unsigned touch(struct weir_table *t, uint32_t slot, uint64_t count)
+__attribute__((noinline)) static unsigned
+touch(struct weir_table *t, uint32_t slot, uint64_t count)
 {
     struct hot *hot = weir_hot(t, slot);
     uint64_t *report = &weir_cold(t, slot)->report_at;
@@ -326,16 +323,18 @@ static unsigned touch(struct weir_table *t, uint32_t slot, uint64_t count)
     return weir_exchange(&t->urgent, 1) ? 0 : WEIR_OUTCOME_KICK;
 }
 
-static inline unsigned add(struct weir_table *t, uint32_t slot,
-                           uint64_t units)
+INLINE bool is_near(const struct hot *hot, uint64_t count)
+{
+    weir_mini early = weir_load(&hot->early);
+    uint64_t stop = weir_load_relaxed(&hot->stop);
+    return WEIR_UNLIKELY((int64_t)(stop - count) <= weir_mini_get(early));
+}
+
+INLINE unsigned add(struct weir_table *t, uint32_t slot, uint64_t units)
 {
     struct hot *hot = weir_hot(t, slot);
     uint64_t count = weir_fetch_add(&hot->count, units) + units;
-    uint64_t stop = weir_load_relaxed(&hot->stop);
-    weir_mini early = weir_load(&hot->early);
-    if (WEIR_LIKELY((int64_t)(stop - count) > weir_mini_get(early)))
-        return 0;
-    return touch(t, slot, count);
+    return is_near(hot, count) ? touch(t, slot, count) : 0;
 }
 
 /* Who sees a wrong hint mends it; the writer may have been faster. */
@@ -346,8 +345,8 @@ static void mend_hint(struct hot *hot, uint64_t up, uint32_t above)
 
 /* Whether link i no longer leads to the one that was walked after it; to be
  * asked when both were charged. */
-static inline bool has_moved(struct weir_table *t, const struct walk *walk,
-                             uint32_t i)
+INLINE bool has_moved(struct weir_table *t, const struct walk *walk,
+                      uint32_t i)
 {
     if (i + 1 >= walk->links)
         return false;
@@ -374,7 +373,7 @@ static inline bool ref_is_live(const struct weir_table *t,
 #define OUTCOME_MOVED 0x80000000u
 
 /* Takes back what links 'from' and above were charged. */
-static unsigned uncharge(struct weir_table *t, const struct walk *walk,
+INLINE unsigned uncharge(struct weir_table *t, const struct walk *walk,
                          uint32_t from, uint64_t weight)
 {
     for (uint32_t i = from; i < walk->links; i++) {
@@ -386,9 +385,8 @@ static unsigned uncharge(struct weir_table *t, const struct walk *walk,
 
 /* From the root down, so that each link is checked when it and its parent
  * were charged, and the ref at the very end. */
-static inline unsigned charge_walked(struct weir_table *t,
-                                     const struct walk *walk,
-                                     struct weir_ref ref, uint64_t weight)
+INLINE unsigned charge_walked(struct weir_table *t, const struct walk *walk,
+                              struct weir_ref ref, uint64_t weight)
 {
     unsigned outcome = 0;
     for (uint32_t i = walk->links; i-- > 0;) {
@@ -532,9 +530,9 @@ static inline uint64_t clipped(uint64_t weight)
     return weight < WEIR_WEIGHT_MAX ? weight : WEIR_WEIGHT_MAX;
 }
 
-static unsigned ask(struct weir_table *t, uint32_t stripe,
-                    struct weir_ref ref, uint64_t weight,
-                    struct weir_reply *reply, weir_instant now, enum how how)
+__attribute__((noinline)) static unsigned
+ask(struct weir_table *t, uint32_t stripe, struct weir_ref ref, uint64_t weight,
+    struct weir_reply *reply, weir_instant now, enum how how)
 {
     struct walk walk;
     unsigned outcome;
@@ -557,24 +555,69 @@ static unsigned ask(struct weir_table *t, uint32_t stripe,
     return outcome;
 }
 
+__attribute__((noinline)) static unsigned
+take_slowly(struct weir_table *t, uint32_t stripe, struct weir_ref ref,
+            uint64_t weight, struct weir_reply *reply, weir_instant now)
+{
+    return ask(t, stripe, ref, clipped(weight), reply, now, TAKE);
+}
+
+/* The take of a chain whose first link passes; 'lift' says whether that one
+ * stood empty. */
+__attribute__((noinline)) static unsigned
+take_chain(struct weir_table *t, uint32_t stripe, struct weir_ref ref,
+           uint64_t weight, uint32_t lift, weir_instant now)
+{
+    struct walk walk;
+    walk_begin(&walk, t, now);
+    walk.lift = lift;
+    walk.slot[walk.links++] = ref.slot;
+    uint32_t slot = weir_parent(weir_hot(t, ref.slot));
+    while (slot != WEIR_SLOT_NONE && walk.links < WEIR_DEPTH_MAX) {
+        const struct hot *hot = weir_hot(t, slot);
+        uint64_t up = weir_load_relaxed(&hot->up);
+        prefetch_above(t, up);
+        enum judged judged = judge(hot, walk.elapsed, weight);
+        if (WEIR_UNLIKELY(judged == OVER && ref_is_live(t, ref)))
+            return refuse(t, stripe, ref.slot, slot, weight);
+        if (WEIR_UNLIKELY(judged >= OVER))
+            return take_slowly(t, stripe, ref, weight, NULL, now);
+        walk.slot[walk.links] = slot;
+        walk.lift |= (uint32_t)(judged == IDLE) << walk.links++;
+        slot = (uint32_t)up;
+    }
+    unsigned outcome = charge_walked(t, &walk, ref, weight);
+    if (WEIR_LIKELY(outcome != OUTCOME_MOVED))
+        return outcome;
+    return take_slowly(t, stripe, ref, weight, NULL, now);
+}
+
+/* One link that is far from everything, or refuses for certain, is settled
+ * here; the others get the arguments where they lie. */
 unsigned weir_table_take(struct weir_table *t, uint32_t stripe,
                          struct weir_ref ref, uint64_t weight,
                          struct weir_reply *reply, weir_instant now)
 {
-    weight = clipped(weight);
-    if (WEIR_UNLIKELY(reply != NULL))
-        return ask(t, stripe, ref, weight, reply, now, TAKE);
-    struct walk walk;
-    walk_begin(&walk, t, now);
-    enum judged judged = walk_easily(t, ref.slot, weight, &walk);
-    if (WEIR_LIKELY(judged == EASY)) {
-        unsigned outcome = charge_walked(t, &walk, ref, weight);
-        if (WEIR_LIKELY(outcome != OUTCOME_MOVED))
-            return outcome;
-    } else if (judged == OVER && ref_is_live(t, ref)) {
-        return refuse(t, stripe, ref.slot, walk.slot[walk.links], weight);
+    if (WEIR_UNLIKELY(reply != NULL || weight > WEIR_WEIGHT_MAX))
+        return take_slowly(t, stripe, ref, weight, reply, now);
+    struct hot *hot = weir_hot(t, ref.slot);
+    uint64_t up = weir_load_relaxed(&hot->up);
+    prefetch_above(t, up);
+    enum judged judged = judge(hot, weir_elapsed(t, now), weight);
+    if (WEIR_UNLIKELY(judged == HARD))
+        return take_slowly(t, stripe, ref, weight, reply, now);
+    if (judged == OVER)
+        return ref_is_live(t, ref)
+                   ? count_refused(t, stripe, ref.slot, weight)
+                   : WEIR_OUTCOME_STALE_REF;
+    if (judged == IDLE || (uint32_t)up != WEIR_SLOT_NONE)
+        return take_chain(t, stripe, ref, weight, judged == IDLE, now);
+    uint64_t count = weir_fetch_add(&hot->count, weight) + weight;
+    if (WEIR_UNLIKELY(!ref_is_live(t, ref))) {
+        weir_fetch_sub(&hot->count, weight);
+        return WEIR_OUTCOME_STALE_REF;
     }
-    return ask(t, stripe, ref, weight, NULL, now, TAKE);
+    return is_near(hot, count) ? touch(t, ref.slot, count) : 0;
 }
 
 unsigned weir_table_peek(struct weir_table *t, uint32_t stripe,
