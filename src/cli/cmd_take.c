@@ -203,6 +203,11 @@ static int ask_all(const struct take *take, struct weir_handle handle)
 /* Why no root told its quotas: what the last link said. */
 static int refuse_unready(struct take *take, struct weir *weir)
 {
+    struct weir_status status;
+    weir_status(weir, &status);
+    if (status.roots_up > 0)
+        return weir_cli_fail("a root answers, but has not read its quotas "
+                             "yet; `weir status` says why");
     struct weir_event event;
     char why[sizeof event.text] = "no answer";
     while (weir_event_next(weir, &event))

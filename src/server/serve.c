@@ -64,8 +64,10 @@ static void on_trouble(void *context, int error, const char *why)
     if (error == 0)
         weir_log(&serve->log, WEIR_LOG_INFO, "the store is well");
     else
-        weir_log(&serve->log, WEIR_LOG_WARNING,
-                 "%s; decisions and reads go on, edits don't", why);
+        weir_log(&serve->log, WEIR_LOG_WARNING, "%s: %s",
+                 serve->ready ? "edits fail, decisions and reads go on"
+                              : "not ready, trying again",
+                 why);
 }
 
 static void on_epoch(void *context, uint64_t epoch)
