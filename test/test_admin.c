@@ -555,6 +555,59 @@ static void test_usage_status_metrics(void **state)
     must(h, 200, "GET", "/readyz", NULL);
 }
 
+#define MANY 300
+
+static void test_metrics_are_bounded(void **state)
+{
+    struct house *h = &((struct fixture *)*state)->house;
+    must(h, 201, "PUT", "/v1/quotas/c%2A", "{\"limit\": \"1/h\"}");
+    weir_root_link(h->root, 0, true, weir_clock_now());
+    struct weir_message hello = { .type = WEIR_MESSAGE_HELLO,
+                                  .session = 1,
+                                  .hello = { .protocol = WEIR_PROTOCOL,
+                                             .incarnation = { 7 } } };
+    hear(h, &hello);
+    static char names[MANY][8];
+    static struct weir_announce announces[MANY];
+    static struct weir_count counts[MANY];
+    for (uint32_t i = 0; i < MANY; i++) {
+        snprintf(names[i], sizeof names[i], "c%u", i);
+        announces[i] = (struct weir_announce){
+            .slot = i, .name = weir_text_of(names[i]), .created = 1
+        };
+        /* 7 and 300 have no common factor: each number once. */
+        counts[i] = (struct weir_count){ .slot = i, .passed = 1,
+                                         .refused = 1 + i * 7 % MANY };
+    }
+    struct weir_message report = {
+        .type = WEIR_MESSAGE_REPORT,
+        .session = 1,
+        .report = { .number = 1,
+                    .epoch = 1,
+                    .announce_count = MANY,
+                    .announces = announces,
+                    .count = MANY,
+                    .counts = counts },
+    };
+    hear(h, &report);
+    must(h, 200, "GET", "/metrics", NULL);
+    size_t lines = 0;
+    uint64_t last = UINT64_MAX;
+    static const char head[] = "weir_quota_refused_units_total{";
+    for (char *at = strstr(h->text, head); at; at = strstr(at + 1, head)) {
+        uint64_t refused = strtoull(strchr(at, ' '), NULL, 10);
+        assert_true(refused < last);
+        last = refused;
+        lines++;
+    }
+    assert_int_equal(lines, WEIR_METRICS_QUOTAS_MAX);
+    assert_int_equal(last, MANY - WEIR_METRICS_QUOTAS_MAX + 1);
+    must(h, 200, "GET", "/v1/usage?limit=10", NULL);
+    assert_int_equal(json_array_size(json_object_get(h->json, "quotas")),
+                     10);
+    assert_int_equal(number(h, "used"), MANY);
+}
+
 /* ---- A store in trouble ---- */
 
 static sqlite3 *lock(const char *path)
@@ -735,6 +788,7 @@ int main(void)
         WITH_HOUSE(test_routes),
         cmocka_unit_test(test_uri),
         WITH_HOUSE(test_usage_status_metrics),
+        WITH_HOUSE(test_metrics_are_bounded),
         WITH_HOUSE(test_locked),
         WITH_HOUSE(test_gone_and_back),
         WITH_HOUSE(test_not_ready_at_the_start),
