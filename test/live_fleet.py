@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: MIT
+"""live_fleet.py - what the live tests of a fleet share: roots on one store,
+limiters under load (live_load.c), and waiting until something is so.
+
+Roots and limiters are processes of their own with free ports and a folder of
+their own; whatever a test does, close() ends them all."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+BUILD = Path(os.environ["WEIR_BUILD"])
+WEIR = str(BUILD / "weir")
+LOAD = str(BUILD / "test" / "live_load")
+PATIENCE = 30  # seconds, for anything at all
+
+
+def until(what, ask, patience=PATIENCE):
+    """Asks until the answer is true, and returns it."""
+    end = time.monotonic() + patience
+    while time.monotonic() < end:
+        answer = ask()
+        if answer:
+            return answer
+        time.sleep(0.005)
+    raise AssertionError(f"{what}: not within {patience} s")
+
+
+class Root:
+    """A `weir serve`, which can be killed and started again on its ports."""
+
+    def __init__(self, fleet, *options):
+        self.fleet, self.options = fleet, options
+        self.listen = self.http = "127.0.0.1:0"
+        self.number = len(fleet.roots)
+        self.start()
+
+    def start(self):
+        ports = self.fleet.folder / f"ports{self.number}"
+        ports.unlink(missing_ok=True)
+        with open(self.fleet.folder / f"log{self.number}", "a") as log:
+            self.process = subprocess.Popen(
+                [WEIR, "serve", "--store", self.fleet.store, "--listen",
+                 self.listen, "--http", self.http, "--port-file", ports,
+                 "--name", f"root{self.number}", *self.options], stderr=log)
+        until("a root's port file",
+              lambda: self.process.poll() is not None or ports.exists())
+        if self.process.poll() is not None:
+            raise AssertionError("weir serve ended: " + self.logged())
+        said = dict(line.split("=") for line in ports.read_text().split())
+        self.listen, self.http = said["listen"], said["http"]
+
+    def kill(self):
+        """SIGKILL."""
+        self.process.kill()
+        self.process.wait()
+
+    def logged(self):
+        return (self.fleet.folder / f"log{self.number}").read_text()
+
+    def get(self, path, **query):
+        url = f"http://{self.http}{path}?{urllib.parse.urlencode(query)}"
+        with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+            return json.load(answer)
+
+    def status(self):
+        return self.get("/v1/status")
+
+    def usage(self):
+        """Quota -> usage, of the quotas in use."""
+        listed = self.get("/v1/usage", limit=1000)["quotas"]
+        return {quota["name"]: quota for quota in listed}
+
+
+class Limiter:
+    """A live_load; its lines are read by a thread as they come."""
+
+    def __init__(self, roots, name, loads, bin_ms=100):
+        self.name = name
+        self.lines = []
+        self.process = subprocess.Popen(
+            [LOAD, roots, name, str(bin_ms), *loads], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, text=True)
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            self.lines.append(json.loads(line))
+
+    def tell(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def told(self, key, pid=None):
+        """The lines with 'key', of the process itself or of its child."""
+        pid = pid or self.process.pid
+        return [line for line in list(self.lines)
+                if key in line and line["pid"] == pid]
+
+    def seen(self, pid=None):
+        """The last bin, or None before the first."""
+        bins = self.told("seen", pid)
+        return bins[-1] if bins else None
+
+    def up(self):
+        seen = self.seen()
+        return seen["roots_up"] if seen else 0
+
+    def flip(self, name, passed, after):
+        """The instant of the first flip that way after an instant."""
+        for line in self.told("flip"):
+            if (line["flip"], line["passed"]) == (name, int(passed)) and \
+                    line["at"] > after:
+                return line["at"]
+        return None
+
+    def counts(self, name, start, end, pid=None):
+        """(offered, passed, calls, failed, seconds) between the bins that
+        are nearest to two instants."""
+        bins = self.told("seen", pid)
+        first = min(bins, key=lambda line: abs(line["at"] - start))
+        last = min(bins, key=lambda line: abs(line["at"] - end))
+        counts = [b - a for a, b in zip(first["seen"][name],
+                                        last["seen"][name])]
+        return (*counts, last["at"] - first["at"])
+
+    def rates(self, name, start, end, pid=None):
+        """(offered, passed) per second between two instants."""
+        offered, passed, _, _, seconds = self.counts(name, start, end, pid)
+        return (offered / seconds, passed / seconds) if seconds else (0, 0)
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.stdin.close()
+            try:
+                self.process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self.reader.join(PATIENCE)
+        self.process.stdout.close()
+        return self.process.returncode
+
+
+class Fleet:
+    def __init__(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="weir-fleet-"))
+        self.db = self.folder / "quotas.db"
+        self.store = f"sqlite:{self.db}"
+        self.roots, self.limiters = [], []
+        self.weir("store", "init", self.store)
+
+    def weir(self, *arguments, root=None):
+        """Runs the command line; (status, output, errors)."""
+        env = dict(os.environ, NO_COLOR="1")
+        env["WEIR_ROOTS"] = (root or self.roots[0]).listen \
+            if self.roots else ""
+        done = subprocess.run([WEIR, *arguments], env=env, text=True,
+                              capture_output=True, timeout=PATIENCE)
+        return done.returncode, done.stdout, done.stderr
+
+    def set(self, *arguments, root=None):
+        status, _, said = self.weir("quota", "set", *arguments, root=root)
+        if status != 0:
+            raise AssertionError(f"weir quota set {arguments}: {said}")
+
+    def add_roots(self, count, *options):
+        for _ in range(count):
+            self.roots.append(Root(self, *options))
+
+    def addresses(self):
+        return ",".join(root.listen for root in self.roots)
+
+    def add_limiter(self, loads, bin_ms=100, roots=None):
+        limiter = Limiter(roots or self.addresses(),
+                          f"limiter{len(self.limiters)}", loads, bin_ms)
+        self.limiters.append(limiter)
+        return limiter
+
+    def wait_linked(self, roots=None):
+        """Until every limiter has that many roots."""
+        wanted = len(self.roots) if roots is None else roots
+        until(f"{wanted} roots up for every limiter",
+              lambda: all(limiter.seen() and limiter.up() == wanted
+                          for limiter in self.limiters))
+
+    def rates(self, name, start, end):
+        """(offered, passed) per second of all limiters together."""
+        rates = [limiter.rates(name, start, end)
+                 for limiter in self.limiters]
+        return tuple(sum(column) for column in zip(*rates))
+
+    def failed(self):
+        """Calls that gave no verdict, of all limiters and quotas."""
+        return sum(counts[3] for limiter in self.limiters
+                   for counts in limiter.seen()["seen"].values())
+
+    def close(self):
+        for limiter in self.limiters:
+            limiter.stop()
+        for root in self.roots:
+            if root.process.poll() is None:
+                root.process.send_signal(signal.SIGKILL)
+                root.process.wait()
+        shutil.rmtree(self.folder)
+
+
+def wait_for(seconds):
+    """Lets a measurement go on: the figure is a mean over this time."""
+    time.sleep(seconds)

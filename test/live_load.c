@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT
+ * test/live_load.c - a service without a service: takes at a given rate.
+ *
+ *     live_load ROOTS NAME BIN_MS QUOTA=RATE[:WEIGHT] ...
+ *
+ * One limiter on ROOTS, one handle for each quota, RATE takes a second of
+ * each, evenly, in batches of a millisecond or two; each weighs WEIGHT on the
+ * average (half of it to one and a half, at random; exactly 1 for 1). It runs
+ * until its standard input ends, and obeys the lines that come there:
+ *
+ *     fork            a child goes on as well, with the handles it inherited;
+ *                     it ends when its parent does
+ *
+ * What happens is told as JSON, a line each:
+ *
+ *     {"pid", "at", "seen": {QUOTA: [offered, passed, calls, failed]},
+ *      "roots_up", "epoch", "stale", "reports"}        every BIN_MS
+ *     {"pid", "at", "flip": QUOTA, "passed": 0 or 1}   another verdict than
+ *                                                      that of the last take
+ *     {"pid", "at", "event": TYPE, "text"}             an event of the limiter
+ *
+ * "at" is an instant of CLOCK_MONOTONIC in seconds, which all processes of a
+ * machine share. offered and passed are units since the start. */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <weir/weir.h>
+
+#define LOADS_MAX 16
+#define BATCH (2 * WEIR_MILLISECOND)
+
+struct load {
+    const char *name;
+    struct weir_handle quota;
+    uint64_t rate;
+    uint64_t weight;
+    uint64_t calls; /* made; and, of them, with a verdict that isn't one */
+    uint64_t failed;
+    uint64_t offered;
+    uint64_t passed;
+    enum weir_verdict last;
+};
+
+struct fleet {
+    struct weir *weir;
+    struct load loads[LOADS_MAX];
+    size_t count;
+    weir_instant start;
+    weir_duration bin;
+    uint64_t chance;
+    bool child;
+};
+
+static weir_instant now_ns(void)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return (uint64_t)at.tv_sec * WEIR_SECOND + (uint64_t)at.tv_nsec;
+}
+
+static void sleep_until(weir_instant at)
+{
+    struct timespec then = { .tv_sec = (time_t)(at / WEIR_SECOND),
+                             .tv_nsec = (long)(at % WEIR_SECOND) };
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &then, NULL) ==
+           EINTR)
+        ;
+}
+
+/* ---- Telling ---- */
+
+static void tell_head(weir_instant at)
+{
+    printf("{\"pid\": %d, \"at\": %.6f, ", (int)getpid(), (double)at / 1e9);
+}
+
+static void on_event(void *context, const struct weir_event *event)
+{
+    (void)context;
+    char text[2 * sizeof(event->text)];
+    size_t len = 0;
+    for (const char *p = event->text; *p != '\0'; p++) {
+        if (*p == '"' || *p == '\\')
+            text[len++] = '\\';
+        text[len++] = (unsigned char)*p < ' ' ? ' ' : *p;
+    }
+    flockfile(stdout);
+    tell_head(now_ns());
+    printf("\"event\": %d, \"text\": \"%.*s\"}\n", (int)event->type, (int)len,
+           text);
+    fflush(stdout);
+    funlockfile(stdout);
+}
+
+static void tell_flip(const struct load *load, weir_instant at)
+{
+    flockfile(stdout);
+    tell_head(at);
+    printf("\"flip\": \"%s\", \"passed\": %d}\n", load->name,
+           load->last == WEIR_PASS);
+    fflush(stdout);
+    funlockfile(stdout);
+}
+
+static void tell_bin(struct fleet *fleet, weir_instant at)
+{
+    struct weir_status status;
+    weir_status(fleet->weir, &status);
+    flockfile(stdout);
+    tell_head(at);
+    printf("\"seen\": {");
+    for (size_t i = 0; i < fleet->count; i++) {
+        const struct load *load = &fleet->loads[i];
+        printf("%s\"%s\": [%" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64
+               "]", i > 0 ? ", " : "", load->name, load->offered,
+               load->passed, load->calls, load->failed);
+    }
+    printf("}, \"roots_up\": %" PRIu32 ", \"epoch\": %" PRIu64
+           ", \"stale\": %d, \"reports\": %" PRIu64 "}\n", status.roots_up,
+           status.epoch, status.stale, status.reports);
+    fflush(stdout);
+    funlockfile(stdout);
+}
+
+/* ---- Taking ---- */
+
+static uint64_t weigh(struct fleet *fleet, uint64_t weight)
+{
+    if (weight == 1)
+        return 1;
+    fleet->chance = fleet->chance * 6364136223846793005u + 1442695040888963407u;
+    return weight / 2 + (fleet->chance >> 33) % (weight + 1);
+}
+
+/* One take. With a quota that is wide open or shut, a flip is an edit seen;
+ * with one at its limit there would be thousands, and nobody asks. */
+static void take(struct fleet *fleet, struct load *load, bool tell,
+                 weir_instant at)
+{
+    uint64_t weight = weigh(fleet, load->weight);
+    enum weir_verdict verdict = weir_take(load->quota, weight, NULL, 0);
+    load->calls++;
+    load->offered += weight;
+    load->failed += verdict != WEIR_PASS && verdict != WEIR_LIMITED;
+    if (verdict == WEIR_PASS)
+        load->passed += weight;
+    if (verdict == load->last)
+        return;
+    load->last = verdict;
+    if (tell)
+        tell_flip(load, at);
+}
+
+/* Takes what is due by now. */
+static void take_due(struct fleet *fleet, weir_instant now)
+{
+    for (size_t i = 0; i < fleet->count; i++) {
+        struct load *load = &fleet->loads[i];
+        uint64_t due = (uint64_t)((unsigned __int128)(now - fleet->start) *
+                                  load->rate / WEIR_SECOND);
+        bool tell = strncmp(load->name, "gate", 4) == 0;
+        while (load->calls < due)
+            take(fleet, load, tell, now_ns());
+    }
+}
+
+/* ---- Commands ---- */
+
+static void become_child(struct fleet *fleet)
+{
+    prctl(PR_SET_PDEATHSIG, 9);
+    fleet->child = true;
+    fleet->start = now_ns();
+    for (size_t i = 0; i < fleet->count; i++) {
+        struct load *load = &fleet->loads[i];
+        load->calls = load->failed = load->offered = load->passed = 0;
+        /* Off the hot path: now the child becomes a limiter of its own. */
+        if (weir_handle_open(fleet->weir, load->name, strlen(load->name),
+                             &load->quota) < 0)
+            exit(3);
+    }
+}
+
+/* False when standard input has ended. */
+static bool obey(struct fleet *fleet)
+{
+    if (fleet->child)
+        return true;
+    struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
+    if (poll(&input, 1, 0) <= 0)
+        return true;
+    char line[16] = "";
+    if (read(STDIN_FILENO, line, sizeof(line) - 1) <= 0)
+        return false;
+    if (strcmp(line, "fork\n") == 0) {
+        fflush(stdout);
+        if (fork() == 0)
+            become_child(fleet);
+    }
+    return true;
+}
+
+static void run(struct fleet *fleet)
+{
+    fleet->start = now_ns();
+    weir_instant told = fleet->start;
+    for (weir_instant next = fleet->start; obey(fleet);) {
+        next += BATCH;
+        weir_instant now = now_ns();
+        if (now < next)
+            sleep_until(next);
+        else
+            next = now;
+        now = now_ns();
+        take_due(fleet, now);
+        if (now - told < fleet->bin)
+            continue;
+        told += fleet->bin * ((now - told) / fleet->bin);
+        tell_bin(fleet, now);
+    }
+}
+
+static bool load_parse(struct load *load, char *text)
+{
+    char *equals = strrchr(text, '=');
+    if (equals == NULL)
+        return false;
+    *equals = '\0';
+    char *end;
+    *load = (struct load){ .name = text, .weight = 1, .last = WEIR_PASS };
+    load->rate = strtoull(equals + 1, &end, 10);
+    if (*end == ':')
+        load->weight = strtoull(end + 1, &end, 10);
+    return *end == '\0' && load->rate > 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 5 || argc > 4 + LOADS_MAX) {
+        fprintf(stderr, "usage: %s ROOTS NAME BIN_MS QUOTA=RATE[:WEIGHT]"
+                        " ...\n", argv[0]);
+        return 2;
+    }
+    static struct fleet fleet;
+    struct weir_options options = WEIR_OPTIONS_INIT;
+    options.roots = argv[1];
+    options.name = argv[2];
+    options.quotas_max = 1024;
+    options.on_event = on_event;
+    int error = weir_open(&options, &fleet.weir);
+    fleet.bin = strtoull(argv[3], NULL, 10) * WEIR_MILLISECOND;
+    fleet.chance = now_ns() ^ (uint64_t)getpid();
+    for (int i = 4; i < argc && error == 0; i++) {
+        struct load *load = &fleet.loads[fleet.count++];
+        error = load_parse(load, argv[i]) ? 0 : WEIR_ESYNTAX;
+        if (error == 0)
+            error = weir_handle_open(fleet.weir, load->name,
+                                     strlen(load->name), &load->quota);
+    }
+    if (error < 0 || fleet.bin == 0) {
+        fprintf(stderr, "%s: %s\n", argv[0], weir_strerror(error));
+        return 2;
+    }
+    run(&fleet);
+    weir_close(fleet.weir);
+    return 0;
+}
