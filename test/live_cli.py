@@ -100,6 +100,9 @@ class Case(unittest.TestCase):
             if root.process.poll() is None:
                 root.process.kill()
                 root.process.wait()
+            elif root.process.returncode not in (0, -signal.SIGKILL):
+                print("a root died by itself:\n" + root.logged(),
+                      file=sys.stderr)
             root.log.close()
         shutil.rmtree(self.folder)
 
