@@ -236,13 +236,19 @@ static inline uint64_t load64(const char *p)
     return word;
 }
 
-/* A name shorter than eight bytes, zeros behind. */
+/* A name shorter than eight bytes, zeros behind: pieces that overlap where
+ * they say the same. */
 static inline uint64_t load_short(const char *p, size_t len)
 {
-    unsigned char bytes[8] = { 0 };
-    for (size_t i = 0; i < len && i < sizeof(bytes); i++)
-        bytes[i] = (unsigned char)p[i];
-    return load64((const char *)bytes);
+    const unsigned char *bytes = (const unsigned char *)p;
+    if (len >= 4) {
+        uint32_t first, last;
+        memcpy(&first, p, sizeof(first));
+        memcpy(&last, p + len - 4, sizeof(last));
+        return first | (uint64_t)last << (8 * (len - 4));
+    }
+    return bytes[0] | (uint64_t)bytes[len / 2] << (8 * (len / 2)) |
+           (uint64_t)bytes[len - 1] << (8 * (len - 1));
 }
 
 /* Eight bytes from 'at' of a name of at least eight, zeros behind its end. */

@@ -569,11 +569,11 @@ take_chain(struct weir_table *t, uint32_t stripe, struct weir_ref ref,
            uint64_t weight, uint32_t lift, weir_instant now)
 {
     struct walk walk;
-    walk_begin(&walk, t, now);
-    walk.lift = lift;
-    walk.slot[walk.links++] = ref.slot;
+    walk.elapsed = weir_elapsed(t, now);
+    walk.slot[0] = ref.slot;
+    uint32_t links = 1;
     uint32_t slot = weir_parent(weir_hot(t, ref.slot));
-    while (slot != WEIR_SLOT_NONE && walk.links < WEIR_DEPTH_MAX) {
+    while (slot != WEIR_SLOT_NONE && links < WEIR_DEPTH_MAX) {
         const struct hot *hot = weir_hot(t, slot);
         uint64_t up = weir_load_relaxed(&hot->up);
         prefetch_above(t, up);
@@ -582,10 +582,13 @@ take_chain(struct weir_table *t, uint32_t stripe, struct weir_ref ref,
             return refuse(t, stripe, ref.slot, slot, weight);
         if (WEIR_UNLIKELY(judged >= OVER))
             return take_slowly(t, stripe, ref, weight, NULL, now);
-        walk.slot[walk.links] = slot;
-        walk.lift |= (uint32_t)(judged == IDLE) << walk.links++;
+        lift |= (uint32_t)(judged == IDLE) << links;
+        walk.slot[links++] = slot;
         slot = (uint32_t)up;
     }
+    walk.links = links;
+    walk.lift = lift;
+    walk.skip = 0;
     unsigned outcome = charge_walked(t, &walk, ref, weight);
     if (WEIR_LIKELY(outcome != OUTCOME_MOVED))
         return outcome;
