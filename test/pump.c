@@ -223,6 +223,11 @@ void pump_kill_limiter(struct pump *pump, uint32_t index)
     node->limiter = NULL;
     for (uint32_t root = 0; root < pump->options.roots; root++)
         settle_link(pump, index, root);
+    /* What another process sent can't arrive on this one's links. */
+    for (size_t i = 0; i < pump->packet_count; i++) {
+        if (pump->packets[i].limiter == index)
+            pump->packets[i].connection = UINT32_MAX;
+    }
     free(node->block);
     free(node->table_block);
     *node = (struct pump_node_limiter){ 0 };
@@ -363,7 +368,8 @@ static void deliver(struct pump *pump, struct pump_packet *packet)
     struct weir_arena arena = { (unsigned char *)arena_bytes, ARENA_SIZE, 0 };
     uint32_t l = packet->limiter, r = packet->root;
     bool over = packet->connection != pump->connection[l][r];
-    if (!pump->up[l][r] || (over && !chance(pump, pump->options.replay)))
+    if (!pump->up[l][r] || packet->connection == UINT32_MAX ||
+        (over && !chance(pump, pump->options.replay)))
         return;
     struct weir_message message;
     int error = weir_v1_decode(packet->bytes, packet->len, packet->to_root,

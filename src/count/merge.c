@@ -119,7 +119,8 @@ static void add_units(struct weir_merge *merge, struct weir_use *use,
         return;
     int64_t fill = weir_merge_fill(merge, use, now);
     int64_t most = fill_most(use);
-    weir_i128 wanted = fill + ((weir_i128)units << use->bucket.leak.frac);
+    weir_i128 one = (weir_i128)1 << use->bucket.leak.frac;
+    weir_i128 wanted = fill + units * one;
     if (wanted > most)
         wanted = most;
     if (wanted < 0) {
@@ -322,22 +323,30 @@ static void cell_detach(struct weir_merge *merge, struct weir_cell *cell)
 
 /* ---- Edits ---- */
 
+/* A fill on another scale, within what the bucket holds now. */
+static int64_t rescaled(const struct weir_use *use, int64_t fill,
+                        unsigned from)
+{
+    unsigned to = use->bucket.leak.frac;
+    if (to > from && fill > fill_most(use) >> (to - from))
+        return fill_most(use);
+    return weir_rescale(fill, from, to);
+}
+
 void weir_merge_edit(struct weir_merge *merge, struct weir_use *use,
                      const struct weir_quota *quota, weir_instant now)
 {
     int64_t fill = weir_merge_fill(merge, use, now);
+    uint64_t leaked = weir_leaked(use->bucket.leak, elapsed(merge, now));
+    int64_t adopted = (int64_t)(use->adopted - leaked);
     unsigned from = use->bucket.leak.frac;
-    bool another = use->created != quota->created;
+    if (use->created != quota->created)
+        fill = adopted = 0;
     use_parameters(use, quota);
-    unsigned to = use->bucket.leak.frac;
-    if (another)
-        fill = 0;
-    if (to > from && fill > fill_most(use) >> (to - from))
-        fill = fill_most(use);
-    else
-        fill = weir_rescale(fill, from, to);
-    set_fill(merge, use, fill, now);
-    use->adopted = use->in;
+    set_fill(merge, use, rescaled(use, fill, from), now);
+    leaked = weir_leaked(use->bucket.leak, elapsed(merge, now));
+    use->adopted =
+        leaked + (uint64_t)rescaled(use, adopted > 0 ? adopted : 0, from);
     touch(merge, use);
     for (struct weir_cell *cell = use->cells; cell; cell = cell->next) {
         if (cell->limiter->connected)
@@ -466,6 +475,7 @@ static void adopt_fill(struct weir_merge *merge, struct weir_use *use,
     use->adopted = leaked + (uint64_t)fill;
     int64_t sum = weir_merge_fill(merge, use, now) + more;
     set_fill(merge, use, sum < most ? sum : most, now);
+    use->added += (more >> frac) + 1; /* others are told that it moved */
     touch(merge, use);
 }
 
@@ -577,14 +587,17 @@ static uint64_t slack_of(struct weir_merge *merge, struct weir_use *use,
     return ((uint64_t)room >> use->bucket.leak.frac) / (2 * users);
 }
 
-/* Others added more, since the cell was told, than half of its slack; or its
- * slack has shrunk by half, or grown from nothing. */
-static bool cell_moved(const struct weir_use *use,
+/* Others added more, since the cell was told, than half of its slack (without
+ * slack: anything); or its slack has shrunk by half, or grown from nothing. */
+static bool cell_moved(const struct weir_merge *merge,
+                       const struct weir_use *use,
                        const struct weir_cell *cell, uint64_t slack)
 {
     int64_t own = (int64_t)(cell->last - cell->told_last);
     int64_t others = use->added - cell->told_added - own;
     uint64_t moved = others < 0 ? (uint64_t)-others : (uint64_t)others;
+    if (!merge->slack)
+        return moved > 0;
     if (moved > 0 && moved >= cell->told_slack / 2)
         return true;
     return slack < cell->told_slack / 2 ||
@@ -596,7 +609,7 @@ static void look_at(struct weir_merge *merge, struct weir_use *use,
 {
     uint64_t slack = slack_of(merge, use, now);
     for (struct weir_cell *cell = use->cells; cell; cell = cell->next) {
-        if (cell->limiter->connected && cell_moved(use, cell, slack))
+        if (cell->limiter->connected && cell_moved(merge, use, cell, slack))
             set_due(cell, true);
     }
 }
@@ -615,6 +628,14 @@ void weir_merge_look(struct weir_merge *merge, uint32_t work,
         look_at(merge, use, now);
         work = work > use->cell_count ? work - use->cell_count : 0;
     }
+}
+
+void weir_merge_repeat(struct weir_merge *merge,
+                       struct weir_merge_limiter *limiter, uint32_t slot)
+{
+    struct weir_cell *cell = cell_of(limiter, slot);
+    if (cell && cell->use != 0 && use_at(merge, cell->use)->counted)
+        set_due(cell, true);
 }
 
 bool weir_merge_due(const struct weir_merge_limiter *limiter)

@@ -158,6 +158,10 @@ bool weir_merge_count(struct weir_merge *merge,
 
 /* ---- What is told ---- */
 
+/* The answer that told of the slot was lost: it is to be told again. */
+void weir_merge_repeat(struct weir_merge *merge,
+                       struct weir_merge_limiter *limiter, uint32_t slot);
+
 /* Finds who must be told of buckets that moved since the last call: at most
  * 'work' cells are looked at. */
 void weir_merge_look(struct weir_merge *merge, uint32_t work,

@@ -16,8 +16,8 @@
  * forbid them: the nodes are also run over a network that does all of it.
  *
  *  - Stop and wait. A limiter has at most one report unanswered on a link;
- *    it repeats it, same number and same content, until fills with that
- *    number come. A root takes report n only if n is the successor of the
+ *    it repeats it, same number and same content, until the fills that
+ *    answer it come. A root takes report n only if n is the successor of the
  *    last it took; a repeated one is answered again and counted never. So
  *    both sides know the total that the other holds, and what travels is
  *    the difference to it. It is flow control too: a root that can't keep
@@ -149,6 +149,7 @@ struct weir_fill {
 };
 
 struct weir_fills {
+    bool answer;      /* to report 'number'; else pushed after it */
     uint64_t number;  /* the last report taken */
     uint64_t stamp;   /* rises with every fills message of a session */
     weir_duration stretch; /* report no more often than this; 0: as set */

@@ -284,6 +284,11 @@ static void announce_all(struct weir_tally *tally,
     }
 }
 
+void weir_tally_meet(struct weir_tally *tally, uint32_t index)
+{
+    tally->link[index].meeting = true;
+}
+
 void weir_tally_begin(struct weir_tally *tally, uint32_t index,
                       uint64_t session, bool same_root, weir_instant now)
 {
@@ -297,6 +302,7 @@ void weir_tally_begin(struct weir_tally *tally, uint32_t index,
     link->number = 0;
     link->stamp = 0;
     link->session = session;
+    link->meeting = false;
     link->up = true;
     link->answering = true;
     if (!same_root)
@@ -311,6 +317,7 @@ void weir_tally_end(struct weir_tally *tally, uint32_t index,
 {
     (void)now;
     struct weir_tally_link *link = &tally->link[index];
+    link->meeting = false;
     if (!link->up)
         return;
     link->up = false;
@@ -469,13 +476,13 @@ void weir_tally_report(struct weir_tally *tally, uint32_t index,
 
 /* ---- Answers ---- */
 
-/* Every link that is up has answered for the slot: it is settled. */
+/* Every link that is up, or about to be, has answered for the slot: it is settled. */
 static void settle(struct weir_tally *tally, uint32_t slot, uint64_t total)
 {
     for (uint32_t i = 0; i < tally->link_count; i++) {
         const struct weir_tally_link *link = &tally->link[i];
         const struct weir_tally_cell *cell = &link->cells[slot];
-        if (!link->up)
+        if (!link->up && !link->meeting)
             continue;
         if (!cell->begun || (int64_t)(cell->acked - total) < 0)
             return;
@@ -610,15 +617,18 @@ int weir_tally_fills(struct weir_tally *tally, uint32_t index,
     struct weir_tally_link *link = &tally->link[index];
     if (fills->number > link->number)
         return WEIR_EPROTOCOL;
-    if (fills->stamp <= link->stamp)
-        return WEIR_OK; /* doubled, or overtaken by a newer one */
-    link->stamp = fills->stamp;
+    if (link->unanswered && fills->number == link->number) {
+        if (!fills->answer)
+            return WEIR_OK; /* it overtook the answer; others will come */
+        acknowledge(tally, link, fills, now);
+    } else if (fills->stamp <= link->stamp ||
+               fills->number + link->unanswered < link->number) {
+        return WEIR_OK; /* doubled, or older than what was answered */
+    }
+    if (fills->stamp > link->stamp)
+        link->stamp = fills->stamp;
     if (fills->limiters > 0)
         tally->limiters = fills->limiters;
-    if (link->unanswered && fills->number == link->number)
-        acknowledge(tally, link, fills, now);
-    else if (fills->number + link->unanswered < link->number)
-        return WEIR_OK; /* older than what was answered: totals unknown */
     for (size_t i = 0; i < fills->count; i++) {
         if (fills->fills[i].slot >= weir_table_used(tally->table))
             return WEIR_EPROTOCOL;
@@ -724,6 +734,7 @@ void weir_tally_disown(struct weir_tally *tally)
             link->cells[slot] = (struct weir_tally_cell){ 0 };
         link->outstanding_count = 0;
         link->unanswered = false;
+        link->meeting = false;
         link->up = false;
         link->answering = false;
         link->answered_at = 0;

@@ -40,6 +40,7 @@ struct weir_tally_link {
     uint32_t outstanding_count;
     uint64_t number;         /* of the last report made */
     bool unanswered;
+    bool meeting;            /* connected, not welcomed yet */
     bool up;                 /* welcomed */
     bool answering;          /* answered lately: its slack rules */
     weir_instant answered_at;
@@ -78,6 +79,8 @@ void weir_tally_init(struct weir_tally *tally, void *block,
 void weir_tally_collect(struct weir_tally *tally, bool unheard,
                         weir_instant now);
 
+/* The link is connected: from now on nothing is settled without it. */
+void weir_tally_meet(struct weir_tally *tally, uint32_t link);
 /* A session begins: every cell must be announced anew. 'same_root': the root
  * remembers what it answered, and has been there for all that was counted;
  * else only what other roots know is known, and every slot with something in

@@ -227,6 +227,7 @@ void weir_limiter_link(struct weir_limiter *limiter, uint32_t index, bool up,
         weir_tally_end(&limiter->tally, index, now);
         return;
     }
+    weir_tally_meet(&limiter->tally, index);
     /* The low half counts, so that no two sessions share it; never 0. */
     link->session = (weir_rng_next(&limiter->rng) << 32) |
                     ++limiter->sessions;

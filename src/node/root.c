@@ -439,6 +439,9 @@ static int take_hello(struct weir_root *root, uint32_t index,
         return WEIR_EPROTOCOL;
     if (!make_limiter(root, hello, &limiter_index))
         return WEIR_ENOMEM;
+    /* A link speaks for one limiter; another one comes by another link. */
+    if (peer->greeted && peer->limiter != limiter_index)
+        return WEIR_EPROTOCOL;
     struct root_limiter *limiter = root->limiters[limiter_index];
     uint32_t number = (uint32_t)message->session;
     if (peer->greeted && peer->session == message->session) {
@@ -543,6 +546,9 @@ static int take_report(struct weir_root *root, uint32_t index,
     limiter->heard_at = now;
     if (report->number == peer->number && peer->number > 0) {
         root->stats.reports_repeated++;
+        for (size_t i = 0; i < report->count; i++)
+            weir_merge_repeat(&root->merge, &limiter->cells,
+                              report->counts[i].slot);
         peer->answer_owed = true;
         enqueue(root, index);
         return WEIR_OK;
@@ -620,6 +626,7 @@ static void say_fills(struct weir_root *root, struct root_peer *peer,
                                    root->fills, WEIR_FILLS_MAX, now);
     out->type = WEIR_MESSAGE_FILLS;
     out->fills = (struct weir_fills){
+        .answer = peer->answer_owed,
         .number = peer->number,
         .stamp = ++peer->stamp,
         .limiters = root->connected,

@@ -59,8 +59,9 @@ enum {
     FILLS_FILL = 6,
     FILLS_SLACK = 7,
     FILLS_UNKNOWN = 8,
+    FILLS_ANSWER = 9,
 
-    FIELDS_MAX = 9, /* above all of them */
+    FIELDS_MAX = 10, /* above all of them */
 };
 
 void *weir_arena_alloc(struct weir_arena *arena, size_t size)
@@ -575,15 +576,17 @@ int weir_v1_fills_get(struct weir_wire_in in, struct weir_arena *arena,
     int error = read_fields(
         in,
         1u << FILLS_NUMBER | 1u << FILLS_STAMP | 1u << FILLS_STRETCH |
-            1u << FILLS_LIMITERS,
+            1u << FILLS_LIMITERS | 1u << FILLS_ANSWER,
         1u << FILLS_SLOT_STEPS | 1u << FILLS_FILL | 1u << FILLS_SLACK |
             1u << FILLS_UNKNOWN,
         &fields);
     if (error < 0)
         return error;
-    if (fields.numbers[FILLS_LIMITERS] > UINT32_MAX)
+    if (fields.numbers[FILLS_LIMITERS] > UINT32_MAX ||
+        fields.numbers[FILLS_ANSWER] > 1)
         return WEIR_EPROTOCOL;
     struct weir_fills fills = {
+        .answer = fields.numbers[FILLS_ANSWER] == 1,
         .number = fields.numbers[FILLS_NUMBER],
         .stamp = fields.numbers[FILLS_STAMP],
         .stretch = fields.numbers[FILLS_STRETCH],
@@ -633,6 +636,7 @@ size_t weir_v1_fills_size(const struct weir_fills *fills)
            weir_wire_number_size(fills->stamp) +
            weir_wire_number_size(fills->stretch) +
            weir_wire_number_size(fills->limiters) +
+           weir_wire_number_size(fills->answer) +
            weir_wire_bytes_size(sizes.steps) +
            weir_wire_bytes_size(sizes.fill) +
            weir_wire_bytes_size(sizes.slack) +
@@ -668,10 +672,9 @@ uint8_t *weir_v1_fills_put(const struct weir_fills *fills, uint8_t *p)
     p = weir_wire_put_number(p, FILLS_STRETCH, fills->stretch);
     p = weir_wire_put_number(p, FILLS_LIMITERS, fills->limiters);
     p = put_fill_rows(fills, &sizes, p);
-    if (fills->unknown_count == 0)
-        return p;
-    p = weir_wire_put_head(p, FILLS_UNKNOWN, sizes.unknown);
+    if (fills->unknown_count > 0)
+        p = weir_wire_put_head(p, FILLS_UNKNOWN, sizes.unknown);
     for (size_t i = 0; i < fills->unknown_count; i++)
         p = weir_varint_put(p, fills->unknown[i]);
-    return p;
+    return weir_wire_put_number(p, FILLS_ANSWER, fills->answer);
 }
