@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 import urllib.request
 from pathlib import Path
@@ -277,7 +278,8 @@ def near(rate, limit):
 
 
 def act(letter, text):
-    say(paint(BOLD, f"{letter}.  {text}"))
+    """Opens an act, or says more of it for the letter ' '."""
+    say(paint(BOLD, f"{letter}{'.' if letter != ' ' else ' '}  {text}"))
 
 
 # ---- The story ----
@@ -299,7 +301,7 @@ def limit_doubled(stage, meter, claims):
     act("b", "The limit is doubled while they run.")
     stage.edit("site", f"limit={2 * LIMIT}/s")
     client = f"site/{BUSIEST}"
-    meter.watch(0, 1)
+    meter.watch(0, 2)
     first = stage.roots[1].usage(client)
     _, passed = meter.watch(0, 3)
     last = stage.roots[1].usage(client)
@@ -339,9 +341,10 @@ def one_root_killed(stage, meter, claims):
 
 
 def both_killed(stage, meter, claims):
-    act("e", f"Both are killed. After {STALE} s on their own counts the "
-             "services keep to their")
-    act(" ", "share of the limit (night has on_stale=share).")
+    act("e", f"Both are killed. For {STALE} s the services spend only what "
+             "the roots had")
+    act(" ", "allowed; then each keeps to its share of the limit "
+             "(on_stale=share).")
     for root in stage.roots:
         root.kill()
     offered, passed = meter.watch(STALE + 1, 3)
@@ -360,7 +363,8 @@ def store_locked(stage, meter, claims):
     done = stage.command("quota", "set", "night", f"limit={LIMIT}/s")
     say(paint(DIM, f"    $ weir quota set night limit={LIMIT}/s"))
     said = done.stderr.strip().replace(str(stage.folder), "…")
-    say(paint(RED, f"    {said}"))
+    for line in textwrap.wrap(said, 74):
+        say(paint(RED, f"    {line}"))
     _, passed = meter.watch(1, 2)
     locker.communicate(timeout=5)
     act(" ", "The lock is gone.")
@@ -378,10 +382,11 @@ def play(stage):
     say("Three services share one quota. Each request asks libweir in the "
         "service's own\nmemory; two roots on one SQLite file add up what "
         "they count. wrk replays the\naccess log of a real site: 1,753 "
-        "clients, each with a quota of its own")
+        "clients, each with a quota of its own.")
     say(paint(DIM, f"    site    {LIMIT}/s     what all services together "
                    "may pass"))
     say(paint(DIM, f"    site/*  {CLIENT}/s      each client, within site"))
+    say(paint(DIM, f"    night   {NIGHT}/s     used by nobody yet"))
     say()
     stage.set_up()
     stage.start_load()
