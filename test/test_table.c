@@ -304,10 +304,9 @@ static void do_refund(struct world *w, int i)
             assert_true(back == 0);
         } else if (!m->unlimited) {
             /* All of it, or all that was in, a part of a unit as one. */
-            weir_i128 in = (fill + UNIT - 1) / UNIT;
             if (fill > (weir_i128)weight * UNIT + m->slop)
                 assert_true(back == (int64_t)weight);
-            assert_true(back * UNIT <= in * UNIT + m->slop);
+            assert_true(back * UNIT <= fill + m->slop + UNIT);
         }
         model_add(m, -back, w->now);
     }
@@ -556,10 +555,196 @@ static void test_fill_is_as_the_model_says(void **state)
     assert_true(passed > 1000 && refused > 1000);
 }
 
+/* ---- The band ---- */
+
+/* Peeks at a fill that stands still: the share refused is the fill's place in
+ * the band, within six standard deviations. */
+static void expect_share(struct weir_table *t, uint32_t stripe,
+                         struct weir_ref ref, double share)
+{
+    const int asks = 40000;
+    int refused = 0;
+    for (int i = 0; i < asks; i++)
+        refused += weir_table_peek(t, stripe, ref, 1, NULL, MADE_AT) &
+                   WEIR_OUTCOME_LIMITED;
+    double deviation = (refused - asks * share) / asks;
+    double sd2 = share * (1 - share) / asks;
+    assert_true(deviation * deviation <= 36 * sd2 + 1e-9);
+}
+
+static void test_the_band_refuses_in_proportion(void **state)
+{
+    (void)state;
+    struct weir_rng rng = made_seed("the_band");
+    for (int i = 0; i < 12; i++) {
+        struct weir_table *t = made_table(8, 2, weir_rng_next(&rng));
+        uint64_t low = weir_rng_below(&rng, 100000);
+        uint64_t band = 1000 + random_bits(&rng, 30);
+        struct weir_quota quota = made_quota_of("q", "p", 1, low + band);
+        quota.low_burst.amount = low;
+        struct weir_ref ref = made_put(t, &quota, MADE_AT);
+        /* The parent has half the probability: the largest counts, not the
+         * product. */
+        struct weir_quota parent = made_quota_of("p", NULL, 1,
+                                                 low + 2 * band);
+        parent.low_burst.amount = low;
+        made_put(t, &parent, MADE_AT);
+        uint64_t over = weir_rng_below(&rng, band);
+        uint32_t stripe = i % 2 ? weir_table_claim_stripe(t) : 0;
+        weir_table_charge(t, stripe, ref, low + over, MADE_AT);
+        expect_share(t, stripe, ref, (double)over / (double)band);
+        free(t);
+    }
+}
+
+/* ---- Stale ---- */
+
+static struct weir_ref put_stale(struct weir_table *t, const char *name,
+                                 enum weir_on_stale on_stale)
+{
+    struct weir_quota quota = made_quota_of(name, NULL, 1, 200);
+    quota.low_burst.amount = 100;
+    quota.on_stale = on_stale;
+    struct weir_ref ref = made_put(t, &quota, MADE_AT);
+    weir_table_charge(t, 0, ref, 150, MADE_AT);
+    return ref;
+}
+
+static bool takes(struct weir_table *t, struct weir_ref ref, uint64_t weight)
+{
+    return !(weir_table_take(t, 0, ref, weight, NULL, MADE_AT) &
+             WEIR_OUTCOME_LIMITED);
+}
+
+static void test_stale_quotas_do_as_they_say(void **state)
+{
+    (void)state;
+    struct weir_table *t = made_table(8, 2, 1);
+    struct weir_ref open = put_stale(t, "open", WEIR_STALE_OPEN);
+    struct weir_ref closed = put_stale(t, "closed", WEIR_STALE_CLOSED);
+    struct weir_ref hold = put_stale(t, "hold", WEIR_STALE_HOLD);
+    struct weir_ref share = put_stale(t, "share", WEIR_STALE_SHARE);
+    struct weir_quota local = made_quota_of("local", NULL, 1, 200);
+    local.sharing = WEIR_LOCAL;
+    local.on_stale = WEIR_STALE_CLOSED;
+    struct weir_ref own = made_put(t, &local, MADE_AT);
+    for (int i = 0; i < 2; i++) {
+        weir_table_set_stale(t, true, MADE_AT);
+        assert_true(weir_table_is_stale(t));
+        assert_true(takes(t, open, 100000));
+        struct weir_reply reply;
+        assert_int_equal(weir_table_take(t, 0, closed, 0, &reply, MADE_AT),
+                         WEIR_OUTCOME_LIMITED);
+        assert_true(reply.stale && !reply.never);
+        assert_true(reply.retry_after > 0 &&
+                    reply.retry_after < 2 * WEIR_SECOND);
+        assert_true(takes(t, own, 1));
+        assert_false(takes(t, share, 51));
+        /* Half way up the band, and it stays there whatever happens. */
+        expect_share(t, 0, hold, 127.0 / 255);
+        weir_table_refund(t, 0, hold, 100, MADE_AT);
+        expect_share(t, 0, hold, 127.0 / 255);
+        weir_table_charge(t, 0, hold, 100, MADE_AT);
+    }
+    weir_table_set_stale(t, false, MADE_AT);
+    assert_false(takes(t, open, 1));
+    assert_false(takes(t, closed, 51));
+    free(t);
+}
+
+/* ---- Debt, stop, the unlimited ---- */
+
+static void test_debt_saturates_at_its_bound(void **state)
+{
+    (void)state;
+    struct weir_table *t = made_table(8, 2, 1);
+    struct weir_quota quota = made_quota_of("q", NULL, 1000, 1000);
+    struct weir_ref ref = made_put(t, &quota, MADE_AT);
+    for (int i = 0; i < 300; i++)
+        weir_table_charge(t, 0, ref, WEIR_WEIGHT_MAX, MADE_AT);
+    struct weir_slot_view view;
+    weir_table_view(t, ref.slot, &view, MADE_AT);
+    assert_true(view.count == WEIR_DEBT_MAX + 1000);
+    struct weir_reply reply;
+    assert_int_equal(weir_table_reserve(t, 0, ref, 1, WEIR_NEVER, &reply,
+                                        MADE_AT) & WEIR_OUTCOME_LIMITED,
+                     WEIR_OUTCOME_LIMITED);
+    /* Those who reserve come in order, each a millisecond after the other. */
+    weir_table_refund(t, 0, ref, WEIR_WEIGHT_MAX, MADE_AT);
+    weir_duration before = 0;
+    for (int i = 0; i < 10; i++) {
+        assert_int_equal(weir_table_reserve(t, 0, ref, 1, WEIR_NEVER - 1,
+                                            &reply, MADE_AT) &
+                             WEIR_OUTCOME_LIMITED,
+                         0);
+        weir_duration step = reply.wait - before;
+        assert_true(i == 0 || (step >= WEIR_MILLISECOND - 1000 &&
+                               step <= WEIR_MILLISECOND + 1000));
+        before = reply.wait;
+    }
+    /* What never fits is refused however patient one is. */
+    assert_int_equal(weir_table_reserve(t, 0, ref, 1001, WEIR_NEVER, &reply,
+                                        MADE_AT) & WEIR_OUTCOME_LIMITED,
+                     WEIR_OUTCOME_LIMITED);
+    assert_true(reply.never);
+    free(t);
+}
+
+static void test_the_stop_refuses_until_it_moves(void **state)
+{
+    (void)state;
+    struct weir_table *t = made_table(8, 2, 1);
+    struct weir_quota quota = made_quota_of("q", NULL, 1, 1000);
+    struct weir_ref ref = made_put(t, &quota, MADE_AT);
+    weir_table_set_slack(t, ref.slot, 5, 10);
+    for (uint64_t i = 1; i <= 10; i++) {
+        unsigned outcome = weir_table_take(t, 0, ref, 1, NULL, MADE_AT);
+        assert_int_equal(outcome, i == 5 ? WEIR_OUTCOME_KICK : 0);
+    }
+    struct weir_reply reply;
+    assert_int_equal(weir_table_take(t, 0, ref, 1, &reply, MADE_AT),
+                     WEIR_OUTCOME_LIMITED);
+    assert_true(reply.retry_after >= 20 * WEIR_MILLISECOND);
+    assert_true(weir_table_urgent(t));
+    assert_false(weir_table_urgent(t));
+    weir_table_set_slack(t, ref.slot, 15, 20);
+    assert_true(takes(t, ref, 1));
+    free(t);
+}
+
+static void test_the_unlimited_only_counts(void **state)
+{
+    (void)state;
+    struct weir_table *t = made_table(8, 2, 1);
+    struct weir_quota quota = made_quota_of("q", NULL, 1, 1);
+    quota.limit.unlimited = true;
+    struct weir_ref ref = made_put(t, &quota, MADE_AT);
+    /* Past every bound a fill has, in steps of 2^56. */
+    for (int i = 0; i < 300; i++) {
+        struct weir_reply reply;
+        assert_true(takes(t, ref, WEIR_WEIGHT_MAX));
+        assert_int_equal(weir_table_take(t, 0, ref, 1, &reply, MADE_AT) &
+                             WEIR_OUTCOME_LIMITED,
+                         0);
+        uint64_t before = weir_table_count(t, ref.slot);
+        weir_table_charge(t, 0, ref, 7, MADE_AT);
+        assert_true(weir_table_count(t, ref.slot) == before + 7);
+        weir_fetch_add(&weir_hot(t, ref.slot)->count, (uint64_t)1 << 56);
+        uint64_t bits = 0;
+        weir_table_collect(t, &bits);
+    }
+    free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fill_is_as_the_model_says),
+        cmocka_unit_test(test_the_band_refuses_in_proportion),
+        cmocka_unit_test(test_stale_quotas_do_as_they_say),
+        cmocka_unit_test(test_debt_saturates_at_its_bound),
+        cmocka_unit_test(test_the_stop_refuses_until_it_moves),
+        cmocka_unit_test(test_the_unlimited_only_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
