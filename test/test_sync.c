@@ -47,6 +47,7 @@ struct history {
     uint64_t doubtful[NAMES];
     double behind[NAMES];
     uint64_t high[NAMES];
+    uint64_t high_least[NAMES]; /* it ever was */
     /* What each limiter may have unseen, by the stops it was told. */
     uint64_t unseen_max[PUMP_LIMITERS_MAX][NAMES];
     bool limiter_killed, root_killed, cut;
@@ -240,6 +241,10 @@ static void put(struct history *h, int name, uint64_t high)
     h->high[name] = high;
     if (name >= 2)
         h->high[2] = h->high[3] = high;
+    for (int n = 0; n < NAMES; n++) {
+        if (h->high_least[n] == 0 || h->high[n] < h->high_least[n])
+            h->high_least[n] = h->high[n];
+    }
     uint64_t low = below(h, 2) ? high : high / 2;
     assert_int_equal(pump_quota(h->pump, quota, parent, 1,
                                 86400 * WEIR_SECOND, low, high),
@@ -328,6 +333,9 @@ static void check_counted_once(struct history *h)
          * the other, goes with the limiter or with the root. */
         if (h->limiter_killed + h->root_killed + h->cut > 1)
             least = 0;
+        /* Counts that come late fill a bucket and put it into no debt. */
+        if (least > (double)h->high_least[n])
+            least = (double)h->high_least[n];
         if (h->root_killed)
             least -= h->behind[n];
         /* A limiter that reaches a newborn root last, because it was cut

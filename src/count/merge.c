@@ -14,8 +14,10 @@
  * minutes, of which it says how many have drained from its own bucket. What
  * was made before the bucket was last empty has drained long
  * ago and adds nothing; of counts spread over a time, the share made since
- * then is added. (Adding all would refuse everybody for minutes because of a
- * load that is gone; adding none would forget a load that is there.)
+ * then is added; and in all they fill the bucket, but put nobody into debt:
+ * what went on while no root could be asked went on by on_stale. (Adding all
+ * would refuse everybody for minutes because of a load that is gone; adding
+ * none would forget a load that is there.)
  *
  * Slack. A limiter may count, unseen, what it was told: half of the room
  * left in the bucket, divided by those who use it; with twice that
@@ -112,13 +114,14 @@ static int64_t fill_most(const struct weir_use *use)
 }
 
 static void add_units(struct weir_merge *merge, struct weir_use *use,
-                      int64_t units, weir_instant now)
+                      int64_t units, bool late, weir_instant now)
 {
     use->added += units;
     if (use->unlimited)
         return;
     int64_t fill = weir_merge_fill(merge, use, now);
-    int64_t most = fill_most(use);
+    int64_t high = use->bucket.high > fill ? use->bucket.high : fill;
+    int64_t most = late ? high : fill_most(use);
     weir_i128 one = (weir_i128)1 << use->bucket.leak.frac;
     weir_i128 wanted = fill + units * one;
     if (wanted > most)
@@ -563,7 +566,7 @@ bool weir_merge_count(struct weir_merge *merge,
         delta -= late - late_kept(merge, use, late, report->late_from,
                                   report->late_to, now);
     }
-    add_units(merge, use, delta, now);
+    add_units(merge, use, delta, report->late_from > 0, now);
     if (use->counted) {
         set_due(cell, true);
         if (delta != 0)

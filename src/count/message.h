@@ -124,7 +124,8 @@ struct weir_count {
     uint64_t refused; /* units */
     int64_t late;     /* of 'passed': made between late_from and late_to
                        * ago, because this link was down or slow, and
-                       * drained from the limiter's own bucket since */
+                       * drained from the limiter's own bucket since, or
+                       * above its high burst */
 };
 
 struct weir_report {

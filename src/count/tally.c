@@ -16,8 +16,9 @@
  * Where to stop. A root that told slack s for total A lets us count to
  * A + 2s (at least one request), and wants to hear at sent + s. The smallest
  * over the links that answer rules. A link that has been silent for a while
- * rules only if all have: the others see all counts too. When none answers,
- * the table keeps its stops until the node declares it stale.
+ * rules only if all have: the others see all counts too. While roots are
+ * connected and none answers, the stops hold until the node declares the
+ * table stale; with no root connected decisions go on from our own counts.
  *
  * A session's start. The same root, back again, remembers what it merged:
  * counts go on from 'acked'. A root that has just been born knows nothing:
@@ -312,22 +313,15 @@ void weir_tally_begin(struct weir_tally *tally, uint32_t index,
     update_all_slack(tally);
 }
 
-void weir_tally_end(struct weir_tally *tally, uint32_t index,
-                    weir_instant now)
+void weir_tally_end(struct weir_tally *tally, uint32_t index)
 {
-    (void)now;
     struct weir_tally_link *link = &tally->link[index];
     link->meeting = false;
     if (!link->up)
         return;
     link->up = false;
     link->answering = false;
-    for (uint32_t i = 0; i < tally->link_count; i++) {
-        if (tally->link[i].up) {
-            update_all_slack(tally);
-            return;
-        }
-    }
+    update_all_slack(tally);
 }
 
 /* ---- Reports ---- */
@@ -376,8 +370,9 @@ static void write_announce(struct weir_tally *tally, size_t i, uint32_t slot,
     };
 }
 
-/* Late: what was marked when an interval passed unheard and has drained from
- * our own bucket since. (What is still in it is in everybody's.) */
+/* Late: what was marked when an interval passed unheard, and has drained from
+ * our own bucket since or is more than a full one. (What is still in it is in
+ * everybody's.) */
 static int64_t late_of(const struct weir_tally_link *link,
                        const struct weir_tally_cell *cell,
                        const struct weir_slot_view *view)
@@ -386,8 +381,10 @@ static int64_t late_of(const struct weir_tally_link *link,
     if (link->mark_at == 0 || passed <= 0)
         return 0;
     int64_t late = (int64_t)(cell->mark - cell->acked);
+    int64_t high = view->bucket.high > 0 ? view->bucket.high : 0;
+    int64_t fill = view->fill < high ? view->fill : high;
     uint64_t one = (uint64_t)1 << view->bucket.leak.frac;
-    int64_t held = (int64_t)(((uint64_t)view->fill + one - 1) >>
+    int64_t held = (int64_t)(((uint64_t)fill + one - 1) >>
                              view->bucket.leak.frac);
     int64_t drained = passed - held;
     late = late < drained ? late : drained;
@@ -476,7 +473,8 @@ void weir_tally_report(struct weir_tally *tally, uint32_t index,
 
 /* ---- Answers ---- */
 
-/* Every link that is up, or about to be, has answered for the slot: it is settled. */
+/* The slot is settled when every link that is up, or about to be, has answered
+ * for it. */
 static void settle(struct weir_tally *tally, uint32_t slot, uint64_t total)
 {
     for (uint32_t i = 0; i < tally->link_count; i++) {

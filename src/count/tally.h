@@ -88,8 +88,7 @@ void weir_tally_meet(struct weir_tally *tally, uint32_t link);
 void weir_tally_begin(struct weir_tally *tally, uint32_t link,
                       uint64_t session, bool same_root, weir_instant now);
 /* The link is gone: its slack rules no more. */
-void weir_tally_end(struct weir_tally *tally, uint32_t link,
-                    weir_instant now);
+void weir_tally_end(struct weir_tally *tally, uint32_t link);
 
 /* Whether the link has counts to report, or unanswered ones. */
 bool weir_tally_pending(const struct weir_tally *tally, uint32_t link);

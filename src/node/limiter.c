@@ -224,7 +224,7 @@ void weir_limiter_link(struct weir_limiter *limiter, uint32_t index, bool up,
         if (link->state == UP)
             event_new(limiter, WEIR_EVENT_ROOT_DOWN, now);
         link->state = DOWN;
-        weir_tally_end(&limiter->tally, index, now);
+        weir_tally_end(&limiter->tally, index);
         return;
     }
     weir_tally_meet(&limiter->tally, index);

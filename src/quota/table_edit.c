@@ -388,7 +388,7 @@ void weir_table_end_full(struct weir_table *t, weir_instant now)
 /* ---- Stale ---- */
 
 /* The probability of refusal now, in 1/255. */
-static uint8_t refusal_now(const struct look *look)
+uint8_t weir_look_refusal(const struct look *look)
 {
     int64_t over = look->fill - (look->high - look->band);
     if (look->fill > look->high)
@@ -410,7 +410,11 @@ static void stale_slot(struct weir_table *t, uint32_t slot, weir_instant now)
     if ((added & META_HOLD) && !(before & META_HOLD)) {
         struct look look;
         weir_look(t, slot, weir_elapsed(t, now), &look);
-        weir_store_relaxed(&cold->hold, refusal_now(&look));
+        /* What a root said last, or what our own counts made of it since:
+         * a bucket that nobody fills any more forgets why it refused. */
+        uint8_t told = weir_load_relaxed(&cold->hold);
+        uint8_t own = weir_look_refusal(&look);
+        weir_store_relaxed(&cold->hold, own > told ? own : told);
     }
     weir_slot_set_flags(t, slot, flags | added);
 }

@@ -144,7 +144,7 @@ struct cold {
     uint8_t state;      /* enum weir_slot_state; released when complete */
     uint8_t sharing : 3, on_stale : 3, seen : 1;
     uint8_t aux_len;    /* bytes of the pattern */
-    uint8_t hold;       /* stale: probability of refusal, 1/255 */
+    uint8_t hold;       /* probability of refusal when last told, 1/255 */
 };
 static_assert(sizeof(struct cold) == 48, "as DESIGN section 10 says");
 
@@ -375,6 +375,8 @@ void weir_table_mend_switch(struct weir_table *t);
 /* Under the lock: new flags, same parameters. */
 void weir_slot_set_flags(struct weir_table *t, uint32_t slot,
                          uint32_t flags);
+/* The probability with which a look's bucket refuses now, in 1/255. */
+uint8_t weir_look_refusal(const struct look *look);
 /* What a stale table adds to a slot's flags. */
 uint32_t weir_slot_stale_flags(const struct weir_table *t, uint32_t slot);
 

@@ -158,6 +158,17 @@ void weir_table_set_slack(struct weir_table *t, uint32_t slot,
     weir_store(&weir_hot(t, slot)->early, WEIR_MINI_FAR);
 }
 
+/* Without a root the slot will refuse as it would now. */
+static void note_hold(struct weir_table *t, uint32_t slot, weir_instant at)
+{
+    struct cold *cold = weir_cold(t, slot);
+    if (cold->on_stale != WEIR_STALE_HOLD || weir_table_is_stale(t))
+        return;
+    struct look look;
+    weir_look(t, slot, weir_elapsed(t, at), &look);
+    weir_store_relaxed(&cold->hold, weir_look_refusal(&look));
+}
+
 void weir_table_set_fill(struct weir_table *t, uint32_t slot, int64_t fill,
                          uint64_t count, weir_instant at)
 {
@@ -173,8 +184,9 @@ void weir_table_set_fill(struct weir_table *t, uint32_t slot, int64_t fill,
                           (count << look.leak.frac);
         base = look.base;
         if (weir_cas(&hot->base, &base, (scaled << 1) | (base & 1)))
-            return;
+            break;
     }
+    note_hold(t, slot, at);
 }
 
 void weir_table_add_others(struct weir_table *t, uint32_t slot,
