@@ -229,8 +229,9 @@ class Meter:
 
     def line(self):
         """One second, one line."""
-        self.next += 1
-        time.sleep(max(0, self.next - time.monotonic()))
+        # After a wait of its own (for an edit) it begins a full second anew.
+        self.next = max(self.next + 1, time.monotonic() + 0.9)
+        time.sleep(self.next - time.monotonic())
         before, counts = self.last
         self.last = self.read()
         seconds = self.last[0] - before
@@ -341,9 +342,9 @@ def one_root_killed(stage, meter, claims):
 
 
 def both_killed(stage, meter, claims):
-    act("e", f"Both are killed. For {STALE} s the services spend only what "
-             "the roots had")
-    act(" ", "allowed; then each keeps to its share of the limit "
+    act("e", f"Both are killed. For {STALE} s (--stale-after) each service "
+             "goes by what it")
+    act(" ", "knows; then each keeps to its share of the limit "
              "(on_stale=share).")
     for root in stage.roots:
         root.kill()
