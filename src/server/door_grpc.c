@@ -265,7 +265,9 @@ static void on_call_message(struct stream *stream, const void *bytes,
         return;
     }
     if (!stream->target) {
-        stream->target = strndup(part.path.p, part.path.len);
+        stream->target = calloc(1, part.path.len + 1);
+        if (stream->target)
+            memcpy(stream->target, part.path.p, part.path.len);
         memcpy(stream->method, part.method.p, part.method.len);
     }
     if (stream->target && append_body(stream, part.body))
