@@ -140,16 +140,7 @@ static void use_parameters(struct weir_use *use,
     use->unlimited = quota->limit.unlimited;
     use->created = quota->created;
     use->rule_epoch = quota->epoch;
-    if (quota->limit.unlimited) {
-        weir_bucket_open(&use->bucket);
-    } else if (quota->limit.units == 0) {
-        weir_bucket_closed(&use->bucket);
-    } else {
-        uint64_t low, high;
-        weir_quota_bursts(quota, &low, &high);
-        weir_bucket_init(&use->bucket, quota->limit.units, quota->limit.per,
-                         low, high);
-    }
+    weir_quota_bucket(quota, &use->bucket);
 }
 
 struct weir_use *weir_merge_get(struct weir_merge *merge,
@@ -467,9 +458,9 @@ static void adopt_fill(struct weir_merge *merge, struct weir_use *use,
         return;
     unsigned frac = use->bucket.leak.frac;
     int64_t most = fill_most(use);
-    int64_t fill = wire_fill >= weir_rescale(most, frac, 10)
+    int64_t fill = wire_fill >= weir_rescale(most, frac, WEIR_FILL_FRAC)
                        ? most
-                       : weir_rescale(wire_fill, 10, frac);
+                       : weir_rescale(wire_fill, WEIR_FILL_FRAC, frac);
     uint64_t leaked = weir_leaked(use->bucket.leak, elapsed(merge, now));
     int64_t before = (int64_t)(use->adopted - leaked);
     int64_t more = fill - (before > 0 ? before : 0);
@@ -652,9 +643,7 @@ static void tell(struct weir_merge *merge, struct weir_cell *cell,
     struct weir_use *use = use_at(merge, cell->use);
     int64_t fill = weir_merge_fill(merge, use, now);
     out->slot = cell->slot;
-    out->fill = use->bucket.leak.frac > 10
-                    ? weir_rescale(fill, use->bucket.leak.frac, 10)
-                    : fill * (WEIR_FILL_ONE >> use->bucket.leak.frac);
+    out->fill = weir_rescale(fill, use->bucket.leak.frac, WEIR_FILL_FRAC);
     out->slack = slack_of(merge, use, now);
     cell->told_added = use->added;
     cell->told_last = cell->last;

@@ -11,6 +11,7 @@
 #include "algo/leaky.h"
 #include "base/index.h"
 #include "count/message.h"
+#include "quota/quota_bucket.h"
 
 /* Bounds. */
 #define WEIR_USAGES_MAX (1u << 24)      /* buckets in use */

@@ -42,6 +42,7 @@
 
 #define WEIR_PROTOCOL 1          /* the version in hello and welcome */
 #define WEIR_INCARNATION_SIZE 16 /* bytes */
+#define WEIR_FILL_FRAC 10        /* bits of a unit's fraction on the wire */
 #define WEIR_FILL_ONE 1024       /* a unit of fill on the wire */
 
 /* Bounds on one message; a decoder refuses what is over. */

@@ -259,8 +259,7 @@ static int64_t fill_without(const struct weir_slot_view *view, uint64_t base)
     int64_t fill = view->fill - (int64_t)((uint64_t)unseen << frac);
     if (fill <= 0)
         return 0;
-    return frac > 10 ? weir_rescale(fill, frac, 10)
-                     : fill * (WEIR_FILL_ONE >> frac);
+    return weir_rescale(fill, frac, WEIR_FILL_FRAC);
 }
 
 /* Every slot that holds something is announced to a root that was just born,
@@ -349,7 +348,8 @@ static int64_t adopted_fill(const struct weir_tally_cell *cell,
         return 0;
     unsigned frac = view->bucket.leak.frac;
     uint64_t leaked = weir_leaked(view->bucket.leak, now - cell->fill_at);
-    int64_t fill = cell->fill - weir_rescale((int64_t)leaked, frac, 10);
+    int64_t fill = cell->fill -
+                   weir_rescale((int64_t)leaked, frac, WEIR_FILL_FRAC);
     return fill > 0 ? fill : 0;
 }
 
@@ -560,7 +560,7 @@ static int64_t told_fill(const struct weir_tally_cell *cell,
                          const struct weir_slot_view *view, weir_instant now)
 {
     unsigned frac = view->bucket.leak.frac;
-    int64_t fill = weir_rescale(cell->fill, 10, frac);
+    int64_t fill = weir_rescale(cell->fill, WEIR_FILL_FRAC, frac);
     uint64_t leaked = weir_leaked(view->bucket.leak, now - cell->fill_at);
     uint64_t own = (view->count - cell->fill_total) << frac;
     return (int64_t)((uint64_t)fill + own - leaked);

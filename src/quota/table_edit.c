@@ -7,6 +7,7 @@
  * time: a caller who makes an instance waits for one of these steps, never
  * for a whole set. */
 
+#include "quota/quota_bucket.h"
 #include "quota/table_layout.h"
 
 #include <string.h>
@@ -106,23 +107,6 @@ void weir_slot_set_flags(struct weir_table *t, uint32_t slot, uint32_t flags)
 }
 
 /* ---- From a quota to a slot ---- */
-
-static void bucket_of(const struct weir_quota *quota,
-                      struct weir_bucket *bucket)
-{
-    if (quota->limit.unlimited) {
-        weir_bucket_open(bucket);
-        return;
-    }
-    if (quota->limit.units == 0) {
-        weir_bucket_closed(bucket);
-        return;
-    }
-    uint64_t low, high;
-    weir_quota_bursts(quota, &low, &high);
-    weir_bucket_init(bucket, quota->limit.units, quota->limit.per, low,
-                     high);
-}
 
 static uint32_t flags_of(const struct weir_quota *quota)
 {
@@ -280,7 +264,7 @@ static void put_fields(struct weir_table *t, uint32_t slot,
     cold->on_stale = (uint8_t)(quota->on_stale & 7);
     cold->seen = 1;
     struct weir_bucket bucket;
-    bucket_of(quota, &bucket);
+    weir_quota_bucket(quota, &bucket);
     uint32_t flags = flags_of(quota) | weir_slot_stale_flags(t, slot);
     weir_slot_switch(t, slot, &bucket, flags, another, now);
     /* release: who sees the state sees the rest. */

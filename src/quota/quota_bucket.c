@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT
+ * quota/quota_bucket.c - limiters and roots make their buckets of a quota in
+ * the same way, so that both speak of the same fill. */
+
+#include "quota/quota_bucket.h"
+
+void weir_quota_bucket(const struct weir_quota *quota,
+                       struct weir_bucket *out)
+{
+    if (quota->limit.unlimited) {
+        weir_bucket_open(out);
+        return;
+    }
+    if (quota->limit.units == 0) {
+        weir_bucket_closed(out);
+        return;
+    }
+    uint64_t low, high;
+    weir_quota_bursts(quota, &low, &high);
+    weir_bucket_init(out, quota->limit.units, quota->limit.per, low, high);
+}
