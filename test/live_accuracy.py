@@ -10,6 +10,7 @@ as the mean over any five seconds after the first three. The figures are
 printed; a speed is never asserted, only that mean."""
 
 import sys
+import time
 import unittest
 
 from live_fleet import Fleet, wait_for
@@ -99,6 +100,28 @@ class Accuracy(unittest.TestCase):
                 problems.append(name)
         self.assertEqual(self.fleet.failed(), 0)
         self.assertEqual(problems, [], "outside of 2 %")
+
+    def test_onset(self):
+        """Three limiters begin at once at three times the limit: the bucket
+        fills to high_burst and not further (the bound has some slack)."""
+        high = 15000
+        for name in ("onset1", "onset2", "onset3"):
+            self.fleet.set(name, "limit=10000/s")
+            limiters = [self.fleet.add_limiter([f"{name}=10000"])
+                        for _ in range(LIMITERS)]
+            end = time.monotonic() + 1.5
+            most = 0
+            while time.monotonic() < end:
+                for root in self.fleet.roots:
+                    fill = root.usage().get(name, {}).get("fill", 0)
+                    most = max(most, fill)
+                time.sleep(0.02)
+            for limiter in limiters:
+                limiter.stop()
+            print(f"{name}: highest fill {most:,.0f} of {high:,}",
+                  file=sys.stderr)
+            with self.subTest(name):
+                self.assertLessEqual(most, 1.1 * high)
 
 
 if __name__ == "__main__":

@@ -209,10 +209,16 @@ static void update_slack(struct weir_tally *tally, uint32_t slot)
     for (uint32_t i = 0; i < tally->link_count; i++) {
         const struct weir_tally_link *link = &tally->link[i];
         const struct weir_tally_cell *cell = &link->cells[slot];
-        if (!cell->told || cell->slack >= WEIR_COUNT_FAR / 4 ||
-            !rules(tally, link))
+        if (!rules(tally, link))
             continue;
         uint64_t reported = link->unanswered ? cell->sent : cell->acked;
+        if (!cell->told && cell->counted) {
+            /* No slack is known: the next unit is worth a report. */
+            int64_t report = (int64_t)(reported + 1 - count);
+            report_in = report < report_in ? report : report_in;
+        }
+        if (!cell->told || cell->slack >= WEIR_COUNT_FAR / 4)
+            continue;
         int64_t report = (int64_t)(reported + at_least_one(cell->slack) -
                                    count);
         int64_t stop = (int64_t)(cell->acked +
@@ -277,6 +283,9 @@ static void announce_all(struct weir_tally *tally,
         if (view.state <= WEIR_SLOT_PLACEHOLDER || view.fill <= 0)
             continue;
         cell_of(tally, link, slot, &view);
+        /* All that it never saw was made before it was there. */
+        cell->mark = view.count;
+        link->mark_at = now;
         cell->adopt = true;
         cell->fill = fill_without(&view, cell->acked);
         cell->fill_at = now;
@@ -412,6 +421,7 @@ static bool report_slot(struct weir_tally *tally,
         return false;
     if (!again) {
         cell->sent = view.count;
+        cell->counted = view.sharing == WEIR_COUNTED && !view.unlimited;
         cell->refused_sent = weir_table_refused(tally->table, slot);
         link->outstanding[link->outstanding_count++] = slot;
     }
@@ -519,7 +529,9 @@ static void acknowledge(struct weir_tally *tally,
     link->outstanding_count = 0;
     link->unanswered = false;
     link->answered_at = now;
-    link->mark_at = 0;
+    /* The marks of those that are to be said again still hold. */
+    if (fills->unknown_count == 0)
+        link->mark_at = 0;
 }
 
 static float smoothed(float before, float sample, weir_duration span)

@@ -28,6 +28,7 @@ struct weir_tally_cell {
     uint32_t generation; /* of the slot, when the cell was begun */
     uint32_t session;    /* low half of the one it was announced in */
     bool told;           /* fill, slack hold */
+    bool counted;        /* the root will tell a fill once it has counts */
     bool adopt;          /* fill is for a root that was just born */
     bool begun;
 };
