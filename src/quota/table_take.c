@@ -506,6 +506,15 @@ static void count_shadow(struct weir_table *t, uint32_t stripe,
     }
 }
 
+/* A handle's name may have no quota yet. */
+static void count_placeholder(struct weir_table *t, uint32_t stripe,
+                              uint32_t slot)
+{
+    if (weir_load_acquire(&weir_cold(t, slot)->state) ==
+        WEIR_SLOT_PLACEHOLDER)
+        weir_table_count_unknown(t, stripe);
+}
+
 /* Counts it for the quota that was asked and for the one that refused. */
 static inline unsigned refuse(struct weir_table *t, uint32_t stripe,
                               uint32_t asked, uint32_t refuser,
@@ -546,6 +555,8 @@ ask(struct weir_table *t, uint32_t stripe, struct weir_ref ref, uint64_t weight,
         if (passed && how == TAKE)
             outcome = charge_walked(t, &walk, ref, weight);
     } while (outcome == OUTCOME_MOVED);
+    if (how == TAKE && (walk.skip & 1))
+        count_placeholder(t, stripe, ref.slot);
     if (how == TAKE && walk.shadow != 0)
         count_shadow(t, stripe, &walk, weight);
     if (how == TAKE && !passed)
@@ -790,6 +801,8 @@ unsigned weir_table_reserve(struct weir_table *t, uint32_t stripe,
                                weight)
                       : charge_walked(t, &walk, ref, weight);
     } while (outcome == OUTCOME_MOVED);
+    if (walk.skip & 1)
+        count_placeholder(t, stripe, ref.slot);
     explain(t, stripe, &walk, weight, !(outcome & WEIR_OUTCOME_LIMITED),
             reply);
     reply->wait = wait;
