@@ -162,10 +162,12 @@ struct weir; /* one limiter: a table and its background thread */
 /* Options of weir_open(). Zero means the default. */
 struct weir_options {
     size_t struct_size;   /* set by WEIR_OPTIONS_INIT */
-    const char *roots;    /* "HOST:PORT,…", up to WEIR_ROOTS_MAX; NULL: none,
-                           * every name is then unknown and passes */
+    const char *roots;    /* "HOST:PORT,…", up to WEIR_ROOTS_MAX, each named
+                           * once; NULL: none, every name is then unknown and
+                           * passes */
     const char *name;     /* how this process is called in `weir top`, up to
-                           * 255 bytes; NULL: program name and process id */
+                           * 255 bytes of clean UTF-8; NULL or "": program
+                           * name and process id */
     uint32_t quotas_max;  /* slots of the table, quotas and instances
                            * together; 0: 65,536; up to 16,777,216 */
     uint32_t threads_max; /* threads that count refusals without sharing a
@@ -180,10 +182,10 @@ struct weir_options {
  * 'options' are copied.
  *
  * A child of fork() that uses a limiter of its parent gets an incarnation
- * and a thread of its own at its first call that isn't a plain decision
- * (weir_handle_open(), weir_ready(), or a decision on a name not seen
- * before); until then it decides by what it inherited. The parent's sockets
- * are left alone.
+ * and a thread of its own at its first call: that one allocates, and may
+ * take some hundred microseconds. It decides at once, by the quotas and fills
+ * that it inherited; what was counted before is the parent's to report. The
+ * parent's sockets are left alone.
  *
  * The thread blocks all signals, installs no handler, and every descriptor
  * is close-on-exec.

@@ -41,6 +41,8 @@ struct weir_client_link {
     struct weir_h2_link *link; /* owned; NULL: not connecting */
     int32_t stream;            /* the Link call */
     bool told_down;            /* the loss was an event already */
+    int told_error;            /* of a message, in that event; or 0 */
+    weir_instant good_at;      /* first sound message; 0: none yet */
     struct event *retry;       /* owned */
     weir_duration backoff;
 };
@@ -50,7 +52,14 @@ struct weir_event_queue {
     int fd;                    /* eventfd: readable while count > 0 */
     uint32_t first, count;
     uint64_t lost;
+    weir_instant lost_at;      /* the first of them */
     struct weir_event event[WEIR_EVENT_QUEUE_MAX];
+};
+
+/* On a page that the kernel wipes in children of fork(). */
+struct weir_own {
+    uint64_t id;       /* atomic: weir->id; 0: not this process's limiter yet */
+    uint32_t forking;  /* atomic: some thread makes it so */
 };
 
 /* A stripe given to a thread; the thread's exit gives it back. */
@@ -62,10 +71,10 @@ struct weir_stripe_lease {
 struct weir {
     /* The callers' side. */
     struct weir_table *table;
-    uint64_t id;               /* random: no two limiters share it */
+    uint64_t id;               /* random, > 1: no two limiters share it */
     pthread_key_t stripe_key;
     struct weir_stripe_lease *leases; /* owned; one a stripe */
-    uint32_t *unforked;        /* wiped in a child of fork() */
+    struct weir_own *own;      /* wiped in a child of fork() */
     int kick_fd;               /* eventfd: wakes the thread */
 
     /* Memory. */
@@ -74,6 +83,7 @@ struct weir {
 
     /* Options, kept for a child. */
     char name[WEIR_NAME_MAX + 1];
+    bool named;                /* by the caller */
     uint32_t slots, stripes;
     weir_event_fn *on_event;
     void *event_context;
@@ -87,7 +97,6 @@ struct weir {
     uint64_t sync_done;        /* of them, those answered */
     struct weir_status status;
     struct weir_event_queue events;
-    uint32_t forking;          /* atomic: a child's thread is at it */
 
     /* The background thread's. */
     pthread_t thread;
@@ -97,12 +106,19 @@ struct weir {
     struct event *kick_event, *timer;
     struct weir_client_link link[WEIR_ROOTS_MAX];
     struct weir_arena arena;
+    struct weir_rng rng;       /* of the pauses before connecting again */
+    bool tell_forked;          /* as the thread's first event */
     char *out;                 /* owned: a message being encoded */
     size_t out_size;
     uint64_t sync_begun;       /* of sync_wanted: hurried for */
     bool stopping;
     weir_instant stop_at;
 };
+
+/* ---- weir.c ---- */
+void weir_locks_init(struct weir *weir);
+/* How the limiter is called: as the caller said, or by program and pid. */
+void weir_name_limiter(struct weir *weir);
 
 /* ---- event_queue.c ---- */
 int weir_event_queue_init(struct weir_event_queue *queue);
@@ -113,8 +129,11 @@ void weir_event_tell(struct weir *weir, const struct weir_event *event);
 /* ---- stripe.c ---- */
 int weir_stripes_init(struct weir *weir);
 void weir_stripes_fini(struct weir *weir);
-/* The calling thread's stripe. */
+/* The calling thread's stripe. In a child of fork() the first such call makes
+ * the limiter the child's own. */
 uint32_t weir_stripe_mine(struct weir *weir);
+/* In a child: gives back what threads held that stayed with the parent. */
+void weir_stripes_forked(struct weir *weir);
 
 /* ---- pump.c ---- */
 /* Makes the loop and its links and starts the thread. */
@@ -137,7 +156,11 @@ void weir_client_link_fini(struct weir_client_link *link);
 /* ---- fork.c ---- */
 int weir_fork_watch(struct weir *weir);
 void weir_fork_unwatch(struct weir *weir);
-/* Cheap: in a child's first such call, makes it a limiter of its own. */
+/* Whether this process is the one whose limiter it is. */
+bool weir_fork_is_own(const struct weir *weir);
+/* If it isn't, makes it so, unless another thread is at it. */
+void weir_fork_try(struct weir *weir);
+/* The same, and waits for the other thread: for who will take a lock. */
 void weir_fork_check(struct weir *weir);
 
 #endif /* WEIR_CLIENT_H */

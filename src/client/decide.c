@@ -23,17 +23,10 @@ static weir_instant at(weir_instant now)
     return now ? now : weir_clock_now();
 }
 
-/* What a decision leaves to be done; off the hot path. */
-static __attribute__((noinline)) void attend(struct weir *weir)
-{
-    weir_fork_check(weir);
-    weir_pump_kick(weir);
-}
-
 static enum weir_verdict verdict(struct weir *weir, unsigned outcome)
 {
     if (WEIR_UNLIKELY(outcome & WEIR_OUTCOME_KICK))
-        attend(weir);
+        weir_pump_kick(weir);
     return outcome & WEIR_OUTCOME_LIMITED ? WEIR_LIMITED : WEIR_PASS;
 }
 
@@ -156,6 +149,10 @@ static __attribute__((noinline)) bool resolve(struct weir *weir,
                                               weir_instant now)
 {
     weir_fork_check(weir);
+    /* Any bytes may match a template; a name that roots don't take for one
+     * would end each link that it is announced on. */
+    if (weir_name_check(name, NULL) < 0)
+        return false;
     switch (weir_table_resolve(weir->table, name, false, out, now)) {
     case WEIR_RESOLVED:
         return true;
@@ -189,13 +186,18 @@ static enum weir_verdict take_hashed(struct weir *weir,
     return pass_unknown(weir, reply);
 }
 
+static inline bool has_length(struct weir_text name)
+{
+    return name.len > 0 && name.len <= WEIR_NAME_MAX;
+}
+
 enum weir_verdict weir_take_by_name(struct weir *weir, const char *name,
                                     size_t len, uint64_t weight,
                                     struct weir_reply *reply,
                                     weir_instant now)
 {
     struct weir_text text = { name, len };
-    if (WEIR_UNLIKELY(len == 0 || len > WEIR_NAME_MAX))
+    if (WEIR_UNLIKELY(!has_length(text)))
         return pass_unknown(weir, reply);
     return take_hashed(weir, text, weir_table_hash(weir->table, text),
                        weight, reply, at(now));
@@ -207,15 +209,16 @@ static size_t take_batch(struct weir *weir, struct weir_ask *asks,
     uint64_t hash[BATCH];
     for (size_t i = 0; i < count; i++) {
         struct weir_text name = { asks[i].name, asks[i].len };
+        if (!has_length(name))
+            continue;
         hash[i] = weir_table_hash(weir->table, name);
         weir_table_prefetch(weir->table, hash[i]);
     }
     size_t passed = 0;
     for (size_t i = 0; i < count; i++) {
         struct weir_text name = { asks[i].name, asks[i].len };
-        bool known = name.len > 0 && name.len <= WEIR_NAME_MAX;
         asks[i].verdict =
-            known ? take_hashed(weir, name, hash[i], asks[i].weight, NULL,
+            has_length(name) ? take_hashed(weir, name, hash[i], asks[i].weight, NULL,
                                 now)
                   : pass_unknown(weir, NULL);
         passed += asks[i].verdict == WEIR_PASS;
@@ -254,6 +257,8 @@ int weir_handle_open(struct weir *weir, const char *name, size_t len,
 
 void weir_handle_close(struct weir_handle quota)
 {
-    if (!is_empty(quota))
-        weir_table_unpin(quota.weir->table, ref_of(quota));
+    if (is_empty(quota))
+        return;
+    weir_fork_check(quota.weir);
+    weir_table_unpin(quota.weir->table, ref_of(quota));
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * client/event_queue.c - what goes on, for whoever asks: a ring and an
  * eventfd that is readable while the ring isn't empty. A full ring drops the
- * new event and says so once there is room. */
+ * new event and says so, behind those it holds, when the next one is taken.
+ */
 
 #include "client/client.h"
 
@@ -43,21 +44,35 @@ static void set_readable(struct weir_event_queue *queue, bool readable)
     weir_assert(done == sizeof(one) || errno == EAGAIN);
 }
 
+static void drop(struct weir_event_queue *queue,
+                 const struct weir_event *event)
+{
+    if (queue->lost == 0)
+        queue->lost_at = event->at;
+    queue->lost++;
+}
+
+/* Says what was dropped as soon as there is room: its place in the order is
+ * behind all that were kept. */
+static void push_lost(struct weir_event_queue *queue)
+{
+    if (queue->lost == 0 || queue->count == WEIR_EVENT_QUEUE_MAX)
+        return;
+    struct weir_event lost = { .type = WEIR_EVENT_LOST,
+                               .at = queue->lost_at,
+                               .count = queue->lost };
+    push(queue, &lost);
+    queue->lost = 0;
+}
+
 void weir_event_tell(struct weir *weir, const struct weir_event *event)
 {
     struct weir_event_queue *queue = &weir->events;
     pthread_mutex_lock(&queue->mutex);
-    if (queue->lost > 0 && queue->count < WEIR_EVENT_QUEUE_MAX) {
-        struct weir_event lost = { .type = WEIR_EVENT_LOST,
-                                   .at = event->at,
-                                   .count = queue->lost };
-        push(queue, &lost);
-        queue->lost = 0;
-    }
     if (queue->count < WEIR_EVENT_QUEUE_MAX)
         push(queue, event);
     else
-        queue->lost++;
+        drop(queue, event);
     set_readable(queue, true);
     pthread_mutex_unlock(&queue->mutex);
     if (weir->on_event)
@@ -66,11 +81,13 @@ void weir_event_tell(struct weir *weir, const struct weir_event *event)
 
 int weir_event_fd(struct weir *weir)
 {
+    weir_fork_check(weir);
     return weir->events.fd;
 }
 
 bool weir_event_next(struct weir *weir, struct weir_event *out)
 {
+    weir_fork_check(weir);
     struct weir_event_queue *queue = &weir->events;
     pthread_mutex_lock(&queue->mutex);
     bool some = queue->count > 0;
@@ -78,6 +95,7 @@ bool weir_event_next(struct weir *weir, struct weir_event *out)
         *out = queue->event[queue->first];
         queue->first = (queue->first + 1) % WEIR_EVENT_QUEUE_MAX;
         queue->count--;
+        push_lost(queue);
     }
     if (queue->count == 0)
         set_readable(queue, false);

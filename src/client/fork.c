@@ -6,24 +6,27 @@
  * no handler of pthread_atfork(), which could not be taken back when the
  * library is unloaded.
  *
- * Plain decisions go on in the child at once, on the copy of the table. Its
- * first call off the hot path makes it a limiter: another incarnation, what
- * was counted so far left to the parent to report, new locks (their former
- * holders are in another process), a new loop and thread. The parent's loop,
- * sockets and eventfds are left as they are: to close them properly would be
- * to speak to the kernel about the parent's epoll set. They cost the child a
- * few descriptors. */
+ * The child's first call of any kind makes it a limiter: another incarnation,
+ * what was counted so far left to the parent to report, new locks (their
+ * former holders are in another process), a new loop and thread. It is the
+ * first call and not only the first one off the hot path, because a child
+ * that just took units by inherited handles would otherwise spend what roots
+ * gave the parent, and nobody would ever hear of it. While one thread does
+ * it, others go on deciding by the copy of the table.
+ *
+ * The parent's loop, sockets and eventfds are left as they are: to close them
+ * properly would be to speak to the kernel about the parent's epoll set. They
+ * cost the child a few descriptors. */
 
 #include "client/client.h"
 
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/atomic.h"
 #include "os/clock.h"
-
-#define UNFORKED 0x57454952u
 
 int weir_fork_watch(struct weir *weir)
 {
@@ -36,22 +39,35 @@ int weir_fork_watch(struct weir *weir)
         munmap(p, page);
         return WEIR_ESYSTEM;
     }
-    weir->unforked = p;
-    weir_store_release(weir->unforked, UNFORKED);
+    weir->own = p;
+    weir_store_release(&weir->own->id, weir->id);
     return WEIR_OK;
 }
 
 void weir_fork_unwatch(struct weir *weir)
 {
-    munmap(weir->unforked, (size_t)sysconf(_SC_PAGESIZE));
+    munmap(weir->own, (size_t)sysconf(_SC_PAGESIZE));
 }
 
-static void tell_forked(struct weir *weir)
+bool weir_fork_is_own(const struct weir *weir)
 {
-    struct weir_event event = { .type = WEIR_EVENT_FORKED,
-                                .at = weir_clock_now(),
-                                .count = 1 };
-    weir_event_tell(weir, &event);
+    /* acquire: what the maker wrote is seen by who finds it made. */
+    return WEIR_LIKELY(weir_load_acquire(&weir->own->id) != 0);
+}
+
+/* The parent's loop is nothing that may be freed here. */
+static void forget_loop(struct weir *weir)
+{
+    for (uint32_t i = 0; i < weir->link_count; i++) {
+        weir->link[i].link = NULL;
+        weir->link[i].retry = NULL;
+    }
+    weir->kick_event = weir->timer = NULL;
+    weir->base = NULL;
+    weir->kick_fd = -1;
+    weir->thread_runs = false;
+    weir->out = NULL; /* the parent's thread may have been growing it */
+    weir->out_size = 0;
 }
 
 static void become_limiter(struct weir *weir)
@@ -59,34 +75,40 @@ static void become_limiter(struct weir *weir)
     uint8_t incarnation[WEIR_INCARNATION_SIZE];
     weir_entropy(incarnation, sizeof(incarnation));
     weir_table_break_lock(weir->table);
-    weir_limiter_reincarnate(weir->limiter, incarnation, weir_clock_now());
-    pthread_mutex_init(&weir->mutex, NULL);
+    weir_stripes_forked(weir);
+    weir_name_limiter(weir);
+    weir_limiter_reincarnate(weir->limiter, weir_text_of(weir->name),
+                             incarnation, weir_clock_now());
+    weir_locks_init(weir);
     weir->closing = false;
     weir->sync_wanted = weir->sync_begun = weir->sync_done = 0;
-    weir->thread_runs = false;
     memset(&weir->status, 0, sizeof(weir->status));
-    weir->out = NULL; /* the parent's thread may have been growing it */
-    weir->out_size = 0;
-    for (uint32_t i = 0; i < weir->link_count; i++)
-        weir->link[i].link = NULL;
+    forget_loop(weir);
+    weir->tell_forked = true;
     /* Nothing is left to try when this fails: the child then goes on as if
      * no root could be reached. */
-    if (weir_event_queue_init(&weir->events) == 0 &&
-        weir_pump_start(weir) == 0)
-        tell_forked(weir);
+    if (weir_event_queue_init(&weir->events) == 0)
+        (void)!weir_pump_start(weir);
+}
+
+void weir_fork_try(struct weir *weir)
+{
+    uint32_t idle = 0;
+    if (weir_fork_is_own(weir) || !weir_cas(&weir->own->forking, &idle, 1))
+        return;
+    if (!weir_fork_is_own(weir)) {
+        become_limiter(weir);
+        weir_store_release(&weir->own->id, weir->id);
+    }
+    weir_store_release(&weir->own->forking, 0);
 }
 
 void weir_fork_check(struct weir *weir)
 {
-    if (WEIR_LIKELY(weir_load_acquire(weir->unforked) == UNFORKED))
-        return;
-    /* One thread does it; others go on deciding meanwhile. */
-    uint32_t idle = 0;
-    if (!weir_cas(&weir->forking, &idle, 1))
-        return;
-    if (weir_load_acquire(weir->unforked) != UNFORKED) {
-        become_limiter(weir);
-        weir_store_release(weir->unforked, UNFORKED);
+    while (!weir_fork_is_own(weir)) {
+        weir_fork_try(weir);
+        /* The other thread allocates and starts a thread: not for long. */
+        if (!weir_fork_is_own(weir))
+            sched_yield();
     }
-    weir_store_release(&weir->forking, 0);
 }

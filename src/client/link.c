@@ -12,6 +12,9 @@
 
 #define BACKOFF_FIRST (50 * WEIR_MILLISECOND)
 #define BACKOFF_MOST (2 * WEIR_SECOND)
+/* A link that stood for so long is tried again at once when it is lost; one
+ * that ends soon after each welcome isn't, for all its good beginnings. */
+#define GOOD_FOR WEIR_SECOND
 
 static void tell_down(struct weir_client_link *link, const char *why)
 {
@@ -30,17 +33,30 @@ static void tell_down(struct weir_client_link *link, const char *why)
 static void drop(struct weir_client_link *link, const char *why)
 {
     struct weir *weir = link->weir;
+    weir_instant now = weir_clock_now();
     weir_h2_link_close(&link->link);
-    weir_limiter_link(weir->limiter, link->index, false, weir_clock_now());
+    weir_limiter_link(weir->limiter, link->index, false, now);
     tell_down(link, why);
+    if (link->good_at && now - link->good_at > GOOD_FOR)
+        link->backoff = BACKOFF_FIRST;
+    link->good_at = 0;
+    weir_duration wait =
+        link->backoff / 2 + weir_rng_below(&weir->rng, link->backoff / 2);
     struct timeval pause = {
-        .tv_sec = (time_t)(link->backoff / WEIR_SECOND),
-        .tv_usec = (suseconds_t)(link->backoff % WEIR_SECOND / 1000),
+        .tv_sec = (time_t)(wait / WEIR_SECOND),
+        .tv_usec = (suseconds_t)(wait % WEIR_SECOND / 1000),
     };
     evtimer_add(link->retry, &pause);
     link->backoff = link->backoff * 2 < BACKOFF_MOST ? link->backoff * 2
                                                      : BACKOFF_MOST;
     weir_pump_run(weir);
+}
+
+/* One read may hold more than the bytes after which the link was dropped. */
+static bool is_gone(const struct weir_client_link *link,
+                    const struct weir_h2 *h2)
+{
+    return !link->link || weir_h2_link_h2(link->link) != h2;
 }
 
 static void on_open(void *context, struct weir_h2_link *h2_link)
@@ -64,20 +80,27 @@ static void on_message(void *context, struct weir_h2 *h2, int32_t stream,
 {
     struct weir_client_link *link = context;
     struct weir *weir = link->weir;
-    (void)h2;
     (void)stream;
+    if (is_gone(link, h2))
+        return;
     struct weir_message message;
     int error = weir_v1_decode(bytes, len, false, &weir->arena, &message);
     if (error == 0)
         error = weir_limiter_receive(weir->limiter, link->index, &message,
                                      weir_clock_now());
     if (error < 0) {
+        /* That it answers and isn't understood is news to who knows that
+         * nobody answers. */
+        link->told_down &= link->told_error == error;
+        link->told_error = error;
         drop(link, weir_strerror(error));
         return;
     }
     /* It speaks our protocol: the next loss is news again. */
     link->told_down = false;
-    link->backoff = BACKOFF_FIRST;
+    link->told_error = 0;
+    if (!link->good_at)
+        link->good_at = weir_clock_now();
     weir_pump_run(weir);
 }
 
@@ -85,15 +108,19 @@ static void on_close(void *context, struct weir_h2 *h2, int32_t stream,
                      int grpc_status, const char *message)
 {
     struct weir_client_link *link = context;
-    (void)h2;
     (void)stream;
+    if (is_gone(link, h2))
+        return;
     char why[128];
-    snprintf(why, sizeof(why), "the call ended with gRPC status %d%s%.80s",
-             grpc_status, message && *message ? ": " : "",
-             message ? message : "");
-    /* A lost connection says so itself, right after this. */
-    if (grpc_status != WEIR_GRPC_UNAVAILABLE)
-        drop(link, why);
+    bool said = message && *message;
+    /* Of a lost connection as of a peer that can't serve: the text is all
+     * there is to say. */
+    if (grpc_status == WEIR_GRPC_UNAVAILABLE && said)
+        snprintf(why, sizeof(why), "%.120s", message);
+    else
+        snprintf(why, sizeof(why), "the call ended with gRPC status %d%s%.80s",
+                 grpc_status, said ? ": " : "", said ? message : "");
+    drop(link, why);
 }
 
 void weir_client_link_connect(struct weir_client_link *link)
@@ -135,6 +162,8 @@ int weir_client_link_init(struct weir *weir, uint32_t index)
     link->index = index;
     link->link = NULL;
     link->told_down = false;
+    link->told_error = 0;
+    link->good_at = 0;
     link->backoff = BACKOFF_FIRST;
     bool v6 = strchr(link->address.host, ':') != NULL;
     snprintf(link->text, sizeof(link->text), v6 ? "[%s]:%u" : "%s:%u",

@@ -123,9 +123,20 @@ static void on_kick(evutil_socket_t fd, short what, void *context)
     on_time(-1, 0, weir);
 }
 
+static void tell_forked(struct weir *weir)
+{
+    struct weir_event event = { .type = WEIR_EVENT_FORKED,
+                                .at = weir_clock_now(),
+                                .count = 1 };
+    weir->tell_forked = false;
+    weir_event_tell(weir, &event);
+}
+
 static void *thread_main(void *context)
 {
     struct weir *weir = context;
+    if (weir->tell_forked)
+        tell_forked(weir);
     for (uint32_t i = 0; i < weir->link_count; i++)
         weir_client_link_connect(&weir->link[i]);
     on_time(-1, 0, weir);

@@ -2,20 +2,27 @@
  * client/stripe.c - which of the table's stripes is this thread's.
  *
  * A thread-local word remembers the stripe of the limiter used last, so that
- * a decision costs two loads. Behind it stands a key of the limiter, which
+ * a decision costs three loads. Behind it stands a key of the limiter, which
  * also gives the stripe back when the thread ends. More threads than stripes
- * share stripe 0. */
+ * share stripe 0.
+ *
+ * The id that is compared lies on a page that is wiped in a child of fork(),
+ * so the same comparison finds a child out, at no cost to anybody else. */
 
 #include "client/client.h"
 
+#include "base/atomic.h"
 #include "os/clock.h"
+
+/* Neither a limiter's id nor that of a wiped page. */
+#define ID_NONE 1
 
 /* initial-exec: two instructions instead of a call, also in the shared
  * library; 16 bytes of the static TLS that dlopen() keeps in reserve. */
 static __thread struct {
     uint64_t id;
     uint32_t stripe;
-} mine __attribute__((tls_model("initial-exec")));
+} mine __attribute__((tls_model("initial-exec"))) = { ID_NONE, 0 };
 
 static void give_back(void *value)
 {
@@ -45,8 +52,23 @@ void weir_stripes_fini(struct weir *weir)
                          weir->stripes * sizeof(*weir->leases));
 }
 
+void weir_stripes_forked(struct weir *weir)
+{
+    const struct weir_stripe_lease *lease =
+        pthread_getspecific(weir->stripe_key);
+    uint32_t kept = lease ? lease->stripe : 0;
+    for (uint32_t i = 1; i < weir->stripes; i++) {
+        if (i != kept)
+            weir_table_release_stripe(weir->table, i);
+    }
+}
+
 static __attribute__((noinline)) uint32_t find_mine(struct weir *weir)
 {
+    weir_fork_try(weir);
+    /* Another thread is at it, and gives stripes back. */
+    if (!weir_fork_is_own(weir))
+        return 0;
     const struct weir_stripe_lease *lease =
         pthread_getspecific(weir->stripe_key);
     if (!lease) {
@@ -64,5 +86,6 @@ static __attribute__((noinline)) uint32_t find_mine(struct weir *weir)
 
 uint32_t weir_stripe_mine(struct weir *weir)
 {
-    return WEIR_LIKELY(mine.id == weir->id) ? mine.stripe : find_mine(weir);
+    uint64_t id = weir_load_relaxed(&weir->own->id);
+    return WEIR_LIKELY(mine.id == id) ? mine.stripe : find_mine(weir);
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,6 +20,19 @@
 
 /* ---- Options ---- */
 
+/* A limiter is one to a root: two links would be taken for one that moved. */
+static bool is_named_before(const struct weir *weir)
+{
+    const struct weir_address *last = &weir->link[weir->link_count].address;
+    for (uint32_t i = 0; i < weir->link_count; i++) {
+        const struct weir_address *other = &weir->link[i].address;
+        if (other->port == last->port &&
+            strcasecmp(other->host, last->host) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* "HOST:PORT,HOST:PORT" into the links. */
 static int parse_roots(struct weir *weir, const char *roots)
 {
@@ -29,12 +43,38 @@ static int parse_roots(struct weir *weir, const char *roots)
             return WEIR_EINVAL;
         struct weir_client_link *link = &weir->link[weir->link_count];
         struct weir_text text = { roots, len };
-        if (weir_address_parse(text, &link->address, NULL) < 0)
+        if (weir_address_parse(text, &link->address, NULL) < 0 ||
+            link->address.port == 0 || is_named_before(weir))
             return WEIR_EINVAL;
         weir->link_count++;
         roots += len;
         roots += *roots == ',';
     }
+    return WEIR_OK;
+}
+
+void weir_name_limiter(struct weir *weir)
+{
+    if (weir->named)
+        return;
+    snprintf(weir->name, sizeof(weir->name), "%.200s/%ld",
+             program_invocation_short_name, (long)getpid());
+    /* A program may be called by any bytes; roots take text only. */
+    if (weir_name_check(weir_text_of(weir->name), NULL) < 0)
+        snprintf(weir->name, sizeof(weir->name), "process/%ld",
+                 (long)getpid());
+}
+
+static int set_name(struct weir *weir, const char *name)
+{
+    weir->named = name && *name;
+    if (!weir->named) {
+        weir_name_limiter(weir);
+        return WEIR_OK;
+    }
+    if (weir_name_check(weir_text_of(name), NULL) < 0)
+        return WEIR_EINVAL;
+    snprintf(weir->name, sizeof(weir->name), "%s", name);
     return WEIR_OK;
 }
 
@@ -44,7 +84,7 @@ static int read_options(struct weir *weir,
     if (options->struct_size < sizeof(*options) ||
         options->quotas_max > WEIR_SLOTS_MAX ||
         options->threads_max >= WEIR_STRIPES_MAX ||
-        (options->name && strlen(options->name) > WEIR_NAME_MAX))
+        set_name(weir, options->name) < 0)
         return WEIR_EINVAL;
     weir->slots =
         options->quotas_max ? options->quotas_max : WEIR_SLOTS_DEFAULT;
@@ -53,11 +93,6 @@ static int read_options(struct weir *weir,
                                               : WEIR_STRIPES_DEFAULT);
     weir->on_event = options->on_event;
     weir->event_context = options->event_context;
-    if (options->name)
-        snprintf(weir->name, sizeof(weir->name), "%s", options->name);
-    else
-        snprintf(weir->name, sizeof(weir->name), "%.200s/%ld",
-                 program_invocation_short_name, (long)getpid());
     return parse_roots(weir, options->roots);
 }
 
@@ -83,6 +118,8 @@ static int make_nodes(struct weir *weir)
     uint64_t seeds[2];
     weir_entropy(seeds, sizeof(seeds));
     weir_entropy(&weir->id, sizeof(weir->id));
+    weir->id |= 2; /* 0 and 1 mean something else */
+    weir->rng.state = weir->id;
     struct weir_table_options table = { .slots = weir->slots,
                                         .stripes = weir->stripes,
                                         .seed = seeds[0] };
@@ -121,7 +158,7 @@ static void free_memory(struct weir *weir)
 
 /* ---- Open and close ---- */
 
-static void init_locks(struct weir *weir)
+void weir_locks_init(struct weir *weir)
 {
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
@@ -166,7 +203,7 @@ int weir_open(const struct weir_options *options, struct weir **out_weir)
     if (error == 0)
         error = make_nodes(weir);
     if (error == 0) {
-        init_locks(weir);
+        weir_locks_init(weir);
         error = bring_up(weir);
     }
     if (error < 0) {

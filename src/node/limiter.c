@@ -48,6 +48,7 @@ struct link {
     uint8_t root[WEIR_INCARNATION_SIZE];
     uint64_t session;
     uint64_t root_epoch;     /* the newest it spoke of */
+    struct weir_store_id odd; /* another store it spoke for: told already */
     bool root_ready;
     weir_instant sent_at;    /* hello or report, last time */
     weir_instant report_at;  /* the interval's next report */
@@ -81,6 +82,7 @@ struct weir_limiter {
     weir_instant sweep_at;
     uint64_t reports;
     uint64_t full_seen;      /* overflows told as events */
+    uint64_t unknown_before; /* counted by an earlier incarnation */
 
     struct weir_event event[EVENTS_MAX];
     uint32_t event_first, event_count;
@@ -100,6 +102,13 @@ size_t weir_limiter_size(const struct weir_limiter_options *options)
     return head_size() + weir_tally_size(options->slots, options->links);
 }
 
+static void set_name(struct weir_limiter *limiter, struct weir_text name)
+{
+    limiter->name_len = name.len < WEIR_NAME_MAX ? name.len : WEIR_NAME_MAX;
+    if (limiter->name_len > 0)
+        memcpy(limiter->name, name.p, limiter->name_len);
+}
+
 struct weir_limiter *
 weir_limiter_init(void *block, const struct weir_limiter_options *options,
                   weir_instant now)
@@ -109,11 +118,7 @@ weir_limiter_init(void *block, const struct weir_limiter_options *options,
     limiter->table = options->table;
     limiter->link_count = options->links;
     limiter->rng.state = options->seed;
-    limiter->name_len = options->name.len < WEIR_NAME_MAX
-                            ? options->name.len
-                            : WEIR_NAME_MAX;
-    if (limiter->name_len > 0)
-        memcpy(limiter->name, options->name.p, limiter->name_len);
+    set_name(limiter, options->name);
     memcpy(limiter->incarnation, options->incarnation,
            WEIR_INCARNATION_SIZE);
     limiter->settings = (struct weir_settings){
@@ -132,10 +137,27 @@ weir_limiter_init(void *block, const struct weir_limiter_options *options,
 }
 
 void weir_limiter_reincarnate(struct weir_limiter *limiter,
+                              struct weir_text name,
                               const uint8_t *incarnation, weir_instant now)
 {
+    set_name(limiter, name);
     memcpy(limiter->incarnation, incarnation, WEIR_INCARNATION_SIZE);
     weir_tally_disown(&limiter->tally);
+    /* As if each slot's life began: its first use is told at once. It mends
+     * too what the other's sync was in the midst of. */
+    uint32_t end = weir_table_used(limiter->table);
+    for (uint32_t slot = 0; slot < end; slot++) {
+        uint64_t count = weir_table_count(limiter->table, slot);
+        weir_table_set_slack(limiter->table, slot, count,
+                             count + WEIR_COUNT_FAR);
+    }
+    limiter->unknown_before = weir_table_unknown(limiter->table);
+    limiter->full_seen = weir_table_overflowed(limiter->table);
+    limiter->reports = 0;
+    limiter->event_first = limiter->event_count = 0;
+    limiter->events_lost = 0;
+    /* It has not been silent that nobody could speak to. */
+    limiter->heard_at = now;
     for (uint32_t i = 0; i < limiter->link_count; i++)
         limiter->link[i] = (struct link){ .state = DOWN };
     limiter->collect_at = now;
@@ -282,12 +304,14 @@ static int meet_store(struct weir_limiter *limiter, struct link *link,
         return WEIR_OK;
     }
     if (!same_store(&limiter->store, &none)) {
-        struct weir_event *event =
-            event_new(limiter, WEIR_EVENT_STORE_CHANGED, now);
-        event_text(event, welcome->name);
+        if (!same_store(&link->odd, &welcome->store))
+            event_text(event_new(limiter, WEIR_EVENT_STORE_CHANGED, now),
+                       welcome->name);
+        link->odd = welcome->store;
         if (other_store_beside(limiter, link))
             return WEIR_EPROTOCOL;
     }
+    link->odd = none;
     limiter->store = welcome->store;
     limiter->epoch = 0;
     limiter->full = false;
@@ -527,7 +551,8 @@ static void make_report(struct weir_limiter *limiter, uint32_t index,
     out->type = WEIR_MESSAGE_REPORT;
     weir_tally_report(&limiter->tally, index, &out->report, now);
     out->report.epoch = limiter->epoch;
-    out->report.unknown = weir_table_unknown(limiter->table);
+    out->report.unknown =
+        weir_table_unknown(limiter->table) - limiter->unknown_before;
     if (again && link->resend < RESEND_MOST)
         link->resend *= 2;
     link->urgent = false;

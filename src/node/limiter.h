@@ -66,8 +66,10 @@ void weir_limiter_hurry(struct weir_limiter *limiter, weir_instant now);
 bool weir_limiter_settled(const struct weir_limiter *limiter);
 
 /* A copy of a table (after fork) becomes another limiter: a new incarnation,
- * no links, what was counted so far is the other's to report. */
+ * no links, what was counted so far is the other's to report. The other's
+ * sync may have been stopped anywhere. */
 void weir_limiter_reincarnate(struct weir_limiter *limiter,
+                              struct weir_text name,
                               const uint8_t *incarnation, weir_instant now);
 
 #endif /* WEIR_LIMITER_H */
