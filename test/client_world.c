@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT
+ * test/client_world.c - real roots, limiters and what they told.
+ *
+ * A root is a process of its own that dies with the test; it is edited and
+ * looked at over HTTP by blocking sockets. Its ports are the kernel's choice
+ * at the first start and kept at the next. */
+
+#include "client_world.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+weir_instant world_now(void)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return (uint64_t)at.tv_sec * WEIR_SECOND + (uint64_t)at.tv_nsec;
+}
+
+void world_pause(void)
+{
+    nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+}
+
+unsigned world_count(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    assert_non_null(dir);
+    unsigned count = 0;
+    while (readdir(dir))
+        count++;
+    closedir(dir);
+    return count;
+}
+
+/* ---- Roots ---- */
+
+static void run(const char *format, const char *a, const char *b)
+{
+    char command[512];
+    snprintf(command, sizeof(command), format, a, b);
+    assert_int_equal(system(command), 0);
+}
+
+static const char *build(void)
+{
+    const char *path = getenv("WEIR_BUILD");
+    assert_non_null(path);
+    return path;
+}
+
+void root_make(struct root *root)
+{
+    memset(root, 0, sizeof(*root));
+    strcpy(root->folder, "/tmp/weir-client-XXXXXX");
+    assert_non_null(mkdtemp(root->folder));
+    strcpy(root->address, "127.0.0.1:0");
+    strcpy(root->http, "127.0.0.1:0");
+    run("%s/weir store init sqlite:%s/q.db >/dev/null", build(),
+        root->folder);
+    root_start(root);
+}
+
+static bool read_ports(struct root *root, const char *path)
+{
+    char address[32], http[32];
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return false;
+    int read = fscanf(file, "listen=%31s http=%31s", address, http);
+    fclose(file);
+    if (read != 2)
+        return false;
+    strcpy(root->address, address);
+    strcpy(root->http, http);
+    return true;
+}
+
+void root_start(struct root *root)
+{
+    char program[256], store[96], ports[96], log[96];
+    snprintf(program, sizeof(program), "%s/weir", build());
+    snprintf(store, sizeof(store), "sqlite:%s/q.db", root->folder);
+    snprintf(ports, sizeof(ports), "%s/ports", root->folder);
+    snprintf(log, sizeof(log), "%s/log", root->folder);
+    unlink(ports);
+    root->pid = fork();
+    assert_true(root->pid >= 0);
+    if (root->pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (!freopen(log, "a", stderr))
+            _exit(1);
+        execl(program, "weir", "serve", "--store", store, "--listen",
+              root->address, "--http", root->http, "--port-file", ports,
+              "--report-interval", "100ms", "--stale-after", "1s", NULL);
+        _exit(1);
+    }
+    UNTIL(read_ports(root, ports));
+}
+
+void root_kill(struct root *root, int signal)
+{
+    assert_int_equal(kill(root->pid, signal), 0);
+    assert_int_equal(waitpid(root->pid, NULL, 0), root->pid);
+    root->pid = 0;
+}
+
+void root_free(struct root *root)
+{
+    if (root->pid)
+        root_kill(root, SIGKILL);
+    run("rm -r %s%s", root->folder, "");
+}
+
+void root_save(const struct root *root)
+{
+    run("cd %s && mkdir -p kept && cp q.db* kept/%s", root->folder, "");
+}
+
+void root_restore(const struct root *root)
+{
+    run("cd %s && rm q.db* && cp kept/* .%s", root->folder, "");
+}
+
+static int connect_http(const struct root *root)
+{
+    struct sockaddr_in at = { .sin_family = AF_INET };
+    at.sin_port = htons((uint16_t)atoi(strchr(root->http, ':') + 1));
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+    return fd;
+}
+
+int root_ask(const struct root *root, const char *method, const char *path,
+             const char *body, char *out, size_t size)
+{
+    char text[65536];
+    int len = snprintf(text, sizeof(text),
+                       "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n"
+                       "Content-Type: application/json\r\n"
+                       "Content-Length: %zu\r\n\r\n%s",
+                       method, path, root->http, strlen(body), body);
+    int fd = connect_http(root);
+    assert_int_equal(send(fd, text, (size_t)len, MSG_NOSIGNAL), len);
+    size_t got = 0;
+    ssize_t part = 1;
+    while (part > 0 && got < sizeof(text) - 1) {
+        part = recv(fd, text + got, sizeof(text) - 1 - got, 0);
+        got += part > 0 ? (size_t)part : 0;
+    }
+    close(fd);
+    text[got] = '\0';
+    int status = 0;
+    assert_int_equal(sscanf(text, "HTTP/1.1 %d", &status), 1);
+    const char *begin = strstr(text, "\r\n\r\n");
+    if (out)
+        snprintf(out, size, "%s", begin ? begin + 4 : "");
+    return status;
+}
+
+void root_set(const struct root *root, const char *name, const char *fields)
+{
+    char path[300], said[512];
+    snprintf(path, sizeof(path), "/v1/quotas/%s", name);
+    int status = root_ask(root, "PUT", path, fields, said, sizeof(said));
+    if (status / 100 != 2)
+        fail_msg("PUT %s: %d %s", path, status, said);
+}
+
+void root_remove(const struct root *root, const char *name)
+{
+    char path[300];
+    snprintf(path, sizeof(path), "/v1/quotas/%s", name);
+    assert_int_equal(root_ask(root, "DELETE", path, "", NULL, 0) / 100, 2);
+}
+
+/* The number behind 'key', after 'from'. */
+static uint64_t number_after(const char *from, const char *key)
+{
+    const char *at = from ? strstr(from, key) : NULL;
+    return at ? strtoull(at + strlen(key), NULL, 10) : 0;
+}
+
+uint64_t root_passed(const struct root *root, const char *name)
+{
+    char text[65536], key[300];
+    root_ask(root, "GET", "/v1/usage?limit=1000", "", text, sizeof(text));
+    snprintf(key, sizeof(key), "\"name\": \"%s\"", name);
+    return number_after(strstr(text, key), "\"passed\": ");
+}
+
+unsigned root_limiters(const struct root *root)
+{
+    char text[65536];
+    root_ask(root, "GET", "/v1/status", "", text, sizeof(text));
+    return (unsigned)number_after(text, "\"limiters_connected\": ");
+}
+
+/* ---- Limiters ---- */
+
+static void on_event(void *context, const struct weir_event *event)
+{
+    struct seen *seen = context;
+    pthread_mutex_lock(&seen->mutex);
+    seen->count[event->type % 16]++;
+    memcpy(seen->text[event->type % 16], event->text, sizeof(event->text));
+    pthread_mutex_unlock(&seen->mutex);
+}
+
+unsigned seen_count(struct seen *seen, enum weir_event_type type)
+{
+    pthread_mutex_lock(&seen->mutex);
+    unsigned count = seen->count[type];
+    pthread_mutex_unlock(&seen->mutex);
+    return count;
+}
+
+void seen_text(struct seen *seen, enum weir_event_type type, char *out)
+{
+    pthread_mutex_lock(&seen->mutex);
+    memcpy(out, seen->text[type], sizeof(seen->text[type]));
+    pthread_mutex_unlock(&seen->mutex);
+}
+
+struct weir *limiter_open(const char *roots, struct seen *seen)
+{
+    struct weir_options options = WEIR_OPTIONS_INIT;
+    options.roots = roots;
+    options.quotas_max = 1024;
+    options.threads_max = 4;
+    if (seen) {
+        memset(seen, 0, sizeof(*seen));
+        pthread_mutex_init(&seen->mutex, NULL);
+        options.on_event = on_event;
+        options.event_context = seen;
+    }
+    struct weir *weir;
+    assert_int_equal(weir_open(&options, &weir), 0);
+    return weir;
+}
+
+struct weir *limiter_ready(const char *roots, struct seen *seen)
+{
+    struct weir *weir = limiter_open(roots, seen);
+    assert_int_equal(weir_ready(weir, GUARD), 0);
+    return weir;
+}
+
+struct weir_handle handle_open(struct weir *weir, const char *name)
+{
+    struct weir_handle handle;
+    assert_int_equal(weir_handle_open(weir, name, strlen(name), &handle), 0);
+    return handle;
+}

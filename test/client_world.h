@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT
+ * test/client_world.h - what the tests of libweir share: real roots, edits
+ * and looks over HTTP, events that were told, and roots that misbehave.
+ *
+ * Nothing sleeps to synchronise: UNTIL() asks again until it is so, or fails
+ * after a guard. Every failure of the world itself fails the test. */
+
+#ifndef CLIENT_WORLD_H
+#define CLIENT_WORLD_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <sys/types.h>
+
+#include <weir/weir.h>
+
+#include "base/base.h"
+
+#define GUARD (20 * WEIR_SECOND)
+#define UNTIL(condition)                                                   \
+    do {                                                                   \
+        weir_instant until_ = world_now() + GUARD;                         \
+        while (!(condition)) {                                             \
+            if (world_now() > until_)                                      \
+                fail_msg("not within the guard: %s", #condition);          \
+            world_pause();                                                 \
+        }                                                                  \
+    } while (0)
+
+weir_instant world_now(void);
+void world_pause(void);
+/* Entries of a folder of /proc/self. */
+unsigned world_count(const char *folder);
+
+/* ---- Roots: `weir serve` with a store of its own ---- */
+
+struct root {
+    pid_t pid;            /* 0: not running */
+    char folder[64];
+    char address[32];     /* of the limiters' door, once started */
+    char http[32];
+};
+
+void root_make(struct root *root);
+/* Again on the same ports, after root_kill(). */
+void root_start(struct root *root);
+void root_kill(struct root *root, int signal);
+void root_free(struct root *root);
+/* The store as it is now, kept aside and put back; of a dead root. */
+void root_save(const struct root *root);
+void root_restore(const struct root *root);
+
+/* Returns the HTTP status; the body is cut to 'size'. */
+int root_ask(const struct root *root, const char *method, const char *path,
+             const char *body, char *out, size_t size);
+void root_set(const struct root *root, const char *name, const char *fields);
+void root_remove(const struct root *root, const char *name);
+/* Units of 'name' that passed, as the root counts them; 0: not in use. */
+uint64_t root_passed(const struct root *root, const char *name);
+/* Limiters connected now. */
+unsigned root_limiters(const struct root *root);
+
+/* ---- Limiters ---- */
+
+struct seen {
+    pthread_mutex_t mutex;
+    unsigned count[16];
+    char text[16][192];   /* of the last one of a type */
+};
+
+struct weir *limiter_open(const char *roots, struct seen *seen);
+/* The same, ready. */
+struct weir *limiter_ready(const char *roots, struct seen *seen);
+unsigned seen_count(struct seen *seen, enum weir_event_type type);
+void seen_text(struct seen *seen, enum weir_event_type type, char *out);
+struct weir_handle handle_open(struct weir *weir, const char *name);
+
+/* ---- Roots that misbehave ---- */
+
+enum vice {
+    VICE_CLOSES,    /* at once */
+    VICE_SILENT,    /* accepts, and that was it */
+    VICE_GARBAGE,   /* isn't HTTP/2 */
+    VICE_JUNK,      /* a message that isn't one */
+    VICE_TOO_LONG,  /* a message of 2 GiB */
+    VICE_VERSION,   /* speaks another version */
+    VICE_STATUS,    /* ends the call: UNAVAILABLE */
+    VICE_FLAPS,     /* ends the call after the welcome */
+};
+
+struct fake;
+struct fake *fake_new(enum vice vice);
+void fake_free(struct fake *fake);
+const char *fake_address(const struct fake *fake);
+unsigned fake_accepted(const struct fake *fake);
+
+#endif /* CLIENT_WORLD_H */

@@ -1,0 +1,605 @@
+/* SPDX-License-Identifier: MIT
+ * test_client.c - libweir against a real root: opening, handles, decisions,
+ * counts, events, threads, closing. */
+
+#include "client_world.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "client/client.h"
+
+#define FILES 256 /* descriptors looked at */
+#define LOCAL_TEN                                                          \
+    "{\"limit\": \"10/s\", \"low_burst\": \"10\", \"high_burst\": \"10\"," \
+    " \"sharing\": \"local\"}"
+
+static struct root root;
+
+static int begin(void **state)
+{
+    (void)state;
+    root_make(&root);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    root_free(&root);
+    return 0;
+}
+
+static struct weir_status status_of(struct weir *weir)
+{
+    struct weir_status status;
+    weir_status(weir, &status);
+    return status;
+}
+
+static enum weir_verdict take_name(struct weir *weir, const char *name)
+{
+    return weir_take_by_name(weir, name, strlen(name), 1, NULL, 0);
+}
+
+/* Whether the limiter has the quota 'name', or no longer. */
+static bool knows(struct weir *weir, const char *name)
+{
+    struct weir_handle quota = handle_open(weir, name);
+    struct weir_reply reply;
+    weir_peek(quota, 1, &reply, 0);
+    weir_handle_close(quota);
+    return !reply.unknown;
+}
+
+/* ---- Opening ---- */
+
+static int open_error(const char *roots, const char *name, uint32_t quotas,
+                      uint32_t threads)
+{
+    struct weir_options options = WEIR_OPTIONS_INIT;
+    options.roots = roots;
+    options.name = name;
+    options.quotas_max = quotas;
+    options.threads_max = threads;
+    struct weir *weir = (struct weir *)&options;
+    int error = weir_open(&options, &weir);
+    if (error == 0)
+        weir_close(weir);
+    else
+        assert_ptr_equal(weir, &options);
+    return error;
+}
+
+static void options_out_of_range_are_refused(void **state)
+{
+    (void)state;
+    char long_name[300];
+    memset(long_name, 'n', 299);
+    long_name[299] = '\0';
+    const char *bad_roots[] = { "127.0.0.1", "127.0.0.1:", "a:70000", ":-1",
+                                ",a:1", "a:1,,b:2", "a b:1", "a:0", "a:1 ",
+                                "[::1:3", "a:1,b:2,A:1",
+                                "a:1,b:1,c:1,d:1,e:1,f:1,g:1,h:1,i:1" };
+    for (size_t i = 0; i < sizeof(bad_roots) / sizeof(*bad_roots); i++)
+        assert_int_equal(open_error(bad_roots[i], NULL, 0, 0), WEIR_EINVAL);
+    assert_int_equal(open_error(NULL, long_name, 0, 0), WEIR_EINVAL);
+    assert_int_equal(open_error(NULL, "\xff", 0, 0), WEIR_EINVAL);
+    assert_int_equal(open_error(NULL, "a\nb", 0, 0), WEIR_EINVAL);
+    assert_int_equal(open_error(NULL, NULL, (1 << 24) + 1, 0), WEIR_EINVAL);
+    assert_int_equal(open_error(NULL, NULL, 0, 5000), WEIR_EINVAL);
+    assert_int_equal(weir_open(NULL, NULL), WEIR_EINVAL);
+    struct weir_options zero = { 0 };
+    struct weir *weir;
+    assert_int_equal(weir_open(&zero, &weir), WEIR_EINVAL);
+    long_name[255] = '\0';
+    assert_int_equal(open_error(NULL, long_name, 1, 1), 0);
+    assert_int_equal(open_error("", "", 0, 0), 0);
+    assert_int_equal(open_error("a:1,b:1,c:1,d:1,e:1,f:1,g:1,h:1", NULL, 0,
+                                0), 0);
+}
+
+static void no_root_is_needed(void **state)
+{
+    (void)state;
+    const char *roots[] = { NULL, "127.0.0.1:1",
+                            "no-such-host.invalid:7077,[::1]:1" };
+    for (size_t i = 0; i < 3; i++) {
+        struct seen seen;
+        struct weir *weir = limiter_open(roots[i], &seen);
+        assert_int_equal(weir_ready(weir, 0), WEIR_ETIMEOUT);
+        assert_int_equal(weir_ready(weir, 20 * WEIR_MILLISECOND),
+                         WEIR_ETIMEOUT);
+        assert_int_equal(weir_sync(weir, 20 * WEIR_MILLISECOND),
+                         WEIR_ETIMEOUT);
+        struct weir_handle quota = handle_open(weir, "q");
+        assert_int_equal(weir_take(quota, 1, NULL, 0), WEIR_PASS);
+        assert_int_equal(take_name(weir, "q"), WEIR_PASS);
+        if (i == 1)
+            UNTIL(seen_count(&seen, WEIR_EVENT_ROOT_DOWN) == 1);
+        struct weir_status status = status_of(weir);
+        assert_int_equal(status.roots, i);
+        assert_int_equal(status.roots_up, 0);
+        assert_false(status.ready || status.stale);
+        weir_close(weir);
+    }
+    weir_close(NULL);
+}
+
+/* ---- Names and handles ---- */
+
+static void names_are_checked(void **state)
+{
+    (void)state;
+    root_set(&root, "any/*", "{\"limit\": \"1/min\"}");
+    struct weir *weir = limiter_ready(root.address, NULL);
+    UNTIL(knows(weir, "any/thing"));
+    char name[257] = "any/";
+    memset(name + 4, 'n', sizeof(name) - 4);
+    const struct weir_text bad[] = {
+        { "", 0 },        { NULL, 0 },        { name, 256 },
+        { "any/a\0b", 7 }, { "any/\xff", 5 }, { "any/\xc3", 5 },
+        { "any/\n", 5 },
+    };
+    struct weir_handle untouched = { NULL, 7, 7 };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        uint64_t unknown = status_of(weir).unknown;
+        assert_int_equal(weir_handle_open(weir, bad[i].p, bad[i].len,
+                                          &untouched), WEIR_ENAME);
+        assert_int_equal(untouched.slot, 7);
+        for (int k = 0; k < 9; k++)
+            assert_int_equal(weir_take_by_name(weir, bad[i].p, bad[i].len, 1,
+                                               NULL, 0), WEIR_PASS);
+        assert_int_equal(status_of(weir).unknown, unknown + 9);
+    }
+    struct weir_handle quota;
+    assert_int_equal(weir_handle_open(weir, name, 255, &quota), 0);
+    /* The link has outlived them all. */
+    assert_int_equal(weir_take_by_name(weir, "any/good", 8, 1, NULL, 0),
+                     WEIR_PASS);
+    assert_int_equal(weir_sync(weir, GUARD), 0);
+    assert_int_equal(root_passed(&root, "any/good"), 1);
+    weir_close(weir);
+}
+
+static void zeroed_handle_passes(void **state)
+{
+    (void)state;
+    struct weir_handle none = { 0 };
+    struct weir_reply reply;
+    memset(&reply, 0xff, sizeof(reply));
+    assert_int_equal(weir_take(none, 1, &reply, 0), WEIR_PASS);
+    assert_true(reply.unknown);
+    assert_int_equal(reply.quota_len, 0);
+    assert_int_equal(weir_peek(none, 1, NULL, 0), WEIR_PASS);
+    assert_int_equal(weir_reserve(none, 1, 0, &reply, 0), WEIR_PASS);
+    assert_int_equal(reply.wait, 0);
+    assert_int_equal(weir_wait(none, 1, 0, NULL), WEIR_PASS);
+    weir_charge(none, 1, 0);
+    weir_refund(none, 1, 0);
+    weir_handle_close(none);
+}
+
+static bool is_limited(struct weir_handle quota)
+{
+    return weir_peek(quota, 1, NULL, 0) == WEIR_LIMITED;
+}
+
+static void handle_outlives_its_quota(void **state)
+{
+    (void)state;
+    struct weir *weir = limiter_ready(root.address, NULL);
+    struct weir_handle quota = handle_open(weir, "later");
+    uint64_t unknown = status_of(weir).unknown;
+    struct weir_reply reply;
+    assert_int_equal(weir_take(quota, 1, &reply, 0), WEIR_PASS);
+    assert_true(reply.unknown);
+    assert_int_equal(take_name(weir, "later"), WEIR_PASS);
+    assert_int_equal(weir_reserve(quota, 1, 0, &reply, 0), WEIR_PASS);
+    assert_int_equal(status_of(weir).unknown, unknown + 3);
+    for (int round = 0; round < 2; round++) {
+        root_set(&root, "later", "{\"limit\": \"0/s\"}");
+        UNTIL(is_limited(quota));
+        assert_int_equal(take_name(weir, "later"), WEIR_LIMITED);
+        root_set(&root, "later", "{\"limit\": \"1000/s\"}");
+        UNTIL(!is_limited(quota));
+        weir_peek(quota, 1, &reply, 0);
+        assert_false(reply.unknown);
+        assert_string_equal(reply.quota, "later");
+        root_set(&root, "later", "{\"limit\": \"0/s\"}");
+        UNTIL(is_limited(quota));
+        root_remove(&root, "later");
+        UNTIL(!is_limited(quota));
+        weir_peek(quota, 1, &reply, 0);
+        assert_true(reply.unknown);
+    }
+    weir_handle_close(quota);
+    weir_close(weir);
+}
+
+/* ---- Decisions ---- */
+
+static void decisions_keep_their_contract(void **state)
+{
+    (void)state;
+    root_set(&root, "ten", LOCAL_TEN);
+    struct weir *weir = limiter_ready(root.address, NULL);
+    UNTIL(knows(weir, "ten"));
+    struct weir_handle ten = handle_open(weir, "ten");
+    struct weir_reply reply;
+    weir_instant now = world_now();
+    assert_int_equal(weir_peek(ten, 10, &reply, now), WEIR_PASS);
+    assert_int_equal(reply.remaining, 10);
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(weir_take(ten, 1, NULL, now), WEIR_PASS);
+    assert_int_equal(weir_take(ten, 1, NULL, now), WEIR_LIMITED);
+    assert_int_equal(weir_take(ten, 1, &reply, now), WEIR_LIMITED);
+    assert_false(reply.unknown || reply.never || reply.stale || reply.shadow);
+    assert_int_equal(reply.fill, 10);
+    assert_int_equal(reply.remaining, 0);
+    assert_in_range(reply.retry_after, 100 * WEIR_MILLISECOND,
+                    125 * WEIR_MILLISECOND);
+    assert_string_equal(reply.quota, "ten");
+    assert_int_equal(weir_take(ten, 11, &reply, now), WEIR_LIMITED);
+    assert_true(reply.never && reply.retry_after == WEIR_NEVER);
+    assert_int_equal(weir_take(ten, UINT64_MAX, NULL, now), WEIR_LIMITED);
+    weir_refund(ten, 4, now);
+    assert_int_equal(weir_take(ten, 4, &reply, now), WEIR_PASS);
+    assert_int_equal(reply.remaining, 0);
+    weir_refund(ten, 1000, now);
+    assert_int_equal(weir_peek(ten, 10, &reply, now), WEIR_PASS);
+    assert_int_equal(reply.fill, 0);
+    weir_charge(ten, 20, now);
+    assert_int_equal(weir_take(ten, 1, &reply, now), WEIR_LIMITED);
+    assert_int_equal(reply.fill, 20);
+    now += 2 * WEIR_SECOND;
+    assert_int_equal(weir_take(ten, 10, NULL, now), WEIR_PASS);
+    weir_handle_close(ten);
+    weir_close(weir);
+}
+
+static void reservations_wait_their_turn(void **state)
+{
+    (void)state;
+    root_set(&root, "turn", LOCAL_TEN);
+    struct weir *weir = limiter_ready(root.address, NULL);
+    UNTIL(knows(weir, "turn"));
+    struct weir_handle turn = handle_open(weir, "turn");
+    struct weir_reply reply;
+    weir_instant now = world_now();
+    assert_int_equal(weir_reserve(turn, 10, 0, &reply, now), WEIR_PASS);
+    assert_int_equal(reply.wait, 0);
+    assert_int_equal(weir_reserve(turn, 5, WEIR_SECOND, &reply, now),
+                     WEIR_PASS);
+    assert_in_range(reply.wait, WEIR_SECOND / 2, WEIR_SECOND / 2 + 1000);
+    assert_int_equal(weir_reserve(turn, 10, WEIR_SECOND, &reply, now),
+                     WEIR_LIMITED);
+    assert_int_equal(weir_reserve(turn, 11, WEIR_NEVER, &reply, now),
+                     WEIR_LIMITED);
+    assert_true(reply.never);
+    assert_int_equal(weir_wait(turn, 1, 0, NULL), WEIR_LIMITED);
+    weir_refund(turn, 1000, world_now());
+    assert_int_equal(weir_take(turn, 10, NULL, 0), WEIR_PASS);
+    weir_instant before = world_now();
+    assert_int_equal(weir_wait(turn, 1, WEIR_SECOND, &reply), WEIR_PASS);
+    assert_true(reply.wait > 0 && world_now() >= before + reply.wait);
+    weir_handle_close(turn);
+    weir_close(weir);
+}
+
+static void many_are_taken_in_order(void **state)
+{
+    (void)state;
+    root_set(&root, "few", LOCAL_TEN);
+    struct weir *weir = limiter_ready(root.address, NULL);
+    UNTIL(knows(weir, "few"));
+    char too_long[300] = "few";
+    struct weir_ask asks[40];
+    for (int i = 0; i < 40; i++)
+        asks[i] = (struct weir_ask){ "few", 3, 1, WEIR_PASS };
+    asks[3] = (struct weir_ask){ NULL, 0, 1, WEIR_LIMITED };
+    asks[4] = (struct weir_ask){ "unknown", 7, 1, WEIR_LIMITED };
+    asks[5] = (struct weir_ask){ too_long, 300, 1, WEIR_LIMITED };
+    uint64_t unknown = status_of(weir).unknown;
+    assert_int_equal(weir_take_many(weir, asks, 0, 0), 0);
+    assert_int_equal(weir_take_many(weir, asks, 40, 0), 13);
+    for (int i = 0; i < 40; i++)
+        assert_int_equal(asks[i].verdict, i < 13 ? WEIR_PASS : WEIR_LIMITED);
+    assert_int_equal(status_of(weir).unknown, unknown + 3);
+    weir_close(weir);
+}
+
+/* ---- Counts ---- */
+
+static void sync_stands_on_the_fleet(void **state)
+{
+    (void)state;
+    root_set(&root, "sync", "{\"limit\": \"1/min\", \"low_burst\": \"1000\","
+                            " \"high_burst\": \"1000\"}");
+    struct weir *one = limiter_ready(root.address, NULL);
+    struct weir *two = limiter_ready(root.address, NULL);
+    UNTIL(knows(one, "sync") && knows(two, "sync"));
+    for (int round = 1; round <= 5; round++) {
+        struct weir_reply reply;
+        struct weir_handle quota = handle_open(one, "sync");
+        assert_int_equal(weir_take(quota, 50, NULL, 0), WEIR_PASS);
+        weir_handle_close(quota);
+        assert_int_equal(weir_sync(one, GUARD), 0);
+        assert_int_equal(root_passed(&root, "sync"), 50 * round);
+        quota = handle_open(two, "sync");
+        assert_int_equal(weir_sync(two, GUARD), 0);
+        weir_peek(quota, 1, &reply, 0);
+        assert_in_range(reply.fill, 50 * round - 1, 50 * round);
+        weir_handle_close(quota);
+    }
+    weir_close(one);
+    weir_close(two);
+}
+
+static void closing_delivers_counts(void **state)
+{
+    (void)state;
+    root_set(&root, "last", "{\"limit\": \"1000/s\"}");
+    for (int round = 1; round <= 5; round++) {
+        struct weir *weir = limiter_ready(root.address, NULL);
+        UNTIL(knows(weir, "last"));
+        for (int i = 0; i < 7; i++)
+            take_name(weir, "last");
+        weir_close(weir);
+        UNTIL(root_passed(&root, "last") == 7u * (unsigned)round);
+    }
+}
+
+static void two_limiters_keep_apart(void **state)
+{
+    (void)state;
+    root_set(&root, "apart", LOCAL_TEN);
+    struct weir *weir[2];
+    struct weir_handle quota[2];
+    for (int i = 0; i < 2; i++) {
+        weir[i] = limiter_ready(root.address, NULL);
+        UNTIL(knows(weir[i], "apart"));
+        quota[i] = handle_open(weir[i], "apart");
+    }
+    weir_instant now = world_now();
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(weir_take(quota[i % 2], 1, NULL, now), WEIR_PASS);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(weir_take(quota[i], 1, NULL, now), WEIR_LIMITED);
+    weir_close(weir[0]);
+    assert_int_equal(weir_take(quota[1], 1, NULL, now), WEIR_LIMITED);
+    weir_close(weir[1]);
+}
+
+/* ---- Events ---- */
+
+static bool is_readable(int fd)
+{
+    struct pollfd poll_fd = { .fd = fd, .events = POLLIN };
+    return poll(&poll_fd, 1, 0) == 1;
+}
+
+static void events_wait_and_overflow(void **state)
+{
+    (void)state;
+    struct seen seen;
+    struct weir *weir = limiter_ready(root.address, &seen);
+    int fd = weir_event_fd(weir);
+    struct weir_event event;
+    UNTIL(seen_count(&seen, WEIR_EVENT_READY) == 1);
+    assert_true(is_readable(fd));
+    assert_true(weir_event_next(weir, &event));
+    assert_int_equal(event.type, WEIR_EVENT_ROOT_UP);
+    assert_true(is_readable(fd));
+    assert_true(weir_event_next(weir, &event));
+    assert_int_equal(event.type, WEIR_EVENT_READY);
+    assert_false(is_readable(fd));
+    assert_false(weir_event_next(weir, &event));
+    event = (struct weir_event){ .type = WEIR_EVENT_TABLE_FULL, .at = 1 };
+    for (int i = 0; i < WEIR_EVENT_QUEUE_MAX + 5; i++)
+        weir_event_tell(weir, &event);
+    unsigned kept = 0;
+    while (weir_event_next(weir, &event) &&
+           event.type == WEIR_EVENT_TABLE_FULL)
+        kept++;
+    assert_int_equal(kept, WEIR_EVENT_QUEUE_MAX);
+    assert_int_equal(event.type, WEIR_EVENT_LOST);
+    assert_int_equal(event.count, 5);
+    assert_false(is_readable(fd));
+    weir_close(weir);
+}
+
+/* ---- Threads ---- */
+
+struct taker {
+    struct weir *weir;
+    struct weir_handle quota;
+    pthread_barrier_t *barrier;
+    uint64_t passed;
+};
+
+static void *take_much(void *context)
+{
+    struct taker *taker = context;
+    for (int i = 0; i < 2000; i++) {
+        taker->passed += weir_take(taker->quota, 1, NULL, 0) == WEIR_PASS;
+        take_name(taker->weir, "nobody");
+    }
+    pthread_barrier_wait(taker->barrier);
+    return NULL;
+}
+
+static unsigned free_stripes(struct weir *weir)
+{
+    unsigned count = 0;
+    uint32_t found[4], stripe;
+    while ((stripe = weir_table_claim_stripe(weir->table)) != 0)
+        found[count++] = stripe;
+    for (unsigned i = 0; i < count; i++)
+        weir_table_release_stripe(weir->table, found[i]);
+    return count;
+}
+
+static void threads_give_stripes_back(void **state)
+{
+    (void)state;
+    root_set(&root, "crowd", "{\"limit\": \"unlimited\"}");
+    struct weir *weir = limiter_ready(root.address, NULL);
+    UNTIL(knows(weir, "crowd"));
+    struct weir_handle quota = handle_open(weir, "crowd");
+    uint64_t unknown = 0, passed = 0;
+    for (int round = 0; round < 5; round++) {
+        pthread_t thread[16];
+        struct taker taker[16];
+        pthread_barrier_t barrier;
+        pthread_barrier_init(&barrier, NULL, 17);
+        for (int i = 0; i < 16; i++) {
+            taker[i] = (struct taker){ weir, quota, &barrier, 0 };
+            pthread_create(&thread[i], NULL, take_much, &taker[i]);
+        }
+        pthread_barrier_wait(&barrier);
+        for (int i = 0; i < 16; i++) {
+            pthread_join(thread[i], NULL);
+            passed += taker[i].passed;
+            unknown += 2000;
+        }
+        pthread_barrier_destroy(&barrier);
+        /* One is this thread's. */
+        assert_int_equal(free_stripes(weir), 3);
+    }
+    assert_int_equal(passed, 16 * 5 * 2000);
+    assert_int_equal(status_of(weir).unknown, unknown);
+    assert_int_equal(weir_sync(weir, GUARD), 0);
+    assert_int_equal(root_passed(&root, "crowd"), passed);
+    weir_close(weir);
+}
+
+/* ---- What it leaves alone ---- */
+
+static uint64_t heap_in_use(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    return 0;
+#else
+    return mallinfo2().uordblks;
+#endif
+}
+
+static void nothing_leaks(void **state)
+{
+    (void)state;
+    const char *roots[] = { root.address, NULL, "127.0.0.1:1",
+                            "no-such-host.invalid:1" };
+    unsigned files = 0, threads = 0;
+    uint64_t heap = 0;
+    for (int i = 0; i < 220; i++) {
+        struct weir *weir = limiter_open(roots[i % 4], NULL);
+        if (i % 8 == 0)
+            assert_int_equal(weir_ready(weir, GUARD), 0);
+        take_name(weir, "any/leak");
+        weir_close(weir);
+        if (i != 19)
+            continue;
+        files = world_count("/proc/self/fd");
+        threads = world_count("/proc/self/task");
+        heap = heap_in_use();
+    }
+    assert_int_equal(world_count("/proc/self/fd"), files);
+    assert_int_equal(world_count("/proc/self/task"), threads);
+    /* Less than 100 bytes for each: what the allocator keeps for itself. */
+    assert_true(heap_in_use() <= heap + 20000);
+}
+
+static bool is_open(int fd)
+{
+    return fcntl(fd, F_GETFD) >= 0;
+}
+
+static void check_close_on_exec(const bool *open_before)
+{
+    for (int fd = 0; fd < FILES; fd++) {
+        if (is_open(fd) && !open_before[fd] &&
+            !(fcntl(fd, F_GETFD) & FD_CLOEXEC))
+            fail_msg("descriptor %d would be inherited", fd);
+    }
+}
+
+/* The mask of blocked signals of the thread called 'name'. */
+static uint64_t blocked_by(const char *name)
+{
+    uint64_t mask = 0;
+    DIR *dir = opendir("/proc/self/task");
+    assert_non_null(dir);
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        char path[300], line[256], found[64] = "";
+        snprintf(path, sizeof(path), "/proc/self/task/%s/status",
+                 entry->d_name);
+        FILE *file = entry->d_name[0] != '.' ? fopen(path, "r") : NULL;
+        while (file && fgets(line, sizeof(line), file)) {
+            sscanf(line, "Name: %63s", found);
+            if (strcmp(found, name) == 0)
+                sscanf(line, "SigBlk: %lx", &mask);
+        }
+        if (file)
+            fclose(file);
+    }
+    closedir(dir);
+    return mask;
+}
+
+static void signals_are_left_alone(void **state)
+{
+    (void)state;
+    struct sigaction before[65], after;
+    for (int i = 1; i < 65; i++)
+        sigaction(i, NULL, &before[i]);
+    bool open_before[FILES];
+    for (int fd = 0; fd < FILES; fd++)
+        open_before[fd] = is_open(fd);
+    sigset_t mask, mask_after;
+    pthread_sigmask(SIG_BLOCK, NULL, &mask);
+    struct weir *weir = limiter_ready(root.address, NULL);
+    check_close_on_exec(open_before);
+    /* All but SIGKILL, SIGSTOP and the two that belong to the C library. */
+    uint64_t all = ~(uint64_t)0 & ~(1ull << (SIGKILL - 1)) &
+                   ~(1ull << (SIGSTOP - 1)) & ~(3ull << 31);
+    UNTIL((blocked_by("weir") & all) == all);
+    for (int i = 1; i < 65; i++) {
+        if (sigaction(i, NULL, &after) == 0)
+            assert_ptr_equal(after.sa_handler, before[i].sa_handler);
+    }
+    pthread_sigmask(SIG_BLOCK, NULL, &mask_after);
+    for (int i = 1; i < 65; i++)
+        assert_int_equal(sigismember(&mask, i), sigismember(&mask_after, i));
+    weir_close(weir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(options_out_of_range_are_refused),
+        cmocka_unit_test(no_root_is_needed),
+        cmocka_unit_test(names_are_checked),
+        cmocka_unit_test(zeroed_handle_passes),
+        cmocka_unit_test(handle_outlives_its_quota),
+        cmocka_unit_test(decisions_keep_their_contract),
+        cmocka_unit_test(reservations_wait_their_turn),
+        cmocka_unit_test(many_are_taken_in_order),
+        cmocka_unit_test(sync_stands_on_the_fleet),
+        cmocka_unit_test(closing_delivers_counts),
+        cmocka_unit_test(two_limiters_keep_apart),
+        cmocka_unit_test(events_wait_and_overflow),
+        cmocka_unit_test(threads_give_stripes_back),
+        cmocka_unit_test(nothing_leaks),
+        cmocka_unit_test(signals_are_left_alone),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}

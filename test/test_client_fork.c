@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: MIT
+ * test_client_fork.c - libweir across fork(): a child becomes a limiter of
+ * its own, and leaves its parent alone.
+ *
+ * Children never return into the test: they end by _exit(), with 0 if all was
+ * as it should be, or by an alarm. */
+
+#include "client_world.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "client/client.h"
+
+#define FORKS 200
+
+static struct root root;
+
+static int begin(void **state)
+{
+    (void)state;
+    root_make(&root);
+    root_set(&root, "q", "{\"limit\": \"1/min\", \"low_burst\": \"100000\","
+                         " \"high_burst\": \"100000\"}");
+    root_set(&root, "t/*", "{\"limit\": \"1000/s\"}");
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    root_free(&root);
+    return 0;
+}
+
+static bool knows(struct weir_handle quota)
+{
+    struct weir_reply reply;
+    weir_peek(quota, 1, &reply, 0);
+    return !reply.unknown;
+}
+
+static pid_t child_of(void)
+{
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        alarm(20);
+    return pid;
+}
+
+static int ended(pid_t pid)
+{
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return status;
+}
+
+/* In a child: a failure is an exit status. */
+#define CHECK(condition)                                                   \
+    do {                                                                   \
+        if (!(condition)) {                                                \
+            fprintf(stderr, "child, line %d: %s\n", __LINE__, #condition); \
+            _exit(__LINE__ % 250 + 1);                                     \
+        }                                                                  \
+    } while (0)
+
+static bool child_until_up(struct weir *weir, unsigned roots)
+{
+    weir_instant until = world_now() + GUARD;
+    struct weir_status status = { 0 };
+    while (status.roots_up < roots && world_now() < until) {
+        weir_status(weir, &status);
+        world_pause();
+    }
+    return status.roots_up == roots;
+}
+
+/* What a child does first. */
+enum first { TAKE, OPEN, NAME, SYNC, EVENT, STATUS, READY, RELEASE, CLOSE };
+
+static void be_child(struct weir *weir, struct weir_handle quota,
+                     enum first first)
+{
+    struct weir_event event;
+    struct weir_status status;
+    struct weir_handle other;
+    switch (first) {
+    case TAKE:
+        break;
+    case OPEN:
+        CHECK(weir_handle_open(weir, "other", 5, &other) == 0);
+        break;
+    case NAME:
+        CHECK(weir_take_by_name(weir, "nobody", 6, 1, NULL, 0) == WEIR_PASS);
+        break;
+    case SYNC:
+        CHECK(weir_sync(weir, GUARD) == 0);
+        break;
+    case EVENT:
+        while (!weir_event_next(weir, &event))
+            world_pause();
+        CHECK(event.type == WEIR_EVENT_FORKED);
+        break;
+    case STATUS:
+        weir_status(weir, &status);
+        CHECK(status.reports < 5);
+        break;
+    case READY:
+        CHECK(weir_ready(weir, GUARD) == 0);
+        break;
+    case RELEASE:
+        weir_handle_close(quota);
+        break;
+    case CLOSE:
+        weir_close(weir);
+        _exit(0);
+    }
+    if (first == RELEASE)
+        CHECK(weir_handle_open(weir, "q", 1, &quota) == 0);
+    for (int i = 0; i < 10; i++)
+        CHECK(weir_take(quota, 1, NULL, 0) == WEIR_PASS);
+    CHECK(weir_sync(weir, GUARD) == 0);
+    CHECK(child_until_up(weir, 1));
+    weir_close(weir);
+    _exit(0);
+}
+
+static void child_is_a_limiter_whatever_it_does_first(void **state)
+{
+    (void)state;
+    struct weir *weir = limiter_ready(root.address, NULL);
+    struct weir_handle quota = handle_open(weir, "q");
+    UNTIL(knows(quota));
+    uint64_t passed = 0;
+    for (enum first first = TAKE; first <= CLOSE; first++) {
+        /* Not reported yet when the child comes to be. */
+        assert_int_equal(weir_take(quota, 3, NULL, 0), WEIR_PASS);
+        passed += 3;
+        pid_t pid = child_of();
+        if (pid == 0)
+            be_child(weir, quota, first);
+        assert_int_equal(weir_take(quota, 4, NULL, 0), WEIR_PASS);
+        assert_int_equal(ended(pid), 0);
+        passed += 4 + (first == CLOSE ? 0 : 10);
+        assert_int_equal(weir_sync(weir, GUARD), 0);
+        assert_int_equal(root_passed(&root, "q"), passed);
+    }
+    weir_close(weir);
+}
+
+static void both_are_seen_and_the_parent_is_undisturbed(void **state)
+{
+    (void)state;
+    struct seen seen;
+    struct weir *weir = limiter_ready(root.address, &seen);
+    struct weir_handle quota = handle_open(weir, "q");
+    UNTIL(root_limiters(&root) == 1);
+    int event_fd = weir_event_fd(weir);
+    struct weir_event event;
+    UNTIL(seen_count(&seen, WEIR_EVENT_READY) == 1);
+    int talk[2];
+    assert_int_equal(pipe(talk), 0);
+    pid_t pid = child_of();
+    if (pid == 0) {
+        char byte;
+        close(talk[1]);
+        CHECK(weir_take(quota, 1, NULL, 0) == WEIR_PASS);
+        CHECK(weir_event_fd(weir) != event_fd);
+        while (weir_event_next(weir, &event))
+            CHECK(event.type == WEIR_EVENT_FORKED ||
+                  event.type == WEIR_EVENT_ROOT_UP);
+        /* Until the parent has seen it. */
+        CHECK(read(talk[0], &byte, 1) == 0);
+        weir_close(weir);
+        _exit(0);
+    }
+    close(talk[0]);
+    UNTIL(root_limiters(&root) == 2);
+    close(talk[1]);
+    assert_int_equal(ended(pid), 0);
+    UNTIL(root_limiters(&root) == 1);
+    assert_int_equal(weir_sync(weir, GUARD), 0);
+    /* The child took neither events nor their sign. */
+    struct pollfd poll_fd = { .fd = event_fd, .events = POLLIN };
+    assert_int_equal(poll(&poll_fd, 1, 0), 1);
+    assert_true(weir_event_next(weir, &event));
+    assert_int_equal(event.type, WEIR_EVENT_ROOT_UP);
+    assert_int_equal(seen_count(&seen, WEIR_EVENT_ROOT_DOWN), 0);
+    assert_int_equal(seen_count(&seen, WEIR_EVENT_FORKED), 0);
+    weir_close(weir);
+}
+
+static void unused_child_leaves_no_trace(void **state)
+{
+    (void)state;
+    struct seen seen;
+    struct weir *weir = limiter_ready(root.address, &seen);
+    struct weir_handle quota = handle_open(weir, "q");
+    for (int i = 0; i < 20; i++) {
+        pid_t pid = child_of();
+        if (pid == 0)
+            _exit(0);
+        weir_take(quota, 1, NULL, 0);
+        assert_int_equal(ended(pid), 0);
+    }
+    assert_int_equal(weir_sync(weir, GUARD), 0);
+    assert_int_equal(root_limiters(&root), 1);
+    assert_int_equal(seen_count(&seen, WEIR_EVENT_ROOT_DOWN), 0);
+    weir_close(weir);
+}
+
+static void grandchildren_are_limiters_too(void **state)
+{
+    (void)state;
+    struct weir *weir = limiter_ready(root.address, NULL);
+    struct weir_handle quota = handle_open(weir, "t/family");
+    uint64_t before = root_passed(&root, "t/family");
+    pid_t pid = child_of();
+    if (pid == 0) {
+        CHECK(weir_take(quota, 1, NULL, 0) == WEIR_PASS);
+        pid_t next = fork();
+        if (next == 0) {
+            alarm(20);
+            CHECK(weir_take(quota, 1, NULL, 0) == WEIR_PASS);
+            CHECK(weir_sync(weir, GUARD) == 0);
+            _exit(0);
+        }
+        int status;
+        CHECK(waitpid(next, &status, 0) == next && status == 0);
+        CHECK(weir_sync(weir, GUARD) == 0);
+        _exit(0);
+    }
+    weir_take(quota, 1, NULL, 0);
+    assert_int_equal(ended(pid), 0);
+    assert_int_equal(weir_sync(weir, GUARD), 0);
+    assert_int_equal(root_passed(&root, "t/family"), before + 3);
+    weir_close(weir);
+}
+
+/* ---- While everything moves ---- */
+
+struct busy {
+    struct weir *weir;
+    uint32_t stop;
+};
+
+static void *keep_busy(void *context)
+{
+    struct busy *busy = context;
+    char name[32];
+    struct weir_event event;
+    for (unsigned i = 0; !weir_load_acquire(&busy->stop); i++) {
+        snprintf(name, sizeof(name), "t/%u", i % 500);
+        weir_take_by_name(busy->weir, name, strlen(name), 1, NULL, 0);
+        struct weir_handle quota;
+        if (weir_handle_open(busy->weir, name, strlen(name), &quota) == 0)
+            weir_handle_close(quota);
+        weir_event_next(busy->weir, &event);
+        if (i % 64 == 0)
+            (void)!weir_sync(busy->weir, WEIR_MILLISECOND);
+    }
+    return NULL;
+}
+
+static void *child_thread(void *context)
+{
+    struct weir *weir = context;
+    CHECK(weir_take_by_name(weir, "q", 1, 1, NULL, 0) == WEIR_PASS);
+    struct weir_handle quota;
+    CHECK(weir_handle_open(weir, "t/x", 3, &quota) == 0);
+    weir_take(quota, 1, NULL, 0);
+    weir_handle_close(quota);
+    return NULL;
+}
+
+/* Several threads make it a limiter at once. */
+static void child_at_work(struct weir *weir, int number)
+{
+    pthread_t thread[3];
+    int threads = number % 4;
+    for (int i = 0; i < threads; i++)
+        CHECK(pthread_create(&thread[i], NULL, child_thread, weir) == 0);
+    child_thread(weir);
+    for (int i = 0; i < threads; i++)
+        CHECK(pthread_join(thread[i], NULL) == 0);
+    if (number % 8 == 0) {
+        CHECK(weir_sync(weir, GUARD) == 0);
+        weir_close(weir);
+    }
+    if (number % 8 == 1)
+        weir_close(weir);
+    _exit(0);
+}
+
+static void forks_while_all_move(void **state)
+{
+    (void)state;
+    struct weir *weir = limiter_ready(root.address, NULL);
+    struct busy busy = { weir, 0 };
+    pthread_t thread[3];
+    for (int i = 0; i < 3; i++)
+        pthread_create(&thread[i], NULL, keep_busy, &busy);
+    for (int i = 0; i < FORKS; i++) {
+        pid_t pid = child_of();
+        if (pid == 0)
+            child_at_work(weir, i);
+        assert_int_equal(ended(pid), 0);
+    }
+    weir_store_release(&busy.stop, 1);
+    for (int i = 0; i < 3; i++)
+        pthread_join(thread[i], NULL);
+    assert_int_equal(weir_sync(weir, GUARD), 0);
+    weir_close(weir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(child_is_a_limiter_whatever_it_does_first),
+        cmocka_unit_test(both_are_seen_and_the_parent_is_undisturbed),
+        cmocka_unit_test(unused_child_leaves_no_trace),
+        cmocka_unit_test(grandchildren_are_limiters_too),
+        cmocka_unit_test(forks_while_all_move),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}
