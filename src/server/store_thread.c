@@ -187,6 +187,13 @@ static int open_store(struct weir_store_thread *t, struct weir_diag *diag)
     if (t->store)
         return 0;
     int error = weir_store_open(t->url, &t->store, diag);
+    /* It was there: to make another one in its place would be the wrong
+     * advice. */
+    if (error == WEIR_ENOENT && t->known)
+        error = weir_diag_set(diag, WEIR_ESTORE, "the quota store ", t->url,
+                              " is gone; put it back, or start again with "
+                              "the one that is to be used",
+                              NULL);
     if (error < 0)
         return fail(t, error, diag);
     return 0;
