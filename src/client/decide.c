@@ -218,9 +218,9 @@ static size_t take_batch(struct weir *weir, struct weir_ask *asks,
     for (size_t i = 0; i < count; i++) {
         struct weir_text name = { asks[i].name, asks[i].len };
         asks[i].verdict =
-            has_length(name) ? take_hashed(weir, name, hash[i], asks[i].weight, NULL,
-                                now)
-                  : pass_unknown(weir, NULL);
+            has_length(name) ? take_hashed(weir, name, hash[i],
+                                           asks[i].weight, NULL, now)
+                             : pass_unknown(weir, NULL);
         passed += asks[i].verdict == WEIR_PASS;
     }
     return passed;
