@@ -60,9 +60,9 @@ static void suffer(enum vice vice, unsigned attempts, const char *says)
         if (!strstr(text, says))
             fail_msg("vice %d: the event says '%s'", (int)vice, text);
     }
-    /* Pauses of at least 25, 50, 100, 200 ms before the fifth attempt. */
+    /* Pauses of 50, 100, 200, 400 ms before the fifth attempt. */
     if (attempts >= 5)
-        assert_true(took >= 375 * WEIR_MILLISECOND);
+        assert_true(took >= 700 * WEIR_MILLISECOND);
     weir_close(weir);
     fake_free(fake);
 }

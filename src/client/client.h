@@ -106,7 +106,6 @@ struct weir {
     struct event *kick_event, *timer;
     struct weir_client_link link[WEIR_ROOTS_MAX];
     struct weir_arena arena;
-    struct weir_rng rng;       /* of the pauses before connecting again */
     bool tell_forked;          /* as the thread's first event */
     char *out;                 /* owned: a message being encoded */
     size_t out_size;

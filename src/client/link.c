@@ -40,11 +40,9 @@ static void drop(struct weir_client_link *link, const char *why)
     if (link->good_at && now - link->good_at > GOOD_FOR)
         link->backoff = BACKOFF_FIRST;
     link->good_at = 0;
-    weir_duration wait =
-        link->backoff / 2 + weir_rng_below(&weir->rng, link->backoff / 2);
     struct timeval pause = {
-        .tv_sec = (time_t)(wait / WEIR_SECOND),
-        .tv_usec = (suseconds_t)(wait % WEIR_SECOND / 1000),
+        .tv_sec = (time_t)(link->backoff / WEIR_SECOND),
+        .tv_usec = (suseconds_t)(link->backoff % WEIR_SECOND / 1000),
     };
     evtimer_add(link->retry, &pause);
     link->backoff = link->backoff * 2 < BACKOFF_MOST ? link->backoff * 2

@@ -119,7 +119,6 @@ static int make_nodes(struct weir *weir)
     weir_entropy(seeds, sizeof(seeds));
     weir_entropy(&weir->id, sizeof(weir->id));
     weir->id |= 2; /* 0 and 1 mean something else */
-    weir->rng.state = weir->id;
     struct weir_table_options table = { .slots = weir->slots,
                                         .stripes = weir->stripes,
                                         .seed = seeds[0] };
