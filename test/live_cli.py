@@ -183,6 +183,32 @@ class Quickstart(Case):
         self.assertEqual([q["name"] for q in top["quotas"]], ["hello"])
         self.assertIn("limiters", self.ok("status", root=root))
 
+    def test_shadow_says_what_it_would_do(self):
+        root = Root(self)
+        self.ok("quota", "set", "ghost", "limit=0", "mode=shadow", root=root)
+        self.assertEqual(self.ok("take", "ghost", root=root),
+                         "passed (shadow: would be limited by ghost)\n")
+        usage = until("the report", lambda: json.loads(
+            root.get("/v1/usage")[1])["quotas"])
+        self.assertEqual([(q["name"], q["mode"], q["refused"])
+                          for q in usage], [("ghost", "shadow", 1)])
+        self.assertIn('weir_quota_refused_units_total{quota="ghost",'
+                      'mode="shadow"} 1\n', root.get("/metrics")[1])
+        self.assertRegex(self.ok("top", "--once", "--interval", "50ms",
+                                 root=root), "ghost +shadow +0 ")
+        top = json.loads(self.ok("top", "--once", "--json", "--interval",
+                                 "50ms", root=root))
+        self.assertEqual(top["quotas"][0]["mode"], "shadow")
+        # The one of the chain that is in shadow is named, be it a parent.
+        self.ok("quota", "set", "body", "parent=ghost", root=root)
+        self.assertEqual(self.ok("take", "body", root=root),
+                         "passed (shadow: would be limited by ghost)\n")
+        self.assertEqual(self.ok("take", "-n", "2", "body", root=root),
+                         "passed 2 (shadow: 2 would be limited), limited 0\n")
+        self.ok("quota", "set", "g/*", "limit=0", "mode=shadow", root=root)
+        self.assertIn("(shadow: would be limited",
+                      self.ok("take", "g/1", root=root))
+
     def test_take_waits(self):
         root = Root(self)
         self.ok("quota", "set", "slow", "limit=20/s", "low_burst=1",

@@ -531,6 +531,8 @@ static void test_usage_status_metrics(void **state)
     assert_int_equal(json_integer_value(json_object_get(entry, "refused")),
                      12);
     assert_int_equal(json_integer_value(json_object_get(entry, "high")), 50);
+    assert_string_equal(json_string_value(json_object_get(entry, "mode")),
+                        "enforce");
     assert_int_equal(number(h, "used"), 1);
     must(h, 200, "GET", "/v1/usage?match=z*", NULL);
     assert_int_equal(json_array_size(json_object_get(h->json, "quotas")), 0);
@@ -549,7 +551,7 @@ static void test_usage_status_metrics(void **state)
     must(h, 200, "GET", "/metrics", NULL);
     assert_non_null(strstr(h->type, "version=0.0.4"));
     assert_non_null(strstr(h->text, "weir_quota_refused_units_total{quota="
-                                    "\"a\\\"b\\\\\"} 12\n"));
+                                    "\"a\\\"b\\\\\",mode=\"enforce\"} 12\n"));
     assert_non_null(strstr(h->text, "weir_unknown_requests_total 4\n"));
     must(h, 200, "GET", "/healthz", NULL);
     must(h, 200, "GET", "/readyz", NULL);

@@ -102,11 +102,53 @@ static void show_duration(weir_duration duration, char *buf, size_t size)
     buf[len] = '\0';
 }
 
+/* Whose refusal mode shadow hid. A reply names the quota that decided, and a
+ * shadow decides nothing: but when the chain has only one, it was that one.
+ * Returns false if it has several, or isn't to be learned. */
+static bool find_shadow(const struct take *take, char *out)
+{
+    struct weir_root_client *client = weir_cli_connect(&take->cli);
+    char name[WEIR_NAME_MAX + 1];
+    snprintf(name, sizeof name, "%s", take->name);
+    size_t found = 0;
+    bool whole = false;
+    for (int depth = 0; client && !whole && depth < WEIR_DEPTH_MAX; depth++) {
+        char path[WEIR_CLI_PATH_MAX];
+        json_t *quota;
+        struct weir_diag diag = { 0 };
+        if (weir_cli_quota_path(name, "", path) != 0 ||
+            weir_root_client_ask(client, "GET", path, NULL, &quota, NULL,
+                                 &diag) < 0)
+            break;
+        if (strcmp(weir_cli_text(quota, "mode"), "shadow") == 0 &&
+            ++found == 1)
+            memcpy(out, name, sizeof name);
+        snprintf(name, sizeof name, "%s", weir_cli_text(quota, "parent"));
+        whole = !name[0];
+        json_decref(quota);
+    }
+    weir_root_client_free(&client);
+    return whole && found == 1;
+}
+
+static void print_shadow(const struct take *take)
+{
+    char name[WEIR_NAME_MAX + 1];
+    if (find_shadow(take, name))
+        printf("passed (shadow: would be limited by %s)\n", name);
+    else
+        puts("passed (shadow: would be limited by a quota in mode shadow)");
+}
+
 static void print_reply(const struct take *take,
                         const struct weir_reply *reply)
 {
     char wait[64];
     if (reply->verdict == WEIR_PASS) {
+        if (reply->shadow) {
+            print_shadow(take);
+            return;
+        }
         if (reply->wait > 0) {
             show_duration(reply->wait, wait, sizeof wait);
             printf("passed after %s\n", wait);
@@ -143,14 +185,19 @@ static void print_reply_json(const struct weir_reply *reply)
 }
 
 static void print_many(const struct take *take, uint64_t passed,
-                       uint64_t limited)
+                       uint64_t limited, uint64_t shadow)
 {
-    if (take->cli.json)
-        weir_cli_print_json(json_pack("{s:I, s:I}", "passed",
+    if (take->cli.json) {
+        weir_cli_print_json(json_pack("{s:I, s:I, s:I}", "passed",
                                       (json_int_t)passed, "limited",
-                                      (json_int_t)limited));
-    else
-        printf("passed %" PRIu64 ", limited %" PRIu64 "\n", passed, limited);
+                                      (json_int_t)limited, "shadow",
+                                      (json_int_t)shadow));
+        return;
+    }
+    printf("passed %" PRIu64, passed);
+    if (shadow > 0)
+        printf(" (shadow: %" PRIu64 " would be limited)", shadow);
+    printf(", limited %" PRIu64 "\n", limited);
 }
 
 /* ---- Asking ---- */
@@ -178,9 +225,13 @@ static enum weir_verdict ask(const struct take *take,
 static int ask_all(const struct take *take, struct weir_handle handle)
 {
     uint64_t passed = 0;
+    uint64_t shadow = 0;
     struct weir_reply reply = { 0 };
-    for (uint64_t i = 0; i < take->count; i++)
-        passed += ask(take, handle, &reply) == WEIR_PASS;
+    for (uint64_t i = 0; i < take->count; i++) {
+        bool pass = ask(take, handle, &reply) == WEIR_PASS;
+        passed += pass;
+        shadow += pass && reply.shadow;
+    }
     if (reply.unknown)
         fprintf(stderr, "weir: no quota rules '%s', so it passes; make one: "
                         "weir quota set %s limit=100/s\n", take->name,
@@ -190,7 +241,7 @@ static int ask_all(const struct take *take, struct weir_handle handle)
                         "on_stale\n");
     bool silent = take->quiet || take->count == 0;
     if (!silent && take->count > 1)
-        print_many(take, passed, take->count - passed);
+        print_many(take, passed, take->count - passed, shadow);
     else if (!silent && take->cli.json)
         print_reply_json(&reply);
     else if (!silent && (take->charge || take->refund))

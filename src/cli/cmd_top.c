@@ -25,7 +25,8 @@
 static const char top_help[] =
     "Shows what is offered, passed and limited per second, the busiest quota\n"
     "first. Units, as the root sees them: a quota in a chain counts what went\n"
-    "through it, so that a parent holds its children's.\n"
+    "through it, so that a parent holds its children's. In mode shadow,\n"
+    "'limited' is what would have been; it passed all the same.\n"
     "\n"
     "    weir top\n"
     "    weir top --once 'client/*'\n"
@@ -48,6 +49,7 @@ struct sample {
 struct line {
     const char *name;  /* borrowed from the newer sample */
     const char *limit; /* likewise */
+    const char *mode;  /* likewise */
     double offered, passed, limited; /* units per second */
     double fill, high; /* units; high 0: unlimited */
 };
@@ -108,6 +110,7 @@ static void make_line(const struct sample *before, const json_t *entry,
     *out = (struct line){
         .name = name,
         .limit = weir_cli_text(entry, "limit"),
+        .mode = weir_cli_text(entry, "mode"),
         .passed = passed > 0 ? passed / seconds : 0,
         .limited = limited > 0 ? limited / seconds : 0,
         .fill = figure(entry, "fill"),
@@ -170,15 +173,19 @@ static void make_bar(const struct line *line, char *out)
 static void print_lines(const struct top *top, const struct line *lines,
                         size_t count, size_t max)
 {
-    static const char *const heads[] = { "QUOTA",   "LIMIT",   "OFFERED/s",
-                                         "PASSED/s", "LIMITED/s", "FILL" };
-    struct weir_rows rows = { .columns = 6, .bold_head = top->colour,
-                              .right = 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4 };
+    static const char *const heads[] = { "QUOTA",    "MODE",
+                                         "LIMIT",    "OFFERED/s",
+                                         "PASSED/s", "LIMITED/s",
+                                         "FILL" };
+    struct weir_rows rows = { .columns = WEIR_COUNT_OF(heads),
+                              .bold_head = top->colour,
+                              .right = 15u << 2 };
     for (size_t i = 0; i < WEIR_COUNT_OF(heads); i++)
         weir_rows_add(&rows, heads[i]);
     for (size_t i = 0; i < count && i < max; i++) {
         char buf[64];
         weir_rows_add(&rows, lines[i].name);
+        weir_rows_add(&rows, lines[i].mode);
         weir_rows_add(&rows, lines[i].limit);
         weir_rows_add(&rows, weir_cli_units(lines[i].offered, buf));
         weir_rows_add(&rows, weir_cli_units(lines[i].passed, buf));
@@ -196,11 +203,12 @@ static void print_json(const struct line *lines, size_t count, double seconds)
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++)
         json_array_append_new(
-            list, json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f}", "name",
-                            lines[i].name, "limit", lines[i].limit,
-                            "offered", lines[i].offered, "passed",
-                            lines[i].passed, "limited", lines[i].limited,
-                            "fill", lines[i].fill, "high", lines[i].high));
+            list, json_pack("{s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:f}",
+                            "name", lines[i].name, "mode", lines[i].mode,
+                            "limit", lines[i].limit, "offered",
+                            lines[i].offered, "passed", lines[i].passed,
+                            "limited", lines[i].limited, "fill",
+                            lines[i].fill, "high", lines[i].high));
     json_t *object =
         json_pack("{s:f, s:o}", "seconds", seconds, "quotas", list);
     json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));

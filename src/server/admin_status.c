@@ -124,9 +124,10 @@ static json_t *busy_object(const struct weir_busy *busy)
     bool bounded = !busy->removed && !busy->limit.unlimited;
     json_t *high =
         bounded ? json_integer((json_int_t)busy->high) : json_null();
-    return json_pack("{s:s%, s:o, s:o, s:f, s:I, s:I, s:I}", "name",
-                     busy->name, busy->name_len, "limit", shown, "high",
-                     high, "fill", busy->fill, "passed",
+    return json_pack("{s:s%, s:s?, s:o, s:o, s:f, s:I, s:I, s:I}", "name",
+                     busy->name, busy->name_len, "mode",
+                     weir_busy_mode(busy), "limit", shown, "high", high,
+                     "fill", busy->fill, "passed",
                      (json_int_t)busy->passed, "refused",
                      (json_int_t)busy->refused, "limiters",
                      (json_int_t)busy->limiters);

@@ -42,10 +42,26 @@ void weir_busy_of(const struct weir_usage *usage, struct weir_busy *out)
     memcpy(out->name, usage->name.p, usage->name.len);
     if (!usage->quota)
         return;
+    out->mode = usage->quota->mode;
     out->limit = usage->quota->limit;
     uint64_t low;
     if (!out->limit.unlimited)
         weir_quota_bursts(usage->quota, &low, &out->high);
+}
+
+const char *weir_busy_mode(const struct weir_busy *busy)
+{
+    if (busy->removed)
+        return NULL;
+    switch (busy->mode) {
+    case WEIR_ENFORCE:
+        return "enforce";
+    case WEIR_SHADOW:
+        return "shadow";
+    case WEIR_OFF:
+        return "off";
+    }
+    return NULL;
 }
 
 static void swap(struct weir_busy *a, struct weir_busy *b)

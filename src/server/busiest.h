@@ -14,7 +14,9 @@ struct weir_busy {
     uint64_t passed;    /* units */
     uint64_t refused;   /* units */
     uint32_t limiters;
-    bool removed;       /* its quota is gone: limit and high say nothing */
+    bool removed;       /* its quota is gone: mode, limit and high say
+                         * nothing */
+    enum weir_mode mode;
     struct weir_limit limit;
     uint64_t high;      /* high_burst in units; 0: unlimited */
     uint64_t rank;      /* by what it was chosen */
@@ -26,6 +28,8 @@ enum weir_rank {
 };
 
 void weir_busy_of(const struct weir_usage *usage, struct weir_busy *out);
+/* "shadow", as in quotas; NULL when the quota is gone. */
+const char *weir_busy_mode(const struct weir_busy *busy);
 
 /* Fills 'out' with at most 'max' quotas whose names match 'match' (absent:
  * all), highest rank first. Returns how many; '*out_used' is how many are in

@@ -124,6 +124,10 @@ static void print_column(FILE *out, enum column column,
             continue;
         fprintf(out, "%s{quota=\"", head->name);
         print_label(out, busy[i].name, busy[i].name_len);
+        /* Refusals that nobody felt must not look like the others. */
+        const char *mode = weir_busy_mode(&busy[i]);
+        if (mode)
+            fprintf(out, "\",mode=\"%s", mode);
         fprintf(out, "\"} %.17g\n", cell(&busy[i], column));
     }
 }
