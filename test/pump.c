@@ -374,6 +374,10 @@ static void deliver(struct pump *pump, struct pump_packet *packet)
     struct weir_message message;
     int error = weir_v1_decode(packet->bytes, packet->len, packet->to_root,
                                &arena, &message);
+    if (error == 0 && message.type == WEIR_MESSAGE_FILLS && pump->on_fill) {
+        for (size_t i = 0; i < message.fills.count; i++)
+            pump->on_fill(pump->context, l, r, &message.fills.fills[i]);
+    }
     if (error == 0 && packet->to_root)
         error = weir_root_receive(pump->root[r], l, &message, pump->now);
     else if (error == 0)

@@ -60,6 +60,10 @@ struct pump {
     uint64_t epoch;
     uint64_t messages, bytes; /* sent */
     int error;                /* first error of a node; 0 */
+    /* Sees every fill that reaches a limiter; may be NULL. */
+    void (*on_fill)(void *context, uint32_t limiter, uint32_t root,
+                    const struct weir_fill *fill);
+    void *context;
 };
 
 /* Aborts the test when there is no memory. */

@@ -31,16 +31,20 @@ extern "C" {
  *
  * A background thread exchanges counts with the roots (`weir serve`), which
  * know the quotas. No call below but weir_ready(), weir_sync(), weir_wait()
- * and weir_close() ever waits for the network or the background thread, or
- * for a lock that is held longer than some microseconds; with all roots dead
- * the decisions go on as each quota's `on_stale` says.
+ * and weir_close() ever waits for the network or the background thread.
+ * Plain decisions take no lock; what makes a name's place in the table spins
+ * for one that is held for microseconds (or for as long as the system lets
+ * its holder wait). With all roots dead the decisions go on as each quota's
+ * `on_stale` says.
  *
  * Units. A quota counts units: requests, bytes, rows. A weight is how many
  * units one request costs, 0 to WEIR_WEIGHT_MAX. Durations are nanoseconds.
  *
  * Time. Every call that decides takes `now`, an instant of CLOCK_MONOTONIC in
  * nanoseconds; 0 lets the library read the clock (some 20-30 ns). An instant
- * earlier than one seen before is safe: it sees a fuller bucket.
+ * earlier than one seen before is safe: it sees a fuller bucket. One of the
+ * future is not (CLOCK_REALTIME, say): the bucket then refuses until that
+ * time has come, or a root says better.
  *
  * Threads. Every function may be called from any thread at any time, unless
  * its comment says otherwise. After fork() a child may go on calling; it

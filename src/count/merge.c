@@ -116,7 +116,7 @@ static int64_t fill_most(const struct weir_use *use)
 static void add_units(struct weir_merge *merge, struct weir_use *use,
                       int64_t units, bool late, weir_instant now)
 {
-    use->added += units;
+    use->added += (uint64_t)units;
     if (use->unlimited)
         return;
     int64_t fill = weir_merge_fill(merge, use, now);
@@ -469,7 +469,7 @@ static void adopt_fill(struct weir_merge *merge, struct weir_use *use,
     use->adopted = leaked + (uint64_t)fill;
     int64_t sum = weir_merge_fill(merge, use, now) + more;
     set_fill(merge, use, sum < most ? sum : most, now);
-    use->added += (more >> frac) + 1; /* others are told that it moved */
+    use->added += ((uint64_t)more >> frac) + 1; /* others are told */
     touch(merge, use);
 }
 
@@ -587,9 +587,9 @@ static bool cell_moved(const struct weir_merge *merge,
                        const struct weir_use *use,
                        const struct weir_cell *cell, uint64_t slack)
 {
-    int64_t own = (int64_t)(cell->last - cell->told_last);
-    int64_t others = use->added - cell->told_added - own;
-    uint64_t moved = others < 0 ? (uint64_t)-others : (uint64_t)others;
+    uint64_t own = cell->last - cell->told_last;
+    uint64_t others = use->added - cell->told_added - own;
+    uint64_t moved = others > INT64_MAX ? 0 - others : others;
     if (!merge->slack)
         return moved > 0;
     if (moved > 0 && moved >= cell->told_slack / 2)

@@ -41,7 +41,7 @@ struct weir_use {
     uint64_t in;             /* scaled sum, see algo/leaky.h */
     uint64_t adopted;        /* of 'in', what limiters knew at our birth */
     weir_instant emptied;    /* when it was last found empty */
-    int64_t added;           /* units, all that ever came in */
+    uint64_t added;          /* units, all that came in, modulo 2^64 */
     uint64_t passed;         /* units */
     uint64_t refused;        /* units */
     struct weir_cell *cells; /* list */
@@ -58,7 +58,7 @@ struct weir_cell {
     uint64_t refused_base;
     uint64_t refused_last;
     /* When this limiter was last told: */
-    int64_t told_added;      /* the bucket's 'added' */
+    uint64_t told_added;     /* the bucket's 'added' */
     uint64_t told_last;      /* of it, the limiter's own total */
     uint64_t told_slack;     /* units */
 };

@@ -293,6 +293,17 @@ static void announce_all(struct weir_tally *tally,
     }
 }
 
+/* Until a slot is announced in the new session the root can't speak of it,
+ * and what it said is getting old: the next unit is worth a report. */
+static void forget_told(struct weir_tally *tally,
+                        struct weir_tally_link *link)
+{
+    uint32_t end = weir_table_used(tally->table);
+    for (uint32_t slot = bit_next(tally->told, 0, end); slot < end;
+         slot = bit_next(tally->told, slot + 1, end))
+        link->cells[slot].told = false;
+}
+
 void weir_tally_meet(struct weir_tally *tally, uint32_t index)
 {
     tally->link[index].meeting = true;
@@ -314,7 +325,9 @@ void weir_tally_begin(struct weir_tally *tally, uint32_t index,
     link->meeting = false;
     link->up = true;
     link->answering = true;
-    if (!same_root)
+    if (same_root)
+        forget_told(tally, link);
+    else
         announce_all(tally, link, now);
     if (link->answered_at == 0)
         link->answered_at = now;

@@ -389,18 +389,6 @@ struct weir_catalog *weir_root_catalog(struct weir_root *root)
     return root->catalog;
 }
 
-void weir_root_set_settings(struct weir_root *root,
-                            const struct weir_settings *settings,
-                            weir_instant now)
-{
-    (void)now;
-    root->settings = *settings;
-    apply_settings(root);
-    for (uint32_t i = 0; i < root->peers_max; i++)
-        root->peers[i].welcome_owed = root->peers[i].greeted;
-    enqueue_all(root);
-}
-
 /* ---- Links ---- */
 
 void weir_root_link(struct weir_root *root, uint32_t index, bool up,

@@ -60,11 +60,6 @@ int weir_root_apply(struct weir_root *root, const struct weir_change *change,
 void weir_root_settle(struct weir_root *root, weir_instant now);
 bool weir_root_ready(const struct weir_root *root);
 struct weir_catalog *weir_root_catalog(struct weir_root *root);
-/* Settings may change on a live root; limiters are told. */
-void weir_root_set_settings(struct weir_root *root,
-                            const struct weir_settings *settings,
-                            weir_instant now);
-
 /* ---- What people look at ---- */
 
 /* A quota in use. */
