@@ -175,6 +175,11 @@ class Quickstart(Case):
         self.assertEqual(json.loads(result.out)["verdict"], "limited")
         result = self.run_weir("take", "-w", "9", "hello", root=root)
         self.assertRegex(result.out, "never lets 9 units through")
+        result = self.run_weir("take", "-w", "9", "--json", "hello",
+                               root=root)
+        self.assertIsNone(json.loads(result.out)["retry_after_s"])
+        result = self.run_weir("take", "--json", "nobody", root=root)
+        self.assertIsNone(json.loads(result.out)["remaining"])
         result = self.run_weir("take", "nobody", root=root)
         self.assertEqual(result.status, 0)
         self.assertIn("no quota rules 'nobody'", result.err)
@@ -326,6 +331,10 @@ quotas:
                 ("sharing=leased isn't built", ["c", "sharing=leased"]),
                 ("kind=concurrency isn't", ["c", "kind=concurrency"]),
                 ("did you mean 'limit'", ["c", "limt=1/s"]),
+                ("no field 'foo'; see", ["c", "foo=bar"]),
+                ("character 0x07 at byte 3; .*only tab and newline",
+                 ["c", "description=a\n\a"]),
+                ("character 0x85", ["c", "description=\x85"]),
                 ("the store's to set", ["c", "id=1"]),
                 ("has no value", ["c", "limit"]),
                 ("twice", ["c", "limit=1/s", "limit=2/s"]),
@@ -335,6 +344,11 @@ quotas:
                            root=self.root)
         self.fails("no quota 'zz'", "quota", "get", "zz", root=self.root)
         self.fails("no quota 'zz'", "quota", "rm", "zz", root=self.root)
+        result = self.run_weir("quota", "rm", "zz", "--json", root=self.root)
+        self.assertEqual((result.status, result.out), (2, ""))
+        self.assertEqual(self.run_weir("top", "--once", "--interval", "10ms",
+                                       "nosuch", root=self.root).err,
+                         "nothing in use matches 'nosuch'\n")
         listed = json.loads(self.ok("quota", "ls", "--json", root=self.root))
         self.assertEqual([q["name"] for q in listed], ["a", "b"])
 
@@ -470,6 +484,14 @@ class Serve(Case):
         self.fails("already; remove it or choose", "store", "init", url)
         self.fails("weir store init", "store", "int", url)
         self.fails("sqlite:", "store", "init", self.path("x"))
+        none = self.path("none")
+        self.fails(f"there is no folder {none}; make it", "store", "init",
+                   f"sqlite:{none}/q.db")
+        two = "sqlite:" + self.path("two.db")
+        self.assertEqual(json.loads(self.ok("store", "init", two, "--json")),
+                         {"made": two})
+        self.assertIn(json.loads(self.ok("version", "--json"))["version"],
+                      self.ok("--version"))
 
     def test_newer_schema(self):
         url = self.make_store()
@@ -480,11 +502,12 @@ class Serve(Case):
 
     def test_port_in_use(self):
         root = Root(self)
-        said = self.fails("can't listen at .*another root", "serve",
-                          "--listen", root.address, "--http", "off")
-        self.assertIn(root.address, said)
-        self.fails("can't listen at .*--http", "serve", "--listen", ":0",
-                   "--http", root.http)
+        for option, address, others in (
+                ("--listen", root.address, ["--http", "off"]),
+                ("--http", root.http, ["--listen", ":0"])):
+            said = self.fails(f"{option} {address}: .*has this port", "serve",
+                              option, address, *others)
+            self.assertEqual(said.count("can't listen"), 1, said)
 
     def test_stop_with_everybody_connected(self):
         root = Root(self)

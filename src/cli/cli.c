@@ -54,7 +54,7 @@ static size_t distance(const char *a, size_t n, const char *b, size_t m)
 const char *weir_cli_nearest(const char *typed, const char *const *words)
 {
     size_t n = strlen(typed);
-    size_t best = n / 3 + 2;
+    size_t best = n / 3 + 1; /* beyond a third, a guess misleads */
     const char *nearest = NULL;
     for (; *words; words++) {
         size_t m = strlen(*words);

@@ -7,6 +7,7 @@
 
 #include "cli/quota_set.h"
 #include "cli/table_print.h"
+#include "quota/quota_text.h"
 #include "server/uri.h"
 
 static const char quota_help[] =
@@ -156,6 +157,7 @@ json_t *weir_cli_quota_all(struct weir_root_client *client, const char *path,
 
 #define FIELD_COLUMN 15
 #define LINE_WIDTH 79
+#define FIELDS_MAX 32
 
 /* Words into lines, all but the first indented. */
 static void print_wrapped(const char *text)
@@ -206,6 +208,63 @@ static json_t *labels_object(const char *typed)
     return object;
 }
 
+static bool is_field(const char *key)
+{
+    size_t count;
+    const struct weir_field *fields = weir_quota_fields(&count);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(fields[i].name, key) == 0)
+            return true;
+    return false;
+}
+
+static int refuse_field(const char *key)
+{
+    const char *names[FIELDS_MAX + 1] = { NULL };
+    size_t used = 0;
+    size_t count;
+    const struct weir_field *fields = weir_quota_fields(&count);
+    for (size_t i = 0; i < count && used < FIELDS_MAX; i++)
+        if (!fields[i].read_only && strcmp(fields[i].name, "name") != 0)
+            names[used++] = fields[i].name;
+    char shown[WEIR_SHOW_MAX];
+    weir_text_show(weir_text_of(key), shown);
+    const char *nearest = weir_cli_nearest(key, names);
+    if (nearest)
+        return weir_cli_fail("there is no field %s; did you mean '%s'?",
+                             shown, nearest);
+    return weir_cli_fail("there is no field %s; see `weir quota set --help`",
+                         shown);
+}
+
+/* 'text' is UTF-8. */
+static int check_description(const char *text)
+{
+    size_t clean = weir_utf8_clean(weir_text_of(text), "\t\n");
+    if (!text[clean])
+        return 0;
+    /* What lies above ASCII comes behind a first byte of 0xC2. */
+    bool wide = text[clean] & 0x80;
+    return weir_cli_fail("the description holds the control character 0x%02x "
+                         "at byte %zu; of those, only tab and newline are "
+                         "allowed", (unsigned char)text[clean + wide],
+                         clean + 1);
+}
+
+/* What the root would say about a field, without asking it. */
+static int check_field(const char *key, const char *value)
+{
+    if (strcmp(key, "labels") == 0)
+        return 0;
+    struct weir_quota scratch;
+    struct weir_diag diag = { 0 };
+    weir_quota_init(&scratch);
+    if (weir_quota_set(&scratch, weir_text_of(key), weir_text_of(value),
+                       &diag) < 0)
+        return weir_cli_fail("%s", diag.text);
+    return strcmp(key, "description") == 0 ? check_description(value) : 0;
+}
+
 /* "limit=100/s" into the object. */
 static int add_field(json_t *object, const char *argument)
 {
@@ -220,6 +279,8 @@ static int add_field(json_t *object, const char *argument)
                              "quota set --help`", argument);
     memcpy(key, argument, len);
     key[len] = '\0';
+    if (!is_field(key))
+        return refuse_field(key);
     if (json_object_get(object, key))
         return weir_cli_fail("%s is given twice; say it once", key);
     bool labels = strcmp(key, "labels") == 0;
@@ -229,16 +290,10 @@ static int add_field(json_t *object, const char *argument)
         return WEIR_EXIT_ERROR;
     if (!value)
         return weir_cli_fail("the value of %s isn't UTF-8", key);
-    /* What the root would say about a field, without asking it. */
-    struct weir_quota scratch;
-    struct weir_diag diag = { 0 };
-    weir_quota_init(&scratch);
-    int error = labels ? 0
-                       : weir_quota_set(&scratch, weir_text_of(key),
-                                        weir_text_of(equals + 1), &diag);
-    if (error < 0) {
+    int status = check_field(key, equals + 1);
+    if (status) {
         json_decref(value);
-        return weir_cli_fail("%s", diag.text);
+        return status;
     }
     json_object_set_new(object, key, value);
     return 0;
@@ -551,12 +606,16 @@ int weir_cli_quota_rm(int argc, char **argv)
         total += removed;
     } while (removed > 0 && error == WEIR_ECHILDREN);
     weir_root_client_free(&client);
+    if (error < 0 && total > 0)
+        return weir_cli_fail("%s; %zu removed before", diag.text, total);
+    if (error < 0)
+        return weir_cli_fail("%s", diag.text);
     if (cli.json)
         weir_cli_print_json(json_pack("{s:I, s:I}", "removed",
                                       (json_int_t)total, "epoch", epoch));
-    else if (total > 0)
+    else
         printf("removed %zu\n", total);
-    return error < 0 ? weir_cli_fail("%s", diag.text) : WEIR_EXIT_OK;
+    return WEIR_EXIT_OK;
 }
 
 /* ---- quota ---- */

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * cli/cmd_store.c - weir store init. */
 
+#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/quota_set.h"
 #include "store/store.h"
 
 static const char store_help[] =
@@ -15,6 +19,23 @@ static const char store_help[] =
     "    weir serve --store sqlite:/var/lib/weir/quotas.db\n"
     "\n"
     "Several roots on one machine may serve the same file.\n";
+
+/* A store that can't be made is mostly one whose folder isn't there. */
+static int refuse_store(const char *url, const struct weir_diag *diag)
+{
+    const char *path = url + strcspn(url, ":") + 1;
+    const char *slash = strrchr(path, '/');
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) : 1,
+             slash ? path : ".");
+    if (access(folder[0] ? folder : "/", W_OK | X_OK) == 0)
+        return weir_cli_fail("%s", diag->text);
+    if (errno == ENOENT)
+        return weir_cli_fail("there is no folder %s; make it first: mkdir -p "
+                             "%s", folder, folder);
+    return weir_cli_fail("can't make a file in the folder %s: %s", folder,
+                         strerror(errno));
+}
 
 int weir_cli_store(int argc, char **argv)
 {
@@ -33,8 +54,15 @@ int weir_cli_store(int argc, char **argv)
         return weir_cli_fail("one store, please; for example: weir store "
                              "init sqlite:quotas.db");
     struct weir_diag diag = { 0 };
-    if (weir_store_init(argv[at + 1], &diag) < 0)
+    int error = weir_store_init(argv[at + 1], &diag);
+    if (error == WEIR_ESTORE)
+        return refuse_store(argv[at + 1], &diag);
+    if (error < 0)
         return weir_cli_fail("%s", diag.text);
+    if (cli.json) {
+        weir_cli_print_json(json_pack("{s:s}", "made", argv[at + 1]));
+        return WEIR_EXIT_OK;
+    }
     printf("made %s; serve it with: weir serve --store %s\n", argv[at + 1],
            argv[at + 1]);
     return WEIR_EXIT_OK;

@@ -170,17 +170,18 @@ static void print_reply(const struct take *take,
 static void print_reply_json(const struct weir_reply *reply)
 {
     json_t *object = json_pack(
-        "{s:s, s:s*, s:b, s:b, s:b, s:b, s:I, s:I, s:f, s:f}", "verdict",
+        "{s:s, s:s*, s:b, s:b, s:b, s:b, s:I, s:o, s:f, s:o}", "verdict",
         reply->verdict == WEIR_PASS ? "pass" : "limited", "quota",
         reply->quota_len ? reply->quota : NULL, "unknown", reply->unknown,
         "never", reply->never, "stale", reply->stale, "shadow",
         reply->shadow, "fill", (json_int_t)reply->fill, "remaining",
-        (json_int_t)(reply->remaining > INT64_MAX ? INT64_MAX
-                                                  : reply->remaining),
+        reply->remaining > INT64_MAX
+            ? json_null()
+            : json_integer((json_int_t)reply->remaining),
         "wait_s", (double)reply->wait / 1e9, "retry_after_s",
         reply->retry_after == WEIR_NEVER
-            ? -1.0
-            : (double)reply->retry_after / 1e9);
+            ? json_null()
+            : json_real((double)reply->retry_after / 1e9));
     weir_cli_print_json(object);
 }
 

@@ -59,6 +59,7 @@ struct top {
     bool once;
     bool screen; /* repaint a terminal */
     bool colour;
+    const char *glob; /* NULL: all; borrowed from argv */
     const char *interval_text;
     weir_duration interval;
     char path[WEIR_CLI_PATH_MAX];
@@ -241,7 +242,9 @@ static void print_sample(struct top *top, const struct sample *after)
             putchar('\n');
     }
     fflush(stdout);
-    if (count == 0 && !top->cli.json)
+    if (count == 0 && !top->cli.json && top->glob)
+        fprintf(stderr, "nothing in use matches '%s'\n", top->glob);
+    else if (count == 0 && !top->cli.json)
         fprintf(stderr, "no quota is in use; take something: weir take "
                         "NAME\n");
     free(lines);
@@ -351,7 +354,8 @@ static int prepare(struct top *top, int argc, char **argv)
         top->interval > 3600 * WEIR_SECOND)
         return weir_cli_fail("--interval: choose 10ms to 1h"), -1;
     char encoded[3 * WEIR_NAME_MAX];
-    int len = weir_uri_encode(weir_text_of(at < argc ? argv[at] : "*"),
+    top->glob = at < argc ? argv[at] : NULL;
+    int len = weir_uri_encode(weir_text_of(top->glob ? top->glob : "*"),
                               encoded, sizeof encoded);
     if (len < 0)
         return weir_cli_fail("the GLOB is too long"), -1;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/quota_set.h"
 #include "server/serve.h"
 
 static const char main_help[] =
@@ -35,9 +36,14 @@ static int run_serve(int argc, char **argv)
 
 static int run_version(int argc, char **argv)
 {
-    (void)argc;
-    (void)argv;
-    printf("weir %s\n", weir_version());
+    struct weir_cli cli;
+    int at = weir_cli_parse(&cli, main_help, NULL, 0, argc, argv);
+    if (at < 0)
+        return weir_cli_parsed(at);
+    if (cli.json)
+        weir_cli_print_json(json_pack("{s:s}", "version", weir_version()));
+    else
+        printf("weir %s\n", weir_version());
     return WEIR_EXIT_OK;
 }
 
@@ -97,6 +103,6 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return run_help(1, argv);
     if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)
-        return run_version(argc, argv);
+        return run_version(argc - 1, argv + 1);
     return run_command(argc - 1, argv + 1);
 }

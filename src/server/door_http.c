@@ -220,8 +220,11 @@ int weir_door_http_new(struct event_base *base, struct weir_admin *admin,
     door->socket = evhttp_bind_socket_with_handle(http, address->host,
                                                   address->port);
     if (!door->socket || find_port(door) < 0) {
-        weir_diag_set(diag, WEIR_ESYSTEM, strerror(errno ? errno : EINVAL),
-                      NULL);
+        int why = errno ? errno : EINVAL;
+        weir_diag_set(diag, WEIR_ESYSTEM, "can't listen: ", strerror(why),
+                      why == EADDRINUSE ? "; another process has this port: "
+                                          "stop it or take another"
+                                        : "", NULL);
         weir_door_http_free(&door);
         return WEIR_ESYSTEM;
     }

@@ -250,13 +250,14 @@ static void show_address(const struct weir_address *address, uint16_t port,
 
 static int refuse_address(const char *option,
                           const struct weir_address *address,
-                          const struct weir_diag *why, struct weir_diag *diag)
+                          int error, const struct weir_diag *why,
+                          struct weir_diag *diag)
 {
     char shown[300];
     show_address(address, address->port, shown, sizeof shown);
-    return weir_diag_set(diag, WEIR_ESYSTEM, "can't listen at ", shown, ": ",
-                         why->text, "; does another root run there? Choose "
-                         "another port with ", option, NULL);
+    return weir_diag_set(diag, error, option, " ", shown, ": ",
+                         why->text[0] ? why->text : weir_strerror(error),
+                         NULL);
 }
 
 static int open_doors(struct serve *serve, struct weir_diag *diag)
@@ -269,14 +270,16 @@ static int open_doors(struct serve *serve, struct weir_diag *diag)
         .log = &serve->log,
         .address = serve->options->listen,
     };
-    if (weir_door_grpc_new(&grpc, &serve->grpc, &why) < 0)
-        return refuse_address("--listen", &grpc.address, &why, diag);
+    int error = weir_door_grpc_new(&grpc, &serve->grpc, &why);
+    if (error < 0)
+        return refuse_address("--listen", &grpc.address, error, &why, diag);
     if (serve->options->http_off)
         return 0;
-    if (weir_door_http_new(serve->base, serve->admin, &serve->options->http,
-                           &serve->http, &why) < 0)
-        return refuse_address("--http", &serve->options->http, &why, diag);
-    return 0;
+    error = weir_door_http_new(serve->base, serve->admin,
+                               &serve->options->http, &serve->http, &why);
+    return error < 0 ? refuse_address("--http", &serve->options->http, error,
+                                      &why, diag)
+                     : 0;
 }
 
 static int watch_events(struct serve *serve, struct weir_diag *diag)
