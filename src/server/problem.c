@@ -52,11 +52,6 @@ static const struct row *find(int error)
     return &unknown;
 }
 
-const char *weir_error_name(int error)
-{
-    return find(error)->name;
-}
-
 int weir_error_status(int error)
 {
     return find(error)->status;

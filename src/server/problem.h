@@ -8,8 +8,6 @@
 
 #include "base/base.h"
 
-/* "WEIR_ECYCLE"; "WEIR_EUNKNOWN" for what isn't an error of ours. */
-const char *weir_error_name(int error);
 /* The HTTP status that goes with it. */
 int weir_error_status(int error);
 /* The error of that name, or 0: what a client makes of a problem. */
