@@ -154,6 +154,37 @@ static void test_without_slack_time_alone_reports(void **state)
     assert_true(often.deviation < out.deviation);
 }
 
+/* A root dies, is born again, and the limiters come back to it one after the
+ * other: the last ones bring pictures in which the first ones' counts are. */
+static void test_reborn_root_agrees_with_its_neighbour(void **state)
+{
+    (void)state;
+    struct pump *pump = make_fleet(10, WEIR_MILLISECOND, &with_slack);
+    double most = 0;
+    for (int i = 0; i < 5; i++)
+        second_of(pump, 3.0 * LIMIT, &most);
+    pump_kill_root(pump, 0);
+    second_of(pump, 3.0 * LIMIT, &most);
+    for (uint32_t i = 0; i < 10; i++)
+        pump_cut(pump, i, 0, i != 0);
+    pump_start_root(pump, 0);
+    for (uint32_t i = 1; i < 10; i++) {
+        if (i % 3 == 1)
+            second_of(pump, 3.0 * LIMIT, &most);
+        pump_cut(pump, i, 0, false);
+    }
+    second_of(pump, 3.0 * LIMIT, &most);
+    second_of(pump, 3.0 * LIMIT, &most);
+    double reborn = pump_root_fill(pump, 0, "q");
+    double other = pump_root_fill(pump, 1, "q");
+    print_message("  the reborn root's fill: %.0f, its neighbour's: %.0f\n",
+                  reborn, other);
+    assert_int_equal(pump->error, 0);
+    pump_free(pump);
+    assert_true(other > LIMIT);
+    assert_true(fabs(reborn - other) < 0.05 * other);
+}
+
 /* One limiter takes ten times the limit of a large bucket, another looks on:
  * how far is what it believes behind the root, in units, on average over
  * seconds? Without correction it is the others' counts of half an interval. */
@@ -205,6 +236,7 @@ int main(void)
         cmocka_unit_test(test_slack_holds_the_limit),
         cmocka_unit_test(test_slack_holds_over_a_slow_network),
         cmocka_unit_test(test_without_slack_time_alone_reports),
+        cmocka_unit_test(test_reborn_root_agrees_with_its_neighbour),
         cmocka_unit_test(test_correction_adds_what_others_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,7 +17,9 @@
  *
  * When the network is whole again, every root holds
  *
- *     truth - lost - behind <= fill <= truth + doubtful */
+ *     truth - lost - behind - doubtful <= fill <= truth + doubtful
+ *
+ * the terms of doubt being 0 but where something died. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -381,7 +383,7 @@ static void check_counted_once(struct history *h)
         if (least > (double)h->high_least[n])
             least = (double)h->high_least[n];
         if (h->root_killed)
-            least -= h->behind[n];
+            least -= h->behind[n] + (double)h->doubtful[n];
         /* A limiter that reaches a newborn root last, because it was cut
          * off, brings a picture with what others have told it meanwhile. */
         if (h->root_killed && h->cut)

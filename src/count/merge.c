@@ -447,29 +447,36 @@ bool weir_merge_drained(struct weir_merge *merge,
     return true;
 }
 
-/* What the limiter knew of the bucket when we were born, if that is more
- * than another told. The pictures are of one history, so the largest counts;
- * what was counted since is none of them and stays on top. */
+/* What the limiter knew of the bucket, if that is more than we do. Without a
+ * witness it is the bucket as it was before our birth: of several such the
+ * largest counts, for they are of one history, and what was counted since
+ * stays on top. With one, what was counted since is in it. */
 static void adopt_fill(struct weir_merge *merge, struct weir_use *use,
-                       int64_t wire_fill, weir_instant now)
+                       const struct weir_announce *announce,
+                       weir_instant now)
 {
-    if (use->unlimited || wire_fill <= 0 ||
+    if (use->unlimited || announce->fill <= 0 ||
         elapsed(merge, now) > merge->learn)
         return;
     unsigned frac = use->bucket.leak.frac;
     int64_t most = fill_most(use);
-    int64_t fill = wire_fill >= weir_rescale(most, frac, WEIR_FILL_FRAC)
+    int64_t fill = announce->fill >= weir_rescale(most, frac, WEIR_FILL_FRAC)
                        ? most
-                       : weir_rescale(wire_fill, WEIR_FILL_FRAC, frac);
+                       : weir_rescale(announce->fill, WEIR_FILL_FRAC, frac);
     uint64_t leaked = weir_leaked(use->bucket.leak, elapsed(merge, now));
-    int64_t before = (int64_t)(use->adopted - leaked);
-    int64_t more = fill - (before > 0 ? before : 0);
-    if (more <= 0)
+    int64_t adopted = (int64_t)(use->adopted - leaked);
+    int64_t present = weir_merge_fill(merge, use, now);
+    int64_t known = announce->witnessed ? present
+                    : adopted > 0       ? adopted
+                                        : 0;
+    if (fill > adopted)
+        use->adopted = leaked + (uint64_t)fill;
+    if (fill <= known)
         return;
-    use->adopted = leaked + (uint64_t)fill;
-    int64_t sum = weir_merge_fill(merge, use, now) + more;
+    int64_t sum = present + (fill - known);
     set_fill(merge, use, sum < most ? sum : most, now);
-    use->added += ((uint64_t)more >> frac) + 1; /* others are told */
+    /* Others are told that it moved. */
+    use->added += ((uint64_t)(fill - known) >> frac) + 1;
     touch(merge, use);
 }
 
@@ -491,7 +498,7 @@ int weir_merge_announce(struct weir_merge *merge,
         *cell = (struct weir_cell){ .limiter = limiter,
                                     .slot = announce->slot };
         cell_attach(merge, cell, use);
-        adopt_fill(merge, use, announce->fill, now);
+        adopt_fill(merge, use, announce, now);
     }
     if (!known || (int64_t)(announce->base - cell->last) > 0)
         cell->last = announce->base;

@@ -116,6 +116,8 @@ struct weir_announce {
     uint64_t base;    /* modulo 2^64 */
     uint64_t refused; /* the same of refusals */
     int64_t fill;     /* 1/1024 units */
+    bool witnessed;   /* another root has spoken since this one was born:
+                       * what others counted since is in 'fill' */
 };
 
 /* A slot's counts since the last answered report. */

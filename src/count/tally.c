@@ -24,7 +24,9 @@
  * counts go on from 'acked'. A root that has just been born knows nothing:
  * it is told each bucket as we know it at that moment, without the counts
  * that no root has answered for ('settled' in the table), and those follow
- * as counts. What comes into use later is told from nothing, because by then
+ * as counts. A limiter that meets it later than others says whether another
+ * root was its witness: then what the others counted since is in its picture.
+ * What comes into use later is told from nothing, because by then
  * the new root hears of it from everybody: a picture drawn later would hold
  * what another limiter is about to tell it, and it would count that twice. */
 
@@ -268,10 +270,23 @@ static int64_t fill_without(const struct weir_slot_view *view, uint64_t base)
     return weir_rescale(fill, frac, WEIR_FILL_FRAC);
 }
 
+/* Whether some root has spoken of the slot since. */
+static bool told_since(const struct weir_tally *tally, uint32_t slot,
+                       weir_instant since)
+{
+    for (uint32_t i = 0; i < tally->link_count; i++) {
+        const struct weir_tally_cell *cell = &tally->link[i].cells[slot];
+        if (cell->told && cell->fill_at >= since)
+            return true;
+    }
+    return false;
+}
+
 /* Every slot that holds something is announced to a root that was just born,
  * with what it holds now. */
 static void announce_all(struct weir_tally *tally,
-                         struct weir_tally_link *link, weir_instant now)
+                         struct weir_tally_link *link,
+                         weir_instant root_born, weir_instant now)
 {
     uint32_t end = weir_table_used(tally->table);
     for (uint32_t slot = 0; slot < end; slot++) {
@@ -287,6 +302,7 @@ static void announce_all(struct weir_tally *tally,
         cell->mark = view.count;
         link->mark_at = now;
         cell->adopt = true;
+        cell->witnessed = told_since(tally, slot, root_born);
         cell->fill = fill_without(&view, cell->acked);
         cell->fill_at = now;
         bit_set(link->dirty, slot);
@@ -310,7 +326,8 @@ void weir_tally_meet(struct weir_tally *tally, uint32_t index)
 }
 
 void weir_tally_begin(struct weir_tally *tally, uint32_t index,
-                      uint64_t session, bool same_root, weir_instant now)
+                      uint64_t session, bool same_root,
+                      weir_instant root_born, weir_instant now)
 {
     struct weir_tally_link *link = &tally->link[index];
     /* What was unanswered may have been taken or not; the announcement of
@@ -328,7 +345,7 @@ void weir_tally_begin(struct weir_tally *tally, uint32_t index,
     if (same_root)
         forget_told(tally, link);
     else
-        announce_all(tally, link, now);
+        announce_all(tally, link, root_born, now);
     if (link->answered_at == 0)
         link->answered_at = now;
     update_all_slack(tally);
@@ -389,6 +406,7 @@ static void write_announce(struct weir_tally *tally, size_t i, uint32_t slot,
         .base = cell->acked,
         .refused = cell->refused_acked,
         .fill = adopted_fill(cell, view, now),
+        .witnessed = cell->adopt && cell->witnessed,
     };
 }
 

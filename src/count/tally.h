@@ -29,7 +29,8 @@ struct weir_tally_cell {
     uint32_t session;    /* low half of the one it was announced in */
     bool told;           /* fill, slack hold */
     bool counted;        /* the root will tell a fill once it has counts */
-    bool adopt;          /* fill is for a root that was just born */
+    bool adopt;          /* fill is for a root that was just born … */
+    bool witnessed;      /* … and another root has spoken since */
     bool begun;
 };
 
@@ -85,9 +86,10 @@ void weir_tally_meet(struct weir_tally *tally, uint32_t link);
 /* A session begins: every cell must be announced anew. 'same_root': the root
  * remembers what it answered, and has been there for all that was counted;
  * else only what other roots know is known, and every slot with something in
- * its bucket is announced. */
+ * its bucket is announced. 'root_born': at the latest. */
 void weir_tally_begin(struct weir_tally *tally, uint32_t link,
-                      uint64_t session, bool same_root, weir_instant now);
+                      uint64_t session, bool same_root,
+                      weir_instant root_born, weir_instant now);
 /* The link is gone: its slack rules no more. */
 void weir_tally_end(struct weir_tally *tally, uint32_t link);
 

@@ -355,7 +355,8 @@ static int welcomed(struct weir_limiter *limiter, uint32_t index,
     link->met = true;
     link->state = UP;
     link->report_at = now;
-    weir_tally_begin(&limiter->tally, index, link->session, same, now);
+    weir_instant born = now > welcome->age ? now - welcome->age : 0;
+    weir_tally_begin(&limiter->tally, index, link->session, same, born, now);
     event_text(event_new(limiter, WEIR_EVENT_ROOT_UP, now), welcome->name);
     return WEIR_OK;
 }

@@ -43,6 +43,7 @@ enum {
     ANNOUNCE_PASSED = 4, /* the total 'base' */
     ANNOUNCE_REFUSED = 5,
     ANNOUNCE_FILL = 6,
+    ANNOUNCE_WITNESSED = 7,
 
     COUNTS_SLOT_STEPS = 1,
     COUNTS_PASSED = 2,
@@ -271,17 +272,20 @@ static int get_announce(struct weir_wire_in in, struct weir_announce *out)
                             1u << ANNOUNCE_SLOT | 1u << ANNOUNCE_CREATED |
                                 1u << ANNOUNCE_PASSED |
                                 1u << ANNOUNCE_REFUSED |
-                                1u << ANNOUNCE_FILL,
+                                1u << ANNOUNCE_FILL |
+                                1u << ANNOUNCE_WITNESSED,
                             1u << ANNOUNCE_NAME, &fields);
     if (error < 0)
         return error;
-    if (fields.numbers[ANNOUNCE_SLOT] > UINT32_MAX)
+    if (fields.numbers[ANNOUNCE_SLOT] > UINT32_MAX ||
+        fields.numbers[ANNOUNCE_WITNESSED] > 1)
         return WEIR_EPROTOCOL;
     out->slot = (uint32_t)fields.numbers[ANNOUNCE_SLOT];
     out->created = fields.numbers[ANNOUNCE_CREATED];
     out->base = fields.numbers[ANNOUNCE_PASSED];
     out->refused = fields.numbers[ANNOUNCE_REFUSED];
     out->fill = weir_unzigzag(fields.numbers[ANNOUNCE_FILL]);
+    out->witnessed = fields.numbers[ANNOUNCE_WITNESSED] == 1;
     return weir_v1_name(fields.spans[ANNOUNCE_NAME], &out->name);
 }
 
@@ -397,7 +401,8 @@ static size_t announce_size(const struct weir_announce *announce)
            weir_wire_number_size(announce->created) +
            weir_wire_number_size(announce->base) +
            weir_wire_number_size(announce->refused) +
-           weir_wire_number_size(weir_zigzag(announce->fill));
+           weir_wire_number_size(weir_zigzag(announce->fill)) +
+           weir_wire_number_size(announce->witnessed);
 }
 
 static size_t report_size(const struct weir_report *report,
@@ -429,8 +434,10 @@ static uint8_t *put_announce(const struct weir_announce *announce, uint8_t *p)
     p = weir_wire_put_number(p, ANNOUNCE_CREATED, announce->created);
     p = weir_wire_put_number(p, ANNOUNCE_PASSED, announce->base);
     p = weir_wire_put_number(p, ANNOUNCE_REFUSED, announce->refused);
-    return weir_wire_put_number(p, ANNOUNCE_FILL,
-                                weir_zigzag(announce->fill));
+    p = weir_wire_put_number(p, ANNOUNCE_FILL,
+                             weir_zigzag(announce->fill));
+    return weir_wire_put_number(p, ANNOUNCE_WITNESSED,
+                                announce->witnessed);
 }
 
 static uint8_t *put_refused(const struct weir_report *report,
