@@ -5,16 +5,21 @@ real processes, real ports (0: any), a home of their own. What is waited for
 is asked for again until a deadline; nothing sleeps in the hope that it is
 enough."""
 
+import fcntl
 import json
 import os
+import pty
 import re
+import select
 import shutil
 import signal
 import socket
 import sqlite3
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
 import urllib.error
@@ -394,6 +399,71 @@ quotas:
             self.assertIn("\n    weir ", text)
             for line in text.splitlines():
                 self.assertLessEqual(len(line), 80, line)
+
+
+class Screen(Case):
+    """`weir top` on a terminal."""
+
+    def setUp(self):
+        super().setUp()
+        self.root = Root(self)
+        for i in range(9):
+            self.ok("quota", "set", f"quota{i}", "limit=5/s", root=self.root)
+            self.ok("take", f"quota{i}", root=self.root)
+        self.master, self.slave = pty.openpty()
+        self.text = b""
+
+    def resize(self, rows, columns):
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ,
+                    struct.pack("HHHH", rows, columns, 0, 0))
+
+    def start(self, interval):
+        before = termios.tcgetattr(self.slave)
+        env = dict(self.env, WEIR_ROOTS=self.root.address)
+        self.top = subprocess.Popen(
+            [WEIR, "top", "--interval", interval], env=env,
+            stdin=self.slave, stdout=self.slave, stderr=self.slave)
+        self.addCleanup(self.top.kill)
+        return before
+
+    def painted(self):
+        """The lines of the newest whole paint, without colours."""
+        if select.select([self.master], [], [], 0.05)[0]:
+            self.text += os.read(self.master, 1 << 16)
+        paints = self.text.split(b"\033[H\033[J")[1:]
+        if not paints or b" more" not in paints[-1]:
+            return None
+        return re.sub(rb"\033\[\d*m", b"", paints[-1]).decode().split("\r\n")
+
+    def test_fits_the_window(self):
+        self.resize(5, 30)
+        before = self.start("100ms")
+        lines = until("a paint", self.painted)
+        self.assertEqual(len(lines), 5, lines)
+        self.assertLessEqual(max(map(len, lines)), 30, lines)
+        self.assertEqual(len(lines[0]), 30)
+        self.assertEqual(lines[4], "… and 8 more")
+        os.write(self.master, b"\x1aq")  # ^Z stops nothing
+        self.assertEqual(self.top.wait(PATIENCE), 0)
+        self.assertEqual(termios.tcgetattr(self.slave), before)
+        os.close(self.slave)
+        os.close(self.master)
+
+    def test_window_changes_and_goes(self):
+        self.resize(4, 20)
+        self.start("2s")
+        self.assertEqual(len(until("a paint", self.painted)), 4)
+        self.text = b""
+        self.resize(8, 40)
+        begin = time.monotonic()
+        self.top.send_signal(signal.SIGWINCH)
+        lines = until("another", self.painted)
+        print(f"painted again after "
+              f"{1000 * (time.monotonic() - begin):.0f} ms", file=sys.stderr)
+        self.assertEqual((len(lines), len(lines[0])), (8, 40))
+        os.close(self.slave)
+        os.close(self.master)
+        self.assertEqual(self.top.wait(PATIENCE), 0)
 
 
 class Http(Case):

@@ -65,6 +65,9 @@ struct top {
     char path[WEIR_CLI_PATH_MAX];
     struct weir_root_client *client; /* owned */
     struct sample before;            /* owned */
+    char *text;                      /* on the screen; owned; NULL: none */
+    size_t text_len;
+    sigset_t signals;                /* as they were, for waiting */
 };
 
 /* ---- Samples ---- */
@@ -172,7 +175,7 @@ static void make_bar(const struct line *line, char *out)
 }
 
 static void print_lines(const struct top *top, const struct line *lines,
-                        size_t count, size_t max)
+                        size_t count, FILE *out)
 {
     static const char *const heads[] = { "QUOTA",    "MODE",
                                          "LIMIT",    "OFFERED/s",
@@ -183,7 +186,7 @@ static void print_lines(const struct top *top, const struct line *lines,
                               .right = 15u << 2 };
     for (size_t i = 0; i < WEIR_COUNT_OF(heads); i++)
         weir_rows_add(&rows, heads[i]);
-    for (size_t i = 0; i < count && i < max; i++) {
+    for (size_t i = 0; i < count; i++) {
         char buf[64];
         weir_rows_add(&rows, lines[i].name);
         weir_rows_add(&rows, lines[i].mode);
@@ -194,9 +197,7 @@ static void print_lines(const struct top *top, const struct line *lines,
         make_bar(&lines[i], buf);
         weir_rows_add(&rows, buf);
     }
-    weir_rows_print(&rows, stdout);
-    if (count > max)
-        printf("… and %zu more\n", count - max);
+    weir_rows_print(&rows, out);
 }
 
 static void print_json(const struct line *lines, size_t count, double seconds)
@@ -217,12 +218,92 @@ static void print_json(const struct line *lines, size_t count, double seconds)
     json_decref(object);
 }
 
-static size_t screen_rows(void)
+/* Lines as wide as they are; the screen cuts them. */
+static void print_table(const struct top *top, const struct line *lines,
+                        size_t count, FILE *out)
 {
-    struct winsize size;
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 6)
-        return size.ws_row;
-    return 24;
+    print_lines(top, lines, count, out);
+    FILE *note = top->screen ? out : stderr;
+    if (count == 0 && top->glob)
+        fprintf(note, "nothing in use matches '%s'\n", top->glob);
+    else if (count == 0)
+        fprintf(note, "no quota is in use; take something: weir take NAME\n");
+}
+
+/* ---- The screen ----
+ * What it shows is a text of whole lines, kept so that it can be painted
+ * again when the window changes. */
+
+static size_t count_lines(const char *text)
+{
+    size_t count = 0;
+    for (; *text; text++)
+        count += *text == '\n';
+    return count;
+}
+
+/* Prints what fits: a character takes a column, a colour none. */
+static void print_cut(const char *line, size_t len, size_t columns)
+{
+    size_t end = 0;
+    while (end < len) {
+        if (line[end] == '\033') {
+            end += strcspn(line + end, "m\n");
+            end += line[end] == 'm';
+            continue;
+        }
+        bool begins = (line[end] & 0xc0) != 0x80;
+        if (begins && columns == 0)
+            break;
+        columns -= begins;
+        end++;
+    }
+    fwrite(line, 1, end, stdout);
+}
+
+static void paint(const struct top *top)
+{
+    struct winsize size = { 0 };
+    ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
+    size_t rows = size.ws_row ? size.ws_row : 24;
+    size_t columns = size.ws_col ? size.ws_col : 80;
+    size_t count = count_lines(top->text);
+    size_t shown = count > rows ? rows - 1 : count;
+    const char *line = top->text;
+    fputs("\033[0m\033[H\033[J", stdout);
+    /* A newline behind the last one would scroll the first away. */
+    for (size_t i = 0; i < shown; i++) {
+        size_t len = strcspn(line, "\n");
+        fputs(i > 0 ? "\n" : "", stdout);
+        print_cut(line, len, columns);
+        line += len + 1;
+    }
+    fputs("\033[0m", stdout);
+    if (shown < count) {
+        char more[64];
+        int len = snprintf(more, sizeof more, "… and %zu more",
+                           count - shown);
+        fputs(shown > 0 ? "\n" : "", stdout);
+        print_cut(more, (size_t)len, columns);
+    }
+    fflush(stdout);
+}
+
+/* Begins a new text for the screen. */
+static FILE *open_text(struct top *top)
+{
+    free(top->text);
+    FILE *out = open_memstream(&top->text, &top->text_len);
+    if (!out)
+        abort();
+    return out;
+}
+
+static void close_text(struct top *top, FILE *out)
+{
+    if (fclose(out) != 0)
+        abort();
+    paint(top);
 }
 
 static void print_sample(struct top *top, const struct sample *after)
@@ -232,32 +313,46 @@ static void print_sample(struct top *top, const struct sample *after)
     if (top->cli.json) {
         print_json(lines, count, after->at - top->before.at);
     } else if (top->screen) {
-        fputs("\033[H\033[J", stdout);
-        printf("weir top: units per second at %s, every %s; q ends\n\n",
-               top->cli.roots, top->interval_text);
-        print_lines(top, lines, count, screen_rows() - 5);
+        FILE *out = open_text(top);
+        fprintf(out, "weir top: units per second at %s, every %s; q ends\n\n",
+                top->cli.roots, top->interval_text);
+        print_table(top, lines, count, out);
+        close_text(top, out);
     } else {
-        print_lines(top, lines, count, SIZE_MAX);
+        print_table(top, lines, count, stdout);
         if (!top->once)
             putchar('\n');
     }
     fflush(stdout);
-    if (count == 0 && !top->cli.json && top->glob)
-        fprintf(stderr, "nothing in use matches '%s'\n", top->glob);
-    else if (count == 0 && !top->cli.json)
-        fprintf(stderr, "no quota is in use; take something: weir take "
-                        "NAME\n");
     free(lines);
 }
 
 /* ---- The terminal ---- */
 
 static volatile sig_atomic_t interrupted;
+static volatile sig_atomic_t resized;
 
-static void on_interrupt(int signal)
+static void on_signal(int signal)
 {
-    (void)signal;
-    interrupted = 1;
+    if (signal == SIGWINCH)
+        resized = 1;
+    else
+        interrupted = 1;
+}
+
+/* They come while ppoll() waits and at no other time, so that none is missed
+ * between a look and the wait. */
+static void catch_signals(sigset_t *out_before)
+{
+    static const int caught[] = { SIGINT, SIGTERM, SIGWINCH };
+    struct sigaction act = { .sa_handler = on_signal };
+    sigset_t held;
+    sigemptyset(&held);
+    for (size_t i = 0; i < WEIR_COUNT_OF(caught); i++) {
+        sigaddset(&held, caught[i]);
+        sigaction(caught[i], &act, NULL);
+    }
+    sigprocmask(SIG_BLOCK, &held, out_before);
 }
 
 static void begin_screen(struct termios *before)
@@ -265,6 +360,8 @@ static void begin_screen(struct termios *before)
     tcgetattr(STDIN_FILENO, before);
     struct termios keys = *before;
     keys.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+    /* A stop would leave the shell on this screen. */
+    keys.c_cc[VSUSP] = _POSIX_VDISABLE;
     tcsetattr(STDIN_FILENO, TCSANOW, &keys);
     fputs("\033[?1049h\033[?25l", stdout);
 }
@@ -283,6 +380,17 @@ static int64_t monotonic_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+/* Takes a key; false when it ends the program, or nobody is there to press
+ * one any more. */
+static bool take_key(void)
+{
+    char key = 0;
+    ssize_t got = read(STDIN_FILENO, &key, 1);
+    if (got < 0)
+        return errno == EINTR || errno == EAGAIN;
+    return got == 1 && key != 'q' && key != 4;
+}
+
 /* Waits one interval; false when the user wants to end. */
 static bool wait_interval(const struct top *top)
 {
@@ -294,21 +402,24 @@ static bool wait_interval(const struct top *top)
         int64_t left = until - monotonic_ms();
         if (left <= 0 || interrupted)
             return !interrupted;
-        char key = 0;
-        if (poll(&keys, 1, (int)left) > 0 &&
-            read(STDIN_FILENO, &key, 1) == 1 && (key == 'q' || key == 4))
+        struct timespec timeout = { .tv_sec = left / 1000,
+                                    .tv_nsec = left % 1000 * 1000000 };
+        if (ppoll(&keys, 1, &timeout, &top->signals) > 0 && !take_key())
             return false;
+        if (resized && top->text)
+            paint(top);
+        resized = 0;
     }
 }
 
 /* ---- top ---- */
 
-static void say_trouble(const struct top *top, const struct weir_diag *diag)
+static void say_trouble(struct top *top, const struct weir_diag *diag)
 {
+    FILE *out = top->screen ? open_text(top) : stderr;
+    fprintf(out, "weir: %s\n", diag->text);
     if (top->screen)
-        fputs("\033[H\033[J", stdout);
-    fflush(stdout);
-    fprintf(stderr, "weir: %s\n", diag->text);
+        close_text(top, out);
 }
 
 static int watch(struct top *top)
@@ -382,9 +493,7 @@ int weir_cli_top(int argc, char **argv)
     int status = WEIR_EXIT_OK;
     if (take_sample(&top, &top.before, &diag) < 0)
         status = weir_cli_fail("%s", diag.text);
-    struct sigaction stop = { .sa_handler = on_interrupt };
-    sigaction(SIGINT, &stop, NULL);
-    sigaction(SIGTERM, &stop, NULL);
+    catch_signals(&top.signals);
     struct termios terminal_before;
     if (status == 0 && top.screen)
         begin_screen(&terminal_before);
@@ -394,6 +503,7 @@ int weir_cli_top(int argc, char **argv)
             end_screen(&terminal_before);
         status = result;
     }
+    free(top.text);
     sample_free(&top.before);
     weir_root_client_free(&top.client);
     return status;
