@@ -557,6 +557,8 @@ class Serve(Case):
         none = self.path("none")
         self.fails(f"there is no folder {none}; make it", "store", "init",
                    f"sqlite:{none}/q.db")
+        self.fails("q.db is no folder", "store", "init",
+                   url + "/q.db")
         two = "sqlite:" + self.path("two.db")
         self.assertEqual(json.loads(self.ok("store", "init", two, "--json")),
                          {"made": two})

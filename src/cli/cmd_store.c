@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -26,9 +27,13 @@ static int refuse_store(const char *url, const struct weir_diag *diag)
     const char *path = url + strcspn(url, ":") + 1;
     const char *slash = strrchr(path, '/');
     char folder[PATH_MAX];
-    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) : 1,
-             slash ? path : ".");
-    if (access(folder[0] ? folder : "/", W_OK | X_OK) == 0)
+    struct stat found;
+    snprintf(folder, sizeof folder, "%.*s",
+             slash > path ? (int)(slash - path) : 1, slash ? path : ".");
+    bool there = stat(folder, &found) == 0;
+    if (there && !S_ISDIR(found.st_mode))
+        return weir_cli_fail("%s is no folder; choose another", folder);
+    if (there && access(folder, W_OK | X_OK) == 0)
         return weir_cli_fail("%s", diag->text);
     if (errno == ENOENT)
         return weir_cli_fail("there is no folder %s; make it first: mkdir -p "
