@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "node/root.h"
+#include "os/clock.h"
 #include "wire/weir_v1.h"
 
 #define LIMITERS 64u
@@ -40,19 +41,6 @@ struct merge {
     uint64_t sent;
     weir_instant now;
 };
-
-static void *mem_alloc(void *context, size_t size)
-{
-    (void)context;
-    return calloc(1, size);
-}
-
-static void mem_free(void *context, void *p, size_t size)
-{
-    (void)context;
-    (void)size;
-    free(p);
-}
 
 static void root_fill(struct weir_root *root, const struct weir_store_id *id)
 {
@@ -157,7 +145,7 @@ static void merge_teardown(void *state)
 static bool merge_allocate(struct merge *merge)
 {
     struct weir_root_options options = {
-        .mem = { .alloc = mem_alloc, .free = mem_free },
+        .mem = weir_mem_system,
         .name = WEIR_TEXT("bench"),
         .incarnation = { 1 },
         .seed = 20,

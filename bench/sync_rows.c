@@ -14,6 +14,7 @@
 
 #include "node/limiter.h"
 #include "node/root.h"
+#include "os/clock.h"
 #include "wire/weir_v1.h"
 
 #define QUOTAS 1000000u
@@ -33,19 +34,6 @@ struct pump {
     weir_instant now;
 };
 
-static void *mem_alloc(void *context, size_t size)
-{
-    (void)context;
-    return calloc(1, size);
-}
-
-static void mem_free(void *context, void *p, size_t size)
-{
-    (void)context;
-    (void)size;
-    free(p);
-}
-
 static double seconds_used(void)
 {
     struct timespec at;
@@ -56,7 +44,7 @@ static double seconds_used(void)
 static void root_make(struct pump *pump)
 {
     struct weir_root_options options = {
-        .mem = { .alloc = mem_alloc, .free = mem_free },
+        .mem = weir_mem_system,
         .name = WEIR_TEXT("bench"),
         .incarnation = { 1 },
         .seed = 20,

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "os/clock.h"
 #include "wire/weir_v1.h"
 
 #define ARENA_SIZE (4u << 20)
@@ -21,21 +22,6 @@ static void *must(void *p)
         abort();
     return p;
 }
-
-static void *mem_alloc(void *context, size_t size)
-{
-    (void)context;
-    return calloc(1, size ? size : 1);
-}
-
-static void mem_free(void *context, void *p, size_t size)
-{
-    (void)context;
-    (void)size;
-    free(p);
-}
-
-static const struct weir_mem mem = { NULL, mem_alloc, mem_free };
 
 /* ---- Packets: a heap by (at, tie) ---- */
 
@@ -253,7 +239,7 @@ void pump_start_root(struct pump *pump, uint32_t index)
     if (pump->root[index])
         return;
     struct weir_root_options options = {
-        .mem = mem,
+        .mem = weir_mem_system,
         .name = WEIR_TEXT("root"),
         .seed = weir_rng_next(&pump->rng),
         .peers_max = PUMP_LIMITERS_MAX,
@@ -289,7 +275,7 @@ struct pump *pump_new(const struct pump_options *options)
     pump->options = *options;
     pump->rng.state = options->seed;
     pump->now = 1000 * WEIR_SECOND;
-    pump->store = must(weir_catalog_new(&mem, options->seed));
+    pump->store = must(weir_catalog_new(&weir_mem_system, options->seed));
     for (uint32_t i = 0; i < options->roots; i++)
         pump_start_root(pump, i);
     for (uint32_t i = 0; i < options->limiters; i++)

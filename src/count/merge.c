@@ -655,7 +655,6 @@ static void tell(struct weir_merge *merge, struct weir_cell *cell,
     cell->told_added = use->added;
     cell->told_last = cell->last;
     cell->told_slack = out->slack;
-    merge->told++;
 }
 
 size_t weir_merge_tell(struct weir_merge *merge,

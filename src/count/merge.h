@@ -94,7 +94,6 @@ struct weir_merge {
     uint32_t touched;       /* queue of uses: first, index + 1 */
     uint32_t touched_last;  /* last, index + 1 */
     uint64_t merged;        /* counts */
-    uint64_t told;          /* fills */
 };
 
 void weir_merge_init(struct weir_merge *merge, const struct weir_mem *mem,

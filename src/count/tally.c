@@ -92,7 +92,6 @@ void weir_tally_init(struct weir_tally *tally, void *block,
                                   .slots = slots,
                                   .link_count = links,
                                   .limiters = 1,
-                                  .origin = now,
                                   .extrapolated_at = now };
     lay_out(tally, block, slots, links);
 }

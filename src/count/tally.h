@@ -57,7 +57,6 @@ struct weir_tally {
     uint32_t link_count;
     bool slack;              /* slack is on */
     uint32_t limiters;       /* connected to a root, as last heard */
-    weir_instant origin;
     weir_instant extrapolated_at;
     float ratio;             /* of correction, learnt or given */
     float predicted, observed; /* what the learnt ratio comes from */

@@ -9,6 +9,7 @@
 
 #include "node/limiter.h"
 #include "node/root.h"
+#include "os/clock.h"
 
 #define SLOTS 16
 #define ROWS 8
@@ -31,21 +32,6 @@ static uint64_t number(struct input *in)
     in->size -= take;
     return value;
 }
-
-static void *mem_alloc(void *context, size_t size)
-{
-    (void)context;
-    return calloc(1, size ? size : 1);
-}
-
-static void mem_free(void *context, void *p, size_t size)
-{
-    (void)context;
-    (void)size;
-    free(p);
-}
-
-static const struct weir_mem mem = { NULL, mem_alloc, mem_free };
 
 static const char *const names[] = { "all", "t/a", "t/b", "nobody" };
 
@@ -224,7 +210,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct weir_limiter *limiter =
         weir_limiter_init(state, &of_limiter, START);
     struct weir_root_options of_root = {
-        .mem = mem,
+        .mem = weir_mem_system,
         .peers_max = 2,
         .settings = { .report_interval = WEIR_SECOND,
                       .stale_after = 3 * WEIR_SECOND,
