@@ -6,6 +6,7 @@
 #   make check      every test that is quick, and the house's rules
 #   make check-ci   the same under sanitizers, and the fuzzers, briefly
 #   make check-all  everything, for the night
+#   make lab        every scenario, into lab/RESULTS.md; takes minutes
 #   make bench      speeds, beside bare anchors and beside peers
 #   make format     clang-format over the sources
 #   make install    DESTDIR is honoured
@@ -35,6 +36,11 @@ check-all: check-deps all
 	meson test -C build --print-errorlogs
 	tools/check-ci 600
 
+lab: all
+	tools/install-deps.sh lab
+	lab/results build
+	lab/growth build
+
 bench: all
 	tools/install-deps.sh bench
 	bench/run build
@@ -53,5 +59,5 @@ install: all
 clean:
 	rm -rf build build-asan build-tsan build-fuzz
 
-.PHONY: all demo check check-ci check-all bench format install clean \
+.PHONY: all demo check check-ci check-all lab bench format install clean \
     build-deps check-deps

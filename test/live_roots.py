@@ -119,7 +119,10 @@ class Stale(Case):
             self.assertEqual(rates["closed"][1], 0)
             self.assert_rate(rates["share"][1], 3000, 0.1, "share")
         with self.subTest("hold"):
-            self.assert_rate(rates["hold"][1], 3000, 0.15, "hold")
+            # One probability, as it was at the last fill. Fills of three
+            # limiters differ by 3 % of the limit from one to the next, which
+            # the band makes 18 % of what passes, for each of them.
+            self.assert_rate(rates["hold"][1], 3000, 0.3, "hold")
         self.assert_back()
         self.assert_all_answered()
 

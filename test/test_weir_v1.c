@@ -111,6 +111,7 @@ static void random_report(struct weir_rng *rng, struct rows *rows,
             .passed = (int64_t)some(rng),
             .refused = rare ? some(rng) : 0,
             .late = rare ? -(int64_t)(some(rng) >> 1) : 0,
+            .pace = rare ? some(rng) % (WEIR_PACE_MAX + 1) : 0,
         };
         slot += 1 + weir_rng_below(rng, step);
     }
@@ -129,7 +130,7 @@ static void random_report(struct weir_rng *rng, struct rows *rows,
         .type = WEIR_MESSAGE_REPORT,
         .session = some(rng),
         .report = { .number = some(rng), .epoch = some(rng),
-                    .late_from = some(rng), .late_to = some(rng),
+                    .late_from = some(rng),
                     .unknown = some(rng), .announce_count = announces,
                     .announces = rows->announces, .count = count,
                     .counts = rows->counts },
@@ -141,11 +142,13 @@ static void random_fills(struct weir_rng *rng, struct rows *rows,
 {
     uint64_t slot = weir_rng_below(rng, 3);
     size_t count = weir_rng_below(rng, ROWS);
+    bool paced = weir_rng_below(rng, 2);
     for (size_t i = 0; i < count; i++) {
         rows->fills[i] = (struct weir_fill){
             .slot = (uint32_t)slot,
             .fill = (int64_t)some(rng),
             .slack = weir_rng_below(rng, 2) ? UINT64_MAX : some(rng),
+            .pace = paced ? some(rng) % (WEIR_PACE_MAX + 1) : 0,
         };
         slot += 1 + weir_rng_below(rng, 300);
     }

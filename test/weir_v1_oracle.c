@@ -36,14 +36,15 @@ static bool same_counts(const Weir__V1__Counts *theirs,
     if (theirs->n_slot_steps != ours->count ||
         theirs->n_passed != ours->count ||
         theirs->n_refused != theirs->n_refused_steps ||
-        theirs->n_late != theirs->n_late_steps)
+        theirs->n_late != theirs->n_late_steps ||
+        theirs->n_pace != theirs->n_pace_steps)
         return false;
-    uint64_t slot = 0, refused_sum = 0, late_sum = 0;
-    size_t refused_at = 0, late_at = 0;
+    uint64_t slot = 0, refused_sum = 0, late_sum = 0, pace_sum = 0;
+    size_t refused_at = 0, late_at = 0, pace_at = 0;
     for (size_t i = 0; i < ours->count; i++) {
         const struct weir_count *row = &ours->counts[i];
         slot += theirs->slot_steps[i];
-        uint64_t refused = 0;
+        uint64_t refused = 0, pace = 0;
         int64_t late = 0;
         if (is_sparse_row(theirs->n_refused, theirs->refused_steps,
                           &refused_at, &refused_sum, i))
@@ -51,11 +52,15 @@ static bool same_counts(const Weir__V1__Counts *theirs,
         if (is_sparse_row(theirs->n_late, theirs->late_steps, &late_at,
                           &late_sum, i))
             late = theirs->late[late_at - 1];
+        if (is_sparse_row(theirs->n_pace, theirs->pace_steps, &pace_at,
+                          &pace_sum, i))
+            pace = theirs->pace[pace_at - 1];
         if (row->slot != slot || row->passed != theirs->passed[i] ||
-            row->refused != refused || row->late != late)
+            row->refused != refused || row->late != late || row->pace != pace)
             return false;
     }
-    return refused_at == theirs->n_refused && late_at == theirs->n_late;
+    return refused_at == theirs->n_refused && late_at == theirs->n_late &&
+           pace_at == theirs->n_pace;
 }
 
 static bool same_report(const Weir__V1__Report *theirs,
@@ -64,7 +69,6 @@ static bool same_report(const Weir__V1__Report *theirs,
     if (!theirs || theirs->number != ours->number ||
         theirs->epoch != ours->epoch ||
         theirs->late_from_ns != ours->late_from ||
-        theirs->late_to_ns != ours->late_to ||
         theirs->unknown != ours->unknown ||
         theirs->n_announces != ours->announce_count)
         return false;
@@ -82,8 +86,9 @@ static bool same_fills(const Weir__V1__Fills *theirs,
         theirs->stamp != ours->stamp ||
         theirs->stretch_ns != ours->stretch ||
         theirs->limiters != ours->limiters ||
-        theirs->n_slot_steps != ours->count ||
-        theirs->n_fill != ours->count || theirs->n_slack != ours->count ||
+        theirs->n_slot_steps != ours->count || theirs->n_fill != ours->count ||
+        theirs->n_slack != ours->count ||
+        (theirs->n_pace != 0 && theirs->n_pace != ours->count) ||
         theirs->n_unknown != ours->unknown_count)
         return false;
     uint64_t slot = 0;
@@ -93,7 +98,8 @@ static bool same_fills(const Weir__V1__Fills *theirs,
                                                : theirs->slack[i] - 1;
         if (ours->fills[i].slot != slot ||
             ours->fills[i].fill != theirs->fill[i] ||
-            ours->fills[i].slack != slack)
+            ours->fills[i].slack != slack ||
+            ours->fills[i].pace != (theirs->n_pace ? theirs->pace[i] : 0))
             return false;
     }
     return ours->unknown_count == 0 ||

@@ -6,10 +6,13 @@ set -eu
 
 build="gcc libc6-dev make meson ninja-build pkg-config python3
     protobuf-c-compiler libprotobuf-c-dev libevent-dev libnghttp2-dev
-    libsqlite3-dev libjansson-dev libyaml-dev libxxhash-dev libcmocka-dev"
-check="g++ binutils clang libclang-rt-dev llvm git curl"
+    libsqlite3-dev libjansson-dev libyaml-dev libxxhash-dev libcmocka-dev
+    zlib1g-dev"
+check="g++ binutils clang libclang-rt-dev llvm git curl
+    gnuplot-nox"
 demo="wrk curl gzip"
 bench="wrk nginx curl"
+lab="gnuplot-nox"
 format="clang-format"
 
 # Which packages: those of the steps named, of all without a name.
@@ -20,11 +23,12 @@ for step in "${@:-all}"; do
     check) wanted="$wanted $build $check" ;;
     demo) wanted="$wanted $build $demo" ;;
     bench) wanted="$wanted $build $bench" ;;
+    lab) wanted="$wanted $build $lab" ;;
     format) wanted="$wanted $format" ;;
-    all) wanted="$build $check $demo $bench" ;;
+    all) wanted="$build $check $demo $bench $lab" ;;
     *)
         echo "install-deps: no step '$step':" \
-            "build, check, demo, bench, format" >&2
+            "build, check, demo, bench, lab, format" >&2
         exit 2
         ;;
     esac

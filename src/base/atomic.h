@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#ifndef WEIR_EXPLORE
+
 #define weir_load_relaxed(p) __atomic_load_n((p), __ATOMIC_RELAXED)
 #define weir_load_acquire(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
 #define weir_load(p) __atomic_load_n((p), __ATOMIC_SEQ_CST)
@@ -43,5 +45,52 @@
 /* Orders what is before against what is after, for readers of a sequence. */
 #define weir_fence_acquire() __atomic_thread_fence(__ATOMIC_ACQUIRE)
 #define weir_fence_release() __atomic_thread_fence(__ATOMIC_RELEASE)
+
+#else /* WEIR_EXPLORE */
+
+#include <stddef.h>
+
+/* The test build with a scheduler of its own (test/explore.h): it comes
+ * before each access, makes it, and walks through all that may happen. One
+ * access at a time, each seen by all at once: orders mean nothing there. */
+enum weir_access {
+    WEIR_ACCESS_LOAD,
+    WEIR_ACCESS_STORE,
+    WEIR_ACCESS_ADD,
+    WEIR_ACCESS_OR,
+    WEIR_ACCESS_EXCHANGE,
+    WEIR_ACCESS_CAS,
+};
+
+/* Makes the access; returns the value before. */
+uint64_t weir_explore_access(enum weir_access access, const void *p,
+                             size_t size, uint64_t value);
+/* 'expected' is of the same size as what 'p' points to. */
+bool weir_explore_cas(void *p, void *expected, size_t size, uint64_t value);
+/* Whoever spins isn't scheduled again until another has written the word
+ * that it looked at last. */
+void weir_explore_pause(void);
+
+#define WEIR_EXPLORED(access, p, v) \
+    ((__typeof__(+*(p)))weir_explore_access(WEIR_ACCESS_##access, (p), \
+                                            sizeof(*(p)), (uint64_t)(v)))
+#define weir_load(p) WEIR_EXPLORED(LOAD, (p), 0)
+#define weir_store(p, v) ((void)WEIR_EXPLORED(STORE, (p), (v)))
+#define weir_fetch_add(p, v) WEIR_EXPLORED(ADD, (p), (v))
+#define weir_fetch_sub(p, v) WEIR_EXPLORED(ADD, (p), 0 - (uint64_t)(v))
+#define weir_fetch_or(p, v) WEIR_EXPLORED(OR, (p), (v))
+#define weir_exchange(p, v) WEIR_EXPLORED(EXCHANGE, (p), (v))
+#define weir_cas(p, expected, v) \
+    weir_explore_cas((p), (expected), sizeof(*(p)), (uint64_t)(v))
+#define weir_pause() weir_explore_pause()
+
+#define weir_load_relaxed(p) weir_load(p)
+#define weir_load_acquire(p) weir_load(p)
+#define weir_store_relaxed(p, v) weir_store((p), (v))
+#define weir_store_release(p, v) weir_store((p), (v))
+#define weir_fence_acquire() ((void)0)
+#define weir_fence_release() ((void)0)
+
+#endif /* WEIR_EXPLORE */
 
 #endif /* WEIR_ATOMIC_H */

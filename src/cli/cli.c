@@ -122,8 +122,8 @@ static void make_tables(const struct weir_cli_option *options, size_t count,
     letters[at++] = ':';
     for (size_t i = 0; i < count; i++) {
         int takes = options[i].flag    ? no_argument
-                    : options[i].value ? required_argument
-                                       : optional_argument;
+                    : options[i].maybe ? optional_argument
+                                       : required_argument;
         out[i] = (struct option){ options[i].name, takes, NULL,
                                   256 + (int)i };
         if (!options[i].letter)
@@ -155,8 +155,10 @@ static void set_option(const struct weir_cli_option *option)
         *option->flag = true;
     else if (option->value)
         *option->value = optarg;
-    else
+    else if (option->maybe)
         *option->maybe = optarg ? optarg : "";
+    else if (option->values->count++ < WEIR_CLI_VALUES_MAX)
+        option->values->items[option->values->count - 1] = optarg;
 }
 
 static int parse(const char *help, const struct weir_cli_option *options,
@@ -193,6 +195,8 @@ int weir_cli_parse(struct weir_cli *cli, const char *help,
                    int argc, char **argv)
 {
     struct weir_cli_option all[OPTIONS_MAX];
+    if (!cli)
+        return parse(help, options, count, argc, argv);
     weir_assert(count + 2 <= WEIR_COUNT_OF(all));
     const char *named = getenv("WEIR_ROOTS");
     *cli = (struct weir_cli){

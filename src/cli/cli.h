@@ -17,6 +17,13 @@ struct weir_cli {
     bool json;         /* --json */
 };
 
+/* The values of an option that may come several times. */
+#define WEIR_CLI_VALUES_MAX 64
+struct weir_cli_values {
+    const char *items[WEIR_CLI_VALUES_MAX]; /* borrowed from argv */
+    size_t count;                           /* may be above: too many */
+};
+
 /* An option of one command; exactly one of the pointers is set. */
 struct weir_cli_option {
     const char *name;   /* without "--" */
@@ -24,10 +31,12 @@ struct weir_cli_option {
     bool *flag;         /* takes no value */
     const char **value; /* takes one; borrowed from argv */
     const char **maybe; /* --name or --name=VALUE; "" without a value */
+    struct weir_cli_values *values; /* takes one, each time it comes */
 };
 
 /* Parses argv[1..] of a command: its own options, and --roots, --json and
- * --help. Options and arguments may come in any order; "--" ends options.
+ * --help (only the last, and 'cli' NULL, for a command that speaks to no
+ * root). Options and arguments may come in any order; "--" ends options.
  * Returns the index in argv of the first argument (argv is put in order); or
  * a negative number when the command is over: -1 after an error, which was
  * said, -2 after the help, which was printed. */
@@ -54,5 +63,6 @@ int weir_cli_quota(int argc, char **argv);
 int weir_cli_take(int argc, char **argv);
 int weir_cli_status(int argc, char **argv);
 int weir_cli_top(int argc, char **argv);
+int weir_cli_lab(int argc, char **argv);
 
 #endif /* WEIR_CLI_H */

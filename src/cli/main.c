@@ -23,6 +23,7 @@ static const char main_help[] =
     "  status    how the roots stand\n"
     "  top       what is offered, passed and limited, live\n"
     "  store     make a quota store\n"
+    "  lab       whole fleets in one process, in virtual time\n"
     "  version   which one this is\n"
     "  help      this, or `weir help COMMAND`\n"
     "\n"
@@ -56,7 +57,8 @@ static const struct {
     { "serve", run_serve },     { "quota", weir_cli_quota },
     { "take", weir_cli_take },  { "status", weir_cli_status },
     { "top", weir_cli_top },    { "store", weir_cli_store },
-    { "version", run_version }, { "help", run_help },
+    { "lab", weir_cli_lab },    { "version", run_version },
+    { "help", run_help },
 };
 
 static int run_command(int argc, char **argv)
@@ -87,7 +89,9 @@ static int run_help(int argc, char **argv)
     char help[] = "--help";
     char *asked[4] = { argv[1] };
     int count = 1;
-    if (argc > 2 && strcmp(argv[1], "quota") == 0)
+    bool has_parts =
+        strcmp(argv[1], "quota") == 0 || strcmp(argv[1], "lab") == 0;
+    if (argc > 2 && has_parts)
         asked[count++] = argv[2];
     asked[count++] = help;
     return run_command(count, asked);

@@ -18,7 +18,11 @@
 #define WEIR_CELLS_MAX (1u << 24)       /* of one limiter: its slots */
 /* Fills that nobody asked for go out at most this often on a link … */
 #define WEIR_PUSH_SPACING (20 * WEIR_MILLISECOND)
-/* … and at most so many entries a second, so some 64 KiB. */
+/* … of a root with many links less often: so many in a second on all … */
+#define WEIR_PUSHES_PER_S 50000
+/* … of a picture that has moved by this part of the room up to 'high' … */
+#define WEIR_ROOM_GRAINS 32
+/* … and at most so many entries a second on a link, so some 64 KiB. */
 #define WEIR_PUSH_ENTRIES_PER_S 10000
 
 struct weir_cell;
@@ -40,7 +44,11 @@ struct weir_use {
     struct weir_bucket bucket;
     uint64_t in;             /* scaled sum, see algo/leaky.h */
     uint64_t adopted;        /* of 'in', what limiters knew at our birth */
-    weir_instant emptied;    /* when it was last found empty */
+    uint64_t dry;            /* scaled: all that leaked from nothing, ever … */
+    int64_t dry_left;        /* … and what late counts may make up for */
+    uint64_t pace;           /* sum of the cells' paces … */
+    weir_u128 pace_from;     /* … and of pace * paced_at: what is presumed by
+                              * now is (pace * now - pace_from) / span */
     uint64_t added;          /* units, all that came in, modulo 2^64 */
     uint64_t passed;         /* units */
     uint64_t refused;        /* units */
@@ -55,12 +63,17 @@ struct weir_cell {
     uint32_t use;            /* index + 1 into the uses; 0: free */
     uint64_t base;           /* total from which the next count differs */
     uint64_t last;           /* total merged */
+    uint64_t pace;           /* what it presumably adds since … */
+    weir_instant paced_at;   /* … the last count, since our birth */
     uint64_t refused_base;
     uint64_t refused_last;
+    uint64_t dry;            /* the bucket's, at the last report … */
+    uint64_t dry_before;     /* … and at the one before */
     /* When this limiter was last told: */
-    uint64_t told_added;     /* the bucket's 'added' */
-    uint64_t told_last;      /* of it, the limiter's own total */
-    uint64_t told_slack;     /* units */
+    uint64_t told_others;    /* units that others added, presumed included */
+    uint64_t told_slack;     /* 1/1024 units */
+    uint64_t told_pace;      /* of others … */
+    weir_instant told_at;    /* … since then, as paced_at */
 };
 
 #define WEIR_CELLS_A_PAGE 64
@@ -119,6 +132,9 @@ void weir_merge_drop(struct weir_merge *merge, struct weir_use *use);
 /* Scaled, not below 0. */
 int64_t weir_merge_fill(struct weir_merge *merge,
                         struct weir_use *use, weir_instant now);
+/* Of it, what limiters have presumably counted since they reported; scaled. */
+uint64_t weir_merge_presumed(const struct weir_merge *merge,
+                             const struct weir_use *use, weir_instant now);
 /* Frees up to 'look' buckets from '*cursor' on that nobody uses and that are
  * empty. */
 void weir_merge_sweep(struct weir_merge *merge, uint32_t *cursor,
@@ -128,6 +144,9 @@ void weir_merge_sweep(struct weir_merge *merge, uint32_t *cursor,
 
 void weir_merge_connect(struct weir_merge *merge,
                         struct weir_merge_limiter *limiter, bool connected);
+/* It is connected and silent: nothing is presumed of it until it speaks. */
+void weir_merge_hush(struct weir_merge *merge,
+                     struct weir_merge_limiter *limiter);
 void weir_merge_forget(struct weir_merge *merge,
                        struct weir_merge_limiter *limiter);
 /* Whether every bucket the limiter uses is empty: it may be forgotten. */

@@ -22,6 +22,9 @@
  *    both sides know the total that the other holds, and what travels is
  *    the difference to it. It is flow control too: a root that can't keep
  *    up answers later, and nothing piles up anywhere.
+ *  - A count says at what pace it presumably goes on, and the root goes on
+ *    adding that; the next count of the slot takes its place. What is lost on
+ *    the way delays that.
  *  - Totals are absolute where a session begins (announce.base), so a
  *    reconnect that lost an answer counts nothing twice.
  *  - Every message bears the session number of the hello it belongs to;
@@ -44,6 +47,11 @@
 #define WEIR_INCARNATION_SIZE 16 /* bytes */
 #define WEIR_FILL_FRAC 10        /* bits of a unit's fraction on the wire */
 #define WEIR_FILL_ONE 1024       /* a unit of fill on the wire */
+#define WEIR_PACE_SHIFT 33
+#define WEIR_PACE_SPAN ((weir_duration)1 << WEIR_PACE_SHIFT) /* 8.6 s */
+#define WEIR_PACE_MAX ((uint64_t)1 << 40)
+/* A pace is good for so many report intervals of silence. */
+#define WEIR_PACE_INTERVALS 2
 
 /* Bounds on one message; a decoder refuses what is over. */
 #define WEIR_REPORT_COUNTS_MAX 8192
@@ -125,17 +133,18 @@ struct weir_count {
     uint32_t slot;
     int64_t passed;   /* units; refunds make it negative */
     uint64_t refused; /* units */
-    int64_t late;     /* of 'passed': made between late_from and late_to
-                       * ago, because this link was down or slow, and
-                       * drained from the limiter's own bucket since, or
-                       * above its high burst */
+    int64_t late;     /* of 'passed': what has drained from the limiter's
+                       * own bucket before the root could hear of it, or
+                       * was above its high burst */
+    uint64_t pace;    /* what it presumably goes on to pass: units in
+                       * WEIR_PACE_SPAN; the root adds that until it hears
+                       * of the slot again */
 };
 
 struct weir_report {
     uint64_t number;  /* 1, 2, … in a session */
     uint64_t epoch;   /* of the limiter's quotas */
-    weir_duration late_from;
-    weir_duration late_to;
+    weir_duration late_from; /* the link was down, or slow, since then */
     uint64_t unknown; /* requests by unknown names, total */
     size_t announce_count;
     const struct weir_announce *announces;
@@ -144,12 +153,14 @@ struct weir_report {
 };
 
 /* A bucket as the root sees it, this limiter's counts up to report 'number'
- * included. 'slack' is what the limiter may count, beyond those, before it
- * must report at once: units; UINT64_MAX: nothing to fear. */
+ * included. 'slack' is how far the limiter's count may leave what those and
+ * their pace predict before it must report at once: 1/1024 units;
+ * UINT64_MAX: nothing to fear. */
 struct weir_fill {
     uint32_t slot;
-    int64_t fill;     /* 1/1024 units */
+    int64_t fill;     /* 1/1024 units; without what is presumed of us */
     uint64_t slack;
+    uint64_t pace;    /* of all others, from here on: units in WEIR_PACE_SPAN */
 };
 
 struct weir_fills {

@@ -13,30 +13,53 @@
  * came: nothing counted meanwhile is lost, and nothing is added twice. With
  * several roots the largest such fill is taken, whichever answered when.
  *
- * Where to stop. A root that told slack s for total A lets us count to
- * A + 2s (at least one request), and wants to hear at sent + s. The smallest
- * over the links that answer rules. A link that has been silent for a while
- * rules only if all have: the others see all counts too. While roots are
- * connected and none answers, the stops hold until the node declares the
- * table stale; with no root connected decisions go on from our own counts.
+ * Where to stop. With each count a root is told our pace, and goes on adding
+ * that to A (merge.c): P by now. It wants to hear when our count is off A + P
+ * by its slack s, either way, and lets us count to A + P + 2s (at least one
+ * request). Upwards a take finds that out (the table's report_at, moved on
+ * when it comes early, for P has grown); downwards nobody takes anything, so
+ * slots with a pace are looked at some times a second, and at each interval's
+ * end. For the stop P begins when the answer came, for the report when it was
+ * sent: where messages are on the way we stop rather too early, and nothing is
+ * presumed of us when we weren't answered for as long as a pace is good. Where
+ * an interval has less than a unit, or the slack lasts for some intervals,
+ * there is no pace, and P is 0.
+ *
+ * The smallest over the links that answer rules. A link that has been silent
+ * for a while rules only if all have: the others see all counts too. While
+ * roots are connected and none answers, the stops hold until the node
+ * declares the table stale; with no root connected decisions go on from our
+ * own counts.
+ *
+ * Between two fills the bucket also grows by the pace of all others, as the
+ * root tells it: it does so there too.
  *
  * A session's start. The same root, back again, remembers what it merged:
  * counts go on from 'acked'. A root that has just been born knows nothing:
  * it is told each bucket as we know it at that moment, without the counts
  * that no root has answered for ('settled' in the table), and those follow
- * as counts. A limiter that meets it later than others says whether another
- * root was its witness: then what the others counted since is in its picture.
- * What comes into use later is told from nothing, because by then
- * the new root hears of it from everybody: a picture drawn later would hold
- * what another limiter is about to tell it, and it would count that twice. */
+ * as counts. What roots presume of us is in everybody's picture like what
+ * they were told: to the newborn we tell how our count differs from both. A
+ * limiter that meets it later than others says whether another root was its
+ * witness: then what the others counted since is in its picture. What comes
+ * into use later is told from nothing, because by then the new root hears of
+ * it from everybody: a picture drawn later would hold what another limiter is
+ * about to tell it, and it would count that twice. */
 
 #include "count/tally.h"
 
 #include <string.h>
 
+#include "count/bits.h"
+
 #define STOP_NONE(count) ((count) + WEIR_COUNT_FAR)
+#define SLACK_NONE ((uint64_t)1 << 61) /* from here on: nothing to fear */
 /* Time constant of the smoothed rates. */
 #define RATE_SPAN (2 * WEIR_SECOND)
+/* A pace is told when the slack lasts for fewer intervals than this. */
+#define PACE_WORTH 4
+/* Counts are late after some intervals, but not before. */
+#define LATE_LEAST WEIR_SECOND
 
 /* ---- Memory ---- */
 
@@ -53,25 +76,33 @@ static void *carve(char *block, size_t *at, size_t bytes)
     return p;
 }
 
+static size_t at_most(size_t value, size_t most)
+{
+    return value < most ? value : most;
+}
+
 static size_t lay_out(struct weir_tally *tally, char *block, uint32_t slots,
                       uint32_t links)
 {
     size_t at = 0;
     size_t words = ((size_t)slots + 63) / 64;
+    /* A report speaks of a slot once. */
+    size_t announces = at_most(slots, WEIR_REPORT_ANNOUNCES_MAX);
+    size_t counts = at_most(slots, WEIR_REPORT_COUNTS_MAX);
     tally->fresh = carve(block, &at, words * sizeof(uint64_t));
+    tally->recent = carve(block, &at, words * sizeof(uint64_t));
     tally->told = carve(block, &at, words * sizeof(uint64_t));
     tally->share_mark = carve(block, &at, slots * sizeof(uint64_t));
-    tally->announces = carve(block, &at, WEIR_REPORT_ANNOUNCES_MAX *
-                                             sizeof(struct weir_announce));
-    tally->names = carve(block, &at,
-                         WEIR_REPORT_ANNOUNCES_MAX * (WEIR_NAME_MAX + 1));
-    tally->counts = carve(block, &at, WEIR_REPORT_COUNTS_MAX *
-                                          sizeof(struct weir_count));
+    tally->pace = carve(block, &at, slots * sizeof(*tally->pace));
+    tally->paced = carve(block, &at, words * sizeof(uint64_t));
+    tally->announces =
+        carve(block, &at, announces * sizeof(struct weir_announce));
+    tally->names = carve(block, &at, announces * (WEIR_NAME_MAX + 1));
+    tally->counts = carve(block, &at, counts * sizeof(struct weir_count));
     for (uint32_t i = 0; i < links; i++) {
         struct weir_tally_link *link = &tally->link[i];
         link->dirty = carve(block, &at, words * sizeof(uint64_t));
-        link->outstanding = carve(
-            block, &at, WEIR_REPORT_COUNTS_MAX * sizeof(uint32_t));
+        link->outstanding = carve(block, &at, counts * sizeof(uint32_t));
         link->cells =
             carve(block, &at, slots * sizeof(struct weir_tally_cell));
     }
@@ -92,34 +123,11 @@ void weir_tally_init(struct weir_tally *tally, void *block,
                                   .slots = slots,
                                   .link_count = links,
                                   .limiters = 1,
+                                  .interval = WEIR_SECOND,
                                   .extrapolated_at = now };
     lay_out(tally, block, slots, links);
-}
-
-/* ---- Bits ---- */
-
-static void bit_set(uint64_t *bits, uint32_t i)
-{
-    bits[i / 64] |= (uint64_t)1 << (i % 64);
-}
-
-static void bit_clear(uint64_t *bits, uint32_t i)
-{
-    bits[i / 64] &= ~((uint64_t)1 << (i % 64));
-}
-
-/* The first set bit at or after 'from', below 'end'; 'end' if none. */
-static uint32_t bit_next(const uint64_t *bits, uint32_t from, uint32_t end)
-{
-    while (from < end) {
-        uint64_t word = bits[from / 64] >> (from % 64);
-        if (word != 0) {
-            uint32_t found = from + (uint32_t)__builtin_ctzll(word);
-            return found < end ? found : end;
-        }
-        from = (from / 64 + 1) * 64;
-    }
-    return end;
+    for (uint32_t i = 0; i < links; i++)
+        tally->link[i].acked_at = now;
 }
 
 /* ---- What happened ---- */
@@ -136,9 +144,9 @@ cell_of(struct weir_tally *tally, struct weir_tally_link *link,
     *cell = (struct weir_tally_cell){
         .acked = settled,
         .sent = settled,
+        .prompt = settled,
         .refused_acked = view->refused,
         .refused_sent = view->refused,
-        .mark = settled,
         .generation = view->generation,
         .begun = true,
     };
@@ -148,7 +156,7 @@ cell_of(struct weir_tally *tally, struct weir_tally_link *link,
 /* Cells begin when their slot is first used, on every link, connected or
  * not: a root that was away is owed the counts from there. */
 static void collect_slot(struct weir_tally *tally, uint32_t slot,
-                         bool unheard, weir_instant now)
+                         weir_instant now)
 {
     struct weir_slot_view view;
     weir_table_view(tally->table, slot, &view, now);
@@ -156,28 +164,31 @@ static void collect_slot(struct weir_tally *tally, uint32_t slot,
         return;
     for (uint32_t i = 0; i < tally->link_count; i++) {
         struct weir_tally_link *link = &tally->link[i];
-        struct weir_tally_cell *cell = cell_of(tally, link, slot, &view);
-        bit_set(link->dirty, slot);
-        if (!link->up || (unheard && link->unanswered)) {
-            cell->mark = view.count;
-            link->mark_at = now;
-        }
+        cell_of(tally, link, slot, &view);
+        weir_bit_set(link->dirty, slot);
+        link->missed |= !link->up;
     }
     /* Nobody to report to: all is settled as it happens. */
     if (tally->link_count == 0)
         weir_table_set_settled(tally->table, slot, view.count);
 }
 
-void weir_tally_collect(struct weir_tally *tally, bool unheard,
-                        weir_instant now)
+void weir_tally_collect(struct weir_tally *tally, bool all, weir_instant now)
 {
     size_t words = weir_table_bits_words(tally->table);
     memset(tally->fresh, 0, words * sizeof(uint64_t));
     weir_table_collect(tally->table, tally->fresh);
+    for (size_t i = 0; i < words; i++) {
+        tally->recent[i] |= tally->fresh[i];
+        if (!all)
+            continue;
+        tally->fresh[i] = tally->recent[i] | tally->paced[i];
+        tally->recent[i] = 0;
+    }
     uint32_t end = weir_table_used(tally->table);
-    for (uint32_t slot = bit_next(tally->fresh, 0, end); slot < end;
-         slot = bit_next(tally->fresh, slot + 1, end))
-        collect_slot(tally, slot, unheard, now);
+    for (uint32_t slot = weir_bit_next(tally->fresh, 0, end); slot < end;
+         slot = weir_bit_next(tally->fresh, slot + 1, end))
+        collect_slot(tally, slot, now);
 }
 
 /* ---- Where to stop ---- */
@@ -194,15 +205,90 @@ static bool rules(const struct weir_tally *tally,
     return true;
 }
 
-static uint64_t at_least_one(uint64_t units)
+static bool announced(const struct weir_tally_link *link,
+                      const struct weir_tally_cell *cell)
 {
-    return units > 0 ? units : 1;
+    return cell->session == (uint32_t)link->session;
 }
 
-/* The smallest slack of the links that rule. */
-static void update_slack(struct weir_tally *tally, uint32_t slot)
+/* How long ago 'then' was. A clock may step back. */
+static weir_duration age_of(weir_instant then, weir_instant now)
 {
-    if (!tally->slack)
+    return now > then ? now - then : 0;
+}
+
+/* How long a root goes on with a pace that isn't said again. */
+static weir_duration pace_good(const struct weir_tally *tally)
+{
+    return WEIR_PACE_INTERVALS * tally->interval;
+}
+
+/* What a pace comes to since then, 1/1024 units. */
+static uint64_t paced(const struct weir_tally *tally, uint64_t pace,
+                      weir_instant then, weir_instant now)
+{
+    weir_duration age = age_of(then, now);
+    weir_duration most = pace_good(tally);
+    return (uint64_t)(((weir_u128)pace * (age < most ? age : most)) >>
+                      (WEIR_PACE_SHIFT - WEIR_FILL_FRAC));
+}
+
+static uint64_t units_above(uint64_t fine)
+{
+    return (fine + WEIR_FILL_ONE - 1) / WEIR_FILL_ONE;
+}
+
+static uint64_t at_least_one(uint64_t fine)
+{
+    return fine > WEIR_FILL_ONE ? fine : WEIR_FILL_ONE;
+}
+
+/* The count that is worth a report: off by the slack from where the root
+ * presumably is. */
+static uint64_t report_at(const struct weir_tally *tally,
+                          const struct weir_tally_link *link,
+                          const struct weir_tally_cell *cell, weir_instant now)
+{
+    uint64_t slack = at_least_one(cell->slack);
+    if (link->unanswered)
+        return cell->sent +
+               units_above(
+                   paced(tally, cell->pace_sent, link->sent_at, now) + slack);
+    return cell->acked +
+           units_above(paced(tally, cell->pace, cell->pace_at, now) + slack);
+}
+
+/* The count to stop at: off by twice the slack from where the root is at
+ * least, wherever messages are. */
+static uint64_t stop_at(const struct weir_tally *tally,
+                        const struct weir_tally_link *link,
+                        const struct weir_tally_cell *cell, weir_instant now)
+{
+    uint64_t from = cell->acked;
+    uint64_t ahead = paced(tally, cell->pace, cell->pace_held, now);
+    /* Hearing nothing for so long, it presumes nothing any more. */
+    if (age_of(cell->pace_at, now) >= pace_good(tally))
+        ahead = 0;
+    if (link->unanswered &&
+        (int64_t)(cell->sent - from) < (int64_t)(ahead / WEIR_FILL_ONE)) {
+        from = cell->sent;
+        ahead = 0;
+    }
+    return from + units_above(ahead + at_least_one(2 * cell->slack));
+}
+
+static void note_sooner(uint64_t at, uint64_t count, int64_t *in)
+{
+    int64_t distance = (int64_t)(at - count);
+    if (distance < *in)
+        *in = distance;
+}
+
+/* The soonest of the links that rule. */
+static void update_slack(struct weir_tally *tally, uint32_t slot,
+                         weir_instant now)
+{
+    if (!tally->slack || weir_table_is_stale(tally->table))
         return;
     uint64_t count = weir_table_count(tally->table, slot);
     int64_t report_in = (int64_t)WEIR_COUNT_FAR;
@@ -213,30 +299,137 @@ static void update_slack(struct weir_tally *tally, uint32_t slot)
         if (!rules(tally, link))
             continue;
         uint64_t reported = link->unanswered ? cell->sent : cell->acked;
-        if (!cell->told && cell->counted) {
-            /* No slack is known: the next unit is worth a report. */
-            int64_t report = (int64_t)(reported + 1 - count);
-            report_in = report < report_in ? report : report_in;
-        }
-        if (!cell->told || cell->slack >= WEIR_COUNT_FAR / 4)
+        /* While no slack is known the next unit is worth a report. */
+        if (!cell->told && cell->counted)
+            note_sooner(reported + 1, count, &report_in);
+        if (!cell->told || cell->slack >= SLACK_NONE)
             continue;
-        int64_t report = (int64_t)(reported + at_least_one(cell->slack) -
-                                   count);
-        int64_t stop = (int64_t)(cell->acked +
-                                 at_least_one(2 * cell->slack) - count);
-        report_in = report < report_in ? report : report_in;
-        stop_in = stop < stop_in ? stop : stop_in;
+        note_sooner(report_at(tally, link, cell, now), count, &report_in);
+        note_sooner(stop_at(tally, link, cell, now), count, &stop_in);
     }
     weir_table_set_slack(tally->table, slot, count + (uint64_t)report_in,
                          count + (uint64_t)stop_in);
 }
 
-static void update_all_slack(struct weir_tally *tally)
+static void update_all_slack(struct weir_tally *tally, weir_instant now)
 {
     uint32_t end = weir_table_used(tally->table);
-    for (uint32_t slot = bit_next(tally->told, 0, end); slot < end;
-         slot = bit_next(tally->told, slot + 1, end))
-        update_slack(tally, slot);
+    for (uint32_t slot = weir_bit_next(tally->told, 0, end); slot < end;
+         slot = weir_bit_next(tally->told, slot + 1, end))
+        update_slack(tally, slot, now);
+}
+
+/* Whether the slot is worth a report of its own on the link. */
+static bool deviates(const struct weir_tally *tally,
+                     const struct weir_tally_link *link,
+                     const struct weir_tally_cell *cell, uint64_t count,
+                     weir_instant now)
+{
+    if (!link->up || link->unanswered || !cell->begun)
+        return false;
+    if (!cell->told)
+        return cell->counted ? count != cell->acked : !announced(link, cell);
+    weir_i128 off = (weir_i128)(int64_t)(count - cell->acked) * WEIR_FILL_ONE -
+                    paced(tally, cell->pace, cell->pace_at, now);
+    return (off < 0 ? -off : off) >= at_least_one(cell->slack);
+}
+
+/* A told fill brought to 'now', scaled; may be below 0. */
+static int64_t told_fill(const struct weir_tally *tally,
+                         const struct weir_tally_cell *cell,
+                         const struct weir_slot_view *view, weir_instant now)
+{
+    unsigned frac = view->bucket.leak.frac;
+    int64_t others =
+        (int64_t)paced(tally, cell->others_pace, cell->fill_at, now);
+    int64_t fill = weir_rescale(cell->fill + others, WEIR_FILL_FRAC, frac);
+    weir_duration age = age_of(cell->fill_at, now);
+    uint64_t leaked = weir_leaked(view->bucket.leak, age);
+    uint64_t own = (view->count - cell->fill_total) << frac;
+    return (int64_t)((uint64_t)fill + own - leaked);
+}
+
+/* The largest over the links. */
+static void update_fill(struct weir_tally *tally, uint32_t slot,
+                        const struct weir_slot_view *view, weir_instant now)
+{
+    const struct weir_tally_cell *most = NULL;
+    int64_t most_fill = 0;
+    for (uint32_t i = 0; i < tally->link_count; i++) {
+        const struct weir_tally_cell *cell = &tally->link[i].cells[slot];
+        if (!cell->told || cell->generation != view->generation)
+            continue;
+        int64_t fill = told_fill(tally, cell, view, now);
+        if (most && fill <= most_fill)
+            continue;
+        most = cell;
+        most_fill = fill;
+    }
+    if (most)
+        weir_table_set_fill(tally->table, slot, most_fill, view->count, now);
+}
+
+/* The bucket, by what others presumably went on to count. */
+static void follow_others(struct weir_tally *tally, uint32_t slot,
+                          weir_instant now)
+{
+    struct weir_slot_view view;
+    weir_table_view(tally->table, slot, &view, now);
+    if (view.sharing == WEIR_COUNTED && !view.unlimited &&
+        !weir_table_is_stale(tally->table))
+        update_fill(tally, slot, &view, now);
+}
+
+/* Whether what is presumed of us, or of others, goes on. */
+static bool moves(const struct weir_tally *tally,
+                  const struct weir_tally_link *link,
+                  const struct weir_tally_cell *cell, weir_instant now)
+{
+    return cell->pace != 0 || (link->unanswered && cell->pace_sent != 0) ||
+           (cell->others_pace != 0 &&
+            age_of(cell->fill_at, now) < pace_good(tally));
+}
+
+static uint32_t look_at(struct weir_tally *tally, uint32_t slot,
+                        weir_instant now)
+{
+    uint64_t count = weir_table_count(tally->table, slot);
+    uint32_t urgent = 0;
+    bool paced = false;
+    for (uint32_t i = 0; i < tally->link_count; i++) {
+        struct weir_tally_link *link = &tally->link[i];
+        const struct weir_tally_cell *cell = &link->cells[slot];
+        paced |= link->up && moves(tally, link, cell, now);
+        if (!deviates(tally, link, cell, count, now))
+            continue;
+        urgent |= 1u << i;
+        weir_bit_set(link->dirty, slot);
+    }
+    if (paced)
+        follow_others(tally, slot, now);
+    else
+        weir_bit_clear(tally->paced, slot);
+    update_slack(tally, slot, now);
+    return urgent;
+}
+
+bool weir_tally_paced(const struct weir_tally *tally)
+{
+    uint32_t end = weir_table_used(tally->table);
+    return weir_bit_next(tally->paced, 0, end) < end;
+}
+
+uint32_t weir_tally_look(struct weir_tally *tally, weir_instant now)
+{
+    uint32_t end = weir_table_used(tally->table);
+    uint32_t urgent = 0;
+    for (uint32_t slot = 0; slot < end; slot += 64) {
+        uint64_t word = tally->fresh[slot / 64] | tally->paced[slot / 64];
+        for (; word != 0; word &= word - 1)
+            urgent |=
+                look_at(tally, slot + (uint32_t)__builtin_ctzll(word), now);
+    }
+    return urgent;
 }
 
 void weir_tally_listen(struct weir_tally *tally, weir_duration patience,
@@ -245,13 +438,13 @@ void weir_tally_listen(struct weir_tally *tally, weir_duration patience,
     bool changed = false;
     for (uint32_t i = 0; i < tally->link_count; i++) {
         struct weir_tally_link *link = &tally->link[i];
-        bool answering = link->up && (!link->unanswered ||
-                                      now - link->answered_at < patience);
+        weir_duration silent = age_of(link->answered_at, now);
+        bool answering = link->up && (!link->unanswered || silent < patience);
         changed |= answering != link->answering;
         link->answering = answering;
     }
     if (changed)
-        update_all_slack(tally);
+        update_all_slack(tally, now);
 }
 
 /* ---- Sessions ---- */
@@ -281,6 +474,34 @@ static bool told_since(const struct weir_tally *tally, uint32_t slot,
     return false;
 }
 
+/* What was told, and what the root presumed, is of another session. */
+static void forget(struct weir_tally_cell *cell)
+{
+    cell->told = false;
+    cell->pace = cell->others_pace = 0;
+}
+
+/* What other limiters' pictures hold of our total: what a root that speaks to
+ * us has and presumes of it, the least of them; with none, 'settled'. */
+static uint64_t held_of_us(const struct weir_tally *tally, uint32_t slot,
+                           uint64_t settled, weir_instant now)
+{
+    bool some = false;
+    uint64_t least = settled;
+    for (uint32_t i = 0; i < tally->link_count; i++) {
+        const struct weir_tally_cell *cell = &tally->link[i].cells[slot];
+        if (!tally->link[i].up || !cell->told)
+            continue;
+        uint64_t held =
+            cell->acked + paced(tally, cell->pace, cell->pace_held, now) /
+                              WEIR_FILL_ONE;
+        if (!some || (int64_t)(held - least) < 0)
+            least = held;
+        some = true;
+    }
+    return least;
+}
+
 /* Every slot that holds something is announced to a root that was just born,
  * with what it holds now. */
 static void announce_all(struct weir_tally *tally,
@@ -291,20 +512,23 @@ static void announce_all(struct weir_tally *tally,
     for (uint32_t slot = 0; slot < end; slot++) {
         struct weir_tally_cell *cell = &link->cells[slot];
         cell->begun = false;
-        cell->told = false;
+        forget(cell);
         struct weir_slot_view view;
         weir_table_view(tally->table, slot, &view, now);
         if (view.state <= WEIR_SLOT_PLACEHOLDER || view.fill <= 0)
             continue;
         cell_of(tally, link, slot, &view);
+        /* What is presumed of us is in everybody's picture as what was
+         * answered is: we tell how it differs. */
+        cell->acked = held_of_us(tally, slot, cell->acked, now);
+        cell->sent = cell->prompt = cell->acked;
         /* All that it never saw was made before it was there. */
-        cell->mark = view.count;
-        link->mark_at = now;
+        link->missed = true;
         cell->adopt = true;
         cell->witnessed = told_since(tally, slot, root_born);
         cell->fill = fill_without(&view, cell->acked);
         cell->fill_at = now;
-        bit_set(link->dirty, slot);
+        weir_bit_set(link->dirty, slot);
     }
 }
 
@@ -314,9 +538,9 @@ static void forget_told(struct weir_tally *tally,
                         struct weir_tally_link *link)
 {
     uint32_t end = weir_table_used(tally->table);
-    for (uint32_t slot = bit_next(tally->told, 0, end); slot < end;
-         slot = bit_next(tally->told, slot + 1, end))
-        link->cells[slot].told = false;
+    for (uint32_t slot = weir_bit_next(tally->told, 0, end); slot < end;
+         slot = weir_bit_next(tally->told, slot + 1, end))
+        forget(&link->cells[slot]);
 }
 
 void weir_tally_meet(struct weir_tally *tally, uint32_t index)
@@ -332,11 +556,12 @@ void weir_tally_begin(struct weir_tally *tally, uint32_t index,
     /* What was unanswered may have been taken or not; the announcement of
      * the absolute 'acked' makes both come out right. */
     for (uint32_t i = 0; i < link->outstanding_count; i++)
-        bit_set(link->dirty, link->outstanding[i]);
+        weir_bit_set(link->dirty, link->outstanding[i]);
     link->outstanding_count = 0;
     link->unanswered = false;
     link->number = 0;
     link->stamp = 0;
+    link->made_at = link->acked_at;
     link->session = session;
     link->meeting = false;
     link->up = true;
@@ -347,10 +572,10 @@ void weir_tally_begin(struct weir_tally *tally, uint32_t index,
         announce_all(tally, link, root_born, now);
     if (link->answered_at == 0)
         link->answered_at = now;
-    update_all_slack(tally);
+    update_all_slack(tally, now);
 }
 
-void weir_tally_end(struct weir_tally *tally, uint32_t index)
+void weir_tally_end(struct weir_tally *tally, uint32_t index, weir_instant now)
 {
     struct weir_tally_link *link = &tally->link[index];
     link->meeting = false;
@@ -358,7 +583,7 @@ void weir_tally_end(struct weir_tally *tally, uint32_t index)
         return;
     link->up = false;
     link->answering = false;
-    update_all_slack(tally);
+    update_all_slack(tally, now);
 }
 
 /* ---- Reports ---- */
@@ -368,13 +593,7 @@ bool weir_tally_pending(const struct weir_tally *tally, uint32_t index)
     const struct weir_tally_link *link = &tally->link[index];
     uint32_t end = weir_table_used(tally->table);
     return link->outstanding_count > 0 ||
-           bit_next(link->dirty, 0, end) < end;
-}
-
-static bool announced(const struct weir_tally_link *link,
-                      const struct weir_tally_cell *cell)
-{
-    return cell->session == (uint32_t)link->session;
+           weir_bit_next(link->dirty, 0, end) < end;
 }
 
 /* What a newborn root is to take over, leaked since it was drawn. */
@@ -385,7 +604,8 @@ static int64_t adopted_fill(const struct weir_tally_cell *cell,
     if (!cell->adopt)
         return 0;
     unsigned frac = view->bucket.leak.frac;
-    uint64_t leaked = weir_leaked(view->bucket.leak, now - cell->fill_at);
+    weir_duration age = age_of(cell->fill_at, now);
+    uint64_t leaked = weir_leaked(view->bucket.leak, age);
     int64_t fill = cell->fill -
                    weir_rescale((int64_t)leaked, frac, WEIR_FILL_FRAC);
     return fill > 0 ? fill : 0;
@@ -409,25 +629,77 @@ static void write_announce(struct weir_tally *tally, size_t i, uint32_t slot,
     };
 }
 
-/* Late: what was marked when an interval passed unheard, and has drained from
- * our own bucket since or is more than a full one. (What is still in it is in
- * everybody's.) */
-static int64_t late_of(const struct weir_tally_link *link,
+/* The root hasn't answered for what was counted some intervals ago, or while
+ * it couldn't be reached. */
+static bool is_late(const struct weir_tally *tally,
+                    const struct weir_tally_link *link, weir_instant now)
+{
+    weir_duration some = WEIR_PACE_INTERVALS * tally->interval;
+    return (link->missed && link->answered_at > 0) ||
+           age_of(link->acked_at, now) >=
+               (some > LATE_LEAST ? some : LATE_LEAST);
+}
+
+/* Of what wasn't answered in time, what has drained from our own bucket since,
+ * or is more than a full one. Of what is still in it an equal part counts as
+ * ours: others that weren't heard have the rest. A newborn root takes all over
+ * from us. */
+static int64_t late_of(const struct weir_tally *tally,
                        const struct weir_tally_cell *cell,
                        const struct weir_slot_view *view)
 {
     int64_t passed = (int64_t)(cell->sent - cell->acked);
-    if (link->mark_at == 0 || passed <= 0)
+    int64_t unheard = (int64_t)(cell->sent - cell->prompt);
+    if (passed <= 0)
         return 0;
-    int64_t late = (int64_t)(cell->mark - cell->acked);
     int64_t high = view->bucket.high > 0 ? view->bucket.high : 0;
-    int64_t fill = view->fill < high ? view->fill : high;
+    uint64_t fill = (uint64_t)(view->fill < high ? view->fill : high);
+    if (!cell->adopt && tally->limiters > 1)
+        fill /= tally->limiters;
     uint64_t one = (uint64_t)1 << view->bucket.leak.frac;
-    int64_t held = (int64_t)(((uint64_t)fill + one - 1) >>
-                             view->bucket.leak.frac);
-    int64_t drained = passed - held;
-    late = late < drained ? late : drained;
-    return late > 0 ? late : 0;
+    int64_t held = (int64_t)((fill + one - 1) >> view->bucket.leak.frac);
+    int64_t late = unheard > held ? unheard - held : 0;
+    return late < passed ? late : passed;
+}
+
+static float smoothed(float before, float sample, weir_duration span)
+{
+    float weight = (float)span / (float)(span + RATE_SPAN);
+    return before + (sample - before) * weight;
+}
+
+/* How fast the slot passes, units a second; smoothed. */
+static float rate_of(struct weir_tally *tally, uint32_t slot, uint64_t count,
+                     weir_instant now)
+{
+    struct weir_tally_pace *pace = &tally->pace[slot];
+    weir_duration span = now - pace->at;
+    int64_t own = (int64_t)(count - pace->count);
+    if (now < pace->at ||
+        (own <= 0 && span > pace_good(tally)))
+        return 0;
+    float sample = (float)own * (float)WEIR_SECOND / (float)(span + 1);
+    float per_s = smoothed(pace->per_s, sample, span);
+    if (own != 0)
+        *pace = (struct weir_tally_pace){ per_s, count, now };
+    return per_s;
+}
+
+/* The pace a root is told. None where the slack is more than enough for some
+ * intervals, or an interval has less than a unit. */
+static uint64_t pace_of(struct weir_tally *tally, uint32_t slot,
+                        const struct weir_tally_cell *cell,
+                        const struct weir_slot_view *view, weir_instant now)
+{
+    float per_s = rate_of(tally, slot, view->count, now);
+    float units = per_s * (float)tally->interval / (float)WEIR_SECOND;
+    if (!tally->slack || !cell->told || units < 1 ||
+        units * WEIR_FILL_ONE * PACE_WORTH < (float)cell->slack)
+        return 0;
+    weir_bit_set(tally->paced, slot);
+    float pace = per_s * (float)WEIR_PACE_SPAN / (float)WEIR_SECOND;
+    return pace < (float)WEIR_PACE_MAX ? (uint64_t)(pace + 0.5f)
+                                       : WEIR_PACE_MAX;
 }
 
 /* Adds one slot; 'again' repeats what was sent. False: no more room. */
@@ -450,6 +722,7 @@ static bool report_slot(struct weir_tally *tally,
         (announce && out->announce_count == WEIR_REPORT_ANNOUNCES_MAX))
         return false;
     if (!again) {
+        cell->pace_sent = pace_of(tally, slot, cell, &view, now);
         cell->sent = view.count;
         cell->counted = view.sharing == WEIR_COUNTED && !view.unlimited;
         cell->refused_sent = weir_table_refused(tally->table, slot);
@@ -462,7 +735,8 @@ static bool report_slot(struct weir_tally *tally,
         .slot = slot,
         .passed = (int64_t)(cell->sent - cell->acked),
         .refused = cell->refused_sent - cell->refused_acked,
-        .late = late_of(link, cell, &view),
+        .late = is_late(tally, link, now) ? late_of(tally, cell, &view) : 0,
+        .pace = cell->pace_sent,
     };
     return true;
 }
@@ -473,12 +747,13 @@ static void report_fresh(struct weir_tally *tally,
 {
     uint32_t end = weir_table_used(tally->table);
     link->outstanding_count = 0;
-    for (uint32_t slot = bit_next(link->dirty, 0, end); slot < end;
-         slot = bit_next(link->dirty, slot + 1, end)) {
+    for (uint32_t slot = weir_bit_next(link->dirty, 0, end); slot < end;
+         slot = weir_bit_next(link->dirty, slot + 1, end)) {
         if (!report_slot(tally, link, slot, false, out, now))
             return;
-        bit_clear(link->dirty, slot);
+        weir_bit_clear(link->dirty, slot);
     }
+    link->made_at = now;
 }
 
 static void report_again(struct weir_tally *tally,
@@ -500,15 +775,14 @@ void weir_tally_report(struct weir_tally *tally, uint32_t index,
     } else {
         link->number++;
         link->unanswered = true;
+        link->sent_at = now;
         report_fresh(tally, link, out, now);
         for (uint32_t i = 0; i < link->outstanding_count; i++)
-            update_slack(tally, link->outstanding[i]);
+            update_slack(tally, link->outstanding[i], now);
     }
     out->number = link->number;
-    if (link->mark_at != 0) {
-        out->late_from = now - link->answered_at;
-        out->late_to = now - link->mark_at;
-    }
+    if (link->missed || is_late(tally, link, now))
+        out->late_from = age_of(link->acked_at, now);
 }
 
 /* ---- Answers ---- */
@@ -541,33 +815,35 @@ static void acknowledge(struct weir_tally *tally,
                         struct weir_tally_link *link,
                         const struct weir_fills *fills, weir_instant now)
 {
+    bool late = is_late(tally, link, now);
     for (uint32_t i = 0; i < link->outstanding_count; i++) {
         uint32_t slot = link->outstanding[i];
         struct weir_tally_cell *cell = &link->cells[slot];
         if (listed(fills, slot)) {
             /* The root doesn't rule it (yet): said again next time. */
             cell->session = (uint32_t)link->session - 1;
-            bit_set(link->dirty, slot);
+            cell->pace = 0;
+            weir_bit_set(link->dirty, slot);
             continue;
         }
         cell->session = (uint32_t)link->session;
         cell->adopt = false;
         cell->acked = cell->sent;
+        if (!late)
+            cell->prompt = cell->sent;
+        cell->pace = cell->pace_sent;
+        cell->pace_at = link->sent_at;
+        cell->pace_held = now;
         cell->refused_acked = cell->refused_sent;
         settle(tally, slot, cell->sent);
     }
     link->outstanding_count = 0;
     link->unanswered = false;
     link->answered_at = now;
-    /* The marks of those that are to be said again still hold. */
-    if (fills->unknown_count == 0)
-        link->mark_at = 0;
-}
-
-static float smoothed(float before, float sample, weir_duration span)
-{
-    float weight = (float)span / (float)(span + RATE_SPAN);
-    return before + (sample - before) * weight;
+    if (fills->unknown_count > 0)
+        return; /* they will be said again, and be older */
+    link->acked_at = link->made_at;
+    link->missed = false;
 }
 
 /* Learns what others add from how the bucket moved beyond our own counts. */
@@ -576,7 +852,7 @@ static void learn_rates(struct weir_tally *tally,
                         const struct weir_slot_view *view, int64_t fill,
                         weir_instant now)
 {
-    weir_duration span = now - cell->fill_at;
+    weir_duration span = age_of(cell->fill_at, now);
     if (!cell->told || span < WEIR_MILLISECOND || view->unlimited)
         return;
     unsigned frac = view->bucket.leak.frac;
@@ -597,37 +873,6 @@ static void learn_rates(struct weir_tally *tally,
     cell->own_per_s = smoothed(cell->own_per_s, own / seconds, span);
 }
 
-/* A told fill brought to 'now', scaled; may be below 0. */
-static int64_t told_fill(const struct weir_tally_cell *cell,
-                         const struct weir_slot_view *view, weir_instant now)
-{
-    unsigned frac = view->bucket.leak.frac;
-    int64_t fill = weir_rescale(cell->fill, WEIR_FILL_FRAC, frac);
-    uint64_t leaked = weir_leaked(view->bucket.leak, now - cell->fill_at);
-    uint64_t own = (view->count - cell->fill_total) << frac;
-    return (int64_t)((uint64_t)fill + own - leaked);
-}
-
-/* The largest over the links. */
-static void update_fill(struct weir_tally *tally, uint32_t slot,
-                        const struct weir_slot_view *view, weir_instant now)
-{
-    const struct weir_tally_cell *most = NULL;
-    int64_t most_fill = 0;
-    for (uint32_t i = 0; i < tally->link_count; i++) {
-        const struct weir_tally_cell *cell = &tally->link[i].cells[slot];
-        if (!cell->told || cell->generation != view->generation)
-            continue;
-        int64_t fill = told_fill(cell, view, now);
-        if (most && fill <= most_fill)
-            continue;
-        most = cell;
-        most_fill = fill;
-    }
-    if (most)
-        weir_table_set_fill(tally->table, slot, most_fill, view->count, now);
-}
-
 static void take_fill(struct weir_tally *tally, struct weir_tally_link *link,
                       const struct weir_fill *told, weir_instant now)
 {
@@ -641,14 +886,17 @@ static void take_fill(struct weir_tally *tally, struct weir_tally_link *link,
         return;
     learn_rates(tally, cell, &view, told->fill, now);
     cell->fill = told->fill;
+    cell->others_pace = told->pace;
+    if (told->pace != 0)
+        weir_bit_set(tally->paced, told->slot);
     cell->fill_total = cell->acked;
     cell->fill_at = now;
     cell->slack = told->slack;
     cell->told = true;
-    bit_set(tally->told, told->slot);
+    weir_bit_set(tally->told, told->slot);
     if (!view.unlimited)
         update_fill(tally, told->slot, &view, now);
-    update_slack(tally, told->slot);
+    update_slack(tally, told->slot, now);
 }
 
 int weir_tally_fills(struct weir_tally *tally, uint32_t index,
@@ -677,7 +925,7 @@ int weir_tally_fills(struct weir_tally *tally, uint32_t index,
     return WEIR_OK;
 }
 
-/* ---- What others presumably add ---- */
+/* ---- Whether it is asked for ---- */
 
 void weir_tally_set_slack(struct weir_tally *tally, bool slack,
                           weir_instant now)
@@ -692,77 +940,19 @@ void weir_tally_stale(struct weir_tally *tally, bool stale, weir_instant now)
 {
     tally->extrapolated_at = now;
     uint32_t end = weir_table_used(tally->table);
-    for (uint32_t slot = bit_next(tally->told, 0, end); slot < end;
-         slot = bit_next(tally->told, slot + 1, end)) {
+    for (uint32_t slot = weir_bit_next(tally->told, 0, end); slot < end;
+         slot = weir_bit_next(tally->told, slot + 1, end)) {
         uint64_t count = weir_table_count(tally->table, slot);
         tally->share_mark[slot] = count;
         if (stale)
             weir_table_set_slack(tally->table, slot, STOP_NONE(count),
                                  STOP_NONE(count));
         else
-            update_slack(tally, slot);
+            update_slack(tally, slot, now);
     }
 }
 
-/* Our part of a quota's use, at least an equal one. */
-static float part_of(const struct weir_tally *tally, uint32_t slot)
-{
-    float own = 0, others = 0;
-    for (uint32_t i = 0; i < tally->link_count; i++) {
-        const struct weir_tally_cell *cell = &tally->link[i].cells[slot];
-        if (!cell->told || cell->own_per_s < own)
-            continue;
-        own = cell->own_per_s;
-        others = cell->others_per_s;
-    }
-    float least = 1.0f / (float)(tally->limiters ? tally->limiters : 1);
-    float part = own + others > 0 ? own / (own + others) : least;
-    return part > least ? part : least;
-}
-
-static float others_of(const struct weir_tally *tally, uint32_t slot)
-{
-    float most = 0;
-    for (uint32_t i = 0; i < tally->link_count; i++) {
-        const struct weir_tally_cell *cell = &tally->link[i].cells[slot];
-        if (cell->told && cell->others_per_s > most)
-            most = cell->others_per_s;
-    }
-    return most;
-}
-
-static void extrapolate_slot(struct weir_tally *tally, uint32_t slot,
-                             bool share, float seconds, weir_instant now)
-{
-    struct weir_slot_view view;
-    weir_table_view(tally->table, slot, &view, now);
-    uint64_t own = view.count - tally->share_mark[slot];
-    tally->share_mark[slot] = view.count;
-    if (view.sharing != WEIR_COUNTED || view.unlimited)
-        return;
-    float units = 0;
-    if (!share)
-        units = others_of(tally, slot) * tally->ratio * seconds;
-    else if (view.on_stale == WEIR_STALE_SHARE && (int64_t)own > 0)
-        units = (float)own * (1.0f / part_of(tally, slot) - 1.0f);
-    float unit = (float)((uint64_t)1 << view.bucket.leak.frac);
-    if (units > 0 && units * unit < (float)WEIR_SCALED_MAX / 4)
-        weir_table_add_others(tally->table, slot, (int64_t)(units * unit));
-}
-
-void weir_tally_extrapolate(struct weir_tally *tally, bool share,
-                            weir_instant now)
-{
-    weir_duration span = now - tally->extrapolated_at;
-    tally->extrapolated_at = now;
-    float seconds = (float)span / (float)WEIR_SECOND;
-    uint32_t end = weir_table_used(tally->table);
-    for (uint32_t slot = bit_next(tally->told, 0, end); slot < end;
-         slot = bit_next(tally->told, slot + 1, end))
-        extrapolate_slot(tally, slot, share, seconds, now);
-}
-
-void weir_tally_disown(struct weir_tally *tally)
+void weir_tally_disown(struct weir_tally *tally, weir_instant now)
 {
     uint32_t end = weir_table_used(tally->table);
     for (uint32_t slot = 0; slot < end; slot++)
@@ -778,6 +968,7 @@ void weir_tally_disown(struct weir_tally *tally)
         link->up = false;
         link->answering = false;
         link->answered_at = 0;
-        link->mark_at = 0;
+        link->acked_at = now;
+        link->missed = false;
     }
 }

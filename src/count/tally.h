@@ -16,13 +16,18 @@
 struct weir_tally_cell {
     uint64_t acked;      /* total that the root has answered for */
     uint64_t sent;       /* total in the unanswered report */
+    uint64_t prompt;     /* total that it answered for in time */
     uint64_t refused_acked;
     uint64_t refused_sent;
-    uint64_t mark;       /* total at the last interval that passed unheard */
     int64_t fill;        /* as told, 1/1024 units … */
     uint64_t fill_total; /* … our total in it … */
-    weir_instant fill_at; /* … when */
-    uint64_t slack;      /* units */
+    weir_instant fill_at; /* … when … */
+    uint64_t others_pace; /* … and what others presumably go on to add */
+    uint64_t slack;      /* 1/1024 units */
+    uint64_t pace;       /* what the root adds to 'acked' … */
+    weir_instant pace_at; /* … since our report went … */
+    weir_instant pace_held; /* … and surely since its answer came */
+    uint64_t pace_sent;  /* in the unanswered report */
     float others_per_s;  /* units: what others add, smoothed */
     float own_per_s;
     uint32_t generation; /* of the slot, when the cell was begun */
@@ -32,6 +37,13 @@ struct weir_tally_cell {
     bool adopt;          /* fill is for a root that was just born … */
     bool witnessed;      /* … and another root has spoken since */
     bool begun;
+};
+
+/* How fast a slot passes, smoothed. */
+struct weir_tally_pace {
+    float per_s;
+    uint64_t count; /* as of … */
+    weir_instant at;
 };
 
 /* One root link. */
@@ -46,7 +58,10 @@ struct weir_tally_link {
     bool up;                 /* welcomed */
     bool answering;          /* answered lately: its slack rules */
     weir_instant answered_at;
-    weir_instant mark_at;    /* of the cells' marks; 0: none */
+    weir_instant sent_at;    /* the unanswered report, at first */
+    weir_instant made_at;    /* a report that left nothing out, at first … */
+    weir_instant acked_at;   /* … and the last that was answered */
+    bool missed;             /* something was counted while it was down */
     uint64_t session;
     uint64_t stamp;          /* of the newest fills */
 };
@@ -62,8 +77,12 @@ struct weir_tally {
     float predicted, observed; /* what the learnt ratio comes from */
     struct weir_tally_link link[WEIR_ROOTS_MAX];
     uint64_t *fresh;         /* bits: collected just now */
+    uint64_t *recent;        /* … since the last interval */
     uint64_t *told;          /* bits: slots that some root spoke of */
     uint64_t *share_mark;    /* count at the last extrapolation, a slot */
+    struct weir_tally_pace *pace; /* a slot */
+    uint64_t *paced;         /* bits: slots that a root adds to by itself */
+    weir_duration interval;  /* between reports */
     struct weir_announce *announces; /* scratch of a report */
     char *names;                     /* theirs */
     struct weir_count *counts;       /* scratch of a report */
@@ -75,10 +94,9 @@ void weir_tally_init(struct weir_tally *tally, void *block,
                      struct weir_table *table, uint32_t slots,
                      uint32_t links, weir_instant now);
 
-/* Takes what the table has marked: every link has it to report. 'unheard':
- * the interval passed: links that don't answer mark it as late. */
-void weir_tally_collect(struct weir_tally *tally, bool unheard,
-                        weir_instant now);
+/* Takes what the table has marked: every link has it to report. 'all': and
+ * what was taken, or is presumed, since it was last asked for all. */
+void weir_tally_collect(struct weir_tally *tally, bool all, weir_instant now);
 
 /* The link is connected: from now on nothing is settled without it. */
 void weir_tally_meet(struct weir_tally *tally, uint32_t link);
@@ -90,7 +108,15 @@ void weir_tally_begin(struct weir_tally *tally, uint32_t link,
                       uint64_t session, bool same_root,
                       weir_instant root_born, weir_instant now);
 /* The link is gone: its slack rules no more. */
-void weir_tally_end(struct weir_tally *tally, uint32_t link);
+void weir_tally_end(struct weir_tally *tally, uint32_t link,
+                    weir_instant now);
+
+/* Of the slots of the last weir_tally_collect() and those with a pace: links on
+ * which one has left what the root presumes, by its slack or more. One bit a
+ * link. */
+uint32_t weir_tally_look(struct weir_tally *tally, weir_instant now);
+/* Whether a look is wanted every some milliseconds. */
+bool weir_tally_paced(const struct weir_tally *tally);
 
 /* Whether the link has counts to report, or unanswered ones. */
 bool weir_tally_pending(const struct weir_tally *tally, uint32_t link);
@@ -118,6 +144,6 @@ void weir_tally_extrapolate(struct weir_tally *tally, bool share,
                             weir_instant now);
 
 /* This table is a copy: all that was counted is the other's. */
-void weir_tally_disown(struct weir_tally *tally);
+void weir_tally_disown(struct weir_tally *tally, weir_instant now);
 
 #endif /* WEIR_TALLY_H */

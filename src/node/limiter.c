@@ -8,7 +8,7 @@
  *       '--------------------- link(down) ----------------------------'
  *
  * Up, a link reports once an interval whatever happened (the empty report is
- * the heartbeat), and earlier, though not within COALESCE of the last one,
+ * the heartbeat), and earlier, though not within 20 ms of the last one,
  * when the table says that some slot used up its slack.
  *
  * Quotas. Every root streams the same store's quotas; each message says
@@ -27,8 +27,8 @@
 #include "base/rng.h"
 #include "count/tally.h"
 
-#define COALESCE (20 * WEIR_MILLISECOND)
 #define EXTRAPOLATE_EVERY (50 * WEIR_MILLISECOND)
+#define LOOK_EVERY (50 * WEIR_MILLISECOND)
 #define SWEEP_EVERY (100 * WEIR_MILLISECOND)
 #define SWEEP_SLOTS 1024
 /* A message unanswered for so long is said again; doubled each time. */
@@ -43,8 +43,9 @@ enum link_state { DOWN, GREETING, WAITING, UP };
 struct link {
     enum link_state state;
     bool urgent;
-    bool met;                /* 'root' is known */
-    bool full_taken;         /* a whole set was begun in this session */
+    bool first;      /* no report was made in this session yet */
+    bool met;        /* 'root' is known */
+    bool full_taken; /* a whole set was begun in this session */
     uint8_t root[WEIR_INCARNATION_SIZE];
     uint64_t session;
     uint64_t root_epoch;     /* the newest it spoke of */
@@ -79,6 +80,7 @@ struct weir_limiter {
     weir_instant heard_at;
     weir_instant collect_at;
     weir_instant extrapolate_at;
+    weir_instant look_at; /* … at the slots with a pace */
     weir_instant sweep_at;
     uint64_t reports;
     uint64_t full_seen;      /* overflows told as events */
@@ -142,7 +144,7 @@ void weir_limiter_reincarnate(struct weir_limiter *limiter,
 {
     set_name(limiter, name);
     memcpy(limiter->incarnation, incarnation, WEIR_INCARNATION_SIZE);
-    weir_tally_disown(&limiter->tally);
+    weir_tally_disown(&limiter->tally, now);
     /* As if each slot's life began: its first use is told at once. It mends
      * too what the other's sync was in the midst of. */
     uint32_t end = weir_table_used(limiter->table);
@@ -246,7 +248,7 @@ void weir_limiter_link(struct weir_limiter *limiter, uint32_t index, bool up,
         if (link->state == UP)
             event_new(limiter, WEIR_EVENT_ROOT_DOWN, now);
         link->state = DOWN;
-        weir_tally_end(&limiter->tally, index);
+        weir_tally_end(&limiter->tally, index, now);
         return;
     }
     weir_tally_meet(&limiter->tally, index);
@@ -325,6 +327,7 @@ static void apply_settings(struct weir_limiter *limiter,
     limiter->settings = *settings;
     if (!settings->correction_auto)
         limiter->tally.ratio = (float)settings->correction_ppm / 1e6f;
+    limiter->tally.interval = settings->report_interval;
     weir_tally_set_slack(&limiter->tally, settings->slack, now);
 }
 
@@ -355,6 +358,7 @@ static int welcomed(struct weir_limiter *limiter, uint32_t index,
     link->met = true;
     link->state = UP;
     link->report_at = now;
+    link->first = true;
     weir_instant born = now > welcome->age ? now - welcome->age : 0;
     weir_tally_begin(&limiter->tally, index, link->session, same, born, now);
     event_text(event_new(limiter, WEIR_EVENT_ROOT_UP, now), welcome->name);
@@ -474,9 +478,13 @@ void weir_limiter_tick(struct weir_limiter *limiter, weir_instant now)
 {
     check_stale(limiter, now);
     weir_tally_listen(&limiter->tally, PATIENCE, now);
-    if (weir_table_urgent(limiter->table) && limiter->settings.slack) {
+    bool kicked = weir_table_urgent(limiter->table);
+    if (limiter->settings.slack && (kicked || now >= limiter->look_at)) {
+        weir_tally_collect(&limiter->tally, false, now);
+        uint32_t urgent = weir_tally_look(&limiter->tally, now);
         for (uint32_t i = 0; i < limiter->link_count; i++)
-            limiter->link[i].urgent = true;
+            limiter->link[i].urgent |= urgent >> i & 1;
+        limiter->look_at = now + LOOK_EVERY;
     }
     if (now >= limiter->collect_at) {
         weir_tally_collect(&limiter->tally, true, now);
@@ -522,7 +530,7 @@ static weir_instant link_due(const struct weir_limiter *limiter,
     }
     if (limiter->tally.link[index].unanswered)
         return link->sent_at + link->resend;
-    weir_duration spacing = later(COALESCE, link->stretch);
+    weir_duration spacing = later(WEIR_REPORT_SPACING, link->stretch);
     if (link->urgent)
         return link->sent_at + spacing;
     return later(link->report_at, link->sent_at + link->stretch);
@@ -534,6 +542,8 @@ weir_instant weir_limiter_deadline(const struct weir_limiter *limiter,
     weir_instant due = earlier(limiter->collect_at, limiter->sweep_at);
     if (extrapolates(limiter))
         due = earlier(due, limiter->extrapolate_at);
+    if (limiter->settings.slack && weir_tally_paced(&limiter->tally))
+        due = earlier(due, limiter->look_at);
     if (limiter->heard && !limiter->stale)
         due = earlier(due, limiter->heard_at +
                                limiter->settings.stale_after);
@@ -557,7 +567,13 @@ static void make_report(struct weir_limiter *limiter, uint32_t index,
     if (again && link->resend < RESEND_MOST)
         link->resend *= 2;
     link->urgent = false;
-    link->report_at = now + limiter->settings.report_interval;
+    /* After the first, anywhere in an interval: limiters that meet a root at
+     * one instant don't go on in step. */
+    weir_duration interval = limiter->settings.report_interval;
+    if (link->first)
+        interval = weir_rng_below(&limiter->rng, interval);
+    link->first = false;
+    link->report_at = now + interval;
     limiter->reports++;
 }
 
@@ -605,6 +621,14 @@ uint32_t weir_limiter_links_up(const struct weir_limiter *limiter)
     for (uint32_t i = 0; i < limiter->link_count; i++)
         up += limiter->link[i].state == UP;
     return up;
+}
+
+uint64_t weir_limiter_session(const struct weir_limiter *limiter,
+                              uint32_t index)
+{
+    weir_assert(index < limiter->link_count);
+    const struct link *link = &limiter->link[index];
+    return link->state == UP ? link->session : 0;
 }
 
 void weir_limiter_hurry(struct weir_limiter *limiter, weir_instant now)

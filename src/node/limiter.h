@@ -16,6 +16,9 @@
 #include "count/message.h"
 #include "quota/table.h"
 
+/* Between two reports on a link, at least: whatever the number of quotas. */
+#define WEIR_REPORT_SPACING (20 * WEIR_MILLISECOND)
+
 struct weir_limiter;
 
 struct weir_limiter_options {
@@ -59,6 +62,9 @@ bool weir_limiter_ready(const struct weir_limiter *limiter);
 uint64_t weir_limiter_epoch(const struct weir_limiter *limiter);
 uint64_t weir_limiter_reports(const struct weir_limiter *limiter);
 uint32_t weir_limiter_links_up(const struct weir_limiter *limiter);
+/* The session of a link that is up, i.e. welcomed; else 0. */
+uint64_t weir_limiter_session(const struct weir_limiter *limiter,
+                              uint32_t link);
 /* Reports all that has happened by now as soon as may be, instead of at the
  * interval's end. */
 void weir_limiter_hurry(struct weir_limiter *limiter, weir_instant now);

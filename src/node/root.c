@@ -32,8 +32,9 @@
 #define SWEEP_EVERY WEIR_SECOND
 #define SWEEP_USES 4096
 /* A limiter that is gone is forgotten when its buckets are empty, but not
- * before (it may just be reconnecting); and at last in any case. */
-#define FORGET_FIRST (10 * WEIR_SECOND)
+ * before (it may come back, and then it matters since when it is late); and at
+ * last in any case. */
+#define FORGET_FIRST (60 * WEIR_SECOND)
 #define FORGET_LAST (600 * WEIR_SECOND)
 /* For so long after its birth, at least, a root takes over what limiters
  * know; later it knows better. */
@@ -603,15 +604,22 @@ static void say_welcome(struct weir_root *root, struct root_peer *peer,
     peer->welcome_owed = false;
 }
 
+/* Between two pushes on a link. */
+static weir_duration push_spacing(const struct weir_root *root)
+{
+    if (!root->settings.slack)
+        return root->settings.report_interval;
+    weir_duration spacing = root->connected * (WEIR_SECOND / WEIR_PUSHES_PER_S);
+    return spacing > WEIR_PUSH_SPACING ? spacing : WEIR_PUSH_SPACING;
+}
+
 static void say_fills(struct weir_root *root, struct root_peer *peer,
                       struct weir_message *out, weir_instant now)
 {
     struct root_limiter *limiter = root->limiters[peer->limiter];
-    weir_duration spacing = root->settings.slack
-                                ? WEIR_PUSH_SPACING
-                                : root->settings.report_interval;
-    size_t count = weir_merge_tell(&root->merge, &limiter->cells,
-                                   root->fills, WEIR_FILLS_MAX, now);
+    weir_duration spacing = push_spacing(root);
+    size_t count = weir_merge_tell(&root->merge, &limiter->cells, root->fills,
+                                   WEIR_FILLS_MAX, now);
     out->type = WEIR_MESSAGE_FILLS;
     out->fills = (struct weir_fills){
         .answer = peer->answer_owed,
@@ -699,11 +707,18 @@ bool weir_root_next(struct weir_root *root, uint32_t *out_peer,
 
 static void forget_limiters(struct weir_root *root, weir_instant now)
 {
+    weir_duration pace_good =
+        WEIR_PACE_INTERVALS * root->settings.report_interval;
     for (uint32_t i = 0; i < root->limiter_used; i++) {
         struct root_limiter *limiter = root->limiters[i];
-        if (!limiter->live || limiter->peer != NO_PEER)
+        if (!limiter->live)
             continue;
         weir_duration silent = now - limiter->heard_at;
+        if (limiter->peer != NO_PEER) {
+            if (silent >= pace_good && silent < pace_good + 2 * SWEEP_EVERY)
+                weir_merge_hush(&root->merge, &limiter->cells);
+            continue;
+        }
         if (silent < FORGET_FIRST)
             continue;
         if (silent >= FORGET_LAST ||
@@ -734,7 +749,8 @@ void weir_root_tick(struct weir_root *root, weir_instant now)
     if (now >= root->look_at) {
         weir_merge_look(&root->merge, LOOK_WORK, now);
         root->due_waiting = enqueue_due(root, now);
-        root->look_at = now + WEIR_PUSH_SPACING;
+        /* Who can't be told yet needn't be looked for. */
+        root->look_at = now + push_spacing(root);
     }
     if (now >= root->sweep_at) {
         weir_merge_sweep(&root->merge, &root->sweep_hand, SWEEP_USES, now);

@@ -14,7 +14,10 @@
  *     changes hands during the comparison, the ref it returns is of the life
  *     that ended, and the take that uses it notices;
  *   - names are read and written as words by relaxed atomics: a torn name
- *     compares unequal, or is a name of the life that ended. */
+ *     compares unequal, or is a name of the life that ended;
+ *   - a slot whose maker was killed is free, or is neither free nor alive
+ *     (its generation is even): reset before it leaves the state FREE, dead
+ *     before it goes back there. By that weir_table_break_lock() knows it. */
 
 #include "quota/table_layout.h"
 
@@ -96,6 +99,9 @@ struct weir_table *weir_table_init(void *block,
     for (uint32_t i = 0; i < t->stripe_count; i++) {
         struct weir_stripe *stripe = weir_stripe(t, i);
         stripe->rng.state = weir_rng_mix(options->seed + i);
+        /* At the start of a run, somewhere: else the first request in a band
+         * would be refused everywhere. */
+        stripe->run = weir_rng_mix(stripe->rng.state) & ~(uint64_t)15;
         for (uint32_t k = 0; k < STRIPE_ENTRIES; k++)
             stripe->refusals[k].slot = WEIR_SLOT_NONE;
     }
@@ -120,11 +126,6 @@ void weir_table_lock(struct weir_table *t)
 void weir_table_unlock(struct weir_table *t)
 {
     /* release: the next holder sees what this one wrote. */
-    weir_store_release(&t->writer, 0);
-}
-
-void weir_table_break_lock(struct weir_table *t)
-{
     weir_store_release(&t->writer, 0);
 }
 
@@ -473,12 +474,11 @@ static void index_remove(struct weir_table *t, uint32_t slot)
 
 /* ---- Slots ---- */
 
-/* The lines of a slot whose life begins. Its count goes on: all that is told
- * of counts is differences. */
+/* The lines of a free slot whose life begins. Its count goes on: all that is
+ * told of counts is differences. */
 static void slot_reset(struct weir_table *t, uint32_t slot)
 {
     struct cold *cold = weir_cold(t, slot);
-    weir_store_relaxed(&cold->state, WEIR_SLOT_MAKING);
     weir_store_relaxed(&cold->rule, WEIR_SLOT_NONE);
     cold->aux = CHUNK_NONE;
     cold->aux_len = 0;
@@ -494,6 +494,9 @@ static void slot_reset(struct weir_table *t, uint32_t slot)
     weir_store_relaxed(&hot->up, UP_NONE);
     weir_store_relaxed(&hot->stop, count + WEIR_COUNT_FAR);
     weir_store_relaxed(&hot->early, WEIR_MINI_FAR);
+    /* release: who is to clear it away finds no parent, no chunks of its
+     * former life. */
+    weir_store_release(&cold->state, WEIR_SLOT_MAKING);
 }
 
 uint32_t weir_slot_take(struct weir_table *t, struct weir_text name)
@@ -507,10 +510,6 @@ uint32_t weir_slot_take(struct weir_table *t, struct weir_text name)
     }
     if (!name_store(t, slot, name))
         return WEIR_SLOT_NONE;
-    if (!index_insert(t, slot, weir_table_hash(t, name))) {
-        weir_chunks_free(t, weir_name(t, slot)->more);
-        return WEIR_SLOT_NONE;
-    }
     if (!fresh)
         t->free_head = weir_cold(t, slot)->aux;
     slot_reset(t, slot);
@@ -518,6 +517,10 @@ uint32_t weir_slot_take(struct weir_table *t, struct weir_text name)
     if (fresh)
         weir_store_release(&t->used, slot + 1);
     weir_store_relaxed(&t->live, t->live + 1);
+    if (!index_insert(t, slot, weir_table_hash(t, name))) {
+        weir_slot_release(t, slot);
+        return WEIR_SLOT_NONE;
+    }
     return slot;
 }
 
@@ -533,8 +536,8 @@ void weir_slot_release(struct weir_table *t, uint32_t slot)
 {
     struct hot *hot = weir_hot(t, slot);
     struct cold *cold = weir_cold(t, slot);
-    index_remove(t, slot);
     weir_store(&hot->generation, hot->generation + (hot->generation & 1));
+    index_remove(t, slot);
     weir_store_release(&cold->state, WEIR_SLOT_FREE);
     weir_chunks_free(t, weir_name(t, slot)->more);
     weir_chunks_free(t, cold->aux);

@@ -114,8 +114,10 @@ unsigned weir_table_reserve(struct weir_table *table, uint32_t stripe,
 void weir_table_count_unknown(struct weir_table *table, uint32_t stripe);
 void weir_table_count_overflow(struct weir_table *table, uint32_t stripe);
 
-/* This process is a fork: whoever held the writer lock is in another one. At
- * worst a slot or a chunk of a name that was being made is lost. */
+/* This process is a fork: whoever held the writer lock is in another one. If
+ * somebody did, looks at every slot and frees those that were being made; at
+ * worst a chunk of a name is lost, and a slot that was just being held stays
+ * in use. Takes go on meanwhile; no thread may hold the lock. */
 void weir_table_break_lock(struct weir_table *table);
 
 /* ---- The sync: quotas ---- */

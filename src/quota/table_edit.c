@@ -419,3 +419,45 @@ bool weir_table_is_stale(const struct weir_table *t)
 {
     return weir_load_relaxed(&t->stale) != 0;
 }
+
+/* ---- After a writer that was killed ---- */
+
+/* The lives that it had not begun, or not quite ended. Nobody refers to
+ * them: children and pins come to slots that are alive. */
+static void clear_half_lives(struct weir_table *t)
+{
+    for (uint32_t slot = 0; slot < t->used; slot++) {
+        bool alive = weir_hot(t, slot)->generation & 1;
+        if (alive || weir_cold(t, slot)->state == WEIR_SLOT_FREE)
+            continue;
+        template_remove(t, slot);
+        weir_slot_free(t, slot);
+    }
+}
+
+/* A slot may be on its way to or from the list. */
+static void gather_free_slots(struct weir_table *t)
+{
+    uint32_t live = 0;
+    t->free_head = WEIR_SLOT_NONE;
+    for (uint32_t slot = 0; slot < t->used; slot++) {
+        struct cold *cold = weir_cold(t, slot);
+        if (cold->state != WEIR_SLOT_FREE) {
+            live++;
+            continue;
+        }
+        cold->aux = t->free_head;
+        t->free_head = slot;
+    }
+    weir_store_relaxed(&t->live, live);
+}
+
+void weir_table_break_lock(struct weir_table *t)
+{
+    if (weir_load_relaxed(&t->writer) == 0)
+        return;
+    weir_table_mend_switch(t);
+    clear_half_lives(t);
+    gather_free_slots(t);
+    weir_table_unlock(t);
+}

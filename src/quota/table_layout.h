@@ -179,9 +179,10 @@ struct weir_stripe {
     uint32_t owned; /* atomic */
     uint32_t used;  /* ever owned; atomic */
     struct weir_rng rng;
+    uint64_t run; /* of draws: where it is, and in which order it goes */
     uint64_t unknown;
     uint64_t overflowed;
-    uint64_t padding[4];
+    uint64_t padding[3];
     struct refusal refusals[STRIPE_ENTRIES];
     uint32_t seen[STRIPE_ENTRIES]; /* the sync's: 'events' when last told */
 };

@@ -115,6 +115,27 @@ static uint64_t draw(struct weir_table *t, uint32_t stripe)
     return chance;
 }
 
+/* Chance for a decision. Each run of 16 draws falls once into every sixteenth
+ * of the range, in strides of 5 up or down from a place that is drawn for the
+ * run. Alone each draw is uniform, so that nobody's place in a pattern of
+ * requests makes him fare better; of a few in a row almost exactly the right
+ * share passes: a quarter of the spread of independent draws over five, a
+ * seventh over fifteen. Rejected: any order of the sixteenths (twice that
+ * spread), and one sequence without new starts (somebody who comes at every
+ * 13th request would pass for long and then be refused for long). */
+static uint64_t draw_evenly(struct weir_table *t, uint32_t stripe)
+{
+    uint64_t chance = draw(t, stripe);
+    uint64_t *word = &weir_stripe(t, stripe)->run;
+    uint64_t run = weir_load_relaxed(word);
+    uint64_t place = run % 16;
+    uint64_t stride = run & 16 ? 5 : 11;
+    uint64_t sixteenth = (run >> 5) + place * stride;
+    /* Relaxed, as the generator: a lost step is a sixteenth drawn twice. */
+    weir_store_relaxed(word, place < 15 ? run + 1 : chance & ~(uint64_t)15);
+    return sixteenth << 60 | chance >> 4;
+}
+
 /* ---- Reading ---- */
 
 /* The parameters in the spare, while a writer rewrites the slot's line or
@@ -133,12 +154,14 @@ void weir_look_spare(const struct weir_table *t, uint32_t slot,
         uint32_t meta = weir_load_relaxed(&t->spare_meta);
         uint64_t count = weir_load_relaxed(&hot->count);
         weir_fence_acquire();
-        if (weir_load_relaxed(&t->spare_seq) != seq || (seq & 1))
-            continue;
+        /* First: the spare may by now be another slot's, and the writer that
+         * was to fill it, dead. */
         if (!(base & 1)) {
             weir_look(t, slot, elapsed, out);
             return;
         }
+        if (weir_load_relaxed(&t->spare_seq) != seq || (seq & 1))
+            continue;
         if (owner != slot)
             continue;
         out->base = base;
@@ -162,7 +185,7 @@ static bool drawn_against(struct weir_table *t, uint32_t stripe,
                           struct walk *walk, const struct look *look)
 {
     if (!walk->drawn) {
-        walk->chance = draw(t, stripe);
+        walk->chance = draw_evenly(t, stripe);
         walk->drawn = true;
     }
     return weir_band_refuses(look->fill, look->high - look->band, look->band,
@@ -179,7 +202,7 @@ static bool flagged_refuses(struct weir_table *t, uint32_t stripe,
     if (look->flags & META_CLOSED)
         return true;
     if (!walk->drawn) {
-        walk->chance = draw(t, stripe);
+        walk->chance = draw_evenly(t, stripe);
         walk->drawn = true;
     }
     uint8_t hold = weir_load_relaxed(&weir_cold(t, slot)->hold);
@@ -192,11 +215,12 @@ static bool link_refuses(struct weir_table *t, uint32_t stripe,
 {
     if (WEIR_UNLIKELY(look->flags & META_STALE))
         return flagged_refuses(t, stripe, walk, slot, look);
+    /* Before the stop, which may be of the limit that was until just now. */
+    if (is_endless(look))
+        return false;
     uint64_t stop = weir_load_relaxed(&weir_hot(t, slot)->stop);
     if ((int64_t)(look->count - stop) >= 0)
         return true;
-    if (is_endless(look))
-        return false;
     int64_t fill = look->fill > 0 ? look->fill : 0;
     if (fill + (int64_t)(weight << look->leak.frac) > look->high)
         return true;
@@ -772,7 +796,8 @@ static weir_duration walk_wait(const struct weir_table *t, struct walk *walk,
         weir_look(t, walk->slot[i], walk->elapsed, &look);
         uint64_t stop = weir_load_relaxed(&weir_hot(t, walk->slot[i])->stop);
         weir_duration link = link_wait(&look, weight);
-        if ((int64_t)(look.count - stop) >= 0 && link < STOP_RETRY)
+        if (!is_endless(&look) && (int64_t)(look.count - stop) >= 0 &&
+            link < STOP_RETRY)
             link = STOP_RETRY;
         if (link <= wait)
             continue;

@@ -32,7 +32,6 @@ enum {
     REPORT_NUMBER = 1,
     REPORT_EPOCH = 2,
     REPORT_LATE_FROM = 3,
-    REPORT_LATE_TO = 4,
     REPORT_UNKNOWN = 5,
     REPORT_ANNOUNCES = 6,
     REPORT_COUNTS = 7,
@@ -51,6 +50,8 @@ enum {
     COUNTS_REFUSED = 4,
     COUNTS_LATE_STEPS = 5,
     COUNTS_LATE = 6,
+    COUNTS_PACE_STEPS = 7,
+    COUNTS_PACE = 8,
 
     FILLS_NUMBER = 1,
     FILLS_STAMP = 2,
@@ -61,8 +62,9 @@ enum {
     FILLS_SLACK = 7,
     FILLS_UNKNOWN = 8,
     FILLS_ANSWER = 9,
+    FILLS_PACE = 10,
 
-    FIELDS_MAX = 10, /* above all of them */
+    FIELDS_MAX = 11, /* above all of them */
 };
 
 void *weir_arena_alloc(struct weir_arena *arena, size_t size)
@@ -209,29 +211,44 @@ static int next_sparse(struct weir_wire_in *steps, struct weir_wire_in *in,
     return weir_varint_get(in, out_value) ? 0 : WEIR_ESYNTAX;
 }
 
-static int get_refused(struct weir_wire_in steps, struct weir_wire_in in,
-                       struct weir_count *rows, size_t count)
+/* The sparse columns of counts: each the field of its steps, and the next. */
+static const unsigned sparse_columns[] = {
+    COUNTS_REFUSED_STEPS,
+    COUNTS_LATE_STEPS,
+    COUNTS_PACE_STEPS,
+};
+
+/* A row's value in one of them, as it travels. */
+static uint64_t sparse_value(const struct weir_count *row, unsigned column)
 {
-    uint64_t row = 0;
-    for (bool first = true;; first = false) {
-        uint64_t value;
-        int state = next_sparse(&steps, &in, first, count, &row, &value);
-        if (state != 0)
-            return state < 0 ? state : 0;
-        rows[row].refused = value;
-    }
+    if (column == COUNTS_REFUSED_STEPS)
+        return row->refused;
+    return column == COUNTS_LATE_STEPS ? weir_zigzag(row->late) : row->pace;
 }
 
-static int get_late(struct weir_wire_in steps, struct weir_wire_in in,
-                    struct weir_count *rows, size_t count)
+static int set_sparse(struct weir_count *row, unsigned column, uint64_t value)
 {
+    if (column == COUNTS_REFUSED_STEPS)
+        row->refused = value;
+    else if (column == COUNTS_LATE_STEPS)
+        row->late = weir_unzigzag(value);
+    else
+        row->pace = value;
+    return row->pace <= WEIR_PACE_MAX ? 0 : WEIR_EPROTOCOL;
+}
+
+static int get_sparse(const struct weir_wire_in *spans, unsigned column,
+                      struct weir_count *rows, size_t count)
+{
+    struct weir_wire_in steps = spans[column], in = spans[column + 1];
     uint64_t row = 0;
     for (bool first = true;; first = false) {
         uint64_t value;
         int state = next_sparse(&steps, &in, first, count, &row, &value);
+        if (state == 0)
+            state = set_sparse(&rows[row], column, value);
         if (state != 0)
             return state < 0 ? state : 0;
-        rows[row].late = weir_unzigzag(value);
     }
 }
 
@@ -240,12 +257,13 @@ static int get_counts(struct weir_wire_in in, struct weir_arena *arena,
 {
     struct fields fields = { 0 };
     const struct weir_wire_in *spans = fields.spans;
-    int error = read_fields(
-        in, 0,
-        1u << COUNTS_SLOT_STEPS | 1u << COUNTS_PASSED |
-            1u << COUNTS_REFUSED_STEPS | 1u << COUNTS_REFUSED |
-            1u << COUNTS_LATE_STEPS | 1u << COUNTS_LATE,
-        &fields);
+    int error =
+        read_fields(in, 0,
+                    1u << COUNTS_SLOT_STEPS | 1u << COUNTS_PASSED |
+                        1u << COUNTS_REFUSED_STEPS | 1u << COUNTS_REFUSED |
+                        1u << COUNTS_LATE_STEPS | 1u << COUNTS_LATE |
+                        1u << COUNTS_PACE_STEPS | 1u << COUNTS_PACE,
+                    &fields);
     if (error < 0)
         return error;
     error = get_slots(spans[COUNTS_SLOT_STEPS], arena, out);
@@ -253,14 +271,9 @@ static int get_counts(struct weir_wire_in in, struct weir_arena *arena,
         return error;
     struct weir_count *rows = (struct weir_count *)out->counts;
     error = get_passed(spans[COUNTS_PASSED], rows, out->count);
-    if (error < 0)
-        return error;
-    error = get_refused(spans[COUNTS_REFUSED_STEPS], spans[COUNTS_REFUSED],
-                        rows, out->count);
-    if (error < 0)
-        return error;
-    return get_late(spans[COUNTS_LATE_STEPS], spans[COUNTS_LATE], rows,
-                    out->count);
+    for (size_t i = 0; error == 0 && i < WEIR_COUNT_OF(sparse_columns); i++)
+        error = get_sparse(spans, sparse_columns[i], rows, out->count);
+    return error;
 }
 
 /* ---- Report in ---- */
@@ -322,7 +335,6 @@ static int get_announces(struct weir_wire_in in, struct weir_arena *arena,
         int number = next_field(&in,
                                 1u << REPORT_NUMBER | 1u << REPORT_EPOCH |
                                     1u << REPORT_LATE_FROM |
-                                    1u << REPORT_LATE_TO |
                                     1u << REPORT_UNKNOWN,
                                 1u << REPORT_COUNTS, 1u << REPORT_ANNOUNCES,
                                 fields, &item);
@@ -347,7 +359,6 @@ int weir_v1_report_get(struct weir_wire_in in, struct weir_arena *arena,
     report.number = fields.numbers[REPORT_NUMBER];
     report.epoch = fields.numbers[REPORT_EPOCH];
     report.late_from = fields.numbers[REPORT_LATE_FROM];
-    report.late_to = fields.numbers[REPORT_LATE_TO];
     report.unknown = fields.numbers[REPORT_UNKNOWN];
     error = get_counts(fields.spans[REPORT_COUNTS], arena, &report);
     if (error < 0)
@@ -364,31 +375,34 @@ struct counts_sizes {
     size_t total;
 };
 
+static void size_sparse(const struct weir_report *report, unsigned column,
+                        size_t *columns)
+{
+    size_t before = 0;
+    for (size_t i = 0; i < report->count; i++) {
+        uint64_t value = sparse_value(&report->counts[i], column);
+        if (value == 0)
+            continue;
+        columns[column] += weir_varint_size(i - before);
+        columns[column + 1] += weir_varint_size(value);
+        before = i;
+    }
+}
+
 static void size_counts(const struct weir_report *report,
                         struct counts_sizes *out)
 {
     struct counts_sizes sizes = { .total = 0 };
     uint32_t slot = 0;
-    size_t refused_row = 0, late_row = 0;
     for (size_t i = 0; i < report->count; i++) {
         const struct weir_count *row = &report->counts[i];
         sizes.columns[COUNTS_SLOT_STEPS] += weir_varint_size(row->slot - slot);
         slot = row->slot;
         sizes.columns[COUNTS_PASSED] +=
             weir_varint_size(weir_zigzag(row->passed));
-        if (row->refused != 0) {
-            sizes.columns[COUNTS_REFUSED_STEPS] +=
-                weir_varint_size(i - refused_row);
-            sizes.columns[COUNTS_REFUSED] += weir_varint_size(row->refused);
-            refused_row = i;
-        }
-        if (row->late != 0) {
-            sizes.columns[COUNTS_LATE_STEPS] += weir_varint_size(i - late_row);
-            sizes.columns[COUNTS_LATE] +=
-                weir_varint_size(weir_zigzag(row->late));
-            late_row = i;
-        }
     }
+    for (size_t i = 0; i < WEIR_COUNT_OF(sparse_columns); i++)
+        size_sparse(report, sparse_columns[i], sizes.columns);
     for (unsigned i = 1; i < FIELDS_MAX; i++)
         sizes.total += weir_wire_bytes_size(sizes.columns[i]);
     *out = sizes;
@@ -411,7 +425,6 @@ static size_t report_size(const struct weir_report *report,
     size_t size = weir_wire_number_size(report->number) +
                   weir_wire_number_size(report->epoch) +
                   weir_wire_number_size(report->late_from) +
-                  weir_wire_number_size(report->late_to) +
                   weir_wire_number_size(report->unknown) +
                   weir_wire_bytes_size(sizes->total);
     for (size_t i = 0; i < report->announce_count; i++)
@@ -440,46 +453,25 @@ static uint8_t *put_announce(const struct weir_announce *announce, uint8_t *p)
                                 announce->witnessed);
 }
 
-static uint8_t *put_refused(const struct weir_report *report,
-                            const struct counts_sizes *sizes, uint8_t *p)
+static uint8_t *put_sparse(const struct weir_report *report,
+                           const struct counts_sizes *sizes, unsigned column,
+                           uint8_t *p)
 {
-    if (sizes->columns[COUNTS_REFUSED] == 0)
+    if (sizes->columns[column] == 0)
         return p;
-    p = weir_wire_put_head(p, COUNTS_REFUSED_STEPS,
-                           sizes->columns[COUNTS_REFUSED_STEPS]);
+    p = weir_wire_put_head(p, column, sizes->columns[column]);
     size_t before = 0;
     for (size_t i = 0; i < report->count; i++) {
-        if (report->counts[i].refused == 0)
+        if (sparse_value(&report->counts[i], column) == 0)
             continue;
         p = weir_varint_put(p, i - before);
         before = i;
     }
-    p = weir_wire_put_head(p, COUNTS_REFUSED, sizes->columns[COUNTS_REFUSED]);
+    p = weir_wire_put_head(p, column + 1, sizes->columns[column + 1]);
     for (size_t i = 0; i < report->count; i++) {
-        if (report->counts[i].refused != 0)
-            p = weir_varint_put(p, report->counts[i].refused);
-    }
-    return p;
-}
-
-static uint8_t *put_late(const struct weir_report *report,
-                         const struct counts_sizes *sizes, uint8_t *p)
-{
-    if (sizes->columns[COUNTS_LATE] == 0)
-        return p;
-    p = weir_wire_put_head(p, COUNTS_LATE_STEPS,
-                           sizes->columns[COUNTS_LATE_STEPS]);
-    size_t before = 0;
-    for (size_t i = 0; i < report->count; i++) {
-        if (report->counts[i].late == 0)
-            continue;
-        p = weir_varint_put(p, i - before);
-        before = i;
-    }
-    p = weir_wire_put_head(p, COUNTS_LATE, sizes->columns[COUNTS_LATE]);
-    for (size_t i = 0; i < report->count; i++) {
-        if (report->counts[i].late != 0)
-            p = weir_varint_put(p, weir_zigzag(report->counts[i].late));
+        uint64_t value = sparse_value(&report->counts[i], column);
+        if (value != 0)
+            p = weir_varint_put(p, value);
     }
     return p;
 }
@@ -500,8 +492,9 @@ static uint8_t *put_counts(const struct weir_report *report,
     p = weir_wire_put_head(p, COUNTS_PASSED, sizes->columns[COUNTS_PASSED]);
     for (size_t i = 0; i < report->count; i++)
         p = weir_varint_put(p, weir_zigzag(report->counts[i].passed));
-    p = put_refused(report, sizes, p);
-    return put_late(report, sizes, p);
+    for (size_t i = 0; i < WEIR_COUNT_OF(sparse_columns); i++)
+        p = put_sparse(report, sizes, sparse_columns[i], p);
+    return p;
 }
 
 uint8_t *weir_v1_report_put(const struct weir_report *report, uint8_t *p)
@@ -511,7 +504,6 @@ uint8_t *weir_v1_report_put(const struct weir_report *report, uint8_t *p)
     p = weir_wire_put_number(p, REPORT_NUMBER, report->number);
     p = weir_wire_put_number(p, REPORT_EPOCH, report->epoch);
     p = weir_wire_put_number(p, REPORT_LATE_FROM, report->late_from);
-    p = weir_wire_put_number(p, REPORT_LATE_TO, report->late_to);
     p = weir_wire_put_number(p, REPORT_UNKNOWN, report->unknown);
     for (size_t i = 0; i < report->announce_count; i++)
         p = put_announce(&report->announces[i], p);
@@ -520,8 +512,22 @@ uint8_t *weir_v1_report_put(const struct weir_report *report, uint8_t *p)
 
 /* ---- Fills in ---- */
 
-static int get_fill_rows(const struct fields *fields,
-                         struct weir_arena *arena, struct weir_fills *out)
+/* A column that is absent while it holds only zeros. */
+static int get_paces(struct weir_wire_in in, struct weir_fill *rows,
+                     size_t count)
+{
+    if (in.p == in.end)
+        return 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!weir_varint_get(&in, &rows[i].pace) ||
+            rows[i].pace > WEIR_PACE_MAX)
+            return WEIR_EPROTOCOL;
+    }
+    return in.p == in.end ? 0 : WEIR_EPROTOCOL;
+}
+
+static int get_fill_rows(const struct fields *fields, struct weir_arena *arena,
+                         struct weir_fills *out)
 {
     struct weir_wire_in steps = fields->spans[FILLS_SLOT_STEPS];
     struct weir_wire_in fill = fields->spans[FILLS_FILL];
@@ -550,7 +556,9 @@ static int get_fill_rows(const struct fields *fields,
     }
     out->fills = rows;
     out->count = count;
-    return fill.p == fill.end && slack.p == slack.end ? 0 : WEIR_EPROTOCOL;
+    if (fill.p != fill.end || slack.p != slack.end)
+        return WEIR_EPROTOCOL;
+    return get_paces(fields->spans[FILLS_PACE], rows, count);
 }
 
 static int get_unknown(struct weir_wire_in in, struct weir_arena *arena,
@@ -585,7 +593,7 @@ int weir_v1_fills_get(struct weir_wire_in in, struct weir_arena *arena,
         1u << FILLS_NUMBER | 1u << FILLS_STAMP | 1u << FILLS_STRETCH |
             1u << FILLS_LIMITERS | 1u << FILLS_ANSWER,
         1u << FILLS_SLOT_STEPS | 1u << FILLS_FILL | 1u << FILLS_SLACK |
-            1u << FILLS_UNKNOWN,
+            1u << FILLS_UNKNOWN | 1u << FILLS_PACE,
         &fields);
     if (error < 0)
         return error;
@@ -615,6 +623,7 @@ struct fills_sizes {
     size_t steps;
     size_t fill;
     size_t slack;
+    size_t pace; /* 0: no row has any */
     size_t unknown;
 };
 
@@ -623,13 +632,18 @@ static void size_fills(const struct weir_fills *fills,
 {
     struct fills_sizes sizes = { 0 };
     uint32_t slot = 0;
+    bool paced = false;
     for (size_t i = 0; i < fills->count; i++) {
         const struct weir_fill *row = &fills->fills[i];
         sizes.steps += weir_varint_size(row->slot - slot);
         sizes.fill += weir_varint_size(weir_zigzag(row->fill));
         sizes.slack += weir_varint_size(row->slack + 1);
+        sizes.pace += weir_varint_size(row->pace);
+        paced |= row->pace != 0;
         slot = row->slot;
     }
+    if (!paced)
+        sizes.pace = 0;
     for (size_t i = 0; i < fills->unknown_count; i++)
         sizes.unknown += weir_varint_size(fills->unknown[i]);
     *out = sizes;
@@ -647,6 +661,7 @@ size_t weir_v1_fills_size(const struct weir_fills *fills)
            weir_wire_bytes_size(sizes.steps) +
            weir_wire_bytes_size(sizes.fill) +
            weir_wire_bytes_size(sizes.slack) +
+           weir_wire_bytes_size(sizes.pace) +
            weir_wire_bytes_size(sizes.unknown);
 }
 
@@ -670,6 +685,17 @@ static uint8_t *put_fill_rows(const struct weir_fills *fills,
     return p;
 }
 
+static uint8_t *put_paces(const struct weir_fills *fills,
+                          const struct fills_sizes *sizes, uint8_t *p)
+{
+    if (sizes->pace == 0)
+        return p;
+    p = weir_wire_put_head(p, FILLS_PACE, sizes->pace);
+    for (size_t i = 0; i < fills->count; i++)
+        p = weir_varint_put(p, fills->fills[i].pace);
+    return p;
+}
+
 uint8_t *weir_v1_fills_put(const struct weir_fills *fills, uint8_t *p)
 {
     struct fills_sizes sizes;
@@ -683,5 +709,6 @@ uint8_t *weir_v1_fills_put(const struct weir_fills *fills, uint8_t *p)
         p = weir_wire_put_head(p, FILLS_UNKNOWN, sizes.unknown);
     for (size_t i = 0; i < fills->unknown_count; i++)
         p = weir_varint_put(p, fills->unknown[i]);
-    return weir_wire_put_number(p, FILLS_ANSWER, fills->answer);
+    p = weir_wire_put_number(p, FILLS_ANSWER, fills->answer);
+    return put_paces(fills, &sizes, p);
 }

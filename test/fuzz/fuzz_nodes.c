@@ -73,7 +73,6 @@ static void feed_root(struct weir_root *root, struct input *in,
             .number = number(in) % 8,
             .epoch = number(in),
             .late_from = number(in),
-            .late_to = number(in),
             .announce_count = number(in) % ROWS,
             .announces = announces,
             .count = number(in) % ROWS,
@@ -95,6 +94,7 @@ static void feed_root(struct weir_root *root, struct input *in,
                 .passed = (int64_t)number(in),
                 .refused = number(in),
                 .late = (int64_t)number(in),
+                .pace = number(in) % (WEIR_PACE_MAX + 1),
             };
     }
     weir_root_receive(root, (uint32_t)(number(in) % 2), &message, now);

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT
+ * lab/check_book.c - the checkers' books: which quota each slot is, and what
+ * all tables let through of it.
+ *
+ * The truth is taken from where it is made: a slot's count is all that its
+ * table ever let through, so each link of a chain is charged in the books what
+ * the table charged it, whatever its modes and parents were at that instant.
+ * The true bucket leaks as the store's quota says, from the edit on, by the
+ * world's clock.
+ *
+ * A node's clock may run ahead of the world's, and what is in its bucket then
+ * leaks too early: once for all that the clock gained. The books add up such
+ * gains over all nodes, and, for what is held in the end, the losses: a clock
+ * that is set back makes buckets fuller. */
+
+#include <math.h>
+
+#include "lab/check_parts.h"
+
+#include "base/hash.h"
+#include "os/clock.h"
+#include "quota/quota_bucket.h"
+
+/* ---- Buckets ---- */
+
+void weir_check_leak(struct check_bucket *bucket, double per_ns,
+                     weir_instant now)
+{
+    bucket->fill -= per_ns * (double)(int64_t)(now - bucket->at);
+    if (bucket->fill < 0)
+        bucket->fill = 0;
+    bucket->at = now;
+}
+
+double weir_check_truth(struct weir_check *check, struct check_quota *quota)
+{
+    weir_check_leak(&quota->truth, quota->per_ns, weir_fleet_now(check->fleet));
+    if (quota->truth.fill <= 0) {
+        quota->ahead = check->ahead;
+        for (uint32_t r = 0; r < check->root_count; r++)
+            quota->image[r].beyond = quota->image[r].over = 0;
+    }
+    return quota->truth.fill;
+}
+
+/* ---- Quotas ---- */
+
+/* How a double sees a bucket's parameter. */
+static double units_of(const struct weir_bucket *bucket, int64_t scaled)
+{
+    return (double)scaled / (double)((uint64_t)1 << bucket->leak.frac);
+}
+
+static double leak_per_ns(const struct weir_quota *quota)
+{
+    return (double)quota->limit.units / (double)quota->limit.per;
+}
+
+/* Takes over what the store says of the name. Another creation is another
+ * quota, which begins empty. */
+static void rule(struct weir_check *check, struct check_quota *quota)
+{
+    struct weir_text name = { quota->name, quota->len };
+    struct weir_captures captures;
+    const struct weir_quota *now =
+        weir_catalog_find(weir_fleet_catalog(check->fleet), name, &captures);
+    weir_check_truth(check, quota);
+    bool another = !now || quota->created != now->created;
+    weir_check_conservation_edit(check, quota, another);
+    weir_check_unseen_doubt(quota);
+    if (another)
+        quota->truth.fill = 0;
+    quota->edited = true;
+    quota->edited_at = weir_fleet_now(check->fleet);
+    quota->ruled = now != NULL;
+    quota->judged = now && now->sharing == WEIR_COUNTED &&
+                    now->mode == WEIR_ENFORCE && !now->limit.unlimited &&
+                    now->limit.units > 0;
+    quota->created = now ? now->created : 0;
+    quota->epoch = now ? now->epoch : check->epoch;
+    if (now)
+        weir_quota_bucket(now, &quota->rule);
+    else
+        weir_bucket_open(&quota->rule);
+    bool leaks = now && !now->limit.unlimited;
+    quota->per_ns = leaks ? leak_per_ns(now) : 0;
+    quota->per_ns_most = fmax(quota->per_ns_most, quota->per_ns);
+    quota->high = leaks ? units_of(&quota->rule, quota->rule.high) : 0;
+}
+
+struct check_quota *weir_check_quota_of(struct weir_check *check,
+                                        struct weir_text name)
+{
+    uint64_t hash = weir_hash(name, 0);
+    size_t cursor = 0;
+    uint32_t at;
+    while (weir_index_find(&check->index, hash, &cursor, &at)) {
+        struct check_quota *quota = check->quotas[at];
+        if (quota->len == name.len &&
+            memcmp(quota->name, name.p, name.len) == 0)
+            return quota;
+    }
+    check->quotas =
+        weir_must_grow(check->quotas, &check->quota_capacity,
+                       check->quota_count + 1, sizeof(*check->quotas));
+    struct check_quota *quota = weir_must_zeroed(1, sizeof(*quota));
+    weir_assert(name.len <= WEIR_NAME_MAX);
+    memcpy(quota->name, name.p, name.len);
+    quota->len = name.len;
+    quota->truth.at = weir_fleet_now(check->fleet);
+    quota->clean = true;
+    at = (uint32_t)check->quota_count++;
+    check->quotas[at] = quota;
+    if (weir_index_add(&check->index, &weir_mem_system, hash, at) < 0)
+        abort();
+    rule(check, quota);
+    return quota;
+}
+
+/* ---- Slots ---- */
+
+struct check_slot *weir_check_slot_of(struct weir_check *check,
+                                      uint32_t limiter, uint32_t slot)
+{
+    struct check_limiter *known = &check->limiters[limiter];
+    struct weir_table *table = weir_fleet_table(check->fleet, limiter);
+    if (slot >= known->slot_count) {
+        known->slots = weir_must_grow(known->slots, &known->slot_capacity,
+                                      slot + 1, sizeof(*known->slots));
+        memset(known->slots + known->slot_count, 0,
+               (slot + 1 - known->slot_count) * sizeof(*known->slots));
+        known->slot_count = slot + 1;
+    }
+    struct check_slot *entry = &known->slots[slot];
+    struct weir_slot_view view;
+    weir_table_view(table, slot, &view, 0);
+    if (entry->quota && entry->generation == view.generation)
+        return entry;
+    weir_check_unseen_slot_ends(check, entry, limiter, slot, false);
+    char name[WEIR_NAME_MAX + 1];
+    size_t len = weir_table_name(table, slot, name);
+    /* A life that begins between two looks begins with what was counted when
+     * the one before was last seen. */
+    *entry = (struct check_slot){ .generation = view.generation,
+                                  .count = entry->count };
+    if (len > 0)
+        entry->quota =
+            weir_check_quota_of(check, (struct weir_text){ name, len });
+    return entry;
+}
+
+/* ---- The store ---- */
+
+static void remember(struct weir_check *check, const struct weir_change *change)
+{
+    check->versions =
+        weir_must_grow(check->versions, &check->version_capacity,
+                       check->version_count + 1, sizeof(*check->versions));
+    struct check_version *version = &check->versions[check->version_count++];
+    const struct weir_quota *quota = &change->quota;
+    *version = (struct check_version){
+        .epoch = quota->epoch,
+        .created = quota->created,
+        .name = weir_must_text(quota->name),
+        .parent = weir_must_text(quota->parent),
+        .removed = change->removed,
+        .is_template = weir_quota_is_template(quota),
+        .mode = quota->mode,
+    };
+    if (!change->removed)
+        weir_quota_bucket(quota, &version->rule);
+}
+
+void weir_check_follow_store(struct weir_check *check)
+{
+    const struct weir_catalog *store = weir_fleet_catalog(check->fleet);
+    uint64_t newest = weir_catalog_epoch(store);
+    if (newest == check->epoch)
+        return;
+    struct weir_cursor cursor = { { 0, 0 } };
+    struct weir_change change;
+    uint64_t epoch = check->epoch;
+    while (weir_catalog_since(store, epoch, &cursor, &change)) {
+        /* Two edits of a name in one event: the first wasn't seen. */
+        if (change.quota.epoch != epoch + 1)
+            check->blind = change.quota.epoch - 1;
+        remember(check, &change);
+        epoch = change.quota.epoch;
+    }
+    uint64_t before = check->epoch;
+    check->epoch = newest;
+    for (size_t i = 0; i < check->quota_count; i++) {
+        struct check_quota *quota = check->quotas[i];
+        struct weir_text name = { quota->name, quota->len };
+        struct weir_captures captures;
+        const struct weir_quota *now =
+            weir_catalog_find(store, name, &captures);
+        if (now ? now->epoch > before || now->created != quota->created
+                : quota->ruled)
+            rule(check, quota);
+    }
+}
+
+/* ---- Clocks ---- */
+
+static int64_t offset_of(struct weir_check *check, bool root, uint32_t index)
+{
+    struct weir_place place = { root, index };
+    return (int64_t)(weir_fleet_clock_of(check->fleet, place) -
+                     weir_fleet_now(check->fleet));
+}
+
+static void gain(struct weir_check *check, int64_t *offset, bool *known,
+                 int64_t now)
+{
+    if (*known && now > *offset)
+        check->ahead += (weir_duration)(now - *offset);
+    else if (*known)
+        check->behind += (weir_duration)(*offset - now);
+    *offset = now;
+    *known = true;
+}
+
+void weir_check_limiter_clock(struct weir_check *check, uint32_t limiter)
+{
+    struct check_limiter *known = &check->limiters[limiter];
+    gain(check, &known->offset, &known->known,
+         offset_of(check, false, limiter));
+}
+
+void weir_check_root_clock(struct weir_check *check, uint32_t root)
+{
+    struct check_root *known = &check->root[root];
+    gain(check, &known->offset, &known->known, offset_of(check, true, root));
+}
+
+double weir_check_ahead(const struct weir_check *check,
+                        const struct check_quota *quota)
+{
+    return quota->per_ns_most * (double)(check->ahead - quota->ahead);
+}

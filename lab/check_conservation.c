@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: MIT
+ * lab/check_conservation.c - no count is lost and none is doubled.
+ *
+ * Three statements, each exact:
+ *
+ *   cells    a root's total of a limiter's slot is never above what the table
+ *            let through (a report counted twice would be); in the end, where
+ *            both live and are linked, it is that
+ *   sums     what a root says has passed rises by what its cells did
+ *   buckets  a root's bucket moves by what came in and by what leaked, and by
+ *            nothing else: an image of each is kept, by plain arithmetic, on
+ *            the root's own clock. What is presumed is on top of it, so the
+ *            image may be below 0, but never both together
+ *
+ * What the product means to do otherwise is allowed for, no more: late counts
+ * fill a bucket and put nobody into debt (the image takes the root's word
+ * between adding none and filling it); a newborn root takes over what limiters
+ * knew (it may hold more); an edit keeps units; a clock that is set back
+ * makes a bucket fuller. A root that doesn't know the store's newest edits,
+ * because it is paused, isn't judged until it does. */
+
+#include <math.h>
+
+#include "lab/check_parts.h"
+
+#define NAME "conservation"
+
+bool weir_check_root_follows(const struct weir_check *check, uint32_t index)
+{
+    struct weir_root *root = weir_fleet_root(check->fleet, index);
+    return root && weir_root_ready(root) &&
+           weir_catalog_epoch(weir_root_catalog(root)) == check->epoch;
+}
+
+static weir_instant own_now(const struct weir_check *check, uint32_t root)
+{
+    return weir_fleet_clock_of(check->fleet, (struct weir_place){ true, root });
+}
+
+/* Reads a copy: asking the root itself would lift its bucket. */
+bool weir_check_root_bucket(struct weir_check *check, uint32_t index,
+                            const struct check_quota *quota,
+                            struct check_held *out)
+{
+    struct weir_root *root = weir_fleet_root(check->fleet, index);
+    struct weir_text name = { quota->name, quota->len };
+    struct weir_use *use = root ? weir_merge_get(&root->merge, name) : NULL;
+    if (!use)
+        return false;
+    struct weir_use copy = *use;
+    weir_instant now = own_now(check, index);
+    int unit = -use->bucket.leak.frac;
+    uint64_t presumed = weir_merge_presumed(&root->merge, use, now);
+    *out = (struct check_held){
+        .fill = ldexp((double)weir_merge_fill(&root->merge, &copy, now), unit),
+        .presumed = ldexp((double)presumed, unit),
+        .pace = use->pace,
+        .passed = use->passed,
+    };
+    return true;
+}
+
+const struct weir_cell *weir_check_cell(struct weir_check *check,
+                                        uint32_t index, uint32_t limiter,
+                                        uint32_t slot)
+{
+    const struct weir_root *root = weir_fleet_root(check->fleet, index);
+    if (!root || !root->peers[limiter].greeted)
+        return NULL;
+    const struct weir_merge_limiter *cells =
+        &root->limiters[root->peers[limiter].limiter]->cells;
+    size_t page = slot / WEIR_CELLS_A_PAGE;
+    if (page >= cells->page_capacity || !cells->pages[page])
+        return NULL;
+    const struct weir_cell *cell =
+        &cells->pages[page]->cell[slot % WEIR_CELLS_A_PAGE];
+    return cell->use != 0 ? cell : NULL;
+}
+
+/* ---- The image ---- */
+
+/* How the root's bucket may stand. */
+struct span {
+    double least, most;
+};
+
+static const struct span anything = { -INFINITY, INFINITY };
+
+/* A bucket is a whole number of its scale, plain arithmetic isn't. */
+static double grain(const struct check_quota *quota)
+{
+    return ldexp(2, -quota->rule.leak.frac) + 1e-6 * quota->high;
+}
+
+static void hold(struct weir_check *check, uint32_t root,
+                 struct check_quota *quota, struct span span, double tolerance,
+                 const char *when)
+{
+    struct check_image *image = &quota->image[root];
+    struct check_held held;
+    if (!weir_check_root_bucket(check, root, quota, &held)) {
+        image->seen = false;
+        image->passed = 0;
+        return;
+    }
+    /* Of one who is gone, or silent, nothing is presumed any more; a bucket
+     * that was empty is found to be so when the root looks again. */
+    if (held.pace != image->pace) {
+        span = anything;
+        image->sure = false;
+    }
+    /* A bucket without a limit holds nothing, whatever passed. */
+    if (quota->rule.high == WEIR_SCALED_MAX)
+        span = anything;
+    /* The bucket is never below 0, what was presumed included. */
+    double least = fmax(0, span.least + held.presumed);
+    double most = fmax(0, span.most + held.presumed);
+    if (held.fill < least - tolerance || held.fill > most + tolerance)
+        weir_check_fail(
+            check, NAME,
+            "%s, root%u holds %.3f units of \"%s\", and should hold "
+            "%.3f .. %.3f, %.3f of it presumed",
+            when, root + 1, held.fill, quota->name, least, most, held.presumed);
+    /* Roundings don't add up. */
+    image->bucket.fill = held.fill - held.presumed;
+    image->passed = held.passed;
+    image->presumed = held.presumed;
+    image->pace = held.pace;
+    image->seen = true;
+}
+
+/* Brings the image to now. False: it can't be judged, for the clock was set
+ * back, or the root didn't follow the store, now or when it was last seen. */
+static bool bring(struct weir_check *check, uint32_t root,
+                  struct check_quota *quota)
+{
+    struct check_root *known = &check->root[root];
+    weir_instant now = own_now(check, root);
+    bool back = now < known->latest;
+    if (now > known->latest)
+        known->latest = now;
+    struct check_image *image = &quota->image[root];
+    struct check_bucket *bucket = &image->bucket;
+    double age = (double)(int64_t)(now - bucket->at);
+    bucket->fill -= quota->per_ns * age;
+    bucket->at = now;
+    image->presumed += check_paced(image->pace, age);
+    weir_check_unseen_presumed(image, image->presumed);
+    bucket->fill = fmax(bucket->fill, -image->presumed);
+    bool was_sure = image->sure;
+    image->sure = !back && weir_check_root_follows(check, root);
+    return image->sure && (was_sure || !image->seen);
+}
+
+void weir_check_conservation_turn(struct weir_check *check)
+{
+    if (check->quota_count == 0 || check->root_count == 0)
+        return;
+    uint64_t turn = check->turn++;
+    uint32_t root = (uint32_t)(turn % check->root_count);
+    struct check_quota *quota =
+        check->quotas[turn / check->root_count % check->quota_count];
+    struct check_image *image = &quota->image[root];
+    if (!quota->ruled || !weir_fleet_root(check->fleet, root))
+        return;
+    bool sure = bring(check, root, quota) && image->seen;
+    struct span as_it_was = { image->bucket.fill, image->bucket.fill };
+    hold(check, root, quota, sure ? as_it_was : anything, grain(quota),
+         "untouched");
+}
+
+void weir_check_conservation_edit(struct weir_check *check,
+                                  struct check_quota *quota, bool another)
+{
+    for (uint32_t r = 0; r < check->root_count; r++) {
+        struct check_image *image = &quota->image[r];
+        if (!weir_fleet_root(check->fleet, r))
+            continue;
+        bool sure = bring(check, r, quota) && image->seen;
+        struct span kept = { image->bucket.fill, image->bucket.fill };
+        if (another)
+            kept = (struct span){ -INFINITY, -INFINITY };
+        hold(check, r, quota, sure && quota->ruled ? kept : anything,
+             CHECK_TOLERANCE, "after an edit");
+        if (another)
+            image->unseen = 0;
+        /* One that is paused goes on leaking by the rule of before. */
+        if (!weir_check_root_follows(check, r))
+            quota->clean = false;
+    }
+    /* What limiters hadn't reported of the quota before comes to the new one,
+     * if they never saw that it was gone. */
+    if (another && quota->total > 0)
+        quota->clean = false;
+}
+
+/* ---- Reports ---- */
+
+static const struct weir_use *use_of(struct weir_check *check, uint32_t root,
+                                     const struct weir_cell *cell)
+{
+    return &weir_fleet_root(check->fleet, root)->merge.uses[cell->use - 1];
+}
+
+/* The quota that the root's cell is a part of. */
+static struct check_quota *quota_of(struct weir_check *check, uint32_t root,
+                                    const struct weir_cell *cell)
+{
+    const struct weir_use *use = use_of(check, root, cell);
+    return weir_check_quota_of(check,
+                               (struct weir_text){ use->name, use->name_len });
+}
+
+static const struct weir_announce *announce_of(const struct weir_report *report,
+                                               uint32_t slot)
+{
+    for (size_t i = 0; i < report->announce_count; i++) {
+        if (report->announces[i].slot == slot)
+            return &report->announces[i];
+    }
+    return NULL;
+}
+
+/* Whether a newborn root may have taken over what the limiter knew. */
+static bool adopts(struct weir_check *check, uint32_t index,
+                   const struct weir_announce *announce)
+{
+    const struct weir_merge *merge =
+        &weir_fleet_root(check->fleet, index)->merge;
+    weir_instant now = own_now(check, index);
+    bool young = now <= merge->origin || now - merge->origin <= merge->learn;
+    return young && announce && announce->fill > 0;
+}
+
+/* A root that gave up a limiter's cells, when it was gone and its buckets were
+ * empty, has heard nothing: what it had heard, and couldn't answer, is said
+ * again (late, so that it adds nothing). */
+void weir_check_conservation_hello(struct weir_check *check, uint32_t root,
+                                   uint32_t limiter)
+{
+    struct check_limiter *known = &check->limiters[limiter];
+    for (uint32_t s = 0; s < known->slot_count; s++) {
+        const struct weir_cell *cell = weir_check_cell(check, root, limiter, s);
+        struct check_told *told = &known->slots[s].told[root];
+        told->pace = cell ? cell->pace : 0;
+        if (!cell)
+            told->created = 0;
+    }
+}
+
+/* Units that the report must have brought of the slot, from what the root had
+ * heard before, or, of a slot that is new to it, from what is announced.
+ * False: they can't be known. */
+static bool foreseen(struct check_told *told, const struct weir_use *use,
+                     const struct weir_cell *cell,
+                     const struct weir_announce *announce, int64_t *out_units)
+{
+    bool known = told->created == use->created;
+    uint64_t heard = told->heard;
+    if (announce && (!known || (int64_t)(announce->base - heard) > 0))
+        heard = announce->base;
+    told->heard = cell->last;
+    told->created = use->created;
+    *out_units = (int64_t)(cell->last - heard);
+    /* Less: the slot's life is another. */
+    return (known || announce) && *out_units >= 0;
+}
+
+/* How a count may have been taken. */
+struct taking {
+    bool sure; /* that it brought 'units' */
+    int64_t units;
+    uint64_t quicker; /* its pace, than before … */
+    bool silent;      /* … which had perhaps been given up */
+    bool late;        /* of some it may be said that they have drained */
+    bool capped;      /* they put nobody into debt */
+    bool adopted;     /* the limiter's picture may have been taken over */
+};
+
+/* What it made of the bucket. */
+static void check_bucket(struct weir_check *check, uint32_t root,
+                         struct check_quota *quota, const struct taking *taking)
+{
+    struct check_image *image = &quota->image[root];
+    struct check_held held;
+    if (!weir_check_root_bucket(check, root, quota, &held))
+        return;
+    bool sure = bring(check, root, quota);
+    if (!image->seen) {
+        image->bucket.fill = image->presumed = 0;
+        image->passed = image->pace = 0;
+    }
+    image->pace += taking->quicker;
+    int64_t units = (int64_t)(held.passed - image->passed);
+    /* A bucket that nobody used was swept away, and is made again. */
+    bool again = held.passed < image->passed;
+    if (taking->sure && !again && units != taking->units)
+        weir_check_fail(check, NAME,
+                        "after a report, root%u says that %lld units more of "
+                        "\"%s\" have passed, and it heard of %lld",
+                        root + 1, (long long)units, quota->name,
+                        (long long)taking->units);
+    double before = image->bucket.fill;
+    double after = before + (double)units;
+    struct span span = { after, after };
+    if (taking->late)
+        span.least = fmin(before, after);
+    if (taking->capped)
+        span.most = fmin(after, fmax(before, quota->high));
+    if (taking->adopted)
+        span.most = INFINITY;
+    sure &= !again && !taking->silent && quota->ruled;
+    hold(check, root, quota, sure ? span : anything, grain(quota),
+         "after a report");
+    bool doubt = taking->late || taking->capped || taking->adopted;
+    if (doubt)
+        quota->clean = false;
+    weir_check_unseen_merged(check, quota, root, units, doubt || again);
+}
+
+static void check_count(struct weir_check *check, uint32_t root,
+                        uint32_t limiter, const struct weir_report *report,
+                        const struct weir_count *count)
+{
+    const struct weir_cell *cell =
+        weir_check_cell(check, root, limiter, count->slot);
+    struct weir_table *table = weir_fleet_table(check->fleet, limiter);
+    if (!cell || !table || count->slot >= weir_table_used(table))
+        return;
+    struct check_quota *quota = quota_of(check, root, cell);
+    uint64_t passed = weir_table_count(table, count->slot);
+    int64_t more = (int64_t)(cell->last - passed);
+    if (more > (int64_t)quota->refunded)
+        weir_check_fail(
+            check, NAME,
+            "root%u counts %lld units of \"%s\" that limiter%u never "
+            "let through",
+            root + 1, (long long)more, quota->name, limiter + 1);
+    const struct weir_announce *announce = announce_of(report, count->slot);
+    struct check_told *told =
+        &weir_check_slot_of(check, limiter, count->slot)->told[root];
+    bool capped = report->late_from > 0;
+    struct taking taking = {
+        .quicker = cell->pace - told->pace,
+        .silent = told->pace != 0 &&
+                  own_now(check, root) - told->paced_at >= check->pace_good,
+        .late = capped || count->late > 0,
+        .capped = capped,
+        .adopted = adopts(check, root, announce),
+    };
+    taking.sure = foreseen(told, use_of(check, root, cell), cell, announce,
+                           &taking.units);
+    told->pace = cell->pace;
+    told->paced_at = own_now(check, root);
+    check_bucket(check, root, quota, &taking);
+}
+
+void weir_check_conservation_report(struct weir_check *check, uint32_t root,
+                                    uint32_t limiter,
+                                    const struct weir_report *report)
+{
+    check->stats.reports += report->count;
+    for (size_t i = 0; i < report->count; i++)
+        check_count(check, root, limiter, report, &report->counts[i]);
+}
+
+/* ---- The end ---- */
+
+/* Of a limiter that lives, a root that it is linked to knows all. */
+static void check_known(struct weir_check *check, uint32_t root,
+                        uint32_t limiter)
+{
+    struct weir_table *table = weir_fleet_table(check->fleet, limiter);
+    uint32_t used = weir_table_used(table);
+    for (uint32_t slot = 0; slot < used; slot++) {
+        struct check_slot *entry = weir_check_slot_of(check, limiter, slot);
+        const struct weir_cell *cell =
+            weir_check_cell(check, root, limiter, slot);
+        uint64_t count = weir_table_count(table, slot);
+        struct check_quota *quota = cell ? quota_of(check, root, cell) : NULL;
+        if (!quota || quota != entry->quota)
+            continue;
+        check->stats.ends++;
+        if (cell->last != count)
+            weir_check_fail(
+                check, NAME,
+                "in the end root%u has heard of %llu units of \"%s\" "
+                "from limiter%u, which let %llu through",
+                root + 1, (unsigned long long)cell->last, quota->name,
+                limiter + 1, (unsigned long long)count);
+    }
+}
+
+void weir_check_conservation_end(struct weir_check *check)
+{
+    for (uint32_t l = 0; l < check->limiter_count; l++) {
+        if (!weir_fleet_limiter(check->fleet, l))
+            continue;
+        for (uint32_t r = 0; r < check->root_count; r++) {
+            if (weir_fleet_linked(check->fleet, l, r))
+                check_known(check, r, l);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT
+ * lab/check_epochs.c - what nodes have of the store is what the store had.
+ *
+ * The store's edits are remembered, each in its epoch. A limiter that says it
+ * has all up to epoch e is asked for every name's last edit up to e: the quota
+ * is there with that rule, parent and mode, or is gone. Epochs of nodes only
+ * rise; a limiter's may begin again while it is sent the whole set anew (a
+ * second root begins with all of it), and isn't judged until that is
+ * complete. */
+
+#include "lab/check_parts.h"
+#include "quota/table_layout.h"
+
+#define NAME "epochs"
+/* Of more edits than this nobody goes through all for each message. */
+#define VERSIONS_MAX 1000
+
+static bool is_last(const struct weir_check *check, size_t at, uint64_t epoch)
+{
+    const struct check_version *version = &check->versions[at];
+    for (size_t i = at + 1; i < check->version_count; i++) {
+        const struct check_version *later = &check->versions[i];
+        if (later->epoch > epoch)
+            return true;
+        if (strcmp(later->name, version->name) == 0)
+            return false;
+    }
+    return true;
+}
+
+static bool same_parent(struct weir_table *table, uint32_t slot,
+                        const struct check_version *version)
+{
+    char name[WEIR_NAME_MAX + 1] = "";
+    uint32_t parent = weir_parent(weir_hot(table, slot));
+    if (parent != WEIR_SLOT_NONE)
+        weir_table_name(table, parent, name);
+    return strcmp(name, version->parent) == 0;
+}
+
+static const char *difference(struct weir_table *table,
+                              const struct check_version *version)
+{
+    uint32_t slot = weir_slot_find(table, weir_text_of(version->name));
+    struct weir_slot_view view = { .state = WEIR_SLOT_FREE };
+    if (slot != WEIR_SLOT_NONE)
+        weir_table_view(table, slot, &view, 0);
+    bool there =
+        view.state == WEIR_SLOT_QUOTA || view.state == WEIR_SLOT_TEMPLATE;
+    if (version->removed)
+        return there ? "which was removed" : NULL;
+    if (!there)
+        return weir_table_live(table) == table->slots
+                   ? NULL /* no room: the limiter said so in an event */
+                   : "and doesn't have it";
+    if (view.created != version->created)
+        return "as an earlier one of that name";
+    if (view.bucket.high != version->rule.high ||
+        view.bucket.leak.part != version->rule.leak.part ||
+        view.bucket.leak.whole != version->rule.leak.whole)
+        return "with another limit";
+    uint32_t flags = weir_hot(table, slot)->meta;
+    if (((flags & META_OFF) != 0) != (version->mode == WEIR_OFF) ||
+        ((flags & META_SHADOW) != 0) != (version->mode == WEIR_SHADOW))
+        return "in another mode";
+    if (view.state == WEIR_SLOT_QUOTA && !same_parent(table, slot, version))
+        return "under another parent";
+    return NULL;
+}
+
+static void check_set(struct weir_check *check, uint32_t limiter,
+                      uint64_t epoch)
+{
+    struct weir_table *table = weir_fleet_table(check->fleet, limiter);
+    if (epoch <= check->blind || check->version_count > VERSIONS_MAX)
+        return;
+    check->stats.quota_sets++;
+    for (size_t i = 0; i < check->version_count; i++) {
+        const struct check_version *version = &check->versions[i];
+        if (version->epoch > epoch)
+            return;
+        const char *what =
+            is_last(check, i, epoch) ? difference(table, version) : NULL;
+        if (what)
+            weir_check_fail(
+                check, NAME,
+                "limiter%u is at epoch %llu and has \"%s\" of epoch "
+                "%llu %s",
+                limiter + 1, (unsigned long long)epoch, version->name,
+                (unsigned long long)version->epoch, what);
+    }
+}
+
+void weir_check_epochs_quotas(struct weir_check *check, uint32_t limiter,
+                              const struct weir_quotas *quotas)
+{
+    struct check_limiter *known = &check->limiters[limiter];
+    uint64_t epoch =
+        weir_limiter_epoch(weir_fleet_limiter(check->fleet, limiter));
+    known->anew |= quotas->full;
+    if (epoch < known->epoch && !known->anew)
+        weir_check_fail(check, NAME,
+                        "limiter%u goes back from epoch %llu to %llu",
+                        limiter + 1, (unsigned long long)known->epoch,
+                        (unsigned long long)epoch);
+    if (epoch > check->epoch)
+        weir_check_fail(check, NAME,
+                        "limiter%u is at epoch %llu, the store at %llu",
+                        limiter + 1, (unsigned long long)epoch,
+                        (unsigned long long)check->epoch);
+    known->epoch = epoch;
+    if (epoch >= quotas->target)
+        known->anew = false;
+    if (!known->anew && epoch > 0)
+        check_set(check, limiter, epoch);
+}
+
+void weir_check_epochs_root(struct weir_check *check, uint32_t index)
+{
+    struct check_root *known = &check->root[index];
+    struct weir_root *root = weir_fleet_root(check->fleet, index);
+    uint64_t epoch = weir_catalog_epoch(weir_root_catalog(root));
+    if (epoch < known->epoch || epoch > check->epoch)
+        weir_check_fail(
+            check, NAME,
+            "root%u goes from epoch %llu to %llu, the store being at "
+            "%llu",
+            index + 1, (unsigned long long)known->epoch,
+            (unsigned long long)epoch, (unsigned long long)check->epoch);
+    known->epoch = epoch;
+}

@@ -1,0 +1,570 @@
+/* SPDX-License-Identifier: MIT
+ * lab/check_unseen.c - the stated bound: what the fleet let through, in one
+ * bucket, is never above
+ *
+ *     high + sum over limiters of (2 slack + weight)
+ *          + grain + over + (sum of paces - limit) * age, if above 0
+ *
+ * Why it holds, for a quota and one root R to which all who use it are linked.
+ * R's bucket is what it heard of and, since each last reported, what it
+ * presumes of him (merge.c). Two statements:
+ *
+ * 1. Of a limiter that passes, R hasn't heard of more, beside what it
+ *    presumes, than its allowance: with slack s told, at most 2s (at least one
+ *    unit), and a weight more for the take that crosses the stop; or what was
+ *    beside when that was told.
+ *
+ * 2. A report moves units from an allowance into R's bucket: no change. When
+ *    R tells a slack it gives of the room up to 'high' to each its part: so
+ *    right after, bucket and allowances are at most high + the allowances of
+ *    the others. And what is in the bucket already doesn't go away when a
+ *    slack is lowered; it leaks. Hence the ceiling:
+ *
+ *     ceiling = max(high + sum of allowances, what it was, less the leak)
+ *
+ * To which there come: what R doesn't find worth a push (the grain, a 32nd of
+ * the room); what limiters go on to pass at the paces that are presumed, while
+ * the picture of the one that passes is on its way and 'age' old; and 'over'.
+ * Two buckets with one leak, whose inflows never differ by more than d, differ
+ * by d now and d once more that leaked from only one of them while the other
+ * was empty (the reflection map is Lipschitz). 'over' is the latter: the most
+ * that R presumed and nobody had counted, since the true bucket was empty.
+ *
+ * It is promised while slack is on, and suspended, for one quota and root, from
+ * a pass that the root's slack doesn't hold: of a limiter that has not been
+ * told of the slot in this session (a first use, a reconnect), whose link is
+ * cut, or, beside other roots, hasn't been answered on for PATIENCE (another's
+ * slack may rule). Also by an edit, until all limiters have it; by late
+ * counts, a death with unreported counts, a refund: then there is in the
+ * truth what the root will never know of; and if of somebody with unheard
+ * counts R heard nothing for so long that it presumes nothing. It is taken up
+ * again when all whom the root's slack didn't hold have been answered ('loose'
+ * until then), from where the fleet stands: what the root can't know of is
+ * then put on top ('beyond'), until the bucket has been empty.
+ *
+ * A told slack itself is at most half of the room that it was told with. */
+
+#include <math.h>
+
+#include "lab/check_parts.h"
+
+#define NAME "unseen_bound"
+/* As limiters: how long a silent link's slack rules beside others that
+ * answer; and until its slack rules again, a tick of theirs. */
+#define PATIENCE (500 * WEIR_MILLISECOND)
+#define RULES_AGAIN (200 * WEIR_MILLISECOND)
+/* Whether all limiters have an edit is asked no more often than this. */
+#define RETRY (10 * WEIR_MILLISECOND)
+
+/* ---- The ceiling ---- */
+
+/* What was presumed too much while the bucket was empty has leaked all the
+ * same. */
+void weir_check_unseen_presumed(struct check_image *image, double presumed)
+{
+    image->over = fmax(image->over, presumed - (double)image->unseen);
+}
+
+/* What a clock that runs ahead, or is set back, makes of what is presumed. */
+static double astray(const struct weir_check *check, uint64_t pace)
+{
+    double off = (double)(check->ahead + check->behind);
+    return check_paced(pace, fmin(off, (double)check->pace_good));
+}
+
+static double stated(const struct check_quota *quota,
+                     const struct check_image *image)
+{
+    return quota->high + quota->high / WEIR_ROOM_GRAINS + image->slack +
+           (double)image->told * (double)quota->weight_most + image->over;
+}
+
+/* To be called before the sum of allowances changes. */
+static void settle(struct weir_check *check, struct check_quota *quota,
+                   struct check_image *image)
+{
+    weir_check_leak(&image->ceiling, quota->per_ns,
+                    weir_fleet_now(check->fleet));
+    image->ceiling.fill = fmax(image->ceiling.fill, stated(quota, image));
+}
+
+void weir_check_unseen_doubt(struct check_quota *quota)
+{
+    for (uint32_t r = 0; r < WEIR_ROOTS_MAX; r++)
+        quota->image[r].firm = false;
+}
+
+/* Whether every limiter decides by the quota as it is now. */
+static bool all_have(struct weir_check *check, struct check_quota *quota)
+{
+    if (!quota->edited)
+        return true;
+    weir_instant now = weir_fleet_now(check->fleet);
+    if (now < quota->retry_at)
+        return false;
+    quota->retry_at = now + RETRY;
+    for (uint32_t l = 0; l < check->limiter_count; l++) {
+        if (weir_fleet_limiter(check->fleet, l) &&
+            weir_limiter_epoch(weir_fleet_limiter(check->fleet, l)) <
+                quota->epoch)
+            return false;
+    }
+    quota->edited = false;
+    return true;
+}
+
+/* What of the slot the root hasn't heard of. */
+static int64_t unheard(struct weir_check *check, const struct check_slot *slot,
+                       uint32_t limiter, uint32_t index, uint32_t root)
+{
+    const struct weir_cell *cell = weir_check_cell(check, root, limiter, index);
+    struct weir_table *table = weir_fleet_table(check->fleet, limiter);
+    uint64_t heard = cell ? cell->last : weir_table_settled(table, index);
+    return (int64_t)(slot->count - heard);
+}
+
+/* The same of all limiters. What has died in between was never subtracted
+ * from the running sum, so a small fleet is asked anew. */
+static void count_unheard(struct weir_check *check,
+                          const struct check_quota *quota,
+                          struct check_image *image, uint32_t root)
+{
+    if (check->limiter_count > CHECK_SMALL)
+        return;
+    image->unseen = 0;
+    for (uint32_t l = 0; l < check->limiter_count; l++) {
+        const struct check_limiter *limiter = &check->limiters[l];
+        for (uint32_t s = 0; s < limiter->slot_count; s++) {
+            const struct check_slot *slot = &limiter->slots[s];
+            if (slot->quota == quota && weir_fleet_table(check->fleet, l))
+                image->unseen += unheard(check, slot, l, s, root);
+        }
+    }
+}
+
+/* From where the fleet stands. */
+static bool take_up(struct weir_check *check, struct check_quota *quota,
+                    uint32_t root)
+{
+    struct check_image *image = &quota->image[root];
+    struct check_held held;
+    if (image->loose > 0 || !weir_check_root_follows(check, root) ||
+        !weir_check_root_bucket(check, root, quota, &held) ||
+        !all_have(check, quota))
+        return false;
+    count_unheard(check, quota, image, root);
+    double unseen = fmax(0, (double)image->unseen - held.presumed);
+    double truth = weir_check_truth(check, quota);
+    bool exact = check->limiter_count <= CHECK_SMALL;
+    image->firm = true;
+    image->beyond = fmax(0, truth - held.fill - (exact ? unseen : 0));
+    image->ceiling.at = weir_fleet_now(check->fleet);
+    image->ceiling.fill =
+        stated(quota, image) + fmax(0, held.fill - quota->high) + unseen;
+    return true;
+}
+
+static void set_loose(struct check_image *image, struct check_told *told,
+                      bool loose)
+{
+    image->loose += (uint32_t)loose - (uint32_t)told->loose;
+    told->loose = loose;
+}
+
+static weir_instant limiter_now(const struct weir_check *check,
+                                uint32_t limiter)
+{
+    struct weir_place place = { .index = limiter };
+    return weir_fleet_clock_of(check->fleet, place);
+}
+
+/* Whether the root's slack surely holds the limiter. With several roots one
+ * that hasn't answered of late may not. */
+static bool holds(const struct weir_check *check, uint32_t limiter,
+                  uint32_t root)
+{
+    const struct check_link *link = &check->limiters[limiter].link[root];
+    weir_instant now = limiter_now(check, limiter);
+    /* A link that is up again isn't yet what it was. */
+    if (!weir_fleet_linked(check->fleet, limiter, root) ||
+        weir_fleet_root(check->fleet, root)->peers[limiter].session !=
+            link->session ||
+        weir_table_is_stale(weir_fleet_table(check->fleet, limiter)))
+        return false;
+    return check->root_count == 1 ||
+           (now >= link->unruly_until && now - link->answered_at < PATIENCE);
+}
+
+/* Whether the root has heard of the limiter of late. */
+static bool is_heard(const struct weir_check *check, uint32_t limiter,
+                     uint32_t root)
+{
+    const struct check_link *link = &check->limiters[limiter].link[root];
+    weir_duration silent = weir_fleet_now(check->fleet) - link->reported_at;
+    return holds(check, limiter, root) && silent < check->pace_good;
+}
+
+/* Of what the root hasn't heard of, what it doesn't presume either. */
+static double beside(struct weir_check *check, const struct check_slot *slot,
+                     uint32_t limiter, uint32_t index, uint32_t root)
+{
+    const struct weir_cell *cell = weir_check_cell(check, root, limiter, index);
+    double units = (double)unheard(check, slot, limiter, index, root);
+    if (!cell)
+        return units;
+    struct weir_place place = { true, root };
+    weir_instant born = weir_fleet_root(check->fleet, root)->merge.origin;
+    weir_instant since = born + cell->paced_at;
+    weir_instant now = weir_fleet_clock_of(check->fleet, place);
+    return now > since ? units - check_paced(cell->pace, (double)(now - since))
+                       : units;
+}
+
+/* No limiter counts more, beside what R has heard of and presumes, than its
+ * slack lets it. */
+static void judge_slack(struct weir_check *check, const struct check_slot *slot,
+                        uint32_t limiter, uint32_t index, uint32_t root)
+{
+    const struct check_quota *quota = slot->quota;
+    const struct check_told *told = &slot->told[root];
+    double more = beside(check, slot, limiter, index, root);
+    double most = told->held + (double)quota->weight_most;
+    if (more <= most + astray(check, told->pace) + CHECK_TOLERANCE)
+        return;
+    weir_check_fail(check, NAME,
+                    "limiter%u counted %.3f units of \"%s\" that root%u "
+                    "hasn't heard of and doesn't presume; its slack is for "
+                    "%.3f",
+                    limiter + 1, more, quota->name, root + 1, most);
+}
+
+/* Whether of some limiter the root has heard nothing for so long that it
+ * presumes nothing any more: the bound is suspended. */
+static bool let_go(struct weir_check *check, struct check_quota *quota,
+                   uint32_t root)
+{
+    struct check_image *image = &quota->image[root];
+    for (uint32_t l = 0; l < check->limiter_count; l++) {
+        const struct check_limiter *limiter = &check->limiters[l];
+        for (uint32_t s = 0; s < limiter->slot_count; s++) {
+            struct check_slot *slot = &limiter->slots[s];
+            struct check_told *told = &slot->told[root];
+            if (slot->quota != quota || is_heard(check, l, root) ||
+                beside(check, slot, l, s, root) <= told->slack)
+                continue;
+            set_loose(image, told, true);
+            image->firm = false;
+        }
+    }
+    return !image->firm;
+}
+
+static void judge(struct weir_check *check, struct check_quota *quota,
+                  uint32_t root, const struct check_held *held,
+                  weir_duration age)
+{
+    struct check_image *image = &quota->image[root];
+    if (weir_fleet_root(check->fleet, root))
+        weir_check_root_clock(check, root);
+    if (!image->firm && !take_up(check, quota, root))
+        return;
+    settle(check, quota, image);
+    double truth = weir_check_truth(check, quota);
+    double moved = fmax(0, check_paced(held->pace, (double)age) -
+                               quota->per_ns * (double)age);
+    double bound = image->ceiling.fill + moved + image->beyond +
+                   weir_check_ahead(check, quota) + astray(check, held->pace);
+    if (truth > bound + CHECK_TOLERANCE && let_go(check, quota, root))
+        return;
+    check->stats.bounded++;
+    check->share = fmax(check->share, fmin(1, truth / bound));
+    if (truth <= bound + CHECK_TOLERANCE)
+        return;
+    weir_check_fail(
+        check, NAME,
+        "the fleet's bucket of \"%s\" holds %.3f units; for root%u it "
+        "is at most %.3f (high %.3f, %u limiters told %.3f, presumed "
+        "too much %.3f, moved %.3f, unknown to the root %.3f)",
+        quota->name, truth, root + 1, bound, quota->high, image->told,
+        image->slack, image->over, moved, image->beyond);
+}
+
+/* ---- What limiters were told ---- */
+
+static void untell(struct weir_check *check, struct check_quota *quota,
+                   struct check_told *told, uint32_t root)
+{
+    struct check_image *image = &quota->image[root];
+    if (!told->told)
+        return;
+    settle(check, quota, image);
+    image->slack -= told->slack;
+    image->told--;
+    told->told = false;
+}
+
+/* 'beside': what it has counted that the root hasn't heard of, nor presumes. */
+static void tell(struct weir_check *check, struct check_quota *quota,
+                 struct check_told *told, uint32_t root, double slack,
+                 double beside)
+{
+    struct check_image *image = &quota->image[root];
+    untell(check, quota, told, root);
+    settle(check, quota, image);
+    told->told = true;
+    told->at = weir_fleet_now(check->fleet);
+    told->slack = fmax(1, 2 * slack);
+    told->held = fmax(told->slack, beside);
+    image->slack += told->slack;
+    image->told++;
+}
+
+void weir_check_unseen_slot_ends(struct weir_check *check,
+                                 struct check_slot *slot, uint32_t limiter,
+                                 uint32_t index, bool died)
+{
+    struct check_quota *quota = slot->quota;
+    for (uint32_t r = 0; quota && r < check->root_count; r++) {
+        struct check_image *image = &quota->image[r];
+        untell(check, quota, &slot->told[r], r);
+        set_loose(image, &slot->told[r], false);
+        int64_t lost = unheard(check, slot, limiter, index, r);
+        if (!died || lost == 0)
+            continue;
+        image->unseen -= lost;
+        image->firm = false;
+        quota->clean = false;
+    }
+}
+
+/* What was counted, and answered by nobody, the next root will hear of only
+ * if the limiter comes back. */
+static void untold_of(struct weir_check *check, struct check_slot *slot,
+                      uint32_t limiter, uint32_t index, uint32_t root)
+{
+    struct weir_table *table = weir_fleet_table(check->fleet, limiter);
+    slot->told[root] = (struct check_told){ 0 };
+    if (slot->quota && table)
+        set_loose(&slot->quota->image[root], &slot->told[root],
+                  slot->count != weir_table_settled(table, index));
+}
+
+void weir_check_unseen_root(struct weir_check *check, uint32_t root)
+{
+    for (size_t i = 0; i < check->quota_count; i++) {
+        check->quotas[i]->image[root] = (struct check_image){ 0 };
+        check->quotas[i]->clean = false;
+    }
+    for (uint32_t l = 0; l < check->limiter_count; l++) {
+        struct check_limiter *limiter = &check->limiters[l];
+        for (uint32_t s = 0; s < limiter->slot_count; s++)
+            untold_of(check, &limiter->slots[s], l, s, root);
+    }
+}
+
+/* Else it is of another, that came late or again: the limiter takes nothing of
+ * it. */
+static bool is_of_session(const struct weir_check *check, uint32_t limiter,
+                          uint32_t root, const struct weir_message *message)
+{
+    const struct weir_limiter *node = weir_fleet_limiter(check->fleet, limiter);
+    return message->session == weir_limiter_session(node, root);
+}
+
+/* A session begins: what was told before rules no more. */
+void weir_check_unseen_welcome(struct weir_check *check, uint32_t limiter,
+                               uint32_t root,
+                               const struct weir_message *message)
+{
+    struct check_limiter *known = &check->limiters[limiter];
+    struct check_link *link = &known->link[root];
+    if (message->session == link->session ||
+        !is_of_session(check, limiter, root, message))
+        return;
+    const struct weir_settings *settings = &message->welcome.settings;
+    check->slack_on = settings->slack;
+    check->pace_good = WEIR_PACE_INTERVALS * settings->report_interval;
+    check->extrapolates =
+        settings->correction_auto || settings->correction_ppm > 0;
+    link->session = message->session;
+    link->stamp = link->number = 0;
+    link->answered_at = link->unruly_until = 0;
+    for (uint32_t s = 0; s < known->slot_count; s++) {
+        struct check_slot *slot = &known->slots[s];
+        if (!slot->quota)
+            continue;
+        struct check_told *told = &slot->told[root];
+        untell(check, slot->quota, told, root);
+        told->announced = 0;
+        set_loose(&slot->quota->image[root], told,
+                  unheard(check, slot, limiter, s, root) != 0);
+    }
+}
+
+/* The limiter announces slots to the root. */
+void weir_check_unseen_report(struct weir_check *check, uint32_t limiter,
+                              uint32_t root, const struct weir_message *message)
+{
+    const struct weir_report *report = &message->report;
+    struct weir_table *table = weir_fleet_table(check->fleet, limiter);
+    if (message->session != check->limiters[limiter].link[root].session)
+        return;
+    for (size_t i = 0; i < report->announce_count; i++) {
+        const struct weir_announce *announce = &report->announces[i];
+        if (announce->slot >= weir_table_used(table))
+            continue;
+        struct check_slot *slot =
+            weir_check_slot_of(check, limiter, announce->slot);
+        struct check_quota *quota = slot->quota;
+        if (quota && quota->len == announce->name.len &&
+            memcmp(quota->name, announce->name.p, quota->len) == 0)
+            slot->told[root].announced = report->number;
+    }
+}
+
+/* A slot that the root doesn't know is to be announced again; and of one that
+ * isn't announced, and answered for, in this session a limiter takes no fill:
+ * its former owner may be meant. */
+static void forget_unknown(struct weir_check *check, uint32_t limiter,
+                           uint32_t root, const struct weir_fills *fills)
+{
+    struct weir_table *table = weir_fleet_table(check->fleet, limiter);
+    for (size_t i = 0; i < fills->unknown_count; i++) {
+        if (fills->unknown[i] < weir_table_used(table))
+            weir_check_slot_of(check, limiter, fills->unknown[i])
+                ->told[root]
+                .announced = 0;
+    }
+}
+
+static bool is_announced(const struct check_link *link,
+                         const struct check_told *told)
+{
+    return told->announced > 0 && told->announced <= link->number;
+}
+
+/* Whether the limiter takes the message, as count/tally.c says: the answer it
+ * waits for, or one that isn't older than what it has. */
+static bool taken(struct check_link *link, const struct weir_fills *fills)
+{
+    bool answer = fills->answer && fills->number == link->number + 1;
+    if (!answer &&
+        (fills->number != link->number || fills->stamp <= link->stamp))
+        return false;
+    link->number = fills->number;
+    if (fills->stamp > link->stamp)
+        link->stamp = fills->stamp;
+    return true;
+}
+
+static void note_answer(struct weir_check *check, uint32_t limiter,
+                        struct check_link *link)
+{
+    weir_instant now = limiter_now(check, limiter);
+    if (now - link->answered_at > PATIENCE)
+        link->unruly_until = now + RULES_AGAIN;
+    link->answered_at = now;
+}
+
+static void note_travel(struct weir_check *check, uint32_t limiter,
+                        uint32_t root, uint32_t slot)
+{
+    const struct weir_cell *cell = weir_check_cell(check, root, limiter, slot);
+    struct weir_place place = { true, root };
+    weir_instant born = weir_fleet_root(check->fleet, root)->merge.origin;
+    weir_duration since = weir_fleet_clock_of(check->fleet, place) - born;
+    if (cell && since > cell->told_at)
+        check->travel = check->travel > since - cell->told_at
+                            ? check->travel
+                            : since - cell->told_at;
+}
+
+void weir_check_unseen_fills(struct weir_check *check, uint32_t limiter,
+                             uint32_t root, const struct weir_message *message)
+{
+    struct check_link *link = &check->limiters[limiter].link[root];
+    const struct weir_fills *fills = &message->fills;
+    uint64_t number = link->number;
+    if (!is_of_session(check, limiter, root, message) || !taken(link, fills))
+        return;
+    if (link->number != number)
+        weir_check_answered(check, limiter, root);
+    if (fills->answer)
+        note_answer(check, limiter, link);
+    forget_unknown(check, limiter, root, fills);
+    struct weir_table *table = weir_fleet_table(check->fleet, limiter);
+    for (size_t i = 0; i < fills->count; i++) {
+        const struct weir_fill *fill = &fills->fills[i];
+        if (fill->slot >= weir_table_used(table) || fill->slack == UINT64_MAX)
+            continue;
+        struct check_slot *slot =
+            weir_check_slot_of(check, limiter, fill->slot);
+        struct check_quota *quota = slot->quota;
+        if (!quota || !quota->judged || !is_announced(link, &slot->told[root]))
+            continue;
+        double room = quota->high - (double)fill->fill / WEIR_FILL_ONE;
+        double slack = (double)fill->slack / WEIR_FILL_ONE;
+        if (!quota->edited && weir_check_root_follows(check, root) &&
+            2 * slack > fmax(0, room) + CHECK_TOLERANCE)
+            weir_check_fail(check, NAME,
+                            "root%u lets limiter%u count %.3f units of \"%s\" "
+                            "unseen, with room for %.3f",
+                            root + 1, limiter + 1, slack, quota->name, room);
+        struct check_told *told = &slot->told[root];
+        weir_check_agreement_told(check, limiter, root, fill, quota);
+        note_travel(check, limiter, root, fill->slot);
+        double more = beside(check, slot, limiter, fill->slot, root);
+        tell(check, quota, told, root, slack, more);
+        if (fills->answer && more <= told->slack + (double)quota->weight_most)
+            set_loose(&quota->image[root], told, false);
+    }
+}
+
+/* ---- What they count ---- */
+
+/* How old a limiter's picture is: the others' paces in it are good for some
+ * intervals. */
+static weir_duration age_of(const struct weir_check *check,
+                            const struct check_told *told)
+{
+    weir_duration age = weir_fleet_now(check->fleet) - told->at + check->travel;
+    return age < check->pace_good ? age : check->pace_good;
+}
+
+void weir_check_unseen_passed(struct weir_check *check, uint32_t limiter,
+                              uint32_t index, int64_t units, bool over_high)
+{
+    struct check_slot *slot = &check->limiters[limiter].slots[index];
+    struct check_quota *quota = slot->quota;
+    for (uint32_t r = 0; r < check->root_count; r++) {
+        struct check_image *image = &quota->image[r];
+        struct check_told *told = &slot->told[r];
+        struct check_held held;
+        bool has = weir_check_root_bucket(check, r, quota, &held);
+        if (has)
+            weir_check_unseen_presumed(image, held.presumed);
+        image->unseen += units;
+        if (!quota->judged || !check->slack_on)
+            continue;
+        if (has && told->told && units > 0 && !over_high &&
+            holds(check, limiter, r)) {
+            judge(check, quota, r, &held, age_of(check, told));
+            if (!told->loose)
+                judge_slack(check, slot, limiter, index, r);
+            continue;
+        }
+        set_loose(image, told, true);
+        image->firm = false;
+    }
+}
+
+void weir_check_unseen_merged(struct weir_check *check,
+                              struct check_quota *quota, uint32_t root,
+                              int64_t units, bool doubt)
+{
+    (void)check;
+    struct check_image *image = &quota->image[root];
+    image->unseen -= units;
+    if (doubt)
+        image->firm = false;
+}

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT
+ * lab/check_verdicts.c - a limiter decides as it says it does.
+ *
+ * The state from which a take was decided is known afterwards: nothing has
+ * happened since, and a pass added its weight. So without asking the limiter
+ * before (which would draw from its chance) each link's fill is held against
+ * the rule, in the table's own integers:
+ *
+ *     passed    fill + weight <= high, below the stop, at every link; all
+ *               links were charged the weight, those that are off nothing
+ *     refused   some link says so, for certain or by chance; none was charged
+ *
+ * Chance can't be judged once, but often: the probabilities of all decisions
+ * that hung on it are summed, and at the end what was refused must be within
+ * SIGMAS standard deviations of that. (Draws that are steadier than
+ * independent ones pass as well.) */
+
+#include <math.h>
+
+#include "lab/check_parts.h"
+#include "quota/table_layout.h"
+
+#define NAME "verdicts"
+#define SIGMAS 6
+#define SPARE 5 /* refusals: a few draws aren't a bell curve */
+
+/* How one link had to decide. */
+struct ruling {
+    bool never, may; /* it refuses for certain; it refuses at times */
+    double chance;   /* of that */
+};
+
+static struct ruling by_fill(const struct look *look, int64_t fill,
+                             uint64_t weight)
+{
+    if (fill + (int64_t)(weight << look->leak.frac) > look->high)
+        return (struct ruling){ .never = true };
+    int64_t above = fill - (look->high - look->band);
+    if (above <= 0)
+        return (struct ruling){ 0 };
+    return (struct ruling){ .may = true,
+                            .chance = (double)above / (double)look->band };
+}
+
+static struct ruling by_flags(const struct weir_table *table, uint32_t slot,
+                              const struct look *look)
+{
+    if (look->flags & META_OPEN)
+        return (struct ruling){ 0 };
+    if (look->flags & META_CLOSED)
+        return (struct ruling){ .never = true };
+    double chance = weir_cold(table, slot)->hold / 255.0;
+    return (struct ruling){ .never = chance >= 1,
+                            .may = chance > 0,
+                            .chance = chance };
+}
+
+/* 'charged': units that this take added to the link since. */
+static struct ruling rule(const struct weir_table *table, uint32_t slot,
+                          const struct look *look, uint64_t weight,
+                          int64_t charged)
+{
+    if (look->flags & (META_OFF | META_SHADOW))
+        return (struct ruling){ 0 };
+    if (look->flags & META_STALE)
+        return by_flags(table, slot, look);
+    if (look->high == WEIR_SCALED_MAX)
+        return (struct ruling){ 0 };
+    int64_t count = (int64_t)look->count - charged;
+    if (count - (int64_t)weir_hot(table, slot)->stop >= 0)
+        return (struct ruling){ .never = true };
+    int64_t fill = look->fill - (int64_t)((uint64_t)charged << look->leak.frac);
+    return by_fill(look, fill > 0 ? fill : 0, weight);
+}
+
+static void fail(struct weir_check *check, uint32_t limiter,
+                 const struct weir_table *table, uint32_t slot,
+                 const struct look *look, const char *what)
+{
+    char name[WEIR_NAME_MAX + 1] = "";
+    weir_table_name(table, slot, name);
+    double one = (double)((uint64_t)1 << look->leak.frac);
+    weir_check_fail(
+        check, NAME,
+        "limiter%u %s \"%s\" (fill %.3f, low %.3f, high %.3f, count "
+        "%llu, stop %llu)",
+        limiter + 1, what, name, (double)look->fill / one,
+        (double)(look->high - look->band) / one, (double)look->high / one,
+        (unsigned long long)look->count,
+        (unsigned long long)weir_hot(table, slot)->stop);
+}
+
+/* What a pass charged a link. */
+static bool rightly_charged(const struct look *look, int64_t charged,
+                            uint64_t weight)
+{
+    if (look->flags & META_OFF)
+        return charged == 0;
+    if ((look->flags & META_SHADOW) && charged == 0)
+        return true;
+    return charged == (int64_t)weight;
+}
+
+static void note_chance(struct weir_check *check, double chance, bool limited)
+{
+    if (chance <= 0)
+        return;
+    check->expected += chance;
+    check->variance += chance * (1 - chance);
+    check->chances++;
+    check->refused += limited;
+}
+
+void weir_check_verdict(struct weir_check *check, uint32_t limiter,
+                        struct weir_ref ref, uint64_t weight, unsigned outcome)
+{
+    struct weir_table *table = weir_fleet_table(check->fleet, limiter);
+    struct weir_place place = { .index = limiter };
+    uint64_t elapsed =
+        weir_elapsed(table, weir_fleet_clock_of(check->fleet, place));
+    bool limited = outcome & WEIR_OUTCOME_LIMITED;
+    const struct check_charged *charged = &check->charged;
+    struct ruling worst = { 0 };
+    uint32_t slot = ref.slot;
+    for (uint32_t i = 0; i < WEIR_DEPTH_MAX && slot != WEIR_SLOT_NONE; i++) {
+        struct look look;
+        weir_look(table, slot, elapsed, &look);
+        int64_t units = limited ? 0 : charged->units[i];
+        if (limited &&
+            weir_check_slot_of(check, limiter, slot)->count != look.count)
+            fail(check, limiter, table, slot, &look, "refused, and charged");
+        if (!limited && !rightly_charged(&look, units, weight))
+            fail(check, limiter, table, slot, &look,
+                 "passed, and didn't charge its weight to");
+        struct ruling ruling = rule(table, slot, &look, weight, units);
+        if (ruling.never && !limited)
+            fail(check, limiter, table, slot, &look, "passed without room in");
+        worst.never |= ruling.never;
+        worst.may |= ruling.may;
+        worst.chance = fmax(worst.chance, ruling.chance);
+        if (limited && !worst.never && !worst.may &&
+            weir_parent(weir_hot(table, slot)) == WEIR_SLOT_NONE)
+            fail(check, limiter, table, slot, &look, "refused with room in");
+        slot = weir_parent(weir_hot(table, slot));
+    }
+    check->stats.decisions++;
+    if (!worst.never)
+        note_chance(check, worst.chance, limited);
+}
+
+void weir_check_verdicts_end(struct weir_check *check)
+{
+    double off = (double)check->refused - check->expected;
+    if (fabs(off) > SIGMAS * sqrt(check->variance) + SPARE)
+        weir_check_fail(
+            check, NAME,
+            "of %llu requests in the band between low and high %llu "
+            "were refused, and %.1f are to be expected",
+            (unsigned long long)check->chances,
+            (unsigned long long)check->refused, check->expected);
+}

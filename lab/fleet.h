@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT
+ * lab/fleet.h - a fleet in one process: limiters and roots, the same objects
+ * that libweir and the daemon link, over a simulated network, store, clocks
+ * and processors.
+ *
+ * A node runs on its own clock and its own processor: messages that come
+ * while it works wait (in a bounded buffer, as a socket's), and what it says
+ * leaves when its work is done. After each call into a node its outbox is
+ * drained, as the contract of the nodes asks.
+ *
+ * There are two times. The world's (weir_fleet_now()) is the lab's alone.
+ * Each node's clock shows an hour of its own from the first moment on, so
+ * whoever calls a node's or a table's function by hand gives it
+ * weir_fleet_clock_of() for 'now'.
+ *
+ * Nodes are named by struct weir_place. One thread. Runs out of memory by
+ * abort(): a simulation that goes on after that proves nothing. */
+
+#ifndef WEIR_FLEET_H
+#define WEIR_FLEET_H
+
+#include "lab/net.h"
+#include "node/limiter.h"
+#include "node/root.h"
+
+#define WEIR_FLEET_LIMITERS_MAX 65536
+#define WEIR_FLEET_ROOTS_MAX WEIR_ROOTS_MAX
+/* On one way of a link a message waits at most behind so many bytes, sent and
+ * not taken yet, whatever a limiter does; a root is held at half. */
+#define WEIR_FLEET_INBOX_BYTES (256u << 10)
+
+struct weir_fleet;
+
+struct weir_place {
+    bool root;      /* else a limiter */
+    uint32_t index; /* from 0 */
+};
+
+struct weir_fleet_options {
+    uint64_t seed;
+    uint32_t limiters, roots;
+    uint32_t limiters_started;     /* the first so many; the others when told */
+    uint32_t slots;                /* of each limiter's table */
+    struct weir_net net;           /* of every link, both ways */
+    struct weir_settings settings; /* report_interval > 0 */
+};
+
+/* Who looks on; any may be NULL. Called from within the event. */
+struct weir_fleet_watch {
+    void *context;
+    /* A take, charge (+) or refund (-) went through on the limiter: 'ref' is
+     * the leaf's slot in its table. */
+    void (*counted)(void *context, uint32_t limiter, struct weir_ref ref,
+                    int64_t weight);
+    /* A message was taken by a node, which hasn't said anything to it yet
+     * ('from': the limiter or root at the other end). */
+    void (*received)(void *context, struct weir_place to, uint32_t from,
+                     const struct weir_message *message);
+    /* Before a node dies, its memory still there; after one was born, before
+     * it has links. Not called for what weir_fleet_new() starts. */
+    void (*dying)(void *context, struct weir_place place);
+    void (*born)(void *context, struct weir_place place);
+};
+
+struct weir_fleet *weir_fleet_new(const struct weir_fleet_options *options);
+void weir_fleet_free(struct weir_fleet *fleet);
+/* At most four watchers; 'watch' is copied. */
+void weir_fleet_watch(struct weir_fleet *fleet,
+                      const struct weir_fleet_watch *watch);
+
+struct weir_world *weir_fleet_world(struct weir_fleet *fleet);
+weir_instant weir_fleet_now(const struct weir_fleet *fleet);
+/* Everything up to and including 'until' happens. */
+void weir_fleet_run(struct weir_fleet *fleet, weir_instant until);
+/* The first error a node answered with, 0 if none: its link was then
+ * dropped, and tried again 50 ms later. */
+int weir_fleet_error(const struct weir_fleet *fleet);
+
+/* ---- The quota store, shared by all roots ---- */
+
+/* One edit; every live root applies it at once. 0 or a negative enum
+ * weir_error with 'diag' (may be NULL) filled; WEIR_ESTORE while away. */
+int weir_fleet_put(struct weir_fleet *fleet, const struct weir_quota *quota,
+                   struct weir_diag *diag);
+int weir_fleet_remove(struct weir_fleet *fleet, const char *name,
+                      struct weir_diag *diag);
+/* The store is away: edits are refused, roots that start have no quotas. */
+void weir_fleet_store_away(struct weir_fleet *fleet, bool away);
+const struct weir_catalog *weir_fleet_catalog(const struct weir_fleet *fleet);
+
+/* ---- Requests ---- */
+
+/* The outcome bits of weir_table_take(); 0 (passed) when no quota rules the
+ * name. A limiter that isn't running passes nothing: LIMITED. 'reply' may be
+ * NULL. */
+unsigned weir_fleet_take(struct weir_fleet *fleet, uint32_t limiter,
+                         struct weir_text name, uint64_t weight,
+                         struct weir_reply *reply);
+void weir_fleet_charge(struct weir_fleet *fleet, uint32_t limiter,
+                       struct weir_text name, uint64_t weight);
+void weir_fleet_refund(struct weir_fleet *fleet, uint32_t limiter,
+                       struct weir_text name, uint64_t weight);
+
+/* ---- Faults ---- */
+
+/* SIGKILL: its memory and its links are gone. Start: born again, empty, a
+ * new incarnation. Both do nothing where there is nothing to do. */
+void weir_fleet_kill(struct weir_fleet *fleet, struct weir_place place);
+void weir_fleet_start(struct weir_fleet *fleet, struct weir_place place);
+/* Its links break and are made anew; its memory stays. */
+void weir_fleet_reset(struct weir_fleet *fleet, struct weir_place place);
+/* SIGSTOP and SIGCONT: nothing runs, links stay up, messages wait. A limiter
+ * that is paused takes no requests (LIMITED, and not counted). */
+void weir_fleet_pause(struct weir_fleet *fleet, struct weir_place place,
+                      bool paused);
+/* What a node's processor takes for a message, read or written, and for a
+ * count, announcement, fill or quota in it (both 0: nothing). */
+void weir_fleet_cpu(struct weir_fleet *fleet, struct weir_place place,
+                    weir_duration per_message, weir_duration per_item);
+/* The node's clock jumps by 'step' nanoseconds (may be negative) and runs on
+ * at 1 + drift_ppm / 10^6, between 0.1 and 2. */
+void weir_fleet_clock(struct weir_fleet *fleet, struct weir_place place,
+                      int64_t step, double drift_ppm);
+
+/* Ways between a limiter and a root, as bits. */
+enum weir_way {
+    WEIR_WAY_UP = 1,
+    WEIR_WAY_DOWN = 2,
+    WEIR_WAY_BOTH = 3
+};
+/* Messages of these ways vanish from now on, those in flight too ('cut' 0:
+ * none do). With both ways cut the link is also seen to be down by its ends,
+ * after 'noticed' (0: at once); with one way nobody is told. A link that is
+ * down doesn't come up over a cut of any kind. */
+void weir_fleet_cut(struct weir_fleet *fleet, uint32_t limiter, uint32_t root,
+                    enum weir_way cut, weir_duration noticed);
+/* Whether the limiter links to the root at all (at first: all do). */
+void weir_fleet_allow(struct weir_fleet *fleet, uint32_t limiter, uint32_t root,
+                      bool allowed);
+void weir_fleet_net(struct weir_fleet *fleet, uint32_t limiter, uint32_t root,
+                    const struct weir_net *net);
+
+/* ---- Looking ---- */
+
+/* How many places there are, of running nodes and others. */
+uint32_t weir_fleet_limiters(const struct weir_fleet *fleet);
+uint32_t weir_fleet_roots(const struct weir_fleet *fleet);
+bool weir_fleet_alive(const struct weir_fleet *fleet, struct weir_place place);
+/* NULL: not running. */
+struct weir_table *weir_fleet_table(const struct weir_fleet *fleet,
+                                    uint32_t limiter);
+struct weir_limiter *weir_fleet_limiter(const struct weir_fleet *fleet,
+                                        uint32_t limiter);
+struct weir_root *weir_fleet_root(const struct weir_fleet *fleet,
+                                  uint32_t root);
+/* The connection is up at both ends, and not cut. */
+bool weir_fleet_linked(const struct weir_fleet *fleet, uint32_t limiter,
+                       uint32_t root);
+/* The node's own time. */
+weir_instant weir_fleet_clock_of(const struct weir_fleet *fleet,
+                                 struct weir_place place);
+/* Units in a limiter's bucket, its count, a root's bucket and what passed
+ * there; 0 if unknown. */
+double weir_fleet_limiter_fill(struct weir_fleet *fleet, uint32_t limiter,
+                               struct weir_text name);
+uint64_t weir_fleet_count(struct weir_fleet *fleet, uint32_t limiter,
+                          struct weir_text name);
+double weir_fleet_root_fill(struct weir_fleet *fleet, uint32_t root,
+                            struct weir_text name);
+uint64_t weir_fleet_root_passed(struct weir_fleet *fleet, uint32_t root,
+                                struct weir_text name);
+
+struct weir_fleet_stats {
+    uint64_t messages, bytes;    /* sent, both ways */
+    uint64_t reports, fills;     /* messages of these kinds, sent */
+    uint64_t lost;               /* on the way */
+    uint64_t waiting_bytes_most; /* on any way of a link */
+};
+void weir_fleet_stats(const struct weir_fleet *fleet,
+                      struct weir_fleet_stats *out);
+
+#endif /* WEIR_FLEET_H */

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT
+ * lab/fleet_link.c - the links of a fleet: when one stands, and what becomes
+ * of the bytes.
+ *
+ * A link goes up when both of its ends run and nothing is between them, and
+ * both ends are told in that instant. It goes down when an end dies, when all
+ * is cut and that was noticed, or when an end can't bear what the other said
+ * (then it is tried again after a moment, as libweir would). Where only one
+ * way is cut, nobody is told anything: the bytes of that way vanish. A link
+ * that is down doesn't go up over a cut of any kind.
+ *
+ * What has been sent and not been taken yet stands in the pipe or in an
+ * inbox, as it would in the buffers of two sockets; with half a buffer full
+ * the root is told to hold, and with a quarter to go on. A limiter need not be
+ * told: it has one report unanswered at most. */
+
+#include "lab/fleet_parts.h"
+
+/* The first pause of libweir. */
+#define RETRY_AFTER (50 * WEIR_MILLISECOND)
+#define HOLD_ABOVE (WEIR_FLEET_INBOX_BYTES / 2)
+#define HOLD_UNTIL (WEIR_FLEET_INBOX_BYTES / 4)
+
+static struct weir_node *limiter_of(const struct weir_link *link)
+{
+    return &link->fleet->limiters[link->limiter];
+}
+
+static struct weir_node *root_of(const struct weir_link *link)
+{
+    return &link->fleet->roots[link->root];
+}
+
+/* ---- Bytes ---- */
+
+static void lose(struct weir_link *link, struct weir_packet *packet)
+{
+    link->fleet->stats.lost++;
+    weir_packet_free(packet);
+    weir_link_relieve(link);
+}
+
+static void at_root(void *owner, struct weir_packet *packet)
+{
+    struct weir_link *link = owner;
+    if (link->cut & WEIR_WAY_UP || !link->up)
+        lose(link, packet);
+    else
+        weir_node_arrive(root_of(link), packet);
+}
+
+static void at_limiter(void *owner, struct weir_packet *packet)
+{
+    struct weir_link *link = owner;
+    if (link->cut & WEIR_WAY_DOWN || !link->up)
+        lose(link, packet);
+    else
+        weir_node_arrive(limiter_of(link), packet);
+}
+
+static void note_sent(struct weir_link *link, const struct weir_packet *packet,
+                      const struct weir_message *message)
+{
+    struct weir_fleet_stats *stats = &link->fleet->stats;
+    stats->messages++;
+    stats->bytes += packet->len;
+    stats->reports += message->type == WEIR_MESSAGE_REPORT;
+    stats->fills += message->type == WEIR_MESSAGE_FILLS;
+    if (stats->waiting_bytes_most < packet->pipe->bytes)
+        stats->waiting_bytes_most = packet->pipe->bytes;
+}
+
+void weir_link_send(struct weir_link *link, bool to_root,
+                    const struct weir_message *message, weir_instant leave)
+{
+    if (!link->up)
+        return;
+    struct weir_pipe *pipe = to_root ? &link->to_root : &link->to_limiter;
+    size_t size = weir_v1_size(message);
+    struct weir_packet *packet = weir_packet_new(pipe, size);
+    if (weir_v1_encode(message, packet->bytes, size) != size)
+        abort();
+    packet->connection = link->connection;
+    note_sent(link, packet, message);
+    if (link->cut & (to_root ? WEIR_WAY_UP : WEIR_WAY_DOWN)) {
+        link->fleet->stats.lost++;
+        weir_packet_free(packet);
+    } else if (!weir_pipe_send(packet, leave)) {
+        link->fleet->stats.lost++;
+    }
+    if (!to_root && !link->held && pipe->bytes > HOLD_ABOVE) {
+        link->held = true;
+        weir_root_hold(root_of(link)->root, link->limiter, true);
+    }
+}
+
+void weir_link_relieve(struct weir_link *link)
+{
+    if (!link->held || link->to_limiter.bytes > HOLD_UNTIL)
+        return;
+    link->held = false;
+    weir_root_hold(root_of(link)->root, link->limiter, false);
+    weir_node_rest(root_of(link));
+}
+
+bool weir_link_admits(struct weir_link *link, const struct weir_packet *packet)
+{
+    if (!link->up || packet->connection < link->oldest)
+        return false;
+    return packet->connection == link->connection ||
+           weir_world_chance(&link->fleet->world, link->net.replay);
+}
+
+/* ---- Up and down ---- */
+
+static void tell_ends(struct weir_link *link, bool up)
+{
+    link->up = up;
+    link->connection++;
+    link->held = false;
+    weir_node_link(root_of(link), link->limiter, up);
+    weir_node_link(limiter_of(link), link->root, up);
+}
+
+void weir_link_break(struct weir_link *link)
+{
+    if (link->up)
+        tell_ends(link, false);
+    if (link->net.replay > 0)
+        return;
+    weir_pipe_empty(&link->to_root);
+    weir_pipe_empty(&link->to_limiter);
+}
+
+void weir_link_settle(struct weir_link *link)
+{
+    weir_instant now = link->fleet->world.now;
+    weir_instant look_at = WEIR_NEVER;
+    bool may = link->allowed && weir_node_alive(limiter_of(link)) &&
+               weir_node_alive(root_of(link));
+    if (link->cut == WEIR_WAY_BOTH) {
+        may = may && now < link->noticed_at;
+        look_at = may ? link->noticed_at : WEIR_NEVER;
+    }
+    if (link->up) {
+        if (!may)
+            weir_link_break(link);
+    } else if (may && link->cut == 0) {
+        if (now >= link->retry_at)
+            tell_ends(link, true);
+        else
+            look_at = link->retry_at;
+    }
+    weir_world_wake(&link->fleet->world, &link->part, look_at);
+}
+
+void weir_link_drop(struct weir_link *link)
+{
+    weir_link_break(link);
+    link->retry_at = link->fleet->world.now + RETRY_AFTER;
+    weir_link_settle(link);
+}
+
+/* ---- Life ---- */
+
+static void look_again(struct weir_part *part, weir_instant now)
+{
+    (void)now;
+    weir_link_settle((struct weir_link *)part);
+}
+
+static void make_pipe(struct weir_link *link, struct weir_pipe *pipe,
+                      void (*arrived)(void *, struct weir_packet *))
+{
+    pipe->world = &link->fleet->world;
+    pipe->net = &link->net;
+    pipe->owner = link;
+    pipe->arrived = arrived;
+    weir_pipe_init(pipe);
+}
+
+void weir_link_init(struct weir_link *link, struct weir_fleet *fleet,
+                    uint32_t limiter, uint32_t root)
+{
+    *link = (struct weir_link){
+        .part = { .name = "link", .run = look_again },
+        .fleet = fleet,
+        .limiter = limiter,
+        .root = root,
+        .allowed = true,
+        .net = fleet->options.net,
+    };
+    make_pipe(link, &link->to_root, at_root);
+    make_pipe(link, &link->to_limiter, at_limiter);
+}
+
+void weir_link_fini(struct weir_link *link)
+{
+    weir_pipe_empty(&link->to_root);
+    weir_pipe_empty(&link->to_limiter);
+}

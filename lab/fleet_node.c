@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: MIT
+ * lab/fleet_node.c - a node of a fleet: its memory, its clock, its processor.
+ *
+ * A node takes turns. A turn is what the daemon's loop does in one: tick if
+ * the deadline has come, take one message, say what there is to say, sleep.
+ *
+ *     arrives --> inbox --> take --.
+ *     deadline ----------> tick ---+--> say --> leaves when the work is done
+ *     kick (a take) ------> tick --'
+ *
+ * Work takes time by what was read and written: the node computes at the
+ * beginning, its words leave at the end, and until then ('free_at') nothing
+ * else begins: arrivals wait, deadlines pass. A turn follows at the end of all
+ * work. Without costs all of it happens within the event that caused it. */
+
+#include "lab/fleet_parts.h"
+
+#include <stdio.h>
+
+#include "os/clock.h"
+
+/* A node's clock begins within the first hour after the world's: who compares
+ * two of them is found out. */
+#define HOUR (3600 * WEIR_SECOND)
+
+static void turn(struct weir_node *node);
+
+static void run(struct weir_part *part, weir_instant now)
+{
+    (void)now;
+    turn((struct weir_node *)part);
+}
+
+void weir_node_init(struct weir_node *node, struct weir_fleet *fleet,
+                    struct weir_place place)
+{
+    struct weir_world *world = &fleet->world;
+    *node = (struct weir_node){
+        .part = { .name = place.root ? "root" : "limiter", .run = run },
+        .fleet = fleet,
+        .place = place,
+        .clock = { .since = world->now,
+                   .showed = world->now + weir_rng_below(&world->rng, HOUR),
+                   .rate = WEIR_CLOCK_TRUE },
+    };
+}
+
+weir_instant weir_node_now(const struct weir_node *node)
+{
+    return weir_fleet_clock_at(&node->clock, node->fleet->world.now);
+}
+
+/* ---- Memory ---- */
+
+/* Zeroed and on a cache line; '*out_owned' is to be freed. Pages that are
+ * never touched cost nothing. */
+static void *make_block(size_t size, void **out_owned)
+{
+    *out_owned = weir_must_zeroed(1, size + WEIR_CACHE_LINE);
+    uintptr_t at = (uintptr_t)*out_owned + WEIR_CACHE_LINE - 1;
+    return (void *)(at & ~(uintptr_t)(WEIR_CACHE_LINE - 1));
+}
+
+static void draw_incarnation(struct weir_node *node, uint8_t *out)
+{
+    for (size_t i = 0; i < WEIR_INCARNATION_SIZE; i++)
+        out[i] = (uint8_t)weir_rng_next(&node->fleet->world.rng);
+}
+
+static void begin_limiter(struct weir_node *node, struct weir_text name)
+{
+    struct weir_fleet *fleet = node->fleet;
+    struct weir_table_options table = {
+        .slots = fleet->options.slots,
+        .stripes = 2,
+        .seed = weir_rng_next(&fleet->world.rng),
+    };
+    void *block = make_block(weir_table_size(&table), &node->table_block);
+    node->table = weir_table_init(block, &table, weir_node_now(node));
+    node->stripe = weir_table_claim_stripe(node->table);
+    struct weir_limiter_options options = {
+        .table = node->table,
+        .slots = fleet->options.slots,
+        .links = fleet->options.roots,
+        .name = name,
+        .seed = weir_rng_next(&fleet->world.rng),
+    };
+    draw_incarnation(node, options.incarnation);
+    block = make_block(weir_limiter_size(&options), &node->limiter_block);
+    node->limiter = weir_limiter_init(block, &options, weir_node_now(node));
+}
+
+static void begin_root(struct weir_node *node, struct weir_text name)
+{
+    struct weir_fleet *fleet = node->fleet;
+    struct weir_root_options options = {
+        .mem = weir_mem_system,
+        .name = name,
+        .seed = weir_rng_next(&fleet->world.rng),
+        .peers_max = fleet->options.limiters,
+        .settings = fleet->options.settings,
+    };
+    draw_incarnation(node, options.incarnation);
+    node->root = weir_must(weir_root_new(&options, weir_node_now(node)));
+    weir_node_load(node);
+}
+
+void weir_node_begin(struct weir_node *node)
+{
+    char name[32];
+    snprintf(name, sizeof(name), "%s%u", node->part.name,
+             node->place.index + 1);
+    if (node->place.root)
+        begin_root(node, weir_text_of(name));
+    else
+        begin_limiter(node, weir_text_of(name));
+    weir_node_rest(node);
+}
+
+static struct weir_packet *next_packet(struct weir_node *node)
+{
+    struct weir_packet *packet = node->inbox;
+    if (packet)
+        node->inbox = packet->next;
+    return packet;
+}
+
+void weir_node_end(struct weir_node *node)
+{
+    struct weir_packet *packet;
+    while ((packet = next_packet(node)) != NULL)
+        weir_packet_free(packet);
+    weir_root_free(node->root);
+    free(node->limiter_block);
+    free(node->table_block);
+    node->root = NULL;
+    node->limiter = NULL;
+    node->table = NULL;
+    node->limiter_block = node->table_block = NULL;
+    node->paused = false;
+    node->free_at = 0;
+    weir_node_rest(node);
+}
+
+void weir_node_load(struct weir_node *node)
+{
+    static const struct weir_store_id id = { .uuid = { 1, 2, 3 } };
+    const struct weir_fleet *fleet = node->fleet;
+    struct weir_root *root = node->root;
+    if (!root || node->paused || fleet->store_away)
+        return;
+    weir_instant now = weir_node_now(node);
+    int error = weir_root_store(root, &id, fleet->epoch,
+                                weir_catalog_floor(fleet->store), now);
+    struct weir_cursor cursor = { { 0, 0 } };
+    struct weir_change change;
+    uint64_t epoch = weir_catalog_epoch(weir_root_catalog(root));
+    while (error == 0 &&
+           weir_catalog_since(fleet->store, epoch, &cursor, &change)) {
+        error = weir_root_apply(root, &change, now);
+        epoch = change.quota.epoch;
+    }
+    if (error < 0)
+        abort();
+    weir_root_settle(root, now);
+    weir_node_rest(node);
+}
+
+/* ---- The processor ---- */
+
+static size_t items_of(const struct weir_message *message)
+{
+    switch (message->type) {
+    case WEIR_MESSAGE_REPORT:
+        return message->report.count + message->report.announce_count;
+    case WEIR_MESSAGE_FILLS:
+        return message->fills.count;
+    case WEIR_MESSAGE_QUOTAS:
+        return message->quotas.count;
+    case WEIR_MESSAGE_HELLO:
+    case WEIR_MESSAGE_WELCOME:
+        break;
+    }
+    return 0;
+}
+
+static bool busy(const struct weir_node *node)
+{
+    return node->fleet->world.now < node->free_at;
+}
+
+/* The processor has read or written that. */
+static void work(struct weir_node *node, const struct weir_message *message)
+{
+    if (!busy(node))
+        node->free_at = node->fleet->world.now;
+    node->free_at += node->per_message + node->per_item * items_of(message);
+}
+
+/* ---- A turn ---- */
+
+static void say(struct weir_node *node)
+{
+    weir_instant now = weir_node_now(node);
+    struct weir_message message;
+    uint32_t peer;
+    while (node->limiter &&
+           weir_limiter_next(node->limiter, &peer, &message, now)) {
+        work(node, &message);
+        weir_link_send(weir_fleet_link(node->fleet, node->place.index, peer),
+                       true, &message, node->free_at);
+    }
+    struct weir_event event;
+    while (node->limiter && weir_limiter_event(node->limiter, &event))
+        continue;
+    while (node->root && weir_root_next(node->root, &peer, &message, now)) {
+        work(node, &message);
+        weir_link_send(weir_fleet_link(node->fleet, peer, node->place.index),
+                       false, &message, node->free_at);
+    }
+}
+
+static bool urgent(const struct weir_node *node)
+{
+    return node->limiter && weir_table_is_urgent(node->table);
+}
+
+static weir_instant deadline(const struct weir_node *node, weir_instant now)
+{
+    return node->limiter ? weir_limiter_deadline(node->limiter, now)
+                         : weir_root_deadline(node->root, now);
+}
+
+void weir_node_rest(struct weir_node *node)
+{
+    struct weir_world *world = &node->fleet->world;
+    weir_instant at = WEIR_NEVER;
+    if (weir_node_alive(node) && !node->paused) {
+        if (!busy(node))
+            say(node);
+        weir_instant due = deadline(node, weir_node_now(node));
+        at = weir_fleet_clock_when(&node->clock, due, world->now);
+        if (node->inbox || urgent(node) || at <= world->now)
+            at = world->now + 1; /* another turn, but let others first */
+        if (busy(node))
+            at = node->free_at;
+    }
+    weir_world_wake(world, &node->part, at);
+}
+
+static int receive(struct weir_node *node, struct weir_link *link,
+                   const struct weir_packet *packet)
+{
+    struct weir_fleet *fleet = node->fleet;
+    weir_instant now = weir_node_now(node);
+    struct weir_message message;
+    int error = weir_v1_decode(packet->bytes, packet->len, node->place.root,
+                               &fleet->arena, &message);
+    if (error < 0)
+        return error;
+    work(node, &message);
+    uint32_t from = node->place.root ? link->limiter : link->root;
+    error = node->place.root
+                ? weir_root_receive(node->root, from, &message, now)
+                : weir_limiter_receive(node->limiter, from, &message, now);
+    for (size_t i = 0; i < fleet->watch_count && error == 0; i++) {
+        const struct weir_fleet_watch *watch = &fleet->watch[i];
+        if (watch->received)
+            watch->received(watch->context, node->place, from, &message);
+    }
+    return error;
+}
+
+static void take(struct weir_node *node, struct weir_packet *packet)
+{
+    struct weir_link *link = weir_link_of(packet);
+    int error = 0;
+    if (weir_link_admits(link, packet))
+        error = receive(node, link, packet);
+    weir_packet_free(packet);
+    weir_link_relieve(link);
+    if (error == 0)
+        return;
+    if (node->fleet->error == 0)
+        node->fleet->error = error;
+    weir_link_drop(link);
+}
+
+static void tick(struct weir_node *node)
+{
+    weir_instant now = weir_node_now(node);
+    if (deadline(node, now) > now && !urgent(node))
+        return;
+    if (node->limiter)
+        weir_limiter_tick(node->limiter, now);
+    else
+        weir_root_tick(node->root, now);
+}
+
+static void turn(struct weir_node *node)
+{
+    if (weir_node_alive(node) && !node->paused && !busy(node)) {
+        tick(node);
+        struct weir_packet *packet = next_packet(node);
+        if (packet)
+            take(node, packet);
+    }
+    weir_node_rest(node);
+}
+
+/* ---- What is done to it ---- */
+
+void weir_node_arrive(struct weir_node *node, struct weir_packet *packet)
+{
+    packet->next = NULL;
+    if (node->inbox)
+        node->inbox_last->next = packet;
+    else
+        node->inbox = packet;
+    node->inbox_last = packet;
+    if (node->inbox == packet)
+        turn(node);
+}
+
+void weir_node_kick(struct weir_node *node)
+{
+    weir_instant now = node->fleet->world.now;
+    if (weir_node_alive(node) && !node->paused)
+        weir_world_wake(&node->fleet->world, &node->part,
+                        busy(node) ? node->free_at : now);
+}
+
+void weir_node_link(struct weir_node *node, uint32_t peer, bool up)
+{
+    weir_instant now = weir_node_now(node);
+    if (node->limiter)
+        weir_limiter_link(node->limiter, peer, up, now);
+    else if (node->root)
+        weir_root_link(node->root, peer, up, now);
+    weir_node_rest(node);
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT
+ * lab/fleet_parts.h - what a fleet is made of, for the fleet's own files. */
+
+#ifndef WEIR_FLEET_PARTS_H
+#define WEIR_FLEET_PARTS_H
+
+#include "lab/fleet.h"
+#include "lab/fleet_clock.h"
+#include "lab/memory.h"
+#include "wire/weir_v1.h"
+
+#define WEIR_FLEET_WATCHES_MAX 4
+
+struct weir_node {
+    struct weir_part part; /* the first member */
+    struct weir_fleet *fleet;
+    struct weir_place place;
+    struct weir_fleet_clock clock;
+    weir_duration per_message, per_item; /* of its processor */
+    weir_instant free_at;                /* the world's: its work is done */
+    bool paused;
+    struct weir_packet *inbox, *inbox_last; /* owned; arrived, not taken */
+    /* A limiter, if it runs: */
+    struct weir_limiter *limiter;
+    struct weir_table *table;
+    uint32_t stripe;
+    void *limiter_block, *table_block; /* owned */
+    /* A root, if it runs: */
+    struct weir_root *root; /* owned */
+};
+
+/* Between a limiter and a root. Its part looks again later whether the link
+ * may stand. */
+struct weir_link {
+    struct weir_part part; /* the first member */
+    struct weir_fleet *fleet;
+    uint32_t limiter, root;
+    uint32_t connection; /* rises when it goes up and when it goes down */
+    uint32_t oldest;     /* from which a replay may come: what another process
+                          * sent can't arrive on this one's links */
+    bool up;             /* and both ends were told */
+    bool allowed;
+    bool held;               /* the root was told to hold */
+    uint8_t cut;             /* enum weir_way: of these nothing arrives */
+    weir_instant noticed_at; /* of the cut, if all is cut */
+    weir_instant retry_at;   /* after an error: not before */
+    struct weir_net net;
+    struct weir_pipe to_root, to_limiter;
+};
+
+struct weir_fleet {
+    struct weir_fleet_options options;
+    struct weir_world world;
+    struct weir_node *limiters, *roots; /* owned */
+    struct weir_link *links;            /* owned; [limiter * roots + root] */
+    struct weir_catalog *store;         /* owned */
+    uint64_t epoch;                     /* of the store */
+    bool store_away;
+    struct weir_arena arena; /* owned: of the decoder */
+    int error;
+    struct weir_fleet_watch watch[WEIR_FLEET_WATCHES_MAX];
+    size_t watch_count;
+    struct weir_fleet_stats stats;
+};
+
+static inline struct weir_link *weir_fleet_link(const struct weir_fleet *fleet,
+                                                uint32_t limiter, uint32_t root)
+{
+    weir_assert(limiter < fleet->options.limiters &&
+                root < fleet->options.roots);
+    return &fleet->links[(size_t)limiter * fleet->options.roots + root];
+}
+
+static inline struct weir_node *weir_fleet_node(const struct weir_fleet *fleet,
+                                                struct weir_place place)
+{
+    weir_assert(place.index <
+                (place.root ? fleet->options.roots : fleet->options.limiters));
+    return place.root ? &fleet->roots[place.index]
+                      : &fleet->limiters[place.index];
+}
+
+static inline bool weir_node_alive(const struct weir_node *node)
+{
+    return node->limiter || node->root;
+}
+
+/* ---- fleet_node.c: a node's turn ---- */
+
+void weir_node_init(struct weir_node *node, struct weir_fleet *fleet,
+                    struct weir_place place);
+/* Its memory begins or ends; nothing is told to its links. */
+void weir_node_begin(struct weir_node *node);
+void weir_node_end(struct weir_node *node);
+weir_instant weir_node_now(const struct weir_node *node);
+/* A packet has reached it: taken now, or when it is free. */
+void weir_node_arrive(struct weir_node *node, struct weir_packet *packet);
+/* Says what it has to say, and sleeps until its deadline: after anything
+ * that was done to it. Nothing while it is paused. */
+void weir_node_rest(struct weir_node *node);
+/* It has something to do now. */
+void weir_node_kick(struct weir_node *node);
+/* The link's end: up or down. */
+void weir_node_link(struct weir_node *node, uint32_t peer, bool up);
+/* A root reads what is new in the store. */
+void weir_node_load(struct weir_node *node);
+
+/* ---- fleet_link.c: links ---- */
+
+void weir_link_init(struct weir_link *link, struct weir_fleet *fleet,
+                    uint32_t limiter, uint32_t root);
+void weir_link_fini(struct weir_link *link);
+/* It is up if it may be. */
+void weir_link_settle(struct weir_link *link);
+/* Both ends see it go down; it is for the caller to settle it again. */
+void weir_link_break(struct weir_link *link);
+/* After an error of a node. */
+void weir_link_drop(struct weir_link *link);
+static inline struct weir_link *weir_link_of(const struct weir_packet *packet)
+{
+    return packet->pipe->owner;
+}
+/* 'leave': when the node has done its work. */
+void weir_link_send(struct weir_link *link, bool to_root,
+                    const struct weir_message *message, weir_instant leave);
+/* Whether what arrived may be taken: draws whether it is a replay. */
+bool weir_link_admits(struct weir_link *link, const struct weir_packet *packet);
+/* A packet of it was taken or is gone. */
+void weir_link_relieve(struct weir_link *link);
+
+#endif /* WEIR_FLEET_PARTS_H */

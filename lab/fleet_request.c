@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT
+ * lab/fleet_request.c - requests at a limiter, as libweir's callers make
+ * them: on a thread of the service, which waits for nobody and takes no time
+ * here. A decision that used up some slack kicks the limiter's own part. */
+
+#include "lab/fleet_parts.h"
+
+/* The limiter, if it takes requests at all. */
+static struct weir_node *running(const struct weir_fleet *fleet,
+                                 uint32_t limiter)
+{
+    weir_assert(limiter < fleet->options.limiters);
+    struct weir_node *node = &fleet->limiters[limiter];
+    return node->limiter && !node->paused ? node : NULL;
+}
+
+/* As libweir looks: a name that roots don't take for one is nobody's. */
+static enum weir_resolved resolve(struct weir_node *node, struct weir_text name,
+                                  struct weir_ref *out)
+{
+    if (weir_table_find(node->table, name, out))
+        return WEIR_RESOLVED;
+    if (weir_name_check(name, NULL) < 0)
+        return WEIR_RESOLVED_NONE;
+    return weir_table_resolve(node->table, name, false, out,
+                              weir_node_now(node));
+}
+
+/* What rules the name, found or made; false when nothing does. */
+static bool find(struct weir_node *node, struct weir_text name,
+                 struct weir_ref *out)
+{
+    switch (resolve(node, name, out)) {
+    case WEIR_RESOLVED:
+        return true;
+    case WEIR_RESOLVED_FULL:
+    case WEIR_RESOLVED_CHAIN:
+        weir_table_count_overflow(node->table, node->stripe);
+        return true;
+    case WEIR_RESOLVED_NONE:
+        break;
+    }
+    weir_table_count_unknown(node->table, node->stripe);
+    return false;
+}
+
+/* The request was let through, or counted: 'weight' below 0 is a refund. */
+static void counted(struct weir_node *node, struct weir_ref ref, int64_t weight)
+{
+    struct weir_fleet *fleet = node->fleet;
+    for (size_t i = 0; i < fleet->watch_count; i++) {
+        const struct weir_fleet_watch *watch = &fleet->watch[i];
+        if (watch->counted)
+            watch->counted(watch->context, node->place.index, ref, weight);
+    }
+}
+
+unsigned weir_fleet_take(struct weir_fleet *fleet, uint32_t limiter,
+                         struct weir_text name, uint64_t weight,
+                         struct weir_reply *reply)
+{
+    struct weir_node *node = running(fleet, limiter);
+    struct weir_ref ref;
+    if (reply)
+        memset(reply, 0, sizeof(*reply));
+    if (!node)
+        return WEIR_OUTCOME_LIMITED;
+    if (!find(node, name, &ref))
+        return 0;
+    unsigned outcome = weir_table_take(node->table, node->stripe, ref, weight,
+                                       reply, weir_node_now(node));
+    if (!(outcome & WEIR_OUTCOME_LIMITED))
+        counted(node, ref, (int64_t)weight);
+    if (outcome & WEIR_OUTCOME_KICK)
+        weir_node_kick(node);
+    return outcome;
+}
+
+void weir_fleet_charge(struct weir_fleet *fleet, uint32_t limiter,
+                       struct weir_text name, uint64_t weight)
+{
+    struct weir_node *node = running(fleet, limiter);
+    struct weir_ref ref;
+    if (!node || !find(node, name, &ref))
+        return;
+    unsigned outcome = weir_table_charge(node->table, node->stripe, ref, weight,
+                                         weir_node_now(node));
+    counted(node, ref, (int64_t)weight);
+    if (outcome & WEIR_OUTCOME_KICK)
+        weir_node_kick(node);
+}
+
+void weir_fleet_refund(struct weir_fleet *fleet, uint32_t limiter,
+                       struct weir_text name, uint64_t weight)
+{
+    struct weir_node *node = running(fleet, limiter);
+    struct weir_ref ref;
+    if (!node || !find(node, name, &ref))
+        return;
+    unsigned outcome = weir_table_refund(node->table, node->stripe, ref, weight,
+                                         weir_node_now(node));
+    counted(node, ref, -(int64_t)weight);
+    if (outcome & WEIR_OUTCOME_KICK)
+        weir_node_kick(node);
+}

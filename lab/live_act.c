@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: MIT
+ * lab/live_act.c - what is done to a live run at an instant: the scenario's
+ * actions, and each limiter's part of the load.
+ *
+ * Loads are shared as a load balancer would: among the limiters that run,
+ * aren't paused, and have quotas; by equal parts, or by Zipf's weights of
+ * their numbers. Each then makes its part with chance of its own, which is
+ * what a drawn limiter for each request comes to. */
+
+#include <math.h>
+#include <stdio.h>
+
+#include "lab/live.h"
+#include "lab/memory.h"
+
+/* ---- Load ---- */
+
+static bool is_open(const struct weir_live_limiter *limiter)
+{
+    return limiter->running && limiter->settled && !limiter->paused;
+}
+
+static double weight_of(const struct weir_load *load, uint32_t limiter)
+{
+    return load->spread == WEIR_SPREAD_ZIPF
+               ? pow(limiter - load->on.first + 1, -load->skew)
+               : 1;
+}
+
+static void share_load(struct weir_live *live, size_t index, double per_s)
+{
+    const struct weir_live_load *load = &live->loads[index];
+    double weights[WEIR_LIVE_LIMITERS_MAX];
+    double sum = 0;
+    for (uint32_t i = 0; i < live->scenario->limiters; i++) {
+        bool takes = load->on[i] && is_open(weir_live_limiter(live->fleet, i));
+        weights[i] = takes ? weight_of(load->load, i) : 0;
+        sum += weights[i];
+    }
+    for (uint32_t i = 0; i < live->scenario->limiters; i++)
+        weir_live_rate(live->fleet, i, index,
+                       sum > 0 ? per_s * weights[i] / sum : 0);
+}
+
+void weir_live_share(struct weir_live *live, weir_duration at)
+{
+    for (size_t i = 0; i < live->scenario->load_count; i++)
+        share_load(live, i, weir_arrival_rate(&live->loads[i].arrival, at));
+}
+
+static void set_load(struct weir_live *live, const struct weir_action *action)
+{
+    for (size_t i = 0; i < live->scenario->load_count; i++) {
+        struct weir_arrival *arrival = &live->loads[i].arrival;
+        if (strcmp(arrival->load->name, action->name) != 0)
+            continue;
+        arrival->replaced = true;
+        arrival->rate = action->rate;
+    }
+}
+
+/* ---- Nodes ---- */
+
+void weir_live_draw(struct weir_live *live, const struct weir_selection *nodes,
+                    bool *out, uint32_t count)
+{
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        out[i] = out[i] && i >= nodes->first && i <= nodes->last;
+        left += out[i];
+    }
+    uint32_t wanted = nodes->count > 0 ? nodes->count : left;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!out[i])
+            continue;
+        out[i] = weir_rng_below(&live->rng, left--) < wanted;
+        wanted -= out[i];
+    }
+}
+
+/* How many nodes of that kind there are. */
+static uint32_t count_of(const struct weir_live *live, bool root)
+{
+    return root ? live->scenario->roots : live->scenario->limiters;
+}
+
+static void restart(struct weir_live *live, struct weir_place place,
+                    weir_duration at)
+{
+    size_t index = place.index + (place.root ? live->scenario->limiters : 0);
+    weir_live_kill(live->fleet, place);
+    live->restarts[index] = (struct weir_live_restart){ place, at, true };
+}
+
+/* A root that isn't there has told nothing. */
+static void forget_fills(struct weir_live *live, uint32_t root)
+{
+    for (size_t i = 0; i < live->scenario->quota_count; i++)
+        live->quotas[i].root_fills[root] = NAN;
+}
+
+static void act_on_node(struct weir_live *live,
+                        const struct weir_action *action,
+                        struct weir_place place)
+{
+    enum weir_action_kind kind = action->kind;
+    if (kind == WEIR_ACTION_KILL)
+        weir_live_kill(live->fleet, place);
+    else if (kind == WEIR_ACTION_START)
+        weir_live_start(live->fleet, place);
+    else if (kind == WEIR_ACTION_RESTART)
+        restart(live, place, action->at + action->span);
+    else if (kind == WEIR_ACTION_RESET)
+        weir_live_reset(live->fleet, place);
+    else
+        weir_live_pause(live->fleet, place, kind == WEIR_ACTION_PAUSE);
+    if (place.root)
+        forget_fills(live, place.index);
+}
+
+/* Whether the action would do something to the node: nobody draws others. */
+static bool concerns(const struct weir_live *live, enum weir_action_kind kind,
+                     struct weir_place place)
+{
+    bool runs = place.root
+                    ? weir_live_root_runs(live->fleet, place.index)
+                    : weir_live_limiter(live->fleet, place.index)->running;
+    return runs == (kind != WEIR_ACTION_START);
+}
+
+static void act_on_nodes(struct weir_live *live,
+                         const struct weir_action *action)
+{
+    bool drawn[WEIR_LIVE_LIMITERS_MAX];
+    struct weir_place place = { .root = action->nodes.root };
+    uint32_t count = count_of(live, place.root);
+    for (place.index = 0; place.index < count; place.index++)
+        drawn[place.index] =
+            action->nodes.count == 0 || concerns(live, action->kind, place);
+    weir_live_draw(live, &action->nodes, drawn, count);
+    for (place.index = 0; place.index < count; place.index++)
+        if (drawn[place.index])
+            act_on_node(live, action, place);
+}
+
+static void act_on_links(struct weir_live *live,
+                         const struct weir_action *action)
+{
+    const struct weir_scenario *scenario = live->scenario;
+    bool limiters[WEIR_LIVE_LIMITERS_MAX];
+    bool roots[WEIR_LIVE_ROOTS_MAX];
+    memset(limiters, 1, sizeof limiters);
+    memset(roots, 1, sizeof roots);
+    if (action->some) {
+        weir_live_draw(live, &action->nodes, limiters, scenario->limiters);
+        weir_live_draw(live, &action->others, roots, scenario->roots);
+    }
+    bool cut = action->kind == WEIR_ACTION_CUT;
+    for (uint32_t i = 0; i < scenario->limiters; i++)
+        for (uint32_t k = 0; k < scenario->roots; k++)
+            if (limiters[i] && roots[k])
+                weir_live_cut(live->fleet, i, k, cut ? action->ways : 0,
+                              action->span);
+}
+
+/* ---- Quotas ---- */
+
+/* An edit on its way to a root. */
+struct change {
+    struct weir_live *live;
+    const struct weir_action *action;
+    struct weir_live_quota *state;
+    const struct weir_quota *before, *after;
+    uint64_t epoch; /* of the one before */
+};
+
+/* That a store which is away refuses is a result like others; any other
+ * refusal is a line of its own. */
+static void on_changed(void *context, uint64_t epoch, const char *why)
+{
+    struct change *change = context;
+    bool newest = change->state->quota == change->after;
+    if (newest && why)
+        weir_live_quota_set(change->state, change->before, change->epoch);
+    else if (newest)
+        change->state->epoch = epoch;
+    if (why && !change->live->away && !change->live->done) {
+        const struct weir_action *action = change->action;
+        char text[WEIR_DIAG_MAX + 64];
+        snprintf(text, sizeof text, "%s: %s", action->text, why);
+        const struct weir_condition condition = { .text = text,
+                                                  .where = action->where };
+        weir_result_expect(change->live->result, &condition, action->at, NAN,
+                           false);
+    }
+    free(change);
+}
+
+static struct change *begin_change(struct weir_live *live,
+                                   const struct weir_action *action,
+                                   const char *name,
+                                   const struct weir_quota *quota)
+{
+    struct weir_live_quota *state =
+        &live->quotas[weir_live_quota_index(live, name)];
+    struct change *change = weir_must_zeroed(1, sizeof *change);
+    *change = (struct change){ .live = live,
+                               .action = action,
+                               .state = state,
+                               .before = state->quota,
+                               .after = quota,
+                               .epoch = state->epoch };
+    weir_live_quota_set(state, quota, WEIR_NEVER);
+    return change;
+}
+
+static void set_quota(struct weir_live *live, const struct weir_action *action)
+{
+    const struct weir_quota *quota = &action->quota;
+    weir_live_put(live->fleet, quota, 1, on_changed,
+                  begin_change(live, action, quota->name.p, quota));
+}
+
+static void remove_quota(struct weir_live *live,
+                         const struct weir_action *action)
+{
+    weir_live_remove(live->fleet, action->name, on_changed,
+                     begin_change(live, action, action->name, NULL));
+}
+
+/* ---- Expectations ---- */
+
+static void begin_expect(struct weir_live *live,
+                         const struct weir_action *action)
+{
+    live->expects[live->expect_count++] = (struct weir_live_expect){
+        .condition = &action->condition,
+        .until = action->at + action->span,
+    };
+}
+
+/* Those that hold now or are too late have an answer; the rest waits on. */
+static void look_at_expects(struct weir_live *live, weir_duration at)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < live->expect_count; i++) {
+        struct weir_live_expect expect = live->expects[i];
+        double value = weir_live_quantity(live, expect.condition);
+        bool held = weir_condition_holds(expect.condition, value);
+        if (held || at >= expect.until)
+            weir_result_expect(live->result, expect.condition, at, value, held);
+        else
+            live->expects[kept++] = expect;
+    }
+    live->expect_count = kept;
+}
+
+/* ---- The instant ---- */
+
+static void act(struct weir_live *live, const struct weir_action *action)
+{
+    switch (action->kind) {
+    case WEIR_ACTION_KILL:
+    case WEIR_ACTION_START:
+    case WEIR_ACTION_RESTART:
+    case WEIR_ACTION_RESET:
+    case WEIR_ACTION_PAUSE:
+    case WEIR_ACTION_RESUME:
+        act_on_nodes(live, action);
+        return;
+    case WEIR_ACTION_CUT:
+    case WEIR_ACTION_MEND:
+        act_on_links(live, action);
+        return;
+    case WEIR_ACTION_SET:
+        set_quota(live, action);
+        return;
+    case WEIR_ACTION_REMOVE:
+        remove_quota(live, action);
+        return;
+    case WEIR_ACTION_STORE:
+        live->away = action->flag;
+        weir_live_store_away(live->fleet, action->flag);
+        return;
+    case WEIR_ACTION_LOAD:
+        set_load(live, action);
+        return;
+    case WEIR_ACTION_EXPECT:
+        begin_expect(live, action);
+        return;
+    case WEIR_ACTION_CPU: /* live_check.c has refused all but nothing */
+    case WEIR_ACTION_CLOCK:
+    case WEIR_ACTION_NET:
+        return;
+    }
+}
+
+void weir_live_act(struct weir_live *live, weir_duration at)
+{
+    const struct weir_scenario *scenario = live->scenario;
+    uint32_t nodes = scenario->limiters + scenario->roots;
+    for (uint32_t i = 0; i < nodes; i++) {
+        struct weir_live_restart *restart = &live->restarts[i];
+        if (!restart->waits || restart->at > at)
+            continue;
+        restart->waits = false;
+        weir_live_start(live->fleet, restart->place);
+    }
+    while (live->next_action < scenario->action_count &&
+           scenario->actions[live->next_action].at <= at)
+        act(live, &scenario->actions[live->next_action++]);
+    look_at_expects(live, at);
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT
+ * lab/live_parts.h - what a live fleet is made of; for live_*.c only. */
+
+#ifndef WEIR_LIVE_PARTS_H
+#define WEIR_LIVE_PARTS_H
+
+#include "lab/live_ask.h"
+#include "lab/live_fleet.h"
+#include "lab/live_process.h"
+#include "lab/live_relay.h"
+#include "os/daemon.h"
+
+#define WEIR_LIVE_PATH_MAX 512
+
+struct weir_live_agent {
+    struct weir_live_limiter seen;
+    struct weir_live_fleet *fleet;
+    struct weir_process *process;                      /* NULL: killed */
+    struct weir_live_counts told[WEIR_LIVE_LOADS_MAX]; /* since its start */
+    double rates[WEIR_LIVE_LOADS_MAX];                 /* that it was told */
+    uint64_t reports;
+    bool ready;
+};
+
+struct weir_live_root {
+    struct weir_live_fleet *fleet;
+    struct weir_process *process; /* NULL: killed */
+    struct weir_asker *asker;     /* NULL: its ports aren't known yet */
+    bool paused, ready;
+    bool looking; /* it owes the answer to a look */
+    uint64_t asked;
+    char last_line[160]; /* of its log */
+};
+
+struct weir_live_fleet {
+    const struct weir_scenario *scenario; /* borrowed, as the next two */
+    const char *program;
+    struct weir_live_watch watch;
+    uint64_t seed;
+    uint64_t born; /* agents so far: each has a seed of its own */
+    struct event_base *base;
+    struct weir_signals *signals;
+    char folder[WEIR_LIVE_PATH_MAX]; /* "": not made yet */
+    struct weir_process *maker;      /* of the store */
+    char last_line[160];             /* of the maker */
+    struct weir_live_agent *agents;
+    struct weir_live_root roots[WEIR_LIVE_ROOTS_MAX];
+    struct weir_relay **relays; /* limiter after limiter, by root */
+    weir_instant start;         /* 0: not begun */
+    weir_duration step;
+    bool arrived; /* at the next stage of the start */
+    bool ending;
+    int error;
+    struct weir_diag why;
+};
+
+#endif /* WEIR_LIVE_PARTS_H */

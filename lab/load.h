@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT
+ * lab/load.h - sources of load: who asks for what, when, and of which
+ * limiter.
+ *
+ * Each load of a scenario is a part of the world. It has chance of its own
+ * from the seed, so that two settings of one scenario are compared under the
+ * same requests. A request costs O(1), whatever the numbers of keys and
+ * limiters.
+ *
+ * Requests go to limiters that are ready, as a load balancer sees to: that
+ * run, aren't paused, and have had quotas. A spread that means one that isn't
+ * goes to the next one that is; with none, a request isn't made. */
+
+#ifndef WEIR_LOAD_H
+#define WEIR_LOAD_H
+
+#include "lab/check.h"
+#include "lab/truth.h"
+
+/* Bounds. */
+#define WEIR_LOAD_KEYS_MAX 1000000
+#define WEIR_LOAD_LOG_REQUESTS_MAX 10000000
+
+struct weir_loads; /* all loads of one run */
+
+/* Nothing runs until weir_loads_start(). 'check' may be NULL; all outlive the
+ * loads. NULL with 'diag' filled: an access log that can't be read, with the
+ * line of the scenario that names it. */
+struct weir_loads *weir_loads_new(struct weir_fleet *fleet,
+                                  struct weir_truth *truth,
+                                  struct weir_check *check,
+                                  const struct weir_scenario *scenario,
+                                  uint64_t seed, struct weir_diag *diag);
+void weir_loads_free(struct weir_loads *loads);
+/* The scenario begins now. */
+void weir_loads_start(struct weir_loads *loads);
+/* From now on the load has this rate, whatever the steps in its file. */
+void weir_loads_rate(struct weir_loads *loads, const char *name,
+                     const struct weir_rate_step *rate);
+/* The limiter was paused or resumed. (Births and deaths are watched.) */
+void weir_loads_pause(struct weir_loads *loads, uint32_t limiter, bool paused);
+/* Requests made so far. */
+uint64_t weir_loads_takes(const struct weir_loads *loads);
+
+/* ---- alias.c: one of n by weight, in O(1) ---- */
+
+struct weir_alias {
+    uint32_t count;
+    uint64_t *part;  /* owned: of 2^64, that it is the place itself … */
+    uint32_t *other; /* owned: … and not this one */
+};
+
+/* Number k from 0 has weight 1 / (k + 1)^skew. */
+void weir_alias_zipf(struct weir_alias *alias, uint32_t count, double skew);
+void weir_alias_fini(struct weir_alias *alias);
+uint32_t weir_alias_draw(const struct weir_alias *alias, struct weir_rng *rng);
+
+/* ---- access_log.c: who asked when ---- */
+
+struct weir_log_request {
+    weir_duration at; /* since the first one */
+    uint32_t client;
+};
+struct weir_access_log {
+    struct weir_log_request *requests; /* owned; in the order of time */
+    size_t count;
+    char **clients; /* owned, each */
+    uint32_t client_count;
+};
+
+/* Reads a log in common or combined format, gzipped or not. Requests of one
+ * second are spread over it. 0; WEIR_ESYSTEM, WEIR_ESYNTAX, WEIR_ETOOBIG with
+ * the text of 'diag' filled. */
+int weir_access_log_read(struct weir_access_log *log, const char *path,
+                         struct weir_diag *diag);
+void weir_access_log_fini(struct weir_access_log *log);
+
+/* ---- arrivals.c: when the next request comes ---- */
+
+/* A rate that changes with time. */
+struct weir_arrival {
+    const struct weir_load *load; /* borrowed */
+    weir_instant start;           /* of the scenario … */
+    weir_duration span; /* … and how long it runs: nothing comes later */
+    double base_per_s;  /* what "1x" is */
+    bool replaced;      /* 'rate' instead of the load's steps */
+    struct weir_rate_step rate;
+    weir_instant at; /* of the last arrival … */
+    double rest;     /* … and the part of a nanosecond after it */
+};
+
+/* Moves to the next arrival; WEIR_NEVER: there is none any more. */
+weir_instant weir_arrival_next(struct weir_arrival *arrival,
+                               struct weir_rng *rng);
+/* Requests a second at 'at', which counts from the scenario's start. */
+double weir_arrival_rate(const struct weir_arrival *arrival, weir_duration at);
+
+#endif /* WEIR_LOAD_H */

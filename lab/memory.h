@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT
+ * lab/memory.h - memory that is there or the end: a simulation that goes on
+ * without it proves nothing. Freed with free(). */
+
+#ifndef WEIR_MEMORY_H
+#define WEIR_MEMORY_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+
+static inline void *weir_must(void *p)
+{
+    if (!p)
+        abort();
+    return p;
+}
+
+/* Zeroed; 'count' 0 gives a pointer as well. */
+static inline void *weir_must_zeroed(size_t count, size_t size)
+{
+    return weir_must(calloc(count > 0 ? count : 1, size));
+}
+
+/* Room for 'need' items of 'size' bytes, doubling; the new ones aren't
+ * zeroed. */
+static inline void *weir_must_grow(void *array, size_t *capacity, size_t need,
+                                   size_t size)
+{
+    if (need <= *capacity)
+        return array;
+    size_t more = *capacity > 0 ? 2 * *capacity : 16;
+    *capacity = more > need ? more : need;
+    return weir_must(reallocarray(array, *capacity, size));
+}
+
+/* A NUL-terminated copy. */
+static inline char *weir_must_text(struct weir_text text)
+{
+    char *copy = weir_must(malloc(text.len + 1));
+    if (text.len > 0)
+        memcpy(copy, text.p, text.len);
+    copy[text.len] = '\0';
+    return copy;
+}
+
+#endif /* WEIR_MEMORY_H */

@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: MIT
+ * lab/metric.c - what is computed from the series; see run.h.
+ *
+ * A window is turned into samples: those that lie in it whole. What is said
+ * per second is judged over bins, whole ones too, in parts of the limit of
+ * that time: so an edit of the limit is no swing. The limit of a measure
+ * "against" another one is that one.
+ *
+ * The period of a swing comes from the fine samples: from one rise over the
+ * mean to the next, on average. A rise counts when what passes has been half
+ * a standard deviation below the mean and is half of one above it, so that
+ * noise around the mean is no swing. */
+
+#include <math.h>
+
+#include "lab/memory.h"
+#include "lab/run.h"
+
+/* What a measure looks at. */
+struct view {
+    const struct weir_sample *samples;
+    const struct weir_fleet_sample *fleet;
+    size_t from, to; /* samples: from .. to - 1 */
+    double step_s;
+    double against_per_s; /* 0: the quota's limit */
+    double from_s;        /* of the window */
+};
+
+/* ---- Sums and means ---- */
+
+static double units_of(const struct weir_sample *sample, size_t offset)
+{
+    return *(const double *)(const void *)((const char *)sample + offset);
+}
+
+static double sum_of(const struct view *view, size_t offset)
+{
+    double sum = 0;
+    for (size_t i = view->from; i < view->to; i++)
+        sum += units_of(&view->samples[i], offset);
+    return sum;
+}
+
+/* Units a second: on average over samples 'from' .. 'to' - 1. */
+static double limit_over(const struct view *view, size_t from, size_t to)
+{
+    if (view->against_per_s > 0)
+        return view->against_per_s;
+    double sum = 0;
+    for (size_t i = from; i < to; i++)
+        sum += view->samples[i].limit_per_s;
+    return sum / (double)(to - from);
+}
+
+/* In seconds of the limit. */
+static double limit_seconds(const struct view *view, double units)
+{
+    return view->from < view->to
+               ? units / limit_over(view, view->from, view->to)
+               : NAN;
+}
+
+struct bins {
+    double mean, sd, min, max; /* NaN without a whole bin */
+};
+
+static double bin_of(const struct view *view, size_t first, size_t offset)
+{
+    size_t end = first + WEIR_RUN_SAMPLES_A_BIN;
+    double sum = 0;
+    for (size_t i = first; i < end; i++)
+        sum += units_of(&view->samples[i], offset);
+    double bin_s = view->step_s * WEIR_RUN_SAMPLES_A_BIN;
+    return sum / bin_s / limit_over(view, first, end);
+}
+
+static struct bins bins_of(const struct view *view, size_t offset)
+{
+    struct bins bins = { .mean = NAN, .sd = NAN, .min = NAN, .max = NAN };
+    size_t width = WEIR_RUN_SAMPLES_A_BIN, count = 0;
+    size_t first = (view->from + width - 1) / width * width;
+    double sum = 0, squares = 0;
+    for (size_t i = first; i + width <= view->to; i += width) {
+        double value = bin_of(view, i, offset);
+        sum += value;
+        bins.min = fmin(bins.min, value);
+        bins.max = fmax(bins.max, value);
+        count++;
+    }
+    bins.mean = count > 0 ? sum / (double)count : NAN;
+    for (size_t i = first; i + width <= view->to; i += width) {
+        double off = bin_of(view, i, offset) - bins.mean;
+        squares += off * off;
+    }
+    bins.sd = count > 0 ? sqrt(squares / (double)count) : NAN;
+    return bins;
+}
+
+#define PASSED offsetof(struct weir_sample, passed)
+#define OFFERED offsetof(struct weir_sample, offered)
+#define REFUSED offsetof(struct weir_sample, refused)
+#define IDEAL_PASSED offsetof(struct weir_sample, ideal_passed)
+#define IDEAL_REFUSED offsetof(struct weir_sample, ideal_refused)
+
+static double offered_mean(const struct view *view)
+{
+    return bins_of(view, OFFERED).mean;
+}
+
+static double passed_mean(const struct view *view)
+{
+    return bins_of(view, PASSED).mean;
+}
+
+static double passed_sd(const struct view *view)
+{
+    return bins_of(view, PASSED).sd;
+}
+
+static double passed_min(const struct view *view)
+{
+    return bins_of(view, PASSED).min;
+}
+
+static double passed_max(const struct view *view)
+{
+    return bins_of(view, PASSED).max;
+}
+
+static double ideal_mean(const struct view *view)
+{
+    return bins_of(view, IDEAL_PASSED).mean;
+}
+
+static double ideal_sd(const struct view *view)
+{
+    return bins_of(view, IDEAL_PASSED).sd;
+}
+
+/* ---- The swing ---- */
+
+static double deviation(const struct view *view, double mean)
+{
+    double squares = 0;
+    for (size_t i = view->from; i < view->to; i++) {
+        double off = view->samples[i].passed - mean;
+        squares += off * off;
+    }
+    return sqrt(squares / (double)(view->to - view->from));
+}
+
+static double period_s(const struct view *view)
+{
+    if (view->from >= view->to)
+        return NAN;
+    double mean = sum_of(view, PASSED) / (double)(view->to - view->from);
+    double half = deviation(view, mean) / 2;
+    size_t rises = 0, first = 0, last = 0;
+    bool below = false;
+    for (size_t i = view->from; i < view->to; i++) {
+        double passed = view->samples[i].passed;
+        if (passed < mean - half)
+            below = true;
+        if (!below || passed <= mean + half)
+            continue;
+        below = false;
+        last = i;
+        if (rises++ == 0)
+            first = i;
+    }
+    return rises > 1
+               ? (double)(last - first) / (double)(rises - 1) * view->step_s
+               : NAN;
+}
+
+/* ---- Over the limit, and after it ---- */
+
+static double refused_share(const struct view *view)
+{
+    double offered = sum_of(view, OFFERED);
+    return offered > 0 ? sum_of(view, REFUSED) / offered : 0;
+}
+
+static double max_fill_over_high(const struct view *view)
+{
+    double most = view->from < view->to ? 0 : NAN;
+    for (size_t i = view->from; i < view->to; i++) {
+        double over = view->samples[i].over_high_most;
+        most = over > most || isnan(over) ? over : most;
+    }
+    return most;
+}
+
+static double onset_excess(const struct view *view)
+{
+    return limit_seconds(view,
+                         sum_of(view, PASSED) - sum_of(view, IDEAL_PASSED));
+}
+
+static double echo(const struct view *view)
+{
+    return limit_seconds(view, sum_of(view, REFUSED));
+}
+
+static double ideal_echo(const struct view *view)
+{
+    return limit_seconds(view, sum_of(view, IDEAL_REFUSED));
+}
+
+static double echo_s(const struct view *view)
+{
+    double last = 0;
+    for (size_t i = view->from; i < view->to; i++) {
+        if (view->samples[i].refused > 0)
+            last = (double)(i + 1) * view->step_s - view->from_s;
+    }
+    return last;
+}
+
+static double divergence(const struct view *view)
+{
+    double sum = 0;
+    size_t count = 0;
+    for (size_t i = view->from; i < view->to; i++) {
+        double value = view->samples[i].divergence;
+        if (isnan(value)) /* nobody knows the quota yet */
+            continue;
+        sum += value;
+        count++;
+    }
+    return limit_seconds(view, sum / (double)count);
+}
+
+/* ---- The fleet ---- */
+
+/* A second and root link that is up. */
+static double per_link(const struct view *view, size_t offset)
+{
+    double sum = 0, link_seconds = 0;
+    for (size_t i = view->from; i < view->to; i++) {
+        const struct weir_fleet_sample *sample = &view->fleet[i];
+        sum += *(const double *)(const void *)((const char *)sample + offset);
+        link_seconds += sample->links * view->step_s;
+    }
+    return link_seconds > 0 ? sum / link_seconds : NAN;
+}
+
+static double reports(const struct view *view)
+{
+    return per_link(view, offsetof(struct weir_fleet_sample, reports));
+}
+
+static double messages(const struct view *view)
+{
+    return per_link(view, offsetof(struct weir_fleet_sample, messages));
+}
+
+static double bytes(const struct view *view)
+{
+    return per_link(view, offsetof(struct weir_fleet_sample, bytes));
+}
+
+static double waiting_bytes(const struct view *view)
+{
+    return view->from < view->to ? view->fleet[view->to - 1].waiting_bytes
+                                 : NAN;
+}
+
+static double unseen_share(const struct view *view)
+{
+    return view->from < view->to ? view->fleet[view->to - 1].unseen_share : NAN;
+}
+
+/* ---- The table ---- */
+
+const char *const weir_metric_sentences[WEIR_METRIC_COUNT] = {
+    [WEIR_METRIC_OFFERED_MEAN] =
+        "offered per second over the limit, mean over bins",
+    [WEIR_METRIC_PASSED_MEAN] =
+        "passed per second over the limit, mean over bins",
+    [WEIR_METRIC_PASSED_SD] =
+        "the same, standard deviation of the bins in the window",
+    [WEIR_METRIC_PASSED_MIN] = "the same, lowest bin",
+    [WEIR_METRIC_PASSED_MAX] = "the same, highest bin",
+    [WEIR_METRIC_PERIOD_S] =
+        "seconds from one rise of what passes over its mean to the next",
+    [WEIR_METRIC_REFUSED_SHARE] = "refused over offered",
+    [WEIR_METRIC_MAX_FILL_OVER_HIGH] =
+        "most by which what the fleet let through, in one bucket, stood above "
+        "high_burst, in seconds of the limit; not below 0",
+    [WEIR_METRIC_ONSET_EXCESS] =
+        "passed beyond what the ideal limiter passed, in seconds of the limit",
+    [WEIR_METRIC_ECHO] = "refused, in seconds of the limit",
+    [WEIR_METRIC_ECHO_S] =
+        "seconds from the window's start to the last refusal",
+    [WEIR_METRIC_IDEAL_MEAN] =
+        "passed_mean of one bucket that sees all requests at once",
+    [WEIR_METRIC_IDEAL_SD] = "passed_sd of that bucket",
+    [WEIR_METRIC_IDEAL_ECHO] = "echo of that bucket",
+    [WEIR_METRIC_REPORTS] = "reports per second and root link that is up",
+    [WEIR_METRIC_MESSAGES] =
+        "messages, both ways, per second and root link that is up",
+    [WEIR_METRIC_BYTES] =
+        "bytes, both ways, per second and root link that is up",
+    [WEIR_METRIC_DIVERGENCE] =
+        "mean distance of a limiter's fill from the true one, in seconds of "
+        "the limit",
+    [WEIR_METRIC_WAITING_BYTES] =
+        "most bytes that waited before any node, since the start",
+    [WEIR_METRIC_UNSEEN_SHARE] =
+        "most of the stated bound of use unseen that was used, since the "
+        "start; 1: all of it",
+};
+
+static double (*const computed[WEIR_METRIC_COUNT])(const struct view *) = {
+    [WEIR_METRIC_OFFERED_MEAN] = offered_mean,
+    [WEIR_METRIC_PASSED_MEAN] = passed_mean,
+    [WEIR_METRIC_PASSED_SD] = passed_sd,
+    [WEIR_METRIC_PASSED_MIN] = passed_min,
+    [WEIR_METRIC_PASSED_MAX] = passed_max,
+    [WEIR_METRIC_PERIOD_S] = period_s,
+    [WEIR_METRIC_REFUSED_SHARE] = refused_share,
+    [WEIR_METRIC_MAX_FILL_OVER_HIGH] = max_fill_over_high,
+    [WEIR_METRIC_ONSET_EXCESS] = onset_excess,
+    [WEIR_METRIC_ECHO] = echo,
+    [WEIR_METRIC_ECHO_S] = echo_s,
+    [WEIR_METRIC_IDEAL_MEAN] = ideal_mean,
+    [WEIR_METRIC_IDEAL_SD] = ideal_sd,
+    [WEIR_METRIC_IDEAL_ECHO] = ideal_echo,
+    [WEIR_METRIC_REPORTS] = reports,
+    [WEIR_METRIC_MESSAGES] = messages,
+    [WEIR_METRIC_BYTES] = bytes,
+    [WEIR_METRIC_DIVERGENCE] = divergence,
+    [WEIR_METRIC_WAITING_BYTES] = waiting_bytes,
+    [WEIR_METRIC_UNSEEN_SHARE] = unseen_share,
+};
+
+double weir_metric_of(const struct weir_scenario *scenario,
+                      const struct weir_result *result,
+                      const struct weir_measure *measure)
+{
+    const char *name = weir_quota_meant(scenario, measure->quota);
+    const struct weir_window *over = &measure->over;
+    weir_duration to = over->to > 0 ? over->to : scenario->span;
+    struct view view = {
+        .fleet = result->fleet,
+        .from = (over->from + result->step - 1) / result->step,
+        .to = to / result->step,
+        .step_s = (double)result->step / 1e9,
+        .against_per_s = measure->against_per_s,
+        .from_s = (double)over->from / 1e9,
+    };
+    if (view.to > result->sample_count)
+        view.to = result->sample_count;
+    for (size_t i = 0; i < result->quota_count && name; i++) {
+        if (strcmp(result->quotas[i].name, name) == 0)
+            view.samples = result->quotas[i].samples;
+    }
+    return view.samples ? computed[measure->metric](&view) : NAN;
+}
+
+/* ---- Judging ---- */
+
+static bool is_equal(double a, double b)
+{
+    return fabs(a - b) <= 1e-9 * fmax(1, fabs(b));
+}
+
+bool weir_condition_holds(const struct weir_condition *condition, double value)
+{
+    double bound = condition->value;
+    switch (condition->comparison) {
+    case WEIR_IS_LESS:
+        return value < bound;
+    case WEIR_IS_AT_MOST:
+        return value < bound || is_equal(value, bound);
+    case WEIR_IS_EQUAL:
+        return is_equal(value, bound);
+    case WEIR_IS_AT_LEAST:
+        return value > bound || is_equal(value, bound);
+    case WEIR_IS_MORE:
+        return value > bound;
+    case WEIR_IS_WITHIN:
+        return value >= bound && value <= condition->value2;
+    }
+    return false;
+}
+
+static bool claim_holds(const struct weir_scenario *scenario,
+                        const struct weir_result *result,
+                        const struct weir_claim *claim)
+{
+    for (size_t i = 0; i < claim->condition_count; i++) {
+        const struct weir_condition *condition = &claim->conditions[i];
+        bool other = condition->variant &&
+                     (!scenario->variant ||
+                      strcmp(condition->variant, scenario->variant) != 0);
+        double value = weir_metric_of(scenario, result, &condition->measure);
+        if (!other && !weir_condition_holds(condition, value))
+            return false;
+    }
+    return true;
+}
+
+void weir_result_judge(const struct weir_scenario *scenario,
+                       struct weir_result *result)
+{
+    result->measures =
+        weir_must_zeroed(scenario->measure_count, sizeof(double));
+    for (size_t i = 0; i < scenario->measure_count; i++)
+        result->measures[i] =
+            weir_metric_of(scenario, result, &scenario->measures[i]);
+    for (size_t i = 0; i < scenario->expect_count; i++) {
+        const struct weir_condition *expect = &scenario->expects[i];
+        double value = weir_metric_of(scenario, result, &expect->measure);
+        weir_result_expect(result, expect, scenario->span, value,
+                           weir_condition_holds(expect, value));
+    }
+    result->claims = weir_must_zeroed(scenario->claim_count, sizeof(bool));
+    for (size_t i = 0; i < scenario->claim_count; i++)
+        result->claims[i] = claim_holds(scenario, result, &scenario->claims[i]);
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT
+ * lab/output.c - JSON lines and CSV.
+ *
+ * Numbers have six digits: what two compilers round differently in the last
+ * place of a double is the same text. What couldn't be found (NaN) is null
+ * here and an empty cell there. */
+
+#include "lab/output.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "lab/output_page.h"
+
+/* ---- JSON ---- */
+
+static json_t *number(double value)
+{
+    return isfinite(value) ? json_real(value + 0.0) : json_null();
+}
+
+static json_t *metrics_of(const struct weir_scenario *scenario,
+                          const struct weir_result *result)
+{
+    json_t *metrics = json_object();
+    for (size_t i = 0; i < scenario->measure_count; i++)
+        json_object_set_new(metrics, scenario->measures[i].name,
+                            number(result->measures[i]));
+    return metrics;
+}
+
+static json_t *all_metrics(const struct weir_batch *batch)
+{
+    if (batch->count == 1 && !batch->scenarios[0]->variant)
+        return metrics_of(batch->scenarios[0], batch->results[0]);
+    json_t *all = json_object();
+    for (size_t i = 0; i < batch->count; i++)
+        json_object_set_new(all, batch->scenarios[i]->variant,
+                            metrics_of(batch->scenarios[i], batch->results[i]));
+    return all;
+}
+
+static json_t *expectations(const struct weir_batch *batch)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < batch->count; i++) {
+        const struct weir_result *result = batch->results[i];
+        for (size_t j = 0; j < result->expect_count; j++) {
+            const struct weir_outcome_line *line = &result->expects[j];
+            json_t *entry =
+                json_pack("{s:s*, s:s, s:b, s:o}", "variant",
+                          batch->scenarios[i]->variant, "text", line->text,
+                          "held", line->held, "value", number(line->value));
+            /* Of an instant of the run, not of its end. */
+            if (line->at > 0 && line->at < batch->scenarios[i]->span)
+                json_object_set_new(entry, "at_s",
+                                    number((double)line->at / 1e9));
+            json_array_append_new(list, entry);
+        }
+    }
+    return list;
+}
+
+static json_t *claims(const struct weir_batch *batch)
+{
+    const struct weir_scenario *first = batch->scenarios[0];
+    json_t *list = json_array();
+    for (size_t j = 0; j < first->claim_count; j++) {
+        bool holds = true;
+        for (size_t i = 0; i < batch->count; i++)
+            holds &= batch->results[i]->claims[j];
+        json_array_append_new(list,
+                              json_pack("{s:s, s:b}", "text",
+                                        first->claims[j].text, "holds", holds));
+    }
+    return list;
+}
+
+static json_t *violations(const struct weir_batch *batch)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < batch->count; i++) {
+        const struct weir_result *result = batch->results[i];
+        if (result->violation)
+            json_array_append_new(
+                list, json_pack("{s:s*, s:s, s:I}", "variant",
+                                batch->scenarios[i]->variant, "text",
+                                result->violation, "event",
+                                (json_int_t)result->violation_event));
+    }
+    return list;
+}
+
+static void set_unless_empty(json_t *object, const char *key, json_t *list)
+{
+    if (json_array_size(list) > 0)
+        json_object_set(object, key, list);
+    json_decref(list);
+}
+
+void weir_output_json(const struct weir_batch *batch, FILE *out)
+{
+    json_t *line =
+        json_pack("{s:s, s:I, s:o}", "scenario", batch->name, "seed",
+                  (json_int_t)batch->seed, "metrics", all_metrics(batch));
+    json_int_t events = 0, takes = 0;
+    for (size_t i = 0; i < batch->count; i++) {
+        events += (json_int_t)batch->results[i]->events;
+        takes += (json_int_t)batch->results[i]->takes;
+    }
+    json_object_set_new(line, "events", json_integer(events));
+    json_object_set_new(line, "takes", json_integer(takes));
+    set_unless_empty(line, "expectations", expectations(batch));
+    set_unless_empty(line, "claims", claims(batch));
+    set_unless_empty(line, "violations", violations(batch));
+    json_dumpf(line, out, JSON_COMPACT | JSON_REAL_PRECISION(6));
+    fputc('\n', out);
+    json_decref(line);
+}
+
+/* ---- CSV ---- */
+
+struct column {
+    const char *name;
+    size_t offset; /* of a double */
+};
+
+static const struct column fleet_columns[] = {
+    { "reports", offsetof(struct weir_fleet_sample, reports) },
+    { "messages", offsetof(struct weir_fleet_sample, messages) },
+    { "bytes", offsetof(struct weir_fleet_sample, bytes) },
+    { "links", offsetof(struct weir_fleet_sample, links) },
+    { "limiters", offsetof(struct weir_fleet_sample, limiters) },
+    { "roots", offsetof(struct weir_fleet_sample, roots) },
+    { "waiting_bytes", offsetof(struct weir_fleet_sample, waiting_bytes) },
+    { "unseen_share", offsetof(struct weir_fleet_sample, unseen_share) },
+};
+
+static const struct column quota_columns[] = {
+    { "offered", offsetof(struct weir_sample, offered) },
+    { "passed", offsetof(struct weir_sample, passed) },
+    { "refused", offsetof(struct weir_sample, refused) },
+    { "ideal_passed", offsetof(struct weir_sample, ideal_passed) },
+    { "ideal_refused", offsetof(struct weir_sample, ideal_refused) },
+    { "limit_per_s", offsetof(struct weir_sample, limit_per_s) },
+    { "low", offsetof(struct weir_sample, low) },
+    { "high", offsetof(struct weir_sample, high) },
+    { "fill_most", offsetof(struct weir_sample, fill_most) },
+    { "fill", offsetof(struct weir_sample, fill) },
+    { "root_fill", offsetof(struct weir_sample, root_fill) },
+    { "limiter_fill", offsetof(struct weir_sample, limiter_fill) },
+    { "divergence", offsetof(struct weir_sample, divergence) },
+};
+
+static void write_cells(const void *sample, const struct column *columns,
+                        size_t count, FILE *out)
+{
+    for (size_t i = 0; i < count; i++) {
+        double value;
+        memcpy(&value, (const char *)sample + columns[i].offset, sizeof value);
+        fputc(',', out);
+        if (isfinite(value))
+            fprintf(out, "%.6g", value + 0.0);
+    }
+}
+
+/* A column is QUOTA.FIELD, in quotes for names that hold a comma or such. */
+static void write_heading(const struct weir_result *result, FILE *out)
+{
+    fputs("time_s", out);
+    for (size_t i = 0; i < WEIR_COUNT_OF(fleet_columns); i++)
+        fprintf(out, ",%s", fleet_columns[i].name);
+    for (size_t q = 0; q < result->quota_count; q++) {
+        for (size_t i = 0; i < WEIR_COUNT_OF(quota_columns); i++) {
+            fputs(",\"", out);
+            for (const char *c = result->quotas[q].name; *c; c++)
+                fputs(*c == '"' ? "\"\"" : (char[]){ *c, '\0' }, out);
+            fprintf(out, ".%s\"", quota_columns[i].name);
+        }
+    }
+    fputc('\n', out);
+}
+
+static void write_csv(const struct weir_result *result, FILE *out)
+{
+    write_heading(result, out);
+    for (size_t i = 0; i < result->sample_count; i++) {
+        fprintf(out, "%.10g", (double)(i + 1) * (double)result->step / 1e9);
+        write_cells(&result->fleet[i], fleet_columns,
+                    WEIR_COUNT_OF(fleet_columns), out);
+        for (size_t q = 0; q < result->quota_count; q++)
+            write_cells(&result->quotas[q].samples[i], quota_columns,
+                        WEIR_COUNT_OF(quota_columns), out);
+        fputc('\n', out);
+    }
+}
+
+int weir_output_csv(const struct weir_batch *batch, const char *dir,
+                    struct weir_diag *diag)
+{
+    for (size_t i = 0; i < batch->count; i++) {
+        const char *variant = batch->scenarios[i]->variant;
+        char stem[WEIR_STEM_BYTES];
+        snprintf(stem, sizeof stem, "%.80s%s%.80s-%" PRIu64, batch->name,
+                 variant ? "-" : "", variant ? variant : "", batch->seed);
+        weir_output_clean(stem);
+        FILE *out = weir_output_open(dir, stem, ".csv", diag);
+        if (!out)
+            return WEIR_ESYSTEM;
+        write_csv(batch->results[i], out);
+        int error = weir_output_close(out, diag);
+        if (error)
+            return error;
+    }
+    return WEIR_OK;
+}
+
+/* ---- Figures ---- */
+
+bool weir_output_is_common(const struct weir_batch *batch, size_t setting)
+{
+    const char *value = batch->scenarios[0]->settings[setting].value;
+    for (size_t i = 1; i < batch->count; i++) {
+        const struct weir_scenario *other = batch->scenarios[i];
+        if (setting >= other->setting_count ||
+            strcmp(other->settings[setting].value, value) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* "weir-fleet, seed 1, limiters=50, rtt=1ms": what was run, without what
+ * differs from panel to panel; cut at the end of 'buf'. */
+static void write_caption(const struct weir_batch *batches, size_t count,
+                          char *buf, size_t size)
+{
+    const struct weir_batch *batch = &batches[0];
+    const struct weir_scenario *first = batch->scenarios[0];
+    FILE *out = fmemopen(buf, size - 1, "w");
+    if (!out)
+        return;
+    fprintf(out, "%s, ", batch->name);
+    if (count == 1)
+        fprintf(out, "seed %" PRIu64, batch->seed);
+    else
+        fprintf(out, "seeds %" PRIu64 "..%" PRIu64, batch->seed,
+                batches[count - 1].seed);
+    for (size_t i = 0; i < first->setting_count; i++)
+        if (weir_output_is_common(batch, i))
+            fprintf(out, ", %s=%s", first->settings[i].key,
+                    first->settings[i].value);
+    fclose(out);
+}
+
+int weir_output_figures(const struct weir_batch *batches, size_t count,
+                        const char *dir, struct weir_diag *diag)
+{
+    const struct weir_scenario *first = batches[0].scenarios[0];
+    int result = WEIR_OK;
+    for (size_t i = 0; i < first->figure_count; i++) {
+        const struct weir_figure *figure = &first->figures[i];
+        bool curves = figure->measure != NULL;
+        char stem[WEIR_STEM_BYTES];
+        char number[24] = "";
+        char caption[140] = "";
+        if (first->figure_count > 1)
+            snprintf(number, sizeof number, "-%zu", i + 1);
+        snprintf(stem, sizeof stem, "%.120s%s", batches[0].name, number);
+        weir_output_clean(stem);
+        write_caption(batches, curves ? count : 1, caption, sizeof caption);
+        struct weir_page page = {
+            .dir = dir, .stem = stem, .title = figure->title, .caption = caption
+        };
+        int error =
+            curves ? weir_output_curves(batches, count, figure, &page, diag)
+                   : weir_output_series(&batches[0], figure, &page, diag);
+        if (error && error != WEIR_ENOENT)
+            return error;
+        result = error ? error : result;
+    }
+    return result;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT
+ * lab/output_page.h - a figure's page: where its panels stand, its title and
+ * caption, and the gnuplot that draws it. */
+
+#ifndef WEIR_OUTPUT_PAGE_H
+#define WEIR_OUTPUT_PAGE_H
+
+#include <stdio.h>
+
+#include "lab/output.h"
+
+/* The beginning of a file's name: at most so many bytes with its NUL. */
+#define WEIR_STEM_BYTES 200
+
+/* What would be awkward in a file's name becomes '_'. */
+void weir_output_clean(char *stem);
+/* DIR/STEM and a suffix, for writing; DIR is made. NULL with 'diag' filled. */
+FILE *weir_output_open(const char *dir, const char *stem, const char *suffix,
+                       struct weir_diag *diag);
+/* Closes it. 0, or WEIR_ESYSTEM when not all of it could be written. */
+int weir_output_close(FILE *file, struct weir_diag *diag);
+
+struct weir_page {
+    const char *dir, *stem;      /* borrowed */
+    const char *title, *caption; /* borrowed */
+    size_t count, columns;       /* of panels */
+    size_t keys;                 /* the first so many say what is what */
+    bool named;                  /* panels have names */
+    double panel_height;         /* pixels */
+    /* The page's own: */
+    FILE *script, *data;
+    size_t panels, blocks; /* so far */
+};
+
+/* Begins both files; the caller has filled all but the page's own. 0, or
+ * WEIR_ESYSTEM with 'diag'. */
+int weir_page_open(struct weir_page *page, struct weir_diag *diag);
+/* The next panel, left to right and down: its name over it, both axes. */
+void weir_page_panel(struct weir_page *page, const char *name,
+                     const char *x_label, const char *y_label);
+/* A new block of data. Returns its index, for "index N" in the script. */
+size_t weir_page_block(struct weir_page *page, const char *heading);
+/* A text as gnuplot reads it, in quotes. */
+void weir_page_quote(FILE *script, const char *text);
+/* "%.6g", or what gnuplot reads as a hole. */
+void weir_page_number(FILE *data, double value);
+/* Ends both files and draws. As weir_output_figures(). */
+int weir_page_close(struct weir_page *page, struct weir_diag *diag);
+
+/* The two kinds of figures, of output_series.c and output_curves.c. */
+int weir_output_series(const struct weir_batch *batch,
+                       const struct weir_figure *figure, struct weir_page *page,
+                       struct weir_diag *diag);
+int weir_output_curves(const struct weir_batch *batches, size_t count,
+                       const struct weir_figure *figure, struct weir_page *page,
+                       struct weir_diag *diag);
+
+#endif /* WEIR_OUTPUT_PAGE_H */

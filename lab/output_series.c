@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: MIT
+ * lab/output_series.c - figures over time: what passed, what filled.
+ *
+ * Each variant has a panel for each unit that the figure shows, on the same
+ * scale as its neighbours. Rates are drawn bin by bin, as the measures count
+ * them: finer ones would show the chance of the arrivals and not the limit.
+ * Levels are drawn sample by sample, and where there are too many samples
+ * for the eye, by the highest of a few, so that no peak is lost.
+ *
+ * Colours are Okabe and Ito's, which the colour-blind can tell apart; the
+ * dashes tell them apart in print. */
+
+#include <math.h>
+#include <string.h>
+
+#include "lab/output_page.h"
+
+#define POINTS_MAX 240
+
+/* What a panel's axis counts. */
+enum unit {
+    UNIT_RATE,
+    UNIT_LEVEL,
+    UNIT_REPORTS,
+    UNIT_LIMITERS
+};
+#define UNIT_COUNT (UNIT_LIMITERS + 1)
+static const char *const unit_labels[UNIT_COUNT] = {
+    [UNIT_RATE] = "units a second",
+    [UNIT_LEVEL] = "units in the bucket",
+    [UNIT_REPORTS] = "reports a link and second",
+    [UNIT_LIMITERS] = "limiters that run",
+};
+
+/* How a curve is drawn. LOW and HIGH come with the first level. */
+enum {
+    CURVE_LOW = WEIR_SERIES_COUNT,
+    CURVE_HIGH,
+    CURVE_COUNT
+};
+static const struct style {
+    const char *label;
+    enum unit unit;
+    const char *line;
+} styles[CURVE_COUNT] = {
+    [WEIR_SERIES_OFFERED] = { "offered", UNIT_RATE,
+                              "lc '#999999' lw 1.5 dt 3" },
+    [WEIR_SERIES_PASSED] = { "passed", UNIT_RATE, "lc '#0072B2' lw 2.2" },
+    [WEIR_SERIES_REFUSED] = { "refused", UNIT_RATE,
+                              "lc '#D55E00' lw 1.5 dt 4" },
+    [WEIR_SERIES_IDEAL] = { "ideal limiter", UNIT_RATE,
+                            "lc '#E69F00' lw 1.8 dt 2" },
+    [WEIR_SERIES_LIMIT] = { "limit", UNIT_RATE, "lc '#000000' lw 1" },
+    [WEIR_SERIES_FILL] = { "true fill", UNIT_LEVEL, "lc '#0072B2' lw 1.8" },
+    [WEIR_SERIES_ROOT_FILL] = { "fullest root", UNIT_LEVEL,
+                                "lc '#E69F00' lw 1.6 dt 2" },
+    [WEIR_SERIES_LIMITER_FILL] = { "mean limiter", UNIT_LEVEL,
+                                   "lc '#009E73' lw 1.6 dt 4" },
+    [WEIR_SERIES_REPORTS] = { "reports", UNIT_REPORTS, "lc '#CC79A7' lw 1.8" },
+    [WEIR_SERIES_LIMITERS] = { "limiters", UNIT_LIMITERS,
+                               "lc '#009E73' lw 1.8" },
+    [CURVE_LOW] = { "low_burst", UNIT_LEVEL, "lc '#777777' lw 1 dt 3" },
+    [CURVE_HIGH] = { "high_burst", UNIT_LEVEL, "lc '#000000' lw 1" },
+};
+
+/* The curves of a figure that have one unit. */
+struct group {
+    enum unit unit;
+    int curves[CURVE_COUNT];
+    size_t count;
+    double most; /* over all variants: one scale */
+};
+
+struct drawing {
+    const struct weir_batch *batch;
+    const struct weir_figure *figure;
+    struct weir_page *page;
+    struct group groups[UNIT_COUNT];
+    size_t group_count;
+    size_t variant_count; /* that are shown */
+};
+
+/* ---- Values ---- */
+
+/* One run, seen in steps of some samples each. */
+struct view {
+    const struct weir_sample *samples; /* NULL: no such quota */
+    const struct weir_fleet_sample *fleet;
+    size_t begin, end; /* samples */
+    size_t stride;
+    double step_s; /* of a sample */
+};
+
+static bool is_level(int curve)
+{
+    return styles[curve].unit == UNIT_LEVEL;
+}
+
+static const struct weir_sample *samples_of(const struct weir_result *result,
+                                            const char *quota)
+{
+    for (size_t i = 0; i < result->quota_count; i++)
+        if (!quota || strcmp(result->quotas[i].name, quota) == 0)
+            return result->quotas[i].samples;
+    return NULL;
+}
+
+static struct view view_of(const struct drawing *drawing, size_t variant,
+                           const struct group *group)
+{
+    const struct weir_scenario *scenario = drawing->batch->scenarios[variant];
+    const struct weir_result *result = drawing->batch->results[variant];
+    const struct weir_window *over = &drawing->figure->over;
+    struct view view = {
+        .samples = samples_of(result, drawing->figure->quota),
+        .fleet = result->fleet,
+        .begin = (size_t)(over->from / result->step),
+        .end =
+            over->to ? (size_t)(over->to / result->step) : result->sample_count,
+        .stride = is_level(group->curves[0])
+                      ? 1
+                      : (size_t)(scenario->bin / result->step),
+        .step_s = (double)result->step / 1e9,
+    };
+    if (view.end > result->sample_count)
+        view.end = result->sample_count;
+    if (view.stride == 0)
+        view.stride = 1;
+    size_t points =
+        view.end > view.begin ? (view.end - view.begin) / view.stride : 0;
+    if (points > POINTS_MAX)
+        view.stride *= (points + POINTS_MAX - 1) / POINTS_MAX;
+    return view;
+}
+
+/* A quota's figure in one sample. */
+static double sample_value(const struct weir_sample *sample, int curve)
+{
+    switch (curve) {
+    case WEIR_SERIES_OFFERED:
+        return sample->offered;
+    case WEIR_SERIES_PASSED:
+        return sample->passed;
+    case WEIR_SERIES_REFUSED:
+        return sample->refused;
+    case WEIR_SERIES_IDEAL:
+        return sample->ideal_passed;
+    case WEIR_SERIES_LIMIT:
+        return sample->limit_per_s;
+    case WEIR_SERIES_FILL:
+        return sample->fill_most;
+    case WEIR_SERIES_ROOT_FILL:
+        return sample->root_fill;
+    case WEIR_SERIES_LIMITER_FILL:
+        return sample->limiter_fill;
+    case CURVE_LOW:
+        return sample->low;
+    case CURVE_HIGH:
+        return sample->high;
+    }
+    return NAN;
+}
+
+/* Of the samples from 'at' on, 'stride' of them: the sum per second of what
+ * is counted, the mean of what is a state, the highest level. */
+static double value_at(const struct view *view, size_t at, int curve)
+{
+    double sum = 0, most = -INFINITY, links = 0;
+    for (size_t i = at; i < at + view->stride; i++) {
+        double value = curve == WEIR_SERIES_REPORTS    ? view->fleet[i].reports
+                       : curve == WEIR_SERIES_LIMITERS ? view->fleet[i].limiters
+                       : view->samples ? sample_value(&view->samples[i], curve)
+                                       : NAN;
+        sum += value;
+        most = value > most ? value : most;
+        links += view->fleet[i].links;
+    }
+    double count = (double)view->stride;
+    if (is_level(curve))
+        return most > -INFINITY ? most : NAN;
+    if (curve == WEIR_SERIES_LIMIT || curve == WEIR_SERIES_LIMITERS)
+        return sum / count;
+    if (curve == WEIR_SERIES_REPORTS)
+        return sum / (links * view->step_s); /* no links: a hole */
+    return sum / (count * view->step_s);
+}
+
+/* ---- Which curves stand together ---- */
+
+static void add_curve(struct drawing *drawing, int curve)
+{
+    size_t at = 0;
+    while (at < drawing->group_count &&
+           drawing->groups[at].unit != styles[curve].unit)
+        at++;
+    struct group *group = &drawing->groups[at];
+    if (at == drawing->group_count) {
+        drawing->group_count++;
+        group->unit = styles[curve].unit;
+        if (group->unit == UNIT_LEVEL) {
+            group->curves[group->count++] = CURVE_HIGH;
+            group->curves[group->count++] = CURVE_LOW;
+        }
+    }
+    group->curves[group->count++] = curve;
+}
+
+static void find_scale(const struct drawing *drawing, struct group *group)
+{
+    for (size_t v = 0; v < drawing->variant_count; v++) {
+        struct view view = view_of(drawing, v, group);
+        for (size_t i = view.begin; i + view.stride <= view.end;
+             i += view.stride)
+            for (size_t c = 0; c < group->count; c++) {
+                double value = value_at(&view, i, group->curves[c]);
+                group->most = value > group->most ? value : group->most;
+            }
+    }
+}
+
+/* ---- Writing ---- */
+
+/* One line a step: the middle of its time, then the curves. Returns the
+ * block's index. */
+static size_t write_block(const struct drawing *drawing, size_t variant,
+                          const struct group *group)
+{
+    const char *name = drawing->batch->scenarios[variant]->variant;
+    size_t block = weir_page_block(drawing->page, name ? name : "");
+    FILE *out = drawing->page->data;
+    fputs("# time_s", out);
+    for (size_t c = 0; c < group->count; c++)
+        fprintf(out, " | %s", styles[group->curves[c]].label);
+    fputc('\n', out);
+    struct view view = view_of(drawing, variant, group);
+    for (size_t i = view.begin; i + view.stride <= view.end; i += view.stride) {
+        double middle = (double)i + (double)view.stride / 2;
+        fprintf(out, "%.10g", middle * view.step_s);
+        for (size_t c = 0; c < group->count; c++)
+            weir_page_number(out, value_at(&view, i, group->curves[c]));
+        fputc('\n', out);
+    }
+    return block;
+}
+
+static void write_panel(const struct drawing *drawing, size_t variant,
+                        const struct group *group)
+{
+    const struct weir_scenario *scenario = drawing->batch->scenarios[variant];
+    const struct weir_window *over = &drawing->figure->over;
+    FILE *out = drawing->page->script;
+    weir_page_panel(drawing->page, scenario->variant ? scenario->variant : "",
+                    "seconds", unit_labels[group->unit]);
+    size_t block = write_block(drawing, variant, group);
+    fprintf(out, "set xrange [%.10g:%.10g]\nset yrange [0:%.4g]\nplot \\\n",
+            (double)over->from / 1e9,
+            (double)(over->to ? over->to : scenario->span) / 1e9,
+            group->most > 0 ? 1.06 * group->most : 1);
+    for (size_t c = 0; c < group->count; c++) {
+        const struct style *style = &styles[group->curves[c]];
+        fprintf(out,
+                "    data index %zu using 1:%zu with lines %s title "
+                "'%s'%s\n",
+                block, c + 2, style->line, style->label,
+                c + 1 < group->count ? ", \\" : "");
+    }
+}
+
+/* Panels side by side for several units; else under each other, while they
+ * are few. */
+static void lay_out(struct drawing *drawing)
+{
+    size_t variants = drawing->variant_count;
+    size_t groups = drawing->group_count;
+    size_t columns = groups > 1      ? groups
+                     : variants <= 3 ? 1
+                     : variants <= 8 ? 2
+                                     : 3;
+    size_t count = variants * groups;
+    drawing->page->columns = columns;
+    drawing->page->count = count;
+    drawing->page->keys = groups;
+    drawing->page->named = drawing->batch->scenarios[0]->variant != NULL;
+    drawing->page->panel_height = count <= columns       ? 300
+                                  : count <= 2 * columns ? 210
+                                                         : 150;
+}
+
+int weir_output_series(const struct weir_batch *batch,
+                       const struct weir_figure *figure, struct weir_page *page,
+                       struct weir_diag *diag)
+{
+    struct drawing drawing = { .batch = batch,
+                               .figure = figure,
+                               .page = page,
+                               .variant_count = batch->count };
+    for (size_t i = 0; i < figure->series_count; i++)
+        add_curve(&drawing, (int)figure->series[i]);
+    while (drawing.variant_count * drawing.group_count > WEIR_FIGURE_PANELS_MAX)
+        drawing.variant_count--;
+    for (size_t i = 0; i < drawing.group_count; i++)
+        find_scale(&drawing, &drawing.groups[i]);
+    lay_out(&drawing);
+    int error = weir_page_open(page, diag);
+    if (error)
+        return error;
+    for (size_t v = 0; v < drawing.variant_count; v++)
+        for (size_t i = 0; i < drawing.group_count; i++)
+            write_panel(&drawing, v, &drawing.groups[i]);
+    return weir_page_close(page, diag);
+}

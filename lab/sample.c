@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT
+ * lab/sample.c - the series of a simulated run: a part that wakes ten times a
+ * bin and writes down how things stand, and what has happened since it last
+ * did; see run_parts.h.
+ *
+ * A series may be that of a template: then it is of all its instances. So all
+ * truth buckets are gone through at each sample, and each is added to the
+ * series that its name or its template's bears. */
+
+#include <math.h>
+
+#include "lab/memory.h"
+#include "lab/run_parts.h"
+
+/* Sums of a series, as last written. */
+struct sums {
+    uint64_t offered, passed, refused, ideal_passed, ideal_refused;
+};
+
+struct weir_sampler {
+    struct weir_part part; /* the first member */
+    struct weir_run *run;
+    struct sums *before;           /* owned; by series */
+    struct weir_fleet_stats stats; /* as last written */
+};
+
+/* ---- A quota ---- */
+
+/* The mean of what limiters believe, and of how far that is from the truth. */
+static void look_at_limiters(const struct weir_run *run,
+                             const struct weir_truth_bucket *bucket,
+                             struct weir_sample *sample)
+{
+    double sum = 0, off = 0;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < run->scenario->limiters; i++) {
+        double fill;
+        if (!weir_limiter_belief(run, i, bucket->name, &fill))
+            continue;
+        sum += fill;
+        off += fabs(fill - sample->fill);
+        count++;
+    }
+    sample->limiter_fill = count > 0 ? sum / count : NAN;
+    sample->divergence = count > 0 ? off / count : NAN;
+}
+
+static double since(uint64_t now, uint64_t *before)
+{
+    double more = (double)(int64_t)(now - *before);
+    *before = now;
+    return more;
+}
+
+/* What has happened to the series since the last sample. */
+static void write_sums(const struct sums *sums, struct sums *before,
+                       struct weir_sample *sample)
+{
+    sample->offered = since(sums->offered, &before->offered);
+    sample->passed = since(sums->passed, &before->passed);
+    sample->refused = since(sums->refused, &before->refused);
+    sample->ideal_passed = since(sums->ideal_passed, &before->ideal_passed);
+    sample->ideal_refused = since(sums->ideal_refused, &before->ideal_refused);
+}
+
+/* One bucket of a series; true: the fullest so far. */
+static bool add_bucket(struct weir_run *run, struct weir_truth_bucket *bucket,
+                       struct sums *sums, struct weir_sample *sample)
+{
+    sums->offered += bucket->offered;
+    sums->passed += bucket->passed;
+    sums->refused += bucket->refused;
+    sums->ideal_passed += bucket->ideal_passed;
+    sums->ideal_refused += bucket->ideal_refused;
+    sample->limit_per_s += bucket->limit_per_s;
+    sample->fill_most = fmax(sample->fill_most, bucket->fill_most);
+    sample->over_high_most =
+        fmax(sample->over_high_most, bucket->over_high_most);
+    double fill = weir_truth_fill(run->truth, bucket);
+    if (fill < sample->fill)
+        return false;
+    sample->fill = fill;
+    sample->low = bucket->low;
+    sample->high = bucket->high;
+    return true;
+}
+
+static void sample_quota(struct weir_sampler *sampler, size_t series,
+                         struct weir_sample *sample)
+{
+    struct weir_run *run = sampler->run;
+    struct weir_text name = weir_text_of(run->result->quotas[series].name);
+    struct weir_truth_bucket *fullest = NULL, *bucket;
+    struct sums sums = { 0 };
+    *sample = (struct weir_sample){ .root_fill = NAN,
+                                    .limiter_fill = NAN,
+                                    .divergence = NAN };
+    for (size_t i = 0; (bucket = weir_truth_at(run->truth, i)) != NULL; i++) {
+        if (weir_truth_is_of(bucket, name) &&
+            add_bucket(run, bucket, &sums, sample))
+            fullest = bucket;
+    }
+    write_sums(&sums, &sampler->before[series], sample);
+    if (!fullest)
+        return;
+    sample->root_fill = weir_largest_root_fill(run, fullest->name);
+    look_at_limiters(run, fullest, sample);
+}
+
+/* ---- The fleet ---- */
+
+static void sample_fleet(struct weir_sampler *sampler,
+                         struct weir_fleet_sample *sample)
+{
+    struct weir_run *run = sampler->run;
+    struct weir_fleet_stats stats;
+    weir_fleet_stats(run->fleet, &stats);
+    struct weir_fleet_stats *before = &sampler->stats;
+    *sample = (struct weir_fleet_sample){
+        .reports = since(stats.reports, &before->reports),
+        .messages = since(stats.messages, &before->messages),
+        .bytes = since(stats.bytes, &before->bytes),
+        .links = weir_count_links(run),
+        .limiters = weir_count_alive(run, false),
+        .roots = weir_count_alive(run, true),
+        .waiting_bytes = (double)stats.waiting_bytes_most,
+        .unseen_share = run->check ? weir_check_unseen_share(run->check) : NAN,
+    };
+}
+
+/* ---- The part ---- */
+
+static void forget_most(struct weir_run *run)
+{
+    struct weir_truth_bucket *bucket;
+    for (size_t i = 0; (bucket = weir_truth_at(run->truth, i)) != NULL; i++)
+        weir_truth_forget_most(run->truth, bucket);
+}
+
+static void take_sample(struct weir_part *part, weir_instant now)
+{
+    struct weir_sampler *sampler = (struct weir_sampler *)part;
+    struct weir_run *run = sampler->run;
+    struct weir_result *result = run->result;
+    size_t at = result->sample_count++;
+    for (size_t i = 0; i < result->quota_count; i++)
+        sample_quota(sampler, i, &result->quotas[i].samples[at]);
+    sample_fleet(sampler, &result->fleet[at]);
+    weir_director_sampled(run->director);
+    forget_most(run);
+    if (result->sample_count < weir_result_capacity(run->scenario))
+        weir_world_wake(weir_fleet_world(run->fleet), part, now + result->step);
+}
+
+void weir_sampler_start(struct weir_sampler *sampler)
+{
+    struct weir_run *run = sampler->run;
+    weir_fleet_stats(run->fleet, &sampler->stats);
+    /* Quotas that nothing is asked of have a fill as well. */
+    for (size_t i = 0; i < run->scenario->quota_count; i++) {
+        if (!weir_quota_is_template(&run->scenario->quotas[i]))
+            weir_truth_use(run->truth, run->scenario->quotas[i].name);
+    }
+    forget_most(run);
+    weir_world_wake(weir_fleet_world(run->fleet), &sampler->part,
+                    run->start + run->result->step);
+}
+
+struct weir_sampler *weir_sampler_new(struct weir_run *run)
+{
+    struct weir_sampler *sampler = weir_must_zeroed(1, sizeof(*sampler));
+    sampler->part = (struct weir_part){ .name = "sample", .run = take_sample };
+    sampler->run = run;
+    sampler->before =
+        weir_must_zeroed(run->result->quota_count, sizeof(*sampler->before));
+    return sampler;
+}
+
+void weir_sampler_free(struct weir_sampler *sampler)
+{
+    if (!sampler)
+        return;
+    weir_world_wake(weir_fleet_world(sampler->run->fleet), &sampler->part,
+                    WEIR_NEVER);
+    free(sampler->before);
+    free(sampler);
+}

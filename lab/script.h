@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT
+ * lab/script.h - the inside of a file as read, for who builds scenarios from
+ * it. */
+
+#ifndef WEIR_SCRIPT_H
+#define WEIR_SCRIPT_H
+
+#include "lab/script_words.h"
+
+/* What one point of an axis sets. */
+struct weir_point {
+    char *name;
+    struct weir_setting *sets;
+    size_t set_count;
+};
+/* One "vary", or all "variant" together. */
+struct weir_axis {
+    size_t setting; /* that is varied; SIZE_MAX: the named variants */
+    struct weir_point *points;
+    size_t count;
+};
+
+struct weir_script {
+    char *name, *title;
+    struct weir_text *lines;
+    size_t line_count;
+    struct weir_setting *settings; /* with the values that --set gave */
+    size_t setting_count;
+    size_t *forced; /* settings that --set gave a value */
+    size_t forced_count;
+    struct weir_axis *axes;
+    size_t axis_count;
+    struct weir_scenario *memory; /* where all of it lies */
+};
+
+/* The number of a setting; setting_count: there is none. */
+size_t weir_script_find_setting(const struct weir_script *script,
+                                struct weir_text key);
+/* How many variants the file names, before --set took any away. */
+size_t weir_script_grid(const struct weir_script *script);
+/* "static", "interval=1s,spread=sticky"; NULL: there are none. 'as_set':
+ * numbered as they are left by --set, else as the file names them. */
+char *weir_script_variant_name(const struct weir_script *script, size_t variant,
+                               bool as_set, struct weir_scenario *memory);
+/* Fills the scenario's settings as they are in the variant. */
+void weir_script_settle(const struct weir_script *script, size_t variant,
+                        struct weir_scenario *scenario);
+/* The last line, for what is missing. */
+struct weir_where weir_script_last(const struct weir_script *script);
+
+#endif /* WEIR_SCRIPT_H */

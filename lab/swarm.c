@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: MIT
+ * lab/swarm.c - random scenarios; see swarm.h.
+ *
+ * A seed is turned into a file of the scenario's language, and that is built
+ * as any other: so what the swarm does can be read, kept and replayed.
+ *
+ * Not everything goes wrong in every scenario. Each has a few kinds of
+ * trouble, drawn first: where all of them meet, the checkers must allow for
+ * so much that little is left to be judged (swarm testing: Groce et al.,
+ * ISSTA 2012). In time:
+ *
+ *     0        quotas, load
+ *     0 .. T   trouble: kills, cuts, edits, … each at a random instant
+ *     T .. +1  all is mended, bit by bit, in another order
+ *     +1 .. +3 light load: everybody uses everything once more
+ *     then     one alone uses something; the others must be told
+ *     to +16   nothing; then all must agree
+ *
+ * Half of the limits leak next to nothing within a run, so that a bucket is
+ * the sum of what passed and every unit can be seen. */
+
+#include "lab/swarm.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "lab/memory.h"
+
+#define MENDING WEIR_SECOND
+#define LIGHT (2 * WEIR_SECOND)
+#define SOLO (WEIR_SECOND / 2)
+#define QUIET (13 * WEIR_SECOND)
+
+/* Kinds of trouble, as bits. */
+enum trouble {
+    LOSSES = 1,
+    CUTS = 2,
+    DEATHS = 4,
+    CLOCKS = 8,
+    SLOWNESS = 16,
+    EDITS = 32,
+    STORE = 64,
+    TROUBLES = 7,
+};
+
+struct swarm {
+    struct weir_rng rng;
+    FILE *out;
+    unsigned troubles;
+    uint32_t limiters, roots;
+    bool parented[6]; /* by index into 'names' */
+    bool gone[6];     /* removed by now */
+    bool away;        /* the store is, by now: edits are refused */
+    uint32_t quotas;
+    weir_duration trouble_end; /* T */
+};
+
+/* In the order in which they are put; each of them only with those before. */
+static const struct {
+    const char *name, *parent, *load; /* 'load': the name that is asked for */
+    bool may_go;                      /* nobody's parent */
+} names[] = {
+    { "all", NULL, "all", false },    { "all/some", "all", "all/some", true },
+    { "t/*", "all", "t/*", false },   { "u/*/*", "t/{1}", "u/1/*", true },
+    { "alone", NULL, "alone", true }, { "w/*", NULL, "w/*", true },
+};
+#define NAMES WEIR_COUNT_OF(names)
+
+/* One draw a call or expression: of two, each compiler makes another one
+ * first, and the same seed would be two scenarios. */
+static uint64_t below(struct swarm *s, uint64_t bound)
+{
+    return weir_rng_below(&s->rng, bound);
+}
+
+static bool one_in(struct swarm *s, uint64_t count)
+{
+    return below(s, count) == 0;
+}
+
+/* Rather small, sometimes large: a power of two, then within it. */
+static uint64_t about(struct swarm *s, unsigned bits_least, unsigned bits_most)
+{
+    uint64_t one = (uint64_t)1
+                   << (bits_least + below(s, bits_most - bits_least));
+    return one + below(s, one);
+}
+
+static const char *pick(struct swarm *s, const char *const *words, size_t count)
+{
+    return words[below(s, count)];
+}
+#define PICK(s, ...)                                \
+    pick((s), (const char *const[]){ __VA_ARGS__ }, \
+         WEIR_COUNT_OF(((const char *const[]){ __VA_ARGS__ })))
+
+static void say(struct swarm *s, const char *what, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void say(struct swarm *s, const char *what, ...)
+{
+    va_list arguments;
+    va_start(arguments, what);
+    vfprintf(s->out, what, arguments);
+    va_end(arguments);
+}
+
+/* ---- What there is ---- */
+
+static void say_network(struct swarm *s)
+{
+    uint64_t delay_us = one_in(s, 4) ? 0 : about(s, 4, 16);
+    say(s, " delay=%lluus", (unsigned long long)delay_us);
+    if (delay_us > 0 && one_in(s, 2)) {
+        say(s, " jitter=%lluus", (unsigned long long)(1 + below(s, delay_us)));
+        say(s, " shape=%s", PICK(s, "uniform", "exponential", "pareto"));
+    }
+    if (!(s->troubles & LOSSES))
+        return;
+    static const char *const kinds[] = { "loss", "twice", "reorder", "replay" };
+    for (size_t i = 0; i < WEIR_COUNT_OF(kinds); i++) {
+        if (one_in(s, 2))
+            say(s, " %s=%llu%%", kinds[i],
+                (unsigned long long)(1 + below(s, 30)));
+    }
+}
+
+static void say_fleet(struct swarm *s)
+{
+    say(s, "roots %u\nlimiters %u\nslots 32\nnetwork", s->roots, s->limiters);
+    say_network(s);
+    say(s, "\nnode report_interval=%llums",
+        (unsigned long long)(100 * (1 + below(s, 10))));
+    say(s, " stale_after=%llus", (unsigned long long)(1 + below(s, 10)));
+    say(s, " slack=%s", one_in(s, 6) ? "off" : "on");
+    if (one_in(s, 10))
+        say(s, " correction_ratio=%s", PICK(s, "0.5", "1", "auto"));
+    say(s, "\n");
+}
+
+/* A limit, its bursts, and now and then another mode. */
+static void say_rule(struct swarm *s)
+{
+    uint64_t high = about(s, 3, 10);
+    if (one_in(s, 2))
+        say(s, " limit=%llu/day", (unsigned long long)(1 + below(s, 100)));
+    else
+        say(s, " limit=%llu/s", (unsigned long long)about(s, 2, 9));
+    say(s, " high_burst=%llu low_burst=%llu", (unsigned long long)high,
+        (unsigned long long)(one_in(s, 2) ? high : high / 2));
+    if (one_in(s, 6))
+        say(s, " on_stale=%s", PICK(s, "closed", "share", "hold"));
+    if (one_in(s, 12))
+        say(s, " mode=%s", PICK(s, "shadow", "off"));
+    if (one_in(s, 16))
+        say(s, " sharing=local");
+}
+
+static void say_parent(struct swarm *s, size_t name)
+{
+    if (names[name].parent && s->parented[name])
+        say(s, " parent=%s", names[name].parent);
+}
+
+static void say_quotas(struct swarm *s)
+{
+    s->quotas = 1 + (uint32_t)below(s, NAMES);
+    for (size_t i = 0; i < s->quotas; i++) {
+        s->parented[i] = !one_in(s, 4);
+        say(s, "quota %s", names[i].name);
+        say_rule(s);
+        say_parent(s, i);
+        say(s, "\n");
+    }
+}
+
+/* ---- Load ---- */
+
+static unsigned long long ms(weir_duration span)
+{
+    return span / WEIR_MILLISECOND;
+}
+
+static void say_load(struct swarm *s, size_t name)
+{
+    weir_duration half = s->trouble_end / 2;
+    uint64_t first = about(s, 2, 8);
+    uint64_t then = about(s, 2, 9);
+    say(s, "load on%zu to %s rate=%llu/s,%llu/s@%llums,0/s@%llums", name + 1,
+        names[name].load, (unsigned long long)first, (unsigned long long)then,
+        ms(half), ms(s->trouble_end));
+    if (strchr(names[name].load, '*'))
+        say(s, " keys=%llu", (unsigned long long)(1 + below(s, 3)));
+    if (one_in(s, 3))
+        say(s, " weight=1..%llu", (unsigned long long)(1 + below(s, 9)));
+    if (one_in(s, 4))
+        say(s, " sine=80%%/2s");
+    if (one_in(s, 4))
+        say(s, " burst=200ms/1s");
+    if (one_in(s, 3))
+        say(s, " arrivals=regular");
+    say(s, " spread=%s\n", PICK(s, "uniform", "round_robin", "sticky", "zipf"));
+}
+
+/* So much at once that slack and stop must hold it. */
+static void say_flood(struct swarm *s)
+{
+    weir_duration from = below(s, s->trouble_end);
+    weir_duration until =
+        from + 100 * WEIR_MILLISECOND + below(s, 300 * WEIR_MILLISECOND);
+    const char *name = names[below(s, s->quotas)].load;
+    say(s, "load flood to %s rate=0/s,%llu/s@%llums,0/s@%llums\n", name,
+        (unsigned long long)about(s, 9, 13), ms(from) + 1, ms(until) + 1);
+}
+
+/* One alone asks, and the others are to be told of it. */
+static void say_solo(struct swarm *s)
+{
+    weir_duration from = s->trouble_end + MENDING + LIGHT;
+    const char *name = names[below(s, s->quotas)].load;
+    uint64_t per_s = about(s, 5, 9);
+    say(s,
+        "load solo to %s rate=0/s,%llu/s@%llums,0/s@%llums on=l%llu "
+        "arrivals=regular\n",
+        name, (unsigned long long)per_s, ms(from), ms(from + SOLO),
+        1 + (unsigned long long)below(s, s->limiters));
+}
+
+/* Everybody asks for everything, so that all is told again. */
+static void say_light_load(struct swarm *s, size_t name)
+{
+    weir_duration from = s->trouble_end + MENDING;
+    say(s,
+        "load light%zu to %s rate=0/s,%u/s@%llums,0/s@%llums "
+        "spread=round_robin arrivals=regular",
+        name + 1, names[name].load, 3 * s->limiters, ms(from),
+        ms(from + LIGHT));
+    if (strchr(names[name].load, '*'))
+        say(s, " keys=1");
+    say(s, "\n");
+}
+
+/* ---- Trouble ---- */
+
+static void say_node(struct swarm *s, bool root)
+{
+    say(s, root ? " root%llu" : " l%llu",
+        (unsigned long long)(1 + below(s, root ? s->roots : s->limiters)));
+}
+
+static void say_any_node(struct swarm *s)
+{
+    say_node(s, one_in(s, 3));
+}
+
+static void say_link(struct swarm *s, const char *word)
+{
+    say_node(s, false);
+    say(s, " %s", word);
+    say_node(s, true);
+}
+
+static void cut(struct swarm *s)
+{
+    say(s, "cut");
+    say_link(s, "from");
+    if (one_in(s, 2))
+        say(s, " %s", PICK(s, "up", "down"));
+    else if (one_in(s, 2))
+        say(s, " noticed after %llums", (unsigned long long)below(s, 2000));
+}
+
+static void mend(struct swarm *s)
+{
+    say(s, "mend");
+    say_link(s, "from");
+}
+
+static void die(struct swarm *s)
+{
+    if (one_in(s, 3)) {
+        say(s, "kill");
+        say_any_node(s);
+        return;
+    }
+    say(s, "restart");
+    say_any_node(s);
+    if (one_in(s, 2))
+        say(s, " after %llums", (unsigned long long)(1 + below(s, 3000)));
+}
+
+static void start(struct swarm *s)
+{
+    say(s, "start");
+    say_any_node(s);
+}
+
+static void reset(struct swarm *s)
+{
+    say(s, "reset");
+    say_any_node(s);
+}
+
+static void set_clock(struct swarm *s)
+{
+    say(s, "clock");
+    say_any_node(s);
+    const char *sign = one_in(s, 2) ? "-" : "";
+    if (one_in(s, 2))
+        say(s, " drift=%s%lluppm", sign,
+            (unsigned long long)(1 + below(s, 500)));
+    else
+        say(s, " step=%s%llums", sign,
+            (unsigned long long)(1 + below(s, 2000)));
+}
+
+static void slow(struct swarm *s)
+{
+    if (one_in(s, 2)) {
+        say(s, "cpu");
+        say_any_node(s);
+        say(s, " message=%lluus", (unsigned long long)below(s, 20000));
+        say(s, " item=%lluus", (unsigned long long)below(s, 500));
+        return;
+    }
+    say(s, "network");
+    say_link(s, "to");
+    say(s, " rate=%llu/s", (unsigned long long)about(s, 10, 15));
+}
+
+static void pause_or_go_on(struct swarm *s)
+{
+    say(s, one_in(s, 2) ? "pause" : "resume");
+    say_any_node(s);
+}
+
+static void edit(struct swarm *s)
+{
+    size_t name = below(s, s->quotas);
+    bool goes = names[name].may_go && !s->gone[name] && one_in(s, 4);
+    if (!s->away)
+        s->gone[name] = goes;
+    if (goes) {
+        say(s, "remove %s", names[name].name);
+        return;
+    }
+    say(s, "set %s", names[name].name);
+    say_rule(s);
+    if (names[name].parent)
+        say(s, " parent=%s", one_in(s, 3) ? "" : names[name].parent);
+}
+
+static void move_store(struct swarm *s)
+{
+    s->away = !s->away;
+    say(s, "store %s", s->away ? "away" : "back");
+}
+
+/* What happens in which kind of trouble. */
+static const struct {
+    enum trouble trouble;
+    void (*happen)(struct swarm *s);
+} menu[] = {
+    { CUTS, cut },         { CUTS, cut },      { CUTS, mend },
+    { CUTS, reset },       { DEATHS, die },    { DEATHS, start },
+    { CLOCKS, set_clock }, { SLOWNESS, slow }, { SLOWNESS, pause_or_go_on },
+    { EDITS, edit },       { EDITS, edit },    { STORE, move_store },
+};
+
+/* Something of the troubles that were drawn; there is one at least. */
+static void happen(struct swarm *s)
+{
+    size_t what;
+    do {
+        what = below(s, WEIR_COUNT_OF(menu));
+    } while (!(s->troubles & menu[what].trouble));
+    menu[what].happen(s);
+}
+
+/* In the order of time, because what can be removed depends on it. */
+static void say_trouble(struct swarm *s)
+{
+    if (!(s->troubles & ~(unsigned)LOSSES))
+        return;
+    weir_duration at = 0;
+    for (uint64_t left = 1 + below(s, 12); left > 0; left--) {
+        if (at < s->trouble_end)
+            at += 1 + below(s, 2 * (s->trouble_end - at) / (left + 1));
+        /* Often some of it comes at once, and overtakes itself. */
+        uint64_t times = one_in(s, 3) ? 3 : 1;
+        for (uint64_t i = 0; i < times; i++) {
+            at += below(s, 30 * WEIR_MILLISECOND);
+            if (at >= s->trouble_end)
+                return;
+            say(s, "at %lluus ", (unsigned long long)(at / 1000));
+            happen(s);
+            say(s, "\n");
+        }
+    }
+}
+
+/* All that may be wrong is mended, in a random order. */
+static void say_mending(struct swarm *s)
+{
+    static const char *const all[] = {
+        "mend",
+        "network loss=0% twice=0% reorder=0% replay=0% rate=unlimited",
+        "start limiters",
+        "start roots",
+        "resume limiters",
+        "resume roots",
+        "cpu limiters message=0s item=0s",
+        "cpu roots message=0s item=0s",
+        "clock limiters drift=0ppm",
+        "clock roots drift=0ppm",
+        "store back",
+    };
+    for (size_t i = 0; i < WEIR_COUNT_OF(all); i++)
+        say(s, "at %llums %s\n", ms(s->trouble_end) + below(s, ms(MENDING)),
+            all[i]);
+}
+
+/* ---- The scenario ---- */
+
+static void say_all(struct swarm *s, uint64_t seed)
+{
+    say(s, "title \"Swarm %llu\"\n", (unsigned long long)seed);
+    say_fleet(s);
+    say_quotas(s);
+    s->trouble_end = WEIR_MILLISECOND * (2000 + below(s, 10000));
+    for (size_t i = 0; i < s->quotas; i++) {
+        say_load(s, i);
+        say_light_load(s, i);
+    }
+    if (one_in(s, 2))
+        say_flood(s);
+    say_solo(s);
+    say(s, "run %llums\n", ms(s->trouble_end + MENDING + LIGHT + SOLO + QUIET));
+    say_trouble(s);
+    say_mending(s);
+}
+
+struct weir_scenario *weir_swarm_scenario(uint64_t seed)
+{
+    char *text = NULL;
+    size_t len = 0;
+    struct swarm s = { .rng = { weir_rng_mix(seed) } };
+    s.out = weir_must(open_memstream(&text, &len));
+    /* Each with a probability of 3/8. */
+    uint64_t some = below(&s, 1u << TROUBLES);
+    some |= below(&s, 1u << TROUBLES);
+    s.troubles = (unsigned)(some & below(&s, 1u << TROUBLES));
+    s.roots = 1 + (uint32_t)below(&s, 4);
+    s.limiters = 1 + (uint32_t)below(&s, 8);
+    say_all(&s, seed);
+    if (fclose(s.out) != 0)
+        abort();
+    char path[64];
+    snprintf(path, sizeof(path), "swarm-%llu.weir", (unsigned long long)seed);
+    struct weir_diag diag = { 0 };
+    struct weir_text file = { text, len };
+    struct weir_script *script = weir_script_read(path, file, &diag);
+    struct weir_scenario *scenario =
+        script ? weir_scenario_build(script, 0, &diag) : NULL;
+    if (!scenario) {
+        char why[1024];
+        weir_script_show(path, file, &diag, why, sizeof(why));
+        fputs(why, stderr);
+    }
+    weir_must(scenario);
+    weir_script_free(script);
+    free(text);
+    return scenario;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT
+ * cli/lab_jobs.h - many seeds at once, heard of in their order. */
+
+#ifndef WEIR_LAB_JOBS_H
+#define WEIR_LAB_JOBS_H
+
+#include "cli/cli.h"
+
+#define WEIR_LAB_JOBS_MAX 256
+/* At most so many seeds in one command. */
+#define WEIR_LAB_SEEDS_MAX 1000000
+
+/* How far one run is, told by whoever runs it. */
+struct weir_lab_progress;
+/* 'part' of 0 .. 1; 'progress' as 'context' of weir_run_options. */
+void weir_lab_progress(void *progress, double part);
+
+struct weir_lab_jobs {
+    uint64_t first, last; /* seeds, both included */
+    unsigned threads;     /* 0: as many as there are processors */
+    void *context;
+    /* Runs a seed, on any thread. */
+    void *(*run)(void *context, uint64_t seed,
+                 struct weir_lab_progress *progress);
+    /* Has it, in the order of the seeds, on the thread that called; owns
+     * 'made'. False: no more are run or heard of. */
+    bool (*done)(void *context, uint64_t seed, void *made);
+    /* Not NULL: disposes of what 'done' isn't to hear of. */
+    void (*drop)(void *context, void *made);
+    /* A command that runs the seed again, said if that run kills us. */
+    void (*replay)(void *context, uint64_t seed, char *buf, size_t size);
+};
+
+/* Shows a bar on standard error if that is a terminal. */
+void weir_lab_jobs_run(const struct weir_lab_jobs *jobs);
+
+/* "7" or "1..20". Says what is wrong. Returns 0 or an exit status. */
+int weir_lab_seeds_parse(const char *option, const char *text,
+                         uint64_t *out_first, uint64_t *out_last);
+
+/* A whole number from 1 to 'max'. Likewise. */
+int weir_lab_count_parse(const char *option, const char *text, uint64_t max,
+                         uint64_t *out);
+
+#endif /* WEIR_LAB_JOBS_H */

@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""live_lab.py - scenarios in both back ends: what the simulator says of a
+fleet, real processes must show.
+
+Each scenario that comes with the program and says `live` is run in virtual
+time and by real processes, and every expectation must be met in both. And a
+live run refuses what it can't do, and leaves nothing behind however it
+ends."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+from live_fleet import WEIR, until
+
+PATIENCE = 60  # seconds, for one run
+SEED = os.environ.get("WEIR_SEED", "1")
+SERIES = str(Path(os.environ["WEIR_BUILD"]) / "live_lab")
+
+
+def lab(*arguments, **options):
+    return subprocess.run([WEIR, "lab", *arguments], text=True,
+                          capture_output=True, timeout=PATIENCE, **options)
+
+
+def live_scenarios():
+    """Names of those that say `live`."""
+    listed = json.loads(lab("list", "--json").stdout)
+    return [scenario["name"] for scenario in listed
+            if "live" in lab("show", scenario["name"]).stdout.splitlines()]
+
+
+def outcome(name, *options):
+    """Expectation -> (held, value), and the metrics."""
+    done = lab("run", name, "--seed", SEED, "--json", *options)
+    if done.returncode > 1 or not done.stdout:
+        raise AssertionError(f"{name} {options}: {done.stderr}")
+    said = json.loads(done.stdout)
+    found = {}
+    for line in said["expectations"]:
+        found.setdefault(line["text"], []).append(line["held"])
+    return found, said["metrics"]
+
+
+# What the five scenarios leave out, in one.
+VERBS = """title "Everything that a live run can do"
+roots 3
+limiters 6 started=5
+links l1..l2 to root1..root2
+network rtt=1ms
+node stale_after=2s
+quota all limit=5000/s
+quota api limit=1000/s parent=all
+quota other limit=100/s low_burst=0.5s high_burst=0.5s
+load users to api rate=2x spread=zipf:1 weight=1..3
+load beat to other rate=1x sine=50%/2s arrivals=regular
+load bursts to other rate=5x burst=200ms/1s on=l1..l2
+run 8s
+always epochs <= 4
+at 0s expect limit of api = 1000 within 1s
+at 0.5s expect links = 13
+at 0.5s expect ready = 5
+at 1s start l6
+at 1s expect links = 16 within 2s
+at 1.5s pause l1
+at 1.7s resume l1
+at 2s cut l3 from root3 up
+at 2.2s expect links = 15
+at 2.5s cut l4 from root1 noticed after 200ms
+at 2.6s expect links = 14
+at 2.7s expect links = 14
+at 3s mend
+at 3s expect links = 16 within 3s
+at 3.5s store away
+at 3.6s set api limit=3000/s
+at 4s expect limit of api = 1000
+at 4s store back
+at 4.2s set api limit=2000/s
+at 4.2s set api limit=2500/s
+at 4.2s expect limit of api = 2500 within 1s
+at 4.5s reset root2
+at 4.6s expect links = 16 within 3s
+at 5s remove other
+at 5.2s load users rate=100/s
+at 5.5s restart root3 after 300ms
+at 5.5s kill 1 of l1..l6
+at 5.6s expect ready = 5
+at 6s expect roots = 3 within 2s
+expect offered_mean of api over 2s..4s within 3.5..4.5
+expect offered_mean of api over 6s..8s within 0.05..0.15
+expect offered_mean of other over 1s..4s within 1.6..2.4
+expect passed_max of other over 1s..4s < 2
+"""
+
+
+class BothBackEnds(unittest.TestCase):
+    def test_what_the_scenarios_leave_out(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".weir") as file:
+            file.write(VERBS)
+            file.flush()
+            for options in [], ["--live"]:
+                found, _ = outcome(file.name, *options)
+                with self.subTest(options, seed=SEED):
+                    self.assertTrue(all(map(all, found.values())), found)
+
+    def test_the_same_expectations_are_met(self):
+        names = live_scenarios()
+        self.assertGreaterEqual(len(names), 5)
+        for name in names:
+            simulated, there = outcome(name)
+            # The series stay there, to be looked at when it fails.
+            live, here = outcome(name, "--live", "--out", SERIES)
+            for metric, value in there.items():
+                print(f"{name:20} {metric:20} simulated {value:8.3f}  "
+                      f"live {here[metric]:8.3f}", file=sys.stderr)
+            with self.subTest(f"{name}, seed {SEED}"):
+                self.assertEqual(simulated, live)
+                self.assertTrue(all(all(held) for held in live.values()),
+                                live)
+
+
+class Refused(unittest.TestCase):
+    FILE = """title "t"
+roots 1
+limiters {limiters}
+network {network}
+quota q limit=10/s
+load l to q {load}
+run 1s
+{more}
+"""
+
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="weir-live-lab-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def refusal(self, **parts):
+        path = self.folder / "x.weir"
+        usual = {"limiters": 1, "network": "rtt=1ms", "load": "rate=1x",
+                 "more": ""}
+        path.write_text(self.FILE.format(**{**usual, **parts}))
+        self.assertEqual(lab("check", path).returncode, 0)
+        done = lab("run", path, "--live", env=dict(os.environ,
+                                                   TMPDIR=self.folder))
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertEqual(os.listdir(self.folder), ["x.weir"])
+        return done.stderr
+
+    def test_what_processes_cannot_do(self):
+        for what, parts in {
+            "x.weir:4:9: --live can't lose messages": {"network": "loss=1%"},
+            "x.weir:4:9: --live can't delay messages":
+                {"network": "rtt=100ms"},
+            "can't start 65 limiters": {"limiters": 65},
+            "x.weir:6:6: --live can't give each key its limiter":
+                {"load": "rate=1x spread=sticky"},
+            "x.weir:8:7: --live can't slow processors":
+                {"more": "at 0s cpu root1 message=1ms"},
+            "x.weir:8:9: --live can't move clocks":
+                {"more": "at 0.5s clock l1 step=1s"},
+            "x.weir:8:8: --live can't see what is above high":
+                {"more": "always over_high of q < 1"},
+        }.items():
+            with self.subTest(what):
+                said = self.refusal(**parts)
+                self.assertIn(what, said)
+                self.assertIn("run it in the simulator", said)
+
+
+class Ends(unittest.TestCase):
+    """A run that is ended from outside leaves no process and no file."""
+
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="weir-live-lab-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.process = subprocess.Popen(
+            [WEIR, "lab", "run", "live-steady", "--live"], text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=dict(os.environ, TMPDIR=str(self.folder)))
+        self.addCleanup(self.process.communicate)
+        self.addCleanup(self.process.kill)
+        until("three roots and five limiters",
+              lambda: len(self.children()) >= 8)
+
+    def children(self):
+        """Processes that name the run's folder or are its agents."""
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                words = (entry / "environ").read_bytes().split(b"\0")
+                state = (entry / "stat").read_text().rsplit(")", 1)[1]
+            except OSError:
+                continue
+            ours = b"TMPDIR=" + str(self.folder).encode() in words
+            if ours and int(entry.name) != self.process.pid and \
+                    state.split()[0] != "Z":
+                found.append(int(entry.name))
+        return found
+
+    def test_interrupted(self):
+        self.process.send_signal(signal.SIGINT)
+        _, said = self.process.communicate(timeout=PATIENCE)
+        self.assertEqual(self.process.returncode, 2, said)
+        self.assertIn("interrupted", said)
+        self.assertEqual(self.children(), [])
+        # A sanitizer's runtime leaves a file of its own there.
+        left = [name for name in os.listdir(self.folder)
+                if not name.startswith("tsan.")]
+        self.assertEqual(left, [])
+
+    def test_killed(self):
+        self.process.kill()
+        self.process.wait(PATIENCE)
+        until("an end of all its processes", lambda: not self.children())
+
+
+if __name__ == "__main__":
+    unittest.main()

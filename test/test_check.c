@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT
+ * test/test_check.c - each checker speaks when what it holds is broken, by
+ * hand, in a fleet that is otherwise sound; and none does when all is well.
+ * (test_planted.py breaks the product instead.) */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "lab/check.h"
+#include "lab/run.h"
+#include "lab/swarm.h"
+#include "node/root_state.h"
+
+#define LIMITERS 4
+
+struct scene {
+    struct weir_fleet *fleet;
+    struct weir_check *check;
+};
+
+static const struct weir_text api = { "api", 3 };
+static const struct weir_limit slow = { .units = 1,
+                                        .per = 86400 * WEIR_SECOND };
+
+static void put(struct scene *s, struct weir_limit limit, uint64_t high)
+{
+    struct weir_quota quota;
+    weir_quota_init(&quota);
+    quota.name = api;
+    quota.limit = limit;
+    quota.low_burst = quota.high_burst = (struct weir_burst){ .amount = high };
+    assert_int_equal(weir_fleet_put(s->fleet, &quota, NULL), 0);
+}
+
+/* NULL while all hold. */
+static const char *run(struct scene *s, weir_duration span)
+{
+    struct weir_world *world = weir_fleet_world(s->fleet);
+    weir_instant until = world->now + span;
+    const char *violation = NULL;
+    while (!violation && weir_world_step(world, until))
+        violation = weir_check_event(s->check);
+    return violation;
+}
+
+static unsigned take(struct scene *s, uint32_t limiter, uint64_t weight)
+{
+    unsigned outcome = weir_fleet_take(s->fleet, limiter, api, weight, NULL);
+    weir_check_decided(s->check, limiter, api, weight, outcome);
+    return outcome;
+}
+
+/* A fleet in which everybody has been told of the quota. */
+static struct scene begin_with(uint32_t roots, uint64_t high)
+{
+    const struct weir_fleet_options options = {
+        .seed = 1,
+        .limiters = LIMITERS,
+        .roots = roots,
+        .limiters_started = LIMITERS,
+        .slots = 16,
+        .net = { .delay = WEIR_MILLISECOND },
+        .settings = { .report_interval = 200 * WEIR_MILLISECOND,
+                      .stale_after = 10 * WEIR_SECOND,
+                      .slack = true },
+    };
+    struct scene s = { .fleet = weir_fleet_new(&options) };
+    s.check = weir_check_new(s.fleet);
+    put(&s, slow, high);
+    assert_null(run(&s, WEIR_SECOND));
+    for (uint32_t l = 0; l < LIMITERS; l++)
+        assert_int_equal(take(&s, l, 1) & WEIR_OUTCOME_LIMITED, 0);
+    assert_null(run(&s, WEIR_SECOND));
+    return s;
+}
+
+static struct scene begin(uint64_t high)
+{
+    return begin_with(2, high);
+}
+
+static void end(struct scene *s)
+{
+    weir_check_free(s->check);
+    weir_fleet_free(s->fleet);
+}
+
+static void assert_says(const char *violation, const char *checker)
+{
+    assert_non_null(violation);
+    if (strncmp(violation, checker, strlen(checker)) != 0)
+        fail_msg("%s was to speak, and not: %s", checker, violation);
+}
+
+static void test_all_is_well(void **state)
+{
+    (void)state;
+    struct scene s = begin(100);
+    for (int i = 0; i < 200; i++) {
+        take(&s, (uint32_t)i % LIMITERS, 1);
+        assert_null(run(&s, 3 * WEIR_MILLISECOND));
+    }
+    assert_null(run(&s, WEIR_CHECK_SETTLE + WEIR_SECOND));
+    assert_null(weir_check_end(s.check));
+    struct weir_check_stats stats;
+    weir_check_stats(s.check, &stats);
+    assert_true(stats.bounded > 100);
+    assert_true(stats.ends >= 2 * LIMITERS);
+    double share = weir_check_unseen_share(s.check);
+    assert_true(share > 0.3 && share < 1);
+    end(&s);
+}
+
+/* Charges may go above high, and refunds take back what roots count later. */
+static void test_charges_and_refunds_are_no_violation(void **state)
+{
+    (void)state;
+    struct scene s = begin(20);
+    for (uint64_t i = 0; i < 100; i++) {
+        weir_fleet_charge(s.fleet, i % LIMITERS, api, i % 7);
+        weir_fleet_refund(s.fleet, (i + 1) % LIMITERS, api, i % 5);
+        assert_null(run(&s, 5 * WEIR_MILLISECOND));
+    }
+    assert_null(run(&s, WEIR_CHECK_SETTLE + WEIR_SECOND));
+    assert_null(weir_check_end(s.check));
+    end(&s);
+}
+
+/* What a limiter was told before its clock was set back is not as old as
+ * time. */
+static void test_a_clock_may_be_set_back(void **state)
+{
+    (void)state;
+    struct scene s = begin(100);
+    put(&s, (struct weir_limit){ .units = 495, .per = WEIR_SECOND }, 391);
+    assert_null(run(&s, WEIR_SECOND));
+    weir_fleet_clock(s.fleet, (struct weir_place){ .index = 1 },
+                     -3 * (int64_t)WEIR_SECOND / 2, 0);
+    for (int i = 0; i < 300; i++) {
+        take(&s, (uint32_t)i % LIMITERS, 1);
+        assert_null(run(&s, WEIR_MILLISECOND));
+    }
+    end(&s);
+}
+
+/* A root that hears nothing more presumes nothing more, and a limiter that
+ * isn't answered any more counts by its slack alone. */
+static void test_what_is_presumed_ends(void **state)
+{
+    (void)state;
+    struct scene s = begin_with(1, 1400);
+    for (int i = 0; i < 700; i++) {
+        take(&s, 0, 1);
+        assert_null(run(&s, 7 * WEIR_MILLISECOND));
+    }
+    const struct weir_net lost = { .delay = WEIR_MILLISECOND, .loss = 1 };
+    weir_fleet_net(s.fleet, 0, 0, &lost);
+    for (int i = 0; i < 1000; i++) {
+        take(&s, 0, 1);
+        assert_null(run(&s, 7 * WEIR_MILLISECOND));
+    }
+    end(&s);
+}
+
+/* A report that no limiter made. */
+static void test_conservation(void **state)
+{
+    (void)state;
+    struct scene s = begin(100);
+    struct weir_root *root = weir_fleet_root(s.fleet, 0);
+    struct weir_table *table = weir_fleet_table(s.fleet, 0);
+    struct weir_ref ref;
+    assert_true(weir_table_find(table, api, &ref));
+    const struct weir_count count = { .slot = ref.slot, .passed = 9 };
+    struct weir_message message = {
+        .type = WEIR_MESSAGE_REPORT,
+        .session = root->peers[0].session,
+        .report = { .number = root->peers[0].number + 1,
+                    .epoch = 1,
+                    .count = 1,
+                    .counts = &count },
+    };
+    struct weir_place place = { .root = true };
+    assert_int_equal(weir_root_receive(root, 0, &message,
+                                       weir_fleet_clock_of(s.fleet, place)),
+                     0);
+    assert_says(run(&s, WEIR_SECOND), "conservation: ");
+    end(&s);
+}
+
+/* Limiters that forget where to stop, all at once. */
+static void test_unseen_bound(void **state)
+{
+    (void)state;
+    struct scene s = begin(100);
+    for (uint32_t l = 0; l < LIMITERS; l++) {
+        struct weir_table *table = weir_fleet_table(s.fleet, l);
+        weir_table_set_slack(table, 0, WEIR_COUNT_FAR, WEIR_COUNT_FAR);
+        for (int i = 0; i < 90; i++)
+            take(&s, l, 1);
+    }
+    assert_says(weir_check_event(s.check), "unseen_bound: ");
+    end(&s);
+}
+
+/* A limiter whose bucket was emptied behind its back. */
+static void test_agreement(void **state)
+{
+    (void)state;
+    struct scene s = begin(100);
+    for (int i = 0; i < 95; i++) {
+        take(&s, 1, 1);
+        assert_null(run(&s, 50 * WEIR_MILLISECOND));
+    }
+    assert_null(run(&s, WEIR_CHECK_SETTLE + WEIR_SECOND));
+    struct weir_table *table = weir_fleet_table(s.fleet, 0);
+    struct weir_place place = { .index = 0 };
+    weir_table_set_fill(table, 0, 0, weir_table_count(table, 0),
+                        weir_fleet_clock_of(s.fleet, place));
+    assert_says(weir_check_end(s.check), "agreement: ");
+    end(&s);
+}
+
+/* A limiter that lost a quota nobody removed. */
+static void test_epochs(void **state)
+{
+    (void)state;
+    struct scene s = begin(100);
+    struct weir_place place = { .index = 2 };
+    weir_table_drop(weir_fleet_table(s.fleet, 2), api,
+                    weir_fleet_clock_of(s.fleet, place));
+    struct weir_quota other;
+    weir_quota_init(&other);
+    other.name = WEIR_TEXT("other");
+    assert_int_equal(weir_fleet_put(s.fleet, &other, NULL), 0);
+    assert_says(run(&s, WEIR_SECOND), "epochs: ");
+    end(&s);
+}
+
+/* A refusal that nothing asks for; it is the first one that stays. */
+static void test_verdicts(void **state)
+{
+    (void)state;
+    struct scene s = begin(100);
+    weir_check_decided(s.check, 0, api, 1, WEIR_OUTCOME_LIMITED);
+    assert_says(weir_check_event(s.check), "verdicts: ");
+    take(&s, 0, 1);
+    assert_says(weir_check_event(s.check), "verdicts: ");
+    end(&s);
+}
+
+/* A run is the same with and without its checkers. */
+static void test_checkers_change_nothing(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct weir_scenario *scenario = weir_swarm_scenario(seed);
+        struct weir_run_options options = { .seed = seed, .check = true };
+        struct weir_result *with = weir_run_simulated(scenario, &options, NULL);
+        options.check = false;
+        struct weir_result *without =
+            weir_run_simulated(scenario, &options, NULL);
+        assert_int_equal(with->events, without->events);
+        assert_int_equal(with->takes, without->takes);
+        assert_int_equal(with->sample_count, without->sample_count);
+        for (size_t i = 0; i < with->sample_count; i++) {
+            assert_true(with->fleet[i].messages == without->fleet[i].messages);
+            assert_true(with->fleet[i].bytes == without->fleet[i].bytes);
+        }
+        weir_result_free(with);
+        weir_result_free(without);
+        weir_scenario_free(scenario);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_is_well),
+        cmocka_unit_test(test_charges_and_refunds_are_no_violation),
+        cmocka_unit_test(test_a_clock_may_be_set_back),
+        cmocka_unit_test(test_what_is_presumed_ends),
+        cmocka_unit_test(test_conservation),
+        cmocka_unit_test(test_unseen_bound),
+        cmocka_unit_test(test_agreement),
+        cmocka_unit_test(test_epochs),
+        cmocka_unit_test(test_verdicts),
+        cmocka_unit_test(test_checkers_change_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,558 @@
+/* SPDX-License-Identifier: MIT
+ * test/test_lab_fleet.c - the simulated fleet itself: links come and go as
+ * told, one seed is one history to the byte, processors take their time,
+ * clocks run as they like, buffers are bounded, and faults are what they say
+ * they are. What the nodes make of it, test_sync and test_fleet judge. */
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "lab/fleet_parts.h"
+
+#define API WEIR_TEXT("api")
+
+static struct weir_fleet_options usual(void)
+{
+    const char *seed = getenv("WEIR_SEED");
+    return (struct weir_fleet_options){
+        .seed = seed ? strtoull(seed, NULL, 10) : 1,
+        .limiters = 3,
+        .limiters_started = 3,
+        .roots = 2,
+        .slots = 16,
+        .net = { .delay = WEIR_MILLISECOND },
+        .settings = { .report_interval = WEIR_SECOND,
+                      .stale_after = 3 * WEIR_SECOND,
+                      .slack = true },
+    };
+}
+
+static struct weir_place limiter_at(uint32_t index)
+{
+    return (struct weir_place){ .index = index };
+}
+
+static struct weir_place root_at(uint32_t index)
+{
+    return (struct weir_place){ .root = true, .index = index };
+}
+
+static void run(struct weir_fleet *fleet, weir_duration span)
+{
+    weir_fleet_run(fleet, weir_fleet_now(fleet) + span);
+}
+
+static void put(struct weir_fleet *fleet, const char *name, uint64_t units,
+                weir_duration per)
+{
+    struct weir_quota quota;
+    weir_quota_init(&quota);
+    quota.name = weir_text_of(name);
+    quota.limit = (struct weir_limit){ .units = units, .per = per };
+    quota.low_burst = (struct weir_burst){ .amount = units };
+    quota.high_burst = (struct weir_burst){ .amount = units + units / 2 };
+    assert_int_equal(weir_fleet_put(fleet, &quota, NULL), 0);
+}
+
+static struct weir_fleet *fleet_of(const struct weir_fleet_options *options)
+{
+    struct weir_fleet *fleet = weir_fleet_new(options);
+    put(fleet, "api", 1000, WEIR_SECOND);
+    run(fleet, 100 * WEIR_MILLISECOND);
+    return fleet;
+}
+
+/* One request a millisecond, by turns. */
+static uint64_t load(struct weir_fleet *fleet, uint32_t limiters,
+                     weir_duration span)
+{
+    uint64_t passed = 0;
+    for (uint32_t i = 0; i < span / WEIR_MILLISECOND; i++) {
+        run(fleet, WEIR_MILLISECOND);
+        passed += !(weir_fleet_take(fleet, i % limiters, API, 1, NULL) &
+                    WEIR_OUTCOME_LIMITED);
+    }
+    return passed;
+}
+
+static void finish(struct weir_fleet *fleet)
+{
+    assert_int_equal(weir_fleet_error(fleet), 0);
+    weir_fleet_free(fleet);
+}
+
+/* ---- Life and links ---- */
+
+static void test_a_fleet_meets_and_counts(void **state)
+{
+    (void)state;
+    struct weir_fleet_options options = usual();
+    struct weir_fleet *fleet = fleet_of(&options);
+    for (uint32_t l = 0; l < 3; l++) {
+        for (uint32_t r = 0; r < 2; r++)
+            assert_true(weir_fleet_linked(fleet, l, r));
+        assert_true(weir_limiter_ready(weir_fleet_limiter(fleet, l)));
+    }
+    uint64_t passed = load(fleet, 3, WEIR_SECOND);
+    weir_fleet_charge(fleet, 0, API, 100);
+    weir_fleet_refund(fleet, 0, API, 30);
+    run(fleet, 2 * WEIR_SECOND);
+    assert_int_equal(weir_fleet_root_passed(fleet, 0, API), passed + 70);
+    assert_int_equal(weir_fleet_root_passed(fleet, 1, API), passed + 70);
+    assert_int_equal(weir_fleet_count(fleet, 0, API) +
+                         weir_fleet_count(fleet, 1, API) +
+                         weir_fleet_count(fleet, 2, API),
+                     passed + 70);
+    finish(fleet);
+}
+
+struct seen {
+    struct weir_fleet *fleet;
+    uint64_t digest, counted, received, dying, born;
+};
+
+static void mix(struct seen *seen, uint64_t value)
+{
+    seen->digest = weir_rng_mix(seen->digest ^ value) + value;
+}
+
+static void on_counted(void *context, uint32_t limiter, struct weir_ref ref,
+                       int64_t weight)
+{
+    struct seen *seen = context;
+    mix(seen, limiter);
+    mix(seen, ref.slot);
+    mix(seen, (uint64_t)weight);
+    seen->counted++;
+}
+
+static void on_received(void *context, struct weir_place to, uint32_t from,
+                        const struct weir_message *message)
+{
+    struct seen *seen = context;
+    mix(seen, weir_fleet_now(seen->fleet));
+    mix(seen, to.index * 2 + to.root);
+    mix(seen, from * 8 + message->type);
+    mix(seen, message->session);
+    seen->received++;
+}
+
+static void on_dying(void *context, struct weir_place place)
+{
+    struct seen *seen = context;
+    assert_true(weir_fleet_alive(seen->fleet, place));
+    seen->dying++;
+}
+
+static void on_born(void *context, struct weir_place place)
+{
+    struct seen *seen = context;
+    assert_true(weir_fleet_alive(seen->fleet, place));
+    seen->born++;
+}
+
+/* A second in which most things go wrong that can. */
+static struct seen trouble(uint64_t seed)
+{
+    struct weir_fleet_options options = usual();
+    options.seed = seed;
+    options.net = (struct weir_net){ .shape = WEIR_DELAY_PARETO,
+                                     .delay = WEIR_MILLISECOND,
+                                     .spread = WEIR_MILLISECOND,
+                                     .loss = 0.1,
+                                     .twice = 0.1,
+                                     .reorder = 0.1,
+                                     .replay = 0.5,
+                                     .bytes_per_s = 1 << 20 };
+    struct weir_fleet *fleet = weir_fleet_new(&options);
+    struct seen seen = { .fleet = fleet };
+    struct weir_fleet_watch watch = { .context = &seen,
+                                      .counted = on_counted,
+                                      .received = on_received,
+                                      .dying = on_dying,
+                                      .born = on_born };
+    weir_fleet_watch(fleet, &watch);
+    put(fleet, "api", 1000, WEIR_SECOND);
+    weir_fleet_cpu(fleet, root_at(0), WEIR_MILLISECOND, 1000);
+    weir_fleet_clock(fleet, limiter_at(1), 1000, 200);
+    load(fleet, 3, WEIR_SECOND);
+    weir_fleet_kill(fleet, root_at(1));
+    weir_fleet_kill(fleet, limiter_at(2));
+    load(fleet, 3, WEIR_SECOND);
+    weir_fleet_start(fleet, root_at(1));
+    weir_fleet_start(fleet, limiter_at(2));
+    weir_fleet_pause(fleet, root_at(0), true);
+    load(fleet, 3, WEIR_SECOND);
+    weir_fleet_pause(fleet, root_at(0), false);
+    weir_fleet_reset(fleet, root_at(0));
+    weir_fleet_clock(fleet, limiter_at(1), -100000, -200);
+    load(fleet, 3, WEIR_SECOND);
+    mix(&seen, weir_fleet_world(fleet)->events);
+    finish(fleet);
+    return seen;
+}
+
+static void test_a_seed_is_a_history(void **state)
+{
+    (void)state;
+    struct seen one = trouble(1), again = trouble(1), other = trouble(2);
+    assert_true(one.received > 50 && one.counted > 1000);
+    assert_int_equal(one.dying, 2);
+    assert_int_equal(one.born, 2);
+    assert_int_equal(one.digest, again.digest);
+    assert_int_not_equal(one.digest, other.digest);
+    print_message("digest of seed 1: %016llx\n",
+                  (unsigned long long)one.digest);
+}
+
+static void test_the_dead_take_nothing_and_come_back(void **state)
+{
+    (void)state;
+    struct weir_fleet_options options = usual();
+    options.limiters_started = 2;
+    struct weir_fleet *fleet = fleet_of(&options);
+    assert_false(weir_fleet_alive(fleet, limiter_at(2)));
+    assert_false(weir_fleet_linked(fleet, 2, 0));
+    assert_int_equal(weir_fleet_take(fleet, 2, API, 1, NULL),
+                     WEIR_OUTCOME_LIMITED);
+    assert_int_equal(weir_fleet_take(fleet, 0, WEIR_TEXT("none"), 1, NULL), 0);
+    weir_fleet_start(fleet, limiter_at(2));
+    run(fleet, 100 * WEIR_MILLISECOND);
+    assert_int_equal(
+        weir_fleet_take(fleet, 2, API, 1, NULL) & WEIR_OUTCOME_LIMITED, 0);
+    assert_int_equal(weir_fleet_count(fleet, 2, API), 1);
+    weir_fleet_kill(fleet, limiter_at(2));
+    weir_fleet_kill(fleet, root_at(0));
+    assert_ptr_equal(weir_fleet_root(fleet, 0), NULL);
+    assert_ptr_equal(weir_fleet_table(fleet, 2), NULL);
+    run(fleet, WEIR_SECOND);
+    assert_int_equal(weir_limiter_links_up(weir_fleet_limiter(fleet, 0)), 1);
+    weir_fleet_start(fleet, limiter_at(2));
+    weir_fleet_start(fleet, root_at(0));
+    run(fleet, WEIR_SECOND);
+    assert_int_equal(weir_fleet_count(fleet, 2, API), 0);
+    assert_int_equal(weir_limiter_links_up(weir_fleet_limiter(fleet, 2)), 2);
+    finish(fleet);
+}
+
+static void test_the_store_goes_away_and_comes_back(void **state)
+{
+    (void)state;
+    struct weir_fleet_options options = usual();
+    struct weir_fleet *fleet = fleet_of(&options);
+    struct weir_quota quota;
+    struct weir_diag diag = { 0 };
+    weir_quota_init(&quota);
+    quota.name = WEIR_TEXT("late");
+    weir_fleet_store_away(fleet, true);
+    assert_int_equal(weir_fleet_put(fleet, &quota, &diag), WEIR_ESTORE);
+    assert_int_equal(weir_fleet_remove(fleet, "api", &diag), WEIR_ESTORE);
+    weir_fleet_kill(fleet, root_at(0));
+    weir_fleet_start(fleet, root_at(0));
+    run(fleet, WEIR_SECOND);
+    assert_false(weir_root_ready(weir_fleet_root(fleet, 0)));
+    assert_true(weir_root_ready(weir_fleet_root(fleet, 1)));
+    weir_fleet_store_away(fleet, false);
+    assert_true(weir_root_ready(weir_fleet_root(fleet, 0)));
+    assert_int_equal(weir_fleet_put(fleet, &quota, &diag), 0);
+    assert_int_equal(weir_fleet_remove(fleet, "api", &diag), 0);
+    run(fleet, WEIR_SECOND);
+    assert_int_equal(weir_limiter_epoch(weir_fleet_limiter(fleet, 0)),
+                     weir_catalog_epoch(weir_fleet_catalog(fleet)));
+    assert_int_equal(weir_fleet_take(fleet, 0, API, 1000000, NULL), 0);
+    assert_true(weir_fleet_put(fleet, &(struct weir_quota){ 0 }, &diag) < 0);
+    finish(fleet);
+}
+
+/* ---- Faults ---- */
+
+static uint64_t reports_taken(struct weir_fleet *fleet, uint32_t root)
+{
+    struct weir_root_stats stats;
+    weir_root_stats(weir_fleet_root(fleet, root), &stats);
+    return stats.reports;
+}
+
+static void test_a_cut_is_noticed_when_told(void **state)
+{
+    (void)state;
+    struct weir_fleet_options options = usual();
+    struct weir_fleet *fleet = fleet_of(&options);
+    const struct weir_limiter *limiter = weir_fleet_limiter(fleet, 0);
+    weir_fleet_cut(fleet, 0, 1, WEIR_WAY_BOTH, 2 * WEIR_SECOND);
+    assert_false(weir_fleet_linked(fleet, 0, 1));
+    run(fleet, 2 * WEIR_SECOND - 1);
+    assert_int_equal(weir_limiter_links_up(limiter), 2);
+    run(fleet, 1);
+    assert_int_equal(weir_limiter_links_up(limiter), 1);
+    weir_fleet_cut(fleet, 0, 1, 0, 0);
+    run(fleet, WEIR_SECOND);
+    assert_int_equal(weir_limiter_links_up(limiter), 2);
+    assert_true(weir_fleet_linked(fleet, 0, 1));
+    /* Mended before anybody noticed: the connection was never lost. */
+    weir_fleet_cut(fleet, 0, 0, WEIR_WAY_BOTH, 2 * WEIR_SECOND);
+    run(fleet, WEIR_SECOND);
+    weir_fleet_cut(fleet, 0, 0, 0, 0);
+    run(fleet, 5 * WEIR_SECOND);
+    assert_int_equal(weir_limiter_links_up(limiter), 2);
+    /* And at once. */
+    weir_fleet_cut(fleet, 0, 0, WEIR_WAY_BOTH, 0);
+    assert_int_equal(weir_limiter_links_up(limiter), 1);
+    finish(fleet);
+}
+
+static void test_one_way_is_cut_in_silence(void **state)
+{
+    (void)state;
+    struct weir_fleet_options options = usual();
+    options.limiters = options.limiters_started = options.roots = 1;
+    struct weir_fleet *fleet = fleet_of(&options);
+    run(fleet, 5 * WEIR_SECOND);
+    /* Down: the root hears, and its answers vanish. */
+    weir_fleet_cut(fleet, 0, 0, WEIR_WAY_DOWN, 0);
+    uint64_t before = reports_taken(fleet, 0);
+    run(fleet, 5 * WEIR_SECOND);
+    assert_int_equal(weir_limiter_links_up(weir_fleet_limiter(fleet, 0)), 1);
+    assert_int_equal(reports_taken(fleet, 0), before + 1);
+    /* Up: it hears nothing at all. */
+    weir_fleet_cut(fleet, 0, 0, WEIR_WAY_UP, 0);
+    before = reports_taken(fleet, 0);
+    run(fleet, 20 * WEIR_SECOND);
+    assert_int_equal(weir_limiter_links_up(weir_fleet_limiter(fleet, 0)), 1);
+    assert_int_equal(reports_taken(fleet, 0), before);
+    /* A connection isn't made over half a way. */
+    weir_fleet_reset(fleet, root_at(0));
+    run(fleet, 10 * WEIR_SECOND);
+    assert_int_equal(weir_limiter_links_up(weir_fleet_limiter(fleet, 0)), 0);
+    weir_fleet_cut(fleet, 0, 0, 0, 0);
+    run(fleet, WEIR_SECOND);
+    assert_int_equal(weir_limiter_links_up(weir_fleet_limiter(fleet, 0)), 1);
+    struct weir_fleet_stats stats;
+    weir_fleet_stats(fleet, &stats);
+    assert_true(stats.lost > 5);
+    finish(fleet);
+}
+
+static void test_a_limiter_links_where_it_may(void **state)
+{
+    (void)state;
+    struct weir_fleet_options options = usual();
+    struct weir_fleet *fleet = fleet_of(&options);
+    weir_fleet_allow(fleet, 0, 0, false);
+    weir_fleet_reset(fleet, root_at(0));
+    run(fleet, WEIR_SECOND);
+    assert_false(weir_fleet_linked(fleet, 0, 0));
+    assert_true(weir_fleet_linked(fleet, 1, 0));
+    weir_fleet_allow(fleet, 0, 0, true);
+    assert_true(weir_fleet_linked(fleet, 0, 0));
+    finish(fleet);
+}
+
+static void test_the_paused_do_nothing_until_they_go_on(void **state)
+{
+    (void)state;
+    struct weir_fleet_options options = usual();
+    options.roots = 1;
+    struct weir_fleet *fleet = fleet_of(&options);
+    run(fleet, 5 * WEIR_SECOND);
+    weir_fleet_pause(fleet, root_at(0), true);
+    uint64_t before = reports_taken(fleet, 0);
+    put(fleet, "new", 5, WEIR_SECOND);
+    run(fleet, 2 * WEIR_SECOND);
+    assert_int_equal(reports_taken(fleet, 0), before);
+    assert_true(weir_fleet_linked(fleet, 0, 0));
+    weir_fleet_pause(fleet, limiter_at(1), true);
+    assert_int_equal(weir_fleet_take(fleet, 1, API, 1, NULL),
+                     WEIR_OUTCOME_LIMITED);
+    assert_int_equal(weir_fleet_count(fleet, 1, API), 0);
+    weir_fleet_pause(fleet, root_at(0), false);
+    run(fleet, WEIR_SECOND);
+    /* Each limiter had a report waiting, and two of them answer again. */
+    assert_true(reports_taken(fleet, 0) >= before + 3);
+    assert_int_equal(weir_limiter_epoch(weir_fleet_limiter(fleet, 0)), 2);
+    assert_int_equal(weir_limiter_epoch(weir_fleet_limiter(fleet, 1)), 1);
+    weir_fleet_pause(fleet, limiter_at(1), false);
+    run(fleet, WEIR_SECOND);
+    assert_int_equal(weir_limiter_epoch(weir_fleet_limiter(fleet, 1)), 2);
+    finish(fleet);
+}
+
+/* A report with its count and the answer with its fill are 2 × (10 + 5) ms:
+ * a root can take 33 of them a second and no more. */
+static void test_a_processor_takes_its_time(void **state)
+{
+    (void)state;
+    struct weir_fleet_options options = usual();
+    options.limiters = options.limiters_started = 30;
+    options.roots = 1;
+    options.settings.report_interval = 100 * WEIR_MILLISECOND;
+    options.settings.slack = false;
+    struct weir_fleet *fleet = fleet_of(&options);
+    uint64_t before = reports_taken(fleet, 0);
+    load(fleet, 30, WEIR_SECOND);
+    uint64_t quick = reports_taken(fleet, 0) - before;
+    weir_fleet_cpu(fleet, root_at(0), 10 * WEIR_MILLISECOND,
+                   5 * WEIR_MILLISECOND);
+    load(fleet, 30, 2 * WEIR_SECOND);
+    before = reports_taken(fleet, 0);
+    load(fleet, 30, 10 * WEIR_SECOND);
+    uint64_t slow = reports_taken(fleet, 0) - before;
+    print_message("reports taken a second: %llu, slow %.1f\n",
+                  (unsigned long long)quick, (double)slow / 10);
+    assert_true(quick > 250);
+    assert_true(slow > 290 && slow <= 340);
+    finish(fleet);
+}
+
+/* A limiter behind 1 kB/s, and quotas edited all the time. */
+static void test_a_full_buffer_holds_the_root(void **state)
+{
+    (void)state;
+    struct weir_fleet_options options = usual();
+    struct weir_fleet *fleet = fleet_of(&options);
+    struct weir_net slow = { .bytes_per_s = 1000 };
+    weir_fleet_net(fleet, 0, 0, &slow);
+    for (uint64_t i = 0; i < 20000; i++) {
+        put(fleet, "api", 1000 + i, WEIR_SECOND);
+        run(fleet, WEIR_MILLISECOND);
+    }
+    struct weir_fleet_stats stats;
+    weir_fleet_stats(fleet, &stats);
+    print_message("waited at most: %llu bytes\n",
+                  (unsigned long long)stats.waiting_bytes_most);
+    assert_true(stats.waiting_bytes_most > WEIR_FLEET_INBOX_BYTES / 2);
+    assert_true(stats.waiting_bytes_most <= WEIR_FLEET_INBOX_BYTES);
+    weir_fleet_net(fleet, 0, 0, &options.net);
+    run(fleet, 300 * WEIR_SECOND);
+    assert_int_equal(weir_limiter_epoch(weir_fleet_limiter(fleet, 0)), 20001);
+    finish(fleet);
+}
+
+/* ---- Clocks ---- */
+
+static void test_each_node_has_its_own_hour(void **state)
+{
+    (void)state;
+    struct weir_fleet_options options = usual();
+    struct weir_fleet *fleet = fleet_of(&options);
+    weir_instant one = weir_fleet_clock_of(fleet, limiter_at(0));
+    weir_instant other = weir_fleet_clock_of(fleet, root_at(0));
+    assert_int_not_equal(one, other);
+    weir_fleet_clock(fleet, limiter_at(0), -5, 100000);
+    run(fleet, WEIR_SECOND);
+    assert_int_equal(weir_fleet_clock_of(fleet, limiter_at(0)),
+                     one - 5 + WEIR_SECOND + WEIR_SECOND / 10);
+    assert_int_equal(weir_fleet_clock_of(fleet, root_at(0)),
+                     other + WEIR_SECOND);
+    finish(fleet);
+}
+
+/* Idle, a limiter whose clock runs twice as fast reports twice as often; one
+ * that jumps ahead reports at once and then as before. The world's events
+ * stay few: nobody spins. */
+static void test_nodes_live_by_their_own_clocks(void **state)
+{
+    (void)state;
+    struct weir_fleet_options options = usual();
+    options.roots = 1;
+    struct weir_fleet *fleet = fleet_of(&options);
+    weir_fleet_clock(fleet, limiter_at(0), 0, 1000000);
+    uint64_t before[3];
+    for (uint32_t i = 0; i < 3; i++)
+        before[i] = weir_limiter_reports(weir_fleet_limiter(fleet, i));
+    run(fleet, 10 * WEIR_SECOND);
+    uint64_t fast =
+        weir_limiter_reports(weir_fleet_limiter(fleet, 0)) - before[0];
+    uint64_t usual_count =
+        weir_limiter_reports(weir_fleet_limiter(fleet, 1)) - before[1];
+    assert_in_range(fast, 18, 21);
+    assert_in_range(usual_count, 9, 11);
+    weir_fleet_clock(fleet, limiter_at(1), 3600 * (int64_t)WEIR_SECOND, 0);
+    run(fleet, 10 * WEIR_SECOND);
+    assert_in_range(weir_limiter_reports(weir_fleet_limiter(fleet, 1)),
+                    before[1] + usual_count + 9, before[1] + usual_count + 12);
+    uint64_t events = weir_fleet_world(fleet)->events;
+    weir_fleet_clock(fleet, limiter_at(2), -(int64_t)WEIR_MILLISECOND, 0);
+    weir_fleet_clock(fleet, root_at(0), -(int64_t)WEIR_MILLISECOND, -100);
+    run(fleet, 10 * WEIR_SECOND);
+    assert_true(weir_fleet_world(fleet)->events - events < 1000);
+    finish(fleet);
+}
+
+/* ---- What arrives ---- */
+
+/* Garbage in the place of a report: the root drops the link, both ends see
+ * it, and a moment later it stands again. */
+static void test_a_link_that_speaks_garbage_is_dropped(void **state)
+{
+    (void)state;
+    struct weir_fleet_options options = usual();
+    struct weir_fleet *fleet = fleet_of(&options);
+    struct weir_link *link = weir_fleet_link(fleet, 0, 1);
+    struct weir_packet *packet = weir_packet_new(&link->to_root, 20);
+    memset(packet->bytes, 0xff, 20);
+    packet->connection = link->connection;
+    weir_pipe_send(packet, weir_fleet_now(fleet));
+    run(fleet, WEIR_MILLISECOND);
+    assert_false(weir_fleet_linked(fleet, 0, 1));
+    assert_true(weir_fleet_linked(fleet, 0, 0));
+    assert_int_equal(weir_limiter_links_up(weir_fleet_limiter(fleet, 0)), 1);
+    run(fleet, 100 * WEIR_MILLISECOND);
+    assert_int_equal(weir_limiter_links_up(weir_fleet_limiter(fleet, 0)), 2);
+    assert_int_equal(weir_fleet_error(fleet), WEIR_ESYNTAX);
+    weir_fleet_free(fleet);
+}
+
+/* What was in flight at a reset arrives on the next connection, if replays
+ * are asked for, but not on another process's. */
+static void test_replays_end_with_their_process(void **state)
+{
+    (void)state;
+    struct weir_fleet_options options = usual();
+    options.limiters = options.limiters_started = options.roots = 1;
+    options.net.delay = 100 * WEIR_MILLISECOND;
+    options.net.replay = 1;
+    struct weir_fleet *fleet = weir_fleet_new(&options);
+    struct weir_link *link = weir_fleet_link(fleet, 0, 0);
+    struct weir_packet *old = link->to_root.first; /* the hello */
+    assert_non_null(old);
+    weir_fleet_reset(fleet, root_at(0));
+    assert_true(weir_link_admits(link, old));
+    weir_fleet_kill(fleet, root_at(0));
+    weir_fleet_start(fleet, root_at(0));
+    assert_true(weir_link_admits(link, old));
+    weir_fleet_kill(fleet, limiter_at(0));
+    assert_false(weir_link_admits(link, old));
+    weir_fleet_start(fleet, limiter_at(0));
+    assert_false(weir_link_admits(link, old));
+    assert_true(weir_link_admits(link, link->to_root.last));
+    finish(fleet);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_fleet_meets_and_counts),
+        cmocka_unit_test(test_a_seed_is_a_history),
+        cmocka_unit_test(test_the_dead_take_nothing_and_come_back),
+        cmocka_unit_test(test_the_store_goes_away_and_comes_back),
+        cmocka_unit_test(test_a_cut_is_noticed_when_told),
+        cmocka_unit_test(test_one_way_is_cut_in_silence),
+        cmocka_unit_test(test_a_limiter_links_where_it_may),
+        cmocka_unit_test(test_the_paused_do_nothing_until_they_go_on),
+        cmocka_unit_test(test_a_processor_takes_its_time),
+        cmocka_unit_test(test_a_full_buffer_holds_the_root),
+        cmocka_unit_test(test_each_node_has_its_own_hour),
+        cmocka_unit_test(test_nodes_live_by_their_own_clocks),
+        cmocka_unit_test(test_a_link_that_speaks_garbage_is_dropped),
+        cmocka_unit_test(test_replays_end_with_their_process),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""test_planted - who checks the checkers: bugs planted in the product must be
+caught by the swarm (test_swarm), each by the checker in whose domain it lies.
+
+A bug is a substitution in one source file. That file alone is compiled as the
+build compiles it, and put before the libraries that hold the sound one. The
+swarm then runs seed after seed until the checker speaks. A bug that survives
+fails the test, and so does a text that isn't there any more: then write down
+here how the code says it today.
+
+    test_planted.py            all of them
+    test_planted.py 3 7        these, numbered as printed
+"""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+SOURCE = Path(os.environ.get("WEIR_SOURCE", "."))
+BUILD = Path(os.environ.get("WEIR_BUILD", "build"))
+PROGRAM = "test/test_swarm"
+# Seeds are tried in such spans.
+SPANS = ["1..40", "41..200", "201..600", "601..1500"]
+
+# What is wrong, the checker that must say so, file, text, what it becomes.
+BUGS = [
+    ("a report that comes again is counted again", "conservation",
+     "src/node/root.c",
+     "        root->stats.reports_repeated++;\n",
+     "        root->stats.reports_repeated++;\n"
+     "        take_counts(root, peer, report, now);\n"),
+    ("of many units one is lost in a root's bucket", "conservation",
+     "src/count/merge.c",
+     "    use->added += (uint64_t)units;\n",
+     "    units -= units > 8;\n    use->added += (uint64_t)units;\n"),
+    ("what is counted after the report is taken for answered",
+     "conservation", "src/count/tally.c",
+     "        cell->acked = cell->sent;\n",
+     "        cell->acked = weir_table_count(tally->table, slot);\n"),
+    ("a report is said again with more in it", "conservation",
+     "src/count/tally.c",
+     "        cell->sent = view.count;\n        cell->counted",
+     "    }\n    cell->sent = view.count;\n"
+     "    if (!again) {\n        cell->counted"),
+    ("a limiter that comes back is counted from what it knows",
+     "conservation", "src/count/merge.c",
+     "    if (!known || (int64_t)(announce->base - cell->last) > 0)\n",
+     ""),
+    ("late counts put a fleet into debt", "conservation",
+     "src/count/merge.c",
+     "    if (late) {\n", "    if (late && false) {\n"),
+    ("an edit empties a root's bucket", "conservation",
+     "src/count/merge.c",
+     "set_fill(merge, use, rescaled(use, fill, from), now)",
+     "set_fill(merge, use, rescaled(use, 0 * fill, from), now)"),
+    ("roots give eight times the slack", "unseen_bound",
+     "src/count/merge.c", "(2 * users)", "((users + 3) / 4)"),
+    ("limiters don't stop", "unseen_bound", "src/count/tally.c",
+     "count + (uint64_t)stop_in",
+     "count + (uint64_t)(stop_in < 0 ? 0 : WEIR_COUNT_FAR)"),
+    ("a limiter takes the smallest fill", "agreement", "src/count/tally.c",
+     "if (most && fill <= most_fill)", "if (most && fill >= most_fill)"),
+    ("a fill is taken without what was counted since", "agreement",
+     "src/count/tally.c", "(uint64_t)fill + own - leaked",
+     "(uint64_t)fill + 0 * own - leaked"),
+    ("an unanswered report is not said again", "agreement",
+     "src/node/limiter.c",
+     "    if (limiter->tally.link[index].unanswered)\n"
+     "        return link->sent_at + link->resend;\n",
+     "    if (limiter->tally.link[index].unanswered)\n"
+     "        return WEIR_NEVER;\n"),
+    ("roots push nothing", "agreement", "src/count/merge.c",
+     "if (cell->limiter->connected &&\n            cell_moved(",
+     "if (false && cell_moved("),
+    ("an epoch goes back", "epochs", "src/node/limiter.c",
+     "    if (quotas->epoch > limiter->epoch)\n        limiter->epoch",
+     "    limiter->epoch"),
+    ("a gap in the quotas is passed over", "epochs", "src/node/limiter.c",
+     "    if (quotas->from > limiter->epoch)\n", "    if (false)\n"),
+    ("a removed quota stays", "epochs", "src/node/limiter.c",
+     "        weir_table_drop(limiter->table, change->quota.name, now);\n",
+     ""),
+    ("a chain charges all but its leaf", "verdicts",
+     "src/quota/table_take.c",
+     "        if (WEIR_LIKELY(!(walk->skip >> i & 1)))\n"
+     "            outcome |= add(",
+     "        if (!(walk->skip >> i & 1) && (i > 0 || walk->links == 1))\n"
+     "            outcome |= add("),
+    ("the band refuses the more the emptier it is", "verdicts",
+     "src/quota/table_take.c", "return weir_band_refuses(",
+     "return !weir_band_refuses("),
+    ("a bucket may go one weight above high", "verdicts",
+     "src/quota/table_take.c",
+     "    if (fill + (int64_t)(weight << look->leak.frac) > look->high)\n",
+     "    if (fill > look->high)\n"),
+    ("a doubled message is refused", "bounds", "src/count/tally.c",
+     "return WEIR_OK; /* doubled",
+     "return WEIR_EPROTOCOL; /* doubled"),
+]
+
+
+def commands():
+    """How each file is compiled, and how the program is linked."""
+    compiles = {}
+    for entry in json.loads((BUILD / "compile_commands.json").read_text()):
+        path = (Path(entry["directory"]) / entry["file"]).resolve()
+        compiles[path] = entry["command"]
+    printed = subprocess.run(["ninja", "-C", BUILD, "-t", "commands", PROGRAM],
+                             check=True, capture_output=True, text=True)
+    return compiles, printed.stdout.rstrip().splitlines()[-1]
+
+
+COMPILES, LINK = commands()
+
+
+def build(bug, folder):
+    _, _, name, text, becomes = bug
+    path = (SOURCE / name).resolve()
+    sound = path.read_text()
+    if sound.count(text) != 1:
+        return f"{name}: this is there {sound.count(text)} times:\n{text}"
+    planted = folder / path.name
+    planted.write_text(sound.replace(text, becomes))
+    command = shlex.split(COMPILES[path])
+    command[command.index("-o") + 1] = str(folder / "planted.o")
+    command[-1] = str(planted)
+    run = subprocess.run(command + ["-w", "-I", str(path.parent)], cwd=BUILD,
+                         capture_output=True, text=True)
+    if run.returncode == 0:
+        link = shlex.split(LINK)
+        at = link.index("-o")
+        link[at + 1] = str(folder / "swarm")
+        link.insert(at + 2, str(folder / "planted.o"))
+        run = subprocess.run(link, cwd=BUILD, capture_output=True, text=True)
+    return run.stderr if run.returncode != 0 else None
+
+
+def judge(bug):
+    """Says who caught it, and whether all is well."""
+    what, checker = bug[0], bug[1]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        trouble = build(bug, folder)
+        if trouble:
+            return f"{what}: can't be planted\n{trouble}", False
+        others = set()
+        for span in SPANS:
+            swarm = subprocess.run([folder / "swarm"], capture_output=True,
+                                   text=True, errors="replace",
+                                   env=os.environ | {"WEIR_SEEDS": span})
+            said = re.findall(r"^seed (\d+), event \d+: (\w+): (.*)",
+                              swarm.stdout + swarm.stderr, re.MULTILINE)
+            for seed, by, why in said:
+                if by == checker:
+                    return f"{what}: caught by {by}, seed {seed}: {why}", True
+                others.add(by)
+        return (f"{what}: SURVIVES {checker}"
+                f" (caught by: {', '.join(sorted(others)) or 'nobody'})",
+                False)
+
+
+def main():
+    chosen = [int(number) for number in sys.argv[1:]]
+    bugs = [(i, bug) for i, bug in enumerate(BUGS, 1)
+            if not chosen or i in chosen]
+    survivors = 0
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        results = pool.map(judge, [bug for _, bug in bugs])
+        for (number, _), (line, well) in zip(bugs, results):
+            print(f"{number:2} {line}", flush=True)
+            survivors += not well
+    print(f"{len(bugs) - survivors} of {len(bugs)} planted bugs were caught")
+    sys.exit(1 if survivors else 0)
+
+
+if __name__ == "__main__":
+    main()
