@@ -100,11 +100,15 @@ enum weir_error {
     WEIR_EPROTOCOL = -15, /* a peer broke the protocol */
     WEIR_ESTORE = -16,   /* the quota store can't be used */
     WEIR_ELOCKED = -17,  /* the quota store is locked by another process */
-    WEIR_ESCHEMA = -18,  /* the store was made by a newer Weir */
+    WEIR_ESCHEMA = -18,  /* the store was made by another version of Weir */
     WEIR_ESYSTEM = -19,  /* a system call failed; errno says more */
     WEIR_ECONNECT = -20, /* no root can be reached */
     WEIR_ECLOSED = -21,  /* the limiter was closed */
-    WEIR_ENOTREADY = -22 /* a root has not read its quotas yet */
+    WEIR_ENOTREADY = -22, /* a root has not read its quotas yet */
+    WEIR_ECREDENTIAL = -23, /* no credential, or one that isn't known */
+    WEIR_EDENIED = -24,  /* the credential's role doesn't allow it */
+    WEIR_ECHANGED = -25, /* it has been changed since */
+    WEIR_ETLS = -26      /* a certificate or key can't be used, or TLS failed */
 };
 
 /* A static sentence for 'error', never NULL. Wait-free. */

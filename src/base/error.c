@@ -32,14 +32,21 @@ static const char *const sentences[] = {
     [-WEIR_ESTORE] = "the quota store can't be used",
     [-WEIR_ELOCKED] = "the quota store is locked by another process: try "
                       "again when it is done",
-    [-WEIR_ESCHEMA] = "the quota store was made by a newer Weir: upgrade this "
-                      "one",
+    [-WEIR_ESCHEMA] = "the quota store was made by another version of Weir: "
+                      "upgrade the older of the two",
     [-WEIR_ESYSTEM] = "a system call failed: errno says more",
     [-WEIR_ECONNECT] = "no root can be reached: is `weir serve` running, and "
                        "is the address right?",
     [-WEIR_ECLOSED] = "the limiter was closed",
     [-WEIR_ENOTREADY] = "the root has not read its quotas yet: try again "
                         "soon, or look at its store",
+    [-WEIR_ECREDENTIAL] = "no credential that the root knows: give a client "
+                          "certificate or a token",
+    [-WEIR_EDENIED] = "the credential's role doesn't allow that: ask for "
+                      "another one",
+    [-WEIR_ECHANGED] = "it has been changed since: look at it again",
+    [-WEIR_ETLS] = "TLS failed: are certificate, key and authority the right "
+                   "ones?",
 };
 
 const char *weir_strerror(int error)

@@ -26,11 +26,15 @@
     X(WEIR_EPROTOCOL, 500, "The protocol was broken")                  \
     X(WEIR_ESTORE, 503, "The quota store can't be used")               \
     X(WEIR_ELOCKED, 503, "The quota store is locked")                  \
-    X(WEIR_ESCHEMA, 503, "The quota store was made by a newer Weir")   \
+    X(WEIR_ESCHEMA, 503, "The quota store is of another version")      \
     X(WEIR_ESYSTEM, 500, "A system call failed")                       \
     X(WEIR_ECONNECT, 503, "No root can be reached")                    \
     X(WEIR_ECLOSED, 503, "The root is stopping")                       \
-    X(WEIR_ENOTREADY, 503, "The root has not read its quotas yet")
+    X(WEIR_ENOTREADY, 503, "The root has not read its quotas yet")     \
+    X(WEIR_ECREDENTIAL, 401, "Nobody is known by that credential")     \
+    X(WEIR_EDENIED, 403, "The credential's role doesn't allow that")   \
+    X(WEIR_ECHANGED, 409, "It has been changed since")                 \
+    X(WEIR_ETLS, 500, "TLS failed")
 
 struct row {
     int error;
