@@ -107,7 +107,7 @@ static void on_accept(void *context, struct weir_stream *stream)
     weir_relay_reset(relay);
     struct weir_stream *far = NULL;
     if (relay->aimed && !relay->refusing)
-        far = weir_stream_connect(relay->base, &relay->target, 0,
+        far = weir_stream_connect(relay->base, &relay->target, NULL, 0,
                                   &(struct weir_stream_handler){ 0 });
     if (!far) {
         weir_stream_close(&stream, false);
@@ -194,9 +194,13 @@ int weir_relay_new(struct event_base *base, struct weir_relay **out,
             (struct end){ .relay = relay, .held = evbuffer_new() };
     if (!relay->notice || !relay->ends[NEAR].held || !relay->ends[FAR].held)
         abort();
-    struct weir_address any = { .host = "127.0.0.1" };
-    int error = weir_listener_new(base, &any, 64, on_accept, relay,
-                                  &relay->listener, diag);
+    struct weir_listener_options options = {
+        .address = { .host = "127.0.0.1" },
+        .max = 64,
+        .on_accept = on_accept,
+        .context = relay,
+    };
+    int error = weir_listener_new(base, &options, &relay->listener, diag);
     if (error < 0)
         weir_relay_free(&relay);
     else

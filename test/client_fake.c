@@ -57,8 +57,9 @@ static void on_bytes(void *context, struct weir_stream *stream,
 /* ---- Above ---- */
 
 static bool on_call(void *context, struct weir_h2 *h2, int32_t stream,
-                    const char *path)
+                    const char *path, const char *authorization)
 {
+    (void)authorization;
     (void)context;
     (void)h2;
     (void)stream;
@@ -153,9 +154,14 @@ struct fake *fake_new(enum vice vice)
     assert_non_null(fake);
     fake->vice = vice;
     fake->base = event_base_new();
-    struct weir_address any = { .host = "127.0.0.1" };
-    assert_int_equal(weir_listener_new(fake->base, &any, 1000, on_accept,
-                                       fake, &fake->listener, NULL), 0);
+    struct weir_listener_options options = {
+        .address = { .host = "127.0.0.1" },
+        .max = 1000,
+        .on_accept = on_accept,
+        .context = fake,
+    };
+    assert_int_equal(weir_listener_new(fake->base, &options,
+                                       &fake->listener, NULL), 0);
     snprintf(fake->address, sizeof(fake->address), "127.0.0.1:%u",
              weir_listener_port(fake->listener));
     fake->timer = event_new(fake->base, -1, EV_PERSIST, on_time, fake);

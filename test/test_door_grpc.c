@@ -93,10 +93,11 @@ static void begin(struct fixture *f, struct peer *peer, const char *path)
     };
     struct weir_stream_handler none = { 0 };
     struct weir_stream *stream =
-        weir_stream_connect(f->base, &f->address, 0, &none);
+        weir_stream_connect(f->base, &f->address, NULL, 0, &none);
     peer->link = weir_h2_link_new(stream, false, &handler);
     assert_non_null(peer->link);
-    peer->call = weir_h2_call(weir_h2_link_h2(peer->link), path, "test");
+    peer->call = weir_h2_call(weir_h2_link_h2(peer->link), path, "test",
+                              NULL);
     assert_true(peer->call > 0);
     weir_h2_link_flush(peer->link);
 }

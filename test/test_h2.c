@@ -32,6 +32,7 @@ struct side {
     int status;
     char text[300];
     char path[WEIR_H2_PATH_MAX + 1];
+    char authorization[WEIR_H2_AUTHORIZATION_MAX + 1];
     int sent; /* the last result of weir_h2_send() */
 };
 
@@ -46,12 +47,14 @@ static uint64_t mix(uint64_t digest, const void *bytes, size_t len)
 }
 
 static bool on_call(void *context, struct weir_h2 *h2, int32_t stream,
-                    const char *path)
+                    const char *path, const char *authorization)
 {
     (void)h2;
     (void)stream;
     struct side *side = context;
     side->calls++;
+    snprintf(side->authorization, sizeof(side->authorization), "%s",
+             authorization);
     strcpy(side->path, path);
     return strcmp(path, "/weir.v1.Root/No") != 0;
 }
@@ -155,6 +158,11 @@ static void pair_fini(struct pair *pair)
 
 #define LINK "/weir.v1.Root/Link"
 
+static int32_t call(struct weir_h2 *h2)
+{
+    return weir_h2_call(h2, LINK, "x", NULL);
+}
+
 static void test_echo_in_random_pieces(void **state)
 {
     (void)state;
@@ -168,7 +176,7 @@ static void test_echo_in_random_pieces(void **state)
         bytes[i] = (uint8_t)weir_rng_next(&rng);
     int32_t ids[STREAMS];
     for (int i = 0; i < STREAMS; i++)
-        ids[i] = weir_h2_call(pair.client.h2, LINK, "x");
+        ids[i] = call(pair.client.h2);
     for (int m = 0; m < MESSAGES; m++) {
         for (int i = 0; i < STREAMS; i++) {
             size_t len = weir_rng_below(&rng, 10) ? weir_rng_below(&rng, 200)
@@ -201,7 +209,7 @@ static void test_order(void **state)
     struct pair pair;
     pair_init(&pair);
     pair.server.echo = true;
-    int32_t id = weir_h2_call(pair.client.h2, LINK, "x");
+    int32_t id = call(pair.client.h2);
     uint64_t digest = 0;
     for (int i = 0; i < 200; i++) {
         uint8_t bytes[5000];
@@ -224,7 +232,7 @@ static void test_refusals_and_statuses(void **state)
     (void)state;
     struct pair pair;
     pair_init(&pair);
-    int32_t id = weir_h2_call(pair.client.h2, "/weir.v1.Root/No", "x");
+    int32_t id = weir_h2_call(pair.client.h2, "/weir.v1.Root/No", "x", NULL);
     assert_true(id > 0);
     assert_int_equal(pump(&pair.client, &pair.server), 0);
     assert_int_equal(pair.client.status, WEIR_GRPC_UNIMPLEMENTED);
@@ -232,7 +240,7 @@ static void test_refusals_and_statuses(void **state)
     assert_int_equal(pair.server.closes, 0);
 
     /* A status before the client's end, with a message that needs escapes. */
-    id = weir_h2_call(pair.client.h2, LINK, "x");
+    id = call(pair.client.h2);
     assert_int_equal(pump(&pair.client, &pair.server), 0);
     assert_int_equal(weir_h2_send(pair.server.h2, id, "abc", 3, false), 0);
     assert_int_equal(weir_h2_finish(pair.server.h2, id,
@@ -248,8 +256,38 @@ static void test_refusals_and_statuses(void **state)
     assert_string_equal(pair.client.text, "100% \xc3\xbc\n");
     assert_true(weir_h2_idle(pair.client.h2));
     assert_true(weir_h2_idle(pair.server.h2));
-    assert_int_equal(weir_h2_call(pair.client.h2, "x", "x"), WEIR_EINVAL);
-    assert_int_equal(weir_h2_call(pair.server.h2, LINK, "x"), WEIR_EINVAL);
+    assert_int_equal(weir_h2_call(pair.client.h2, "x", "x", NULL),
+                     WEIR_EINVAL);
+    assert_int_equal(call(pair.server.h2), WEIR_EINVAL);
+    pair_fini(&pair);
+}
+
+/* What a call is shown by arrives whole, with each call anew, and stays out
+ * of the tables that the headers' compression keeps. */
+static void test_authorization(void **state)
+{
+    (void)state;
+    struct pair pair;
+    pair_init(&pair);
+    static char longest[WEIR_H2_AUTHORIZATION_MAX + 2];
+    memset(longest, 'a', WEIR_H2_AUTHORIZATION_MAX + 1);
+    struct weir_h2 *client = pair.client.h2;
+    assert_int_equal(weir_h2_call(client, LINK, "x", longest), WEIR_EINVAL);
+    assert_int_equal(weir_h2_call(client, LINK, "x", "a\nb"), WEIR_EINVAL);
+    longest[WEIR_H2_AUTHORIZATION_MAX] = '\0';
+    const char *shown[] = { "Bearer one", "Bearer one", NULL, longest };
+    size_t cost[4];
+    for (size_t i = 0; i < WEIR_COUNT_OF(shown); i++) {
+        assert_true(weir_h2_call(client, LINK, "x", shown[i]) > 0);
+        const void *bytes;
+        cost[i] = weir_h2_output(client, &bytes);
+        assert_int_equal(weir_h2_feed(pair.server.h2, bytes, cost[i]), 0);
+        assert_string_equal(pair.server.authorization,
+                            shown[i] ? shown[i] : "");
+    }
+    /* Said a second time it costs its bytes again: it was not kept. (Huffman
+     * codes make of 10 bytes no fewer than 6.) */
+    assert_true(cost[1] >= cost[2] + 6);
     pair_fini(&pair);
 }
 
@@ -259,13 +297,13 @@ static void test_resets(void **state)
     struct pair pair;
     pair_init(&pair);
     /* before it has left, */
-    int32_t id = weir_h2_call(pair.client.h2, LINK, "x");
+    int32_t id = call(pair.client.h2);
     weir_h2_reset(pair.client.h2, id);
     assert_int_equal(pump(&pair.client, &pair.server), 0);
     assert_int_equal(pair.server.calls, 0);
     assert_int_equal(pair.client.closes, 0);
     /* by the client, */
-    id = weir_h2_call(pair.client.h2, LINK, "x");
+    id = call(pair.client.h2);
     assert_int_equal(pump(&pair.client, &pair.server), 0);
     weir_h2_reset(pair.client.h2, id);
     assert_int_equal(pump(&pair.client, &pair.server), 0);
@@ -274,7 +312,7 @@ static void test_resets(void **state)
     assert_int_equal(pair.client.closes, 0);
     /* by the server, within a callback, */
     pair.server.reset = true;
-    id = weir_h2_call(pair.client.h2, LINK, "x");
+    id = call(pair.client.h2);
     assert_int_equal(weir_h2_send(pair.client.h2, id, "ab", 2, false), 0);
     assert_int_equal(pump(&pair.client, &pair.server), 0);
     assert_int_equal(pair.client.closes, 1);
@@ -282,12 +320,12 @@ static void test_resets(void **state)
     assert_true(weir_h2_idle(pair.client.h2));
     assert_true(weir_h2_idle(pair.server.h2));
     /* and by the end of the transport. */
-    id = weir_h2_call(pair.client.h2, LINK, "x");
+    id = call(pair.client.h2);
     weir_h2_end(pair.client.h2, "gone");
     assert_int_equal(pair.client.closes, 2);
     assert_int_equal(pair.client.status, WEIR_GRPC_UNAVAILABLE);
     assert_string_equal(pair.client.text, "gone");
-    assert_int_equal(weir_h2_call(pair.client.h2, LINK, "x"), WEIR_ECLOSED);
+    assert_int_equal(call(pair.client.h2), WEIR_ECLOSED);
     assert_true(weir_h2_is_over(pair.client.h2));
     pair_fini(&pair);
 }
@@ -299,8 +337,8 @@ static void test_bounds(void **state)
     pair_init(&pair);
     int32_t id = 0;
     for (int i = 0; i < WEIR_H2_STREAMS_MAX; i++)
-        assert_true((id = weir_h2_call(pair.client.h2, LINK, "x")) > 0);
-    assert_int_equal(weir_h2_call(pair.client.h2, LINK, "x"), WEIR_EFULL);
+        assert_true((id = call(pair.client.h2)) > 0);
+    assert_int_equal(call(pair.client.h2), WEIR_EFULL);
     static uint8_t big[WEIR_H2_MESSAGE_MAX + 1];
     assert_int_equal(
         weir_h2_send(pair.client.h2, id, big, sizeof(big), false),
@@ -327,13 +365,13 @@ static void test_ping_and_shutdown(void **state)
     assert_true(weir_h2_pong(pair.client.h2));
     weir_h2_ping(pair.client.h2);
     assert_false(weir_h2_pong(pair.client.h2));
-    int32_t id = weir_h2_call(pair.client.h2, LINK, "x");
+    int32_t id = call(pair.client.h2);
     assert_int_equal(pump(&pair.client, &pair.server), 0);
     assert_true(weir_h2_pong(pair.client.h2));
     /* The call that is open ends in good order, no other begins. */
     weir_h2_shutdown(pair.server.h2);
     assert_int_equal(pump(&pair.client, &pair.server), 0);
-    assert_int_equal(weir_h2_call(pair.client.h2, LINK, "x"), WEIR_ECLOSED);
+    assert_int_equal(call(pair.client.h2), WEIR_ECLOSED);
     assert_false(weir_h2_is_over(pair.client.h2));
     assert_int_equal(weir_h2_send(pair.client.h2, id, "a", 1, true), 0);
     assert_int_equal(pump(&pair.client, &pair.server), 0);
@@ -355,10 +393,10 @@ static void test_garbage(void **state)
     assert_int_equal(weir_h2_feed(pair.server.h2, http1, sizeof(http1) - 1),
                      WEIR_EPROTOCOL);
     assert_int_equal(weir_h2_feed(pair.server.h2, "", 0), WEIR_EPROTOCOL);
-    int32_t id = weir_h2_call(pair.client.h2, LINK, "x");
+    int32_t id = call(pair.client.h2);
     assert_int_equal(weir_h2_feed(pair.client.h2, answer, sizeof(answer) - 1),
                      WEIR_EPROTOCOL);
-    assert_int_equal(weir_h2_call(pair.client.h2, LINK, "x"), WEIR_ECLOSED);
+    assert_int_equal(call(pair.client.h2), WEIR_ECLOSED);
     weir_h2_end(pair.client.h2, "x");
     assert_int_equal(pair.client.closes, 1);
     assert_int_equal(weir_h2_send(pair.client.h2, id, "", 0, false),
@@ -547,6 +585,11 @@ static void test_rules_of_grpc(void **state)
     expect(":path", path, hi, 7, 200, WEIR_GRPC_UNIMPLEMENTED);
     expect(":path", "/weir.v1.Root/No", hi, 7, 200, WEIR_GRPC_UNIMPLEMENTED);
     expect("x-long", header, hi, 7, 200, WEIR_GRPC_RESOURCE_EXHAUSTED);
+    header[WEIR_H2_AUTHORIZATION_MAX] = '\0';
+    expect("authorization", header, hi, 7, 200, WEIR_GRPC_OK);
+    header[WEIR_H2_AUTHORIZATION_MAX] = 'x';
+    header[WEIR_H2_AUTHORIZATION_MAX + 1] = '\0';
+    expect("authorization", header, hi, 7, 200, WEIR_GRPC_UNAUTHENTICATED);
     expect(NULL, NULL, squeezed, 7, 200, WEIR_GRPC_INTERNAL);
     expect(NULL, NULL, odd, 7, 200, WEIR_GRPC_INTERNAL);
     expect(NULL, NULL, huge, 7, 200, WEIR_GRPC_RESOURCE_EXHAUSTED);
@@ -631,6 +674,7 @@ int main(void)
         cmocka_unit_test(test_echo_in_random_pieces),
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_refusals_and_statuses),
+        cmocka_unit_test(test_authorization),
         cmocka_unit_test(test_resets),
         cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_ping_and_shutdown),

@@ -78,7 +78,8 @@ static void open_client(struct scene *scene)
     forget(&scene->server);
     struct weir_stream_handler handler = handler_of(&scene->client);
     struct weir_address at = { "127.0.0.1", weir_relay_port(scene->relay) };
-    scene->client.stream = weir_stream_connect(scene->base, &at, 0, &handler);
+    scene->client.stream = weir_stream_connect(scene->base, &at, NULL, 0,
+                                               &handler);
     assert_non_null(scene->client.stream);
 }
 
@@ -120,10 +121,15 @@ static void meet(struct scene *scene)
 static int setup(void **state)
 {
     static struct scene scene;
-    struct weir_address any = { .host = "127.0.0.1" };
+    struct weir_listener_options options = {
+        .address = { .host = "127.0.0.1" },
+        .max = 16,
+        .on_accept = on_accept,
+        .context = &scene,
+    };
     scene = (struct scene){ .base = event_base_new() };
-    assert_int_equal(weir_listener_new(scene.base, &any, 16, on_accept, &scene,
-                                       &scene.listener, NULL),
+    assert_int_equal(weir_listener_new(scene.base, &options, &scene.listener,
+                                       NULL),
                      0);
     assert_int_equal(weir_relay_new(scene.base, &scene.relay, NULL), 0);
     aim(&scene);

@@ -100,8 +100,9 @@ static struct weir_stream_handler stream_handler(struct world *world)
 }
 
 static bool on_call(void *context, struct weir_h2 *h2, int32_t stream,
-                    const char *path)
+                    const char *path, const char *authorization)
 {
+    (void)authorization;
     (void)context;
     (void)h2;
     (void)stream;
@@ -198,9 +199,14 @@ static void world_init(struct world *world, size_t max)
     assert_int_equal(weir_address_parse(WEIR_TEXT("127.0.0.1:0"),
                                         &world->address, NULL),
                      0);
-    assert_int_equal(weir_listener_new(world->base, &world->address, max,
-                                       on_accept, world, &world->listener,
-                                       NULL),
+    struct weir_listener_options options = {
+        .address = world->address,
+        .max = max,
+        .on_accept = on_accept,
+        .context = world,
+    };
+    assert_int_equal(weir_listener_new(world->base, &options,
+                                       &world->listener, NULL),
                      0);
     world->address.port = weir_listener_port(world->listener);
 }
@@ -219,7 +225,7 @@ static void world_fini(struct world *world)
 static void connect_stream(struct world *world)
 {
     struct weir_stream_handler handler = stream_handler(world);
-    world->client = weir_stream_connect(world->base, &world->address, 0,
+    world->client = weir_stream_connect(world->base, &world->address, NULL, 0,
                                         &handler);
     assert_non_null(world->client);
 }
@@ -236,7 +242,7 @@ static void connect_link(struct world *world)
     world->with_links = true;
     struct weir_stream_handler none = { .context = NULL };
     struct weir_stream *stream =
-        weir_stream_connect(world->base, &world->address, 0, &none);
+        weir_stream_connect(world->base, &world->address, NULL, 0, &none);
     world->client_link = weir_h2_link_new(stream, false, &handler);
     assert_non_null(world->client_link);
 }
@@ -408,7 +414,7 @@ static void test_link_echo(void **state)
     connect_link(&world);
     struct weir_h2 *h2 = weir_h2_link_h2(world.client_link);
     /* before the connection stands */
-    int32_t id = weir_h2_call(h2, "/echo", "x");
+    int32_t id = weir_h2_call(h2, "/echo", "x", NULL);
     assert_true(id > 0);
     static char big[1 << 20];
     for (int i = 0; i < 8; i++)
@@ -436,8 +442,8 @@ static void test_link_lost_closes_calls(void **state)
     world_init(&world, 10);
     connect_link(&world);
     struct weir_h2 *h2 = weir_h2_link_h2(world.client_link);
-    assert_true(weir_h2_call(h2, "/echo", "x") > 0);
-    assert_true(weir_h2_call(h2, "/echo", "x") > 0);
+    assert_true(weir_h2_call(h2, "/echo", "x", NULL) > 0);
+    assert_true(weir_h2_call(h2, "/echo", "x", NULL) > 0);
     weir_h2_link_flush(world.client_link);
     assert_true(wait_for(&world, &world.accepted, 1));
     weir_h2_link_close(&world.server_link);
@@ -455,7 +461,7 @@ static void test_link_closed_in_a_callback(void **state)
     connect_link(&world);
     world.close_on_bytes = true;
     struct weir_h2 *h2 = weir_h2_link_h2(world.client_link);
-    int32_t id = weir_h2_call(h2, "/echo", "x");
+    int32_t id = weir_h2_call(h2, "/echo", "x", NULL);
     assert_int_equal(weir_h2_send(h2, id, "a", 1, false), 0);
     assert_int_equal(weir_h2_send(h2, id, "b", 1, false), 0);
     weir_h2_link_flush(world.client_link);

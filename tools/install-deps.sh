@@ -6,6 +6,7 @@ set -eu
 
 build="gcc libc6-dev make meson ninja-build pkg-config python3
     protobuf-c-compiler libprotobuf-c-dev libevent-dev libnghttp2-dev
+    libssl-dev
     libsqlite3-dev libjansson-dev libyaml-dev libxxhash-dev libcmocka-dev
     zlib1g-dev"
 check="g++ binutils clang libclang-rt-dev llvm git curl

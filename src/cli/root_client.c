@@ -151,7 +151,7 @@ static bool connect_root(struct weir_root_client *c)
     };
     c->opened = c->lost = false;
     struct weir_stream *stream =
-        weir_stream_connect(c->base, &c->roots[c->current].address,
+        weir_stream_connect(c->base, &c->roots[c->current].address, NULL,
                             WEIR_CLIENT_CONNECT,
                             &(struct weir_stream_handler){ 0 });
     if (stream)
@@ -188,7 +188,7 @@ static void begin(struct weir_root_client *c)
     c->said[0] = '\0';
     c->roots[c->current].why[0] = '\0';
     c->call = weir_h2_call(weir_h2_link_h2(c->link), WEIR_V1_CALL,
-                           c->roots[c->current].name);
+                           c->roots[c->current].name, NULL);
     if (c->call < 0) {
         c->lost = true;
         return;

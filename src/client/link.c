@@ -134,7 +134,8 @@ void weir_client_link_connect(struct weir_client_link *link)
         .on_lost = on_lost,
     };
     struct weir_stream *stream =
-        weir_stream_connect(weir->base, &link->address, 0, &none);
+        weir_stream_connect(weir->base, &link->address, NULL, 0,
+                            &none);
     if (stream)
         link->link = weir_h2_link_new(stream, false, &handler);
     if (!link->link) {
@@ -142,7 +143,7 @@ void weir_client_link_connect(struct weir_client_link *link)
         return;
     }
     link->stream = weir_h2_call(weir_h2_link_h2(link->link), WEIR_V1_LINK,
-                                link->address.host);
+                                link->address.host, NULL);
     weir_h2_link_flush(link->link);
 }
 

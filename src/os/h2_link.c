@@ -297,6 +297,12 @@ const char *weir_h2_link_peer(const struct weir_h2_link *link)
     return weir_stream_peer(link->stream);
 }
 
+bool weir_h2_link_peer_names(const struct weir_h2_link *link,
+                             struct weir_tls_peer *out)
+{
+    return weir_stream_peer_names(link->stream, out);
+}
+
 void weir_h2_link_close(struct weir_h2_link **link)
 {
     struct weir_h2_link *self = *link;

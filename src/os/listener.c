@@ -25,10 +25,9 @@ struct weir_listener {
     struct event_base *base;
     struct evconnlistener *ev; /* NULL: freed, its streams live on */
     struct event *retry;
-    weir_accept_fn *on_accept;
-    void *context;
-    size_t max;
+    struct weir_listener_options options;
     size_t live; /* streams accepted and not gone */
+    uint64_t refused;
     uint16_t port;
 };
 
@@ -73,7 +72,7 @@ static void stop_accepting(struct weir_listener *listener)
 
 static void start_accepting(struct weir_listener *listener)
 {
-    if (listener->live < listener->max)
+    if (listener->live < listener->options.max)
         (void)evconnlistener_enable(listener->ev);
 }
 
@@ -99,7 +98,7 @@ static void on_connection(struct evconnlistener *ev, evutil_socket_t fd,
     (void)len;
     struct weir_listener *listener = context;
     listener->live++;
-    if (listener->live >= listener->max)
+    if (listener->live >= listener->options.max)
         stop_accepting(listener);
     struct weir_stream *stream =
         weir_stream_accepted(listener->base, fd, peer, listener);
@@ -107,7 +106,7 @@ static void on_connection(struct evconnlistener *ev, evutil_socket_t fd,
         weir_listener_release(listener);
         return;
     }
-    listener->on_accept(listener->context, stream);
+    listener->options.on_accept(listener->options.context, stream);
 }
 
 static void on_accept_error(struct evconnlistener *ev, void *context)
@@ -147,13 +146,12 @@ static int refuse(struct weir_listener *listener, struct weir_diag *diag)
 }
 
 int weir_listener_new(struct event_base *base,
-                      const struct weir_address *address, size_t max,
-                      weir_accept_fn *on_accept, void *context,
+                      const struct weir_listener_options *options,
                       struct weir_listener **out, struct weir_diag *diag)
 {
     struct sockaddr_storage at;
     socklen_t len;
-    if (!weir_address_numeric(address, &at, &len))
+    if (!weir_address_numeric(&options->address, &at, &len))
         return weir_diag_set(diag, WEIR_EINVAL,
                              "listen on a numeric address, not on a name",
                              NULL);
@@ -162,9 +160,7 @@ int weir_listener_new(struct event_base *base,
         return WEIR_ENOMEM;
     *listener = (struct weir_listener){
         .base = base,
-        .on_accept = on_accept,
-        .context = context,
-        .max = max,
+        .options = *options,
     };
     listener->retry = event_new(base, -1, 0, on_retry, listener);
     if (!listener->retry) {
@@ -191,6 +187,11 @@ int weir_listener_new(struct event_base *base,
 uint16_t weir_listener_port(const struct weir_listener *listener)
 {
     return listener->port;
+}
+
+uint64_t weir_listener_refused(const struct weir_listener *listener)
+{
+    return listener->refused;
 }
 
 void weir_listener_free(struct weir_listener **listener)

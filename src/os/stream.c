@@ -464,9 +464,11 @@ static struct timeval timeval_of(weir_duration duration)
 
 struct weir_stream *weir_stream_connect(struct event_base *base,
                                         const struct weir_address *address,
+                                        struct weir_tls *tls,
                                         weir_duration timeout,
                                         const struct weir_stream_handler *h)
 {
+    weir_assert(!tls);
     struct weir_stream *stream = stream_new(base);
     if (!stream)
         return NULL;
@@ -545,6 +547,14 @@ struct event_base *weir_stream_base(const struct weir_stream *stream)
 const char *weir_stream_peer(const struct weir_stream *stream)
 {
     return stream->peer;
+}
+
+bool weir_stream_peer_names(const struct weir_stream *stream,
+                            struct weir_tls_peer *out)
+{
+    (void)stream;
+    (void)out;
+    return false;
 }
 
 void weir_address_show(const struct sockaddr *address, char *buf)

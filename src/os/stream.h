@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * os/stream.h - sockets on a libevent loop: listeners and connections that
- * hand out bytes. TLS comes in here later (bufferevent_openssl). */
+ * hand out bytes, in plain text or over TLS: who reads and writes them sees
+ * no difference. */
 
 #ifndef WEIR_STREAM_H
 #define WEIR_STREAM_H
 
 #include "base/base.h"
+#include "os/tls.h"
 
 struct event_base;
 struct weir_stream;
@@ -26,7 +28,8 @@ bool weir_address_is_loopback(const struct weir_address *address);
  * one included. */
 struct weir_stream_handler {
     void *context;
-    /* client: connected. Server streams are born connected. */
+    /* client: connected, with TLS: and the peer is who it should be.
+     * Server streams are born connected, the handshake of TLS behind them. */
     void (*on_open)(void *context, struct weir_stream *stream);
     void (*on_bytes)(void *context, struct weir_stream *stream,
                      const void *bytes, size_t len);
@@ -39,9 +42,12 @@ struct weir_stream_handler {
 };
 
 /* Connects. Never blocks, never fails at once: errors come by on_lost. NULL:
- * no memory. 'timeout': for connecting; 0: 5 s. */
+ * no memory. 'tls': a client's, NULL for plain text; may be freed at once. The
+ * peer's certificate must be for the host of 'address'. 'timeout': for
+ * connecting, the handshake included; 0: 5 s. */
 struct weir_stream *weir_stream_connect(struct event_base *base,
                                         const struct weir_address *address,
+                                        struct weir_tls *tls,
                                         weir_duration timeout,
                                         const struct weir_stream_handler *);
 void weir_stream_set_handler(struct weir_stream *stream,
@@ -62,16 +68,38 @@ void weir_stream_close(struct weir_stream **stream, bool flush);
 struct event_base *weir_stream_base(const struct weir_stream *stream);
 /* "127.0.0.1:41234" of the peer. */
 const char *weir_stream_peer(const struct weir_stream *stream);
+/* Whether it is over TLS; then '*out' has the names in the certificate that
+ * the peer has shown (count 0: none). To be asked once connected. */
+bool weir_stream_peer_names(const struct weir_stream *stream,
+                            struct weir_tls_peer *out);
 
-/* Listens; each accepted connection goes to 'on_accept' with its fresh
- * stream (owned by the callee). Port 0: any, see weir_listener_port().
- * At most 'max' streams at once; past that, accepting pauses. */
 typedef void weir_accept_fn(void *context, struct weir_stream *stream);
+typedef void weir_refused_fn(void *context, const char *peer, const char *why);
+struct weir_listener_options {
+    struct weir_address address; /* numeric; port 0: any, see
+                                  * weir_listener_port() */
+    struct weir_tls *tls; /* a server's, that outlives the listener; NULL:
+                           * plain text */
+    size_t max;           /* streams at once, > 0; past that, accepting
+                           * pauses */
+    /* A connection has come (and has its handshake behind it): the callee
+     * owns its fresh stream. */
+    weir_accept_fn *on_accept;
+    /* A handshake failed; 'why' for people. May be NULL. */
+    weir_refused_fn *on_refused;
+    void *context; /* of both */
+};
+/* Listens. WEIR_EINVAL (no numeric address), WEIR_ESYSTEM, WEIR_ENOMEM.
+ *
+ * Handshakes take at most half of 'max': when one more begins, the one that
+ * has lasted longest is dropped, and counts as refused. So strangers who
+ * connect and say nothing keep nobody out. */
 int weir_listener_new(struct event_base *base,
-                      const struct weir_address *address, size_t max,
-                      weir_accept_fn *on_accept, void *context,
+                      const struct weir_listener_options *options,
                       struct weir_listener **out, struct weir_diag *diag);
 uint16_t weir_listener_port(const struct weir_listener *listener);
+/* Handshakes that failed, so far. */
+uint64_t weir_listener_refused(const struct weir_listener *listener);
 void weir_listener_free(struct weir_listener **listener);
 
 #endif /* WEIR_STREAM_H */

@@ -375,9 +375,10 @@ static void drop_stream(struct stream *stream)
 }
 
 static bool on_call(void *context, struct weir_h2 *h2, int32_t id,
-                    const char *path)
+                    const char *path, const char *authorization)
 {
     (void)h2;
+    (void)authorization;
     struct connection *connection = context;
     bool is_link = strcmp(path, WEIR_V1_LINK) == 0;
     if (!is_link && strcmp(path, WEIR_V1_CALL) != 0)
@@ -544,10 +545,14 @@ int weir_door_grpc_new(const struct weir_door_grpc_options *options,
                     ? 0
                     : weir_diag_set(diag, WEIR_ENOMEM,
                                     weir_strerror(WEIR_ENOMEM), NULL);
+    struct weir_listener_options listen = {
+        .address = options->address,
+        .max = WEIR_CONNECTIONS_MAX,
+        .on_accept = on_accept,
+        .context = door,
+    };
     if (error == 0)
-        error = weir_listener_new(door->base, &options->address,
-                                  WEIR_CONNECTIONS_MAX, on_accept, door,
-                                  &door->listener, diag);
+        error = weir_listener_new(door->base, &listen, &door->listener, diag);
     if (error < 0) {
         destroy(door);
         return error;

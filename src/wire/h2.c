@@ -58,6 +58,8 @@ struct stream {
     bool is_grpc; /* content-type */
     bool has_te;
     bool path_too_long;
+    bool bad_authorization;   /* too long, or a second one */
+    char *authorization;      /* owned; NULL: none; gone after on_call */
     bool encoded; /* grpc-encoding other than identity */
     int http_status;
     int grpc_status; /* either way; -1: none */
@@ -113,8 +115,20 @@ static struct stream *stream_new(struct weir_h2 *h2, int32_t id)
     return stream;
 }
 
+/* No secret stays in memory longer than it is needed. Volatile: the compiler
+ * would leave out what nobody reads any more. */
+static void wipe_authorization(struct stream *stream)
+{
+    volatile char *p = stream->authorization;
+    while (p && *p)
+        *p++ = '\0';
+    free(stream->authorization);
+    stream->authorization = NULL;
+}
+
 static void drop_buffers(struct weir_h2 *h2, struct stream *stream)
 {
+    wipe_authorization(stream);
     h2->queued -= weir_queue_left(&stream->out);
     weir_queue_fini(&stream->out);
     h2->partial -= stream->in.body_len;
@@ -324,6 +338,20 @@ static void keep_path(struct stream *stream, const uint8_t *value, size_t len)
     stream->path[len] = '\0';
 }
 
+static void keep_authorization(struct stream *stream, const uint8_t *value,
+                               size_t len)
+{
+    char *copy = !stream->authorization && len <= WEIR_H2_AUTHORIZATION_MAX
+                     ? malloc(len + 1)
+                     : NULL;
+    stream->bad_authorization |= !copy;
+    if (!copy)
+        return;
+    memcpy(copy, value, len);
+    copy[len] = '\0';
+    stream->authorization = copy;
+}
+
 static void keep_request(struct stream *stream, const uint8_t *name,
                          size_t name_len, const uint8_t *value, size_t len)
 {
@@ -333,6 +361,8 @@ static void keep_request(struct stream *stream, const uint8_t *name,
         stream->is_post = is_text(value, len, "POST");
     else if (is_text(name, name_len, "te"))
         stream->has_te = is_text(value, len, "trailers");
+    else if (is_text(name, name_len, "authorization"))
+        keep_authorization(stream, value, len);
 }
 
 static void keep_response(struct stream *stream, const uint8_t *name,
@@ -405,13 +435,21 @@ static void begin_call(struct weir_h2 *h2, struct stream *stream)
                   "send without compression: only identity is read here");
     else if (stream->path_too_long || stream->path[0] != '/')
         fail_call(h2, stream, WEIR_GRPC_UNIMPLEMENTED, "no such method");
+    else if (stream->bad_authorization)
+        fail_call(h2, stream, WEIR_GRPC_UNAUTHENTICATED,
+                  "authorization: send one, of at most 640 bytes");
     if (stream->over)
         return;
     /* Accepted or not, the handler hears of nothing before its answer. */
     stream->began = true;
-    if (h2->handler.on_call &&
-        h2->handler.on_call(h2->handler.context, h2, stream->id,
-                            stream->path))
+    bool taken = h2->handler.on_call &&
+                 h2->handler.on_call(h2->handler.context, h2, stream->id,
+                                     stream->path,
+                                     stream->authorization
+                                         ? stream->authorization
+                                         : "");
+    wipe_authorization(stream);
+    if (taken)
         return;
     if (stream->over)
         return;
@@ -808,10 +846,20 @@ size_t weir_h2_output(struct weir_h2 *h2, const void **out_bytes)
 
 /* ---- What the owner asks for ---- */
 
-int32_t weir_h2_call(struct weir_h2 *h2, const char *path,
-                     const char *authority)
+/* Sound as a call's, by what HTTP lets into a header. */
+static bool is_callable(const char *path, const char *authorization)
 {
-    if (h2->server || path[0] != '/' || strlen(path) > WEIR_H2_PATH_MAX)
+    size_t len = authorization ? strlen(authorization) : 0;
+    return path[0] == '/' && strlen(path) <= WEIR_H2_PATH_MAX &&
+           len <= WEIR_H2_AUTHORIZATION_MAX &&
+           (len == 0 || nghttp2_check_header_value(
+                            (const uint8_t *)authorization, len));
+}
+
+int32_t weir_h2_call(struct weir_h2 *h2, const char *path,
+                     const char *authority, const char *authorization)
+{
+    if (h2->server || !is_callable(path, authorization))
         return WEIR_EINVAL;
     if (h2->failed != 0 || h2->goaway ||
         !nghttp2_session_check_request_allowed(h2->session))
@@ -829,14 +877,20 @@ int32_t weir_h2_call(struct weir_h2 *h2, const char *path,
         PAIR("te", "trailers"),
         PAIR("content-type", "application/grpc"),
         PAIR("user-agent", "weir"),
+        { .name = NULL }, /* authorization, if there is one */
     };
+    size_t count = WEIR_COUNT_OF(pairs) - 1;
+    if (authorization) {
+        pairs[count] =
+            pair("authorization", authorization, strlen(authorization));
+        pairs[count++].flags |= NGHTTP2_NV_FLAG_NO_INDEX;
+    }
     nghttp2_data_provider provider = {
         .source.ptr = stream,
         .read_callback = read_out,
     };
-    int32_t id = nghttp2_submit_request(h2->session, NULL, pairs,
-                                        WEIR_COUNT_OF(pairs), &provider,
-                                        NULL);
+    int32_t id = nghttp2_submit_request(h2->session, NULL, pairs, count,
+                                        &provider, NULL);
     if (id < 0) {
         unlink_stream(h2, stream);
         free(stream);

@@ -17,6 +17,7 @@
 #define WEIR_H2_HEADERS_MAX 8192       /* bytes of a call's headers, 32 more
                                         * for each than its texts */
 #define WEIR_H2_TEXT_MAX 256           /* bytes of a status's message */
+#define WEIR_H2_AUTHORIZATION_MAX 640  /* bytes of what a call is shown by */
 
 /* gRPC status codes that we send, or make of what ended a call. */
 enum weir_grpc_status {
@@ -45,9 +46,12 @@ struct weir_h2;
  * comes any more; or by on_close, once, after which its id is unknown. */
 struct weir_h2_handler {
     void *context;
-    /* server: a call began. Returns false to answer UNIMPLEMENTED. */
+    /* server: a call began. 'authorization': the header of that name, "" if
+     * there is none; borrowed, and wiped afterwards. (One that is too long,
+     * or two of them, are answered UNAUTHENTICATED here.) Returns false to
+     * answer UNIMPLEMENTED. */
     bool (*on_call)(void *context, struct weir_h2 *h2, int32_t stream,
-                    const char *path);
+                    const char *path, const char *authorization);
     /* a whole message arrived (borrowed) */
     void (*on_message)(void *context, struct weir_h2 *h2, int32_t stream,
                        const void *bytes, size_t len);
@@ -75,10 +79,12 @@ void weir_h2_end(struct weir_h2 *h2, const char *why);
 /* Bytes to write, or 0 when there are none. Borrowed until the next call. */
 size_t weir_h2_output(struct weir_h2 *h2, const void **out_bytes);
 
-/* Client: begins a call; returns its stream id or WEIR_ECLOSED (the session
- * ends), WEIR_EFULL (WEIR_H2_STREAMS_MAX), WEIR_EINVAL, WEIR_ENOMEM. */
+/* Client: begins a call; 'authorization' goes with it as the header of that
+ * name ("Bearer …"; NULL: none; never entered into the connection's table of
+ * headers). Returns its stream id or WEIR_ECLOSED (the session ends),
+ * WEIR_EFULL (WEIR_H2_STREAMS_MAX), WEIR_EINVAL, WEIR_ENOMEM. */
 int32_t weir_h2_call(struct weir_h2 *h2, const char *path,
-                     const char *authority);
+                     const char *authority, const char *authorization);
 /* Queues one message (framed here). 'last': half-close after it (client).
  * WEIR_ENOENT: no such stream; WEIR_ETOOBIG; WEIR_EFULL: over
  * WEIR_H2_OUT_MAX. */

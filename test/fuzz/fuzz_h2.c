@@ -42,8 +42,9 @@ static void end(struct owner *owner, int32_t stream)
 }
 
 static bool on_call(void *context, struct weir_h2 *h2, int32_t stream,
-                    const char *path)
+                    const char *path, const char *authorization)
 {
+    (void)authorization;
     (void)h2;
     require(strlen(path) <= WEIR_H2_PATH_MAX);
     begin(context, stream);
@@ -97,7 +98,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (server && data[0] & 2)
         require(weir_h2_feed(h2, preface, sizeof(preface) - 1) == 0);
     for (int i = 0; !server && i < 3; i++)
-        begin(&owner, weir_h2_call(h2, "/weir.v1.Root/Link", "x"));
+        begin(&owner, weir_h2_call(h2, "/weir.v1.Root/Link", "x", NULL));
     drain(h2);
     size_t piece = (size_t)data[1] + 1;
     data += 2;
