@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT
+ * server/credentials.h - who may do what: the file that `--credentials` names.
+ *
+ * A line a credential; '#' begins a comment:
+ *
+ *     # roles        how     who                    what shows it
+ *     edit           token   ops@example.org        sha256:9f86d0…
+ *     take           cert    payments-*
+ *     root           cert    eu-*
+ *     read,take      token   dashboard              a-plain-secret
+ *
+ * 'who' of a cert is a glob against the names of a client certificate that the
+ * listener's authority (--tls-ca) has signed; of a token a name for the log of
+ * edits. A token is given plain or as the SHA-256 of it. Several lines may fit
+ * one certificate: its roles are all of theirs.
+ *
+ * A token's comparison takes as long whatever is shown. The file is read
+ * again when it changes, and on SIGHUP; one that can't be parsed changes
+ * nothing.
+ *
+ * One thread. Knows no sockets. */
+
+#ifndef WEIR_CREDENTIALS_H
+#define WEIR_CREDENTIALS_H
+
+#include "base/base.h"
+
+#define WEIR_CREDENTIALS_MAX 10000     /* lines with a credential */
+#define WEIR_CREDENTIALS_BYTES_MAX (4u << 20)
+#define WEIR_TOKEN_MIN 16              /* bytes of a plain token */
+#define WEIR_TOKEN_MAX 512
+#define WEIR_WHO_MAX 255               /* bytes of a name for the log */
+
+/* Roles, as bits. 'edit' has 'read' in it, 'root' has 'take' in it. */
+enum weir_role {
+    WEIR_ROLE_READ = 1, /* look at quotas, usage, status, metrics */
+    WEIR_ROLE_TAKE = 2, /* a limiter's root link; single decisions */
+    WEIR_ROLE_EDIT = 4, /* change quotas */
+    WEIR_ROLE_ROOT = 8, /* a root's link to its upstream */
+};
+#define WEIR_ROLES_ALL 15u
+/* "read", "take" …; static. */
+const char *weir_role_name(enum weir_role role);
+
+#define WEIR_WHO_ANONYMOUS "anonymous"
+/* Somebody at a door, once known: kept by the connection. */
+struct weir_identity {
+    unsigned roles;
+    char who[WEIR_WHO_MAX + 1]; /* NUL-terminated; "anonymous" without
+                                 * credentials in force */
+};
+
+struct weir_credentials;
+
+/* Reads the file at 'path'. WEIR_ENOENT, WEIR_ESYNTAX ('diag' has the line;
+ * also: no credential in it), WEIR_ETOOBIG, WEIR_ENOMEM, WEIR_ESYSTEM. A file
+ * that others than its group may read is refused when it holds a plain token
+ * (WEIR_EINVAL: chmod 600), and one that they may write always. */
+int weir_credentials_open(const char *path, struct weir_credentials **out,
+                          struct weir_diag *diag);
+/* What a file of that text would be; it never changes. 'text' is copied. */
+int weir_credentials_parse(struct weir_text text,
+                           struct weir_credentials **out,
+                           struct weir_diag *diag);
+/* NULL inside is legal. */
+void weir_credentials_free(struct weir_credentials **credentials);
+/* Lines with a credential. */
+size_t weir_credentials_count(const struct weir_credentials *credentials);
+/* As of os/tls.h. */
+bool weir_credentials_is_changed(const struct weir_credentials *credentials);
+int weir_credentials_reload(struct weir_credentials *credentials,
+                            struct weir_diag *diag);
+
+/* Who has shown 'names' (of a verified certificate; may be none) and
+ * 'authorization' (the header, "Bearer …"; empty: none). The roles of both
+ * add up; 'who' is the token's name, else the certificate's first. 0, or
+ * WEIR_ECREDENTIAL: nothing was shown, or nothing that is known; or a token was
+ * shown that isn't known, whatever the certificate. 'credentials' NULL: no
+ * credentials are in force, everybody may do all. */
+int weir_credentials_find(const struct weir_credentials *credentials,
+                          const char *const *names, size_t name_count,
+                          struct weir_text authorization,
+                          struct weir_identity *out, struct weir_diag *diag);
+/* 0, or WEIR_EDENIED with 'diag' naming the role that is missing. */
+int weir_identity_check(const struct weir_identity *identity,
+                        enum weir_role role, struct weir_diag *diag);
+
+#endif /* WEIR_CREDENTIALS_H */

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT
+ * test/fuzz/fuzz_credentials.c - any bytes as a file of credentials, and as
+ * what somebody shows: nobody is let in who wasn't named. */
+
+#include <string.h>
+
+#include "server/credentials.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define NAMES 3
+#define SPLIT_MIN 64 /* the last bytes are what is shown */
+
+/* The same bytes as names of a certificate, cut where they hold a NUL. */
+static void ask(const struct weir_credentials *credentials,
+                struct weir_text shown)
+{
+    char names[NAMES][WEIR_WHO_MAX + 1] = { { 0 } };
+    const char *list[NAMES];
+    size_t each = shown.len / NAMES;
+    for (size_t i = 0; i < NAMES; i++) {
+        size_t len = each < WEIR_WHO_MAX ? each : WEIR_WHO_MAX;
+        if (len > 0)
+            memcpy(names[i], shown.p + i * each, len);
+        list[i] = names[i];
+    }
+    struct weir_identity identity;
+    struct weir_diag diag = { 0 };
+    int error = weir_credentials_find(credentials, list, NAMES, shown,
+                                      &identity, &diag);
+    if (error < 0) {
+        weir_assert(error == WEIR_ECREDENTIAL && diag.text[0] != '\0');
+        return;
+    }
+    weir_assert(identity.roles != 0 && identity.who[0] != '\0');
+    weir_assert((identity.roles & ~WEIR_ROLES_ALL) == 0);
+    bool edits = weir_identity_check(&identity, WEIR_ROLE_EDIT, NULL) == 0;
+    bool reads = weir_identity_check(&identity, WEIR_ROLE_READ, NULL) == 0;
+    weir_assert(reads || !edits);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    size_t shown = size > SPLIT_MIN ? size / 4 : 0;
+    struct weir_text text = { (const char *)data, size - shown };
+    struct weir_credentials *credentials;
+    struct weir_diag diag = { 0 };
+    int error = weir_credentials_parse(text, &credentials, &diag);
+    if (error < 0) {
+        weir_assert(diag.text[0] != '\0');
+        return 0;
+    }
+    weir_assert(weir_credentials_count(credentials) > 0);
+    ask(credentials, (struct weir_text){ text.p + text.len, shown });
+    ask(credentials, (struct weir_text){ NULL, 0 });
+    weir_credentials_free(&credentials);
+    return 0;
+}
