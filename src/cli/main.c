@@ -23,6 +23,7 @@ static const char main_help[] =
     "  status    how the roots stand\n"
     "  top       what is offered, passed and limited, live\n"
     "  store     make a quota store\n"
+    "  cert      make certificates to try TLS with\n"
     "  lab       whole fleets in one process, in virtual time\n"
     "  version   which one this is\n"
     "  help      this, or `weir help COMMAND`\n"
@@ -57,8 +58,8 @@ static const struct {
     { "serve", run_serve },     { "quota", weir_cli_quota },
     { "take", weir_cli_take },  { "status", weir_cli_status },
     { "top", weir_cli_top },    { "store", weir_cli_store },
-    { "lab", weir_cli_lab },    { "version", run_version },
-    { "help", run_help },
+    { "cert", weir_cli_cert },  { "lab", weir_cli_lab },
+    { "version", run_version }, { "help", run_help },
 };
 
 static int run_command(int argc, char **argv)
