@@ -100,9 +100,21 @@ static int edit_many(struct fixture *fixture,
                      const struct weir_change *changes, size_t count,
                      unsigned flags)
 {
+    const struct weir_edit edit = {
+        .changes = changes, .count = count, .flags = flags
+    };
     fixture->diag.text[0] = '\0';
-    return weir_store_edit(fixture->store, changes, count, flags,
-                           &fixture->epoch, &fixture->diag);
+    return weir_store_edit(fixture->store, &edit, &fixture->epoch,
+                           &fixture->diag);
+}
+
+/* An edit through another handle. */
+static int edit_by(struct weir_store *store,
+                   const struct weir_change *changes, size_t count,
+                   uint64_t *epoch, struct weir_diag *diag)
+{
+    const struct weir_edit edit = { .changes = changes, .count = count };
+    return weir_store_edit(store, &edit, epoch, diag);
 }
 
 static int edit(struct fixture *fixture, struct weir_change change)
@@ -337,13 +349,13 @@ static void two_handles(void **state)
     struct weir_change child = set_to("b", "a", 1);
     uint64_t epoch;
     struct weir_diag diag;
-    assert_int_equal(weir_store_edit(other, &child, 1, 0, &epoch, &diag), 0);
+    assert_int_equal(edit_by(other, &child, 1, &epoch, &diag), 0);
     assert_int_equal(epoch, 2);
     assert_true(weir_store_changed(fixture->store));
     assert_int_equal(edit(fixture, gone("a")), WEIR_ECHILDREN);
     must(fixture, gone("b"));
     must(fixture, gone("a"));
-    assert_int_equal(weir_store_edit(other, &child, 1, 0, &epoch, &diag),
+    assert_int_equal(edit_by(other, &child, 1, &epoch, &diag),
                      WEIR_EPARENT);
     weir_store_close(other);
 }
@@ -394,7 +406,7 @@ static void old_removals_raise_the_floor(void **state)
         changes[i] = set_to(many[i], NULL, 1);
     }
     uint64_t epoch;
-    assert_int_equal(weir_store_edit(other, changes, COUNT, 0, &epoch, NULL),
+    assert_int_equal(edit_by(other, changes, COUNT, &epoch, NULL),
                      0);
     assert_int_equal(edit_many(fixture, NULL, 0, WEIR_EDIT_REPLACE), 0);
     assert_int_equal(fixture->epoch, 2 * COUNT);
@@ -408,7 +420,7 @@ static void old_removals_raise_the_floor(void **state)
     assert_int_equal(counts[0], 0);
     assert_int_equal(counts[1], WEIR_TOMBSTONES_MAX);
     struct weir_change remains = gone(many[0]);
-    assert_int_equal(weir_store_edit(other, &remains, 1, 0, &epoch, NULL),
+    assert_int_equal(edit_by(other, &remains, 1, &epoch, NULL),
                      WEIR_ENOENT);
     weir_store_close(other);
     free(changes);
@@ -535,7 +547,7 @@ static void write_until_killed(const char *url, int fd)
             set_to("right", i % 2 ? "left" : NULL, i),
         };
         uint64_t epoch;
-        if (weir_store_edit(store, changes, 3, 0, &epoch, &diag) < 0)
+        if (edit_by(store, changes, 3, &epoch, &diag) < 0)
             _exit(2);
         if (write(fd, "x", 1) != 1)
             _exit(3);

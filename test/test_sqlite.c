@@ -79,10 +79,10 @@ static int edit(struct fixture *fixture, const char *name)
     struct weir_change change = { .removed = false };
     weir_quota_init(&change.quota);
     change.quota.name = weir_text_of(name);
+    const struct weir_edit edit = { .changes = &change, .count = 1 };
     uint64_t epoch;
     fixture->diag.text[0] = '\0';
-    return weir_store_edit(fixture->store, &change, 1, 0, &epoch,
-                           &fixture->diag);
+    return weir_store_edit(fixture->store, &edit, &epoch, &fixture->diag);
 }
 
 static uint64_t epoch_of(struct fixture *fixture)
@@ -171,10 +171,10 @@ static int reopen(struct fixture *fixture)
 static void of_a_newer_schema(void **state)
 {
     struct fixture *fixture = *state;
-    sqlite3_close(sql(fixture->path, "PRAGMA user_version = 2"));
+    sqlite3_close(sql(fixture->path, "PRAGMA user_version = 3"));
     assert_int_equal(reopen(fixture), WEIR_ESCHEMA);
-    assert_non_null(strstr(fixture->diag.text, "has schema 2, this program "
-                                               "reads up to 1"));
+    assert_non_null(strstr(fixture->diag.text, "has schema 3, this program "
+                                               "reads up to 2"));
 }
 
 static void write_file(const char *path, const void *bytes, size_t size)
@@ -217,7 +217,8 @@ static void rows_that_say_nothing(void **state)
 {
     struct fixture *fixture = *state;
     assert_int_equal(edit(fixture, "a"), 0);
-    sqlite3_close(sql(fixture->path, "UPDATE quotas SET \"limit\" = 'much';"
+    sqlite3_close(sql(fixture->path, "UPDATE quotas SET fields = "
+                                     "'limit: much' || char(10);"
                                      "UPDATE meta SET epoch = epoch + 1"));
     assert_int_equal(weir_store_read(fixture->store, 0, ignore, NULL,
                                      &fixture->diag), WEIR_ESTORE);
@@ -225,7 +226,8 @@ static void rows_that_say_nothing(void **state)
     assert_non_null(strstr(fixture->diag.text, "'much'"));
     assert_int_equal(reopen(fixture), 0);
     assert_int_equal(edit(fixture, "b"), WEIR_ESTORE);
-    sqlite3_close(sql(fixture->path, "UPDATE quotas SET \"limit\" = '5/s'"));
+    sqlite3_close(sql(fixture->path, "UPDATE quotas SET fields = "
+                                     "'limit: 5/s' || char(10)"));
     assert_int_equal(edit(fixture, "b"), 0);
     sqlite3_close(sql(fixture->path, "DELETE FROM meta"));
     assert_int_equal(edit(fixture, "c"), WEIR_ESTORE);

@@ -266,8 +266,12 @@ static int edit(struct weir_store_thread *t, struct ask *ask,
     if (error < 0)
         return error;
     uint64_t epoch = 0;
-    error = weir_store_edit(t->store, ask->changes.at, ask->changes.count,
-                            ask->flags, &epoch, diag);
+    const struct weir_edit what = {
+        .changes = ask->changes.at,
+        .count = ask->changes.count,
+        .flags = ask->flags,
+    };
+    error = weir_store_edit(t->store, &what, &epoch, diag);
     if (error == WEIR_ESTORE || error == WEIR_ESCHEMA)
         return fail(t, error, diag);
     return error;

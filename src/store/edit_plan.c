@@ -143,10 +143,10 @@ static int refuse_twice(const struct weir_plan *plan, struct weir_diag *diag)
     return 0;
 }
 
-/* Every quota that the edit doesn't name. Names are copied: a catalog's
- * texts die when the name changes. */
+/* Every quota of the edited set that the edit doesn't name. Names are copied:
+ * a catalog's texts die when the name changes. */
 static int add_removals(struct weir_plan *plan, struct weir_catalog *catalog,
-                        struct weir_diag *diag)
+                        unsigned flags, struct weir_diag *diag)
 {
     size_t total = weir_catalog_count(catalog);
     size_t named = plan->count;
@@ -165,7 +165,8 @@ static int add_removals(struct weir_plan *plan, struct weir_catalog *catalog,
     char *at = plan->names;
     for (size_t i = 0; i < total; i++) {
         struct weir_text name = weir_catalog_at(catalog, i)->name;
-        if (find(&known, name))
+        bool shadow = (flags & WEIR_EDIT_SHADOW) != 0;
+        if (weir_name_is_shadow(name) != shadow || find(&known, name))
             continue;
         struct weir_change *removal = &plan->removals[plan->count - named];
         memcpy(at, name.p, name.len);
@@ -197,31 +198,30 @@ static void sift(struct weir_plan *plan, const struct weir_catalog *catalog)
 }
 
 static int fill(struct weir_plan *plan, struct weir_catalog *catalog,
-                const struct weir_change *changes, size_t count,
-                unsigned flags, struct weir_diag *diag)
+                const struct weir_edit *edit, struct weir_diag *diag)
 {
-    for (size_t i = 0; i < count; i++) {
-        int error = check_change(catalog, &changes[i], flags, diag);
+    for (size_t i = 0; i < edit->count; i++) {
+        int error = check_change(catalog, &edit->changes[i], edit->flags,
+                                 diag);
         if (error < 0)
             return error;
         plan->items[plan->count++] = (struct weir_plan_item){
-            .change = &changes[i], .index = (uint32_t)i
+            .change = &edit->changes[i], .index = (uint32_t)i
         };
     }
-    if (count > 0)
+    if (plan->count > 0)
         qsort(plan->items, plan->count, sizeof(*plan->items), by_name);
     int error = refuse_twice(plan, diag);
-    if (error == 0 && (flags & WEIR_EDIT_REPLACE))
-        error = add_removals(plan, catalog, diag);
+    if (error == 0 && (edit->flags & WEIR_EDIT_REPLACE))
+        error = add_removals(plan, catalog, edit->flags, diag);
     return error;
 }
 
 int weir_plan_make(struct weir_plan *plan, struct weir_catalog *catalog,
-                   const struct weir_change *changes, size_t count,
-                   unsigned flags, struct weir_diag *diag)
+                   const struct weir_edit *edit, struct weir_diag *diag)
 {
-    struct weir_plan made = { .capacity = count };
-    if (flags & WEIR_EDIT_REPLACE)
+    struct weir_plan made = { .capacity = edit->count };
+    if (edit->flags & WEIR_EDIT_REPLACE)
         made.capacity += weir_catalog_count(catalog);
     if (made.capacity >= UINT32_MAX)
         return weir_diag_set(diag, WEIR_ETOOBIG, "an edit holds too many "
@@ -229,7 +229,7 @@ int weir_plan_make(struct weir_plan *plan, struct weir_catalog *catalog,
     made.items = calloc(made.capacity + 1, sizeof(*made.items));
     if (!made.items)
         return refuse_memory(diag);
-    int error = fill(&made, catalog, changes, count, flags, diag);
+    int error = fill(&made, catalog, edit, diag);
     if (error < 0) {
         weir_plan_free(&made);
         return error;

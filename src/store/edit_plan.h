@@ -26,8 +26,7 @@ struct weir_plan {
  * quotas from the top of the tree they will make, then removals from the
  * bottom of the one that was. On failure there is nothing to free. */
 int weir_plan_make(struct weir_plan *plan, struct weir_catalog *catalog,
-                   const struct weir_change *changes, size_t count,
-                   unsigned flags, struct weir_diag *diag);
+                   const struct weir_edit *edit, struct weir_diag *diag);
 void weir_plan_free(struct weir_plan *plan);
 
 #endif /* WEIR_EDIT_PLAN_H */

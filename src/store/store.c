@@ -9,7 +9,8 @@
  *     begin (no other writer from here)
  *       read the epoch row, then changes above the catalog's epoch
  *       plan: sift, order                         edit_plan.c
- *       write each change under the next epoch; apply it to the catalog
+ *       write each change under the next epoch, and what it changed into
+ *       the log; apply it to the catalog
  *       check the place of each in the tree as it is now
  *       move the epoch row
  *     commit
@@ -22,21 +23,18 @@
 
 #include "store/store.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <time.h>
 
 #include "quota/quota_text.h"
-#include "store/backend.h"
 #include "store/edit_plan.h"
+#include "store/store_private.h"
 
 static const struct weir_backend_type *const types[] = {
     &weir_backend_sqlite,
-};
-
-struct weir_store {
-    struct weir_backend *backend;
-    struct weir_catalog *catalog; /* NULL: to be read anew */
-    struct weir_store_id id;      /* whose quotas the catalog holds */
 };
 
 static void *take_memory(void *context, size_t size)
@@ -60,9 +58,8 @@ static int refuse_memory(struct weir_diag *diag)
                          "quotas", NULL);
 }
 
-/* The type that a URL names, and what follows its colon. */
-static int find_type(const char *url, const struct weir_backend_type **type,
-                     const char **where, struct weir_diag *diag)
+int weir_store_find(const char *url, const struct weir_backend_type **type,
+                    const char **where, struct weir_diag *diag)
 {
     for (size_t i = 0; i < WEIR_COUNT_OF(types); i++) {
         size_t len = strlen(types[i]->scheme);
@@ -70,24 +67,41 @@ static int find_type(const char *url, const struct weir_backend_type **type,
             continue;
         if (url[len + 1] == '\0')
             return weir_diag_set(diag, WEIR_EINVAL, "the store '", url,
-                                 "' names no place; write sqlite:FILE", NULL);
+                                 "' names no place; write ",
+                                 types[i]->example, NULL);
         *type = types[i];
         *where = url + len + 1;
         return 0;
     }
+    char buf[WEIR_STORE_SHOW_MAX];
     char shown[WEIR_SHOW_MAX];
+    struct weir_text text = weir_text_of(weir_store_show(url, buf));
     return weir_diag_set(diag, WEIR_EINVAL, "the store ",
-                         weir_text_show(weir_text_of(url), shown),
-                         " is of no kind that this version knows; write "
-                         "sqlite:FILE", NULL);
+                         weir_text_show(text, shown),
+                         " is of no kind that this version knows; write ",
+                         types[0]->example, NULL);
 }
 
 int weir_store_init(const char *url, struct weir_diag *diag)
 {
     const struct weir_backend_type *type;
     const char *where;
-    int error = find_type(url, &type, &where, diag);
-    return error < 0 ? error : type->init(where, diag);
+    int error = weir_store_find(url, &type, &where, diag);
+    if (error < 0)
+        return error;
+    struct weir_store_meta meta = { .epoch = 0 };
+    if (getrandom(meta.id.uuid, sizeof(meta.id.uuid), 0) < 0)
+        return weir_diag_set(diag, WEIR_ESYSTEM, "the system gives no random "
+                             "bytes: ", strerrordesc_np(errno), NULL);
+    struct weir_backend *backend;
+    error = type->create(where, &backend, diag);
+    if (error < 0)
+        return error;
+    error = type->finish(backend, &meta, false, diag);
+    if (error == 0)
+        error = type->commit(backend, diag);
+    type->close(backend);
+    return error;
 }
 
 int weir_store_open(const char *url, struct weir_store **out,
@@ -95,7 +109,7 @@ int weir_store_open(const char *url, struct weir_store **out,
 {
     const struct weir_backend_type *type;
     const char *where;
-    int error = find_type(url, &type, &where, diag);
+    int error = weir_store_find(url, &type, &where, diag);
     if (error < 0)
         return error;
     struct weir_store *store = calloc(1, sizeof(*store));
@@ -144,6 +158,40 @@ int weir_store_identity(struct weir_store *store, struct weir_store_id *id,
     return 0;
 }
 
+/* Makes changes of rows. */
+struct reading {
+    weir_store_each *each;
+    void *context;
+    struct weir_diag *diag;
+};
+
+static int read_row(void *context, const struct weir_row *row)
+{
+    struct reading *reading = context;
+    char scratch[WEIR_FIELDS_MAX];
+    struct weir_change change = { .removed = row->id == 0 };
+    if (row->fields.len > sizeof(scratch))
+        return weir_diag_set(reading->diag, WEIR_ESTORE, "a quota in the "
+                             "store has more fields than any can have", NULL);
+    int error = weir_fields_read(row->name, row->fields, scratch,
+                                 &change.quota, reading->diag);
+    if (error < 0)
+        return error;
+    change.quota.id = row->id;
+    change.quota.epoch = row->epoch;
+    change.quota.created = row->created;
+    return reading->each(reading->context, &change);
+}
+
+static int read_rows(struct weir_store *store, uint64_t epoch,
+                     weir_store_each *each, void *context,
+                     struct weir_diag *diag)
+{
+    struct reading reading = { each, context, diag };
+    return store->backend->type->read(store->backend, epoch, read_row,
+                                      &reading, diag);
+}
+
 int weir_store_read(struct weir_store *store, uint64_t epoch,
                     weir_store_each *each, void *context,
                     struct weir_diag *diag)
@@ -152,7 +200,7 @@ int weir_store_read(struct weir_store *store, uint64_t epoch,
     int error = type->begin(store->backend, false, diag);
     if (error < 0)
         return error;
-    error = type->read(store->backend, epoch, each, context, diag);
+    error = read_rows(store, epoch, each, context, diag);
     type->rollback(store->backend);
     return error;
 }
@@ -196,7 +244,7 @@ static int refresh(struct weir_store *store, struct weir_store_meta *meta,
     uint64_t epoch = weir_catalog_epoch(store->catalog);
     if (epoch == meta->epoch)
         return 0;
-    error = type->read(store->backend, epoch, apply, store->catalog, diag);
+    error = read_rows(store, epoch, apply, store->catalog, diag);
     if (error == WEIR_ENOMEM)
         refuse_memory(diag);
     if (error < 0)
@@ -204,21 +252,58 @@ static int refresh(struct weir_store *store, struct weir_store_meta *meta,
     return error;
 }
 
-static int write_change(struct weir_store *store,
-                        const struct weir_change *change, uint64_t epoch,
+/* What the changes of one edit share. */
+struct writing {
+    struct weir_store_meta meta;
+    struct weir_text who;
+    uint64_t at_ms;
+    uint64_t last; /* the epoch that the edit will end with */
+};
+
+static int write_log(struct weir_store *store, const struct writing *writing,
+                     const struct weir_quota *old,
+                     const struct weir_row *row, struct weir_diag *diag)
+{
+    char was[WEIR_FIELDS_MAX];
+    struct weir_log_row entry = {
+        .epoch = row->epoch,
+        .edit = writing->last,
+        .at_ms = writing->at_ms,
+        .who = writing->who,
+        .name = row->name,
+    };
+    if (old)
+        entry.was = weir_fields_write(old, was);
+    if (row->id > 0)
+        entry.became = row->fields;
+    return store->backend->type->log(store->backend, &entry, diag);
+}
+
+/* Under the next epoch, and with the next id if the name is new. */
+static int write_change(struct weir_store *store, struct writing *writing,
+                        const struct weir_change *change,
                         struct weir_diag *diag)
 {
-    const struct weir_backend_type *type = store->backend->type;
     struct weir_change written = *change;
     struct weir_quota *quota = &written.quota;
     const struct weir_quota *old = weir_catalog_get(store->catalog,
                                                     quota->name);
-    quota->epoch = epoch;
-    quota->id = old ? old->id : 0;
-    quota->created = old ? old->created : epoch;
-    int error = change->removed ? type->remove(store->backend, quota->name,
-                                               epoch, diag)
-                                : type->put(store->backend, quota, diag);
+    quota->epoch = ++writing->meta.epoch;
+    quota->created = old ? old->created : quota->epoch;
+    char fields[WEIR_FIELDS_MAX];
+    struct weir_row row = {
+        .epoch = quota->epoch,
+        .created = quota->created,
+        .name = quota->name,
+    };
+    if (!change->removed) {
+        quota->id = old ? old->id : ++writing->meta.last_id;
+        row.id = quota->id;
+        row.fields = weir_fields_write(quota, fields);
+    }
+    int error = store->backend->type->write(store->backend, &row, !old, diag);
+    if (error == 0)
+        error = write_log(store, writing, old, &row, diag);
     if (error < 0)
         return error;
     error = weir_catalog_apply(store->catalog, &written);
@@ -237,70 +322,90 @@ static int check_places(struct weir_store *store,
     return 0;
 }
 
+static int write_changes(struct weir_store *store,
+                         const struct weir_plan *plan,
+                         struct writing *writing, struct weir_diag *diag)
+{
+    const struct weir_backend_type *type = store->backend->type;
+    bool removed = false;
+    int error = 0;
+    for (size_t i = 0; error == 0 && i < plan->count; i++) {
+        const struct weir_change *change = plan->items[i].change;
+        removed = removed || change->removed;
+        error = write_change(store, writing, change, diag);
+    }
+    if (error == 0 && plan->count > 1)
+        error = check_places(store, plan, diag);
+    if (error == 0)
+        error = type->finish(store->backend, &writing->meta, removed, diag);
+    return error < 0 ? error : type->commit(store->backend, diag);
+}
+
 /* Writes a plan of at least one change. From the first write on, a failure
  * costs the catalog. */
 static int write_plan(struct weir_store *store, const struct weir_plan *plan,
-                      uint64_t *epoch, struct weir_diag *diag)
+                      struct writing *writing, struct weir_diag *diag)
 {
-    const struct weir_backend_type *type = store->backend->type;
     if (plan->count == 1) {
         int error = weir_catalog_check(store->catalog,
                                        plan->items[0].change, diag);
         if (error < 0)
             return error;
     }
-    bool removed = false;
-    int error = 0;
-    for (size_t i = 0; error == 0 && i < plan->count; i++) {
-        const struct weir_change *change = plan->items[i].change;
-        removed = removed || change->removed;
-        error = write_change(store, change, ++*epoch, diag);
-    }
-    if (error == 0 && plan->count > 1)
-        error = check_places(store, plan, diag);
-    if (error == 0)
-        error = type->finish(store->backend, *epoch, removed, diag);
-    if (error == 0)
-        error = type->commit(store->backend, diag);
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    writing->at_ms = (uint64_t)now.tv_sec * 1000 +
+                     (uint64_t)now.tv_nsec / 1000000;
+    writing->last = writing->meta.epoch + plan->count;
+    int error = write_changes(store, plan, writing, diag);
     if (error < 0)
         drop_catalog(store);
     return error;
 }
 
-/* The edit, inside its transaction. Ends it on success only. */
-static int edit(struct weir_store *store, const struct weir_change *changes,
-                size_t count, unsigned flags, uint64_t *out_epoch,
-                struct weir_diag *diag)
+int weir_store_check_who(struct weir_text who, struct weir_diag *diag)
 {
-    struct weir_store_meta meta;
-    int error = refresh(store, &meta, diag);
+    char shown[WEIR_SHOW_MAX];
+    if (who.len <= WEIR_STORE_WHO_MAX &&
+        (who.len == 0 || weir_utf8_clean(who, "") == who.len))
+        return 0;
+    return weir_diag_set(diag, WEIR_EINVAL, "who edits must have a name of at "
+                         "most 255 bytes of UTF-8 without control "
+                         "characters, not ", weir_text_show(who, shown), NULL);
+}
+
+int weir_store_edit_begun(struct weir_store *store,
+                          const struct weir_edit *edit, uint64_t *out_epoch,
+                          struct weir_diag *diag)
+{
+    struct writing writing = { .who = edit->who };
+    int error = refresh(store, &writing.meta, diag);
     if (error < 0)
         return error;
     struct weir_plan plan;
-    error = weir_plan_make(&plan, store->catalog, changes, count, flags,
-                           diag);
+    error = weir_plan_make(&plan, store->catalog, edit, diag);
     if (error < 0)
         return error;
-    uint64_t epoch = meta.epoch;
     if (plan.count > 0)
-        error = write_plan(store, &plan, &epoch, diag);
+        error = write_plan(store, &plan, &writing, diag);
     else
         store->backend->type->rollback(store->backend);
     weir_plan_free(&plan);
     if (error == 0)
-        *out_epoch = epoch;
+        *out_epoch = writing.meta.epoch;
     return error;
 }
 
-int weir_store_edit(struct weir_store *store,
-                    const struct weir_change *changes, size_t count,
-                    unsigned flags, uint64_t *epoch, struct weir_diag *diag)
+int weir_store_edit(struct weir_store *store, const struct weir_edit *edit,
+                    uint64_t *epoch, struct weir_diag *diag)
 {
     const struct weir_backend_type *type = store->backend->type;
-    int error = type->begin(store->backend, true, diag);
+    int error = weir_store_check_who(edit->who, diag);
+    if (error == 0)
+        error = type->begin(store->backend, true, diag);
     if (error < 0)
         return error;
-    error = edit(store, changes, count, flags, epoch, diag);
+    error = weir_store_edit_begun(store, edit, epoch, diag);
     if (error < 0)
         type->rollback(store->backend);
     return error;

@@ -6,14 +6,10 @@
  * synchronous=FULL because an edit that was answered, then lost with the
  * power, would set the epoch back.
  *
- *     meta        one row: uuid, restores, epoch, floor
- *     quotas      id (never reused), epoch, created, name and a text column
- *                 for each field, NULL where it has its default
+ *     meta        one row: uuid, restores, epoch, floor, last_id
+ *     quotas      id (never reused), epoch, created, name, fields (row.c)
  *     tombstones  name, epoch
- *
- * The columns are those of weir_quota_fields(), each with the very text that
- * a person would enter, so a store can be read with sqlite3 and loses
- * nothing. A new field is a new column and a new schema number.
+ *     log         epoch, edit, at_ms, who, name, was, became
  *
  * What isn't ours is refused by two numbers in the file's header:
  * application_id says Weir, user_version is the schema.
@@ -39,7 +35,6 @@
 
 #define APPLICATION_ID 0x57656972 /* "Weir" */
 #define BUSY_MS 2000
-#define SQL_MAX 4096
 
 enum statement {
     SQL_BEGIN_READ,
@@ -48,16 +43,18 @@ enum statement {
     SQL_ROLLBACK,
     SQL_META,
     SQL_READ,
-    SQL_INSERT,
-    SQL_UPDATE,
+    SQL_WRITE,
     SQL_DELETE,
     SQL_BURY,
     SQL_UNBURY,
     SQL_OLDEST,
     SQL_FORGET,
     SQL_FINISH,
+    SQL_LOG,
+    SQL_LOG_FORGET,
     SQL_VERSION,
-    SQL_COUNT,
+    SQL_LOG_READ, /* and those of the rest of enum weir_log_which */
+    SQL_COUNT = SQL_LOG_READ + WEIR_LOG_WHICH_COUNT,
 };
 
 struct sqlite_store {
@@ -70,6 +67,7 @@ struct sqlite_store {
     bool touched;      /* an edit through this handle since then */
     bool was_gone;     /* the file wasn't in its place then */
     sqlite3_int64 version;
+    char *making;      /* where a new store grows; NULL: it is one */
     char path[];
 };
 
@@ -128,101 +126,68 @@ static int refuse_system(const char *what, const char *path, int error,
 
 /* ---- Statements ----------------------------------------------------- */
 
-/* A field with a column: all but those that the store keeps as numbers. */
-static const struct weir_field *column(size_t index)
-{
-    size_t count;
-    const struct weir_field *fields = weir_quota_fields(&count);
-    for (size_t i = 0; i < count; i++) {
-        if (!fields[i].read_only && index-- == 0)
-            return &fields[i];
-    }
-    return NULL;
-}
+static const char schema_sql[] =
+    "CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1),"
+    " uuid BLOB NOT NULL, restores INTEGER NOT NULL,"
+    " epoch INTEGER NOT NULL, floor INTEGER NOT NULL,"
+    " last_id INTEGER NOT NULL) STRICT;"
+    "INSERT INTO meta VALUES (1, zeroblob(16), 0, 0, 0, 0);"
+    "CREATE TABLE tombstones (name TEXT NOT NULL UNIQUE,"
+    " epoch INTEGER PRIMARY KEY) STRICT;"
+    "CREATE TABLE quotas (id INTEGER PRIMARY KEY,"
+    " epoch INTEGER NOT NULL UNIQUE, created INTEGER NOT NULL,"
+    " name TEXT NOT NULL UNIQUE, fields TEXT NOT NULL) STRICT;"
+    "CREATE TABLE log (epoch INTEGER PRIMARY KEY, edit INTEGER NOT NULL,"
+    " at_ms INTEGER NOT NULL, who TEXT NOT NULL, name TEXT NOT NULL,"
+    " was TEXT, became TEXT) STRICT;"
+    "CREATE INDEX log_edit ON log (edit);"
+    "CREATE INDEX log_name ON log (name, epoch);";
 
-/* 'before' NAME 'after' for each column. */
-static void out_columns(struct weir_out *out, const char *before,
-                        const char *after)
-{
-    for (size_t i = 0; column(i); i++) {
-        weir_out_string(out, before);
-        weir_out_string(out, column(i)->name);
-        weir_out_string(out, after);
-    }
-}
+/* Numbered parameters of the log's: 1 number, 2 name, 3 max. */
+#define LOG_COLUMNS "SELECT l.epoch, l.edit, l.at_ms, l.who, l.name, l.was," \
+                    " l.became FROM log l "
+#define LOG_ORDER " ORDER BY l.epoch DESC LIMIT ?3"
 
-static void write_schema(char *sql)
-{
-    struct weir_out out = { sql, SQL_MAX - 1, 0 };
-    weir_out_string(&out,
-        "CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1),"
-        " uuid BLOB NOT NULL, restores INTEGER NOT NULL,"
-        " epoch INTEGER NOT NULL, floor INTEGER NOT NULL) STRICT;"
-        "INSERT INTO meta VALUES (1, randomblob(16), 0, 0, 0);"
-        "CREATE TABLE tombstones (name TEXT NOT NULL UNIQUE,"
-        " epoch INTEGER PRIMARY KEY) STRICT;"
-        "CREATE TABLE quotas (id INTEGER PRIMARY KEY AUTOINCREMENT,"
-        " epoch INTEGER NOT NULL UNIQUE, created INTEGER NOT NULL");
-    out_columns(&out, ", \"", "\" TEXT");
-    weir_out_string(&out, ") STRICT;"
-        "CREATE UNIQUE INDEX quotas_name ON quotas (\"name\");");
-    sql[out.len] = '\0';
-}
-
-/* The statements whose columns come from the table of fields. */
-static void write_sql(enum statement which, char *sql)
-{
-    struct weir_out out = { sql, SQL_MAX - 1, 0 };
-    if (which == SQL_READ) {
-        weir_out_string(&out, "SELECT epoch, id, created");
-        out_columns(&out, ", \"", "\"");
-        weir_out_string(&out, " FROM quotas WHERE epoch > ?1"
-                              " UNION ALL SELECT epoch, NULL, NULL, name");
-        for (size_t i = 1; column(i); i++)
-            weir_out_string(&out, ", NULL");
-        weir_out_string(&out, " FROM tombstones WHERE epoch > ?1 ORDER BY 1");
-    } else if (which == SQL_INSERT) {
-        weir_out_string(&out, "INSERT INTO quotas (epoch, created");
-        out_columns(&out, ", \"", "\"");
-        weir_out_string(&out, ") VALUES (?1, ?2");
-        for (size_t i = 0; column(i); i++)
-            weir_out_string(&out, ", ?");
-        weir_out_string(&out, ")");
-    } else {
-        weir_out_string(&out, "UPDATE quotas SET epoch = ?1, created = ?2");
-        out_columns(&out, ", \"", "\" = ?");
-        weir_out_string(&out, " WHERE \"name\" = ?3");
-    }
-    sql[out.len] = '\0';
-}
-
-static const char *const fixed_sql[SQL_COUNT] = {
+static const char *const statements_sql[SQL_COUNT] = {
     [SQL_BEGIN_READ] = "BEGIN",
     [SQL_BEGIN_WRITE] = "BEGIN IMMEDIATE",
     [SQL_COMMIT] = "COMMIT",
     [SQL_ROLLBACK] = "ROLLBACK",
-    [SQL_META] = "SELECT uuid, restores, epoch, floor FROM meta",
-    [SQL_DELETE] = "DELETE FROM quotas WHERE \"name\" = ?1",
+    [SQL_META] = "SELECT uuid, restores, epoch, floor, last_id FROM meta",
+    [SQL_READ] = "SELECT epoch, id, created, name, fields FROM quotas"
+                 " WHERE epoch > ?1 UNION ALL"
+                 " SELECT epoch, 0, 0, name, '' FROM tombstones"
+                 " WHERE epoch > ?1 ORDER BY 1",
+    [SQL_WRITE] = "INSERT INTO quotas (id, epoch, created, name, fields)"
+                  " VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (id) DO UPDATE"
+                  " SET epoch = excluded.epoch, fields = excluded.fields",
+    [SQL_DELETE] = "DELETE FROM quotas WHERE name = ?1",
     [SQL_BURY] = "INSERT OR REPLACE INTO tombstones (name, epoch)"
                  " VALUES (?1, ?2)",
     [SQL_UNBURY] = "DELETE FROM tombstones WHERE name = ?1",
     [SQL_OLDEST] = "SELECT epoch FROM tombstones ORDER BY epoch DESC"
                    " LIMIT 1 OFFSET ?1",
     [SQL_FORGET] = "DELETE FROM tombstones WHERE epoch <= ?1",
-    [SQL_FINISH] = "UPDATE meta SET epoch = ?1, floor = max(floor, ?2)",
+    [SQL_FINISH] = "UPDATE meta SET uuid = ?1, restores = ?2, epoch = ?3,"
+                   " floor = ?4, last_id = ?5",
+    [SQL_LOG] = "INSERT INTO log VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    [SQL_LOG_FORGET] = "DELETE FROM log WHERE edit <= ?1",
     [SQL_VERSION] = "PRAGMA data_version",
+    [SQL_LOG_READ + WEIR_LOG_ALL] =
+        LOG_COLUMNS "WHERE l.epoch < ?1" LOG_ORDER,
+    [SQL_LOG_READ + WEIR_LOG_NAME] =
+        LOG_COLUMNS "WHERE l.name = ?2 AND l.epoch < ?1" LOG_ORDER,
+    [SQL_LOG_READ + WEIR_LOG_EDIT] =
+        LOG_COLUMNS "WHERE l.edit = ?1" LOG_ORDER,
+    [SQL_LOG_READ + WEIR_LOG_SINCE] =
+        LOG_COLUMNS "JOIN log o ON o.name = l.name AND o.epoch < l.epoch"
+                    " WHERE o.edit = ?1 AND l.edit > ?1" LOG_ORDER,
 };
 
 static int prepare(struct sqlite_store *store, struct weir_diag *diag)
 {
     for (int i = 0; i < SQL_COUNT; i++) {
-        char made[SQL_MAX];
-        const char *sql = fixed_sql[i];
-        if (!sql) {
-            write_sql((enum statement)i, made);
-            sql = made;
-        }
-        int code = sqlite3_prepare_v3(store->db, sql, -1,
+        int code = sqlite3_prepare_v3(store->db, statements_sql[i], -1,
                                       SQLITE_PREPARE_PERSISTENT,
                                       &store->statements[i], NULL);
         if (code != SQLITE_OK)
@@ -241,6 +206,20 @@ static int run(struct sqlite_store *store, enum statement which,
                                                           : fail(store, diag);
     sqlite3_reset(statement);
     return error;
+}
+
+/* Borrowed until the next step; of NULL 'p' is NULL, of '' it isn't. */
+static struct weir_text text_at(sqlite3_stmt *row, int column)
+{
+    const char *text = (const char *)sqlite3_column_text(row, column);
+    return (struct weir_text){
+        text, (size_t)sqlite3_column_bytes(row, column)
+    };
+}
+
+static uint64_t number_at(sqlite3_stmt *row, int column)
+{
+    return (uint64_t)sqlite3_column_int64(row, column);
 }
 
 /* ---- The file ------------------------------------------------------- */
@@ -279,7 +258,8 @@ static int read_pragma(struct sqlite_store *store, const char *sql,
     return error;
 }
 
-static int check_schema(struct sqlite_store *store, struct weir_diag *diag)
+static int check_schema(struct sqlite_store *store, unsigned *out_schema,
+                        struct weir_diag *diag)
 {
     sqlite3_int64 application = 0;
     sqlite3_int64 schema = 0;
@@ -291,6 +271,7 @@ static int check_schema(struct sqlite_store *store, struct weir_diag *diag)
         return error;
     if (application != APPLICATION_ID || schema < 1)
         return refuse(store->path, SQLITE_NOTADB, "", diag);
+    *out_schema = (unsigned)schema;
     if (schema <= WEIR_STORE_SCHEMA)
         return 0;
     char has[WEIR_NUMBER_MAX];
@@ -303,12 +284,26 @@ static int check_schema(struct sqlite_store *store, struct weir_diag *diag)
                          "; upgrade Weir here", NULL);
 }
 
+static int refuse_older(const char *path, unsigned schema,
+                        struct weir_diag *diag)
+{
+    char has[WEIR_NUMBER_MAX];
+    return weir_diag_set(diag, WEIR_ESCHEMA, "the quota store ", path,
+                         " was made by an older Weir (schema ",
+                         weir_number_show(schema, has),
+                         "); run 'weir store upgrade sqlite:", path, "'",
+                         NULL);
+}
+
 static void sqlite_close(struct weir_backend *backend)
 {
     struct sqlite_store *store = store_of(backend);
     for (int i = 0; i < SQL_COUNT; i++)
         sqlite3_finalize(store->statements[i]);
     sqlite3_close(store->db);
+    if (store->making)
+        unlink(store->making);
+    free(store->making);
     free(store);
 }
 
@@ -325,7 +320,16 @@ static struct sqlite_store *new_store(const char *where)
     return store;
 }
 
-static int open_file(struct sqlite_store *store, struct weir_diag *diag)
+static int set_up(struct sqlite_store *store, struct weir_diag *diag)
+{
+    int code = sqlite3_exec(store->db, "PRAGMA synchronous = FULL;"
+                            "PRAGMA trusted_schema = OFF", NULL, NULL, NULL);
+    return code == SQLITE_OK ? 0 : fail(store, diag);
+}
+
+/* Of any schema up to this program's. */
+static int open_file(struct sqlite_store *store, unsigned *out_schema,
+                     struct weir_diag *diag)
 {
     struct stat file;
     if (stat(store->path, &file) < 0) {
@@ -346,13 +350,18 @@ static int open_file(struct sqlite_store *store, struct weir_diag *diag)
     if (code != SQLITE_OK)
         return refuse(store->path, code, sqlite3_errstr(code), diag);
     sqlite3_busy_timeout(store->db, BUSY_MS);
-    int error = check_schema(store, diag);
+    int error = check_schema(store, out_schema, diag);
+    return error < 0 ? error : set_up(store, diag);
+}
+
+static int open_whole(struct sqlite_store *store, struct weir_diag *diag)
+{
+    unsigned schema;
+    int error = open_file(store, &schema, diag);
     if (error < 0)
         return error;
-    code = sqlite3_exec(store->db, "PRAGMA synchronous = FULL;"
-                        "PRAGMA trusted_schema = OFF", NULL, NULL, NULL);
-    if (code != SQLITE_OK)
-        return fail(store, diag);
+    if (schema < WEIR_STORE_SCHEMA)
+        return refuse_older(store->path, schema, diag);
     error = prepare(store, diag);
     return error < 0 ? error : check_path(store, diag);
 }
@@ -363,7 +372,7 @@ static int sqlite_open(const char *where, struct weir_backend **out,
     struct sqlite_store *store = new_store(where);
     if (!store)
         return refuse(where, SQLITE_NOMEM, "", diag);
-    int error = open_file(store, diag);
+    int error = open_whole(store, diag);
     if (error < 0) {
         sqlite_close(&store->base);
         return error;
@@ -372,28 +381,42 @@ static int sqlite_open(const char *where, struct weir_backend **out,
     return 0;
 }
 
-/* ---- Making one ----------------------------------------------------- */
+/* ---- Making one, and making one newer ------------------------------- */
 
-static int fill_new(const char *path, struct weir_diag *diag)
+static int refuse_existing(const char *path, struct weir_diag *diag)
 {
-    char schema[SQL_MAX];
+    return weir_diag_set(diag, WEIR_EEXIST, "there is a file ", path,
+                         " already; remove it or choose another name", NULL);
+}
+
+/* Runs the steps, the first failure ends them. */
+static int run_all(struct sqlite_store *store, const char *const *steps,
+                   size_t count, struct weir_diag *diag)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (sqlite3_exec(store->db, steps[i], NULL, NULL, NULL) != SQLITE_OK)
+            return fail(store, diag);
+    }
+    return 0;
+}
+
+/* Leaves the transaction open. */
+static int fill_new(struct sqlite_store *store, struct weir_diag *diag)
+{
     char header[128];
-    write_schema(schema);
     snprintf(header, sizeof(header), "PRAGMA application_id = %d;"
              "PRAGMA user_version = %d;", APPLICATION_ID, WEIR_STORE_SCHEMA);
-    sqlite3 *db = NULL;
-    int code = sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE |
-                               SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
-                               NULL);
+    int code = sqlite3_open_v2(store->making, &store->db,
+                               SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE |
+                               SQLITE_OPEN_NOMUTEX, NULL);
+    if (code != SQLITE_OK)
+        return fail(store, diag);
+    int error = set_up(store, diag);
     const char *const steps[] = { "PRAGMA journal_mode = WAL", "BEGIN",
-                                  header, schema, "COMMIT" };
-    for (size_t i = 0; code == SQLITE_OK && i < WEIR_COUNT_OF(steps); i++)
-        code = sqlite3_exec(db, steps[i], NULL, NULL, NULL);
-    int error = code == SQLITE_OK
-                    ? 0
-                    : refuse(path, code, sqlite3_errmsg(db), diag);
-    sqlite3_close(db);
-    return error;
+                                  header, schema_sql };
+    if (error == 0)
+        error = run_all(store, steps, WEIR_COUNT_OF(steps), diag);
+    return error < 0 ? error : prepare(store, diag);
 }
 
 static int publish(const char *made, const char *path,
@@ -402,36 +425,105 @@ static int publish(const char *made, const char *path,
     if (link(made, path) == 0)
         return 0;
     if (errno == EEXIST)
-        return weir_diag_set(diag, WEIR_EEXIST, "there is a file ", path,
-                             " already; remove it or choose another name",
-                             NULL);
+        return refuse_existing(path, diag);
     return refuse_system("can't create the quota store ", path, errno, diag);
 }
 
-static int sqlite_init(const char *where, struct weir_diag *diag)
+static int sqlite_create(const char *where, struct weir_backend **out,
+                         struct weir_diag *diag)
 {
     struct stat file;
     struct sqlite_store *store = new_store(where);
-    char *made = NULL;
-    if (!store || asprintf(&made, "%s.new-%ld", store->path,
-                           (long)getpid()) < 0) {
-        free(store);
+    if (!store)
         return refuse(where, SQLITE_NOMEM, "", diag);
+    int error = 0;
+    if (lstat(store->path, &file) == 0)
+        error = refuse_existing(store->path, diag);
+    else if (asprintf(&store->making, "%s.new-%ld", store->path,
+                      (long)getpid()) < 0)
+        error = refuse(where, SQLITE_NOMEM, "", diag);
+    if (error == 0) {
+        unlink(store->making);
+        error = fill_new(store, diag);
     }
-    int error;
-    if (lstat(store->path, &file) == 0) {
-        error = weir_diag_set(diag, WEIR_EEXIST, "there is a file ",
-                              store->path, " already; remove it or choose "
-                              "another name", NULL);
-    } else {
-        unlink(made);
-        error = fill_new(made, diag);
-        if (error == 0)
-            error = publish(made, store->path, diag);
-        unlink(made);
+    if (error < 0) {
+        sqlite_close(&store->base);
+        return error;
     }
-    free(made);
-    free(store);
+    *out = &store->base;
+    return 0;
+}
+
+/* Closing it empties the write-ahead log into the file. */
+static int finish_new(struct sqlite_store *store, struct weir_diag *diag)
+{
+    int error = run(store, SQL_COMMIT, diag);
+    if (error < 0)
+        return error;
+    for (int i = 0; i < SQL_COUNT; i++) {
+        sqlite3_finalize(store->statements[i]);
+        store->statements[i] = NULL;
+    }
+    sqlite3_close(store->db);
+    store->db = NULL;
+    return publish(store->making, store->path, diag);
+}
+
+/* What schema 1 had: a column for each field, no log, and the last id in
+ * SQLite's own table. The line of a field is as row.c writes it. */
+#define FIELD_1(column, field)                                            \
+    " || coalesce('" field ": ' || replace(replace(quotas_1.\"" column   \
+    "\", '\\', '\\\\'), char(10), '\\n') || char(10), '')"
+
+static const char *const from_1[] = {
+    "ALTER TABLE quotas RENAME TO quotas_1;"
+    "ALTER TABLE meta RENAME TO meta_1;"
+    "ALTER TABLE tombstones RENAME TO tombstones_1",
+    schema_sql,
+    "DELETE FROM meta;"
+    "INSERT INTO meta SELECT 1, uuid, restores, epoch, floor, coalesce("
+    "(SELECT seq FROM sqlite_sequence WHERE name = 'quotas_1'), 0)"
+    " FROM meta_1;"
+    "INSERT INTO tombstones SELECT name, epoch FROM tombstones_1;"
+    "INSERT INTO quotas SELECT id, epoch, created, name, ''"
+    FIELD_1("parent", "parent") FIELD_1("overflow", "overflow")
+    FIELD_1("description", "description") FIELD_1("labels", "labels")
+    FIELD_1("kind", "kind") FIELD_1("limit", "limit")
+    FIELD_1("low_burst", "low_burst") FIELD_1("high_burst", "high_burst")
+    FIELD_1("algorithm", "algorithm") FIELD_1("sharing", "sharing")
+    FIELD_1("mode", "mode") FIELD_1("on_stale", "on_stale")
+    FIELD_1("order", "order") " FROM quotas_1",
+    "DROP TABLE quotas_1; DROP TABLE meta_1; DROP TABLE tombstones_1;"
+    "PRAGMA user_version = 2",
+    "COMMIT",
+};
+
+static int upgrade(struct sqlite_store *store, unsigned *out_from,
+                   struct weir_diag *diag)
+{
+    static const char *const begin[] = { "BEGIN IMMEDIATE" };
+    unsigned schema;
+    int error = open_file(store, &schema, diag);
+    if (error == 0)
+        error = run_all(store, begin, 1, diag);
+    /* Again: somebody else may have been quicker. */
+    if (error == 0)
+        error = check_schema(store, &schema, diag);
+    if (error == 0 && schema == 1)
+        error = run_all(store, from_1, WEIR_COUNT_OF(from_1), diag);
+    if (error == 0)
+        *out_from = schema;
+    return error;
+}
+
+static int sqlite_upgrade(const char *where, unsigned *out_from,
+                          struct weir_diag *diag)
+{
+    struct sqlite_store *store = new_store(where);
+    if (!store)
+        return refuse(where, SQLITE_NOMEM, "", diag);
+    int error = upgrade(store, out_from, diag);
+    sqlite_close(&store->base);
     return error;
 }
 
@@ -451,6 +543,8 @@ static int sqlite_commit(struct weir_backend *backend,
                          struct weir_diag *diag)
 {
     struct sqlite_store *store = store_of(backend);
+    if (store->making)
+        return finish_new(store, diag);
     int error = check_path(store, diag);
     if (error == 0)
         error = run(store, SQL_COMMIT, diag);
@@ -482,45 +576,29 @@ static int sqlite_meta(struct weir_backend *backend,
     } else {
         memcpy(out->id.uuid, sqlite3_column_blob(row, 0),
                sizeof(out->id.uuid));
-        out->id.restores = (uint64_t)sqlite3_column_int64(row, 1);
-        out->epoch = (uint64_t)sqlite3_column_int64(row, 2);
-        out->floor = (uint64_t)sqlite3_column_int64(row, 3);
+        out->id.restores = number_at(row, 1);
+        out->epoch = number_at(row, 2);
+        out->floor = number_at(row, 3);
+        out->last_id = number_at(row, 4);
     }
     sqlite3_reset(row);
     return error;
 }
 
-static int read_row(struct sqlite_store *store, struct weir_change *out,
-                    struct weir_diag *diag)
+static int each_row(sqlite3_stmt *at, weir_row_each *each, void *context)
 {
-    sqlite3_stmt *row = store->statements[SQL_READ];
-    struct weir_quota *quota = &out->quota;
-    weir_quota_init(quota);
-    out->removed = sqlite3_column_type(row, 1) == SQLITE_NULL;
-    quota->epoch = (uint64_t)sqlite3_column_int64(row, 0);
-    quota->id = (uint64_t)sqlite3_column_int64(row, 1);
-    quota->created = (uint64_t)sqlite3_column_int64(row, 2);
-    for (int i = 0; column((size_t)i); i++) {
-        const char *text = (const char *)sqlite3_column_text(row, i + 3);
-        if (!text)
-            continue;
-        struct weir_text value = {
-            text, (size_t)sqlite3_column_bytes(row, i + 3)
-        };
-        struct weir_diag why = { 0 };
-        struct weir_text field = weir_text_of(column((size_t)i)->name);
-        if (weir_quota_set(quota, field, value, &why) == 0)
-            continue;
-        char shown[WEIR_SHOW_MAX];
-        return weir_diag_set(diag, WEIR_ESTORE, "the quota ",
-                             weir_text_show(quota->name, shown), " in ",
-                             store->path, " can't be read: ", why.text, NULL);
-    }
-    return 0;
+    const struct weir_row row = {
+        .epoch = number_at(at, 0),
+        .id = number_at(at, 1),
+        .created = number_at(at, 2),
+        .name = text_at(at, 3),
+        .fields = text_at(at, 4),
+    };
+    return each(context, &row);
 }
 
 static int sqlite_read(struct weir_backend *backend, uint64_t epoch,
-                       weir_store_each *each, void *context,
+                       weir_row_each *each, void *context,
                        struct weir_diag *diag)
 {
     struct sqlite_store *store = store_of(backend);
@@ -532,65 +610,106 @@ static int sqlite_read(struct weir_backend *backend, uint64_t epoch,
         int code = sqlite3_step(row);
         if (code == SQLITE_DONE)
             break;
-        struct weir_change change;
-        error = code == SQLITE_ROW ? read_row(store, &change, diag)
+        error = code == SQLITE_ROW ? each_row(row, each, context)
                                    : fail(store, diag);
-        if (error == 0)
-            error = each(context, &change);
     }
     sqlite3_reset(row);
     return error;
 }
 
+static int each_log_row(sqlite3_stmt *at, weir_log_row_each *each,
+                        void *context)
+{
+    const struct weir_log_row row = {
+        .epoch = number_at(at, 0),
+        .edit = number_at(at, 1),
+        .at_ms = number_at(at, 2),
+        .who = text_at(at, 3),
+        .name = text_at(at, 4),
+        .was = text_at(at, 5),
+        .became = text_at(at, 6),
+    };
+    return each(context, &row);
+}
+
+/* 'p' NULL: NULL. */
 static void bind_text(sqlite3_stmt *statement, int at, struct weir_text text)
 {
-    sqlite3_bind_text64(statement, at, text.len > 0 ? text.p : "", text.len,
-                        SQLITE_TRANSIENT, SQLITE_UTF8);
+    if (text.p)
+        sqlite3_bind_text64(statement, at, text.p, text.len,
+                            SQLITE_TRANSIENT, SQLITE_UTF8);
+    else
+        sqlite3_bind_null(statement, at);
 }
 
-static void bind_quota(sqlite3_stmt *statement,
-                       const struct weir_quota *quota)
+static int sqlite_read_log(struct weir_backend *backend,
+                           const struct weir_log_query *query,
+                           weir_log_row_each *each, void *context,
+                           struct weir_diag *diag)
 {
-    sqlite3_bind_int64(statement, 1, (sqlite3_int64)quota->epoch);
-    sqlite3_bind_int64(statement, 2, (sqlite3_int64)quota->created);
-    for (int i = 0; column((size_t)i); i++) {
-        const char *name = column((size_t)i)->name;
-        char buf[WEIR_FIELD_VALUE_MAX];
-        if (weir_quota_is_default(quota, name)) {
-            sqlite3_bind_null(statement, i + 3);
-            continue;
-        }
-        size_t len = weir_quota_get(quota, name, buf, sizeof(buf));
-        bind_text(statement, i + 3, (struct weir_text){ buf, len });
+    struct sqlite_store *store = store_of(backend);
+    sqlite3_stmt *row = store->statements[SQL_LOG_READ + query->which];
+    sqlite3_bind_int64(row, 1, (sqlite3_int64)query->number);
+    bind_text(row, 2, query->name);
+    sqlite3_bind_int64(row, 3, (sqlite3_int64)query->max);
+    int error = 0;
+    while (error == 0) {
+        int code = sqlite3_step(row);
+        if (code == SQLITE_DONE)
+            break;
+        error = code == SQLITE_ROW ? each_log_row(row, each, context)
+                                   : fail(store, diag);
     }
+    sqlite3_reset(row);
+    return error;
 }
 
-static int sqlite_put(struct weir_backend *backend, struct weir_quota *quota,
-                      struct weir_diag *diag)
+static int bury(struct sqlite_store *store, const struct weir_row *row,
+                struct weir_diag *diag)
 {
-    struct sqlite_store *store = store_of(backend);
-    bool fresh = quota->id == 0;
-    enum statement which = fresh ? SQL_INSERT : SQL_UPDATE;
-    bind_quota(store->statements[which], quota);
-    int error = run(store, which, diag);
-    if (error < 0 || !fresh)
-        return error;
-    quota->id = (uint64_t)sqlite3_last_insert_rowid(store->db);
-    bind_text(store->statements[SQL_UNBURY], 1, quota->name);
-    return run(store, SQL_UNBURY, diag);
-}
-
-static int sqlite_remove(struct weir_backend *backend, struct weir_text name,
-                         uint64_t epoch, struct weir_diag *diag)
-{
-    struct sqlite_store *store = store_of(backend);
-    bind_text(store->statements[SQL_DELETE], 1, name);
+    bind_text(store->statements[SQL_DELETE], 1, row->name);
     int error = run(store, SQL_DELETE, diag);
     if (error < 0)
         return error;
-    bind_text(store->statements[SQL_BURY], 1, name);
-    sqlite3_bind_int64(store->statements[SQL_BURY], 2, (sqlite3_int64)epoch);
+    bind_text(store->statements[SQL_BURY], 1, row->name);
+    sqlite3_bind_int64(store->statements[SQL_BURY], 2,
+                       (sqlite3_int64)row->epoch);
     return run(store, SQL_BURY, diag);
+}
+
+static int sqlite_write(struct weir_backend *backend,
+                        const struct weir_row *row, bool fresh,
+                        struct weir_diag *diag)
+{
+    struct sqlite_store *store = store_of(backend);
+    if (row->id == 0)
+        return bury(store, row, diag);
+    sqlite3_stmt *write = store->statements[SQL_WRITE];
+    sqlite3_bind_int64(write, 1, (sqlite3_int64)row->id);
+    sqlite3_bind_int64(write, 2, (sqlite3_int64)row->epoch);
+    sqlite3_bind_int64(write, 3, (sqlite3_int64)row->created);
+    bind_text(write, 4, row->name);
+    bind_text(write, 5, row->fields);
+    int error = run(store, SQL_WRITE, diag);
+    if (error < 0 || !fresh)
+        return error;
+    bind_text(store->statements[SQL_UNBURY], 1, row->name);
+    return run(store, SQL_UNBURY, diag);
+}
+
+static int sqlite_log(struct weir_backend *backend,
+                      const struct weir_log_row *row, struct weir_diag *diag)
+{
+    struct sqlite_store *store = store_of(backend);
+    sqlite3_stmt *log = store->statements[SQL_LOG];
+    sqlite3_bind_int64(log, 1, (sqlite3_int64)row->epoch);
+    sqlite3_bind_int64(log, 2, (sqlite3_int64)row->edit);
+    sqlite3_bind_int64(log, 3, (sqlite3_int64)row->at_ms);
+    bind_text(log, 4, row->who.p ? row->who : WEIR_TEXT(""));
+    bind_text(log, 5, row->name);
+    bind_text(log, 6, row->was);
+    bind_text(log, 7, row->became);
+    return run(store, SQL_LOG, diag);
 }
 
 static int forget(struct sqlite_store *store, sqlite3_int64 *out_floor,
@@ -610,17 +729,34 @@ static int forget(struct sqlite_store *store, sqlite3_int64 *out_floor,
     return run(store, SQL_FORGET, diag);
 }
 
-static int sqlite_finish(struct weir_backend *backend, uint64_t epoch,
-                         bool removed, struct weir_diag *diag)
+static int forget_log(struct sqlite_store *store, uint64_t epoch,
+                      struct weir_diag *diag)
+{
+    if (epoch <= WEIR_STORE_LOG_MAX)
+        return 0;
+    sqlite3_bind_int64(store->statements[SQL_LOG_FORGET], 1,
+                       (sqlite3_int64)(epoch - WEIR_STORE_LOG_MAX));
+    return run(store, SQL_LOG_FORGET, diag);
+}
+
+static int sqlite_finish(struct weir_backend *backend,
+                         const struct weir_store_meta *meta, bool removed,
+                         struct weir_diag *diag)
 {
     struct sqlite_store *store = store_of(backend);
-    sqlite3_int64 floor = 0;
+    sqlite3_int64 floor = (sqlite3_int64)meta->floor;
     int error = removed ? forget(store, &floor, diag) : 0;
+    if (error == 0)
+        error = forget_log(store, meta->epoch, diag);
     if (error < 0)
         return error;
     sqlite3_stmt *statement = store->statements[SQL_FINISH];
-    sqlite3_bind_int64(statement, 1, (sqlite3_int64)epoch);
-    sqlite3_bind_int64(statement, 2, floor);
+    sqlite3_bind_blob(statement, 1, meta->id.uuid, sizeof(meta->id.uuid),
+                      SQLITE_TRANSIENT);
+    sqlite3_bind_int64(statement, 2, (sqlite3_int64)meta->id.restores);
+    sqlite3_bind_int64(statement, 3, (sqlite3_int64)meta->epoch);
+    sqlite3_bind_int64(statement, 4, floor);
+    sqlite3_bind_int64(statement, 5, (sqlite3_int64)meta->last_id);
     return run(store, SQL_FINISH, diag);
 }
 
@@ -651,16 +787,19 @@ static bool sqlite_changed(struct weir_backend *backend)
 
 const struct weir_backend_type weir_backend_sqlite = {
     .scheme = "sqlite",
-    .init = sqlite_init,
+    .example = "sqlite:FILE",
+    .create = sqlite_create,
     .open = sqlite_open,
+    .upgrade = sqlite_upgrade,
     .close = sqlite_close,
     .begin = sqlite_begin,
     .commit = sqlite_commit,
     .rollback = sqlite_rollback,
     .meta = sqlite_meta,
     .read = sqlite_read,
-    .put = sqlite_put,
-    .remove = sqlite_remove,
+    .read_log = sqlite_read_log,
+    .write = sqlite_write,
+    .log = sqlite_log,
     .finish = sqlite_finish,
     .changed = sqlite_changed,
 };

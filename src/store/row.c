@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT
+ * store/row.c - a quota's fields as one text.
+ *
+ *     parent: site
+ *     limit: 100/s
+ *     labels: owner=ann\nteam=web
+ *
+ * A line for each field that isn't at its default, with the very text that a
+ * person would enter; in a value a backslash is written twice, and a line feed
+ * as \n. So quotas and the log can be read with sqlite3 or psql, and nothing
+ * is lost.
+ *
+ * Why one text and not a column a field: a new field is then no new schema, no
+ * ALTER TABLE over a million rows and no second list of columns in each kind
+ * of store, which need know nothing of fields at all; and the log keeps two
+ * quotas a row in the same words. What it costs is that SQL can't compare
+ * fields, which no statement of ours does. A version that doesn't know a field
+ * refuses the row by the field's name rather than lose it. */
+
+#include "store/row.h"
+
+#include <string.h>
+
+#include "quota/quota_text.h"
+
+static bool is_kept(const struct weir_field *field)
+{
+    return !field->read_only && strcmp(field->name, "name") != 0;
+}
+
+static void write_escaped(struct weir_out *out, struct weir_text value)
+{
+    for (size_t i = 0; i < value.len; i++) {
+        if (value.p[i] == '\\')
+            weir_out_string(out, "\\\\");
+        else if (value.p[i] == '\n')
+            weir_out_string(out, "\\n");
+        else
+            weir_out_text(out, (struct weir_text){ value.p + i, 1 });
+    }
+}
+
+struct weir_text weir_fields_write(const struct weir_quota *quota, char *buf)
+{
+    struct weir_out out = { buf, WEIR_FIELDS_MAX, 0 };
+    size_t count;
+    const struct weir_field *fields = weir_quota_fields(&count);
+    for (size_t i = 0; i < count; i++) {
+        const char *name = fields[i].name;
+        if (!is_kept(&fields[i]) || weir_quota_is_default(quota, name))
+            continue;
+        char value[WEIR_FIELD_VALUE_MAX];
+        size_t len = weir_quota_get(quota, name, value, sizeof(value));
+        weir_out_string(&out, name);
+        weir_out_string(&out, ": ");
+        write_escaped(&out, (struct weir_text){ value, len });
+        weir_out_string(&out, "\n");
+    }
+    weir_assert(out.len < WEIR_FIELDS_MAX);
+    return (struct weir_text){ buf, out.len };
+}
+
+/* What was escaped; in 'scratch' only if anything was. */
+static struct weir_text unescape(struct weir_text value, char **scratch)
+{
+    if (value.len == 0 || !memchr(value.p, '\\', value.len))
+        return value;
+    char *start = *scratch;
+    char *at = start;
+    for (size_t i = 0; i < value.len; i++) {
+        bool escaped = value.p[i] == '\\' && i + 1 < value.len;
+        i += escaped;
+        *at++ = escaped && value.p[i] == 'n' ? '\n' : value.p[i];
+    }
+    *scratch = at;
+    return (struct weir_text){ start, (size_t)(at - start) };
+}
+
+/* Takes a line off 'fields' and splits it; false when it is none. */
+static bool next_line(struct weir_text *fields, struct weir_text *out_name,
+                      struct weir_text *out_value)
+{
+    const char *end = memchr(fields->p, '\n', fields->len);
+    const char *colon = memchr(fields->p, ':', fields->len);
+    if (!end || !colon || end - colon < 2 || colon[1] != ' ')
+        return false;
+    *out_name = (struct weir_text){ fields->p, (size_t)(colon - fields->p) };
+    *out_value = (struct weir_text){ colon + 2, (size_t)(end - colon - 2) };
+    fields->len -= (size_t)(end + 1 - fields->p);
+    fields->p = end + 1;
+    return true;
+}
+
+int weir_fields_read(struct weir_text name, struct weir_text fields,
+                     char *scratch, struct weir_quota *quota,
+                     struct weir_diag *diag)
+{
+    char shown[WEIR_SHOW_MAX];
+    weir_quota_init(quota);
+    quota->name = name;
+    while (fields.len > 0) {
+        struct weir_text field;
+        struct weir_text value;
+        struct weir_diag why = { .text = "its fields are no lines" };
+        if (next_line(&fields, &field, &value) &&
+            weir_quota_set(quota, field, unescape(value, &scratch),
+                           &why) == 0)
+            continue;
+        return weir_diag_set(diag, WEIR_ESTORE, "the quota ",
+                             weir_text_show(name, shown), " in the store "
+                             "can't be read (by a newer Weir, perhaps): ",
+                             why.text, NULL);
+    }
+    return 0;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT
+ * store/row.h - quotas as the rows that every kind of store keeps. */
+
+#ifndef WEIR_ROW_H
+#define WEIR_ROW_H
+
+#include "store/store.h"
+
+/* A quota, or (id 0) the removal of a name. 'fields' is what
+ * weir_fields_write() wrote. Texts are borrowed. */
+struct weir_row {
+    uint64_t id;
+    uint64_t epoch;
+    uint64_t created;
+    struct weir_text name;
+    struct weir_text fields;
+};
+
+/* A change as the log keeps it. 'was' and 'became' are fields; with 'p' NULL
+ * there was no such quota before, or is none after. */
+struct weir_log_row {
+    uint64_t epoch;
+    uint64_t edit;
+    uint64_t at_ms;
+    struct weir_text who;
+    struct weir_text name;
+    struct weir_text was;
+    struct weir_text became;
+};
+
+/* The fields of any quota, as a text, have at most so many bytes. */
+#define WEIR_FIELDS_MAX 16384
+
+/* Writes all fields but the name and those that are the store's, as far as
+ * they aren't at their default, into 'buf' of WEIR_FIELDS_MAX bytes. The text
+ * lies there; its 'p' is never NULL. */
+struct weir_text weir_fields_write(const struct weir_quota *quota, char *buf);
+
+/* Sets what such a text says in 'quota', which it first initialises with
+ * 'name'. 'scratch' holds fields.len bytes; the quota's texts are borrowed
+ * from the arguments. WEIR_ESTORE: the text says nothing that this version
+ * understands ('diag' names quota and field). */
+int weir_fields_read(struct weir_text name, struct weir_text fields,
+                     char *scratch, struct weir_quota *quota,
+                     struct weir_diag *diag);
+
+#endif /* WEIR_ROW_H */

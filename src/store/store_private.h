@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT
+ * store/store_private.h - what the files of a store share. */
+
+#ifndef WEIR_STORE_PRIVATE_H
+#define WEIR_STORE_PRIVATE_H
+
+#include "store/backend.h"
+
+struct weir_store {
+    struct weir_backend *backend;
+    struct weir_catalog *catalog; /* NULL: to be read anew */
+    struct weir_store_id id;      /* whose quotas the catalog holds */
+};
+
+/* The kind of store that a URL names, and what follows its colon. WEIR_EINVAL
+ * with 'diag' filled. */
+int weir_store_find(const char *url, const struct weir_backend_type **type,
+                    const char **where, struct weir_diag *diag);
+
+/* Whether 'who' can stand in the log. Returns 0 or WEIR_EINVAL. */
+int weir_store_check_who(struct weir_text who, struct weir_diag *diag);
+
+/* An edit inside a transaction that was begun for writing. Ends it on success
+ * only. Errors as weir_store_edit(). */
+int weir_store_edit_begun(struct weir_store *store,
+                          const struct weir_edit *edit, uint64_t *out_epoch,
+                          struct weir_diag *diag);
+
+#endif /* WEIR_STORE_PRIVATE_H */
