@@ -58,6 +58,7 @@ struct weir_admin_request {
     struct weir_text method; /* "GET" … */
     struct weir_text target; /* "/v1/quotas?match=*", as it came */
     struct weir_text body;
+    struct weir_text who;    /* for the log of edits; empty: nobody known */
 };
 
 struct weir_admin_answer {
