@@ -13,6 +13,9 @@ struct store_under_test {
     void (*make_url)(char *url, size_t size);
     /* Removes whatever is there. */
     void (*clean)(const char *url);
+    /* Waits until nothing is under way of a client that was killed. NULL:
+     * such a client leaves nothing. */
+    void (*settle)(const char *url);
 };
 
 /* Runs the suite; returns the number of failed tests. */

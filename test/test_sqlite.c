@@ -296,8 +296,9 @@ static void no_room_on_the_disk(void **state)
     assert_int_equal(epoch_of(fixture), epoch + 1);
 }
 
-static const struct store_under_test sqlite_store = { "sqlite", make_url,
-                                                      clean };
+static const struct store_under_test sqlite_store = {
+    .name = "sqlite", .make_url = make_url, .clean = clean
+};
 
 int main(void)
 {

@@ -7,10 +7,10 @@ set -eu
 build="gcc libc6-dev make meson ninja-build pkg-config python3
     protobuf-c-compiler libprotobuf-c-dev libevent-dev libnghttp2-dev
     libssl-dev
-    libsqlite3-dev libjansson-dev libyaml-dev libxxhash-dev libcmocka-dev
-    zlib1g-dev"
+    libsqlite3-dev libpq-dev libjansson-dev libyaml-dev libxxhash-dev
+    libcmocka-dev zlib1g-dev"
 check="g++ binutils clang libclang-rt-dev llvm git curl
-    gnuplot-nox"
+    gnuplot-nox postgresql"
 demo="wrk curl gzip"
 bench="wrk nginx curl"
 lab="gnuplot-nox"

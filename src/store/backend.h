@@ -96,5 +96,6 @@ struct weir_backend {
 };
 
 extern const struct weir_backend_type weir_backend_sqlite;
+extern const struct weir_backend_type weir_backend_postgres;
 
 #endif /* WEIR_BACKEND_H */

@@ -35,6 +35,7 @@
 
 static const struct weir_backend_type *const types[] = {
     &weir_backend_sqlite,
+    &weir_backend_postgres,
 };
 
 static void *take_memory(void *context, size_t size)
@@ -79,7 +80,7 @@ int weir_store_find(const char *url, const struct weir_backend_type **type,
     return weir_diag_set(diag, WEIR_EINVAL, "the store ",
                          weir_text_show(text, shown),
                          " is of no kind that this version knows; write ",
-                         types[0]->example, NULL);
+                         types[0]->example, " or ", types[1]->example, NULL);
 }
 
 int weir_store_init(const char *url, struct weir_diag *diag)

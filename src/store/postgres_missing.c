@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT
+ * store/postgres_missing.c - instead of store_postgres.c in a Weir that was
+ * built without libpq: says so. */
+
+#include "store/backend.h"
+
+static int refuse(struct weir_diag *diag)
+{
+    return weir_diag_set(diag, WEIR_EINVAL, "this Weir was built without "
+                         "PostgreSQL; build it where libpq is installed, or "
+                         "use sqlite:FILE", NULL);
+}
+
+static int missing_open(const char *where, struct weir_backend **out,
+                        struct weir_diag *diag)
+{
+    (void)where;
+    (void)out;
+    return refuse(diag);
+}
+
+static int missing_upgrade(const char *where, unsigned *out_from,
+                           struct weir_diag *diag)
+{
+    (void)where;
+    (void)out_from;
+    return refuse(diag);
+}
+
+const struct weir_backend_type weir_backend_postgres = {
+    .scheme = "postgres",
+    .example = "postgres://HOST/DATABASE",
+    .create = missing_open,
+    .open = missing_open,
+    .upgrade = missing_upgrade,
+};

@@ -1,0 +1,785 @@
+/* SPDX-License-Identifier: MIT
+ * store/store_postgres.c - quotas in a PostgreSQL database.
+ *
+ * One database holds one store, in a schema of its own:
+ *
+ *     weir.weir_meta        one row: schema, uuid, restores, epoch, floor,
+ *                           last_id
+ *     weir.weir_quotas      id, epoch, created, name, fields (row.c)
+ *     weir.weir_tombstones  name, epoch
+ *     weir.weir_log         epoch, edit, at_ms, who, name, was, became
+ *
+ * Every statement names the schema, and the search path is pg_catalog, so that
+ * nobody else's table or function is ever meant.
+ *
+ * An edit begins by locking the meta row; the next editor waits there, two
+ * seconds at most. The epoch is in that row and not a SEQUENCE, whose numbers
+ * are given before commits: a reader could see 8, and 7 later.
+ *
+ * Each edit notifies within its transaction, so that roots hear of it when,
+ * and only when, it is there. A root listens before it first reads; so between
+ * reading and listening nothing is missed.
+ *
+ * Rows are written by the thousand, as one statement with an array for each
+ * column: a row a statement is a round trip a row, and COPY would do the same
+ * with a protocol of its own and no updates. Within a transaction a name comes
+ * once, so the order of the arrays doesn't matter. Rows are read through a
+ * cursor, by the thousand too: a million quotas are never in memory. Names
+ * compare as bytes (COLLATE "C"): other orders change with the system's
+ * libraries, and an index with them. */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "quota/quota_text.h"
+#include "store/backend.h"
+#include "store/postgres_session.h"
+
+#define BATCH_ROWS 1000
+#define BATCH_BYTES (1 << 20)
+#define COLUMNS_MAX 7
+
+/* A column of a batch, as the text of an array: {1,2} or {"a","b"}. */
+struct column {
+    char *text;
+    size_t len;
+    size_t capacity;
+};
+
+enum batch_kind { BATCH_QUOTAS, BATCH_FRESH, BATCH_GONE, BATCH_LOG, BATCHES };
+
+struct batch {
+    struct column columns[COLUMNS_MAX];
+    size_t rows;
+    size_t bytes;
+};
+
+struct postgres_store {
+    struct weir_backend base;
+    struct weir_session session;
+    struct batch batches[BATCHES];
+    bool seen;    /* changed() was asked before */
+    bool failed;  /* no memory for a batch */
+};
+
+static struct postgres_store *store_of(struct weir_backend *backend)
+{
+    return (struct postgres_store *)backend;
+}
+
+static int run(struct postgres_store *store, const char *sql,
+               struct weir_diag *diag)
+{
+    return weir_session_run(&store->session, sql, NULL, 0, NULL, diag);
+}
+
+static int refuse_memory(struct postgres_store *store,
+                         struct weir_diag *diag)
+{
+    return weir_diag_set(diag, WEIR_ENOMEM, "there is no memory for the "
+                         "quota store ", store->session.shown, NULL);
+}
+
+/* ---- Batches -------------------------------------------------------- */
+
+static const struct {
+    int columns;
+    const char *sql;
+} batch_types[BATCHES] = {
+    [BATCH_QUOTAS] = { 5,
+        "INSERT INTO weir.weir_quotas (id, epoch, created, name, fields)"
+        " SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[],"
+        " $4::text[], $5::text[]) ON CONFLICT (id) DO UPDATE"
+        " SET epoch = excluded.epoch, fields = excluded.fields" },
+    [BATCH_FRESH] = { 1,
+        "DELETE FROM weir.weir_tombstones WHERE name = ANY ($1::text[])" },
+    [BATCH_GONE] = { 2,
+        "WITH gone AS (DELETE FROM weir.weir_quotas"
+        " WHERE name = ANY ($1::text[]))"
+        " INSERT INTO weir.weir_tombstones (name, epoch)"
+        " SELECT * FROM unnest($1::text[], $2::bigint[])"
+        " ON CONFLICT (name) DO UPDATE SET epoch = excluded.epoch" },
+    [BATCH_LOG] = { 7,
+        "INSERT INTO weir.weir_log"
+        " (epoch, edit, at_ms, who, name, was, became)"
+        " SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[],"
+        " $4::text[], $5::text[], $6::text[], $7::text[])" },
+};
+
+static void clear_batch(struct batch *batch)
+{
+    for (size_t i = 0; i < COLUMNS_MAX; i++)
+        batch->columns[i].len = 0;
+    batch->rows = 0;
+    batch->bytes = 0;
+}
+
+/* Room for 'more' bytes, a closing brace and a NUL; NULL: no memory. */
+static char *make_room(struct postgres_store *store, struct column *column,
+                       size_t more)
+{
+    size_t need = column->len + more + 2;
+    if (need > column->capacity) {
+        size_t capacity = 2 * column->capacity > need ? 2 * column->capacity
+                                                      : 2 * need;
+        char *text = realloc(column->text, capacity);
+        if (!text) {
+            store->failed = true;
+            return NULL;
+        }
+        column->text = text;
+        column->capacity = capacity;
+    }
+    return column->text + column->len;
+}
+
+static void add_plain(struct postgres_store *store, struct batch *batch,
+                      int index, const char *text)
+{
+    struct column *column = &batch->columns[index];
+    size_t len = strlen(text);
+    char *at = make_room(store, column, len + 1);
+    if (!at)
+        return;
+    *at++ = column->len == 0 ? '{' : ',';
+    memcpy(at, text, len);
+    column->len += len + 1;
+    batch->bytes += len + 1;
+}
+
+static void add_number(struct postgres_store *store, struct batch *batch,
+                       int index, uint64_t number)
+{
+    char buf[WEIR_NUMBER_MAX];
+    add_plain(store, batch, index, weir_number_show(number, buf));
+}
+
+/* 'p' NULL: NULL. */
+static void add_text(struct postgres_store *store, struct batch *batch,
+                     int index, struct weir_text text)
+{
+    struct column *column = &batch->columns[index];
+    if (!text.p) {
+        add_plain(store, batch, index, "NULL");
+        return;
+    }
+    char *start = make_room(store, column, 2 * text.len + 3);
+    if (!start)
+        return;
+    char *at = start;
+    *at++ = column->len == 0 ? '{' : ',';
+    *at++ = '"';
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.p[i] == '"' || text.p[i] == '\\')
+            *at++ = '\\';
+        *at++ = text.p[i];
+    }
+    *at++ = '"';
+    column->len += (size_t)(at - start);
+    batch->bytes += (size_t)(at - start);
+}
+
+static int flush_batch(struct postgres_store *store, enum batch_kind kind,
+                       struct weir_diag *diag)
+{
+    struct batch *batch = &store->batches[kind];
+    const char *values[COLUMNS_MAX];
+    if (store->failed)
+        return refuse_memory(store, diag);
+    if (batch->rows == 0)
+        return 0;
+    for (int i = 0; i < batch_types[kind].columns; i++) {
+        struct column *column = &batch->columns[i];
+        memcpy(column->text + column->len, "}", 2);
+        values[i] = column->text;
+    }
+    int error = weir_session_run(&store->session, batch_types[kind].sql,
+                                 values, batch_types[kind].columns, NULL,
+                                 diag);
+    clear_batch(batch);
+    return error;
+}
+
+/* A row was added. */
+static int count_row(struct postgres_store *store, enum batch_kind kind,
+                     struct weir_diag *diag)
+{
+    struct batch *batch = &store->batches[kind];
+    batch->rows++;
+    if (batch->rows < BATCH_ROWS && batch->bytes < BATCH_BYTES &&
+        !store->failed)
+        return 0;
+    return flush_batch(store, kind, diag);
+}
+
+/* ---- Opening and making --------------------------------------------- */
+
+static void postgres_close(struct weir_backend *backend)
+{
+    struct postgres_store *store = store_of(backend);
+    weir_session_close(&store->session);
+    for (size_t i = 0; i < BATCHES * COLUMNS_MAX; i++)
+        free(store->batches[i / COLUMNS_MAX].columns[i % COLUMNS_MAX].text);
+    free(store);
+}
+
+static int connect_store(const char *where, struct postgres_store **out,
+                         struct weir_diag *diag)
+{
+    struct postgres_store *store = calloc(1, sizeof(*store));
+    if (!store)
+        return weir_diag_set(diag, WEIR_ENOMEM, "there is no memory for the "
+                             "quota store", NULL);
+    store->base.type = &weir_backend_postgres;
+    int error = weir_session_open(&store->session, where, diag);
+    if (error < 0) {
+        free(store);
+        return error;
+    }
+    *out = store;
+    return 0;
+}
+
+/* Whether there is a store of any schema in the database. */
+static int look_for(struct postgres_store *store, bool *out_there,
+                    struct weir_diag *diag)
+{
+    PGresult *row;
+    int error = weir_session_run(&store->session,
+                                 "SELECT to_regclass('weir.weir_meta')",
+                                 NULL, 0, &row, diag);
+    if (error < 0)
+        return error;
+    *out_there = PQntuples(row) == 1 && !PQgetisnull(row, 0, 0);
+    PQclear(row);
+    return 0;
+}
+
+static int check_schema(struct postgres_store *store, uint64_t schema,
+                        struct weir_diag *diag)
+{
+    char has[WEIR_NUMBER_MAX];
+    char reads[WEIR_NUMBER_MAX];
+    const char *shown = store->session.shown;
+    if (schema == WEIR_STORE_SCHEMA)
+        return 0;
+    weir_number_show(schema, has);
+    if (schema < WEIR_STORE_SCHEMA)
+        return weir_diag_set(diag, WEIR_ESCHEMA, "the quota store ", shown,
+                             " was made by an older Weir (schema ", has,
+                             "); run 'weir store upgrade ", shown, "'", NULL);
+    return weir_diag_set(diag, WEIR_ESCHEMA, "the quota store ", shown,
+                         " has schema ", has, ", this program reads up to ",
+                         weir_number_show(WEIR_STORE_SCHEMA, reads),
+                         "; upgrade Weir here", NULL);
+}
+
+static uint64_t number_at(const PGresult *rows, int row, int column)
+{
+    uint64_t number = 0;
+    weir_number_parse(weir_text_of(PQgetvalue(rows, row, column)), &number);
+    return number;
+}
+
+static int read_schema(struct postgres_store *store, uint64_t *out,
+                       struct weir_diag *diag)
+{
+    PGresult *row;
+    int error = weir_session_run(&store->session,
+                                 "SELECT schema FROM weir.weir_meta", NULL,
+                                 0, &row, diag);
+    if (error < 0)
+        return error;
+    *out = PQntuples(row) == 1 ? number_at(row, 0, 0) : 0;
+    PQclear(row);
+    return 0;
+}
+
+/* Listens before anything is read. */
+static int open_whole(struct postgres_store *store, struct weir_diag *diag)
+{
+    bool there = false;
+    uint64_t schema = 0;
+    int error = look_for(store, &there, diag);
+    if (error < 0)
+        return error;
+    const char *shown = store->session.shown;
+    if (!there)
+        return weir_diag_set(diag, WEIR_ENOENT, "there is no quota store in ",
+                             shown, "; create it with 'weir store init ",
+                             shown, "'", NULL);
+    error = read_schema(store, &schema, diag);
+    if (error == 0)
+        error = check_schema(store, schema, diag);
+    return error < 0 ? error : run(store, "LISTEN weir_epoch", diag);
+}
+
+static int postgres_open(const char *where, struct weir_backend **out,
+                         struct weir_diag *diag)
+{
+    struct postgres_store *store;
+    int error = connect_store(where, &store, diag);
+    if (error < 0)
+        return error;
+    error = open_whole(store, diag);
+    if (error < 0) {
+        postgres_close(&store->base);
+        return error;
+    }
+    *out = &store->base;
+    return 0;
+}
+
+static const char *const schema_sql[] = {
+    "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
+    /* Its owner may have made it for a user who may not make schemas. */
+    "DO $$ BEGIN IF to_regnamespace('weir') IS NULL THEN"
+    " CREATE SCHEMA weir; END IF; END $$",
+    "CREATE TABLE weir.weir_meta (one boolean PRIMARY KEY DEFAULT true"
+    " CHECK (one), schema integer NOT NULL, uuid uuid NOT NULL,"
+    " restores bigint NOT NULL, epoch bigint NOT NULL,"
+    " floor bigint NOT NULL, last_id bigint NOT NULL)",
+    "CREATE TABLE weir.weir_quotas (id bigint PRIMARY KEY,"
+    " epoch bigint NOT NULL UNIQUE, created bigint NOT NULL,"
+    " name text COLLATE \"C\" NOT NULL UNIQUE, fields text NOT NULL)",
+    "CREATE TABLE weir.weir_tombstones (epoch bigint PRIMARY KEY,"
+    " name text COLLATE \"C\" NOT NULL UNIQUE)",
+    "CREATE TABLE weir.weir_log (epoch bigint PRIMARY KEY,"
+    " edit bigint NOT NULL, at_ms bigint NOT NULL, who text NOT NULL,"
+    " name text COLLATE \"C\" NOT NULL, was text, became text)",
+    "CREATE INDEX weir_log_edit ON weir.weir_log (edit)",
+    "CREATE INDEX weir_log_name ON weir.weir_log (name, epoch)",
+};
+
+static int fill_new(struct postgres_store *store, struct weir_diag *diag)
+{
+    bool there = false;
+    int error = look_for(store, &there, diag);
+    if (error == 0 && there)
+        return weir_diag_set(diag, WEIR_EEXIST, "there is a quota store in ",
+                             store->session.shown, " already", NULL);
+    for (size_t i = 0; error == 0 && i < WEIR_COUNT_OF(schema_sql); i++)
+        error = run(store, schema_sql[i], diag);
+    char schema[WEIR_NUMBER_MAX];
+    const char *const values[] = {
+        weir_number_show(WEIR_STORE_SCHEMA, schema)
+    };
+    if (error == 0)
+        error = weir_session_run(&store->session,
+                                 "INSERT INTO weir.weir_meta VALUES (true,"
+                                 " $1::integer, '00000000-0000-0000-0000-"
+                                 "000000000000', 0, 0, 0, 0)", values, 1,
+                                 NULL, diag);
+    return error;
+}
+
+static int postgres_create(const char *where, struct weir_backend **out,
+                           struct weir_diag *diag)
+{
+    struct postgres_store *store;
+    int error = connect_store(where, &store, diag);
+    if (error < 0)
+        return error;
+    error = fill_new(store, diag);
+    if (error < 0) {
+        postgres_close(&store->base);
+        return error;
+    }
+    *out = &store->base;
+    return 0;
+}
+
+/* The first schema that was kept in PostgreSQL is today's, so an older one is
+ * nothing that any Weir made. */
+static int postgres_upgrade(const char *where, unsigned *out_from,
+                            struct weir_diag *diag)
+{
+    struct weir_backend *backend;
+    int error = postgres_open(where, &backend, diag);
+    if (error < 0)
+        return error;
+    postgres_close(backend);
+    *out_from = WEIR_STORE_SCHEMA;
+    return 0;
+}
+
+/* ---- Transactions --------------------------------------------------- */
+
+static void postgres_rollback(struct weir_backend *backend)
+{
+    struct postgres_store *store = store_of(backend);
+    for (size_t i = 0; i < BATCHES; i++)
+        clear_batch(&store->batches[i]);
+    store->failed = false;
+    if (!store->session.lost &&
+        PQtransactionStatus(store->session.connection) != PQTRANS_IDLE)
+        run(store, "ROLLBACK", NULL);
+}
+
+/* Not REPEATABLE READ for an edit: that would show what was there before the
+ * lock was waited for. */
+static int postgres_begin(struct weir_backend *backend, bool write,
+                          struct weir_diag *diag)
+{
+    struct postgres_store *store = store_of(backend);
+    if (!write)
+        return run(store, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+                   diag);
+    int error = run(store, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
+                    diag);
+    if (error == 0)
+        error = run(store, "SELECT FROM weir.weir_meta FOR UPDATE", diag);
+    if (error < 0)
+        postgres_rollback(backend);
+    return error;
+}
+
+static int postgres_commit(struct weir_backend *backend,
+                           struct weir_diag *diag)
+{
+    struct postgres_store *store = store_of(backend);
+    PGresult *result;
+    int error = weir_session_run(&store->session, "COMMIT", NULL, 0, &result,
+                                 diag);
+    if (error < 0 && store->session.lost)
+        return weir_diag_set(diag, WEIR_ESTORE, "the connection to the quota "
+                             "store ", store->session.shown, " was lost "
+                             "during the commit, so it isn't known whether "
+                             "the change was made: look before you make it "
+                             "again", NULL);
+    if (error < 0)
+        return error;
+    bool committed = strcmp(PQcmdStatus(result), "COMMIT") == 0;
+    PQclear(result);
+    if (committed)
+        return 0;
+    return weir_diag_set(diag, WEIR_ESTORE, "the quota store ",
+                         store->session.shown, " took the change back; "
+                         "nothing was changed", NULL);
+}
+
+static int digit_of(char c)
+{
+    return c <= '9' ? c - '0' : c - 'a' + 10;
+}
+
+/* The server writes a uuid as 32 digits and some hyphens. */
+static void parse_uuid(const char *text, uint8_t *uuid)
+{
+    for (size_t i = 0; i < 16; i++) {
+        text += *text == '-';
+        uuid[i] = (uint8_t)(digit_of(text[0]) << 4 | digit_of(text[1]));
+        text += 2;
+    }
+}
+
+static int postgres_meta(struct weir_backend *backend,
+                         struct weir_store_meta *out, struct weir_diag *diag)
+{
+    struct postgres_store *store = store_of(backend);
+    PGresult *row;
+    int error = weir_session_run(&store->session,
+                                 "SELECT schema, uuid, restores, epoch,"
+                                 " floor, last_id FROM weir.weir_meta",
+                                 NULL, 0, &row, diag);
+    if (error < 0)
+        return error;
+    if (PQntuples(row) != 1 || PQgetlength(row, 0, 1) != 36) {
+        error = weir_diag_set(diag, WEIR_ESTORE, "the quota store ",
+                              store->session.shown, " is damaged; restore it "
+                              "from a backup", NULL);
+    } else {
+        error = check_schema(store, number_at(row, 0, 0), diag);
+        parse_uuid(PQgetvalue(row, 0, 1), out->id.uuid);
+        out->id.restores = number_at(row, 0, 2);
+        out->epoch = number_at(row, 0, 3);
+        out->floor = number_at(row, 0, 4);
+        out->last_id = number_at(row, 0, 5);
+    }
+    PQclear(row);
+    return error;
+}
+
+/* ---- Reading -------------------------------------------------------- */
+
+typedef int each_result(const PGresult *rows, int row, void *context);
+
+static int fetch(struct postgres_store *store, int *out_count,
+                 each_result *each, void *context, struct weir_diag *diag)
+{
+    PGresult *rows;
+    int error = weir_session_run(&store->session,
+                                 "FETCH 1000 FROM weir_cursor", NULL, 0,
+                                 &rows, diag);
+    if (error < 0)
+        return error;
+    *out_count = PQntuples(rows);
+    for (int i = 0; error == 0 && i < *out_count; i++)
+        error = each(rows, i, context);
+    PQclear(rows);
+    return error;
+}
+
+/* A failure leaves the cursor to the end of the transaction. */
+static int read_cursor(struct postgres_store *store, const char *sql,
+                       const char *const *values, int count,
+                       each_result *each, void *context,
+                       struct weir_diag *diag)
+{
+    int rows = 1;
+    int error = weir_session_run(&store->session, sql, values, count, NULL,
+                                 diag);
+    while (error == 0 && rows > 0)
+        error = fetch(store, &rows, each, context, diag);
+    return error < 0 ? error : run(store, "CLOSE weir_cursor", diag);
+}
+
+static struct weir_text text_at(const PGresult *rows, int row, int column)
+{
+    if (PQgetisnull(rows, row, column))
+        return (struct weir_text){ NULL, 0 };
+    return (struct weir_text){ PQgetvalue(rows, row, column),
+                               (size_t)PQgetlength(rows, row, column) };
+}
+
+struct reading {
+    weir_row_each *each;
+    weir_log_row_each *each_log;
+    void *context;
+};
+
+static int tell_row(const PGresult *rows, int at, void *context)
+{
+    const struct reading *reading = context;
+    const struct weir_row row = {
+        .epoch = number_at(rows, at, 0),
+        .id = number_at(rows, at, 1),
+        .created = number_at(rows, at, 2),
+        .name = text_at(rows, at, 3),
+        .fields = text_at(rows, at, 4),
+    };
+    return reading->each(reading->context, &row);
+}
+
+static int postgres_read(struct weir_backend *backend, uint64_t epoch,
+                         weir_row_each *each, void *context,
+                         struct weir_diag *diag)
+{
+    struct reading reading = { .each = each, .context = context };
+    char above[WEIR_NUMBER_MAX];
+    const char *const values[] = {
+        weir_number_show(epoch < INT64_MAX ? epoch : INT64_MAX, above)
+    };
+    return read_cursor(store_of(backend),
+        "DECLARE weir_cursor NO SCROLL CURSOR FOR"
+        " SELECT epoch, id, created, name, fields FROM weir.weir_quotas"
+        " WHERE epoch > $1::bigint UNION ALL"
+        " SELECT epoch, 0, 0, name, '' FROM weir.weir_tombstones"
+        " WHERE epoch > $1::bigint ORDER BY 1",
+        values, 1, tell_row, &reading, diag);
+}
+
+static int tell_log_row(const PGresult *rows, int at, void *context)
+{
+    const struct reading *reading = context;
+    const struct weir_log_row row = {
+        .epoch = number_at(rows, at, 0),
+        .edit = number_at(rows, at, 1),
+        .at_ms = number_at(rows, at, 2),
+        .who = text_at(rows, at, 3),
+        .name = text_at(rows, at, 4),
+        .was = text_at(rows, at, 5),
+        .became = text_at(rows, at, 6),
+    };
+    return reading->each_log(reading->context, &row);
+}
+
+/* Parameters: 1 number, 2 max, 3 name. */
+#define LOG_COLUMNS "DECLARE weir_cursor NO SCROLL CURSOR FOR" \
+                    " SELECT l.epoch, l.edit, l.at_ms, l.who, l.name," \
+                    " l.was, l.became FROM weir.weir_log l "
+#define LOG_ORDER " ORDER BY l.epoch DESC LIMIT $2::bigint"
+
+static const struct {
+    const char *sql;
+    int values;
+} log_sql[WEIR_LOG_WHICH_COUNT] = {
+    [WEIR_LOG_ALL] = { LOG_COLUMNS "WHERE l.epoch < $1::bigint" LOG_ORDER,
+                       2 },
+    [WEIR_LOG_NAME] = { LOG_COLUMNS "WHERE l.name = $3::text"
+                        " AND l.epoch < $1::bigint" LOG_ORDER, 3 },
+    [WEIR_LOG_EDIT] = { LOG_COLUMNS "WHERE l.edit = $1::bigint" LOG_ORDER,
+                        2 },
+    [WEIR_LOG_SINCE] = { LOG_COLUMNS "JOIN weir.weir_log o"
+                         " ON o.name = l.name AND o.epoch < l.epoch"
+                         " WHERE o.edit = $1::bigint"
+                         " AND l.edit > $1::bigint" LOG_ORDER, 2 },
+};
+
+static int postgres_read_log(struct weir_backend *backend,
+                             const struct weir_log_query *query,
+                             weir_log_row_each *each, void *context,
+                             struct weir_diag *diag)
+{
+    struct postgres_store *store = store_of(backend);
+    struct reading reading = { .each_log = each, .context = context };
+    char number[WEIR_NUMBER_MAX];
+    char max[WEIR_NUMBER_MAX];
+    char *name = strndup(query->name.len > 0 ? query->name.p : "",
+                         query->name.len);
+    if (!name)
+        return refuse_memory(store, diag);
+    const char *const values[] = { weir_number_show(query->number, number),
+                                   weir_number_show(query->max, max), name };
+    int error = read_cursor(store, log_sql[query->which].sql, values,
+                            log_sql[query->which].values, tell_log_row,
+                            &reading, diag);
+    free(name);
+    return error;
+}
+
+/* ---- Writing -------------------------------------------------------- */
+
+static int postgres_write(struct weir_backend *backend,
+                          const struct weir_row *row, bool fresh,
+                          struct weir_diag *diag)
+{
+    struct postgres_store *store = store_of(backend);
+    bool gone = row->id == 0;
+    struct batch *batch = &store->batches[gone ? BATCH_GONE : BATCH_QUOTAS];
+    if (gone) {
+        add_text(store, batch, 0, row->name);
+        add_number(store, batch, 1, row->epoch);
+        return count_row(store, BATCH_GONE, diag);
+    }
+    add_number(store, batch, 0, row->id);
+    add_number(store, batch, 1, row->epoch);
+    add_number(store, batch, 2, row->created);
+    add_text(store, batch, 3, row->name);
+    add_text(store, batch, 4, row->fields);
+    int error = count_row(store, BATCH_QUOTAS, diag);
+    if (error < 0 || !fresh)
+        return error;
+    add_text(store, &store->batches[BATCH_FRESH], 0, row->name);
+    return count_row(store, BATCH_FRESH, diag);
+}
+
+static int postgres_log(struct weir_backend *backend,
+                        const struct weir_log_row *row,
+                        struct weir_diag *diag)
+{
+    struct postgres_store *store = store_of(backend);
+    struct batch *batch = &store->batches[BATCH_LOG];
+    add_number(store, batch, 0, row->epoch);
+    add_number(store, batch, 1, row->edit);
+    add_number(store, batch, 2, row->at_ms);
+    add_text(store, batch, 3, row->who.p ? row->who : WEIR_TEXT(""));
+    add_text(store, batch, 4, row->name);
+    add_text(store, batch, 5, row->was);
+    add_text(store, batch, 6, row->became);
+    return count_row(store, BATCH_LOG, diag);
+}
+
+static int forget_removals(struct postgres_store *store, uint64_t *floor,
+                           struct weir_diag *diag)
+{
+    char kept[WEIR_NUMBER_MAX];
+    const char *const values[] = {
+        weir_number_show(WEIR_TOMBSTONES_MAX, kept)
+    };
+    PGresult *oldest;
+    int error = weir_session_run(&store->session,
+        "WITH oldest AS (SELECT epoch FROM weir.weir_tombstones"
+        " ORDER BY epoch DESC OFFSET $1::bigint LIMIT 1),"
+        " gone AS (DELETE FROM weir.weir_tombstones t USING oldest o"
+        " WHERE t.epoch <= o.epoch) SELECT epoch FROM oldest",
+        values, 1, &oldest, diag);
+    if (error < 0)
+        return error;
+    if (PQntuples(oldest) == 1)
+        *floor = number_at(oldest, 0, 0);
+    PQclear(oldest);
+    return 0;
+}
+
+static int forget_log(struct postgres_store *store, uint64_t epoch,
+                      struct weir_diag *diag)
+{
+    char upto[WEIR_NUMBER_MAX];
+    if (epoch <= WEIR_STORE_LOG_MAX)
+        return 0;
+    const char *const values[] = {
+        weir_number_show(epoch - WEIR_STORE_LOG_MAX, upto)
+    };
+    return weir_session_run(&store->session, "DELETE FROM weir.weir_log"
+                            " WHERE edit <= $1::bigint", values, 1, NULL,
+                            diag);
+}
+
+/* Moves the meta row, and lets everybody who listens know. */
+static int move(struct postgres_store *store,
+                const struct weir_store_meta *meta, uint64_t floor,
+                struct weir_diag *diag)
+{
+    char numbers[4][WEIR_NUMBER_MAX];
+    char uuid[2 * sizeof(meta->id.uuid) + 1];
+    for (size_t i = 0; i < sizeof(meta->id.uuid); i++)
+        snprintf(uuid + 2 * i, 3, "%02x", meta->id.uuid[i]);
+    const char *const values[] = {
+        uuid,
+        weir_number_show(meta->id.restores, numbers[0]),
+        weir_number_show(meta->epoch, numbers[1]),
+        weir_number_show(floor, numbers[2]),
+        weir_number_show(meta->last_id, numbers[3]),
+    };
+    return weir_session_run(&store->session,
+        "WITH moved AS (UPDATE weir.weir_meta SET uuid = $1::uuid,"
+        " restores = $2::bigint, epoch = $3::bigint, floor = $4::bigint,"
+        " last_id = $5::bigint) SELECT pg_notify('weir_epoch', $3::text)",
+        values, WEIR_COUNT_OF(values), NULL, diag);
+}
+
+static int postgres_finish(struct weir_backend *backend,
+                           const struct weir_store_meta *meta, bool removed,
+                           struct weir_diag *diag)
+{
+    struct postgres_store *store = store_of(backend);
+    uint64_t floor = meta->floor;
+    int error = 0;
+    for (int i = 0; error == 0 && i < BATCHES; i++)
+        error = flush_batch(store, (enum batch_kind)i, diag);
+    if (error == 0 && removed)
+        error = forget_removals(store, &floor, diag);
+    if (error == 0)
+        error = forget_log(store, meta->epoch, diag);
+    return error < 0 ? error : move(store, meta, floor, diag);
+}
+
+/* A session that is lost stays news: the caller's next call says so. */
+static bool postgres_changed(struct weir_backend *backend)
+{
+    struct postgres_store *store = store_of(backend);
+    bool first = !store->seen;
+    store->seen = true;
+    return weir_session_news(&store->session) || first;
+}
+
+const struct weir_backend_type weir_backend_postgres = {
+    .scheme = "postgres",
+    .example = "postgres://HOST/DATABASE",
+    .create = postgres_create,
+    .open = postgres_open,
+    .upgrade = postgres_upgrade,
+    .close = postgres_close,
+    .begin = postgres_begin,
+    .commit = postgres_commit,
+    .rollback = postgres_rollback,
+    .meta = postgres_meta,
+    .read = postgres_read,
+    .read_log = postgres_read_log,
+    .write = postgres_write,
+    .log = postgres_log,
+    .finish = postgres_finish,
+    .changed = postgres_changed,
+};

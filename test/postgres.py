@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""postgres.py PROGRAM [ARGUMENT…] - runs a program beside a PostgreSQL server
+of its own, which is gone afterwards; or, imported, gives other tests such a
+server (Postgres).
+
+The program finds
+  WEIR_POSTGRES_URL      an empty database, by loopback and password
+  WEIR_POSTGRES_CONTROL  a socket's descriptor. A byte sent there is answered
+                         with the same byte once it is done: k kills the
+                         server as a power cut does, s starts it again, z
+                         stops all of its processes in their tracks, c lets
+                         them continue.
+Exit status: the program's; 1 if there is no server to be started."""
+
+import ctypes
+import os
+import pwd
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+PASSWORD = "open-sesame"
+PATIENCE = 60  # seconds, for anything at all
+PR_SET_PDEATHSIG = 1
+
+
+def binaries():
+    """The folder of the newest server's programs."""
+    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"),
+                     key=lambda p: float(p.parts[-3]))
+    found = str(folders[-1]) if folders else shutil.which("initdb")
+    if not found:
+        sys.exit("postgres.py: there is no PostgreSQL server here; install "
+                 "the package 'postgresql' (tools/install-deps.sh check)")
+    return Path(found).resolve().parent
+
+
+def until(what, ask):
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        if ask():
+            return
+        time.sleep(0.005)
+    raise AssertionError(f"{what}: not within {PATIENCE} s")
+
+
+def status_of(pid):
+    """Parent and state of a process; None when it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    state, parent = re.match(r".*\) (\S) (\d+)", text, re.DOTALL).groups()
+    return int(parent), state
+
+
+def is_gone(pid):
+    status = status_of(pid)
+    return status is None or status[1] in "ZX"
+
+
+def die_with_parent():
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Postgres:
+    """A server on a free port of loopback. Start it from a thread that lives
+    as long as it should."""
+
+    def __init__(self):
+        self.bin = binaries()
+        self.folder = Path(tempfile.mkdtemp(prefix="weir-postgres-"))
+        self.process = None
+        self.as_user = {}
+        if os.geteuid() == 0:  # the server refuses to run as root
+            names = {user.pw_name: user for user in pwd.getpwall()}
+            user = names.get("postgres") or names["nobody"]
+            self.as_user = {"user": user.pw_uid, "group": user.pw_gid,
+                            "extra_groups": []}
+            os.chown(self.folder, user.pw_uid, user.pw_gid)
+        self._make()
+
+    @property
+    def url(self):
+        return f"postgres://weir:{PASSWORD}@127.0.0.1:{self.port}/postgres"
+
+    def _make(self):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        secret = self.folder / "password"
+        secret.write_text(PASSWORD + "\n")
+        secret.chmod(0o644)  # the folder is closed to others
+        made = subprocess.run(
+            [self.bin / "initdb", "-D", self.folder / "data", "-U", "weir",
+             "--no-sync", "--encoding=UTF8", "--locale=C",
+             "--auth=scram-sha-256", "--pwfile", secret],
+            cwd=self.folder, capture_output=True, text=True, **self.as_user)
+        if made.returncode:
+            raise AssertionError("initdb: " + made.stderr)
+
+    def start(self):
+        pid_file = self.folder / "data" / "postmaster.pid"
+        with open(self.folder / "log", "a") as log:
+            self.process = subprocess.Popen(
+                [self.bin / "postgres", "-D", self.folder / "data",
+                 "-p", str(self.port), "-k", self.folder,
+                 "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off",
+                 "-c", "shared_buffers=32MB", "-c", "max_connections=50",
+                 "-c", "log_line_prefix=%m [%p] "],
+                cwd=self.folder, stdout=log, stderr=log,
+                preexec_fn=die_with_parent, **self.as_user)
+
+        def ready():
+            if self.process.poll() is not None:
+                raise AssertionError("postgres ended: " + self.logged())
+            lines = pid_file.read_text().split("\n") if pid_file.exists() \
+                else []
+            return len(lines) > 7 and lines[0] == str(self.process.pid) \
+                and lines[7].strip() == "ready"
+        until("a ready server", ready)
+
+    def _all(self):
+        """The server and its children, which have sessions of their own."""
+        pids = [int(p.name) for p in Path("/proc").iterdir()
+                if p.name.isdigit()]
+        mine = self.process.pid
+        return [mine] + [p for p in pids if (status_of(p) or (0,))[0] == mine]
+
+    def _signal(self, number):
+        pids = self._all()
+        for pid in pids:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
+        return pids
+
+    def kill(self):
+        """All at once, as a power cut does."""
+        self._signal(signal.SIGSTOP)  # so that nobody makes more of them
+        pids = self._signal(signal.SIGKILL)
+        self.process.wait()
+        self.process = None
+        until("dead servers", lambda: all(is_gone(pid) for pid in pids))
+
+    def freeze(self):
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self):
+        self._signal(signal.SIGCONT)
+
+    def stop(self):
+        """In order, throwing clients out."""
+        if self.process:
+            self.process.send_signal(signal.SIGINT)
+            self.process.wait(PATIENCE)
+            self.process = None
+
+    def logged(self):
+        return (self.folder / "log").read_text()
+
+    def close(self):
+        if self.process:
+            self.kill()
+        shutil.rmtree(self.folder)
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def serve(server, control):
+    """Does what the program asks for, until its end of the socket closes."""
+    verbs = {b"k": server.kill, b"s": server.start,
+             b"z": server.freeze, b"c": server.thaw}
+    for byte in iter(lambda: control.recv(1), b""):
+        verbs[byte]()
+        control.sendall(byte)
+
+
+def main(arguments):
+    if not arguments:
+        sys.exit("postgres.py: which program?")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    ours, theirs = socket.socketpair()
+    with Postgres() as server, ours:
+        program = subprocess.Popen(
+            arguments, pass_fds=[theirs.fileno()],
+            env=os.environ | {"WEIR_POSTGRES_URL": server.url,
+                              "WEIR_POSTGRES_CONTROL": str(theirs.fileno())})
+        theirs.close()
+        try:
+            serve(server, ours)
+            return program.wait()
+        finally:
+            program.kill()
+            program.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
