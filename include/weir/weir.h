@@ -236,7 +236,8 @@ struct weir_handle {
 
 /* Finds 'name' (of 'len' bytes, no NUL needed) and keeps its place in the
  * table. A name that has no quota yet gets a handle too: it passes until
- * there is one. Returns 0, WEIR_ENAME, or WEIR_EFULL when the table has no
+ * there is one. Returns 0, WEIR_ENAME (also for "shadow:…", the names of a
+ * set that is tried and not in force), or WEIR_EFULL when the table has no
  * room: the handle then decides by the rest of the name's chain and by its
  * template's overflow quota, and can be used all the same. Not wait-free:
  * may take the table's writer lock for some microseconds. */

@@ -44,6 +44,26 @@ static enum weir_verdict pass_unknown(struct weir *weir,
     return WEIR_PASS;
 }
 
+/* Tells the shadow set what was asked of the live one; what came of that
+ * there is nobody's business but the sync's. */
+static __attribute__((noinline)) unsigned
+ask_shadow(struct weir *weir, struct weir_ref ref, struct weir_act act,
+           unsigned outcome, weir_instant now)
+{
+    act.limited = outcome & WEIR_OUTCOME_LIMITED;
+    return outcome | weir_table_shadow(weir->table, weir_stripe_mine(weir),
+                                       ref, &act, now);
+}
+
+/* A name that has no slot of its own in the live set. */
+static __attribute__((noinline)) unsigned
+ask_shadow_name(struct weir *weir, struct weir_text name, uint64_t weight,
+                weir_instant now)
+{
+    return weir_table_shadow_name(weir->table, weir_stripe_mine(weir), name,
+                                  weight, now);
+}
+
 static struct weir_ref ref_of(struct weir_handle quota)
 {
     return (struct weir_ref){ quota.slot, quota.generation };
@@ -62,12 +82,16 @@ enum weir_verdict weir_take(struct weir_handle quota, uint64_t weight,
     struct weir *weir = quota.weir;
     if (WEIR_UNLIKELY(is_empty(quota)))
         return pass_unknown(weir, reply);
+    now = at(now);
     unsigned outcome =
         weir_table_take(weir->table, weir_stripe_mine(weir), ref_of(quota),
-                        weight, reply, at(now));
-    if (WEIR_UNLIKELY(outcome & WEIR_OUTCOME_STALE_REF))
+                        weight, reply, now);
+    if (WEIR_LIKELY(outcome < WEIR_OUTCOME_STALE_REF))
+        return verdict(weir, outcome);
+    if (outcome & WEIR_OUTCOME_STALE_REF)
         return pass_unknown(weir, reply);
-    return verdict(weir, outcome);
+    struct weir_act act = { .kind = WEIR_ACT_TAKE, .weight = weight };
+    return verdict(weir, ask_shadow(weir, ref_of(quota), act, outcome, now));
 }
 
 enum weir_verdict weir_peek(struct weir_handle quota, uint64_t weight,
@@ -84,22 +108,34 @@ enum weir_verdict weir_peek(struct weir_handle quota, uint64_t weight,
     return verdict(weir, outcome);
 }
 
-void weir_charge(struct weir_handle quota, uint64_t weight, weir_instant now)
+static void move(struct weir_handle quota, enum weir_act_kind kind,
+                 uint64_t weight, weir_instant now)
 {
     struct weir *weir = quota.weir;
+    uint32_t stripe = weir_stripe_mine(weir);
+    struct weir_ref ref = ref_of(quota);
+    unsigned outcome =
+        kind == WEIR_ACT_CHARGE
+            ? weir_table_charge(weir->table, stripe, ref, weight, now)
+            : weir_table_refund(weir->table, stripe, ref, weight, now);
+    struct weir_act act = { .kind = kind, .weight = weight };
+    if (outcome & WEIR_OUTCOME_SHADOW)
+        outcome = ask_shadow(weir, ref, act, outcome, now);
+    verdict(weir, outcome);
+}
+
+void weir_charge(struct weir_handle quota, uint64_t weight, weir_instant now)
+{
     if (is_empty(quota))
         return;
-    verdict(weir, weir_table_charge(weir->table, weir_stripe_mine(weir),
-                                    ref_of(quota), weight, at(now)));
+    move(quota, WEIR_ACT_CHARGE, weight, at(now));
 }
 
 void weir_refund(struct weir_handle quota, uint64_t weight, weir_instant now)
 {
-    struct weir *weir = quota.weir;
     if (is_empty(quota))
         return;
-    verdict(weir, weir_table_refund(weir->table, weir_stripe_mine(weir),
-                                    ref_of(quota), weight, at(now)));
+    move(quota, WEIR_ACT_REFUND, weight, at(now));
 }
 
 enum weir_verdict weir_reserve(struct weir_handle quota, uint64_t weight,
@@ -109,11 +145,17 @@ enum weir_verdict weir_reserve(struct weir_handle quota, uint64_t weight,
     struct weir *weir = quota.weir;
     if (is_empty(quota))
         return pass_unknown(weir, reply);
+    now = at(now);
     unsigned outcome =
         weir_table_reserve(weir->table, weir_stripe_mine(weir),
-                           ref_of(quota), weight, wait_max, reply, at(now));
+                           ref_of(quota), weight, wait_max, reply, now);
     if (outcome & WEIR_OUTCOME_STALE_REF)
         return pass_unknown(weir, reply);
+    struct weir_act act = { .kind = WEIR_ACT_RESERVE,
+                            .weight = weight,
+                            .wait_max = wait_max };
+    if (outcome & WEIR_OUTCOME_SHADOW)
+        outcome = ask_shadow(weir, ref_of(quota), act, outcome, now);
     return verdict(weir, outcome);
 }
 
@@ -142,10 +184,11 @@ enum weir_verdict weir_wait(struct weir_handle quota, uint64_t weight,
 
 /* ---- By name ---- */
 
-/* The name isn't in the table: a template may rule it. */
+/* The name isn't in the table: a template may rule it. '*own' says whether
+ * what rules it is a slot of that name. */
 static __attribute__((noinline)) bool resolve(struct weir *weir,
                                               struct weir_text name,
-                                              struct weir_ref *out,
+                                              struct weir_ref *out, bool *own,
                                               weir_instant now)
 {
     weir_fork_check(weir);
@@ -158,12 +201,24 @@ static __attribute__((noinline)) bool resolve(struct weir *weir,
         return true;
     case WEIR_RESOLVED_FULL:
     case WEIR_RESOLVED_CHAIN:
+        *own = false;
         weir_table_count_overflow(weir->table, weir_stripe_mine(weir));
         return true;
     case WEIR_RESOLVED_NONE:
         break;
     }
     return false;
+}
+
+/* The rest of a take when there is a shadow set. */
+static __attribute__((noinline)) enum weir_verdict
+finish_shadow(struct weir *weir, struct weir_text name, struct weir_ref ref,
+              bool own, uint64_t weight, unsigned outcome, weir_instant now)
+{
+    struct weir_act act = { .kind = WEIR_ACT_TAKE, .weight = weight };
+    outcome = own ? ask_shadow(weir, ref, act, outcome, now)
+                  : outcome | ask_shadow_name(weir, name, weight, now);
+    return verdict(weir, outcome);
 }
 
 static enum weir_verdict take_hashed(struct weir *weir,
@@ -175,20 +230,27 @@ static enum weir_verdict take_hashed(struct weir *weir,
     uint32_t stripe = weir_stripe_mine(weir);
     for (int tries = 0; tries < STALE_TRIES; tries++) {
         struct weir_ref ref;
+        bool own = true;
         if (!weir_table_find_hashed(weir->table, name, hash, &ref) &&
-            !resolve(weir, name, &ref, now))
+            !resolve(weir, name, &ref, &own, now))
             break;
         unsigned outcome = weir_table_take(weir->table, stripe, ref, weight,
                                            reply, now);
-        if (WEIR_LIKELY(!(outcome & WEIR_OUTCOME_STALE_REF)))
+        if (WEIR_LIKELY(outcome < WEIR_OUTCOME_STALE_REF))
             return verdict(weir, outcome);
+        if (!(outcome & WEIR_OUTCOME_STALE_REF))
+            return finish_shadow(weir, name, ref, own, weight, outcome, now);
     }
+    verdict(weir, ask_shadow_name(weir, name, weight, now));
     return pass_unknown(weir, reply);
 }
 
-static inline bool has_length(struct weir_text name)
+/* A name that may have a quota. Those of the shadow set are nobody's to ask
+ * for: they pass as unknown ones do. */
+static inline bool is_askable(struct weir_text name)
 {
-    return name.len > 0 && name.len <= WEIR_NAME_MAX;
+    return name.len > 0 && name.len <= WEIR_NAME_MAX &&
+           !weir_name_is_shadow(name);
 }
 
 enum weir_verdict weir_take_by_name(struct weir *weir, const char *name,
@@ -197,7 +259,7 @@ enum weir_verdict weir_take_by_name(struct weir *weir, const char *name,
                                     weir_instant now)
 {
     struct weir_text text = { name, len };
-    if (WEIR_UNLIKELY(!has_length(text)))
+    if (WEIR_UNLIKELY(!is_askable(text)))
         return pass_unknown(weir, reply);
     return take_hashed(weir, text, weir_table_hash(weir->table, text),
                        weight, reply, at(now));
@@ -209,7 +271,7 @@ static size_t take_batch(struct weir *weir, struct weir_ask *asks,
     uint64_t hash[BATCH];
     for (size_t i = 0; i < count; i++) {
         struct weir_text name = { asks[i].name, asks[i].len };
-        if (!has_length(name))
+        if (!is_askable(name))
             continue;
         hash[i] = weir_table_hash(weir->table, name);
         weir_table_prefetch(weir->table, hash[i]);
@@ -218,7 +280,7 @@ static size_t take_batch(struct weir *weir, struct weir_ask *asks,
     for (size_t i = 0; i < count; i++) {
         struct weir_text name = { asks[i].name, asks[i].len };
         asks[i].verdict =
-            has_length(name) ? take_hashed(weir, name, hash[i],
+            is_askable(name) ? take_hashed(weir, name, hash[i],
                                            asks[i].weight, NULL, now)
                              : pass_unknown(weir, NULL);
         passed += asks[i].verdict == WEIR_PASS;
@@ -246,6 +308,8 @@ int weir_handle_open(struct weir *weir, const char *name, size_t len,
     struct weir_text text = { name, len };
     struct weir_ref ref = { WEIR_SLOT_NONE, 0 };
     int error = weir_name_check(text, NULL);
+    if (error == 0 && weir_name_is_shadow(text))
+        error = WEIR_ENAME;
     if (error < 0)
         return error;
     weir_fork_check(weir);

@@ -554,9 +554,11 @@ const struct weir_quota *weir_catalog_find(const struct weir_catalog *catalog,
 {
     struct weir_captures found = { .count = 0 };
     const struct weir_quota *quota = weir_catalog_get(catalog, name);
+    bool shadow = weir_name_is_shadow(name);
     for (size_t i = 0; !quota && i < catalog->template_count; i++) {
         struct weir_text pattern = catalog->templates[i]->name;
-        if (weir_glob_match(pattern, name, &found))
+        if (weir_name_is_shadow(pattern) == shadow &&
+            weir_glob_match(pattern, name, &found))
             quota = catalog->templates[i];
     }
     if (quota && captures)

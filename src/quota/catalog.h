@@ -62,9 +62,9 @@ weir_catalog_template(const struct weir_catalog *catalog, size_t index);
 const struct weir_quota *weir_catalog_get(const struct weir_catalog *catalog,
                                           struct weir_text name);
 
-/* The quota that rules 'name': exact, else the first template in order
- * (ties: lower created first) with 'captures' filled (count 0 for exact);
- * NULL when there is none. */
+/* The quota that rules 'name': exact, else the first template of its set
+ * (live or shadow) in order (ties: lower created first) with 'captures'
+ * filled (count 0 for exact); NULL when there is none. */
 const struct weir_quota *weir_catalog_find(const struct weir_catalog *catalog,
                                            struct weir_text name,
                                            struct weir_captures *captures);

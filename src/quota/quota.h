@@ -5,6 +5,8 @@
 #ifndef WEIR_QUOTA_H
 #define WEIR_QUOTA_H
 
+#include <string.h>
+
 #include "base/base.h"
 
 /* The enumerations leave room: a value that a later version defines is
@@ -26,6 +28,26 @@ enum weir_on_stale {
     WEIR_STALE_SHARE = 3,
     WEIR_STALE_HOLD = 4,
 };
+
+/* The shadow set: a whole set that is tried beside the live one. Its quotas
+ * are ordinary ones whose names, parents and overflow quotas begin with this;
+ * no name of the live set does (the doors refuse it). A template rules names
+ * of its own set only. */
+#define WEIR_SHADOW_PREFIX "shadow:"
+#define WEIR_SHADOW_PREFIX_LEN (sizeof(WEIR_SHADOW_PREFIX) - 1)
+#define WEIR_SHADOW_NAME_MAX (WEIR_NAME_MAX - WEIR_SHADOW_PREFIX_LEN)
+
+static inline bool weir_name_is_shadow(struct weir_text name)
+{
+    return name.len >= WEIR_SHADOW_PREFIX_LEN &&
+           memcmp(name.p, WEIR_SHADOW_PREFIX, WEIR_SHADOW_PREFIX_LEN) == 0;
+}
+/* A name of the shadow set without its prefix; any other as it is. */
+static inline struct weir_text weir_name_live(struct weir_text name)
+{
+    size_t skip = weir_name_is_shadow(name) ? WEIR_SHADOW_PREFIX_LEN : 0;
+    return (struct weir_text){ name.p + skip, name.len - skip };
+}
 
 /* Bounds. */
 #define WEIR_LIMIT_MAX 100000000000ull     /* units a second */

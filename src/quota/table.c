@@ -73,7 +73,9 @@ static size_t lay_out(struct weir_table *t,
     t->bits_at = at;
     at = aligned(at + (uint64_t)t->bits_words * sizeof(uint64_t));
     t->stripes_at = at;
-    return at + (uint64_t)options->stripes * sizeof(struct weir_stripe);
+    at += (uint64_t)options->stripes * sizeof(struct weir_stripe);
+    t->twins_at = at;
+    return at + (uint64_t)slots * sizeof(struct twin);
 }
 
 size_t weir_table_size(const struct weir_table_options *options)
@@ -82,6 +84,14 @@ size_t weir_table_size(const struct weir_table_options *options)
         return 0;
     struct weir_table shape;
     return lay_out(&shape, options);
+}
+
+static void chance_init(struct chance *chance, uint64_t seed)
+{
+    chance->rng.state = weir_rng_mix(seed);
+    /* At the start of a run, somewhere: else the first request in a band
+     * would be refused everywhere. */
+    chance->run = weir_rng_mix(chance->rng.state) & ~(uint64_t)15;
 }
 
 struct weir_table *weir_table_init(void *block,
@@ -98,10 +108,8 @@ struct weir_table *weir_table_init(void *block,
     t->spare_slot = WEIR_SLOT_NONE;
     for (uint32_t i = 0; i < t->stripe_count; i++) {
         struct weir_stripe *stripe = weir_stripe(t, i);
-        stripe->rng.state = weir_rng_mix(options->seed + i);
-        /* At the start of a run, somewhere: else the first request in a band
-         * would be refused everywhere. */
-        stripe->run = weir_rng_mix(stripe->rng.state) & ~(uint64_t)15;
+        chance_init(&stripe->chance[LIVE], options->seed + i);
+        chance_init(&stripe->chance[SHADOW], ~options->seed - i);
         for (uint32_t k = 0; k < STRIPE_ENTRIES; k++)
             stripe->refusals[k].slot = WEIR_SLOT_NONE;
     }
@@ -486,6 +494,7 @@ static void slot_reset(struct weir_table *t, uint32_t slot)
     cold->created = 0;
     cold->seen = 0;
     weir_store_relaxed(&cold->hold, 0);
+    weir_shadow_forget(t, slot);
     struct hot *hot = weir_hot(t, slot);
     uint64_t count = weir_load_relaxed(&hot->count);
     weir_store_relaxed(&cold->settled, count);

@@ -85,12 +85,15 @@ enum weir_resolved weir_table_pin(struct weir_table *table,
                                   struct weir_ref *out, weir_instant now);
 void weir_table_unpin(struct weir_table *table, struct weir_ref ref);
 
-/* A decision's outcome: bits. */
+/* A decision's outcome: bits. Below WEIR_OUTCOME_STALE_REF it is all that
+ * there is to it. */
 enum weir_outcome {
     WEIR_OUTCOME_LIMITED = 1, /* else passed */
     WEIR_OUTCOME_KICK = 2,    /* the sync has something to report at once */
     WEIR_OUTCOME_STALE_REF = 4, /* the ref's life is over: resolve again;
                                  * nothing was charged */
+    WEIR_OUTCOME_SHADOW = 8,  /* there is a shadow set: weir_table_shadow()
+                               * wants to know of this request */
 };
 
 unsigned weir_table_take(struct weir_table *table, uint32_t stripe,
@@ -110,6 +113,45 @@ unsigned weir_table_reserve(struct weir_table *table, uint32_t stripe,
                             struct weir_ref ref, uint64_t weight,
                             weir_duration wait_max, struct weir_reply *reply,
                             weir_instant now);
+/* ---- The shadow set, any thread ----
+ * What was asked of the live set is asked of the shadow set once more: of the
+ * quota that "shadow:" and the same name lead to there, exactly or by a
+ * template; where there is none it passes. It is decided as enforced, counted
+ * there as passed or refused, and told to nobody: no call above answers
+ * differently for it.
+ *
+ * A take or reserve is asked whatever the live set said: a larger limit is
+ * seen to pass more. What is refunded went through the live set, but the
+ * caller can't say whether it did so there: a refund is given there in the
+ * proportion in which that slot's requests lately passed in both, all of it
+ * or nothing, by chance. So it is exact where the shadow set refuses nothing
+ * that the live one lets through, and right in the mean else, if what is
+ * refunded is no other than what isn't. What would have passed there and was
+ * refused in truth is never refunded: nobody did it. */
+enum weir_act_kind {
+    WEIR_ACT_TAKE,
+    WEIR_ACT_RESERVE,
+    WEIR_ACT_CHARGE,
+    WEIR_ACT_REFUND,
+};
+struct weir_act {
+    enum weir_act_kind kind;
+    bool limited;           /* the live set refused it */
+    uint64_t weight;
+    weir_duration wait_max; /* of a reserve */
+};
+/* By what the live set was asked: the slot remembers its twin. Takes the
+ * writer lock the first time, and after edits of the shadow set. Returns 0 or
+ * WEIR_OUTCOME_KICK. */
+unsigned weir_table_shadow(struct weir_table *table, uint32_t stripe,
+                           struct weir_ref ref, const struct weir_act *act,
+                           weir_instant now);
+/* By name, for what has no slot of its own in the live set: of those, takes
+ * only. Slower. */
+unsigned weir_table_shadow_name(struct weir_table *table, uint32_t stripe,
+                                struct weir_text name, uint64_t weight,
+                                weir_instant now);
+
 /* Counts a request by a name without quota; by an instance without room. */
 void weir_table_count_unknown(struct weir_table *table, uint32_t stripe);
 void weir_table_count_overflow(struct weir_table *table, uint32_t stripe);

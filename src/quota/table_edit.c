@@ -256,6 +256,9 @@ static void put_fields(struct weir_table *t, uint32_t slot,
                        const struct weir_quota *quota, weir_instant now)
 {
     struct cold *cold = weir_cold(t, slot);
+    bool template = weir_quota_is_template(quota);
+    bool known = cold->state == WEIR_SLOT_QUOTA ||
+                 cold->state == WEIR_SLOT_TEMPLATE;
     bool another = cold->state == WEIR_SLOT_MAKING ||
                    (cold->created != quota->created &&
                     cold->state == WEIR_SLOT_QUOTA);
@@ -268,9 +271,10 @@ static void put_fields(struct weir_table *t, uint32_t slot,
     uint32_t flags = flags_of(quota) | weir_slot_stale_flags(t, slot);
     weir_slot_switch(t, slot, &bucket, flags, another, now);
     /* release: who sees the state sees the rest. */
-    weir_store_release(&cold->state, weir_quota_is_template(quota)
-                                         ? WEIR_SLOT_TEMPLATE
-                                         : WEIR_SLOT_QUOTA);
+    weir_store_release(&cold->state,
+                       template ? WEIR_SLOT_TEMPLATE : WEIR_SLOT_QUOTA);
+    if (!known || template)
+        weir_shadow_count(t, quota->name, !known);
 }
 
 static int put_locked(struct weir_table *t, const struct weir_quota *quota,
@@ -328,6 +332,9 @@ static void drop_slot(struct weir_table *t, uint32_t slot, weir_instant now)
     if (template)
         template_forget(t, slot);
     if (template || cold->state == WEIR_SLOT_QUOTA) {
+        char name[WEIR_NAME_MAX + 1];
+        size_t len = weir_table_name(t, slot, name);
+        weir_shadow_count(t, (struct weir_text){ name, len }, -1);
         weir_store_release(&cold->state, WEIR_SLOT_PLACEHOLDER);
         /* Held by nobody, it is freed, even if a template matches. */
         cold->refs++;
@@ -450,6 +457,7 @@ static void gather_free_slots(struct weir_table *t)
         t->free_head = slot;
     }
     weir_store_relaxed(&t->live, live);
+    weir_shadow_recount(t);
 }
 
 void weir_table_break_lock(struct weir_table *t)

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * quota/table_layout.h - the bytes of a table; for table*.c only.
  *
- *     header | hot slots | cold slots | names | chunks | index | bits | stripes
+ *     header | hot slots | cold slots | names | chunks | index | bits | ...
  *              64 B        48 B         32 B             ~27 B   1 bit
  *              a slot      a slot       a slot           a slot  a slot
+ *
+ *     ... stripes | twins
+ *                   16 B a slot, on pages that nobody touches before there
+ *                   is a shadow set
  *
  * One hot line decides. A take reads the lines of its chain, and writes only
  * 'count' (and 'base' when the bucket stood empty):
@@ -54,7 +58,19 @@
  * without a place (test_table fills 4 M), and if one is, it is EFULL.
  *
  * The writer lock. One word in the header; held for microseconds by who
- * makes an instance, pins, puts, drops or sweeps. Decisions never take it.
+ * makes an instance, pins, puts, drops or sweeps. Decisions never take it,
+ * but for the first of a live slot that is asked of the shadow set as well.
+ *
+ * The shadow set (table_shadow.c). 'shadows' counts the quotas and templates
+ * whose names begin with WEIR_SHADOW_PREFIX; takes read it on the header's
+ * first line, which is written when one comes or goes and never else. A live
+ * slot's twin says which slot stands for it in the shadow set. It is written
+ * under the lock, and holds for as long as
+ *
+ *     the live slot lives (a new life begins without one),
+ *     'shadow_version' is the twin's (it moves when names may be ruled by
+ *         another quota than before), and
+ *     the slot that it names lives (its generation is the twin's).
  */
 
 #ifndef WEIR_TABLE_LAYOUT_H
@@ -66,7 +82,7 @@
 #include "quota/table.h"
 
 #define WEIR_TABLE_MAGIC 0x5745495254424c31ull /* "WEIRTBL1" */
-#define WEIR_TABLE_LAYOUT 1
+#define WEIR_TABLE_LAYOUT 2
 
 /* A 32-bit float of our own for distances that may be rounded: 26 bits of
  * mantissa, 6 of exponent; decodes in two operations. */
@@ -175,18 +191,35 @@ struct refusal { /* written by the stripe's owner only */
     uint32_t events; /* refusals ever, whatever the slot; wraps */
     uint64_t units;  /* refused for 'slot' */
 };
+/* The live set's decisions and the shadow set's draw from streams of their
+ * own, so that one set makes no difference to what the other decides. */
+enum set { LIVE, SHADOW };
+struct chance {
+    struct weir_rng rng;
+    uint64_t run; /* of draws: where it is, and in which order it goes */
+};
 struct weir_stripe {
     uint32_t owned; /* atomic */
     uint32_t used;  /* ever owned; atomic */
-    struct weir_rng rng;
-    uint64_t run; /* of draws: where it is, and in which order it goes */
+    struct chance chance[2]; /* by enum set */
     uint64_t unknown;
     uint64_t overflowed;
-    uint64_t padding[3];
+    uint64_t padding;
     struct refusal refusals[STRIPE_ENTRIES];
     uint32_t seen[STRIPE_ENTRIES]; /* the sync's: 'events' when last told */
 };
 static_assert(sizeof(struct weir_stripe) % WEIR_CACHE_LINE == 0, "");
+
+/* Who stands for a live slot in the shadow set. */
+struct twin {
+    uint64_t ref;     /* slot | generation << 32; WEIR_SLOT_NONE: nobody */
+    uint32_t version; /* of the shadow set when it was found; 0: never */
+    /* Of what the live set let through lately, what passed there and what
+     * didn't: in which proportion a refund is to be given there. Both are
+     * halved when one is full. */
+    uint16_t passed, refused;
+};
+static_assert(sizeof(struct twin) == 16, "");
 
 struct template_entry {
     uint32_t order;
@@ -202,11 +235,13 @@ struct weir_table {
     weir_instant origin;
     uint32_t stripe_count;
     uint32_t bucket_mask;
+    uint32_t shadows;        /* quotas and templates of the shadow set */
+    uint32_t shadow_version; /* 0: there never was one */
+    /* Offsets from the table's first byte. */
+    uint64_t cold_at, names_at, chunks_at, index_at, bits_at, stripes_at,
+        twins_at;
     uint32_t chunk_count;
     uint32_t bits_words;
-    /* Offsets from the table's first byte. */
-    uint64_t cold_at, names_at, chunks_at, index_at, bits_at,
-        stripes_at;
 
     /* Written by few, on a line of their own. */
     _Alignas(WEIR_CACHE_LINE) uint64_t writer; /* lock: 0 free */
@@ -224,6 +259,7 @@ struct weir_table {
     weir_mini spare_band;
     uint32_t spare_meta;
     uint32_t spare_seq;
+    uint32_t shadow_short; /* a shadow instance found no room; atomic */
 
     _Alignas(WEIR_CACHE_LINE) uint32_t urgent; /* touched by takes */
 
@@ -270,6 +306,11 @@ static inline struct weir_stripe *weir_stripe(const struct weir_table *t,
                                               uint32_t stripe)
 {
     return (struct weir_stripe *)weir_table_at(t, t->stripes_at) + stripe;
+}
+static inline struct twin *weir_twin(const struct weir_table *t,
+                                     uint32_t slot)
+{
+    return (struct twin *)weir_table_at(t, t->twins_at) + slot;
 }
 
 #define UP_NONE UINT64_MAX
@@ -365,6 +406,38 @@ void weir_chunks_free(struct weir_table *t, uint32_t first);
 void weir_slot_lift(struct weir_table *t, uint32_t slot, uint64_t elapsed);
 /* Sets the slot's dirty bit. */
 void weir_slot_mark(struct weir_table *t, uint32_t slot);
+
+/* Lets the rest of a decision know that the shadow set wants it too. */
+static inline unsigned weir_shadow_outcome(const struct weir_table *t)
+{
+    /* Relaxed: a request beside the edit that brings the set or takes it is
+     * before it or after it. */
+    return weir_load_relaxed(&t->shadows) ? WEIR_OUTCOME_SHADOW : 0;
+}
+/* A take or reserve on a slot of the shadow set, as enforced there: draws
+ * from that set's chance, explains nothing, counts no unknown name. */
+unsigned weir_slot_take_shadow(struct weir_table *t, uint32_t stripe,
+                               struct weir_ref ref, uint64_t weight,
+                               weir_instant now);
+unsigned weir_slot_reserve_shadow(struct weir_table *t, uint32_t stripe,
+                                  struct weir_ref ref, uint64_t weight,
+                                  weir_duration wait_max, weir_instant now);
+/* Draws from the stripe's chance of a set. */
+uint64_t weir_stripe_draw(struct weir_table *t, uint32_t stripe,
+                          enum set set);
+
+/* ---- table_shadow.c; but for the last, under the lock ---- */
+/* A name came under a quota or template of its own (1), no longer is (-1), or
+ * its template rules otherwise (0). Of the live set: nothing to do. */
+void weir_shadow_count(struct weir_table *t, struct weir_text name,
+                       int difference);
+/* After a killed writer. */
+void weir_shadow_recount(struct weir_table *t);
+/* The slot's new life has no twin yet. */
+void weir_shadow_forget(struct weir_table *t, uint32_t slot);
+/* Slots came free: who found no room in the shadow set asks again. Takes the
+ * lock. */
+void weir_shadow_freed(struct weir_table *t);
 
 /* ---- table_edit.c ---- */
 /* Under the lock: the switch. Keeps the fill in units, or empties it. */

@@ -136,6 +136,8 @@ uint32_t weir_table_sweep(struct weir_table *t, uint32_t count,
             freed += evict(t, slot, now);
         weir_table_unlock(t);
     }
+    if (freed > 0)
+        weir_shadow_freed(t);
     return freed;
 }
 
@@ -145,12 +147,14 @@ static uint32_t match_template(const struct weir_table *t,
                                struct weir_text name,
                                struct weir_captures *captures)
 {
+    bool shadow = weir_name_is_shadow(name);
     for (uint32_t i = 0; i < t->template_count; i++) {
         char buf[WEIR_NAME_MAX + 1];
         uint32_t slot = t->templates[i].slot;
         size_t len = weir_table_name(t, slot, buf);
         struct weir_text pattern = { buf, len };
-        if (weir_glob_match(pattern, name, captures))
+        if (weir_name_is_shadow(pattern) == shadow &&
+            weir_glob_match(pattern, name, captures))
             return slot;
     }
     return WEIR_SLOT_NONE;
@@ -282,6 +286,17 @@ static enum weir_resolved no_room(struct weir_table *t, uint32_t template,
     return WEIR_RESOLVED_CHAIN;
 }
 
+/* Instances of the shadow set leave half of the table to the live set; past
+ * that they take the places of what is idle. */
+static bool may_make(struct weir_table *t, struct weir_text name,
+                     uint32_t template, weir_instant now)
+{
+    if (template == WEIR_SLOT_NONE || !weir_name_is_shadow(name) ||
+        t->live < t->slots / 2)
+        return true;
+    return weir_table_evict(t, EVICT_LOOK_MAX, 1, now) > 0;
+}
+
 enum weir_resolved weir_slot_resolve(struct weir_table *t,
                                      struct weir_text name, bool keep,
                                      unsigned depth, uint32_t *out,
@@ -301,7 +316,8 @@ enum weir_resolved weir_slot_resolve(struct weir_table *t,
     uint32_t template = match_template(t, name, &captures);
     if (template == WEIR_SLOT_NONE && !keep)
         return WEIR_RESOLVED_NONE;
-    slot = weir_slot_make(t, name, now);
+    slot = may_make(t, name, template, now) ? weir_slot_make(t, name, now)
+                                            : WEIR_SLOT_NONE;
     if (slot == WEIR_SLOT_NONE)
         return no_room(t, template, &captures, depth, out, now);
     if (template != WEIR_SLOT_NONE) {

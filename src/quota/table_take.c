@@ -43,6 +43,7 @@ struct walk {
     uint32_t skip;    /* bits: links not to be charged */
     uint32_t shadow;  /* bits: links that would have refused */
     uint32_t refuser; /* index of a link, or WEIR_DEPTH_MAX */
+    enum set set;     /* whose chance it draws from */
     bool drawn;
     uint32_t slot[WEIR_DEPTH_MAX];
 };
@@ -106,9 +107,9 @@ INLINE unsigned count_refused(struct weir_table *t, uint32_t stripe,
 }
 
 /* Draws race on the shared stripe: a lost step is no less random. */
-static uint64_t draw(struct weir_table *t, uint32_t stripe)
+static uint64_t draw(struct chance *from)
 {
-    uint64_t *state = &weir_stripe(t, stripe)->rng.state;
+    uint64_t *state = &from->rng.state;
     struct weir_rng rng = { weir_load_relaxed(state) };
     uint64_t chance = weir_rng_next(&rng);
     weir_store_relaxed(state, rng.state);
@@ -123,10 +124,10 @@ static uint64_t draw(struct weir_table *t, uint32_t stripe)
  * seventh over fifteen. Rejected: any order of the sixteenths (twice that
  * spread), and one sequence without new starts (somebody who comes at every
  * 13th request would pass for long and then be refused for long). */
-static uint64_t draw_evenly(struct weir_table *t, uint32_t stripe)
+static uint64_t draw_evenly(struct chance *from)
 {
-    uint64_t chance = draw(t, stripe);
-    uint64_t *word = &weir_stripe(t, stripe)->run;
+    uint64_t chance = draw(from);
+    uint64_t *word = &from->run;
     uint64_t run = weir_load_relaxed(word);
     uint64_t place = run % 16;
     uint64_t stride = run & 16 ? 5 : 11;
@@ -134,6 +135,21 @@ static uint64_t draw_evenly(struct weir_table *t, uint32_t stripe)
     /* Relaxed, as the generator: a lost step is a sixteenth drawn twice. */
     weir_store_relaxed(word, place < 15 ? run + 1 : chance & ~(uint64_t)15);
     return sixteenth << 60 | chance >> 4;
+}
+
+/* The chance of a walk: one draw for the whole chain. */
+static uint64_t walk_chance(struct weir_table *t, uint32_t stripe,
+                            struct walk *walk)
+{
+    if (!walk->drawn)
+        walk->chance = draw_evenly(&weir_stripe(t, stripe)->chance[walk->set]);
+    walk->drawn = true;
+    return walk->chance;
+}
+
+uint64_t weir_stripe_draw(struct weir_table *t, uint32_t stripe, enum set set)
+{
+    return draw(&weir_stripe(t, stripe)->chance[set]);
 }
 
 /* ---- Reading ---- */
@@ -184,12 +200,8 @@ static inline bool is_endless(const struct look *look)
 static bool drawn_against(struct weir_table *t, uint32_t stripe,
                           struct walk *walk, const struct look *look)
 {
-    if (!walk->drawn) {
-        walk->chance = draw_evenly(t, stripe);
-        walk->drawn = true;
-    }
     return weir_band_refuses(look->fill, look->high - look->band, look->band,
-                             walk->chance);
+                             walk_chance(t, stripe, walk));
 }
 
 /* Whether a slot that carries some flag refuses. */
@@ -201,12 +213,8 @@ static bool flagged_refuses(struct weir_table *t, uint32_t stripe,
         return false;
     if (look->flags & META_CLOSED)
         return true;
-    if (!walk->drawn) {
-        walk->chance = draw_evenly(t, stripe);
-        walk->drawn = true;
-    }
     uint8_t hold = weir_load_relaxed(&weir_cold(t, slot)->hold);
-    return walk->chance >> 32 < (uint64_t)hold * 0x1010101u;
+    return walk_chance(t, stripe, walk) >> 32 < (uint64_t)hold * 0x1010101u;
 }
 
 static bool link_refuses(struct weir_table *t, uint32_t stripe,
@@ -439,7 +447,8 @@ static weir_duration jittered(struct weir_table *t, uint32_t stripe,
     if (wait == 0 || wait > WEIR_NEVER / 2)
         return wait;
     return wait + (weir_duration)(((weir_u128)(wait / 4 + 1) *
-                                   draw(t, stripe)) >> 64);
+                                   weir_stripe_draw(t, stripe, LIVE)) >>
+                                  64);
 }
 
 /* How long until the refuser would let the weight pass for certain. */
@@ -555,6 +564,7 @@ static inline void walk_begin(struct walk *walk, const struct weir_table *t,
 {
     walk->elapsed = weir_elapsed(t, now);
     walk->links = walk->lift = walk->skip = walk->shadow = 0;
+    walk->set = LIVE;
     walk->drawn = false;
 }
 
@@ -563,30 +573,65 @@ static inline uint64_t clipped(uint64_t weight)
     return weight < WEIR_WEIGHT_MAX ? weight : WEIR_WEIGHT_MAX;
 }
 
+/* Judges and, if it is a take that passes, charges. */
+static unsigned decide(struct weir_table *t, uint32_t stripe,
+                       struct weir_ref ref, uint64_t weight, enum how how,
+                       enum set set, struct walk *walk, weir_instant now)
+{
+    unsigned outcome;
+    do {
+        walk_begin(walk, t, now);
+        walk->set = set;
+        bool passed = walk_up(t, stripe, ref.slot, weight, walk);
+        if (!ref_is_live(t, ref))
+            return WEIR_OUTCOME_STALE_REF;
+        outcome = passed ? 0 : WEIR_OUTCOME_LIMITED;
+        if (passed && how == TAKE)
+            outcome = charge_walked(t, walk, ref, weight);
+    } while (outcome == OUTCOME_MOVED);
+    return outcome;
+}
+
+/* Counts what a take refused, or would have. */
+static void count_decided(struct weir_table *t, uint32_t stripe,
+                          const struct walk *walk, uint64_t weight,
+                          unsigned outcome)
+{
+    if (walk->shadow != 0)
+        count_shadow(t, stripe, walk, weight);
+    if (outcome & WEIR_OUTCOME_LIMITED)
+        refuse(t, stripe, walk->slot[0], walk->slot[walk->refuser], weight);
+}
+
 __attribute__((noinline)) static unsigned
 ask(struct weir_table *t, uint32_t stripe, struct weir_ref ref, uint64_t weight,
     struct weir_reply *reply, weir_instant now, enum how how)
 {
     struct walk walk;
-    unsigned outcome;
-    bool passed;
-    do {
-        walk_begin(&walk, t, now);
-        passed = walk_up(t, stripe, ref.slot, weight, &walk);
-        if (!ref_is_live(t, ref))
-            return WEIR_OUTCOME_STALE_REF;
-        outcome = passed ? 0 : WEIR_OUTCOME_LIMITED;
-        if (passed && how == TAKE)
-            outcome = charge_walked(t, &walk, ref, weight);
-    } while (outcome == OUTCOME_MOVED);
+    unsigned outcome =
+        decide(t, stripe, ref, weight, how, LIVE, &walk, now);
+    if (outcome & WEIR_OUTCOME_STALE_REF)
+        return outcome;
     if (how == TAKE && (walk.skip & 1))
         count_placeholder(t, stripe, ref.slot);
-    if (how == TAKE && walk.shadow != 0)
-        count_shadow(t, stripe, &walk, weight);
-    if (how == TAKE && !passed)
-        refuse(t, stripe, ref.slot, walk.slot[walk.refuser], weight);
+    if (how == TAKE)
+        count_decided(t, stripe, &walk, weight, outcome);
     if (reply)
-        explain(t, stripe, &walk, weight, passed, reply);
+        explain(t, stripe, &walk, weight, !(outcome & WEIR_OUTCOME_LIMITED),
+                reply);
+    return outcome;
+}
+
+unsigned weir_slot_take_shadow(struct weir_table *t, uint32_t stripe,
+                               struct weir_ref ref, uint64_t weight,
+                               weir_instant now)
+{
+    struct walk walk;
+    weight = clipped(weight);
+    unsigned outcome =
+        decide(t, stripe, ref, weight, TAKE, SHADOW, &walk, now);
+    if (!(outcome & WEIR_OUTCOME_STALE_REF))
+        count_decided(t, stripe, &walk, weight, outcome);
     return outcome;
 }
 
@@ -594,7 +639,8 @@ __attribute__((noinline)) static unsigned
 take_slowly(struct weir_table *t, uint32_t stripe, struct weir_ref ref,
             uint64_t weight, struct weir_reply *reply, weir_instant now)
 {
-    return ask(t, stripe, ref, clipped(weight), reply, now, TAKE);
+    return ask(t, stripe, ref, clipped(weight), reply, now, TAKE) |
+           weir_shadow_outcome(t);
 }
 
 /* The take of a chain whose first link passes; 'lift' says whether that one
@@ -636,7 +682,8 @@ unsigned weir_table_take(struct weir_table *t, uint32_t stripe,
                          struct weir_ref ref, uint64_t weight,
                          struct weir_reply *reply, weir_instant now)
 {
-    if (WEIR_UNLIKELY(reply != NULL || weight > WEIR_WEIGHT_MAX))
+    if (WEIR_UNLIKELY(reply != NULL || weight > WEIR_WEIGHT_MAX ||
+                      weir_load_relaxed(&t->shadows) != 0))
         return take_slowly(t, stripe, ref, weight, reply, now);
     struct hot *hot = weir_hot(t, ref.slot);
     uint64_t up = weir_load_relaxed(&hot->up);
@@ -750,7 +797,7 @@ static unsigned move(struct weir_table *t, struct weir_ref ref,
             return WEIR_OUTCOME_STALE_REF;
         outcome = move_walked(t, &walk, ref, clipped(weight), back);
     } while (outcome == OUTCOME_MOVED);
-    return outcome;
+    return outcome | weir_shadow_outcome(t);
 }
 
 unsigned weir_table_charge(struct weir_table *t, uint32_t stripe,
@@ -807,29 +854,52 @@ static weir_duration walk_wait(const struct weir_table *t, struct walk *walk,
     return wait;
 }
 
+static unsigned reserve(struct weir_table *t, uint32_t stripe,
+                        struct weir_ref ref, uint64_t weight,
+                        weir_duration wait_max, struct walk *walk,
+                        weir_duration *out_wait, weir_instant now)
+{
+    unsigned outcome;
+    do {
+        walk_plainly(t, ref, now, walk);
+        weir_duration wait = walk_wait(t, walk, weight);
+        if (!ref_is_live(t, ref))
+            return WEIR_OUTCOME_STALE_REF;
+        *out_wait = wait;
+        outcome = wait > wait_max || wait == WEIR_NEVER
+                      ? refuse(t, stripe, ref.slot,
+                               walk->slot[walk->refuser], weight)
+                      : charge_walked(t, walk, ref, weight);
+    } while (outcome == OUTCOME_MOVED);
+    return outcome;
+}
+
 unsigned weir_table_reserve(struct weir_table *t, uint32_t stripe,
                             struct weir_ref ref, uint64_t weight,
                             weir_duration wait_max, struct weir_reply *reply,
                             weir_instant now)
 {
     struct walk walk;
-    unsigned outcome;
-    weir_duration wait;
+    weir_duration wait = 0;
     weight = clipped(weight);
-    do {
-        walk_plainly(t, ref, now, &walk);
-        wait = walk_wait(t, &walk, weight);
-        if (!ref_is_live(t, ref))
-            return WEIR_OUTCOME_STALE_REF;
-        outcome = wait > wait_max || wait == WEIR_NEVER
-                      ? refuse(t, stripe, ref.slot, walk.slot[walk.refuser],
-                               weight)
-                      : charge_walked(t, &walk, ref, weight);
-    } while (outcome == OUTCOME_MOVED);
+    unsigned outcome =
+        reserve(t, stripe, ref, weight, wait_max, &walk, &wait, now);
+    if (outcome & WEIR_OUTCOME_STALE_REF)
+        return outcome;
     if (walk.skip & 1)
         count_placeholder(t, stripe, ref.slot);
     explain(t, stripe, &walk, weight, !(outcome & WEIR_OUTCOME_LIMITED),
             reply);
     reply->wait = wait;
-    return outcome;
+    return outcome | weir_shadow_outcome(t);
+}
+
+unsigned weir_slot_reserve_shadow(struct weir_table *t, uint32_t stripe,
+                                  struct weir_ref ref, uint64_t weight,
+                                  weir_duration wait_max, weir_instant now)
+{
+    struct walk walk;
+    weir_duration wait;
+    return reserve(t, stripe, ref, clipped(weight), wait_max, &walk, &wait,
+                   now);
 }

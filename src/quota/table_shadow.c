@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT
+ * quota/table_shadow.c - the shadow set: what it would have said.
+ *
+ * A new set of quotas is tried on live traffic by having its quotas in the
+ * same table, under names of their own, and by asking each request once more
+ * there. All of a set works unchanged (chains, templates, counts told to the
+ * roots, fills from them), because to the rest of the table its quotas are
+ * quotas. Only three things tell the sets apart: a template rules names of
+ * its own set, a decision draws from the chance of its set, and instances of
+ * the shadow set leave half of the slots to the live one. So the live set
+ * decides as if the other weren't there, draw by draw, but for room: a table
+ * that fills up past its half is full earlier by what the shadow set holds.
+ *
+ *     request --> live slot --decides--> answer
+ *                    |
+ *                  twin ----> slot of "shadow:" + name --decides--> counts
+ *
+ * The step from a name to its twin is a look-up, perhaps the making of an
+ * instance, so a slot remembers it (table_layout.h says for how long). It is
+ * written under the lock because slots change hands only there: a memo that
+ * a slow thread writes can't fall into the slot's next life. A full table is
+ * remembered as well, as the quota that stands in, and forgotten when the
+ * sweep has freed something.
+ *
+ * Rejected: a second table for the shadow set (its own sync, fork, memory and
+ * names), and finding the twin by hash for each request (four times the time
+ * of the decision). */
+
+#include <string.h>
+
+#include "quota/table_layout.h"
+
+/* A slot may change hands between memo and decision; that often in a row it
+ * isn't worth the time of a request. */
+#define STALE_TRIES 4
+
+/* Requests that the proportion for refunds looks back on, about. */
+#define ODDS_MAX 256
+
+/* ---- The set ---- */
+
+static void next_version(struct weir_table *t)
+{
+    uint32_t next = t->shadow_version + 1;
+    weir_store_relaxed(&t->shadow_version, next ? next : 1);
+}
+
+void weir_shadow_count(struct weir_table *t, struct weir_text name,
+                       int difference)
+{
+    if (!weir_name_is_shadow(name))
+        return;
+    next_version(t);
+    weir_store_relaxed(&t->shadows, t->shadows + (uint32_t)difference);
+}
+
+void weir_shadow_recount(struct weir_table *t)
+{
+    uint32_t shadows = 0;
+    for (uint32_t slot = 0; slot < t->used; slot++) {
+        uint8_t state = weir_cold(t, slot)->state;
+        if (state != WEIR_SLOT_QUOTA && state != WEIR_SLOT_TEMPLATE)
+            continue;
+        char buf[WEIR_NAME_MAX + 1];
+        size_t len = weir_table_name(t, slot, buf);
+        shadows += weir_name_is_shadow((struct weir_text){ buf, len });
+    }
+    next_version(t);
+    weir_store_relaxed(&t->shadows, shadows);
+}
+
+void weir_shadow_forget(struct weir_table *t, uint32_t slot)
+{
+    /* A table without shadow set never touches the pages of the twins. */
+    if (t->shadow_version == 0)
+        return;
+    struct twin *twin = weir_twin(t, slot);
+    weir_store_relaxed(&twin->version, 0);
+    weir_store_relaxed(&twin->passed, 0);
+    weir_store_relaxed(&twin->refused, 0);
+}
+
+void weir_shadow_freed(struct weir_table *t)
+{
+    /* Relaxed: one that is set just now waits for the next sweep. */
+    if (!weir_load_relaxed(&t->shadow_short))
+        return;
+    weir_table_lock(t);
+    weir_store_relaxed(&t->shadow_short, 0);
+    next_version(t);
+    weir_table_unlock(t);
+}
+
+/* ---- Twins ---- */
+
+static const struct weir_ref nobody = { WEIR_SLOT_NONE, 0 };
+
+static bool is_live(const struct weir_table *t, struct weir_ref ref)
+{
+    return weir_load(&weir_hot(t, ref.slot)->generation) == ref.generation;
+}
+
+/* "shadow:" + 'name' in 'buf'; len 0 when that is longer than a name can be,
+ * or 'name' is of the shadow set itself. */
+static struct weir_text shadow_name(struct weir_text name,
+                                    char buf[WEIR_NAME_MAX])
+{
+    if (name.len > WEIR_SHADOW_NAME_MAX || weir_name_is_shadow(name))
+        return (struct weir_text){ buf, 0 };
+    memcpy(buf, WEIR_SHADOW_PREFIX, WEIR_SHADOW_PREFIX_LEN);
+    memcpy(buf + WEIR_SHADOW_PREFIX_LEN, name.p, name.len);
+    return (struct weir_text){ buf, WEIR_SHADOW_PREFIX_LEN + name.len };
+}
+
+static struct weir_ref resolve_locked(struct weir_table *t,
+                                      struct weir_text live,
+                                      weir_instant now)
+{
+    char buf[WEIR_NAME_MAX];
+    struct weir_text name = shadow_name(live, buf);
+    if (name.len == 0)
+        return nobody;
+    uint32_t slot;
+    switch (weir_slot_resolve(t, name, false, 0, &slot, now)) {
+    case WEIR_RESOLVED_FULL:
+    case WEIR_RESOLVED_CHAIN:
+        weir_store_relaxed(&t->shadow_short, 1);
+        break;
+    case WEIR_RESOLVED:
+        break;
+    case WEIR_RESOLVED_NONE:
+        return nobody;
+    }
+    return (struct weir_ref){ slot, weir_hot(t, slot)->generation };
+}
+
+static struct weir_ref learn_locked(struct weir_table *t,
+                                    struct weir_ref ref, weir_instant now)
+{
+    char buf[WEIR_NAME_MAX + 1];
+    if (!is_live(t, ref))
+        return nobody;
+    size_t len = weir_table_name(t, ref.slot, buf);
+    uint32_t version = t->shadow_version;
+    struct weir_ref found =
+        resolve_locked(t, (struct weir_text){ buf, len }, now);
+    /* To make room for its twin, an idle slot may itself have gone. */
+    if (!is_live(t, ref))
+        return found;
+    struct twin *twin = weir_twin(t, ref.slot);
+    weir_store_relaxed(&twin->ref,
+                       found.slot | (uint64_t)found.generation << 32);
+    /* release: who sees the version sees the twin of it, or a later one;
+     * pairs with twin_of(). */
+    weir_store_release(&twin->version, version);
+    return found;
+}
+
+__attribute__((noinline)) static struct weir_ref
+learn(struct weir_table *t, struct weir_ref ref, weir_instant now)
+{
+    weir_table_lock(t);
+    struct weir_ref found = learn_locked(t, ref, now);
+    weir_table_unlock(t);
+    return found;
+}
+
+static struct weir_ref twin_of(struct weir_table *t, struct weir_ref ref,
+                               weir_instant now)
+{
+    const struct twin *twin = weir_twin(t, ref.slot);
+    /* acquire: pairs with learn_locked(). It also orders the look at the
+     * slot's generation behind it, which has moved before a memo of the next
+     * life was written. */
+    uint32_t version = weir_load_acquire(&twin->version);
+    uint64_t word = weir_load_relaxed(&twin->ref);
+    struct weir_ref found = { (uint32_t)word, (uint32_t)(word >> 32) };
+    /* Relaxed: as in weir_shadow_outcome(). */
+    bool known = version == weir_load_relaxed(&t->shadow_version) &&
+                 is_live(t, ref);
+    if (known && (found.slot == WEIR_SLOT_NONE || is_live(t, found)))
+        return found;
+    return learn(t, ref, now);
+}
+
+/* ---- The odds of a refund ---- */
+
+/* Relaxed, all of them: a lost count leaves as good a sample. */
+static void note_odds(struct twin *twin, bool passed)
+{
+    uint16_t *one = passed ? &twin->passed : &twin->refused;
+    uint16_t *other = passed ? &twin->refused : &twin->passed;
+    uint16_t count = weir_load_relaxed(one);
+    uint16_t others = weir_load_relaxed(other);
+    if (count < ODDS_MAX) {
+        weir_store_relaxed(one, (uint16_t)(count + 1));
+        return;
+    }
+    /* All of one kind: nothing to learn, and nothing to write. */
+    if (others == 0)
+        return;
+    weir_store_relaxed(one, (uint16_t)(count / 2));
+    weir_store_relaxed(other, (uint16_t)(others / 2));
+}
+
+static bool draw_refund(struct weir_table *t, uint32_t stripe,
+                        const struct twin *twin)
+{
+    uint64_t passed = weir_load_relaxed(&twin->passed);
+    uint64_t refused = weir_load_relaxed(&twin->refused);
+    if (refused == 0)
+        return true;
+    uint64_t chance = weir_stripe_draw(t, stripe, SHADOW) >> 32;
+    return chance * (passed + refused) >> 32 < passed;
+}
+
+/* ---- The calls ---- */
+
+static unsigned act_on(struct weir_table *t, uint32_t stripe,
+                       struct weir_ref ref, struct weir_ref twin,
+                       const struct weir_act *act, weir_instant now)
+{
+    switch (act->kind) {
+    case WEIR_ACT_TAKE:
+        return weir_slot_take_shadow(t, stripe, twin, act->weight, now);
+    case WEIR_ACT_RESERVE:
+        return weir_slot_reserve_shadow(t, stripe, twin, act->weight,
+                                        act->wait_max, now);
+    case WEIR_ACT_CHARGE:
+        return weir_table_charge(t, stripe, twin, act->weight, now);
+    case WEIR_ACT_REFUND:
+        break;
+    }
+    if (!draw_refund(t, stripe, weir_twin(t, ref.slot)))
+        return 0;
+    return weir_table_refund(t, stripe, twin, act->weight, now);
+}
+
+unsigned weir_table_shadow(struct weir_table *t, uint32_t stripe,
+                           struct weir_ref ref, const struct weir_act *act,
+                           weir_instant now)
+{
+    bool decides = act->kind == WEIR_ACT_TAKE ||
+                   act->kind == WEIR_ACT_RESERVE;
+    for (int tries = 0; tries < STALE_TRIES; tries++) {
+        struct weir_ref twin = twin_of(t, ref, now);
+        if (twin.slot == WEIR_SLOT_NONE)
+            return 0;
+        unsigned outcome = act_on(t, stripe, ref, twin, act, now);
+        if (outcome & WEIR_OUTCOME_STALE_REF)
+            continue;
+        if (decides && !act->limited)
+            note_odds(weir_twin(t, ref.slot),
+                      !(outcome & WEIR_OUTCOME_LIMITED));
+        return outcome & WEIR_OUTCOME_KICK;
+    }
+    return 0;
+}
+
+unsigned weir_table_shadow_name(struct weir_table *t, uint32_t stripe,
+                                struct weir_text live, uint64_t weight,
+                                weir_instant now)
+{
+    char buf[WEIR_NAME_MAX];
+    struct weir_text name = shadow_name(live, buf);
+    if (weir_shadow_outcome(t) == 0 || name.len == 0)
+        return 0;
+    for (int tries = 0; tries < STALE_TRIES; tries++) {
+        struct weir_ref ref;
+        if (weir_table_resolve(t, name, false, &ref, now) ==
+            WEIR_RESOLVED_NONE)
+            return 0;
+        unsigned outcome =
+            weir_slot_take_shadow(t, stripe, ref, weight, now);
+        if (!(outcome & WEIR_OUTCOME_STALE_REF))
+            return outcome & WEIR_OUTCOME_KICK;
+    }
+    return 0;
+}
