@@ -109,6 +109,19 @@ static int edit_many(struct fixture *fixture,
                            &fixture->diag);
 }
 
+/* An edit by somebody. */
+static uint64_t by(struct fixture *fixture, const char *who,
+                   const struct weir_change *changes, size_t count)
+{
+    const struct weir_edit edit = {
+        .changes = changes, .count = count, .who = weir_text_of(who)
+    };
+    if (weir_store_edit(fixture->store, &edit, &fixture->epoch,
+                        &fixture->diag) < 0)
+        fail_msg("%s", fixture->diag.text);
+    return fixture->epoch;
+}
+
 /* An edit through another handle. */
 static int edit_by(struct weir_store *store,
                    const struct weir_change *changes, size_t count,
@@ -440,6 +453,297 @@ static void old_removals_raise_the_floor(void **state)
     free(many);
 }
 
+/* ---- The log -------------------------------------------------------- */
+
+#define LOGGED_MAX 128
+
+/* Entries as they were told, their texts copied. */
+struct logged {
+    size_t count;
+    struct weir_log_entry entries[LOGGED_MAX];
+    char names[LOGGED_MAX][16];
+    char who[LOGGED_MAX][16];
+};
+
+static int log_one(void *context, const struct weir_log_entry *entry)
+{
+    struct logged *logged = context;
+    size_t i = logged->count++;
+    assert_true(i < LOGGED_MAX);
+    logged->entries[i] = *entry;
+    snprintf(logged->names[i], sizeof(logged->names[i]), "%.*s",
+             (int)entry->name.len, entry->name.p);
+    snprintf(logged->who[i], sizeof(logged->who[i]), "%.*s",
+             (int)entry->who.len, entry->who.p);
+    return 0;
+}
+
+static struct logged *read_log(struct fixture *fixture, uint64_t below,
+                               const char *name, size_t max)
+{
+    static struct logged logged;
+    logged.count = 0;
+    if (weir_store_log(fixture->store, below, weir_text_of(name), max,
+                       log_one, &logged, &fixture->diag) < 0)
+        fail_msg("%s", fixture->diag.text);
+    return &logged;
+}
+
+static void who_did_what(void **state)
+{
+    struct fixture *fixture = *state;
+    struct weir_change tree[] = { set_to("b", "a", 1), set_to("a", NULL, 1) };
+    struct weir_change more = set_to("a", NULL, 7);
+    struct weir_change less = gone("b");
+    by(fixture, "ann", tree, 2);
+    by(fixture, "bob", &more, 1);
+    by(fixture, "bob", &more, 1); /* alters nothing */
+    by(fixture, "", &less, 1);
+    assert_int_equal(edit(fixture, gone("x")), WEIR_ENOENT);
+    const struct logged *logged = read_log(fixture, 0, NULL, 100);
+    static const struct {
+        const char *name, *who;
+        uint64_t edit;
+        bool before, after;
+    } wanted[] = {
+        { "b", "", 4, true, false },
+        { "a", "bob", 3, true, true },
+        { "b", "ann", 2, false, true },
+        { "a", "ann", 2, false, true },
+    };
+    assert_int_equal(logged->count, WEIR_COUNT_OF(wanted));
+    for (size_t i = 0; i < logged->count; i++) {
+        const struct weir_log_entry *entry = &logged->entries[i];
+        assert_int_equal(entry->epoch, 4 - i);
+        assert_int_equal(entry->edit, wanted[i].edit);
+        assert_string_equal(logged->names[i], wanted[i].name);
+        assert_string_equal(logged->who[i], wanted[i].who);
+        assert_int_equal(entry->has_before, wanted[i].before);
+        assert_int_equal(entry->has_after, wanted[i].after);
+        assert_true(entry->at_ms > 1600000000000);
+    }
+    assert_int_equal(logged->entries[1].before.limit.units, 1);
+    assert_int_equal(logged->entries[1].after.limit.units, 7);
+}
+
+static void parts_of_the_log(void **state)
+{
+    struct fixture *fixture = *state;
+    for (uint64_t i = 1; i <= 20; i++) {
+        struct weir_change change = set_to(i % 2 ? "odd" : "even", NULL, i);
+        by(fixture, "ann", &change, 1);
+    }
+    const struct logged *logged = read_log(fixture, 0, "even", 3);
+    assert_int_equal(logged->count, 3);
+    assert_int_equal(logged->entries[0].epoch, 20);
+    assert_int_equal(logged->entries[2].epoch, 16);
+    logged = read_log(fixture, 16, "even", 100);
+    assert_int_equal(logged->count, 7);
+    assert_int_equal(logged->entries[0].epoch, 14);
+    logged = read_log(fixture, 3, NULL, 100);
+    assert_int_equal(logged->count, 2);
+    assert_int_equal(read_log(fixture, 0, "none", 9)->count, 0);
+    assert_int_equal(read_log(fixture, 0, NULL, 0)->count, 0);
+    struct weir_edit odd = { .who = weir_text_of("a\nb") };
+    assert_int_equal(weir_store_edit(fixture->store, &odd, &fixture->epoch,
+                                     &fixture->diag), WEIR_EINVAL);
+}
+
+static int undo(struct fixture *fixture, uint64_t epoch)
+{
+    fixture->diag.text[0] = '\0';
+    return weir_store_undo(fixture->store, epoch, weir_text_of("undoer"),
+                           &fixture->epoch, &fixture->diag);
+}
+
+static void an_edit_is_taken_back(void **state)
+{
+    struct fixture *fixture = *state;
+    struct weir_change first[] = { set_to("a", NULL, 1), set_to("b", "a", 1) };
+    struct weir_change second[] = { set_to("a", "c", 2), gone("b"),
+                                    set_to("c", NULL, 2) };
+    by(fixture, "ann", first, 2);
+    by(fixture, "bob", second, 3);
+    /* any of its epochs names the edit */
+    assert_int_equal(undo(fixture, 4), 0);
+    assert_int_equal(fixture->epoch, 8);
+    assert_int_equal(look(fixture, "a")->limit.units, 1);
+    assert_int_equal(look(fixture, "a")->parent.len, 0);
+    assert_non_null(look(fixture, "b"));
+    assert_null(look(fixture, "c"));
+    assert_string_equal(read_log(fixture, 0, NULL, 1)->who[0], "undoer");
+    /* an undo is an edit, and so can be undone */
+    assert_int_equal(undo(fixture, 8), 0);
+    assert_int_equal(look(fixture, "c")->limit.units, 2);
+    assert_null(look(fixture, "b"));
+}
+
+static void what_stands_in_the_way_of_an_undo(void **state)
+{
+    struct fixture *fixture = *state;
+    struct weir_change first[] = { set_to("a", NULL, 1), set_to("b", NULL, 1) };
+    struct weir_change later = set_to("b", NULL, 2);
+    struct weir_change child = set_to("c", "a", 1);
+    assert_int_equal(undo(fixture, 0), WEIR_ENOENT);
+    assert_int_equal(undo(fixture, UINT64_MAX), WEIR_ENOENT);
+    by(fixture, "ann", first, 2);
+    assert_int_equal(undo(fixture, 3), WEIR_ENOENT);
+    by(fixture, "bob", &later, 1);
+    assert_int_equal(undo(fixture, 1), WEIR_ECHANGED);
+    assert_non_null(strstr(fixture->diag.text, "'b'"));
+    assert_non_null(strstr(fixture->diag.text, "'bob'"));
+    assert_non_null(strstr(fixture->diag.text, " UTC "));
+    /* gone and back again is changed too */
+    must(fixture, gone("b"));
+    must(fixture, later);
+    assert_int_equal(undo(fixture, 3), WEIR_ECHANGED);
+    by(fixture, "bob", &child, 1);
+    must(fixture, set_to("d", NULL, 1));
+    must(fixture, set_to("c", "d", 1));
+    /* 'd' has a child by now */
+    assert_int_equal(undo(fixture, 7), WEIR_ECHILDREN);
+    assert_int_equal(read_log(fixture, 0, NULL, 100)->count, 8);
+    assert_int_equal(look(fixture, "d")->epoch, 7);
+    assert_int_equal(undo(fixture, 8), 0);
+    assert_int_equal(undo(fixture, 7), 0);
+}
+
+/* Every field comes back, of quotas with nasty texts. */
+static void an_undo_loses_nothing(void **state)
+{
+    struct fixture *fixture = *state;
+    struct weir_rng rng = maker_seed("undo");
+    enum { QUOTAS = 300 };
+    struct made_quota *made = calloc(QUOTAS, sizeof(*made));
+    struct weir_change *changes = calloc(QUOTAS, sizeof(*changes));
+    for (unsigned i = 0; i < QUOTAS; i++) {
+        make_quota(&rng, i, &made[i]);
+        changes[i].quota = made[i].quota;
+    }
+    by(fixture, "ann", changes, QUOTAS);
+    assert_int_equal(edit_many(fixture, NULL, 0, WEIR_EDIT_REPLACE), 0);
+    if (undo(fixture, fixture->epoch) < 0)
+        fail_msg("%s", fixture->diag.text);
+    follow(fixture->store, fixture->seen);
+    assert_int_equal(weir_catalog_count(fixture->seen), QUOTAS);
+    for (unsigned i = 0; i < QUOTAS; i++) {
+        const struct weir_quota *quota =
+            weir_catalog_get(fixture->seen, made[i].quota.name);
+        assert_non_null(quota);
+        assert_true(weir_quota_equal(quota, &made[i].quota));
+        assert_true(quota->id > QUOTAS);
+    }
+    free(changes);
+    free(made);
+}
+
+/* The log forgets whole edits, so that what it knows can be undone. */
+static void old_edits_leave_the_log(void **state)
+{
+    struct fixture *fixture = *state;
+    struct weir_change two[] = { set_to("a", NULL, 1), set_to("b", NULL, 1) };
+    by(fixture, "ann", two, 2);
+    two[0].quota.limit.units = two[1].quota.limit.units = 2;
+    by(fixture, "ann", two, 2);
+    under_test->set_epoch(fixture->url, WEIR_STORE_LOG_MAX + 2);
+    must(fixture, set_to("c", NULL, 1));
+    const struct logged *logged = read_log(fixture, 0, NULL, 100);
+    assert_int_equal(logged->count, 3);
+    assert_int_equal(logged->entries[2].epoch, 3);
+    assert_int_equal(undo(fixture, 2), WEIR_ENOENT);
+    assert_int_equal(undo(fixture, 3), 0);
+    assert_int_equal(look(fixture, "a")->limit.units, 1);
+    assert_int_equal(read_log(fixture, 0, NULL, 100)->count, 3);
+}
+
+/* ---- The shadow set ------------------------------------------------- */
+
+static void each_set_is_replaced_alone(void **state)
+{
+    struct fixture *fixture = *state;
+    struct weir_change both[] = {
+        set_to("a", NULL, 1), set_to("b", NULL, 1),
+        set_to("shadow:a", NULL, 1), set_to("shadow:c", "shadow:a", 1),
+    };
+    assert_int_equal(edit_many(fixture, both, 4, 0), 0);
+    assert_int_equal(edit_many(fixture, both, 1, WEIR_EDIT_REPLACE), 0);
+    assert_null(look(fixture, "b"));
+    assert_non_null(look(fixture, "shadow:c"));
+    assert_int_equal(edit_many(fixture, both + 2, 1, WEIR_EDIT_REPLACE |
+                                                     WEIR_EDIT_SHADOW), 0);
+    assert_null(look(fixture, "shadow:c"));
+    assert_non_null(look(fixture, "shadow:a"));
+    assert_non_null(look(fixture, "a"));
+}
+
+/* ---- Two processes -------------------------------------------------- */
+
+enum { EDITS = 50 };
+
+static void edit_beside(const char *url, char first)
+{
+    struct weir_store *store;
+    struct weir_diag diag;
+    if (weir_store_open(url, &store, &diag) < 0)
+        _exit(1);
+    for (int i = 0; i < EDITS; i++) {
+        char name[8];
+        uint64_t epoch;
+        snprintf(name, sizeof(name), "%c%d", first, i);
+        struct weir_change change = set_to(name, NULL, 1);
+        if (edit_by(store, &change, 1, &epoch, &diag) < 0)
+            _exit(2);
+    }
+    weir_store_close(store);
+    _exit(0);
+}
+
+static void edits_of_two_processes_queue(void **state)
+{
+    struct fixture *fixture = *state;
+    pid_t children[2];
+    for (int i = 0; i < 2; i++) {
+        children[i] = fork();
+        if (children[i] == 0)
+            edit_beside(fixture->url, (char)('a' + i));
+    }
+    for (int i = 0; i < 2; i++) {
+        int status;
+        waitpid(children[i], &status, 0);
+        assert_int_equal(status, 0);
+    }
+    follow(fixture->store, fixture->seen);
+    assert_int_equal(weir_catalog_count(fixture->seen), 2 * EDITS);
+    assert_int_equal(weir_catalog_epoch(fixture->seen), 2 * EDITS);
+    const struct logged *logged = read_log(fixture, 0, NULL, 1000);
+    assert_int_equal(logged->count, 2 * EDITS);
+    for (size_t i = 0; i < logged->count; i++)
+        assert_int_equal(logged->entries[i].epoch, 2 * EDITS - i);
+}
+
+static void restored(void **state)
+{
+    struct fixture *fixture = *state;
+    struct weir_store_id before;
+    struct weir_store_id after;
+    uint64_t epoch, floor, restores;
+    must(fixture, set_to("a", NULL, 1));
+    weir_store_identity(fixture->store, &before, &epoch, &floor, NULL);
+    while (weir_store_changed(fixture->store))
+        continue;
+    assert_int_equal(weir_store_restored(fixture->url, &restores, NULL), 0);
+    assert_true(hears(fixture->store));
+    assert_int_equal(weir_store_identity(fixture->store, &after, &epoch,
+                                         &floor, NULL), 0);
+    assert_int_equal(epoch, 1);
+    assert_int_equal(restores, before.restores + 1);
+    assert_int_equal(after.restores, restores);
+    assert_memory_equal(after.uuid, before.uuid, sizeof(after.uuid));
+    must(fixture, set_to("b", "a", 1));
+    assert_int_equal(weir_store_restored("sqlite:/tmp/weir-none", &restores,
+                                         NULL), WEIR_ENOENT);
+}
+
 /* ---- Random edits against arrays ------------------------------------ */
 
 #define NAMES 12
@@ -532,9 +836,13 @@ static void as_the_naive_model(void **state)
         if ((error == 0) != legal)
             fail_msg("edit %d gave %d: %s", i, error, fixture->diag.text);
         if (legal) {
-            model = next;
             accepted++;
             assert_true(fixture->epoch >= last);
+            bool back = fixture->epoch > last && weir_rng_below(&rng, 3) == 0;
+            if (back && undo(fixture, fixture->epoch) < 0)
+                fail_msg("undo of edit %d: %s", i, fixture->diag.text);
+            if (!back)
+                model = next;
             last = fixture->epoch;
         }
         compare(fixture, &model);
@@ -625,6 +933,15 @@ int store_suite_run(const struct store_under_test *store)
         UNDER(two_handles),
         UNDER(nothing_is_lost),
         UNDER(old_removals_raise_the_floor),
+        UNDER(who_did_what),
+        UNDER(parts_of_the_log),
+        UNDER(an_edit_is_taken_back),
+        UNDER(what_stands_in_the_way_of_an_undo),
+        UNDER(an_undo_loses_nothing),
+        UNDER(old_edits_leave_the_log),
+        UNDER(each_set_is_replaced_alone),
+        UNDER(edits_of_two_processes_queue),
+        UNDER(restored),
         UNDER(as_the_naive_model),
         UNDER(a_killed_writer_leaves_a_sound_store),
     };

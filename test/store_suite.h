@@ -5,6 +5,7 @@
 #define WEIR_STORE_SUITE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* How a kind of store is put under the suite. */
 struct store_under_test {
@@ -16,6 +17,8 @@ struct store_under_test {
     /* Waits until nothing is under way of a client that was killed. NULL:
      * such a client leaves nothing. */
     void (*settle)(const char *url);
+    /* Sets the epoch row, as if there had been many edits. */
+    void (*set_epoch)(const char *url, uint64_t epoch);
 };
 
 /* Runs the suite; returns the number of failed tests. */

@@ -128,11 +128,21 @@ static void settle(const char *url)
     PQfinish(connection);
 }
 
+static void set_epoch(const char *url, uint64_t epoch)
+{
+    char statement[80];
+    snprintf(statement, sizeof(statement),
+             "UPDATE weir.weir_meta SET epoch = %llu",
+             (unsigned long long)epoch);
+    sql(url, statement);
+}
+
 static const struct store_under_test postgres_store = {
     .name = "postgres",
     .make_url = make_url,
     .clean = clean,
     .settle = settle,
+    .set_epoch = set_epoch,
 };
 
 int main(void)

@@ -296,8 +296,19 @@ static void no_room_on_the_disk(void **state)
     assert_int_equal(epoch_of(fixture), epoch + 1);
 }
 
+static void set_epoch(const char *url, uint64_t epoch)
+{
+    char statement[64];
+    snprintf(statement, sizeof(statement), "UPDATE meta SET epoch = %llu",
+             (unsigned long long)epoch);
+    sqlite3_close(sql(path_of(url), statement));
+}
+
 static const struct store_under_test sqlite_store = {
-    .name = "sqlite", .make_url = make_url, .clean = clean
+    .name = "sqlite",
+    .make_url = make_url,
+    .clean = clean,
+    .set_epoch = set_epoch,
 };
 
 int main(void)
