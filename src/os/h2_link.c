@@ -37,6 +37,8 @@ struct weir_h2_link {
     weir_instant heard_at;
     weir_instant asked_at; /* 0: no PING is out */
     unsigned busy;
+    bool server;
+    bool heard; /* any byte */
     bool open;
     bool full;   /* the owner was told so */
     bool lost;   /* the end was told, or is being told */
@@ -206,13 +208,36 @@ static void on_open(void *context, struct weir_stream *stream)
     leave(link);
 }
 
+/* TLS where plain text is spoken is a mistake that people make: the peer's
+ * first bytes are then a record of it, a hello or an alert. NULL: they
+ * aren't. */
+static const char *find_tls(const struct weir_h2_link *link,
+                            const uint8_t *bytes, size_t len)
+{
+    if (len < 2 || bytes[1] != 0x03)
+        return NULL;
+    if (link->server && bytes[0] == 0x16)
+        return "the peer speaks TLS, and this port has none";
+    if (!link->server && bytes[0] == 0x15)
+        return "the peer speaks TLS: name a CA to trust";
+    return NULL;
+}
+
 static void on_bytes(void *context, struct weir_stream *stream,
                      const void *bytes, size_t len)
 {
     (void)stream;
     struct weir_h2_link *link = context;
     link->heard_at = weir_clock_now();
-    pump_event(link, bytes, len);
+    const char *tls = link->heard ? NULL : find_tls(link, bytes, len);
+    link->heard = true;
+    if (!tls) {
+        pump_event(link, bytes, len);
+        return;
+    }
+    enter(link);
+    lose(link, tls);
+    leave(link);
 }
 
 static void on_drain(void *context, struct weir_stream *stream)
@@ -221,13 +246,24 @@ static void on_drain(void *context, struct weir_stream *stream)
     pump_event(context, NULL, 0);
 }
 
+/* A server of TLS says nothing, or an alert, to who begins in plain text. */
+static bool may_want_tls(const struct weir_h2_link *link,
+                         const struct weir_stream *stream)
+{
+    struct weir_tls_peer ignored;
+    return link->open && !link->server && !link->heard &&
+           !weir_stream_peer_names(stream, &ignored);
+}
+
 static void on_lost(void *context, struct weir_stream *stream,
                     const char *why)
 {
-    (void)stream;
     struct weir_h2_link *link = context;
     enter(link);
-    lose(link, why);
+    lose(link, may_want_tls(link, stream)
+                   ? "the peer hung up before it said a word: does it want "
+                     "TLS?"
+                   : why);
     leave(link);
 }
 
@@ -245,6 +281,7 @@ struct weir_h2_link *weir_h2_link_new(
     struct event_base *base = weir_stream_base(stream);
     *link = (struct weir_h2_link){
         .stream = stream,
+        .server = server,
         .handler = *handler,
         .silence = WEIR_H2_LINK_SILENCE,
         .patience = WEIR_H2_LINK_PATIENCE,

@@ -6,7 +6,11 @@
  * (the next one that goes starts it again), and a machine without
  * descriptors (a timer does; the socket would be readable at once, for ever).
  * A listener may be freed while its streams live on: they count on it, so
- * its memory goes with the last of them. */
+ * its memory goes with the last of them.
+ *
+ * With TLS a stream has no owner until its handshake is done. Those streams
+ * are in a list, oldest first, and take half of the places: the deadline of a
+ * handshake alone would let somebody with many addresses hold all of them. */
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -27,6 +31,7 @@ struct weir_listener {
     struct event *retry;
     struct weir_listener_options options;
     size_t live; /* streams accepted and not gone */
+    struct weir_handshakes handshakes;
     uint64_t refused;
     uint16_t port;
 };
@@ -91,6 +96,32 @@ static void on_retry(evutil_socket_t fd, short what, void *context)
     start_accepting(context);
 }
 
+struct weir_handshakes *weir_listener_handshakes(struct weir_listener *l)
+{
+    return &l->handshakes;
+}
+
+void weir_listener_open(struct weir_listener *listener,
+                        struct weir_stream *stream)
+{
+    listener->options.on_accept(listener->options.context, stream);
+}
+
+void weir_listener_refuse(struct weir_listener *listener, const char *peer,
+                          const char *why)
+{
+    listener->refused++;
+    if (listener->ev && listener->options.on_refused)
+        listener->options.on_refused(listener->options.context, peer, why);
+}
+
+static void bound_handshakes(struct weir_listener *listener)
+{
+    if (listener->handshakes.count > (listener->options.max + 1) / 2)
+        weir_stream_give_up(listener->handshakes.oldest,
+                            "it is the slowest of too many handshakes");
+}
+
 static void on_connection(struct evconnlistener *ev, evutil_socket_t fd,
                           struct sockaddr *peer, int len, void *context)
 {
@@ -100,13 +131,15 @@ static void on_connection(struct evconnlistener *ev, evutil_socket_t fd,
     listener->live++;
     if (listener->live >= listener->options.max)
         stop_accepting(listener);
+    struct weir_tls *tls = listener->options.tls;
     struct weir_stream *stream =
-        weir_stream_accepted(listener->base, fd, peer, listener);
-    if (!stream) {
+        weir_stream_accepted(listener->base, fd, peer, tls, listener);
+    if (!stream)
         weir_listener_release(listener);
-        return;
-    }
-    listener->options.on_accept(listener->options.context, stream);
+    else if (tls)
+        bound_handshakes(listener);
+    else
+        weir_listener_open(listener, stream);
 }
 
 static void on_accept_error(struct evconnlistener *ev, void *context)
@@ -200,6 +233,10 @@ void weir_listener_free(struct weir_listener **listener)
     if (!self)
         return;
     *listener = NULL;
+    while (self->handshakes.oldest) {
+        struct weir_stream *stream = self->handshakes.oldest;
+        weir_stream_close(&stream, false);
+    }
     event_free(self->retry);
     evconnlistener_free(self->ev);
     self->ev = NULL;

@@ -3,14 +3,20 @@
  *
  * Theory of operation. A stream is a socket, two events on it and a queue:
  *
- *     CONNECTING --writable--> OPEN --error, end, time--> LOST
- *          \---refused, time out----------------------/
+ *     CONNECTING --writable--> (HANDSHAKE -->) OPEN --error, end--> LOST
+ *          \---refused, time out-----/-----------------------------/
  *     any --close--> (FLUSHING --written, 2 s-->) freed
  *
  * Writing. Bytes are queued (an evbuffer) and leave at the end of the loop's
  * turn, by one sendmsg for all that was queued in it: 'flush' is an event
  * that is made active by hand, and libevent runs it after those that are
  * active already. If the kernel takes less, the rest waits for writability.
+ *
+ * TLS is a session beside the socket: who reads asks it for bytes and not the
+ * socket, who writes hands it the queue's front, a record at a time. The queue
+ * stays in plain text, and so do its bounds. A stream that was accepted has no
+ * owner during its handshake; it is in the listener's list and reports to
+ * that.
  *
  * Callbacks may close the stream. So each is the last thing that its caller
  * does with it, or 'busy' holds the memory until the caller has seen 'dead'.
@@ -39,19 +45,23 @@
 #include <unistd.h>
 
 #include "os/stream_private.h"
+#include "os/tls_session.h"
 
 #define CONNECT_TIMEOUT (5 * WEIR_SECOND)
 #define FLUSH_SECONDS 2      /* for the rest, when closing */
 #define READ_SIZE (64 << 10) /* bytes read at once */
 #define READS_MAX 4          /* in a row, before others have their turn */
 #define PIECES_MAX 64        /* of the queue in one write */
+#define RECORD_SIZE 16384    /* bytes of the queue in one record of TLS */
 
-enum state { RESOLVING, CONNECTING, OPEN, LOST, FLUSHING };
+enum state { RESOLVING, CONNECTING, HANDSHAKE, OPEN, LOST, FLUSHING };
 
 struct weir_stream {
     struct event_base *base;
     struct weir_stream_handler handler;
     struct weir_listener *listener; /* that accepted it, or NULL */
+    struct weir_tls_session *tls;   /* owned; NULL: plain text */
+    struct weir_stream *older, *newer; /* among the listener's handshakes */
     struct evdns_base *dns;         /* while looking up, and till the end */
     struct evdns_getaddrinfo_request *lookup;
     struct evutil_addrinfo *found; /* owned: what the name stands for */
@@ -65,6 +75,10 @@ struct weir_stream {
     int fd;
     unsigned busy;      /* callers that will look at it again */
     bool dead;          /* closed meanwhile */
+    bool unclaimed;     /* accepted, and no owner knows of it */
+    bool listed;        /* among the listener's handshakes */
+    bool reads_first;   /* TLS can't write before it has read */
+    bool writes_first;  /* … nor read before it has written */
     bool above;         /* the queue was above the low mark */
     const char *reason; /* of the loss that is still to be told */
     char peer[WEIR_PEER_MAX];
@@ -73,6 +87,30 @@ struct weir_stream {
 static void on_readable(evutil_socket_t fd, short what, void *context);
 static void on_writable(evutil_socket_t fd, short what, void *context);
 static void connect_next(struct weir_stream *stream);
+static void shake_hands(struct weir_stream *stream);
+
+/* ---- Handshakes of a listener ---- */
+
+static void join_handshakes(struct weir_stream *stream)
+{
+    struct weir_handshakes *all = weir_listener_handshakes(stream->listener);
+    stream->listed = true;
+    stream->older = all->newest;
+    *(all->newest ? &all->newest->newer : &all->oldest) = stream;
+    all->newest = stream;
+    all->count++;
+}
+
+static void leave_handshakes(struct weir_stream *stream)
+{
+    if (!stream->listed)
+        return;
+    struct weir_handshakes *all = weir_listener_handshakes(stream->listener);
+    stream->listed = false;
+    *(stream->older ? &stream->older->newer : &all->oldest) = stream->newer;
+    *(stream->newer ? &stream->newer->older : &all->newest) = stream->older;
+    all->count--;
+}
 
 /* ---- Making and unmaking ---- */
 
@@ -102,6 +140,7 @@ static void destroy(struct weir_stream *stream)
         evutil_freeaddrinfo(stream->found);
     if (stream->dns)
         evdns_base_free(stream->dns, 0);
+    weir_tls_session_free(&stream->tls);
     if (stream->listener)
         weir_listener_release(stream->listener);
     free(stream);
@@ -130,11 +169,35 @@ static bool leave(struct weir_stream *stream)
     return false;
 }
 
+/* Reads and drops what has come, so that closing doesn't reset what was
+ * just written. */
+static void drop_input(int fd)
+{
+    char bytes[4096];
+    for (int i = 0; i < 64; i++) {
+        if (recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT) <= 0)
+            return;
+    }
+}
+
+/* Of a peer that may still have something to read from us. */
+static void part(struct weir_stream *stream)
+{
+    if (stream->fd < 0)
+        return;
+    (void)shutdown(stream->fd, SHUT_WR);
+    drop_input(stream->fd);
+}
+
 /* The loss is told by the loop, not by who found it. */
 static void lose(struct weir_stream *stream, const char *why)
 {
     if (stream->state == LOST || stream->dead)
         return;
+    /* An alert says to the peer what we know. */
+    if (stream->state == HANDSHAKE)
+        part(stream);
+    leave_handshakes(stream);
     stream->state = LOST;
     stream->reason = why;
     close_socket(stream);
@@ -148,15 +211,48 @@ static void tell_lost(struct weir_stream *stream)
     if (!why)
         return;
     stream->reason = NULL;
+    if (stream->unclaimed) {
+        stream->dead = true;
+        weir_listener_refuse(stream->listener, stream->peer, why);
+        destroy_when_unused(stream);
+        return;
+    }
     if (stream->handler.on_lost)
         stream->handler.on_lost(stream->handler.context, stream, why);
 }
 
 /* ---- Writing ---- */
 
-/* Writes what the kernel takes: 0, or errno. */
-static int write_some(struct weir_stream *stream)
+/* The queue's front as records of TLS. */
+static const char *write_records(struct weir_stream *stream)
 {
+    stream->reads_first = false;
+    for (;;) {
+        size_t len = evbuffer_get_length(stream->queue);
+        if (len == 0)
+            return NULL;
+        if (len > RECORD_SIZE)
+            len = RECORD_SIZE;
+        const void *bytes = evbuffer_pullup(stream->queue, (ssize_t)len);
+        if (!bytes)
+            return "no memory";
+        size_t sent = 0;
+        enum weir_tls_step step =
+            weir_tls_write(stream->tls, bytes, len, &sent);
+        if (step == WEIR_TLS_FAILED)
+            return weir_tls_why(stream->tls);
+        stream->reads_first = step == WEIR_TLS_READS;
+        if (step != WEIR_TLS_DONE)
+            return NULL;
+        (void)evbuffer_drain(stream->queue, sent);
+    }
+}
+
+/* Writes what the kernel takes: NULL, or why it can't. */
+static const char *write_some(struct weir_stream *stream)
+{
+    if (stream->tls)
+        return write_records(stream);
     while (evbuffer_get_length(stream->queue) > 0) {
         struct evbuffer_iovec pieces[PIECES_MAX];
         int count = evbuffer_peek(stream->queue, -1, NULL, pieces,
@@ -177,50 +273,49 @@ static int write_some(struct weir_stream *stream)
         if (sent < 0 && errno == EINTR)
             continue;
         if (sent < 0)
-            return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : errno;
+            return errno == EAGAIN || errno == EWOULDBLOCK ? NULL
+                                                           : strerror(errno);
         (void)evbuffer_drain(stream->queue, (size_t)sent);
     }
-    return 0;
-}
-
-/* Reads and drops what has come, so that closing doesn't reset what was
- * just written. */
-static void drop_input(int fd)
-{
-    char bytes[4096];
-    for (int i = 0; i < 64; i++) {
-        if (recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT) <= 0)
-            return;
-    }
+    return NULL;
 }
 
 static void end_flushing(struct weir_stream *stream)
 {
-    if (stream->fd >= 0) {
-        (void)shutdown(stream->fd, SHUT_WR);
-        drop_input(stream->fd);
-    }
+    part(stream);
     stream->state = LOST;
     destroy_when_unused(stream);
 }
 
+/* Writes the rest of a closed stream; false: there is still some. */
+static bool flush_rest(struct weir_stream *stream)
+{
+    if (write_some(stream))
+        return true;
+    if (evbuffer_get_length(stream->queue) > 0)
+        return false;
+    return !stream->tls || weir_tls_end(stream->tls) != WEIR_TLS_WRITES;
+}
+
 static void flush_now(struct weir_stream *stream)
 {
-    int error = write_some(stream);
-    size_t left = evbuffer_get_length(stream->queue);
     if (stream->state == FLUSHING) {
-        if (error != 0 || left == 0)
+        if (flush_rest(stream))
             end_flushing(stream);
         return;
     }
-    if (error != 0) {
-        lose(stream, strerror(error));
+    const char *why = write_some(stream);
+    if (why) {
+        lose(stream, why);
         return;
     }
-    if (left > 0)
+    size_t left = evbuffer_get_length(stream->queue);
+    if (left > 0 && !stream->reads_first)
         (void)event_add(stream->writable, NULL);
     else
         (void)event_del(stream->writable);
+    if (stream->writes_first)
+        event_active(stream->readable, EV_READ, 1);
     if (!stream->above || left > WEIR_STREAM_LOW_MARK)
         return;
     stream->above = false;
@@ -264,31 +359,74 @@ size_t weir_stream_queued(const struct weir_stream *stream)
 
 /* ---- Reading ---- */
 
+static size_t read_records(struct weir_stream *stream, void *buf, size_t size)
+{
+    size_t got = 0;
+    enum weir_tls_step step = weir_tls_read(stream->tls, buf, size, &got);
+    stream->writes_first = step == WEIR_TLS_WRITES;
+    if (stream->writes_first)
+        (void)event_add(stream->writable, NULL);
+    if (step == WEIR_TLS_FAILED)
+        lose(stream, weir_tls_why(stream->tls));
+    return got;
+}
+
+/* What there is, at most 'size' bytes; 0: nothing now, or it is lost. */
+static size_t read_some(struct weir_stream *stream, void *buf, size_t size)
+{
+    if (stream->tls)
+        return read_records(stream, buf, size);
+    ssize_t got;
+    do {
+        got = recv(stream->fd, buf, size, MSG_DONTWAIT);
+    } while (got < 0 && errno == EINTR);
+    if (got > 0)
+        return (size_t)got;
+    if (got == 0)
+        lose(stream, "the peer closed the connection");
+    else if (errno != EAGAIN && errno != EWOULDBLOCK)
+        lose(stream, strerror(errno));
+    return 0;
+}
+
+/* What TLS holds back beside what the socket says: to be read in the loop's
+ * next turn, by the timer, which an open stream has no other use for. */
+static void look_again(struct weir_stream *stream)
+{
+    if (!stream->tls)
+        return;
+    if (weir_tls_is_pending(stream->tls))
+        (void)event_add(stream->timer, &(struct timeval){ .tv_sec = 0 });
+    if (stream->reads_first)
+        event_active(stream->flush, EV_TIMEOUT, 1);
+}
+
 static void on_readable(evutil_socket_t fd, short what, void *context)
 {
+    (void)fd;
     (void)what;
     struct weir_stream *stream = context;
+    if (stream->state == HANDSHAKE) {
+        shake_hands(stream);
+        return;
+    }
     uint8_t bytes[READ_SIZE];
-    for (int i = 0; i < READS_MAX; i++) {
-        ssize_t got = recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-            return;
-        if (got <= 0) {
-            lose(stream, got < 0 ? strerror(errno)
-                                 : "the peer closed the connection");
-            return;
-        }
+    size_t got = sizeof(bytes);
+    for (int i = 0; i < READS_MAX && got == sizeof(bytes); i++) {
+        got = read_some(stream, bytes, sizeof(bytes));
+        if (got == 0)
+            break;
         enter(stream);
         if (stream->handler.on_bytes)
             stream->handler.on_bytes(stream->handler.context, stream, bytes,
-                                     (size_t)got);
-        if (!leave(stream) || stream->state != OPEN)
+                                     got);
+        if (!leave(stream))
             return;
-        if ((size_t)got < sizeof(bytes))
-            return;
+        if (stream->state != OPEN)
+            break;
     }
+    if (stream->state == OPEN)
+        look_again(stream);
 }
 
 /* ---- Connecting ---- */
@@ -313,14 +451,52 @@ static void open_stream(struct weir_stream *stream)
     (void)event_add(stream->readable, NULL);
     if (evbuffer_get_length(stream->queue) > 0)
         event_active(stream->flush, EV_TIMEOUT, 1);
-    if (stream->handler.on_open)
+    look_again(stream);
+    if (stream->unclaimed) {
+        stream->unclaimed = false;
+        leave_handshakes(stream);
+        weir_listener_open(stream->listener, stream);
+    } else if (stream->handler.on_open) {
         stream->handler.on_open(stream->handler.context, stream);
+    }
+}
+
+/* Goes on with the handshake as far as it goes. */
+static void shake_hands(struct weir_stream *stream)
+{
+    switch (weir_tls_handshake(stream->tls)) {
+    case WEIR_TLS_DONE:
+        open_stream(stream);
+        return;
+    case WEIR_TLS_READS:
+        (void)event_del(stream->writable);
+        return;
+    case WEIR_TLS_WRITES:
+        (void)event_add(stream->writable, NULL);
+        return;
+    case WEIR_TLS_FAILED:
+        lose(stream, weir_tls_why(stream->tls));
+        return;
+    }
+}
+
+/* The socket is connected. */
+static void begin_handshake(struct weir_stream *stream)
+{
+    stream->state = HANDSHAKE;
+    weir_tls_begin(stream->tls, stream->fd);
+    (void)event_add(stream->readable, NULL);
+    shake_hands(stream);
 }
 
 static void on_writable(evutil_socket_t fd, short what, void *context)
 {
     (void)what;
     struct weir_stream *stream = context;
+    if (stream->state == HANDSHAKE) {
+        shake_hands(stream);
+        return;
+    }
     if (stream->state != CONNECTING) {
         flush_now(stream);
         return;
@@ -329,6 +505,10 @@ static void on_writable(evutil_socket_t fd, short what, void *context)
     socklen_t len = sizeof(error);
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0)
         error = errno;
+    if (error == 0 && stream->tls) {
+        begin_handshake(stream);
+        return;
+    }
     if (error == 0) {
         open_stream(stream);
         return;
@@ -431,9 +611,17 @@ static void on_timer(evutil_socket_t fd, short what, void *context)
         destroy_when_unused(stream);
         return;
     }
-    lose(stream, stream->state == RESOLVING
-                     ? "the name was not found in time"
-                     : "no connection in time");
+    if (stream->state == OPEN) {
+        on_readable(stream->fd, EV_READ, stream);
+        return;
+    }
+    static const char *const late[] = {
+        [RESOLVING] = "the name was not found in time",
+        [CONNECTING] = "no connection in time",
+        [HANDSHAKE] = "no handshake in time: does the peer speak TLS?",
+    };
+    weir_assert(stream->state <= HANDSHAKE);
+    lose(stream, late[stream->state]);
 }
 
 /* ---- What the owner asks for ---- */
@@ -462,17 +650,27 @@ static struct timeval timeval_of(weir_duration duration)
     };
 }
 
+static bool secure(struct weir_stream *stream, struct weir_tls *tls,
+                   const char *host)
+{
+    stream->tls = weir_tls_session_new(tls, host);
+    return stream->tls;
+}
+
 struct weir_stream *weir_stream_connect(struct event_base *base,
                                         const struct weir_address *address,
                                         struct weir_tls *tls,
                                         weir_duration timeout,
                                         const struct weir_stream_handler *h)
 {
-    weir_assert(!tls);
     struct weir_stream *stream = stream_new(base);
     if (!stream)
         return NULL;
     stream->handler = *h;
+    if (tls && !secure(stream, tls, address->host)) {
+        destroy(stream);
+        return NULL;
+    }
     struct timeval delay = timeval_of(timeout > 0 ? timeout
                                                   : CONNECT_TIMEOUT);
     (void)event_add(stream->timer, &delay);
@@ -489,6 +687,7 @@ struct weir_stream *weir_stream_connect(struct event_base *base,
 
 struct weir_stream *weir_stream_accepted(struct event_base *base, int fd,
                                          const struct sockaddr *peer,
+                                         struct weir_tls *tls,
                                          struct weir_listener *listener)
 {
     struct weir_stream *stream = stream_new(base);
@@ -497,13 +696,29 @@ struct weir_stream *weir_stream_accepted(struct event_base *base, int fd,
         return NULL;
     }
     weir_address_show(peer, stream->peer);
-    if (!watch(stream, fd) || event_add(stream->readable, NULL) < 0) {
+    if (!watch(stream, fd) || event_add(stream->readable, NULL) < 0 ||
+        (tls && !secure(stream, tls, NULL))) {
         destroy(stream);
         return NULL;
     }
     stream->listener = listener;
     stream->state = OPEN;
+    if (!tls)
+        return stream;
+    struct timeval delay = timeval_of(WEIR_TLS_HANDSHAKE_MAX);
+    (void)event_add(stream->timer, &delay);
+    stream->unclaimed = true;
+    join_handshakes(stream);
+    /* Nothing to read yet, as a rule: the loop begins it. */
+    stream->state = HANDSHAKE;
+    weir_tls_begin(stream->tls, fd);
     return stream;
+}
+
+void weir_stream_give_up(struct weir_stream *stream, const char *why)
+{
+    weir_assert(stream->unclaimed);
+    lose(stream, why);
 }
 
 void weir_stream_set_handler(struct weir_stream *stream,
@@ -519,12 +734,12 @@ void weir_stream_close(struct weir_stream **stream, bool flush)
         return;
     *stream = NULL;
     self->dead = true;
+    leave_handshakes(self);
     self->handler = (struct weir_stream_handler){ .context = NULL };
     if (self->lookup)
         evdns_getaddrinfo_cancel(self->lookup);
     bool wants = flush && self->state == OPEN;
-    if (wants && write_some(self) == 0 &&
-        evbuffer_get_length(self->queue) > 0) {
+    if (wants && !flush_rest(self)) {
         struct timeval delay = { .tv_sec = FLUSH_SECONDS };
         self->state = FLUSHING;
         (void)event_del(self->readable);
@@ -552,9 +767,10 @@ const char *weir_stream_peer(const struct weir_stream *stream)
 bool weir_stream_peer_names(const struct weir_stream *stream,
                             struct weir_tls_peer *out)
 {
-    (void)stream;
-    (void)out;
-    return false;
+    if (!stream->tls)
+        return false;
+    weir_tls_session_names(stream->tls, out);
+    return true;
 }
 
 void weir_address_show(const struct sockaddr *address, char *buf)

@@ -54,7 +54,8 @@ bool weir_tls_is_changed(const struct weir_tls *tls);
  * weir_tls_is_changed() keeps quiet until a file changes again. */
 int weir_tls_reload(struct weir_tls *tls, struct weir_diag *diag);
 
-/* Seconds until the certificate shown ends; negative: it has. Wall clock. */
+/* Seconds until the certificate shown ends; negative: it has; INT64_MAX: none
+ * is shown. Wall clock. */
 int64_t weir_tls_expires_in(const struct weir_tls *tls);
 
 /* Who is at the other end, by a certificate that was verified. */

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT
+ * certificate_maker.h - authorities and certificates for tests, made when they
+ * run: no key is ever committed. Asserts that all goes well. */
+
+#ifndef WEIR_CERTIFICATE_MAKER_H
+#define WEIR_CERTIFICATE_MAKER_H
+
+#include <stdbool.h>
+
+struct maker_ca;
+
+struct maker_ca *maker_ca_new(const char *name);
+void maker_ca_free(struct maker_ca *ca);
+/* Its certificate, in PEM; renamed into its place. */
+void maker_ca_write(const struct maker_ca *ca, const char *path);
+
+struct maker_leaf {
+    const char *name;  /* common name; NULL: none */
+    const char *also;  /* "DNS:localhost,IP:127.0.0.1"; NULL: none */
+    int first_day, last_day; /* from today; last_day 0: 30 */
+    const char *usage; /* "serverAuth"; NULL: any */
+};
+/* Signs a fresh key of P-256; each file is renamed into its place. */
+void maker_issue(const struct maker_ca *ca, const struct maker_leaf *leaf,
+                 const char *cert_path, const char *key_path);
+/* A key that nothing was signed for; 'phrase': encrypted with it, or NULL. */
+void maker_key_write(const char *path, const char *phrase);
+
+#endif /* WEIR_CERTIFICATE_MAKER_H */
