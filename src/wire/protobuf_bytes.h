@@ -10,6 +10,7 @@
 #include "base/base.h"
 
 #define WEIR_VARINT_MAX 10 /* bytes of the longest varint */
+#define WEIR_VARINT_32_MAX 5 /* bytes of the longest of 32 bits */
 
 enum weir_wire_type {
     WEIR_WIRE_VARINT = 0,
@@ -118,6 +119,15 @@ static inline uint8_t *weir_varint_put(uint8_t *p, uint64_t value)
     return p;
 }
 
+/* A key, or a length: of 32 bits, and so in no more bytes than those take,
+ * which is where other readers stop too. */
+static inline bool weir_varint_get_32(struct weir_wire_in *in, uint64_t *out)
+{
+    const uint8_t *before = in->p;
+    return weir_varint_get(in, out) && *out <= UINT32_MAX &&
+           in->p - before <= WEIR_VARINT_32_MAX;
+}
+
 /* The next field: 1, 0 at the end, or -1 when the bytes are broken (groups
  * included). */
 static inline int weir_wire_next(struct weir_wire_in *in,
@@ -126,7 +136,7 @@ static inline int weir_wire_next(struct weir_wire_in *in,
     if (in->p == in->end)
         return 0;
     uint64_t key;
-    if (!weir_varint_get(in, &key) || key > UINT32_MAX || key < 8)
+    if (!weir_varint_get_32(in, &key) || key < 8)
         return -1;
     out->number = (uint32_t)(key >> 3);
     out->type = (enum weir_wire_type)(key & 7);
@@ -136,7 +146,7 @@ static inline int weir_wire_next(struct weir_wire_in *in,
         return weir_varint_get(in, &out->value) ? 1 : -1;
     uint64_t len;
     if (out->type == WEIR_WIRE_BYTES) {
-        if (!weir_varint_get(in, &len))
+        if (!weir_varint_get_32(in, &len))
             return -1;
     } else if (out->type == WEIR_WIRE_FIXED64) {
         len = 8;
