@@ -165,6 +165,10 @@ static const struct route routes[] = {
     { "/v1/quotas:export", "GET", weir_admin_export, "GET", 0 },
     { "/v1/quotas:import", "POST", weir_admin_import, "POST",
       WEIR_ADMIN_IMPORT_MAX },
+    { "/v1/shadow:promote", "POST", weir_admin_promote, "POST", 0 },
+    { "/v1/shadow:discard", "POST", weir_admin_discard, "POST", 0 },
+    { "/v1/log", "GET", weir_admin_log, "GET", 0 },
+    { "/v1/undo", "POST", weir_admin_undo, "POST", WEIR_ADMIN_BODY_MAX },
     { "/v1/status", "GET", weir_admin_status, "GET", 0 },
     { "/v1/usage", "GET", weir_admin_usage, "GET", 0 },
     { "/metrics", "GET", weir_admin_metrics, "GET", 0 },
@@ -267,8 +271,9 @@ void weir_admin_call(struct weir_admin *admin,
     struct weir_diag diag = { 0 };
     weir_diag_set(&diag, WEIR_ENOENT, "nothing answers at this path; there "
                   "are /v1/quotas, /v1/quotas/NAME, /v1/quotas:import, "
-                  "/v1/quotas:export, /v1/status, /v1/usage, /metrics, "
-                  "/healthz and /readyz", NULL);
+                  "/v1/quotas:export, /v1/shadow:promote, "
+                  "/v1/shadow:discard, /v1/log, /v1/undo, /v1/status, "
+                  "/v1/usage, /metrics, /healthz and /readyz", NULL);
     weir_admin_answer_error(done, context, WEIR_ENOENT, &diag);
 }
 

@@ -16,6 +16,7 @@
 #define WEIR_ADMIN_EDITS_MAX 256          /* waiting; then 503 */
 #define WEIR_ADMIN_PAGE_MAX 1000          /* quotas in one list */
 #define WEIR_ADMIN_EXPORT_PAGE 10000      /* quotas in one export */
+#define WEIR_ADMIN_LOG_MAX 1000           /* entries in one log */
 #define WEIR_ADMIN_USAGE_MAX 1000         /* quotas in one usage */
 #define WEIR_ADMIN_LIMITERS_MAX 1000      /* limiters in a status */
 #define WEIR_METRICS_QUOTAS_MAX 200       /* with figures of their own */

@@ -89,6 +89,16 @@ void weir_admin_put(struct weir_admin_call *call);
 void weir_admin_patch(struct weir_admin_call *call);
 void weir_admin_delete(struct weir_admin_call *call);
 void weir_admin_import(struct weir_admin_call *call);
+/* admin_log.c */
+void weir_admin_log(struct weir_admin_call *call);
+void weir_admin_undo(struct weir_admin_call *call);
+/* admin_shadow.c */
+void weir_admin_promote(struct weir_admin_call *call);
+void weir_admin_discard(struct weir_admin_call *call);
+
+/* A quota of the shadow set under the names it will have when it is in force.
+ * Texts stay borrowed; any other quota stays as it is. */
+struct weir_quota weir_shadow_live(const struct weir_quota *quota);
 
 /* The store's thread is done with what the first edit asked for. */
 void weir_admin_edit_done(struct weir_admin *admin,

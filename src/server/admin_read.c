@@ -4,12 +4,17 @@
  * Everything here is answered from the root's catalog and walks it in the
  * order of names, so that a page can begin behind a name: the walk of a
  * reader who comes back later neither skips nor doubles a quota that was
- * there all the time, whatever was edited in between. */
+ * there all the time, whatever was edited in between.
+ *
+ * Each asks one set: the live one, or with ?shadow=1 the shadow set, whose
+ * quotas are shown under the names that they will have when it is in force.
+ * In the order of names it is one stretch, so that a walk of the live set
+ * steps over it. */
 
 #include <string.h>
 
 #include "quota/glob.h"
-#include "server/admin_parts.h"
+#include "server/admin_edit.h"
 #include "server/busiest.h"
 #include "server/quota_export.h"
 
@@ -41,7 +46,8 @@ static json_t *usage_object(const struct weir_usage *usage)
 static json_t *quota_object(struct weir_admin_call *call,
                             const struct weir_quota *quota, bool usage)
 {
-    json_t *object = weir_quota_to_json(quota);
+    struct weir_quota shown = weir_shadow_live(quota);
+    json_t *object = weir_quota_to_json(&shown);
     struct weir_usage used;
     if (object && usage &&
         weir_root_usage_of(call->admin->root, quota->name, &used, call->now))
@@ -70,26 +76,40 @@ static int refuse_name(struct weir_catalog *catalog, struct weir_text name,
                          "'; the template '", pattern, "' rules it", NULL);
 }
 
+/* The quota that is asked for, in its set. */
+static int find_quota(struct weir_admin_call *call, bool shadow,
+                      const struct weir_quota **out, struct weir_diag *diag)
+{
+    struct weir_catalog *catalog = weir_root_catalog(call->admin->root);
+    struct weir_quota named = { .name = call->name };
+    struct weir_shadow_texts texts;
+    int error = weir_shadow_refuse(&named, diag);
+    if (error == 0 && shadow)
+        error = weir_shadow_quota(&named, &texts, &named, diag);
+    if (error < 0)
+        return error;
+    *out = weir_catalog_get(catalog, named.name);
+    return *out ? 0 : refuse_name(catalog, named.name, diag);
+}
+
 void weir_admin_get_quota(struct weir_admin_call *call)
 {
     struct weir_diag diag = { 0 };
+    const struct weir_quota *quota = NULL;
     bool usage = false;
+    bool shadow = false;
     int error = weir_admin_flag(call, "usage", &usage, &diag);
     if (error == 0)
+        error = weir_admin_flag(call, "shadow", &shadow, &diag);
+    if (error == 0)
         error = check_ready(call->admin, &diag);
-    if (error < 0) {
+    if (error == 0)
+        error = find_quota(call, shadow, &quota, &diag);
+    if (error < 0)
         refuse(call, error, &diag);
-        return;
-    }
-    struct weir_catalog *catalog = weir_root_catalog(call->admin->root);
-    const struct weir_quota *quota = weir_catalog_get(catalog, call->name);
-    if (!quota) {
-        error = refuse_name(catalog, call->name, &diag);
-        refuse(call, error, &diag);
-        return;
-    }
-    weir_admin_answer_json(call->done, call->context, 200,
-                           quota_object(call, quota, usage));
+    else
+        weir_admin_answer_json(call->done, call->context, 200,
+                               quota_object(call, quota, usage));
 }
 
 /* The index of the first quota whose name comes behind 'name'. */
@@ -117,16 +137,19 @@ struct page {
     struct weir_text match;
     size_t limit;
     bool usage;
+    bool shadow; /* of the shadow set */
 };
 
 static int read_page(struct weir_admin_call *call, size_t limit, size_t max,
                      struct page *page, struct weir_diag *diag)
 {
     page->limit = limit;
-    page->usage = false;
+    page->usage = page->shadow = false;
     int error = weir_admin_number(call, "limit", max, &page->limit, diag);
     if (error == 0)
         error = weir_admin_flag(call, "usage", &page->usage, diag);
+    if (error == 0)
+        error = weir_admin_flag(call, "shadow", &page->shadow, diag);
     if (error == 0)
         error = weir_admin_query_name(call, "after", page->after_buf,
                                       &page->after, diag);
@@ -138,36 +161,80 @@ static int read_page(struct weir_admin_call *call, size_t limit, size_t max,
     return error;
 }
 
+/* The stretch of the shadow set: from the first index to before the last. */
+static void find_stretch(struct weir_catalog *catalog, size_t out[2])
+{
+    /* No name is the prefix alone, and none ends in the greatest byte. */
+    out[0] = index_after(catalog, WEIR_TEXT(WEIR_SHADOW_PREFIX));
+    out[1] = index_after(catalog, WEIR_TEXT(WEIR_SHADOW_PREFIX "\xff"));
+}
+
+/* Where a page begins. */
+static size_t first_index(struct weir_catalog *catalog,
+                          const struct page *page, const size_t stretch[2])
+{
+    if (page->after.len == 0)
+        return page->shadow ? stretch[0] : 0;
+    if (!page->shadow)
+        return index_after(catalog, page->after);
+    char buf[WEIR_SHADOW_PREFIX_LEN + WEIR_NAME_MAX];
+    memcpy(buf, WEIR_SHADOW_PREFIX, WEIR_SHADOW_PREFIX_LEN);
+    memcpy(buf + WEIR_SHADOW_PREFIX_LEN, page->after.p, page->after.len);
+    struct weir_text after = { buf,
+                               WEIR_SHADOW_PREFIX_LEN + page->after.len };
+    return index_after(catalog, after);
+}
+
+/* Fills 'list' with a page; returns its last quota if there are more. */
+static const struct weir_quota *fill_page(struct weir_admin_call *call,
+                                          const struct page *page,
+                                          const size_t stretch[2], bool whole,
+                                          json_t *list)
+{
+    struct weir_catalog *catalog = weir_root_catalog(call->admin->root);
+    size_t end = page->shadow ? stretch[1] : weir_catalog_count(catalog);
+    const struct weir_quota *last = NULL;
+    for (size_t i = first_index(catalog, page, stretch); i < end; i++) {
+        if (!page->shadow && i >= stretch[0] && i < stretch[1])
+            i = stretch[1];
+        if (i >= end)
+            break;
+        const struct weir_quota *quota = weir_catalog_at(catalog, i);
+        struct weir_quota shown = weir_shadow_live(quota);
+        if (page->match.len > 0 &&
+            !weir_glob_match(page->match, shown.name, NULL))
+            continue;
+        if (json_array_size(list) == page->limit)
+            return last;
+        json_array_append_new(list,
+                              whole ? quota_object(call, quota, page->usage)
+                                    : weir_quota_export(&shown));
+        last = quota;
+    }
+    return NULL;
+}
+
 static void answer_page(struct weir_admin_call *call,
                         const struct page *page, json_t *answer,
                         bool whole)
 {
     struct weir_catalog *catalog = weir_root_catalog(call->admin->root);
-    size_t total = weir_catalog_count(catalog);
-    size_t index = page->after.len ? index_after(catalog, page->after) : 0;
+    size_t stretch[2];
+    find_stretch(catalog, stretch);
+    size_t shadows = stretch[1] - stretch[0];
+    size_t total =
+        page->shadow ? shadows : weir_catalog_count(catalog) - shadows;
     json_t *list = json_array();
     json_object_set_new(answer, "epoch",
                         json_integer((json_int_t)weir_catalog_epoch(catalog)));
     json_object_set_new(answer, "total", json_integer((json_int_t)total));
     json_object_set_new(answer, "quotas", list);
-    const struct weir_quota *last = NULL;
-    bool more = false;
-    for (; index < total && !more; index++) {
-        const struct weir_quota *quota = weir_catalog_at(catalog, index);
-        if (page->match.len > 0 &&
-            !weir_glob_match(page->match, quota->name, NULL))
-            continue;
-        more = json_array_size(list) == page->limit;
-        if (more)
-            break;
-        json_array_append_new(list,
-                              whole ? quota_object(call, quota, page->usage)
-                                    : weir_quota_export(quota));
-        last = quota;
+    const struct weir_quota *last =
+        fill_page(call, page, stretch, whole, list);
+    if (last) {
+        struct weir_text name = weir_name_live(last->name);
+        json_object_set_new(answer, "next", json_stringn(name.p, name.len));
     }
-    if (more)
-        json_object_set_new(answer, "next",
-                            json_stringn(last->name.p, last->name.len));
     weir_admin_answer_json(call->done, call->context, 200, answer);
 }
 

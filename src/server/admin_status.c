@@ -133,15 +133,15 @@ static json_t *busy_object(const struct weir_busy *busy)
                      (json_int_t)busy->limiters);
 }
 
-static json_t *usage_object(struct weir_admin_call *call, size_t limit,
-                            struct weir_text match)
+static json_t *usage_object(struct weir_admin_call *call,
+                            const struct weir_busy_query *query)
 {
-    struct weir_busy *busy = malloc(limit * sizeof *busy);
+    struct weir_busy *busy = malloc(query->max * sizeof *busy);
     if (!busy)
         return NULL;
     size_t used;
-    size_t count = weir_busiest(call->admin->root, WEIR_RANK_OFFERED, match,
-                                busy, limit, &used, call->now);
+    size_t count =
+        weir_busiest(call->admin->root, query, busy, &used, call->now);
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++)
         json_array_append_new(list, busy_object(&busy[i]));
@@ -159,19 +159,20 @@ static json_t *usage_object(struct weir_admin_call *call, size_t limit,
 void weir_admin_usage(struct weir_admin_call *call)
 {
     struct weir_diag diag = { 0 };
-    size_t limit = 100;
     char buf[WEIR_NAME_MAX];
-    struct weir_text match;
-    int error = weir_admin_number(call, "limit", WEIR_ADMIN_USAGE_MAX, &limit,
-                                  &diag);
+    struct weir_busy_query query = { .rank = WEIR_RANK_OFFERED, .max = 100 };
+    int error = weir_admin_number(call, "limit", WEIR_ADMIN_USAGE_MAX,
+                                  &query.max, &diag);
     if (error == 0)
-        error = weir_admin_query_name(call, "match", buf, &match, &diag);
-    if (error < 0) {
+        error = weir_admin_flag(call, "shadow", &query.shadow, &diag);
+    if (error == 0)
+        error = weir_admin_query_name(call, "match", buf, &query.match,
+                                      &diag);
+    if (error < 0)
         weir_admin_answer_error(call->done, call->context, error, &diag);
-        return;
-    }
-    weir_admin_answer_json(call->done, call->context, 200,
-                           usage_object(call, limit, match));
+    else
+        weir_admin_answer_json(call->done, call->context, 200,
+                               usage_object(call, &query));
 }
 
 /* ---- The rest ---- */

@@ -30,16 +30,17 @@ static uint64_t rank_of(const struct weir_usage *usage, enum weir_rank rank)
 
 void weir_busy_of(const struct weir_usage *usage, struct weir_busy *out)
 {
+    struct weir_text name = weir_name_live(usage->name);
     *out = (struct weir_busy){
-        .name_len = usage->name.len,
+        .name_len = name.len,
         .fill = usage->fill,
         .passed = usage->passed,
         .refused = usage->refused,
         .limiters = usage->limiters,
         .removed = !usage->quota,
     };
-    weir_assert(usage->name.len <= WEIR_NAME_MAX);
-    memcpy(out->name, usage->name.p, usage->name.len);
+    weir_assert(name.len <= WEIR_NAME_MAX);
+    memcpy(out->name, name.p, name.len);
     if (!usage->quota)
         return;
     out->mode = usage->quota->mode;
@@ -103,22 +104,25 @@ static int by_rank(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-size_t weir_busiest(struct weir_root *root, enum weir_rank rank,
-                    struct weir_text match, struct weir_busy *out,
-                    size_t max, size_t *out_used, weir_instant now)
+size_t weir_busiest(struct weir_root *root,
+                    const struct weir_busy_query *query,
+                    struct weir_busy *out, size_t *out_used, weir_instant now)
 {
     size_t count = 0;
     size_t cursor = 0;
     *out_used = 0;
     struct weir_usage usage;
     while (weir_root_usage(root, &cursor, &usage, now)) {
+        if (weir_name_is_shadow(usage.name) != query->shadow)
+            continue;
         ++*out_used;
-        uint64_t value = rank_of(&usage, rank);
-        if (count == max && value <= out[0].rank)
+        uint64_t value = rank_of(&usage, query->rank);
+        if (count == query->max && value <= out[0].rank)
             continue;
-        if (match.len > 0 && !weir_glob_match(match, usage.name, NULL))
+        if (query->match.len > 0 &&
+            !weir_glob_match(query->match, weir_name_live(usage.name), NULL))
             continue;
-        bool room = count < max;
+        bool room = count < query->max;
         struct weir_busy *place = room ? &out[count++] : &out[0];
         weir_busy_of(&usage, place);
         place->rank = value;

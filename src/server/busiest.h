@@ -8,7 +8,7 @@
 
 /* A quota in use, copied. */
 struct weir_busy {
-    char name[WEIR_NAME_MAX + 1]; /* NUL-terminated */
+    char name[WEIR_NAME_MAX + 1]; /* NUL-terminated, as in its set */
     size_t name_len;
     double fill;        /* units */
     uint64_t passed;    /* units */
@@ -31,11 +31,18 @@ void weir_busy_of(const struct weir_usage *usage, struct weir_busy *out);
 /* "shadow", as in quotas; NULL when the quota is gone. */
 const char *weir_busy_mode(const struct weir_busy *busy);
 
-/* Fills 'out' with at most 'max' quotas whose names match 'match' (absent:
- * all), highest rank first. Returns how many; '*out_used' is how many are in
- * use. O(used * log max). */
-size_t weir_busiest(struct weir_root *root, enum weir_rank rank,
-                    struct weir_text match, struct weir_busy *out,
-                    size_t max, size_t *out_used, weir_instant now);
+struct weir_busy_query {
+    enum weir_rank rank;
+    struct weir_text match; /* absent: all */
+    bool shadow;            /* the shadow set's, else the live one's */
+    size_t max;
+};
+/* Fills 'out' with at most 'max' quotas of the set whose names match, highest
+ * rank first. Returns how many; '*out_used' is how many of the set are in use.
+ * O(used * log max). */
+size_t weir_busiest(struct weir_root *root,
+                    const struct weir_busy_query *query,
+                    struct weir_busy *out, size_t *out_used,
+                    weir_instant now);
 
 #endif /* WEIR_BUSIEST_H */

@@ -139,9 +139,9 @@ static int print_quotas(FILE *out, struct weir_root *root, weir_instant now)
     if (!busy)
         return WEIR_ENOMEM;
     size_t used;
-    size_t count =
-        weir_busiest(root, WEIR_RANK_REFUSED, (struct weir_text){ NULL, 0 },
-                     busy, WEIR_METRICS_QUOTAS_MAX, &used, now);
+    const struct weir_busy_query query = { .rank = WEIR_RANK_REFUSED,
+                                           .max = WEIR_METRICS_QUOTAS_MAX };
+    size_t count = weir_busiest(root, &query, busy, &used, now);
     print_column(out, PASSED, busy, count);
     print_column(out, REFUSED, busy, count);
     print_column(out, FILL, busy, count);

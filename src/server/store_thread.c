@@ -6,7 +6,7 @@
  * loop through an eventfd.
  *
  *                 asks                        news
- *     loop -> [edit|edit|sync] -> thread -> [changes|settle|done] -> loop
+ *     loop -> [edit|log|sync] --> thread -> [changes|settle|done] -> loop
  *
  * The thread keeps 'handed', the epoch up to which the loop has been told
  * everything. Each look reads what lies above it. A read that breaks off in
@@ -20,6 +20,7 @@
 
 #include "server/store_thread.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -51,13 +52,19 @@ struct news {
     void *ask;
 };
 
+enum ask_type { ASK_LOOK, ASK_EDIT, ASK_UNDO, ASK_LOG };
+
 struct ask {
+    enum ask_type type;
     struct ask *next;
-    bool edit; /* else: only look */
-    unsigned flags;
-    struct weir_changes changes; /* owned */
+    struct weir_changes changes;  /* owned */
+    struct weir_edit edit;        /* its changes are those above */
+    uint64_t epoch;               /* to be undone */
+    struct weir_store_log_ask log;
+    char text[WEIR_NAME_MAX + 1]; /* of edit.who or log.name */
     void *ask;
 };
+static_assert(WEIR_STORE_WHO_MAX <= WEIR_NAME_MAX, "both fit in 'text'");
 
 struct weir_store_thread {
     struct weir_store_listener listener;
@@ -259,36 +266,49 @@ static void look_if_due(struct weir_store_thread *t)
     (void)look(t, &diag);
 }
 
-static int edit(struct weir_store_thread *t, struct ask *ask,
-                struct weir_diag *diag)
+static int do_ask(struct weir_store_thread *t, struct ask *ask,
+                  struct weir_diag *diag)
 {
     int error = open_store(t, diag);
     if (error < 0)
         return error;
     uint64_t epoch = 0;
-    const struct weir_edit what = {
-        .changes = ask->changes.at,
-        .count = ask->changes.count,
-        .flags = ask->flags,
-    };
-    error = weir_store_edit(t->store, &what, &epoch, diag);
+    switch (ask->type) {
+    case ASK_LOOK:
+        break;
+    case ASK_EDIT:
+        ask->edit.changes = ask->changes.at;
+        ask->edit.count = ask->changes.count;
+        error = weir_store_edit(t->store, &ask->edit, &epoch, diag);
+        break;
+    case ASK_UNDO:
+        error = weir_store_undo(t->store, ask->epoch, ask->edit.who, &epoch,
+                                diag);
+        break;
+    case ASK_LOG:
+        error = weir_store_log(t->store, ask->log.below, ask->log.name,
+                               ask->log.max, ask->log.each, ask->log.context,
+                               diag);
+        break;
+    }
     if (error == WEIR_ESTORE || error == WEIR_ESCHEMA)
         return fail(t, error, diag);
     return error;
 }
 
-/* What was edited is in the store even if it can't be read back just now:
- * a later look hands it over, so this is no failure of the edit. */
+/* What was edited is in the store even if it can't be read back just now: a
+ * later look hands it over, so this is no failure of the edit; nor of a log
+ * that was read. */
 static void serve_ask(struct weir_store_thread *t, struct ask *ask)
 {
     struct news *news = news_new(NEWS_DONE);
     news->ask = ask->ask;
-    if (ask->edit)
-        news->error = edit(t, ask, &news->diag);
+    if (ask->type != ASK_LOOK)
+        news->error = do_ask(t, ask, &news->diag);
     if (news->error == 0) {
         struct weir_diag diag = { 0 };
         int error = look(t, &diag);
-        if (error < 0 && !ask->edit) {
+        if (error < 0 && ask->type == ASK_LOOK) {
             news->error = error;
             news->diag = diag;
         }
@@ -333,6 +353,8 @@ static struct ask *next_ask(struct weir_store_thread *t, bool *stop)
 static void ask_free(struct ask *ask)
 {
     weir_changes_fini(&ask->changes);
+    if (ask->log.end)
+        ask->log.end(ask->log.context);
     free(ask);
 }
 
@@ -514,12 +536,26 @@ void weir_store_thread_turn(struct weir_store_thread *t, weir_instant now)
     wake_loop(t);
 }
 
-static int ask_for(struct weir_store_thread *t, const struct ask *what)
+static struct ask *ask_new(enum ask_type type, void *for_whom)
 {
-    struct ask *ask = malloc(sizeof *ask);
+    struct ask *ask = calloc(1, sizeof *ask);
     if (!ask)
-        return WEIR_ENOMEM;
-    *ask = *what;
+        return NULL;
+    ask->type = type;
+    ask->ask = for_whom;
+    return ask;
+}
+
+static struct weir_text keep_text(struct ask *ask, struct weir_text text)
+{
+    weir_assert(text.len < sizeof ask->text);
+    if (text.len > 0)
+        memcpy(ask->text, text.p, text.len);
+    return (struct weir_text){ ask->text, text.len };
+}
+
+static int ask_for(struct weir_store_thread *t, struct ask *ask)
+{
     pthread_mutex_lock(&t->mutex);
     *t->asks_end = ask;
     t->asks_end = &ask->next;
@@ -528,21 +564,49 @@ static int ask_for(struct weir_store_thread *t, const struct ask *what)
     return 0;
 }
 
-int weir_store_thread_sync(struct weir_store_thread *t, void *ask)
+int weir_store_thread_sync(struct weir_store_thread *t, void *for_whom)
 {
-    return ask_for(t, &(struct ask){ .ask = ask });
+    struct ask *ask = ask_new(ASK_LOOK, for_whom);
+    return ask ? ask_for(t, ask) : WEIR_ENOMEM;
 }
 
 int weir_store_thread_edit(struct weir_store_thread *t,
-                           struct weir_changes *changes, unsigned flags,
-                           void *ask)
+                           struct weir_changes *changes,
+                           const struct weir_edit *edit, void *for_whom)
 {
-    struct ask what = {
-        .edit = true, .flags = flags, .changes = *changes, .ask = ask
-    };
+    struct ask *ask = ask_new(ASK_EDIT, for_whom);
+    if (!ask) {
+        weir_changes_fini(changes);
+        return WEIR_ENOMEM;
+    }
+    ask->changes = *changes;
     *changes = (struct weir_changes){ 0 };
-    int error = ask_for(t, &what);
-    if (error < 0)
-        weir_changes_fini(&what.changes);
-    return error;
+    ask->edit = *edit;
+    ask->edit.who = keep_text(ask, edit->who);
+    return ask_for(t, ask);
+}
+
+int weir_store_thread_undo(struct weir_store_thread *t, uint64_t epoch,
+                           struct weir_text who, void *for_whom)
+{
+    struct ask *ask = ask_new(ASK_UNDO, for_whom);
+    if (!ask)
+        return WEIR_ENOMEM;
+    ask->epoch = epoch;
+    ask->edit.who = keep_text(ask, who);
+    return ask_for(t, ask);
+}
+
+int weir_store_thread_log(struct weir_store_thread *t,
+                          const struct weir_store_log_ask *log,
+                          void *for_whom)
+{
+    struct ask *ask = ask_new(ASK_LOG, for_whom);
+    if (!ask) {
+        log->end(log->context);
+        return WEIR_ENOMEM;
+    }
+    ask->log = *log;
+    ask->log.name = keep_text(ask, log->name);
+    return ask_for(t, ask);
 }

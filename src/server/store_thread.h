@@ -42,7 +42,7 @@ struct weir_store_listener {
     /* the store can't be used (error < 0, 'why' for people), or can again
      * (0); told when it changes */
     void (*on_trouble)(void *context, int error, const char *why);
-    /* an edit or a sync asked for is over; 'epoch' is the newest */
+    /* what was asked for is over; 'epoch' is the newest */
     void (*on_done)(void *context, void *ask, int error,
                     const struct weir_diag *diag, uint64_t epoch,
                     weir_instant now);
@@ -68,10 +68,27 @@ void weir_store_thread_turn(struct weir_store_thread *thread,
 
 /* Asks for what is new in the store, at once. 0 or WEIR_ENOMEM. */
 int weir_store_thread_sync(struct weir_store_thread *thread, void *ask);
-/* Asks for weir_store_edit(); 'changes' is taken over (emptied), also on
- * failure. 0 or WEIR_ENOMEM. */
+/* Asks for weir_store_edit(): 'changes' is taken over (emptied), also on
+ * failure; of 'edit' the rest counts, and is copied. 0 or WEIR_ENOMEM. */
 int weir_store_thread_edit(struct weir_store_thread *thread,
-                           struct weir_changes *changes, unsigned flags,
-                           void *ask);
+                           struct weir_changes *changes,
+                           const struct weir_edit *edit, void *ask);
+/* Asks for weir_store_undo(). 0 or WEIR_ENOMEM. */
+int weir_store_thread_undo(struct weir_store_thread *thread, uint64_t epoch,
+                           struct weir_text who, void *ask);
+/* Asks for weir_store_log(). 'each' is called on the store's thread, and
+ * nothing of 'context' may be touched elsewhere before on_done. 'end' is
+ * called once with it when the thread has done with it, on any thread, also
+ * if this fails. 0 or WEIR_ENOMEM. */
+struct weir_store_log_ask {
+    uint64_t below;
+    struct weir_text name; /* copied; WEIR_NAME_MAX bytes at most */
+    size_t max;
+    weir_store_log_each *each;
+    void (*end)(void *context);
+    void *context;
+};
+int weir_store_thread_log(struct weir_store_thread *thread,
+                          const struct weir_store_log_ask *log, void *ask);
 
 #endif /* WEIR_STORE_THREAD_H */

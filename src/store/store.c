@@ -383,6 +383,10 @@ int weir_store_edit_begun(struct weir_store *store,
     int error = refresh(store, &writing.meta, diag);
     if (error < 0)
         return error;
+    if ((edit->flags & WEIR_EDIT_BASED) &&
+        edit->based != writing.meta.epoch)
+        return weir_diag_set(diag, WEIR_ECHANGED, "others edited the quotas "
+                             "at the same time; try again", NULL);
     struct weir_plan plan;
     error = weir_plan_make(&plan, store->catalog, edit, diag);
     if (error < 0)

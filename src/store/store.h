@@ -86,12 +86,16 @@ enum weir_edit_flags {
     WEIR_EDIT_CREATE = 2,  /* WEIR_EEXIST for a name that exists */
     WEIR_EDIT_SHADOW = 4,  /* WEIR_EDIT_REPLACE is about the shadow set (names
                             * that begin with WEIR_SHADOW_PREFIX) */
+    WEIR_EDIT_BASED = 8,   /* WEIR_ECHANGED unless 'based' is the newest epoch
+                            * still: nothing came between what the changes
+                            * were made from and this edit */
 };
 
 struct weir_edit {
     const struct weir_change *changes; /* borrowed */
     size_t count;
     unsigned flags;
+    uint64_t based;        /* of WEIR_EDIT_BASED */
     struct weir_text who;  /* for the log; empty: "" */
 };
 

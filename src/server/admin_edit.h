@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT
+ * server/admin_edit.h - what goes to the store's thread, and what the parts
+ * of the administration that make it share. */
+
+#ifndef WEIR_ADMIN_EDIT_H
+#define WEIR_ADMIN_EDIT_H
+
+#include "server/admin_parts.h"
+#include "server/changes.h"
+
+/* How often an edit is made anew because another root's came between. Of
+ * edits that race one is made each time, so this many must have been. */
+#define WEIR_ADMIN_TRIES_MAX 16
+
+enum weir_admin_verb {
+    WEIR_VERB_PUT,
+    WEIR_VERB_PATCH,
+    WEIR_VERB_REMOVE,
+    WEIR_VERB_IMPORT,
+    WEIR_VERB_PROMOTE, /* the shadow set becomes the live one */
+    WEIR_VERB_DISCARD, /* the shadow set goes */
+    WEIR_VERB_UNDO,
+    WEIR_VERB_LOG,     /* alters nothing, but waits for the store too */
+};
+
+struct weir_admin_edit {
+    struct weir_admin_edit *next;
+    weir_admin_done_fn *done;
+    void *context;
+    enum weir_admin_verb verb;
+    bool create;    /* refuse a quota that exists */
+    bool replace;   /* of an import */
+    bool shadow;    /* an import of the shadow set; a log of its quota */
+    bool sent;      /* the store's thread has the changes */
+    unsigned tries; /* times they were sent */
+    json_t *body;   /* owned; NULL: none */
+    json_t *entries; /* of the log; shared with the store's thread */
+    uint64_t epoch; /* to undo; of the log, to read below */
+    size_t max;     /* of the log */
+    size_t created, changed, unchanged, removed;
+    size_t name_len, who_len;
+    char name[WEIR_NAME_MAX + 1];
+    char who[WEIR_STORE_WHO_MAX + 1];
+};
+
+static inline struct weir_text
+weir_admin_edit_name(const struct weir_admin_edit *edit)
+{
+    return (struct weir_text){ edit->name, edit->name_len };
+}
+static inline struct weir_text
+weir_admin_edit_who(const struct weir_admin_edit *edit)
+{
+    return (struct weir_text){ edit->who, edit->who_len };
+}
+
+/* ---- admin_edit.c ---- */
+/* Puts the call into the queue; it is answered when its turn is over. */
+void weir_admin_enqueue(struct weir_admin_call *call,
+                        enum weir_admin_verb verb);
+
+/* ---- admin_change.c ---- */
+/* What the edit changes of the root's catalog, and the flags for the store.
+ * Counts created, changed, unchanged, removed. 0 or the error with 'diag'
+ * filled; 'changes' is the caller's to free either way. */
+int weir_admin_make_changes(struct weir_admin *admin,
+                            struct weir_admin_edit *edit,
+                            struct weir_changes *changes, unsigned *out_flags,
+                            struct weir_diag *diag);
+/* Adds 'quota' unless it is there already, just so; counts it. */
+int weir_admin_add_quota(struct weir_admin *admin,
+                         struct weir_admin_edit *edit,
+                         const struct weir_quota *quota,
+                         struct weir_changes *changes,
+                         struct weir_diag *diag);
+/* How many quotas of a set 'changes' doesn't name; refuses a name that is
+ * there twice. */
+int weir_admin_count_missing(struct weir_catalog *catalog,
+                             const struct weir_changes *changes, bool shadow,
+                             size_t *out, struct weir_diag *diag);
+
+/* ---- admin_shadow.c ---- */
+/* Refuses a quota of the live set that names one of the shadow set. */
+int weir_shadow_refuse(const struct weir_quota *quota,
+                       struct weir_diag *diag);
+/* 'quota' as it is called in the shadow set, its texts in 'buf'. Refuses names
+ * for which that is too long. */
+struct weir_shadow_texts {
+    char name[WEIR_NAME_MAX], parent[WEIR_NAME_MAX], overflow[WEIR_NAME_MAX];
+};
+int weir_shadow_quota(const struct weir_quota *quota,
+                      struct weir_shadow_texts *buf, struct weir_quota *out,
+                      struct weir_diag *diag);
+int weir_shadow_make_promotion(struct weir_admin *admin,
+                               struct weir_admin_edit *edit,
+                               struct weir_changes *changes,
+                               struct weir_diag *diag);
+
+/* ---- admin_log.c ---- */
+/* Reads the query or the body into the edit. */
+int weir_admin_read_log(struct weir_admin_call *call,
+                        struct weir_admin_edit *edit, struct weir_diag *diag);
+int weir_admin_read_undo(struct weir_admin_edit *edit,
+                         struct weir_diag *diag);
+/* Asks the store's thread; 0 or WEIR_ENOMEM. */
+int weir_admin_ask_log(struct weir_admin *admin,
+                       struct weir_admin_edit *edit);
+/* The answer; a new reference. */
+json_t *weir_admin_log_answer(const struct weir_admin_edit *edit);
+
+#endif /* WEIR_ADMIN_EDIT_H */
