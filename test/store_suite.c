@@ -656,6 +656,25 @@ static void old_edits_leave_the_log(void **state)
     assert_int_equal(read_log(fixture, 0, NULL, 100)->count, 3);
 }
 
+/* An edit that was made from an older set than there is now is refused. */
+static void an_edit_of_what_was(void **state)
+{
+    struct fixture *fixture = *state;
+    struct weir_change change = set_to("a", NULL, 1);
+    struct weir_edit edit = { .changes = &change, .count = 1,
+                              .flags = WEIR_EDIT_BASED };
+    assert_int_equal(weir_store_edit(fixture->store, &edit, &fixture->epoch,
+                                     &fixture->diag), 0);
+    change.quota.limit.units = 2;
+    assert_int_equal(weir_store_edit(fixture->store, &edit, &fixture->epoch,
+                                     &fixture->diag), WEIR_ECHANGED);
+    assert_int_equal(look(fixture, "a")->limit.units, 1);
+    edit.based = 1;
+    assert_int_equal(weir_store_edit(fixture->store, &edit, &fixture->epoch,
+                                     &fixture->diag), 0);
+    assert_int_equal(look(fixture, "a")->limit.units, 2);
+}
+
 /* ---- The shadow set ------------------------------------------------- */
 
 static void each_set_is_replaced_alone(void **state)
@@ -939,6 +958,7 @@ int store_suite_run(const struct store_under_test *store)
         UNDER(what_stands_in_the_way_of_an_undo),
         UNDER(an_undo_loses_nothing),
         UNDER(old_edits_leave_the_log),
+        UNDER(an_edit_of_what_was),
         UNDER(each_set_is_replaced_alone),
         UNDER(edits_of_two_processes_queue),
         UNDER(restored),

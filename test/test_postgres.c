@@ -20,6 +20,7 @@
 #include <cmocka.h>
 #include <libpq-fe.h>
 
+#include "quota_maker.h"
 #include "store/store.h"
 #include "store_suite.h"
 
@@ -30,7 +31,7 @@
 /* ---- The server ----------------------------------------------------- */
 
 /* Asks postgres.py for something, and waits until it is done. */
-__attribute__((unused)) static void control(char verb)
+static void control(char verb)
 {
     const char *fd = getenv("WEIR_POSTGRES_CONTROL");
     assert_non_null(fd);
@@ -145,7 +146,468 @@ static const struct store_under_test postgres_store = {
     .set_epoch = set_epoch,
 };
 
+/* ---- What only a server can suffer ---------------------------------- */
+
+struct fixture {
+    char url[URL_MAX];
+    struct weir_store *store;
+    struct weir_diag diag;
+    uint64_t epoch;
+};
+
+static int set_up(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof(*fixture));
+    make_url(fixture->url, sizeof(fixture->url));
+    if (weir_store_init(fixture->url, &fixture->diag) < 0 ||
+        weir_store_open(fixture->url, &fixture->store, &fixture->diag) < 0)
+        fail_msg("%s", fixture->diag.text);
+    *state = fixture;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *fixture = *state;
+    weir_store_close(fixture->store);
+    clean(fixture->url);
+    free(fixture);
+    return 0;
+}
+
+static int edit(struct fixture *fixture, const char *name)
+{
+    struct weir_change change = { .removed = false };
+    weir_quota_init(&change.quota);
+    change.quota.name = weir_text_of(name);
+    const struct weir_edit edit = { .changes = &change, .count = 1 };
+    fixture->diag.text[0] = '\0';
+    return weir_store_edit(fixture->store, &edit, &fixture->epoch,
+                           &fixture->diag);
+}
+
+static int reopen(struct fixture *fixture)
+{
+    weir_store_close(fixture->store);
+    fixture->store = NULL;
+    fixture->diag.text[0] = '\0';
+    return weir_store_open(fixture->url, &fixture->store, &fixture->diag);
+}
+
+static int count_one(void *context, const struct weir_change *change)
+{
+    (void)change;
+    ++*(size_t *)context;
+    return 0;
+}
+
+static size_t count_changes(struct weir_store *store)
+{
+    struct weir_diag diag;
+    size_t count = 0;
+    if (weir_store_read(store, 0, count_one, &count, &diag) < 0)
+        fail_msg("%s", diag.text);
+    return count;
+}
+
+/* What a thread does to the server while an edit waits for a lock. */
+struct killer {
+    char url[URL_MAX];
+    pthread_t thread;
+};
+
+static void *kill_when_it_waits(void *argument)
+{
+    struct killer *killer = argument;
+    PGconn *connection = connect_to(killer->url);
+    until(connection, "SELECT count(*) FROM pg_locks WHERE NOT granted", 1);
+    control('k');
+    PQfinish(connection);
+    return NULL;
+}
+
+static void start_killer(struct killer *killer, const char *url)
+{
+    snprintf(killer->url, sizeof(killer->url), "%s", url);
+    assert_int_equal(pthread_create(&killer->thread, NULL,
+                                    kill_when_it_waits, killer), 0);
+}
+
+/* The quota is written, the log's entry waits; then the server dies. */
+static void killed_in_the_middle_of_an_edit(void **state)
+{
+    struct fixture *fixture = *state;
+    struct killer killer;
+    assert_int_equal(edit(fixture, "a"), 0);
+    PGconn *other = connect_to(fixture->url);
+    sql_on(other, "BEGIN; LOCK TABLE weir.weir_log IN EXCLUSIVE MODE");
+    while (weir_store_changed(fixture->store))
+        continue;
+    start_killer(&killer, fixture->url);
+    assert_int_equal(edit(fixture, "b"), WEIR_ESTORE);
+    pthread_join(killer.thread, NULL);
+    PQfinish(other);
+    assert_non_null(strstr(fixture->diag.text, "is lost"));
+    assert_null(strstr(fixture->diag.text, PASSWORD));
+    assert_true(weir_store_changed(fixture->store));
+    assert_int_equal(reopen(fixture), WEIR_ESTORE);
+    assert_non_null(strstr(fixture->diag.text, "can't reach"));
+    assert_null(strstr(fixture->diag.text, PASSWORD));
+    control('s');
+    assert_int_equal(reopen(fixture), 0);
+    assert_int_equal(count_changes(fixture->store), 1);
+    assert_int_equal(edit(fixture, "b"), 0);
+    assert_int_equal(fixture->epoch, 2);
+}
+
+/* A trigger that fires within the commit holds it up. */
+static void killed_in_the_middle_of_a_commit(void **state)
+{
+    struct fixture *fixture = *state;
+    struct killer killer;
+    sql(fixture->url,
+        "CREATE TABLE public.gate ();"
+        "CREATE FUNCTION public.wait() RETURNS trigger LANGUAGE plpgsql"
+        " AS $$ BEGIN LOCK TABLE public.gate; RETURN NULL; END $$;"
+        "CREATE CONSTRAINT TRIGGER late AFTER INSERT ON weir.weir_log"
+        " DEFERRABLE INITIALLY DEFERRED FOR EACH ROW"
+        " EXECUTE FUNCTION public.wait()");
+    PGconn *other = connect_to(fixture->url);
+    sql_on(other, "BEGIN; LOCK TABLE public.gate");
+    start_killer(&killer, fixture->url);
+    assert_int_equal(edit(fixture, "a"), WEIR_ESTORE);
+    pthread_join(killer.thread, NULL);
+    PQfinish(other);
+    assert_non_null(strstr(fixture->diag.text, "isn't known whether"));
+    control('s');
+    assert_int_equal(reopen(fixture), 0);
+    assert_int_equal(count_changes(fixture->store), 0);
+    assert_int_equal(edit(fixture, "a"), 0);
+    assert_int_equal(fixture->epoch, 1);
+}
+
+/* A handle that does nothing finds out too, and then stays so. */
+static void killed_while_nothing_is_asked(void **state)
+{
+    struct fixture *fixture = *state;
+    while (weir_store_changed(fixture->store))
+        continue;
+    control('k');
+    int ms = 0;
+    while (!weir_store_changed(fixture->store) && ms++ < PATIENCE_MS)
+        poll(NULL, 0, 1);
+    assert_true(weir_store_changed(fixture->store));
+    assert_int_equal(edit(fixture, "a"), WEIR_ESTORE);
+    control('s');
+    assert_int_equal(edit(fixture, "a"), WEIR_ESTORE);
+    assert_int_equal(reopen(fixture), 0);
+    assert_int_equal(edit(fixture, "a"), 0);
+}
+
+/* Its processes are there and do nothing: only our own bound ends this. */
+static void a_server_that_is_stopped(void **state)
+{
+    struct fixture *fixture = *state;
+    struct weir_store_id id;
+    uint64_t floor;
+    control('z');
+    int error = weir_store_identity(fixture->store, &id, &fixture->epoch,
+                                    &floor, &fixture->diag);
+    control('c');
+    assert_int_equal(error, WEIR_ESTORE);
+    assert_non_null(strstr(fixture->diag.text, "doesn't answer"));
+    assert_int_equal(reopen(fixture), 0);
+    assert_int_equal(edit(fixture, "a"), 0);
+}
+
+static void locked_by_another(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_int_equal(edit(fixture, "a"), 0);
+    PGconn *other = connect_to(fixture->url);
+    sql_on(other, "BEGIN; UPDATE weir.weir_meta SET epoch = 77");
+    assert_int_equal(edit(fixture, "b"), WEIR_ELOCKED);
+    assert_non_null(strstr(fixture->diag.text, "locked by another process"));
+    assert_int_equal(count_changes(fixture->store), 1);
+    PQfinish(other);
+    settle(fixture->url);
+    assert_int_equal(edit(fixture, "b"), 0);
+    assert_int_equal(fixture->epoch, 2);
+}
+
+static void of_another_schema(void **state)
+{
+    struct fixture *fixture = *state;
+    unsigned from = 0;
+    assert_int_equal(weir_store_upgrade(fixture->url, &from, NULL), 0);
+    assert_int_equal(from, WEIR_STORE_SCHEMA);
+    sql(fixture->url, "UPDATE weir.weir_meta SET schema = 3");
+    /* a handle that is open already notices too */
+    assert_int_equal(edit(fixture, "a"), WEIR_ESCHEMA);
+    assert_int_equal(reopen(fixture), WEIR_ESCHEMA);
+    assert_non_null(strstr(fixture->diag.text, "has schema 3, this program "
+                                               "reads up to 2"));
+    sql(fixture->url, "UPDATE weir.weir_meta SET schema = 1");
+    assert_int_equal(reopen(fixture), WEIR_ESCHEMA);
+    assert_non_null(strstr(fixture->diag.text, "weir store upgrade"));
+    assert_int_equal(weir_store_upgrade(fixture->url, &from, NULL),
+                     WEIR_ESCHEMA);
+}
+
+static void a_damaged_store(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_int_equal(edit(fixture, "a"), 0);
+    sql(fixture->url, "UPDATE weir.weir_quotas SET fields = E'colour: red\\n',"
+                      " epoch = 2; UPDATE weir.weir_meta SET epoch = 2");
+    assert_int_equal(edit(fixture, "b"), WEIR_ESTORE);
+    assert_non_null(strstr(fixture->diag.text, "'colour'"));
+    sql(fixture->url, "UPDATE weir.weir_quotas SET fields = ''");
+    assert_int_equal(edit(fixture, "b"), 0);
+    sql(fixture->url, "DELETE FROM weir.weir_meta");
+    assert_int_equal(edit(fixture, "c"), WEIR_ESTORE);
+    assert_non_null(strstr(fixture->diag.text, "is damaged"));
+    sql(fixture->url, "DROP TABLE weir.weir_quotas");
+    assert_int_equal(edit(fixture, "c"), WEIR_ESTORE);
+}
+
+static void a_server_that_takes_no_writes(void **state)
+{
+    struct fixture *fixture = *state;
+    char statement[128];
+    snprintf(statement, sizeof(statement), "ALTER DATABASE %s SET"
+             " default_transaction_read_only = on",
+             strrchr(fixture->url, '/') + 1);
+    sql(fixture->url, statement);
+    assert_int_equal(reopen(fixture), WEIR_ESTORE);
+    assert_non_null(strstr(fixture->diag.text, "is read-only"));
+    assert_null(strstr(fixture->diag.text, PASSWORD));
+    assert_int_equal(weir_store_init(fixture->url, &fixture->diag),
+                     WEIR_ESTORE);
+}
+
+static void a_database_of_another_encoding(void **state)
+{
+    struct fixture *fixture = *state;
+    char server[URL_MAX];
+    char latin[URL_MAX];
+    url_of("postgres", server, sizeof(server));
+    sql(server, "CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0"
+                " LOCALE 'C'");
+    url_of("latin", latin, sizeof(latin));
+    assert_int_equal(weir_store_init(latin, &fixture->diag), WEIR_ESTORE);
+    assert_non_null(strstr(fixture->diag.text, "LATIN1"));
+    clean(latin);
+}
+
+static void nobody_there(void **state)
+{
+    struct fixture *fixture = *state;
+    char missing[URL_MAX];
+    url_of("missing", missing, sizeof(missing));
+    const char *const urls[] = {
+        missing, "postgres://weir:open-sesame@127.0.0.1:1/x",
+        "postgres:host=/tmp/weir-none password=open-sesame",
+    };
+    struct weir_store *store;
+    for (size_t i = 0; i < WEIR_COUNT_OF(urls); i++) {
+        assert_int_equal(weir_store_open(urls[i], &store, &fixture->diag),
+                         WEIR_ESTORE);
+        assert_null(strstr(fixture->diag.text, PASSWORD));
+        assert_null(strchr(fixture->diag.text, '\n'));
+    }
+}
+
+/* Somebody's search path and tables of our names are nothing to us. */
+static void a_strange_search_path(void **state)
+{
+    struct fixture *fixture = *state;
+    char statement[128];
+    sql(fixture->url, "CREATE SCHEMA odd; CREATE TABLE odd.weir_quotas (x int);"
+                      "CREATE FUNCTION odd.unnest(bigint[]) RETURNS int"
+                      " LANGUAGE sql AS 'SELECT 1'");
+    snprintf(statement, sizeof(statement), "ALTER DATABASE %s SET search_path"
+             " = odd, pg_catalog", strrchr(fixture->url, '/') + 1);
+    sql(fixture->url, statement);
+    assert_int_equal(reopen(fixture), 0);
+    assert_int_equal(edit(fixture, "a"), 0);
+    assert_int_equal(count_changes(fixture->store), 1);
+}
+
+/* ---- From one kind to the other ------------------------------------- */
+
+static int same_row(void *context, const struct weir_change *change)
+{
+    struct weir_catalog *catalog = context;
+    return weir_catalog_apply(catalog, change);
+}
+
+struct log_sum {
+    uint64_t entries, epochs, times;
+};
+
+static int sum_log(void *context, const struct weir_log_entry *entry)
+{
+    struct log_sum *sum = context;
+    sum->entries++;
+    sum->epochs += entry->epoch * (1 + entry->has_before + entry->has_after);
+    sum->times += entry->at_ms;
+    return 0;
+}
+
+/* Both hold the same, ids and epochs included. */
+static void compare(struct weir_store *a, struct weir_store *b)
+{
+    struct weir_store_id ids[2];
+    uint64_t epochs[2], floors[2];
+    struct weir_catalog *sets[2];
+    struct log_sum sums[2] = { { 0 }, { 0 } };
+    struct weir_store *const stores[] = { a, b };
+    for (int i = 0; i < 2; i++) {
+        sets[i] = weir_catalog_new(&maker_mem, 1);
+        weir_store_identity(stores[i], &ids[i], &epochs[i], &floors[i], NULL);
+        assert_int_equal(weir_store_read(stores[i], 0, same_row, sets[i],
+                                         NULL), 0);
+        assert_int_equal(weir_store_log(stores[i], 0, weir_text_of(NULL),
+                                        1000000, sum_log, &sums[i], NULL), 0);
+    }
+    assert_memory_equal(&ids[0], &ids[1], sizeof(ids[0]));
+    assert_int_equal(epochs[0], epochs[1]);
+    assert_int_equal(floors[0], floors[1]);
+    assert_memory_equal(&sums[0], &sums[1], sizeof(sums[0]));
+    assert_int_equal(weir_catalog_count(sets[0]), weir_catalog_count(sets[1]));
+    struct weir_cursor at[2] = { { { 0 } } };
+    struct weir_change x, y;
+    while (weir_catalog_since(sets[0], 0, &at[0], &x)) {
+        assert_true(weir_catalog_since(sets[1], 0, &at[1], &y));
+        assert_int_equal(x.removed, y.removed);
+        assert_int_equal(x.quota.epoch, y.quota.epoch);
+        assert_int_equal(x.quota.id, y.quota.id);
+        assert_int_equal(x.quota.created, y.quota.created);
+        assert_true(weir_text_equal(x.quota.name, y.quota.name));
+        assert_true(x.removed || weir_quota_equal(&x.quota, &y.quota));
+    }
+    assert_false(weir_catalog_since(sets[1], 0, &at[1], &y));
+    weir_catalog_free(sets[0]);
+    weir_catalog_free(sets[1]);
+}
+
+static void fill(struct weir_store *store)
+{
+    enum { QUOTAS = 2500 };
+    struct weir_rng rng = maker_seed("migrate");
+    struct made_quota *made = calloc(QUOTAS, sizeof(*made));
+    struct weir_change *changes = calloc(QUOTAS, sizeof(*changes));
+    for (unsigned i = 0; i < QUOTAS; i++) {
+        make_quota(&rng, i, &made[i]);
+        changes[i].quota = made[i].quota;
+    }
+    struct weir_edit edit = { .changes = changes, .count = QUOTAS,
+                              .who = weir_text_of("a \"quoted\\\" one, {}") };
+    uint64_t epoch;
+    struct weir_diag diag;
+    if (weir_store_edit(store, &edit, &epoch, &diag) < 0)
+        fail_msg("%s", diag.text);
+    edit = (struct weir_edit){ .flags = WEIR_EDIT_REPLACE };
+    assert_int_equal(weir_store_edit(store, &edit, &epoch, NULL), 0);
+    assert_int_equal(weir_store_undo(store, epoch, edit.who, &epoch, NULL),
+                     0);
+    for (unsigned i = 0; i < QUOTAS; i++)
+        changes[i].quota.mode = WEIR_OFF;
+    edit = (struct weir_edit){ .changes = changes, .count = QUOTAS / 2 };
+    assert_int_equal(weir_store_edit(store, &edit, &epoch, NULL), 0);
+    free(changes);
+    free(made);
+}
+
+static void remove_folder(const char *url)
+{
+    char command[URL_MAX + 16];
+    snprintf(command, sizeof(command), "rm -r '%s'", url + strlen("sqlite:"));
+    *strrchr(command, '/') = '\0';
+    strcat(command, "'");
+    assert_int_equal(system(command), 0);
+}
+
+static void there_and_back(void **state)
+{
+    struct fixture *fixture = *state;
+    char folder[] = "/tmp/weir-migrate-XXXXXX";
+    char file[URL_MAX];
+    char back[URL_MAX];
+    size_t quotas = 0;
+    struct weir_store *other;
+    assert_non_null(mkdtemp(folder));
+    snprintf(file, sizeof(file), "sqlite:%s/q.db", folder);
+    fill(fixture->store);
+    if (weir_store_migrate(fixture->url, file, &quotas, &fixture->diag) < 0)
+        fail_msg("%s", fixture->diag.text);
+    assert_int_equal(quotas, 2500);
+    assert_int_equal(weir_store_open(file, &other, NULL), 0);
+    compare(fixture->store, other);
+    weir_store_close(other);
+    make_url(back, sizeof(back));
+    if (weir_store_migrate(file, back, &quotas, &fixture->diag) < 0)
+        fail_msg("%s", fixture->diag.text);
+    assert_int_equal(weir_store_open(back, &other, NULL), 0);
+    compare(fixture->store, other);
+    weir_store_close(other);
+    /* neither kind is written over */
+    assert_int_equal(weir_store_migrate(file, back, &quotas, NULL),
+                     WEIR_EEXIST);
+    assert_int_equal(weir_store_migrate(back, file, &quotas, NULL),
+                     WEIR_EEXIST);
+    assert_int_equal(weir_store_migrate(back, back, &quotas, NULL),
+                     WEIR_EEXIST);
+    clean(back);
+    remove_folder(file);
+}
+
+/* The source breaks off in the middle: there is no store, and no trace. */
+static void a_copy_that_fails(void **state)
+{
+    struct fixture *fixture = *state;
+    char folder[] = "/tmp/weir-migrate-XXXXXX";
+    char file[URL_MAX];
+    char other[URL_MAX];
+    size_t quotas = 7;
+    struct weir_store *store;
+    fill(fixture->store);
+    sql(fixture->url, "ALTER TABLE weir.weir_log RENAME TO gone");
+    assert_non_null(mkdtemp(folder));
+    snprintf(file, sizeof(file), "sqlite:%s/q.db", folder);
+    make_url(other, sizeof(other));
+    assert_int_equal(weir_store_migrate(fixture->url, file, &quotas,
+                                        &fixture->diag), WEIR_ESTORE);
+    assert_int_equal(weir_store_migrate(fixture->url, other, &quotas,
+                                        &fixture->diag), WEIR_ESTORE);
+    assert_int_equal(quotas, 7);
+    assert_int_equal(weir_store_open(file, &store, NULL), WEIR_ENOENT);
+    assert_int_equal(rmdir(folder), 0);
+    assert_int_equal(weir_store_open(other, &store, NULL), WEIR_ENOENT);
+    assert_int_equal(weir_store_init(other, NULL), 0);
+    clean(other);
+}
+
 int main(void)
 {
-    return store_suite_run(&postgres_store);
+#define UNDER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        UNDER(locked_by_another),
+        UNDER(of_another_schema),
+        UNDER(a_damaged_store),
+        UNDER(a_server_that_takes_no_writes),
+        UNDER(a_database_of_another_encoding),
+        UNDER(nobody_there),
+        UNDER(a_strange_search_path),
+        UNDER(there_and_back),
+        UNDER(a_copy_that_fails),
+        UNDER(killed_in_the_middle_of_an_edit),
+        UNDER(killed_in_the_middle_of_a_commit),
+        UNDER(killed_while_nothing_is_asked),
+        UNDER(a_server_that_is_stopped),
+    };
+    int failed = store_suite_run(&postgres_store);
+    return failed + cmocka_run_group_tests_name("postgres server", tests,
+                                                NULL, NULL);
 }

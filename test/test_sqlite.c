@@ -18,6 +18,7 @@
 #include <cmocka.h>
 #include <sqlite3.h>
 
+#include "quota_maker.h"
 #include "store/store.h"
 #include "store_suite.h"
 
@@ -177,6 +178,123 @@ static void of_a_newer_schema(void **state)
                                                "reads up to 2"));
 }
 
+/* What a Weir of schema 1 made, with a quota that has every field. */
+static const char schema_1[] =
+    "PRAGMA journal_mode = WAL;"
+    "PRAGMA application_id = 1466263922; PRAGMA user_version = 1;"
+    "CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1),"
+    " uuid BLOB NOT NULL, restores INTEGER NOT NULL,"
+    " epoch INTEGER NOT NULL, floor INTEGER NOT NULL) STRICT;"
+    "INSERT INTO meta VALUES (1, x'000102030405060708090a0b0c0d0e0f', 3, 9,"
+    " 2);"
+    "CREATE TABLE tombstones (name TEXT NOT NULL UNIQUE,"
+    " epoch INTEGER PRIMARY KEY) STRICT;"
+    "CREATE TABLE quotas (id INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " epoch INTEGER NOT NULL UNIQUE, created INTEGER NOT NULL,"
+    " \"name\" TEXT, \"parent\" TEXT, \"overflow\" TEXT,"
+    " \"description\" TEXT, \"labels\" TEXT, \"kind\" TEXT,"
+    " \"limit\" TEXT, \"low_burst\" TEXT, \"high_burst\" TEXT,"
+    " \"algorithm\" TEXT, \"sharing\" TEXT, \"mode\" TEXT,"
+    " \"on_stale\" TEXT, \"order\" TEXT) STRICT;"
+    "CREATE UNIQUE INDEX quotas_name ON quotas (\"name\");"
+    "INSERT INTO quotas VALUES (5, 7, 6, 'odd \\ name', NULL, NULL,"
+    " 'back\\slash, \\n', 'a=1' || char(10) || 'b=\\', 'rate', '5/min',"
+    " '10', '20s', 'leaky', 'local', 'shadow', 'closed', NULL);"
+    "INSERT INTO quotas VALUES (6, 8, 8, 'x*', 'odd \\ name', 'odd \\ name',"
+    " NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, '4');"
+    "INSERT INTO quotas (id, epoch, created, \"name\") VALUES (11, 9, 9,"
+    " 'late'); DELETE FROM quotas WHERE id = 11;"
+    "INSERT INTO tombstones VALUES ('late', 9);";
+
+static int keep(void *context, const struct weir_change *change)
+{
+    return weir_catalog_apply(context, change);
+}
+
+static void check_upgraded(struct fixture *fixture)
+{
+    struct weir_catalog *seen = weir_catalog_new(&maker_mem, 1);
+    assert_int_equal(weir_store_read(fixture->store, 0, keep, seen, NULL), 0);
+    assert_int_equal(weir_catalog_count(seen), 2);
+    assert_int_equal(weir_catalog_epoch(seen), 9);
+    const struct weir_quota *odd =
+        weir_catalog_get(seen, weir_text_of("odd \\ name"));
+    assert_non_null(odd);
+    struct weir_quota wanted;
+    weir_quota_init(&wanted);
+    wanted.name = weir_text_of("odd \\ name");
+    wanted.description = weir_text_of("back\\slash, \\n");
+    wanted.labels = weir_text_of("a=1\nb=\\");
+    wanted.limit = (struct weir_limit){ 5, 60 * WEIR_SECOND, false };
+    wanted.low_burst = (struct weir_burst){ 10, false, false };
+    wanted.high_burst = (struct weir_burst){ 20 * WEIR_SECOND, true, false };
+    wanted.sharing = WEIR_LOCAL;
+    wanted.mode = WEIR_SHADOW;
+    wanted.on_stale = WEIR_STALE_CLOSED;
+    assert_true(weir_quota_equal(odd, &wanted));
+    assert_int_equal(odd->id, 5);
+    assert_int_equal(odd->created, 6);
+    const struct weir_quota *x = weir_catalog_get(seen, weir_text_of("x*"));
+    assert_int_equal(x->order, 4);
+    assert_true(weir_text_equal(x->parent, wanted.name));
+    assert_true(weir_text_equal(x->overflow, wanted.name));
+    weir_catalog_free(seen);
+}
+
+static void of_an_older_schema(void **state)
+{
+    struct fixture *fixture = *state;
+    weir_store_close(fixture->store);
+    fixture->store = NULL;
+    unlink(fixture->path);
+    sqlite3_close(sql(fixture->path, schema_1));
+    assert_int_equal(reopen(fixture), WEIR_ESCHEMA);
+    assert_non_null(strstr(fixture->diag.text, "weir store upgrade"));
+    unsigned from = 0;
+    if (weir_store_upgrade(fixture->url, &from, &fixture->diag) < 0)
+        fail_msg("%s", fixture->diag.text);
+    assert_int_equal(from, 1);
+    assert_int_equal(weir_store_upgrade(fixture->url, &from, NULL), 0);
+    assert_int_equal(from, 2);
+    assert_int_equal(reopen(fixture), 0);
+    struct weir_store_id id;
+    uint64_t epoch, floor;
+    assert_int_equal(weir_store_identity(fixture->store, &id, &epoch, &floor,
+                                         NULL), 0);
+    for (int i = 0; i < 16; i++)
+        assert_int_equal(id.uuid[i], i);
+    assert_int_equal(id.restores, 3);
+    assert_int_equal(epoch, 9);
+    assert_int_equal(floor, 2);
+    check_upgraded(fixture);
+    /* an id that was given is never given again */
+    assert_int_equal(edit(fixture, "new"), 0);
+    struct weir_catalog *seen = weir_catalog_new(&maker_mem, 1);
+    weir_store_read(fixture->store, 9, keep, seen, NULL);
+    assert_int_equal(weir_catalog_get(seen, weir_text_of("new"))->id, 12);
+    weir_catalog_free(seen);
+}
+
+/* One step of it fails: it is what it was. */
+static void an_upgrade_that_fails(void **state)
+{
+    struct fixture *fixture = *state;
+    weir_store_close(fixture->store);
+    fixture->store = NULL;
+    unlink(fixture->path);
+    sqlite3_close(sql(fixture->path, schema_1));
+    sqlite3_close(sql(fixture->path, "CREATE TABLE log (x)"));
+    unsigned from = 0;
+    assert_int_equal(weir_store_upgrade(fixture->url, &from, &fixture->diag),
+                     WEIR_ESTORE);
+    assert_int_equal(from, 0);
+    sqlite3_close(sql(fixture->path, "DROP TABLE log"));
+    assert_int_equal(weir_store_upgrade(fixture->url, &from, NULL), 0);
+    assert_int_equal(from, 1);
+    assert_int_equal(reopen(fixture), 0);
+    check_upgraded(fixture);
+}
+
 static void write_file(const char *path, const void *bytes, size_t size)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -319,6 +437,8 @@ int main(void)
         UNDER(removed),
         UNDER(replaced),
         UNDER(of_a_newer_schema),
+        UNDER(of_an_older_schema),
+        UNDER(an_upgrade_that_fails),
         UNDER(not_a_store),
         UNDER(rows_that_say_nothing),
         UNDER(locked_by_another_process),
