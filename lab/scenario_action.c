@@ -115,7 +115,7 @@ static int read_cpu(struct weir_builder *builder, struct weir_action *action)
     int error = read_nodes(builder, action);
     return error < 0
                ? error
-               : weir_fields_read(builder, cpu_fields,
+               : weir_values_read(builder, cpu_fields,
                                   WEIR_COUNT_OF(cpu_fields), action, NULL);
 }
 
@@ -132,7 +132,7 @@ static int read_clock(struct weir_builder *builder, struct weir_action *action)
     int error = read_nodes(builder, action);
     return error < 0
                ? error
-               : weir_fields_read(builder, clock_fields,
+               : weir_values_read(builder, clock_fields,
                                   WEIR_COUNT_OF(clock_fields), action, NULL);
 }
 

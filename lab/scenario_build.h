@@ -87,7 +87,7 @@ struct weir_script_field {
 };
 /* Takes the rest of the statement (up to a ';'); 'out_given', which may be
  * NULL, has a bit for each field that was there. */
-int weir_fields_read(struct weir_builder *builder,
+int weir_values_read(struct weir_builder *builder,
                      const struct weir_script_field *fields, size_t count,
                      void *object, uint32_t *out_given);
 /* " key=value" for each field that is printed otherwise than in 'base'. */

@@ -47,7 +47,7 @@ static int read_field(struct weir_builder *builder,
     return fields[i].read(builder, &value, (char *)object + fields[i].offset);
 }
 
-int weir_fields_read(struct weir_builder *builder,
+int weir_values_read(struct weir_builder *builder,
                      const struct weir_script_field *fields, size_t count,
                      void *object, uint32_t *out_given)
 {
@@ -213,7 +213,7 @@ int weir_build_net(struct weir_builder *builder, struct weir_net *net)
                                   "say how the network "
                                   "is: rtt=, jitter=, loss= … (see "
                                   "weir-scenario(5))");
-    int error = weir_fields_read(builder, net_fields, WEIR_COUNT_OF(net_fields),
+    int error = weir_values_read(builder, net_fields, WEIR_COUNT_OF(net_fields),
                                  net, &given);
     if (error < 0)
         return error;
@@ -303,7 +303,7 @@ int weir_build_settings(struct weir_builder *builder)
 {
     struct weir_settings *node = &builder->scenario->node;
     const struct weir_word *first = &builder->line.words[0];
-    int error = weir_fields_read(builder, node_fields,
+    int error = weir_values_read(builder, node_fields,
                                  WEIR_COUNT_OF(node_fields), node, NULL);
     if (error < 0)
         return error;

@@ -362,7 +362,7 @@ int weir_build_load(struct weir_builder *builder)
     load.quota = weir_build_mention(builder, quota);
     load.where = name->where;
     error =
-        weir_fields_read(builder, fields, WEIR_COUNT_OF(fields), &load, &given);
+        weir_values_read(builder, fields, WEIR_COUNT_OF(fields), &load, &given);
     if (error == 0)
         error = check_load(builder, name, &load, given);
     if (error == 0)
