@@ -20,6 +20,9 @@ struct bufferevent *weir_tls_bufferevent(struct weir_tls *tls,
         SSL_free(ssl);
         return NULL;
     }
+    /* What was read ahead with the end of the handshake would wait for more
+     * to come: libevent asks OpenSSL for whole records only. */
+    SSL_set_read_ahead(ssl, 0);
     /* HTTP says itself where a message ends. */
     bufferevent_openssl_set_allow_dirty_shutdown(bufferevent, 1);
     return bufferevent;
