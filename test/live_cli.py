@@ -536,8 +536,8 @@ class Serve(Case):
         url = "sqlite:" + self.path("none.db")
         for pattern, arguments in (
                 ("weir store init", ["--store", url]),
-                ("loopback only", ["--listen", "0.0.0.0:7077"]),
-                ("loopback only", ["--http", "192.0.2.1:80"]),
+                ("--credentials are missing", ["--listen", "0.0.0.0:7077"]),
+                ("--credentials are missing", ["--http", "192.0.2.1:80"]),
                 ("--listen", ["--listen", "nonsense"]),
                 ("10ms to 1h", ["--report-interval", "1ms"]),
                 ("shorter", ["--stale-after", "500ms"]),

@@ -434,9 +434,9 @@ static void test_bad_imports(void **state)
 static void test_routes(void **state)
 {
     struct house *h = &((struct fixture *)*state)->house;
-    refused(h, "WEIR_ENOENT", "/v1/quotas", "GET", "/", NULL);
-    refused(h, "WEIR_ENOENT", "/v1/quotas", "GET", "", NULL);
-    refused(h, "WEIR_ENOENT", "/v1/quotas", "GET", "/v1/quotass", NULL);
+    refused(h, "WEIR_ENOENT", "GET /v1 lists", "GET", "/", NULL);
+    refused(h, "WEIR_ENOENT", "GET /v1 lists", "GET", "", NULL);
+    refused(h, "WEIR_ENOENT", "GET /v1 lists", "GET", "/v1/quotass", NULL);
     refused(h, "WEIR_EINVAL", "answers", "POST", "/v1/quotas/a", "{}");
     assert_int_equal(h->status, 405);
     assert_string_equal(h->allow, "GET, PUT, PATCH, DELETE");

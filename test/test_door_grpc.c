@@ -23,6 +23,7 @@ struct fixture {
     struct weir_log log;
     struct weir_root *root;
     struct weir_admin *admin;
+    struct weir_gate gate;
     struct weir_door_grpc *door;
     struct weir_address address;
 };
@@ -193,7 +194,8 @@ static int make(void **state)
                                         .started = weir_clock_now() };
     f->admin = weir_admin_new(&admin);
     struct weir_door_grpc_options options = {
-        .base = f->base, .root = f->root, .admin = f->admin, .log = &f->log
+        .base = f->base, .root = f->root, .admin = f->admin, .log = &f->log,
+        .gate = &f->gate
     };
     struct weir_diag diag = { 0 };
     assert_int_equal(weir_address_parse(WEIR_TEXT("127.0.0.1:0"),

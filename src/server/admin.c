@@ -12,10 +12,12 @@
 
 #include "server/admin.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "server/admin_parts.h"
+#include "server/credentials.h"
 #include "server/problem.h"
 
 /* ---- Answers ---- */
@@ -61,6 +63,12 @@ void weir_admin_answer_error(weir_admin_done_fn *done, void *context,
                                         .type = WEIR_PROBLEM_TYPE };
     answer_dump(done, context, &answer,
                 weir_problem(error, answer.status, diag));
+}
+
+void weir_admin_refuse(int error, const struct weir_diag *diag,
+                       weir_admin_done_fn *done, void *context)
+{
+    weir_admin_answer_error(done, context, error, diag);
 }
 
 static void answer_method(const struct weir_admin_call *call,
@@ -145,35 +153,43 @@ int weir_admin_query_name(const struct weir_admin_call *call,
 
 /* ---- Routes ---- */
 
+/* Third, so that a row without a role doesn't compile. */
+enum need { OPEN = 0, READ = WEIR_ROLE_READ, EDIT = WEIR_ROLE_EDIT };
+
 struct route {
     const char *path; /* up to its end, or a '/' behind which a name comes */
     const char *method;
+    enum need need;
     void (*handle)(struct weir_admin_call *call);
     const char *allow; /* all methods of the path */
     size_t body_max;
 };
 
+static void list_routes(struct weir_admin_call *call);
+
 #define QUOTA_METHODS "GET, PUT, PATCH, DELETE"
 static const struct route routes[] = {
-    { "/v1/quotas/", "GET", weir_admin_get_quota, QUOTA_METHODS, 0 },
-    { "/v1/quotas/", "PUT", weir_admin_put, QUOTA_METHODS,
+    { "/v1", "GET", READ, list_routes, "GET", 0 },
+    { "/v1/quotas/", "GET", READ, weir_admin_get_quota, QUOTA_METHODS, 0 },
+    { "/v1/quotas/", "PUT", EDIT, weir_admin_put, QUOTA_METHODS,
       WEIR_ADMIN_BODY_MAX },
-    { "/v1/quotas/", "PATCH", weir_admin_patch, QUOTA_METHODS,
+    { "/v1/quotas/", "PATCH", EDIT, weir_admin_patch, QUOTA_METHODS,
       WEIR_ADMIN_BODY_MAX },
-    { "/v1/quotas/", "DELETE", weir_admin_delete, QUOTA_METHODS, 0 },
-    { "/v1/quotas", "GET", weir_admin_list, "GET", 0 },
-    { "/v1/quotas:export", "GET", weir_admin_export, "GET", 0 },
-    { "/v1/quotas:import", "POST", weir_admin_import, "POST",
+    { "/v1/quotas/", "DELETE", EDIT, weir_admin_delete, QUOTA_METHODS, 0 },
+    { "/v1/quotas", "GET", READ, weir_admin_list, "GET", 0 },
+    { "/v1/quotas:export", "GET", READ, weir_admin_export, "GET", 0 },
+    { "/v1/quotas:import", "POST", EDIT, weir_admin_import, "POST",
       WEIR_ADMIN_IMPORT_MAX },
-    { "/v1/shadow:promote", "POST", weir_admin_promote, "POST", 0 },
-    { "/v1/shadow:discard", "POST", weir_admin_discard, "POST", 0 },
-    { "/v1/log", "GET", weir_admin_log, "GET", 0 },
-    { "/v1/undo", "POST", weir_admin_undo, "POST", WEIR_ADMIN_BODY_MAX },
-    { "/v1/status", "GET", weir_admin_status, "GET", 0 },
-    { "/v1/usage", "GET", weir_admin_usage, "GET", 0 },
-    { "/metrics", "GET", weir_admin_metrics, "GET", 0 },
-    { "/healthz", "GET", weir_admin_health, "GET", 0 },
-    { "/readyz", "GET", weir_admin_readiness, "GET", 0 },
+    { "/v1/shadow:promote", "POST", EDIT, weir_admin_promote, "POST", 0 },
+    { "/v1/shadow:discard", "POST", EDIT, weir_admin_discard, "POST", 0 },
+    { "/v1/log", "GET", READ, weir_admin_log, "GET", 0 },
+    { "/v1/undo", "POST", EDIT, weir_admin_undo, "POST",
+      WEIR_ADMIN_BODY_MAX },
+    { "/v1/status", "GET", READ, weir_admin_status, "GET", 0 },
+    { "/v1/usage", "GET", READ, weir_admin_usage, "GET", 0 },
+    { "/metrics", "GET", READ, weir_admin_metrics, "GET", 0 },
+    { "/healthz", "GET", OPEN, weir_admin_health, "GET", 0 },
+    { "/readyz", "GET", OPEN, weir_admin_readiness, "GET", 0 },
 };
 
 static bool has_name(const struct route *route)
@@ -190,20 +206,52 @@ static bool matches(const struct route *route, struct weir_text path)
 }
 
 /* The route, or NULL; then '*allow' says what the path would take. */
-static const struct route *find_route(const struct weir_admin_call *call,
+static const struct route *find_route(struct weir_text path,
+                                      struct weir_text method,
                                       const char **allow)
 {
     *allow = NULL;
     for (size_t i = 0; i < WEIR_COUNT_OF(routes); i++) {
         const struct route *route = &routes[i];
-        if (!matches(route, call->uri.path))
+        if (!matches(route, path))
             continue;
-        if (weir_text_equal(call->request->method,
-                            weir_text_of(route->method)))
+        if (weir_text_equal(method, weir_text_of(route->method)))
             return route;
         *allow = route->allow;
     }
     return NULL;
+}
+
+unsigned weir_admin_role(const struct weir_admin_request *request)
+{
+    const char *allow;
+    const struct route *route = find_route(
+        weir_uri_split(request->target).path, request->method, &allow);
+    if (route)
+        return route->need;
+    bool reads = weir_text_equal(request->method, WEIR_TEXT("GET"));
+    return reads ? WEIR_ROLE_READ : WEIR_ROLE_EDIT;
+}
+
+/* GET /v1: what there is, for who explores, and for a test that goes through
+ * all of it. */
+static void list_routes(struct weir_admin_call *call)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < WEIR_COUNT_OF(routes); i++) {
+        const struct route *route = &routes[i];
+        bool open = route->need == OPEN;
+        const char *role =
+            open ? "" : weir_role_name((enum weir_role)route->need);
+        char path[64];
+        snprintf(path, sizeof path, "%s%s", route->path,
+                 has_name(route) ? "NAME" : "");
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "method",
+                                              route->method, "path", path,
+                                              "role", role));
+    }
+    weir_admin_answer_json(call->done, call->context, 200,
+                           json_pack("{s:o}", "routes", list));
 }
 
 static int decode_name(struct weir_admin_call *call,
@@ -259,7 +307,8 @@ void weir_admin_call(struct weir_admin *admin,
                                     .done = done, .context = context,
                                     .now = now };
     const char *allow;
-    const struct route *route = find_route(&call, &allow);
+    const struct route *route =
+        find_route(call.uri.path, request->method, &allow);
     if (route) {
         dispatch(&call, route);
         return;
@@ -269,11 +318,8 @@ void weir_admin_call(struct weir_admin *admin,
         return;
     }
     struct weir_diag diag = { 0 };
-    weir_diag_set(&diag, WEIR_ENOENT, "nothing answers at this path; there "
-                  "are /v1/quotas, /v1/quotas/NAME, /v1/quotas:import, "
-                  "/v1/quotas:export, /v1/shadow:promote, "
-                  "/v1/shadow:discard, /v1/log, /v1/undo, /v1/status, "
-                  "/v1/usage, /metrics, /healthz and /readyz", NULL);
+    weir_diag_set(&diag, WEIR_ENOENT, "nothing answers at this path; GET "
+                  "/v1 lists those that do", NULL);
     weir_admin_answer_error(done, context, WEIR_ENOENT, &diag);
 }
 
@@ -354,6 +400,7 @@ struct weir_admin *weir_admin_new(const struct weir_admin_options *options)
     admin->store_url = url;
     admin->version = options->version ? options->version : "";
     admin->started = options->started;
+    admin->gate = options->gate;
     admin->edits_end = &admin->edits;
     memcpy(admin->incarnation, options->incarnation,
            sizeof admin->incarnation);

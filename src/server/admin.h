@@ -22,6 +22,7 @@
 #define WEIR_METRICS_QUOTAS_MAX 200       /* with figures of their own */
 
 struct weir_admin;
+struct weir_gate;
 
 struct weir_admin_options {
     struct weir_root *root;    /* borrowed */
@@ -31,6 +32,7 @@ struct weir_admin_options {
     const char *store_url;     /* copied; for people */
     const char *version;       /* of Weir; static */
     weir_instant started;
+    const struct weir_gate *gate; /* borrowed; for its figures; NULL: none */
 };
 
 /* NULL: no memory. */
@@ -62,6 +64,11 @@ struct weir_admin_request {
     struct weir_text who;    /* for the log of edits; empty: nobody known */
 };
 
+/* The role that a request needs; 0: it is open to all (whether the process
+ * lives, and nothing else). What no path answers wants a role as well, by its
+ * method: strangers aren't told what there is. */
+unsigned weir_admin_role(const struct weir_admin_request *request);
+
 struct weir_admin_answer {
     int status;        /* of HTTP */
     const char *type;  /* content type; static */
@@ -79,6 +86,10 @@ void weir_admin_call(struct weir_admin *admin,
                      const struct weir_admin_request *request,
                      weir_admin_done_fn *done, void *context,
                      weir_instant now);
+/* Answers with 'error' (WEIR_ECREDENTIAL, WEIR_EDENIED …): what a door says
+ * that lets somebody's request not through. */
+void weir_admin_refuse(int error, const struct weir_diag *diag,
+                       weir_admin_done_fn *done, void *context);
 /* Edits that were begun and not answered yet. */
 size_t weir_admin_waiting(const struct weir_admin *admin);
 /* From here on edits are refused (a stop waits for those that are begun). */

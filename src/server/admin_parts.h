@@ -20,6 +20,7 @@ struct weir_admin {
     struct weir_root *root;          /* borrowed */
     struct weir_store_thread *store; /* borrowed; NULL: none */
     struct weir_admin_watch watch;
+    const struct weir_gate *gate;    /* borrowed; NULL: none */
     struct weir_settings settings;
     uint8_t incarnation[WEIR_INCARNATION_SIZE];
     char name[WEIR_NAME_MAX + 1];

@@ -181,9 +181,13 @@ void weir_admin_metrics(struct weir_admin_call *call)
 {
     struct weir_admin *admin = call->admin;
     size_t len;
-    char *text = weir_metrics_print(
-        admin->root, admin->name, admin->version, admin->trouble == 0,
-        admin->edits_count, call->now, &len);
+    struct weir_metrics_source source = { .root = admin->root,
+                                          .name = admin->name,
+                                          .version = admin->version,
+                                          .store_up = admin->trouble == 0,
+                                          .edits_waiting = admin->edits_count,
+                                          .gate = admin->gate };
+    char *text = weir_metrics_print(&source, call->now, &len);
     if (!text) {
         weir_admin_answer_error(call->done, call->context, WEIR_ENOMEM, NULL);
         return;

@@ -12,6 +12,11 @@
  * A peer whose socket is full is put on hold: the root then tells it answers
  * only, until the socket has drained.
  *
+ * Who it is, is asked when a call begins, before a byte of it is kept: by the
+ * certificate of the connection and the authorization of the call. Without an
+ * answer it ends there, whatever method it names. What it may do is asked as
+ * soon as that is known: of a Link at once, of a Call by its first message.
+ *
  * A Call is one request in one message or, as a body may be longer than a
  * message, in several with the same method and path; the bodies are joined.
  * The reply is cut likewise, and goes out as fast as the peer reads. */
@@ -19,6 +24,7 @@
 #include "server/door_grpc.h"
 
 #include <event2/event.h>
+#include <openssl/crypto.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,17 +41,22 @@ struct stream {
     struct connection *connection; /* NULL: gone, an answer is awaited */
     enum kind kind;
     int32_t id;
+    struct weir_identity identity;
     /* LINK */
     uint32_t peer;
     bool linked; /* the root knows the peer */
     bool held;
+    char *authorization; /* owned; what it was let in by */
+    /* What it is used for: a limiter's link. (One whose hello names a region
+     * is a root's, and wants WEIR_ROLE_ROOT: on_link_message() is where that
+     * is seen.) */
+    enum weir_role role;
     /* CALL */
     char method[WEIR_V1_METHOD_MAX + 1];
     char *target;   /* owned */
     char *body;     /* owned */
     size_t body_len, body_capacity;
     bool asked;     /* the administration has it, and will answer */
-    bool over;      /* refused before that */
     char *reply;    /* owned */
     size_t reply_len, reply_sent;
     uint32_t status;
@@ -57,13 +68,16 @@ struct connection {
     struct weir_door_grpc *door;
     struct weir_h2_link *link; /* owned */
     struct stream *streams;    /* owned */
+    weir_instant since; /* it came, or its credential was last doubted */
+    bool known;         /* somebody has been let in by it since */
 };
 
 struct weir_door_grpc {
-    struct event_base *base; /* borrowed, as the next three */
+    struct event_base *base; /* borrowed, as the next four */
     struct weir_root *root;
     struct weir_admin *admin;
     const struct weir_log *log;
+    struct weir_gate *gate;         /* borrowed */
     struct weir_listener *listener; /* owned; NULL once stopped */
     struct connection *connections; /* owned */
     struct event *timer;            /* owned: the root's deadline */
@@ -75,6 +89,88 @@ struct weir_door_grpc {
     unsigned char *out;      /* owned: of the encoder */
     size_t out_size;
 };
+
+/* ---- Who asks ---- */
+
+static int identify(struct connection *connection, const char *authorization,
+                    struct weir_identity *out, struct weir_diag *diag)
+{
+    struct weir_tls_peer names;
+    bool has_names = weir_h2_link_peer_names(connection->link, &names);
+    struct weir_caller caller = {
+        .door = WEIR_DOOR_GRPC,
+        .address = weir_h2_link_peer(connection->link),
+        .names = has_names ? &names : NULL,
+        .authorization = authorization,
+    };
+    return weir_gate_identify(connection->door->gate, &caller, out, diag,
+                              weir_clock_now());
+}
+
+static int admit(struct connection *connection,
+                 const struct weir_identity *identity, enum weir_role role,
+                 struct weir_diag *diag)
+{
+    struct weir_caller caller = {
+        .door = WEIR_DOOR_GRPC,
+        .address = weir_h2_link_peer(connection->link),
+        .authorization = "",
+    };
+    return weir_gate_admit(connection->door->gate, &caller, identity, role,
+                           diag, weir_clock_now());
+}
+
+static int status_of(int error)
+{
+    return error == WEIR_EDENIED ? WEIR_GRPC_PERMISSION_DENIED
+                                 : WEIR_GRPC_UNAUTHENTICATED;
+}
+
+/* ---- Streams of a connection ---- */
+
+static void unlink_peer(struct weir_door_grpc *door, struct stream *stream);
+
+static struct stream *find_stream(struct connection *connection, int32_t id)
+{
+    struct stream *stream = connection->streams;
+    while (stream && stream->id != id)
+        stream = stream->next;
+    return stream;
+}
+
+static void stream_free(struct stream *stream)
+{
+    if (stream->authorization)
+        OPENSSL_cleanse(stream->authorization,
+                        strlen(stream->authorization));
+    free(stream->authorization);
+    free(stream->target);
+    free(stream->body);
+    free(stream->reply);
+    free(stream);
+}
+
+/* A call that the administration still has stays until it is answered. */
+static void drop_stream(struct stream *stream)
+{
+    unlink_peer(stream->connection->door, stream);
+    struct stream **at = &stream->connection->streams;
+    while (*at != stream)
+        at = &(*at)->next;
+    *at = stream->next;
+    stream->connection = NULL;
+    if (!(stream->kind == CALL && stream->asked))
+        stream_free(stream);
+}
+
+/* Says how it ended; nothing of it comes any more, so it goes. */
+static void finish(struct stream *stream, int status, const char *why)
+{
+    struct weir_h2_link *link = stream->connection->link;
+    (void)weir_h2_finish(weir_h2_link_h2(link), stream->id, status, why);
+    weir_h2_link_flush(link);
+    drop_stream(stream);
+}
 
 /* ---- The pump ---- */
 
@@ -121,10 +217,7 @@ static void send_message(struct weir_door_grpc *door, struct stream *stream,
         weir_log(door->log, WEIR_LOG_WARNING,
                  "link of %s dropped: it doesn't take what it is told",
                  weir_h2_link_peer(link));
-        (void)weir_h2_finish(h2, stream->id, WEIR_GRPC_RESOURCE_EXHAUSTED,
-                             "the link is too slow");
-        weir_h2_link_flush(link);
-        unlink_peer(door, stream);
+        finish(stream, WEIR_GRPC_RESOURCE_EXHAUSTED, "the link is too slow");
         return;
     }
     weir_h2_link_flush(link);
@@ -181,9 +274,8 @@ static void begin_link(struct weir_door_grpc *door, struct stream *stream)
         weir_log(door->log, WEIR_LOG_WARNING,
                  "limiter at %s refused: there are %d already",
                  weir_h2_link_peer(link), WEIR_PEERS_MAX);
-        (void)weir_h2_finish(weir_h2_link_h2(link), stream->id,
-                             WEIR_GRPC_RESOURCE_EXHAUSTED,
-                             "the root has no room for another limiter");
+        finish(stream, WEIR_GRPC_RESOURCE_EXHAUSTED,
+               "the root has no room for another limiter");
         return;
     }
     stream->peer = door->free_peers[--door->free_count];
@@ -199,8 +291,6 @@ static void on_link_message(struct weir_door_grpc *door,
                             struct stream *stream, const void *bytes,
                             size_t len)
 {
-    if (!stream->linked)
-        return;
     struct weir_message message;
     door->arena.used = 0;
     int error = weir_v1_decode(bytes, len, true, &door->arena, &message);
@@ -213,19 +303,10 @@ static void on_link_message(struct weir_door_grpc *door,
     struct weir_h2_link *link = stream->connection->link;
     weir_log(door->log, WEIR_LOG_WARNING, "link of %s dropped: %s",
              weir_h2_link_peer(link), weir_strerror(error));
-    (void)weir_h2_finish(weir_h2_link_h2(link), stream->id,
-                         WEIR_GRPC_INVALID_ARGUMENT, weir_strerror(error));
-    unlink_peer(door, stream);
+    finish(stream, WEIR_GRPC_INVALID_ARGUMENT, weir_strerror(error));
 }
 
 /* ---- Call ---- */
-
-static void finish_call(struct stream *stream, int status, const char *why)
-{
-    struct weir_h2_link *link = stream->connection->link;
-    (void)weir_h2_finish(weir_h2_link_h2(link), stream->id, status, why);
-    weir_h2_link_flush(link);
-}
 
 static bool append_body(struct stream *stream, struct weir_text part)
 {
@@ -246,34 +327,51 @@ static bool append_body(struct stream *stream, struct weir_text part)
     return true;
 }
 
+/* The first message of a call names what is asked; true: it may be. */
+static bool begin_request(struct stream *stream,
+                          const struct weir_call_request *part)
+{
+    struct weir_admin_request request = { .method = part->method,
+                                          .target = part->path };
+    unsigned role = weir_admin_role(&request);
+    struct weir_diag why = { 0 };
+    int error = role == 0 ? 0
+                          : admit(stream->connection, &stream->identity,
+                                  (enum weir_role)role, &why);
+    if (error < 0) {
+        finish(stream, status_of(error), why.text);
+        return false;
+    }
+    stream->target = calloc(1, part->path.len + 1);
+    if (!stream->target) {
+        finish(stream, WEIR_GRPC_RESOURCE_EXHAUSTED, "out of memory");
+        return false;
+    }
+    memcpy(stream->target, part->path.p, part->path.len);
+    memcpy(stream->method, part->method.p, part->method.len);
+    return true;
+}
+
 static void on_call_message(struct stream *stream, const void *bytes,
                             size_t len)
 {
     struct weir_call_request part;
-    if (stream->asked || stream->over)
+    if (stream->asked)
         return;
     if (weir_v1_request_decode(bytes, len, &part) < 0) {
-        stream->over = true;
-        finish_call(stream, WEIR_GRPC_INVALID_ARGUMENT,
-                    "the message isn't a weir.v1.CallRequest");
+        finish(stream, WEIR_GRPC_INVALID_ARGUMENT,
+               "the message isn't a weir.v1.CallRequest");
         return;
     }
     if (stream->body_len + part.body.len > WEIR_ADMIN_IMPORT_MAX) {
-        stream->over = true;
-        finish_call(stream, WEIR_GRPC_RESOURCE_EXHAUSTED,
-                    "the body is over 64 MiB; import in parts");
+        finish(stream, WEIR_GRPC_RESOURCE_EXHAUSTED,
+               "the body is over 64 MiB; import in parts");
         return;
     }
-    if (!stream->target) {
-        stream->target = calloc(1, part.path.len + 1);
-        if (stream->target)
-            memcpy(stream->target, part.path.p, part.path.len);
-        memcpy(stream->method, part.method.p, part.method.len);
-    }
-    if (stream->target && append_body(stream, part.body))
+    if (!stream->target && !begin_request(stream, &part))
         return;
-    stream->over = true;
-    finish_call(stream, WEIR_GRPC_RESOURCE_EXHAUSTED, "out of memory");
+    if (!append_body(stream, part.body))
+        finish(stream, WEIR_GRPC_RESOURCE_EXHAUSTED, "out of memory");
 }
 
 /* Sends what the link takes now; the rest when it has drained. */
@@ -296,21 +394,11 @@ static void send_reply(struct stream *stream)
         stream->reply_sent += chunk;
         if (sent && stream->reply_sent < stream->reply_len)
             continue;
-        free(stream->reply);
-        stream->reply = NULL;
-        finish_call(stream, sent ? WEIR_GRPC_OK : WEIR_GRPC_INTERNAL,
+        finish(stream, sent ? WEIR_GRPC_OK : WEIR_GRPC_INTERNAL,
                     sent ? NULL : "the reply can't be sent");
         return;
     }
     weir_h2_link_flush(link);
-}
-
-static void stream_free(struct stream *stream)
-{
-    free(stream->target);
-    free(stream->body);
-    free(stream->reply);
-    free(stream);
 }
 
 static void on_answer(void *context, const struct weir_admin_answer *answer)
@@ -323,7 +411,7 @@ static void on_answer(void *context, const struct weir_admin_answer *answer)
     }
     stream->reply = malloc(answer->len + 1);
     if (!stream->reply) {
-        finish_call(stream, WEIR_GRPC_RESOURCE_EXHAUSTED, "out of memory");
+        finish(stream, WEIR_GRPC_RESOURCE_EXHAUSTED, "out of memory");
         return;
     }
     memcpy(stream->reply, answer->body, answer->len);
@@ -334,65 +422,73 @@ static void on_answer(void *context, const struct weir_admin_answer *answer)
 
 static void on_call_end(struct weir_door_grpc *door, struct stream *stream)
 {
-    if (stream->asked || stream->over)
+    if (stream->asked)
         return;
     if (!stream->target) {
-        finish_call(stream, WEIR_GRPC_INVALID_ARGUMENT,
-                    "a call without a request");
+        finish(stream, WEIR_GRPC_INVALID_ARGUMENT,
+               "a call without a request");
         return;
     }
     struct weir_admin_request request = {
         .method = weir_text_of(stream->method),
         .target = weir_text_of(stream->target),
         .body = { stream->body, stream->body_len },
+        .who = weir_text_of(stream->identity.who),
     };
     stream->asked = true;
     weir_admin_call(door->admin, &request, on_answer, stream,
                     weir_clock_now());
 }
 
-/* ---- Streams of a connection ---- */
+/* ---- What comes over a connection ---- */
 
-static struct stream *find_stream(struct connection *connection, int32_t id)
+static void begin_call(struct connection *connection, int32_t id,
+                       enum kind kind, const char *authorization,
+                       const struct weir_identity *identity)
 {
-    struct stream *stream = connection->streams;
-    while (stream && stream->id != id)
-        stream = stream->next;
-    return stream;
-}
-
-/* A call that the administration still has stays until it is answered. */
-static void drop_stream(struct stream *stream)
-{
-    unlink_peer(stream->connection->door, stream);
-    struct stream **at = &stream->connection->streams;
-    while (*at != stream)
-        at = &(*at)->next;
-    *at = stream->next;
-    stream->connection = NULL;
-    if (!(stream->kind == CALL && stream->asked))
-        stream_free(stream);
-}
-
-static bool on_call(void *context, struct weir_h2 *h2, int32_t id,
-                    const char *path, const char *authorization)
-{
-    (void)h2;
-    (void)authorization;
-    struct connection *connection = context;
-    bool is_link = strcmp(path, WEIR_V1_LINK) == 0;
-    if (!is_link && strcmp(path, WEIR_V1_CALL) != 0)
-        return false;
+    struct weir_h2 *h2 = weir_h2_link_h2(connection->link);
     struct stream *stream = calloc(1, sizeof *stream);
-    if (!stream)
-        return false;
-    stream->kind = is_link ? LINK : CALL;
+    char *kept = kind == LINK ? strdup(authorization) : NULL;
+    if (!stream || (kind == LINK && !kept)) {
+        free(stream);
+        free(kept);
+        (void)weir_h2_finish(h2, id, WEIR_GRPC_RESOURCE_EXHAUSTED,
+                             "out of memory");
+        return;
+    }
+    stream->kind = kind;
     stream->id = id;
+    stream->identity = *identity;
+    stream->authorization = kept;
+    stream->role = WEIR_ROLE_TAKE;
     stream->connection = connection;
     stream->next = connection->streams;
     connection->streams = stream;
-    if (is_link)
+    if (kind == LINK)
         begin_link(connection->door, stream);
+}
+
+/* A stranger isn't told which methods there are. */
+static bool on_call(void *context, struct weir_h2 *h2, int32_t id,
+                    const char *path, const char *authorization)
+{
+    struct connection *connection = context;
+    struct weir_identity identity;
+    struct weir_diag why = { 0 };
+    int error = identify(connection, authorization, &identity, &why);
+    bool is_link = strcmp(path, WEIR_V1_LINK) == 0;
+    if (error == 0)
+        connection->known = true;
+    if (error == 0 && !is_link && strcmp(path, WEIR_V1_CALL) != 0)
+        return false;
+    if (error == 0 && is_link)
+        error = admit(connection, &identity, WEIR_ROLE_TAKE, &why);
+    if (error < 0) {
+        (void)weir_h2_finish(h2, id, status_of(error), why.text);
+        return true;
+    }
+    begin_call(connection, id, is_link ? LINK : CALL, authorization,
+               &identity);
     return true;
 }
 
@@ -412,6 +508,7 @@ static void on_message(void *context, struct weir_h2 *h2, int32_t id,
 
 static void on_end(void *context, struct weir_h2 *h2, int32_t id)
 {
+    (void)h2;
     struct connection *connection = context;
     struct stream *stream = find_stream(connection, id);
     if (!stream)
@@ -420,8 +517,7 @@ static void on_end(void *context, struct weir_h2 *h2, int32_t id)
         on_call_end(connection->door, stream);
         return;
     }
-    unlink_peer(connection->door, stream);
-    (void)weir_h2_finish(h2, id, WEIR_GRPC_OK, NULL);
+    finish(stream, WEIR_GRPC_OK, NULL);
 }
 
 static void on_close(void *context, struct weir_h2 *h2, int32_t id,
@@ -444,13 +540,13 @@ static void on_drain(void *context, struct weir_h2_link *link)
     struct stream *next;
     for (struct stream *s = connection->streams; s; s = next) {
         next = s->next;
+        if (s->linked && s->held) {
+            s->held = false;
+            weir_root_hold(connection->door->root, s->peer, false);
+            weir_door_grpc_kick(connection->door);
+        }
         if (s->reply)
-            send_reply(s);
-        if (!s->linked || !s->held)
-            continue;
-        s->held = false;
-        weir_root_hold(connection->door->root, s->peer, false);
-        weir_door_grpc_kick(connection->door);
+            send_reply(s); /* which may end it */
     }
 }
 
@@ -493,6 +589,7 @@ static void on_accept(void *context, struct weir_stream *socket)
         .on_lost = on_lost,
     };
     connection->door = door;
+    connection->since = weir_clock_now();
     connection->link = weir_h2_link_new(socket, true, &handler);
     if (!connection->link) {
         free(connection);
@@ -503,6 +600,62 @@ static void on_accept(void *context, struct weir_stream *socket)
     if (connection->next)
         connection->next->self = &connection->next;
     door->connections = connection;
+}
+
+static void on_refused(void *context, const char *peer, const char *why)
+{
+    struct weir_door_grpc *door = context;
+    weir_gate_note(door->gate, WEIR_DOOR_GRPC, WEIR_REFUSED_TLS, peer, why,
+                   weir_clock_now());
+}
+
+/* ---- Credentials come and go ---- */
+
+/* True: the link may go on. */
+static bool recheck_link(struct stream *stream)
+{
+    struct connection *connection = stream->connection;
+    struct weir_identity identity;
+    struct weir_diag why = { 0 };
+    int error =
+        identify(connection, stream->authorization, &identity, &why);
+    if (error == 0)
+        error = admit(connection, &identity, stream->role, &why);
+    if (error == 0)
+        return true;
+    finish(stream, status_of(error), why.text);
+    return false;
+}
+
+void weir_door_grpc_recheck(struct weir_door_grpc *door)
+{
+    for (struct connection *c = door->connections; c; c = c->next) {
+        struct stream *next;
+        c->known = false;
+        c->since = weir_clock_now();
+        for (struct stream *s = c->streams; s; s = next) {
+            next = s->next;
+            if (s->kind == LINK && recheck_link(s))
+                c->known = true;
+        }
+    }
+}
+
+void weir_door_grpc_look(struct weir_door_grpc *door)
+{
+    if (!weir_gate_is_shut(door->gate))
+        return;
+    weir_instant now = weir_clock_now();
+    struct connection *next;
+    for (struct connection *c = door->connections; c; c = next) {
+        next = c->next;
+        if (c->known || c->streams || now < c->since + WEIR_STRANGER_MAX)
+            continue;
+        weir_gate_note(door->gate, WEIR_DOOR_GRPC, WEIR_REFUSED_CREDENTIAL,
+                       weir_h2_link_peer(c->link), "it stayed for 10 s and "
+                       "showed nothing that is known", now);
+        connection_free(c);
+    }
 }
 
 /* ---- Life ---- */
@@ -532,6 +685,8 @@ int weir_door_grpc_new(const struct weir_door_grpc_options *options,
     door->root = options->root;
     door->admin = options->admin;
     door->log = options->log;
+    weir_assert(options->gate);
+    door->gate = options->gate;
     while (door->free_count < WEIR_PEERS_MAX) {
         door->free_peers[door->free_count] =
             WEIR_PEERS_MAX - 1 - door->free_count;
@@ -547,8 +702,10 @@ int weir_door_grpc_new(const struct weir_door_grpc_options *options,
                                     weir_strerror(WEIR_ENOMEM), NULL);
     struct weir_listener_options listen = {
         .address = options->address,
+        .tls = options->tls,
         .max = WEIR_CONNECTIONS_MAX,
         .on_accept = on_accept,
+        .on_refused = on_refused,
         .context = door,
     };
     if (error == 0)

@@ -8,6 +8,7 @@
 
 #include "os/stream.h"
 #include "server/admin.h"
+#include "server/gate.h"
 #include "server/log.h"
 
 #define WEIR_PEERS_MAX 4096          /* links of limiters at once */
@@ -21,6 +22,8 @@ struct weir_door_grpc_options {
     struct weir_root *root;   /* with peers_max WEIR_PEERS_MAX */
     struct weir_admin *admin;
     const struct weir_log *log;
+    struct weir_gate *gate;   /* never NULL */
+    struct weir_tls *tls;     /* a server's; NULL: plain text */
     struct weir_address address;
 };
 
@@ -29,6 +32,12 @@ int weir_door_grpc_new(const struct weir_door_grpc_options *options,
 uint16_t weir_door_grpc_port(const struct weir_door_grpc *door);
 /* The root was changed from outside (quotas): pump it soon. */
 void weir_door_grpc_kick(struct weir_door_grpc *door);
+/* Credentials were read again: ends the links of whoever may no longer have
+ * one. */
+void weir_door_grpc_recheck(struct weir_door_grpc *door);
+/* To be called each second: drops connections that nobody known has used for
+ * WEIR_STRANGER_MAX. */
+void weir_door_grpc_look(struct weir_door_grpc *door);
 /* Takes no new connections. */
 void weir_door_grpc_stop(struct weir_door_grpc *door);
 /* Ends every call and link and writes what is queued: the loop has to run on

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT
  * server/door_http.c - HTTP/1.1 in front of the administration.
  *
- * Whoever can reach this port may edit quotas; it listens on loopback only.
- * A browser on the same machine can reach it too, on behalf of any page that
- * it shows. Two checks keep such pages out: the Host must be a loopback name
- * (a page whose name was made to resolve to 127.0.0.1 sends its own), and an
- * Origin, which browsers add to what a page sends elsewhere, must be
- * loopback as well.
+ * Who asks is asked anew for each request, by the certificate of the
+ * connection and the header Authorization, before the administration sees it.
+ *
+ * A browser can reach this door too, on behalf of any page that it shows, and
+ * may have a certificate to show. An Origin, which browsers add to what a page
+ * sends elsewhere, must therefore be this very host, or a loopback name. Where
+ * loopback is all that keeps strangers out, the Host must be a loopback name
+ * as well: a page whose name was made to resolve to 127.0.0.1 sends its own.
+ * (Over TLS such a name has no certificate.)
  *
  * An edit is answered later. The request then belongs to a 'pending', which
  * outlives the connection if the client goes away first: evhttp frees the
@@ -19,16 +22,22 @@
 #include <event2/buffer.h>
 #include <event2/http.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 
 #include "os/clock.h"
+#include "server/http_visitors.h"
 
 struct weir_door_http {
     struct evhttp *http;                /* owned */
     struct evhttp_bound_socket *socket; /* of 'http'; NULL once stopped */
     struct weir_admin *admin;           /* borrowed */
+    struct weir_gate *gate;             /* borrowed */
+    struct weir_http_visitors *visitors; /* owned; NULL: plain text */
+    bool of_loopback; /* loopback is what keeps strangers out */
     uint16_t port;
 };
 
@@ -59,17 +68,64 @@ static bool is_loopback_host(const char *host)
     return weir_address_is_loopback(&address);
 }
 
-static bool is_welcome(struct evhttp_request *request)
+/* "https://root.example:7078" is of the Host "root.example:7078". */
+static bool is_own(const char *origin, const char *host)
+{
+    const char *slashes = strstr(origin, "://");
+    return slashes && (is_loopback_host(slashes + 3) ||
+                       (host && strcasecmp(slashes + 3, host) == 0));
+}
+
+static bool is_welcome(const struct weir_door_http *door,
+                       struct evhttp_request *request)
 {
     struct evkeyvalq *headers = evhttp_request_get_input_headers(request);
     const char *host = evhttp_find_header(headers, "Host");
     const char *origin = evhttp_find_header(headers, "Origin");
-    if (host && !is_loopback_host(host))
+    if (door->of_loopback && host && !is_loopback_host(host))
         return false;
-    if (!origin)
-        return true;
-    const char *slashes = strstr(origin, "://");
-    return slashes && is_loopback_host(slashes + 3);
+    return !origin || is_own(origin, host);
+}
+
+/* Who it is, and whether it may: 0, WEIR_ECREDENTIAL or WEIR_EDENIED. */
+static int let_in(struct weir_door_http *door,
+                  struct evhttp_request *request,
+                  const struct weir_admin_request *ask,
+                  struct weir_identity *out, struct weir_diag *diag)
+{
+    unsigned role = weir_admin_role(ask);
+    if (role == 0) {
+        /* Whoever it is, he shows nothing and keeps no connection. */
+        if (weir_gate_is_shut(door->gate))
+            evhttp_add_header(evhttp_request_get_output_headers(request),
+                              "Connection", "close");
+        return 0;
+    }
+    struct evhttp_connection *connection =
+        evhttp_request_get_connection(request);
+    struct bufferevent *bufferevent =
+        evhttp_connection_get_bufferevent(connection);
+    const char *shown = evhttp_find_header(
+        evhttp_request_get_input_headers(request), "Authorization");
+    char *host;
+    uint16_t port;
+    evhttp_connection_get_peer(connection, &host, &port);
+    char address[128];
+    snprintf(address, sizeof address, "%s:%u", host, (unsigned)port);
+    struct weir_tls_peer names = { .count = 0 };
+    if (door->visitors)
+        weir_tls_bufferevent_names(bufferevent, &names);
+    struct weir_caller caller = { .door = WEIR_DOOR_HTTP,
+                                  .address = address,
+                                  .names = &names,
+                                  .authorization = shown ? shown : "" };
+    weir_instant now = weir_clock_now();
+    int error = weir_gate_identify(door->gate, &caller, out, diag, now);
+    if (door->visitors)
+        weir_http_visitors_asked(door->visitors, bufferevent, error == 0);
+    return error < 0 ? error
+                     : weir_gate_admit(door->gate, &caller, out,
+                                       (enum weir_role)role, diag, now);
 }
 
 /* ---- Answers ---- */
@@ -83,6 +139,11 @@ static void send_answer(struct evhttp_request *request,
     evhttp_add_header(headers, "X-Content-Type-Options", "nosniff");
     if (answer->allow)
         evhttp_add_header(headers, "Allow", answer->allow);
+    if (answer->status == 401) {
+        evhttp_add_header(headers, "WWW-Authenticate", "Bearer");
+        /* A stranger holds no connection. */
+        evhttp_add_header(headers, "Connection", "close");
+    }
     struct evbuffer *out = evhttp_request_get_output_buffer(request);
     bool newline = answer->len > 0 && answer->body[answer->len - 1] != '\n';
     if (evbuffer_add(out, answer->body, answer->len) < 0 ||
@@ -119,8 +180,9 @@ static void refuse(struct evhttp_request *request)
     static const char body[] =
         "{\"type\": \"urn:weir:error:WEIR_EINVAL\", \"status\": 403,\n"
         " \"title\": \"The request comes from elsewhere\",\n"
-        " \"detail\": \"a root answers requests to localhost, not those "
-        "that a browser sends for a page of another origin\",\n"
+        " \"detail\": \"a root answers requests to itself, on loopback by "
+        "the name of localhost, not those that a browser sends for a page of "
+        "another origin\",\n"
         " \"error\": \"WEIR_EINVAL\"}\n";
     struct weir_admin_answer answer = { .status = 403,
                                         .type = "application/problem+json",
@@ -149,10 +211,29 @@ static const char *method_of(struct evhttp_request *request)
     return "OTHER";
 }
 
+static void ask(struct weir_door_http *door, struct evhttp_request *request,
+                struct pending *pending, struct weir_text body)
+{
+    struct weir_admin_request ask = {
+        .method = weir_text_of(method_of(request)),
+        .target = weir_text_of(evhttp_request_get_uri(request)),
+        .body = body,
+    };
+    struct weir_identity identity = { .roles = 0 };
+    struct weir_diag why = { 0 };
+    int error = let_in(door, request, &ask, &identity, &why);
+    ask.who = weir_text_of(identity.who);
+    if (error < 0)
+        weir_admin_refuse(error, &why, on_answer, pending);
+    else
+        weir_admin_call(door->admin, &ask, on_answer, pending,
+                        weir_clock_now());
+}
+
 static void on_request(struct evhttp_request *request, void *context)
 {
     struct weir_door_http *door = context;
-    if (!is_welcome(request)) {
+    if (!is_welcome(door, request)) {
         refuse(request);
         return;
     }
@@ -169,12 +250,7 @@ static void on_request(struct evhttp_request *request, void *context)
     pending->in_call = true;
     evhttp_connection_set_closecb(evhttp_request_get_connection(request),
                                   on_gone, pending);
-    struct weir_admin_request ask = {
-        .method = weir_text_of(method_of(request)),
-        .target = weir_text_of(evhttp_request_get_uri(request)),
-        .body = { body, len },
-    };
-    weir_admin_call(door->admin, &ask, on_answer, pending, weir_clock_now());
+    ask(door, request, pending, (struct weir_text){ body, len });
     pending->in_call = false;
     if (pending->answered)
         free(pending);
@@ -195,19 +271,8 @@ static int find_port(struct weir_door_http *door)
     return 0;
 }
 
-int weir_door_http_new(struct event_base *base, struct weir_admin *admin,
-                       const struct weir_address *address,
-                       struct weir_door_http **out, struct weir_diag *diag)
+static void set_limits(struct evhttp *http)
 {
-    struct weir_door_http *door = calloc(1, sizeof *door);
-    struct evhttp *http = door ? evhttp_new(base) : NULL;
-    if (!http) {
-        free(door);
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
-    }
-    door->http = http;
-    door->admin = admin;
     evhttp_set_max_headers_size(http, WEIR_HTTP_HEADERS_MAX);
     evhttp_set_max_body_size(http, WEIR_ADMIN_IMPORT_MAX);
     evhttp_set_timeout(http, WEIR_HTTP_TIMEOUT);
@@ -215,19 +280,66 @@ int weir_door_http_new(struct event_base *base, struct weir_admin *admin,
                                          EVHTTP_REQ_PUT | EVHTTP_REQ_PATCH |
                                          EVHTTP_REQ_POST |
                                          EVHTTP_REQ_DELETE);
-    evhttp_set_gencb(http, on_request, door);
+}
+
+static int bind_door(struct weir_door_http *door,
+                     const struct weir_address *address,
+                     struct weir_diag *diag)
+{
     errno = 0;
-    door->socket = evhttp_bind_socket_with_handle(http, address->host,
+    door->socket = evhttp_bind_socket_with_handle(door->http, address->host,
                                                   address->port);
-    if (!door->socket || find_port(door) < 0) {
-        int why = errno ? errno : EINVAL;
-        weir_diag_set(diag, WEIR_ESYSTEM, "can't listen: ", strerror(why),
-                      why == EADDRINUSE ? "; another process has this port: "
-                                          "stop it or take another"
-                                        : "", NULL);
-        weir_door_http_free(&door);
-        return WEIR_ESYSTEM;
+    if (door->socket && find_port(door) == 0)
+        return 0;
+    int why = errno ? errno : EINVAL;
+    return weir_diag_set(diag, WEIR_ESYSTEM, "can't listen: ", strerror(why),
+                         why == EADDRINUSE
+                             ? "; another process has this port: stop it or "
+                               "take another"
+                             : "", NULL);
+}
+
+static int use_tls(struct weir_door_http *door, struct weir_tls *tls,
+                   struct weir_diag *diag)
+{
+    if (!tls)
+        return 0;
+    door->visitors = weir_http_visitors_new(tls, door->gate);
+    if (!door->visitors)
+        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
+                             NULL);
+    evhttp_set_bevcb(door->http, weir_http_visitors_accept, door->visitors);
+    return 0;
+}
+
+int weir_door_http_new(const struct weir_door_http_options *options,
+                       struct weir_door_http **out, struct weir_diag *diag)
+{
+    weir_assert(options->gate);
+    struct weir_door_http *door = calloc(1, sizeof *door);
+    struct evhttp *http = door ? evhttp_new(options->base) : NULL;
+    if (!http) {
+        free(door);
+        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
+                             NULL);
     }
+    door->http = http;
+    door->admin = options->admin;
+    door->gate = options->gate;
+    door->of_loopback =
+        !options->tls && weir_address_is_loopback(&options->address);
+    set_limits(http);
+    evhttp_set_gencb(http, on_request, door);
+    int error = use_tls(door, options->tls, diag);
+    if (error == 0)
+        error = bind_door(door, &options->address, diag);
+    if (error < 0) {
+        weir_door_http_free(&door);
+        return error;
+    }
+    if (door->visitors)
+        weir_http_visitors_set_listener(
+            door->visitors, evhttp_bound_socket_get_listener(door->socket));
     *out = door;
     return 0;
 }
@@ -237,8 +349,22 @@ uint16_t weir_door_http_port(const struct weir_door_http *door)
     return door->port;
 }
 
+void weir_door_http_recheck(struct weir_door_http *door)
+{
+    if (door->visitors)
+        weir_http_visitors_recheck(door->visitors);
+}
+
+void weir_door_http_look(struct weir_door_http *door)
+{
+    if (door->visitors)
+        weir_http_visitors_look(door->visitors);
+}
+
 void weir_door_http_stop(struct weir_door_http *door)
 {
+    if (door->visitors)
+        weir_http_visitors_set_listener(door->visitors, NULL);
     if (door->socket)
         evhttp_del_accept_socket(door->http, door->socket);
     door->socket = NULL;
@@ -248,7 +374,10 @@ void weir_door_http_free(struct weir_door_http **door)
 {
     if (!*door)
         return;
+    if ((*door)->visitors)
+        weir_http_visitors_set_listener((*door)->visitors, NULL);
     evhttp_free((*door)->http);
+    weir_http_visitors_free(&(*door)->visitors);
     free(*door);
     *door = NULL;
 }

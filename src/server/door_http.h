@@ -6,17 +6,29 @@
 
 #include "os/stream.h"
 #include "server/admin.h"
+#include "server/gate.h"
 
 #define WEIR_HTTP_HEADERS_MAX 16384 /* bytes */
 #define WEIR_HTTP_TIMEOUT 30        /* seconds of silence */
 
 struct weir_door_http;
 
-/* Opens the door. WEIR_ESYSTEM with 'diag' filled. 'admin' is borrowed. */
-int weir_door_http_new(struct event_base *base, struct weir_admin *admin,
-                       const struct weir_address *address,
+struct weir_door_http_options {
+    struct event_base *base;  /* borrowed, as all below */
+    struct weir_admin *admin;
+    struct weir_gate *gate;   /* never NULL */
+    struct weir_tls *tls;     /* a server's; NULL: plain text */
+    struct weir_address address;
+};
+
+/* Opens the door. WEIR_ESYSTEM, WEIR_ENOMEM, with 'diag' filled. */
+int weir_door_http_new(const struct weir_door_http_options *options,
                        struct weir_door_http **out, struct weir_diag *diag);
 uint16_t weir_door_http_port(const struct weir_door_http *door);
+/* Credentials were read again. */
+void weir_door_http_recheck(struct weir_door_http *door);
+/* To be called each second: drops strangers who stay too long. */
+void weir_door_http_look(struct weir_door_http *door);
 /* Takes no new connections. */
 void weir_door_http_stop(struct weir_door_http *door);
 /* After weir_admin_free() or when nothing waits. NULL inside is legal. */

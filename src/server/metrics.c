@@ -12,6 +12,7 @@
 
 #include "server/admin.h"
 #include "server/busiest.h"
+#include "server/gate.h"
 
 struct figure {
     const char *name;
@@ -150,22 +151,42 @@ static int print_quotas(FILE *out, struct weir_root *root, weir_instant now)
     return 0;
 }
 
-char *weir_metrics_print(struct weir_root *root, const char *name,
-                         const char *version, bool store_up,
-                         size_t edits_waiting, weir_instant now,
-                         size_t *out_len)
+static void print_gate(FILE *out, const struct weir_gate *gate)
+{
+    static const char refused[] = "weir_refused_credentials_total";
+    print_head(out, refused, "counter", "Handshakes, calls and requests that "
+               "were refused: no TLS, nobody known, or not allowed.");
+    for (int door = 0; door < WEIR_DOORS; door++)
+        for (int why = 0; why < WEIR_REFUSALS; why++)
+            fprintf(out, "%s{door=\"%s\",reason=\"%s\"} %llu\n", refused,
+                    weir_door_name((enum weir_door)door),
+                    weir_refusal_name((enum weir_refusal)why),
+                    (unsigned long long)gate->refused[door][why]);
+    if (!gate->tls)
+        return;
+    static const char expires[] = "weir_certificate_expires_seconds";
+    print_head(out, expires, "gauge", "Seconds until the certificate that "
+               "this root shows ends.");
+    fprintf(out, "%s %lld\n", expires,
+            (long long)weir_tls_expires_in(gate->tls));
+}
+
+char *weir_metrics_print(const struct weir_metrics_source *source,
+                         weir_instant now, size_t *out_len)
 {
     char *text = NULL;
     FILE *out = open_memstream(&text, out_len);
     if (!out)
         return NULL;
     print_head(out, "weir_build_info", "gauge", "The version that runs.");
-    fprintf(out, "weir_build_info{version=\"%s\",root=\"", version);
-    struct weir_text shown = weir_text_of(name);
+    fprintf(out, "weir_build_info{version=\"%s\",root=\"", source->version);
+    struct weir_text shown = weir_text_of(source->name);
     print_label(out, shown.p, shown.len);
     fputs("\"} 1\n", out);
-    print_root(out, root, store_up, edits_waiting);
-    int error = print_quotas(out, root, now);
+    print_root(out, source->root, source->store_up, source->edits_waiting);
+    if (source->gate)
+        print_gate(out, source->gate);
+    int error = print_quotas(out, source->root, now);
     if (fclose(out) != 0 || error < 0) {
         free(text);
         return NULL;

@@ -6,12 +6,22 @@
 
 #include "node/root.h"
 
+struct weir_gate;
+
+/* What the page is about; all borrowed. */
+struct weir_metrics_source {
+    struct weir_root *root;
+    const char *name;    /* of the root */
+    const char *version;
+    bool store_up;
+    size_t edits_waiting;
+    const struct weir_gate *gate; /* NULL: nothing is told of it */
+};
+
 /* The page, malloc'ed, or NULL when there is no memory. At most
  * WEIR_METRICS_QUOTAS_MAX quotas have figures of their own: those that
  * refused most. */
-char *weir_metrics_print(struct weir_root *root, const char *name,
-                         const char *version, bool store_up,
-                         size_t edits_waiting, weir_instant now,
-                         size_t *out_len);
+char *weir_metrics_print(const struct weir_metrics_source *source,
+                         weir_instant now, size_t *out_len);
 
 #endif /* WEIR_METRICS_H */

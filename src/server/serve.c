@@ -4,6 +4,9 @@
  *
  *     store's thread --news--> loop: root node, administration, two doors
  *
+ * Each second the files of certificates and credentials are looked at, and
+ * strangers who have stayed too long are dropped.
+ *
  * A stop has two parts. First nobody new is let in and the edits that were
  * begun are waited for, as long as the store may take for one. Then calls
  * and links are told to go, and the loop runs until all is written. A second
@@ -26,6 +29,9 @@
 #include "server/door_http.h"
 #include "server/serve_options.h"
 
+#define DAY_S 86400
+#define LOOK_S 1           /* whether files have changed */
+#define WARN_DAYS 14       /* before a certificate ends */
 #define STOP_LOOK_MS 10    /* whether edits still wait */
 #define STOP_EDITS_MS 5000 /* for the edits that were begun */
 #define STOP_WRITE_S 3     /* for what is queued */
@@ -40,6 +46,12 @@ struct serve {
     struct weir_store_thread *store;
     struct event *store_event;
     struct event *stop_event;
+    struct event *look_event;
+    struct weir_credentials *credentials; /* NULL: none in force */
+    struct weir_tls *grpc_tls;       /* NULL: plain text; so is the next */
+    struct weir_tls *http_tls;
+    struct weir_gate gate;           /* borrows the three above */
+    weir_instant warn_at;            /* of the certificate's end, again */
     struct weir_door_grpc *grpc;
     struct weir_door_http *http;     /* NULL: off */
     weir_instant stop_until;         /* 0: not stopping */
@@ -81,6 +93,88 @@ static void on_epoch(void *context, uint64_t epoch)
              (unsigned long long)epoch);
 }
 
+/* ---- Certificates and credentials ---- */
+
+static void warn_of_end(struct serve *serve, weir_instant now)
+{
+    if (!serve->grpc_tls || now < serve->warn_at)
+        return;
+    int64_t left = weir_tls_expires_in(serve->grpc_tls);
+    if (left > WARN_DAYS * DAY_S)
+        return;
+    serve->warn_at = now + (weir_duration)DAY_S * WEIR_SECOND;
+    if (left < 0)
+        weir_log(&serve->log, WEIR_LOG_ERROR,
+                 "the certificate %s has ended: nobody who checks it comes "
+                 "in; replace it, no restart is needed",
+                 serve->options->tls_cert);
+    else
+        weir_log(&serve->log, WEIR_LOG_WARNING,
+                 "the certificate %s ends in %lld days: replace it, no "
+                 "restart is needed", serve->options->tls_cert,
+                 (long long)(left / DAY_S));
+}
+
+/* Both doors show the same files. */
+static void reload_tls(struct serve *serve)
+{
+    struct weir_diag why = { 0 };
+    int error = weir_tls_reload(serve->grpc_tls, &why);
+    if (error == 0)
+        error = weir_tls_reload(serve->http_tls, &why);
+    serve->warn_at = 0;
+    if (error < 0)
+        weir_log(&serve->log, WEIR_LOG_ERROR,
+                 "certificates aren't reloaded, the old ones stay: %s",
+                 why.text);
+    else
+        weir_log(&serve->log, WEIR_LOG_INFO,
+                 "reloaded the certificate %s; it ends in %lld days",
+                 serve->options->tls_cert,
+                 (long long)(weir_tls_expires_in(serve->grpc_tls) / DAY_S));
+}
+
+/* Whoever stands in is looked at again. */
+static void reload_credentials(struct serve *serve)
+{
+    struct weir_diag why = { 0 };
+    if (weir_credentials_reload(serve->credentials, &why) < 0) {
+        weir_log(&serve->log, WEIR_LOG_ERROR,
+                 "credentials aren't reloaded, the old ones stay: %s",
+                 why.text);
+        return;
+    }
+    weir_log(&serve->log, WEIR_LOG_INFO, "reloaded %zu credentials of %s",
+             weir_credentials_count(serve->credentials),
+             serve->options->credentials);
+    weir_door_grpc_recheck(serve->grpc);
+    if (serve->http)
+        weir_door_http_recheck(serve->http);
+}
+
+static void look_again(struct serve *serve, bool all)
+{
+    bool has_tls = serve->grpc_tls != NULL;
+    if (has_tls && (all || weir_tls_is_changed(serve->grpc_tls) ||
+                    weir_tls_is_changed(serve->http_tls)))
+        reload_tls(serve);
+    if (serve->credentials &&
+        (all || weir_credentials_is_changed(serve->credentials)))
+        reload_credentials(serve);
+    warn_of_end(serve, weir_clock_now());
+}
+
+static void on_look(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    struct serve *serve = context;
+    look_again(serve, false);
+    weir_door_grpc_look(serve->grpc);
+    if (serve->http)
+        weir_door_http_look(serve->http);
+}
+
 /* ---- Stop ---- */
 
 static void begin_stop(struct serve *serve)
@@ -105,8 +199,11 @@ static void on_signal(void *context, enum weir_signal signal)
         begin_stop(serve);
         return;
     case WEIR_SIGNAL_RELOAD:
-        weir_log(&serve->log, WEIR_LOG_INFO,
-                 "SIGHUP: nothing to reload; quotas are read as they change");
+        weir_log(&serve->log, WEIR_LOG_INFO, "SIGHUP: %s",
+                 serve->grpc_tls || serve->credentials
+                     ? "reads certificates and credentials again"
+                     : "nothing to reload; quotas are read as they change");
+        look_again(serve, true);
         return;
     }
 }
@@ -126,17 +223,24 @@ static void on_stop_look(evutil_socket_t fd, short what, void *context)
     event_add(serve->stop_event, &in);
 }
 
+static void free_events(struct serve *serve)
+{
+    struct event **events[] = { &serve->store_event, &serve->stop_event,
+                                &serve->look_event };
+    for (size_t i = 0; i < WEIR_COUNT_OF(events); i++) {
+        if (*events[i])
+            event_free(*events[i]);
+        *events[i] = NULL;
+    }
+}
+
 /* Nothing but sockets that are being written is left on the loop then. */
 static void end_gracefully(struct serve *serve)
 {
     weir_admin_free(&serve->admin);
     weir_door_grpc_free(&serve->grpc);
     weir_signals_free(&serve->signals);
-    if (serve->store_event)
-        event_free(serve->store_event);
-    if (serve->stop_event)
-        event_free(serve->stop_event);
-    serve->store_event = serve->stop_event = NULL;
+    free_events(serve);
     weir_store_thread_free(&serve->store);
     struct timeval in = { .tv_sec = STOP_WRITE_S };
     event_base_loopexit(serve->base, &in);
@@ -212,6 +316,7 @@ static int make_root(struct serve *serve, const char *version,
         .store_url = serve->options->store,
         .version = version,
         .started = now,
+        .gate = &serve->gate,
     };
     memcpy(admin.incarnation, root.incarnation, sizeof admin.incarnation);
     serve->root = weir_root_new(&root, now);
@@ -241,6 +346,36 @@ static int open_store(struct serve *serve, struct weir_diag *diag)
     return 0;
 }
 
+static int read_tls(const struct serve *serve, const char *alpn,
+                    struct weir_tls **out, struct weir_diag *diag)
+{
+    const struct weir_tls_options options = {
+        .server = true,
+        .alpn = alpn,
+        .ca = serve->options->tls_ca,
+        .cert = serve->options->tls_cert,
+        .key = serve->options->tls_key,
+    };
+    return weir_tls_new(&options, out, diag);
+}
+
+static int make_gate(struct serve *serve, struct weir_diag *diag)
+{
+    const struct weir_serve_options *options = serve->options;
+    int error = 0;
+    if (options->tls_cert)
+        error = read_tls(serve, "h2", &serve->grpc_tls, diag);
+    if (error == 0 && options->tls_cert)
+        error = read_tls(serve, "http/1.1", &serve->http_tls, diag);
+    if (error == 0 && options->credentials)
+        error = weir_credentials_open(options->credentials,
+                                      &serve->credentials, diag);
+    serve->gate = (struct weir_gate){ .credentials = serve->credentials,
+                                      .tls = serve->grpc_tls,
+                                      .log = &serve->log };
+    return error;
+}
+
 static void show_address(const struct weir_address *address, uint16_t port,
                          char *buf, size_t size)
 {
@@ -268,6 +403,8 @@ static int open_doors(struct serve *serve, struct weir_diag *diag)
         .root = serve->root,
         .admin = serve->admin,
         .log = &serve->log,
+        .gate = &serve->gate,
+        .tls = serve->grpc_tls,
         .address = serve->options->listen,
     };
     int error = weir_door_grpc_new(&grpc, &serve->grpc, &why);
@@ -275,8 +412,14 @@ static int open_doors(struct serve *serve, struct weir_diag *diag)
         return refuse_address("--listen", &grpc.address, error, &why, diag);
     if (serve->options->http_off)
         return 0;
-    error = weir_door_http_new(serve->base, serve->admin,
-                               &serve->options->http, &serve->http, &why);
+    struct weir_door_http_options http = {
+        .base = serve->base,
+        .admin = serve->admin,
+        .gate = &serve->gate,
+        .tls = serve->http_tls,
+        .address = serve->options->http,
+    };
+    error = weir_door_http_new(&http, &serve->http, &why);
     return error < 0 ? refuse_address("--http", &serve->options->http, error,
                                       &why, diag)
                      : 0;
@@ -288,9 +431,13 @@ static int watch_events(struct serve *serve, struct weir_diag *diag)
         event_new(serve->base, weir_store_thread_fd(serve->store),
                   EV_READ | EV_PERSIST, on_store_news, serve);
     serve->stop_event = event_new(serve->base, -1, 0, on_stop_look, serve);
+    serve->look_event =
+        event_new(serve->base, -1, EV_PERSIST, on_look, serve);
     serve->signals = weir_signals_new(serve->base, on_signal, serve);
-    if (serve->store_event && serve->stop_event && serve->signals &&
-        event_add(serve->store_event, NULL) == 0)
+    struct timeval every = { .tv_sec = LOOK_S };
+    if (serve->store_event && serve->stop_event && serve->look_event &&
+        serve->signals && event_add(serve->store_event, NULL) == 0 &&
+        event_add(serve->look_event, &every) == 0)
         return 0;
     return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM), NULL);
 }
@@ -311,6 +458,23 @@ static int write_ports(const char *path, const char *listen,
                          strerror(errno), NULL);
 }
 
+static void say_security(const struct serve *serve)
+{
+    const struct weir_serve_options *options = serve->options;
+    bool open = !weir_address_is_loopback(&options->listen) ||
+                (!options->http_off &&
+                 !weir_address_is_loopback(&options->http));
+    if (open && (!serve->grpc_tls || !serve->credentials))
+        weir_log(&serve->log, WEIR_LOG_WARNING,
+                 "--insecure: whoever reaches this root may read%s",
+                 serve->credentials ? " what others send, their tokens too"
+                                    : " and edit its quotas");
+    weir_log(&serve->log, WEIR_LOG_INFO, "%s, %s",
+             serve->grpc_tls ? "TLS" : "plain text",
+             serve->credentials ? "credentials are asked for"
+                                : "no credentials are asked for");
+}
+
 static int announce(struct serve *serve, struct weir_diag *diag)
 {
     const struct weir_serve_options *options = serve->options;
@@ -329,6 +493,8 @@ static int announce(struct serve *serve, struct weir_diag *diag)
     weir_log(&serve->log, WEIR_LOG_INFO,
              "root %s: limiters at %s, HTTP at %s, %s", serve->name, listen,
              http, options->store);
+    say_security(serve);
+    warn_of_end(serve, weir_clock_now());
     return 0;
 }
 
@@ -355,7 +521,9 @@ static int start(struct serve *serve, const char *version,
     if (!serve->base)
         return weir_diag_set(diag, WEIR_ESYSTEM, "no event loop: ",
                              strerror(errno), NULL);
-    int error = make_root(serve, version, diag);
+    int error = make_gate(serve, diag);
+    if (error == 0)
+        error = make_root(serve, version, diag);
     if (error == 0)
         error = open_store(serve, diag);
     if (error == 0)
@@ -373,14 +541,14 @@ static void destroy(struct serve *serve)
     weir_admin_free(&serve->admin);
     weir_door_grpc_free(&serve->grpc);
     weir_signals_free(&serve->signals);
-    if (serve->store_event)
-        event_free(serve->store_event);
-    if (serve->stop_event)
-        event_free(serve->stop_event);
+    free_events(serve);
     weir_store_thread_free(&serve->store);
     weir_root_free(serve->root);
     if (serve->base)
         event_base_free(serve->base);
+    weir_credentials_free(&serve->credentials);
+    weir_tls_free(&serve->grpc_tls);
+    weir_tls_free(&serve->http_tls);
 }
 
 int weir_serve(int argc, char **argv, const char *version)

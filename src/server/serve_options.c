@@ -24,6 +24,13 @@ const char weir_serve_help[] =
     "  --http ADDR:PORT|off      JSON and /metrics        [127.0.0.1:7078]\n"
     "  --name NAME               how limiters and people call this root\n"
     "\n"
+    "Who may reach it (an address that isn't loopback needs the first three):\n"
+    "  --tls-cert FILE           speak TLS, and show this certificate (PEM)\n"
+    "  --tls-key FILE            its key; both are read again as they change\n"
+    "  --credentials FILE        who may do what; likewise\n"
+    "  --tls-ca FILE             whose certificates clients may show\n"
+    "  --insecure                listen anywhere without all that\n"
+    "\n"
     "What this root tells its limiters:\n"
     "  --report-interval TIME    report at least so often             [1s]\n"
     "  --stale-after TIME        go by on_stale after so long alone  [10s]\n"
@@ -33,8 +40,7 @@ const char weir_serve_help[] =
     "  --port-file FILE          write the addresses in use there\n"
     "  --log-level LEVEL         error, warning, info or debug      [info]\n"
     "\n"
-    "It listens on loopback only. SIGTERM ends it gracefully.\n"
-    "More: weir-serve(8).\n";
+    "SIGTERM ends it gracefully. More: weir-serve(8), weir-cert(1).\n";
 
 typedef int setter(struct weir_serve_options *options, const char *value,
                    struct weir_diag *diag);
@@ -57,12 +63,7 @@ static int set_address(struct weir_address *address, const char *option,
     if (error < 0)
         return weir_diag_set(diag, error, option, " ", value, ": ",
                              inner.text, NULL);
-    if (weir_address_is_loopback(address))
-        return 0;
-    return weir_diag_set(diag, WEIR_EINVAL, option, " ", value, ": a root "
-                         "has no credentials yet, so it listens on loopback "
-                         "only; use 127.0.0.1:PORT, or a tunnel to it",
-                         NULL);
+    return 0;
 }
 
 static int set_listen(struct weir_serve_options *options, const char *value,
@@ -151,6 +152,47 @@ static int set_correction(struct weir_serve_options *options,
     return 0;
 }
 
+static int set_tls_cert(struct weir_serve_options *options,
+                        const char *value, struct weir_diag *diag)
+{
+    (void)diag;
+    options->tls_cert = value;
+    return 0;
+}
+
+static int set_tls_key(struct weir_serve_options *options, const char *value,
+                       struct weir_diag *diag)
+{
+    (void)diag;
+    options->tls_key = value;
+    return 0;
+}
+
+static int set_tls_ca(struct weir_serve_options *options, const char *value,
+                      struct weir_diag *diag)
+{
+    (void)diag;
+    options->tls_ca = value;
+    return 0;
+}
+
+static int set_credentials(struct weir_serve_options *options,
+                           const char *value, struct weir_diag *diag)
+{
+    (void)diag;
+    options->credentials = value;
+    return 0;
+}
+
+static int set_insecure(struct weir_serve_options *options, const char *value,
+                        struct weir_diag *diag)
+{
+    (void)value;
+    (void)diag;
+    options->insecure = true;
+    return 0;
+}
+
 static int set_port_file(struct weir_serve_options *options,
                          const char *value, struct weir_diag *diag)
 {
@@ -175,12 +217,16 @@ static const struct option options_known[] = {
     WITH_VALUE("report-interval"), WITH_VALUE("stale-after"),
     WITH_VALUE("slack"),       WITH_VALUE("correction-ratio"),
     WITH_VALUE("port-file"),   WITH_VALUE("log-level"),
+    WITH_VALUE("tls-cert"),    WITH_VALUE("tls-key"),
+    WITH_VALUE("tls-ca"),      WITH_VALUE("credentials"),
+    { "insecure", no_argument, NULL, 0 },
     { "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
 };
 static setter *const setters[] = {
     set_store, set_listen,     set_http,      set_name,
     set_interval, set_stale,   set_slack,     set_correction,
-    set_port_file, set_log_level,
+    set_port_file, set_log_level, set_tls_cert, set_tls_key,
+    set_tls_ca,   set_credentials, set_insecure,
 };
 
 static int set_defaults(struct weir_serve_options *options,
@@ -215,8 +261,58 @@ static int find_own_store(struct weir_serve_options *options,
                          NULL);
 }
 
+static int check_tls(const struct weir_serve_options *options,
+                     struct weir_diag *diag)
+{
+    if (!options->tls_cert != !options->tls_key)
+        return weir_diag_set(diag, WEIR_EINVAL, "--tls-cert and --tls-key go "
+                             "together; ", options->tls_cert ? "--tls-key"
+                                                             : "--tls-cert",
+                             " is missing", NULL);
+    if (options->tls_ca && !options->tls_cert)
+        return weir_diag_set(diag, WEIR_EINVAL, "--tls-ca is of no use "
+                             "without TLS; --tls-cert and --tls-key are "
+                             "missing", NULL);
+    /* Whoever names an authority means to keep others out. */
+    if (options->tls_ca && !options->credentials)
+        return weir_diag_set(diag, WEIR_EINVAL, "--tls-ca says whose "
+                             "certificates count, and --credentials, what "
+                             "they may do, is missing", NULL);
+    return 0;
+}
+
+/* Strangers can reach such an address, and read what goes over it. */
+static int check_open(const struct weir_serve_options *options,
+                      const char *option, const struct weir_address *address,
+                      struct weir_diag *diag)
+{
+    if (weir_address_is_loopback(address) || options->insecure)
+        return 0;
+    const char *missing =
+        !options->tls_cert ? options->credentials
+                                 ? "--tls-cert and --tls-key are"
+                                 : "--tls-cert, --tls-key and --credentials "
+                                   "are"
+        : !options->credentials ? "--credentials is"
+                                : NULL;
+    if (!missing)
+        return 0;
+    return weir_diag_set(diag, WEIR_EINVAL, option, " ", address->host,
+                         ": strangers can reach that address, and ", missing,
+                         " missing; `weir cert` makes certificates to try. "
+                         "Or listen on loopback, or insist with --insecure",
+                         NULL);
+}
+
 static int check(struct weir_serve_options *options, struct weir_diag *diag)
 {
+    int error = check_tls(options, diag);
+    if (error == 0)
+        error = check_open(options, "--listen", &options->listen, diag);
+    if (error == 0 && !options->http_off)
+        error = check_open(options, "--http", &options->http, diag);
+    if (error < 0)
+        return error;
     if (options->settings.stale_after < options->settings.report_interval)
         return weir_diag_set(diag, WEIR_EINVAL, "--stale-after is shorter "
                              "than --report-interval: limiters would be "

@@ -16,7 +16,13 @@ struct weir_serve_options {
     struct weir_address listen;
     struct weir_address http;
     bool http_off;
-    const char *name;          /* NULL: host and port; borrowed from argv */
+    const char *name;          /* NULL: host and port; borrowed from argv, as
+                                * are the next four */
+    const char *tls_cert;      /* NULL, as 'tls_key': plain text */
+    const char *tls_key;
+    const char *tls_ca;        /* NULL: clients show no certificate */
+    const char *credentials;   /* NULL: everybody may do all */
+    bool insecure;             /* strangers may reach that */
     struct weir_settings settings;
     const char *port_file;     /* NULL: none; borrowed from argv */
     enum weir_log_level log_level;

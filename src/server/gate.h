@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT
+ * server/gate.h - whom the doors let in: asks the credentials, counts and
+ * logs who was refused. One thread. */
+
+#ifndef WEIR_GATE_H
+#define WEIR_GATE_H
+
+#include "os/tls.h"
+#include "server/credentials.h"
+#include "server/log.h"
+
+/* How long a connection may stand that nobody known has used, where
+ * credentials are in force: strangers don't keep others out. */
+#define WEIR_STRANGER_MAX (10 * WEIR_SECOND)
+#define WEIR_GATE_LOG_EVERY WEIR_SECOND /* at most a line of refusals */
+
+enum weir_door { WEIR_DOOR_GRPC, WEIR_DOOR_HTTP };
+enum weir_refusal {
+    WEIR_REFUSED_TLS,        /* no handshake: garbage, a certificate that
+                              * wasn't signed or has ended, too slow */
+    WEIR_REFUSED_CREDENTIAL, /* nothing shown that is known */
+    WEIR_REFUSED_ROLE,       /* known, and not allowed */
+};
+#define WEIR_DOORS 2
+#define WEIR_REFUSALS 3
+/* "grpc", "credential" …; static. */
+const char *weir_door_name(enum weir_door door);
+const char *weir_refusal_name(enum weir_refusal refusal);
+
+/* Filled by whoever serves; all zero: everybody may do all. */
+struct weir_gate {
+    const struct weir_credentials *credentials; /* borrowed; NULL: none are in
+                                                 * force */
+    const struct weir_tls *tls; /* borrowed; whose certificate is shown; NULL:
+                                 * plain text */
+    const struct weir_log *log; /* borrowed; NULL: says nothing */
+    /* The gate's own: */
+    uint64_t refused[WEIR_DOORS][WEIR_REFUSALS];
+    weir_instant logged;
+    uint64_t unlogged; /* refusals since then */
+};
+
+/* Who asks. */
+struct weir_caller {
+    enum weir_door door;
+    const char *address;               /* "127.0.0.1:41234" */
+    const struct weir_tls_peer *names; /* of its certificate; NULL: none */
+    const char *authorization;         /* the header; "": none */
+};
+
+/* Whether somebody has to show anything at all. */
+bool weir_gate_is_shut(const struct weir_gate *gate);
+/* Who it is. WEIR_ECREDENTIAL, with 'diag' filled, counted and logged. */
+int weir_gate_identify(struct weir_gate *gate, const struct weir_caller *who,
+                       struct weir_identity *out, struct weir_diag *diag,
+                       weir_instant now);
+/* Whether it may. WEIR_EDENIED, with 'diag' filled, counted and logged. */
+int weir_gate_admit(struct weir_gate *gate, const struct weir_caller *who,
+                    const struct weir_identity *identity, enum weir_role role,
+                    struct weir_diag *diag, weir_instant now);
+/* Counts and logs what a door refused by itself. */
+void weir_gate_note(struct weir_gate *gate, enum weir_door door,
+                    enum weir_refusal refusal, const char *address,
+                    const char *why, weir_instant now);
+
+#endif /* WEIR_GATE_H */

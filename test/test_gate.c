@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT
+ * test/test_gate.c - which role a request needs, and what is counted of those
+ * who haven't got it. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "server/admin.h"
+#include "server/gate.h"
+
+static unsigned role(const char *method, const char *target)
+{
+    struct weir_admin_request request = { .method = weir_text_of(method),
+                                          .target = weir_text_of(target) };
+    return weir_admin_role(&request);
+}
+
+static void every_request_needs_a_role(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method, *target;
+        unsigned role;
+    } requests[] = {
+        { "GET", "/healthz", 0 },
+        { "GET", "/readyz?verbose=1", 0 },
+        { "GET", "/metrics", WEIR_ROLE_READ },
+        { "GET", "/v1", WEIR_ROLE_READ },
+        { "GET", "/v1/quotas", WEIR_ROLE_READ },
+        { "GET", "/v1/quotas/a/b", WEIR_ROLE_READ },
+        { "PUT", "/v1/quotas/a/b", WEIR_ROLE_EDIT },
+        { "PATCH", "/v1/quotas/a", WEIR_ROLE_EDIT },
+        { "DELETE", "/v1/quotas/a", WEIR_ROLE_EDIT },
+        { "POST", "/v1/quotas:import", WEIR_ROLE_EDIT },
+        /* What isn't there, or isn't spelled so, is no way around. */
+        { "GET", "/healthz/", WEIR_ROLE_READ },
+        { "GET", "/HEALTHZ", WEIR_ROLE_READ },
+        { "GET", "//healthz", WEIR_ROLE_READ },
+        { "GET", "/v1/quotas/../../healthz", WEIR_ROLE_READ },
+        { "GET", "", WEIR_ROLE_READ },
+        { "POST", "/healthz", WEIR_ROLE_EDIT },
+        { "get", "/healthz", WEIR_ROLE_EDIT },
+        { "", "", WEIR_ROLE_EDIT },
+        { "TRACE", "/v1/quotas", WEIR_ROLE_EDIT },
+    };
+    for (size_t i = 0; i < WEIR_COUNT_OF(requests); i++)
+        assert_int_equal(role(requests[i].method, requests[i].target),
+                         requests[i].role);
+}
+
+static void refusals_are_counted_by_door_and_reason(void **state)
+{
+    (void)state;
+    struct weir_credentials *credentials;
+    struct weir_diag diag = { 0 };
+    const char *file = "read token ann correct-horse-battery-staple\n";
+    assert_int_equal(weir_credentials_parse(weir_text_of(file), &credentials,
+                                            &diag), 0);
+    struct weir_gate gate = { .credentials = credentials };
+    assert_true(weir_gate_is_shut(&gate));
+    struct weir_tls_peer names = { .count = 1, .name = { "ann" } };
+    struct weir_caller caller = { .door = WEIR_DOOR_HTTP,
+                                  .address = "192.0.2.1:4321",
+                                  .names = &names,
+                                  .authorization = "" };
+    struct weir_identity ann;
+    assert_int_equal(weir_gate_identify(&gate, &caller, &ann, &diag, 1),
+                     WEIR_ECREDENTIAL);
+    assert_int_equal(
+        gate.refused[WEIR_DOOR_HTTP][WEIR_REFUSED_CREDENTIAL], 1);
+
+    caller.door = WEIR_DOOR_GRPC;
+    caller.authorization = "Bearer correct-horse-battery-staple";
+    assert_int_equal(weir_gate_identify(&gate, &caller, &ann, &diag, 2), 0);
+    assert_int_equal(weir_gate_admit(&gate, &caller, &ann, WEIR_ROLE_READ,
+                                     &diag, 3), 0);
+    assert_int_equal(weir_gate_admit(&gate, &caller, &ann, WEIR_ROLE_TAKE,
+                                     &diag, 4), WEIR_EDENIED);
+    weir_gate_note(&gate, WEIR_DOOR_GRPC, WEIR_REFUSED_TLS, "somebody",
+                   "garbage", 5);
+    assert_int_equal(gate.refused[WEIR_DOOR_GRPC][WEIR_REFUSED_TLS], 1);
+    assert_int_equal(gate.refused[WEIR_DOOR_GRPC][WEIR_REFUSED_ROLE], 1);
+    assert_int_equal(
+        gate.refused[WEIR_DOOR_GRPC][WEIR_REFUSED_CREDENTIAL], 0);
+    assert_int_equal(gate.refused[WEIR_DOOR_HTTP][WEIR_REFUSED_ROLE], 0);
+    weir_credentials_free(&credentials);
+}
+
+static void an_open_gate_lets_everybody_in(void **state)
+{
+    (void)state;
+    struct weir_gate gate = { 0 };
+    struct weir_caller caller = { .authorization = "" };
+    struct weir_identity identity;
+    assert_false(weir_gate_is_shut(&gate));
+    assert_int_equal(weir_gate_identify(&gate, &caller, &identity, NULL, 1),
+                     0);
+    assert_string_equal(identity.who, WEIR_WHO_ANONYMOUS);
+    assert_int_equal(weir_gate_admit(&gate, &caller, &identity,
+                                     WEIR_ROLE_ROOT, NULL, 1), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_request_needs_a_role),
+        cmocka_unit_test(refusals_are_counted_by_door_and_reason),
+        cmocka_unit_test(an_open_gate_lets_everybody_in),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
