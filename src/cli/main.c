@@ -22,7 +22,7 @@ static const char main_help[] =
     "  take      ask for units of a quota, as a service would\n"
     "  status    how the roots stand\n"
     "  top       what is offered, passed and limited, live\n"
-    "  store     make a quota store\n"
+    "  store     make, upgrade or move a quota store\n"
     "  cert      make certificates to try TLS with\n"
     "  lab       whole fleets in one process, in virtual time\n"
     "  version   which one this is\n"

@@ -389,7 +389,9 @@ struct weir_store_listener weir_admin_store_listener(struct weir_admin *admin)
 struct weir_admin *weir_admin_new(const struct weir_admin_options *options)
 {
     struct weir_admin *admin = calloc(1, sizeof *admin);
-    char *url = strdup(options->store_url ? options->store_url : "");
+    char shown[WEIR_STORE_SHOW_MAX];
+    char *url = strdup(weir_store_show(
+        options->store_url ? options->store_url : "", shown));
     if (!admin || !url) {
         free(admin);
         free(url);

@@ -490,9 +490,10 @@ static int announce(struct serve *serve, struct weir_diag *diag)
         if (error < 0)
             return error;
     }
+    char store[WEIR_STORE_SHOW_MAX];
     weir_log(&serve->log, WEIR_LOG_INFO,
              "root %s: limiters at %s, HTTP at %s, %s", serve->name, listen,
-             http, options->store);
+             http, weir_store_show(options->store, store));
     say_security(serve);
     warn_of_end(serve, weir_clock_now());
     return 0;

@@ -196,9 +196,10 @@ static int open_store(struct weir_store_thread *t, struct weir_diag *diag)
     int error = weir_store_open(t->url, &t->store, diag);
     /* It was there: to make another one in its place would be the wrong
      * advice. */
+    char shown[WEIR_STORE_SHOW_MAX];
     if (error == WEIR_ENOENT && t->known)
-        error = weir_diag_set(diag, WEIR_ESTORE, "the quota store ", t->url,
-                              " is gone; put it back, or start again with "
+        error = weir_diag_set(diag, WEIR_ESTORE, "the quota store ",
+                              weir_store_show(t->url, shown), " is gone; put it back, or start again with "
                               "the one that is to be used",
                               NULL);
     if (error < 0)
