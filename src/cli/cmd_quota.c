@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * cli/cmd_quota.c - weir quota set, get, ls, rm. */
+ * cli/cmd_quota.c - weir quota set, get, ls, rm; the others are in quota_*.c.
+ */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,12 @@ static const char quota_help[] =
     "  rm NAME ...                remove\n"
     "  import [--replace] FILE    make them as in a YAML file\n"
     "  export                     write that file\n"
+    "  log [NAME]                 who changed what, and when\n"
+    "  undo EPOCH                 take an edit back\n"
+    "  import --shadow FILE       try a whole set beside the live one\n"
+    "  diff [FILE]                in what the shadow set differs\n"
+    "  promote                    make the shadow set the live one\n"
+    "  discard                    drop the shadow set\n"
     "\n"
     "Each of them has a --help. Fields, units and the file: weir-quota(5).\n";
 
@@ -56,6 +63,7 @@ static const char ls_help[] =
     "    weir quota ls 'client/*' --usage\n"
     "\n"
     "  --usage              what is used of them, as this root sees it\n"
+    "  --shadow             those of the shadow set\n"
     "  --roots HOST:PORT,…  the roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
     "  --json               a JSON list\n";
 
@@ -508,10 +516,12 @@ int weir_cli_quota_ls(int argc, char **argv)
 {
     struct weir_cli cli;
     bool usage = false;
+    bool shadow = false;
     const struct weir_cli_option options[] = {
         { .name = "usage", .letter = 'u', .flag = &usage },
+        { .name = "shadow", .flag = &shadow },
     };
-    int at = weir_cli_parse(&cli, ls_help, options, 1, argc, argv);
+    int at = weir_cli_parse(&cli, ls_help, options, 2, argc, argv);
     if (at < 0)
         return weir_cli_parsed(at);
     if (argc - at > 1)
@@ -523,8 +533,9 @@ int weir_cli_quota_ls(int argc, char **argv)
     if (len < 0)
         return weir_cli_fail("the GLOB is too long; a name has 255 bytes");
     char path[WEIR_CLI_PATH_MAX];
-    snprintf(path, sizeof path, "/v1/quotas?limit=1000&usage=%d&match=%.*s",
-             usage, len, encoded);
+    snprintf(path, sizeof path,
+             "/v1/quotas?limit=1000&usage=%d&shadow=%d&match=%.*s", usage,
+             shadow, len, encoded);
     struct weir_root_client *client = weir_cli_connect(&cli);
     if (!client)
         return WEIR_EXIT_ERROR;
@@ -539,6 +550,8 @@ int weir_cli_quota_ls(int argc, char **argv)
     }
     if (json_array_size(list) == 0)
         fprintf(stderr, at < argc ? "no quota matches '%s'\n"
+                        : shadow  ? "there is no shadow set; make one: weir "
+                                    "quota import FILE --shadow\n"
                                   : "there are no quotas yet; make one: weir "
                                     "quota set NAME limit=100/s\n",
                 glob);
@@ -632,7 +645,10 @@ int weir_cli_quota(int argc, char **argv)
         { "ls", weir_cli_quota_ls },         { "tree", weir_cli_quota_tree },
         { "rm", weir_cli_quota_rm },         { "import",
                                                weir_cli_quota_import },
-        { "export", weir_cli_quota_export },
+        { "export", weir_cli_quota_export }, { "log", weir_cli_quota_log },
+        { "undo", weir_cli_quota_undo },     { "diff", weir_cli_quota_diff },
+        { "promote", weir_cli_quota_promote },
+        { "discard", weir_cli_quota_discard },
     };
     const char *names[WEIR_COUNT_OF(known) + 1] = { NULL };
     if (argc < 2) {

@@ -33,6 +33,7 @@ static const char top_help[] =
     "\n"
     "  --once               measure one interval, print it, end\n"
     "  --interval TIME      how long to measure                        [1s]\n"
+    "  --shadow             beside it what the shadow set would do\n"
     "  --roots HOST:PORT,…  the first that answers\n"
     "                                      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
     "  --json               a JSON object each interval, on a line\n"
@@ -44,6 +45,8 @@ struct sample {
     double at;       /* seconds */
     json_t *answer;  /* owned; NULL: none */
     json_t *by_name; /* owned: name -> entry of the answer */
+    json_t *shadow;  /* owned: name -> entry of the shadow set; or NULL */
+    double shadow_at;
 };
 
 struct line {
@@ -52,17 +55,21 @@ struct line {
     const char *mode;  /* likewise */
     double offered, passed, limited; /* units per second */
     double fill, high; /* units; high 0: unlimited */
+    const char *would_limit; /* of the shadow set: its limit; "" without */
+    double would_pass, would_refuse; /* units per second there */
 };
 
 struct top {
     struct weir_cli cli;
     bool once;
+    bool shadow; /* the shadow set beside the live one */
     bool screen; /* repaint a terminal */
     bool colour;
     const char *glob; /* NULL: all; borrowed from argv */
     const char *interval_text;
     weir_duration interval;
     char path[WEIR_CLI_PATH_MAX];
+    char shadow_path[WEIR_CLI_PATH_MAX + 16];
     struct weir_root_client *client; /* owned */
     struct sample before;            /* owned */
     char *text;                      /* on the screen; owned; NULL: none */
@@ -75,8 +82,35 @@ struct top {
 static void sample_free(struct sample *sample)
 {
     json_decref(sample->by_name);
+    json_decref(sample->shadow);
     json_decref(sample->answer);
     *sample = (struct sample){ 0 };
+}
+
+/* name -> entry. */
+static json_t *index_names(const json_t *answer)
+{
+    json_t *by_name = json_object();
+    size_t index;
+    json_t *entry;
+    json_array_foreach(json_object_get(answer, "quotas"), index, entry)
+        json_object_set(by_name, weir_cli_text(entry, "name"), entry);
+    return by_name;
+}
+
+/* The shadow set's half of a sample. */
+static int take_shadow(struct top *top, struct sample *out,
+                       struct weir_diag *diag)
+{
+    json_t *answer;
+    int error = weir_root_client_ask(top->client, "GET", top->shadow_path,
+                                     NULL, &answer, NULL, diag);
+    if (error < 0)
+        return error;
+    out->shadow = index_names(answer);
+    out->shadow_at = json_number_value(json_object_get(answer, "at"));
+    json_decref(answer);
+    return 0;
 }
 
 static int take_sample(struct top *top, struct sample *out,
@@ -87,15 +121,16 @@ static int take_sample(struct top *top, struct sample *out,
                                      &answer, NULL, diag);
     if (error < 0)
         return error;
-    *out = (struct sample){ .answer = answer, .by_name = json_object() };
+    *out = (struct sample){ .answer = answer,
+                            .by_name = index_names(answer) };
     snprintf(out->incarnation, sizeof out->incarnation, "%s",
              weir_cli_text(answer, "incarnation"));
     out->at = json_number_value(json_object_get(answer, "at"));
-    size_t index;
-    json_t *entry;
-    json_array_foreach(json_object_get(answer, "quotas"), index, entry)
-        json_object_set(out->by_name, weir_cli_text(entry, "name"), entry);
-    return 0;
+    if (top->shadow)
+        error = take_shadow(top, out, diag);
+    if (error < 0)
+        sample_free(out);
+    return error;
 }
 
 static double figure(const json_t *entry, const char *key)
@@ -123,6 +158,38 @@ static void make_line(const struct sample *before, const json_t *entry,
     out->offered = out->passed + out->limited;
 }
 
+/* What the shadow set would have done of the quota's name; it may have none
+ * by that name. */
+static void add_shadow(const struct sample *before,
+                       const struct sample *after, struct line *line)
+{
+    const json_t *entry = json_object_get(after->shadow, line->name);
+    const json_t *old = json_object_get(before->shadow, line->name);
+    double seconds = after->shadow_at - before->shadow_at;
+    line->would_limit = "";
+    if (!entry || seconds <= 0)
+        return;
+    double passed = figure(entry, "passed") - figure(old, "passed");
+    double limited = figure(entry, "refused") - figure(old, "refused");
+    line->would_limit = weir_cli_text(entry, "limit");
+    line->would_pass = passed > 0 ? passed / seconds : 0;
+    line->would_refuse = limited > 0 ? limited / seconds : 0;
+}
+
+/* Adds those that only the shadow set has in use. */
+static size_t add_only_shadow(const struct sample *after, struct line *lines,
+                              size_t count)
+{
+    const char *name;
+    json_t *entry;
+    json_object_foreach(after->shadow, name, entry)
+        if (!json_object_get(after->by_name, name))
+            lines[count++] = (struct line){ .name = name,
+                                            .limit = "",
+                                            .mode = "" };
+    return count;
+}
+
 static int by_offered(const void *a, const void *b)
 {
     const struct line *x = a;
@@ -139,7 +206,9 @@ static struct line *make_lines(const struct sample *before,
                                const struct sample *after, size_t *out_count)
 {
     json_t *list = json_object_get(after->answer, "quotas");
-    struct line *lines = calloc(json_array_size(list) + 1, sizeof *lines);
+    struct line *lines =
+        calloc(json_array_size(list) + json_object_size(after->shadow) + 1,
+               sizeof *lines);
     if (!lines)
         abort();
     double seconds = after->at - before->at;
@@ -149,7 +218,9 @@ static struct line *make_lines(const struct sample *before,
     json_t *entry;
     json_array_foreach(list, index, entry)
         make_line(before, entry, seconds, &lines[index]);
-    *out_count = json_array_size(list);
+    *out_count = add_only_shadow(after, lines, json_array_size(list));
+    for (size_t i = 0; i < *out_count; i++)
+        add_shadow(before, after, &lines[i]);
     qsort(lines, *out_count, sizeof *lines, by_offered);
     return lines;
 }
@@ -174,6 +245,38 @@ static void make_bar(const struct line *line, char *out)
         snprintf(out, 16, "-");
 }
 
+/* Live and shadow side by side; a set that has no quota of the name in use
+ * shows nothing. */
+static void print_both(const struct top *top, const struct line *lines,
+                       size_t count, FILE *out)
+{
+    static const char *const heads[] = {
+        "QUOTA", "LIMIT", "OFFERED/s", "PASSED/s", "LIMITED/s",
+        "WOULD BE", "PASSED/s", "LIMITED/s",
+    };
+    struct weir_rows rows = { .columns = WEIR_COUNT_OF(heads),
+                              .bold_head = top->colour,
+                              .right = 127u << 1 };
+    for (size_t i = 0; i < WEIR_COUNT_OF(heads); i++)
+        weir_rows_add(&rows, heads[i]);
+    for (size_t i = 0; i < count; i++) {
+        const struct line *line = &lines[i];
+        const double rates[] = { line->offered, line->passed, line->limited,
+                                 line->would_pass, line->would_refuse };
+        weir_rows_add(&rows, line->name);
+        weir_rows_add(&rows, line->limit);
+        for (size_t k = 0; k < WEIR_COUNT_OF(rates); k++) {
+            char buf[64];
+            const char *set = k < 3 ? line->limit : line->would_limit;
+            if (k == 3)
+                weir_rows_add(&rows, line->would_limit);
+            weir_rows_add(&rows,
+                          set[0] ? weir_cli_units(rates[k], buf) : "-");
+        }
+    }
+    weir_rows_print(&rows, out);
+}
+
 static void print_lines(const struct top *top, const struct line *lines,
                         size_t count, FILE *out)
 {
@@ -184,6 +287,10 @@ static void print_lines(const struct top *top, const struct line *lines,
     struct weir_rows rows = { .columns = WEIR_COUNT_OF(heads),
                               .bold_head = top->colour,
                               .right = 15u << 2 };
+    if (top->shadow) {
+        print_both(top, lines, count, out);
+        return;
+    }
     for (size_t i = 0; i < WEIR_COUNT_OF(heads); i++)
         weir_rows_add(&rows, heads[i]);
     for (size_t i = 0; i < count; i++) {
@@ -200,17 +307,28 @@ static void print_lines(const struct top *top, const struct line *lines,
     weir_rows_print(&rows, out);
 }
 
-static void print_json(const struct line *lines, size_t count, double seconds)
+static json_t *line_object(const struct line *line, bool shadow)
+{
+    json_t *object = json_pack(
+        "{s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:f}", "name", line->name,
+        "mode", line->mode, "limit", line->limit, "offered", line->offered,
+        "passed", line->passed, "limited", line->limited, "fill", line->fill,
+        "high", line->high);
+    if (shadow)
+        json_object_set_new(
+            object, "shadow",
+            json_pack("{s:s, s:f, s:f}", "limit", line->would_limit,
+                      "passed", line->would_pass, "limited",
+                      line->would_refuse));
+    return object;
+}
+
+static void print_json(const struct line *lines, size_t count, bool shadow,
+                       double seconds)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++)
-        json_array_append_new(
-            list, json_pack("{s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:f}",
-                            "name", lines[i].name, "mode", lines[i].mode,
-                            "limit", lines[i].limit, "offered",
-                            lines[i].offered, "passed", lines[i].passed,
-                            "limited", lines[i].limited, "fill",
-                            lines[i].fill, "high", lines[i].high));
+        json_array_append_new(list, line_object(&lines[i], shadow));
     json_t *object =
         json_pack("{s:f, s:o}", "seconds", seconds, "quotas", list);
     json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
@@ -311,7 +429,7 @@ static void print_sample(struct top *top, const struct sample *after)
     size_t count;
     struct line *lines = make_lines(&top->before, after, &count);
     if (top->cli.json) {
-        print_json(lines, count, after->at - top->before.at);
+        print_json(lines, count, top->shadow, after->at - top->before.at);
     } else if (top->screen) {
         FILE *out = open_text(top);
         fprintf(out, "weir top: units per second at %s, every %s; q ends\n\n",
@@ -451,8 +569,9 @@ static int prepare(struct top *top, int argc, char **argv)
     const struct weir_cli_option options[] = {
         { .name = "once", .letter = '1', .flag = &top->once },
         { .name = "interval", .letter = 'i', .value = &top->interval_text },
+        { .name = "shadow", .letter = 's', .flag = &top->shadow },
     };
-    int at = weir_cli_parse(&top->cli, top_help, options, 2, argc, argv);
+    int at = weir_cli_parse(&top->cli, top_help, options, 3, argc, argv);
     if (at < 0)
         return at;
     if (argc - at > 1)
@@ -472,6 +591,8 @@ static int prepare(struct top *top, int argc, char **argv)
         return weir_cli_fail("the GLOB is too long"), -1;
     snprintf(top->path, sizeof top->path, "/v1/usage?limit=1000&match=%.*s",
              len, encoded);
+    snprintf(top->shadow_path, sizeof top->shadow_path, "%s&shadow=1",
+             top->path);
     return 0;
 }
 

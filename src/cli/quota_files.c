@@ -38,6 +38,10 @@ static const char import_help[] =
     "        limit: 50/s\n"
     "\n"
     "  --replace            remove what the file doesn't name\n"
+    "  --shadow             make it the shadow set, in the place of one that\n"
+    "                       is there: decided and counted beside the live set\n"
+    "                       on live traffic, and never in force; see `weir\n"
+    "                       top --shadow`, `weir quota diff`, `promote`\n"
     "  --roots HOST:PORT,…  the roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
     "  --json               {\"created\": …, \"changed\": …, …}\n";
 
@@ -46,6 +50,7 @@ static const char export_help[] =
     "\n"
     "    weir quota export > quotas.yaml\n"
     "\n"
+    "  --shadow             the shadow set\n"
     "  --roots HOST:PORT,…  the roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
     "  --json               as JSON\n";
 
@@ -149,12 +154,15 @@ static int make_forest(json_t *list, struct forest *out)
     return 0;
 }
 
-static json_t *read_all(const struct weir_cli *cli, uint64_t *epoch)
+static json_t *read_all(const struct weir_cli *cli, bool shadow,
+                        uint64_t *epoch)
 {
     struct weir_root_client *client = weir_cli_connect(cli);
     if (!client)
         return NULL;
-    json_t *list = weir_cli_quota_all(client, "/v1/quotas:export", epoch);
+    const char *path =
+        shadow ? "/v1/quotas:export?shadow=1" : "/v1/quotas:export";
+    json_t *list = weir_cli_quota_all(client, path, epoch);
     weir_root_client_free(&client);
     return list;
 }
@@ -261,7 +269,7 @@ int weir_cli_quota_tree(int argc, char **argv)
     if (argc - at > 1)
         return weir_cli_fail("one name at most, please");
     uint64_t epoch;
-    json_t *list = read_all(&cli, &epoch);
+    json_t *list = read_all(&cli, false, &epoch);
     if (!list)
         return WEIR_EXIT_ERROR;
     struct forest forest;
@@ -317,14 +325,18 @@ static int print_yaml(struct forest *forest)
 int weir_cli_quota_export(int argc, char **argv)
 {
     struct weir_cli cli;
-    int at = weir_cli_parse(&cli, export_help, NULL, 0, argc, argv);
+    bool shadow = false;
+    const struct weir_cli_option options[] = {
+        { .name = "shadow", .flag = &shadow },
+    };
+    int at = weir_cli_parse(&cli, export_help, options, 1, argc, argv);
     if (at < 0)
         return weir_cli_parsed(at);
     if (at < argc)
         return weir_cli_fail("export writes to standard output: weir quota "
                              "export > %s", argv[at]);
     uint64_t epoch;
-    json_t *list = read_all(&cli, &epoch);
+    json_t *list = read_all(&cli, shadow, &epoch);
     if (!list)
         return WEIR_EXIT_ERROR;
     if (cli.json) {
@@ -427,26 +439,11 @@ static json_t *import_object(const struct weir_quota *quotas, size_t count)
     return json_pack("{s:i, s:o}", "weir", 1, "quotas", list);
 }
 
-static int send_import(const struct weir_cli *cli, const char *file,
-                       json_t *body, bool replace)
+void weir_cli_print_counts(const struct weir_cli *cli, json_t *answer)
 {
-    struct weir_root_client *client = weir_cli_connect(cli);
-    if (!client)
-        return WEIR_EXIT_ERROR;
-    json_t *answer;
-    struct weir_diag diag = { 0 };
-    int error = weir_root_client_ask(client, "POST",
-                                     replace ? "/v1/quotas:import?replace=1"
-                                             : "/v1/quotas:import",
-                                     body, &answer, NULL, &diag);
-    weir_root_client_free(&client);
-    if (error == WEIR_ECONNECT)
-        return weir_cli_fail("%s", diag.text);
-    if (error < 0)
-        return weir_cli_fail("%s: %s; nothing was changed", file, diag.text);
     if (cli->json) {
         weir_cli_print_json(answer);
-        return WEIR_EXIT_OK;
+        return;
     }
     static const char *const keys[] = { "created", "changed", "unchanged",
                                         "removed" };
@@ -455,41 +452,73 @@ static int send_import(const struct weir_cli *cli, const char *file,
                json_integer_value(json_object_get(answer, keys[i])));
     putchar('\n');
     json_decref(answer);
+}
+
+static int send_import(const struct weir_cli *cli, const char *file,
+                       json_t *body, const char *path)
+{
+    struct weir_root_client *client = weir_cli_connect(cli);
+    if (!client)
+        return WEIR_EXIT_ERROR;
+    json_t *answer;
+    struct weir_diag diag = { 0 };
+    int error = weir_root_client_ask(client, "POST", path, body, &answer,
+                                     NULL, &diag);
+    weir_root_client_free(&client);
+    if (error == WEIR_ECONNECT)
+        return weir_cli_fail("%s", diag.text);
+    if (error < 0)
+        return weir_cli_fail("%s: %s; nothing was changed", file, diag.text);
+    weir_cli_print_counts(cli, answer);
     return WEIR_EXIT_OK;
+}
+
+json_t *weir_cli_quota_file(const char *path)
+{
+    size_t len;
+    char *text = read_file(path, &len);
+    if (!text) {
+        weir_cli_fail("%s: %s", path, strerror(errno));
+        return NULL;
+    }
+    struct weir_yaml *yaml;
+    struct weir_quota *quotas;
+    size_t count;
+    struct weir_diag diag = { 0 };
+    json_t *body = NULL;
+    if (weir_yaml_parse((struct weir_text){ text, len }, &yaml, &quotas,
+                        &count, &diag) < 0) {
+        show_place(path, text, len, &diag);
+    } else {
+        body = import_object(quotas, count);
+        weir_yaml_free(yaml);
+    }
+    free(text);
+    return body;
 }
 
 int weir_cli_quota_import(int argc, char **argv)
 {
     struct weir_cli cli;
     bool replace = false;
+    bool shadow = false;
     const struct weir_cli_option options[] = {
         { .name = "replace", .flag = &replace },
+        { .name = "shadow", .flag = &shadow },
     };
-    int at = weir_cli_parse(&cli, import_help, options, 1, argc, argv);
+    int at = weir_cli_parse(&cli, import_help, options, 2, argc, argv);
     if (at < 0)
         return weir_cli_parsed(at);
     if (argc - at != 1)
         return weir_cli_fail("one FILE, please, or - for standard input; see "
                              "`weir quota import --help`");
-    size_t len;
-    char *text = read_file(argv[at], &len);
-    if (!text)
-        return weir_cli_fail("%s: %s", argv[at], strerror(errno));
-    struct weir_yaml *yaml;
-    struct weir_quota *quotas;
-    size_t count;
-    struct weir_diag diag = { 0 };
-    int error = weir_yaml_parse((struct weir_text){ text, len }, &yaml,
-                                &quotas, &count, &diag);
-    if (error < 0) {
-        int status = show_place(argv[at], text, len, &diag);
-        free(text);
-        return status;
-    }
-    json_t *body = import_object(quotas, count);
-    weir_yaml_free(yaml);
-    free(text);
-    int status = send_import(&cli, argv[at], body, replace);
+    json_t *body = weir_cli_quota_file(argv[at]);
+    if (!body)
+        return WEIR_EXIT_ERROR;
+    int status = send_import(&cli, argv[at], body,
+                             shadow    ? "/v1/quotas:import?shadow=1"
+                             : replace ? "/v1/quotas:import?replace=1"
+                                       : "/v1/quotas:import");
     json_decref(body);
     return status;
 }

@@ -19,6 +19,13 @@ int weir_cli_quota_rm(int argc, char **argv);
 int weir_cli_quota_tree(int argc, char **argv);
 int weir_cli_quota_import(int argc, char **argv);
 int weir_cli_quota_export(int argc, char **argv);
+/* quota_history.c: */
+int weir_cli_quota_log(int argc, char **argv);
+int weir_cli_quota_undo(int argc, char **argv);
+/* quota_shadow.c: */
+int weir_cli_quota_diff(int argc, char **argv);
+int weir_cli_quota_promote(int argc, char **argv);
+int weir_cli_quota_discard(int argc, char **argv);
 
 /* Opens the client that --roots names, or says why not (NULL). */
 struct weir_root_client *weir_cli_connect(const struct weir_cli *cli);
@@ -41,5 +48,11 @@ int weir_cli_quota_path(const char *name, const char *query, char *buf);
  * said. */
 json_t *weir_cli_quota_all(struct weir_root_client *client,
                            const char *path, uint64_t *out_epoch);
+
+/* A YAML file (or "-") as the body of an import: a new reference; NULL after
+ * an error that was said, with its place. */
+json_t *weir_cli_quota_file(const char *path);
+/* Prints what an import did ("created 1, changed 2, …"), and drops it. */
+void weir_cli_print_counts(const struct weir_cli *cli, json_t *answer);
 
 #endif /* WEIR_QUOTA_SET_H */

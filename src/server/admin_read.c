@@ -11,6 +11,7 @@
  * In the order of names it is one stretch, so that a walk of the live set
  * steps over it. */
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "quota/glob.h"
@@ -185,6 +186,48 @@ static size_t first_index(struct weir_catalog *catalog,
     return index_after(catalog, after);
 }
 
+/* ---- The usage of templates: that of their instances, summed ---- */
+
+struct sum {
+    const struct weir_quota *quota; /* borrowed */
+    json_t *object;                 /* borrowed: of the page */
+    uint64_t passed, refused, instances;
+};
+
+static int by_quota(const void *a, const void *b)
+{
+    uintptr_t x = (uintptr_t)((const struct sum *)a)->quota;
+    uintptr_t y = (uintptr_t)((const struct sum *)b)->quota;
+    return x < y ? -1 : x > y;
+}
+
+/* One walk of all that is in use for a whole page. */
+static void add_sums(struct weir_admin_call *call, struct sum *sums,
+                     size_t count)
+{
+    size_t cursor = 0;
+    struct weir_usage usage;
+    qsort(sums, count, sizeof *sums, by_quota);
+    while (count > 0 && weir_root_usage(call->admin->root, &cursor, &usage,
+                                        call->now)) {
+        struct sum key = { .quota = usage.quota };
+        struct sum *sum =
+            bsearch(&key, sums, count, sizeof *sums, by_quota);
+        if (!sum)
+            continue;
+        sum->passed += usage.passed;
+        sum->refused += usage.refused;
+        sum->instances++;
+    }
+    for (size_t i = 0; i < count; i++)
+        json_object_set_new(
+            sums[i].object, "usage",
+            json_pack("{s:I, s:I, s:I}", "passed",
+                      (json_int_t)sums[i].passed, "refused",
+                      (json_int_t)sums[i].refused, "instances",
+                      (json_int_t)sums[i].instances));
+}
+
 /* Fills 'list' with a page; returns its last quota if there are more. */
 static const struct weir_quota *fill_page(struct weir_admin_call *call,
                                           const struct page *page,
@@ -214,6 +257,33 @@ static const struct weir_quota *fill_page(struct weir_admin_call *call,
     return NULL;
 }
 
+static void add_template_usage(struct weir_admin_call *call,
+                               const struct page *page, json_t *list)
+{
+    struct sum sums[WEIR_TEMPLATES_MAX] = { 0 };
+    size_t count = 0;
+    size_t index;
+    json_t *object;
+    json_array_foreach(list, index, object)
+    {
+        struct weir_quota named = { 0 };
+        struct weir_shadow_texts texts;
+        json_t *name = json_object_get(object, "name");
+        named.name.p = json_string_value(name);
+        named.name.len = json_string_length(name);
+        if (!weir_quota_is_template(&named) || count == WEIR_TEMPLATES_MAX ||
+            (page->shadow &&
+             weir_shadow_quota(&named, &texts, &named, NULL) < 0))
+            continue;
+        sums[count++] = (struct sum){
+            .quota = weir_catalog_get(weir_root_catalog(call->admin->root),
+                                      named.name),
+            .object = object,
+        };
+    }
+    add_sums(call, sums, count);
+}
+
 static void answer_page(struct weir_admin_call *call,
                         const struct page *page, json_t *answer,
                         bool whole)
@@ -235,6 +305,8 @@ static void answer_page(struct weir_admin_call *call,
         struct weir_text name = weir_name_live(last->name);
         json_object_set_new(answer, "next", json_stringn(name.p, name.len));
     }
+    if (whole && page->usage)
+        add_template_usage(call, page, list);
     weir_admin_answer_json(call->done, call->context, 200, answer);
 }
 

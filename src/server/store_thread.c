@@ -199,9 +199,9 @@ static int open_store(struct weir_store_thread *t, struct weir_diag *diag)
     char shown[WEIR_STORE_SHOW_MAX];
     if (error == WEIR_ENOENT && t->known)
         error = weir_diag_set(diag, WEIR_ESTORE, "the quota store ",
-                              weir_store_show(t->url, shown), " is gone; put it back, or start again with "
-                              "the one that is to be used",
-                              NULL);
+                              weir_store_show(t->url, shown), " is gone; "
+                              "put it back, or start again with the one that "
+                              "is to be used", NULL);
     if (error < 0)
         return fail(t, error, diag);
     return 0;

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: MIT
+ * cli/quota_shadow.c - weir quota diff, promote, discard: a set that is tried
+ * beside the live one. */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/quota_set.h"
+#include "cli/table_print.h"
+#include "wire/quota_json.h"
+
+static const char diff_help[] =
+    "Shows in what the shadow set, or a FILE, differs from the live set.\n"
+    "\n"
+    "    weir quota diff\n"
+    "    weir quota diff quotas.yaml\n"
+    "\n"
+    "LIMITED is what each refused of the live traffic since this root first\n"
+    "saw it, and which part that is; of a template, what its instances did.\n"
+    "Of a quota in a chain, what it refused itself, and what was asked of it\n"
+    "and refused above.\n"
+    "\n"
+    "  --roots HOST:PORT,…  the roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
+    "  --json               a JSON list\n";
+
+static const char promote_help[] =
+    "Makes the shadow set the live one, in one edit: what it doesn't name is\n"
+    "removed, and there is no shadow set any more.\n"
+    "\n"
+    "    weir quota import new.yaml --shadow\n"
+    "    weir top --shadow\n"
+    "    weir quota diff\n"
+    "    weir quota promote\n"
+    "\n"
+    "  --roots HOST:PORT,…  the roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
+    "  --json               {\"created\": …, \"changed\": …, …}\n"
+    "\n"
+    "`weir quota undo` takes it back.\n";
+
+static const char discard_help[] =
+    "Drops the shadow set. The live set stays as it is.\n"
+    "\n"
+    "    weir quota discard\n"
+    "\n"
+    "  --roots HOST:PORT,…  the roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
+    "  --json               {\"removed\": …, \"epoch\": …}\n";
+
+/* ---- diff ---- */
+
+/* A quota of either side, or neither's. */
+struct pair {
+    const char *name;       /* borrowed */
+    json_t *sides[2];       /* live, other; borrowed; NULL: not there */
+    struct weir_quota quotas[2]; /* borrowed from 'sides' */
+};
+
+struct pairs {
+    json_t *lists[2]; /* owned */
+    struct pair *items;
+    size_t count;
+    bool file; /* the other side is a file: it limited nothing */
+};
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct pair *)a)->name,
+                  ((const struct pair *)b)->name);
+}
+
+static void drop_foreign(json_t *object)
+{
+    static const char *const keys[] = { "id", "epoch", "created" };
+    for (size_t i = 0; i < WEIR_COUNT_OF(keys); i++)
+        json_object_del(object, keys[i]);
+}
+
+static void read_quota(struct pair *pair, int side)
+{
+    weir_quota_init(&pair->quotas[side]);
+    json_t *object = pair->sides[side];
+    if (!object)
+        return;
+    /* Out of the object while it is read, and kept in it. */
+    json_t *usage = json_incref(json_object_get(object, "usage"));
+    json_object_del(object, "usage");
+    drop_foreign(object);
+    weir_quota_from_json(object, &pair->quotas[side], NULL);
+    if (usage)
+        json_object_set_new(object, "usage", usage);
+}
+
+/* Both lists into pairs, by name. */
+static void make_pairs(struct pairs *pairs)
+{
+    size_t most = json_array_size(pairs->lists[0]) +
+                  json_array_size(pairs->lists[1]);
+    pairs->items = calloc(most + 1, sizeof *pairs->items);
+    if (!pairs->items)
+        abort();
+    size_t index;
+    json_t *object;
+    for (int side = 0; side < 2; side++)
+        json_array_foreach(pairs->lists[side], index, object)
+        {
+            struct pair *pair = &pairs->items[pairs->count++];
+            pair->name = weir_cli_text(object, "name");
+            pair->sides[side] = object;
+        }
+    qsort(pairs->items, pairs->count, sizeof *pairs->items, by_name);
+    size_t kept = 0;
+    for (size_t i = 0; i < pairs->count; i++) {
+        struct pair *last = kept > 0 ? &pairs->items[kept - 1] : NULL;
+        if (!last || strcmp(last->name, pairs->items[i].name) != 0)
+            pairs->items[kept++] = pairs->items[i];
+        else
+            for (int side = 0; side < 2; side++)
+                if (pairs->items[i].sides[side])
+                    last->sides[side] = pairs->items[i].sides[side];
+    }
+    pairs->count = kept;
+    for (size_t i = 0; i < kept; i++)
+        for (int side = 0; side < 2; side++)
+            read_quota(&pairs->items[i], side);
+}
+
+static void value_of(const struct weir_quota *quota, const char *field,
+                     char *buf)
+{
+    size_t len =
+        weir_quota_get(quota, field, buf, WEIR_FIELD_VALUE_MAX);
+    for (size_t i = 0; i < len; i++)
+        if (buf[i] == '\n' || buf[i] == '\t')
+            buf[i] = buf[i] == '\n' ? ',' : ' ';
+    buf[len] = '\0';
+}
+
+/* "12.3k (1.2%)", or "-". */
+static void limited_of(const json_t *side, char *buf, size_t size)
+{
+    const json_t *usage = json_object_get(side, "usage");
+    double passed = json_number_value(json_object_get(usage, "passed"));
+    double refused = json_number_value(json_object_get(usage, "refused"));
+    char units[16];
+    if (usage && passed + refused > 0)
+        snprintf(buf, size, "%s (%.1f%%)", weir_cli_units(refused, units),
+                 100 * refused / (passed + refused));
+    else
+        snprintf(buf, size, "-");
+}
+
+struct difference {
+    const char *field;
+    char values[2][WEIR_FIELD_VALUE_MAX + 1];
+};
+
+/* The next field from '*at' on in which the two differ. A quota that is there
+ * on one side only differs in being there. */
+static bool next_difference(const struct pair *pair, size_t *at,
+                            struct difference *out)
+{
+    size_t count;
+    const struct weir_field *fields = weir_quota_fields(&count);
+    if (!pair->sides[0] || !pair->sides[1]) {
+        out->field = "limit";
+        for (int side = 0; side < 2; side++) {
+            value_of(&pair->quotas[side], "limit", out->values[side]);
+            if (!pair->sides[side])
+                strcpy(out->values[side], "(no quota)");
+        }
+        return (*at)++ == 0;
+    }
+    while (*at < count) {
+        const struct weir_field *field = &fields[(*at)++];
+        if (field->read_only)
+            continue;
+        out->field = field->name;
+        for (int side = 0; side < 2; side++)
+            value_of(&pair->quotas[side], field->name, out->values[side]);
+        if (strcmp(out->values[0], out->values[1]) != 0)
+            return true;
+    }
+    return false;
+}
+
+static json_t *pair_object(const struct pair *pair)
+{
+    json_t *differs = json_object();
+    struct difference difference;
+    size_t at = 0;
+    while (next_difference(pair, &at, &difference))
+        json_object_set_new(differs, difference.field,
+                            json_pack("[s, s]", difference.values[0],
+                                      difference.values[1]));
+    json_t *usage[2];
+    for (int side = 0; side < 2; side++)
+        usage[side] = json_object_get(pair->sides[side], "usage");
+    return json_pack("{s:s, s:b, s:b, s:o, s:O?, s:O?}", "name", pair->name,
+                     "live", pair->sides[0] != NULL, "other",
+                     pair->sides[1] != NULL, "differs", differs,
+                     "live_usage", usage[0], "other_usage", usage[1]);
+}
+
+static void print_json(const struct pairs *pairs)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < pairs->count; i++) {
+        json_t *object = pair_object(&pairs->items[i]);
+        if (json_object_size(json_object_get(object, "differs")) > 0)
+            json_array_append(list, object);
+        json_decref(object);
+    }
+    weir_cli_print_json(list);
+}
+
+static void add_pair(struct weir_rows *rows, const struct pairs *pairs,
+                     const struct pair *pair)
+{
+    struct difference difference;
+    size_t at = 0;
+    size_t lines = 0;
+    while (next_difference(pair, &at, &difference)) {
+        char limited[2][64] = { "", "" };
+        for (int side = 0; lines == 0 && side < 2; side++)
+            limited_of(pair->sides[side], limited[side],
+                       sizeof limited[side]);
+        weir_rows_add(rows, lines == 0 ? pair->name : "");
+        weir_rows_add(rows, difference.field);
+        weir_rows_add(rows, difference.values[0]);
+        weir_rows_add(rows, difference.values[1]);
+        weir_rows_add(rows, limited[0]);
+        if (!pairs->file)
+            weir_rows_add(rows, limited[1]);
+        lines++;
+    }
+}
+
+static bool any_difference(const struct pairs *pairs)
+{
+    struct difference difference;
+    for (size_t i = 0; i < pairs->count; i++) {
+        size_t at = 0;
+        if (next_difference(&pairs->items[i], &at, &difference))
+            return true;
+    }
+    return false;
+}
+
+static void print_pairs(const struct pairs *pairs)
+{
+    if (!any_difference(pairs)) {
+        fprintf(stderr, "no difference\n");
+        return;
+    }
+    struct weir_rows rows = { .columns = pairs->file ? 5 : 6,
+                              .right = pairs->file ? 1u << 4 : 3u << 4 };
+    weir_rows_add(&rows, "QUOTA");
+    weir_rows_add(&rows, "FIELD");
+    weir_rows_add(&rows, "LIVE");
+    weir_rows_add(&rows, pairs->file ? "FILE" : "SHADOW");
+    weir_rows_add(&rows, "LIMITED");
+    if (!pairs->file)
+        weir_rows_add(&rows, "WOULD BE");
+    for (size_t i = 0; i < pairs->count; i++)
+        add_pair(&rows, pairs, &pairs->items[i]);
+    weir_rows_print(&rows, stdout);
+}
+
+static json_t *read_file_list(const char *path)
+{
+    json_t *object = weir_cli_quota_file(path);
+    json_t *list = json_incref(json_object_get(object, "quotas"));
+    json_decref(object);
+    return list;
+}
+
+static int show_diff(const struct weir_cli *cli, const char *path)
+{
+    struct pairs pairs = { .file = path != NULL };
+    uint64_t epoch;
+    struct weir_root_client *client = weir_cli_connect(cli);
+    if (!client)
+        return WEIR_EXIT_ERROR;
+    if (path)
+        pairs.lists[1] = read_file_list(path);
+    else
+        pairs.lists[1] = weir_cli_quota_all(
+            client, "/v1/quotas?limit=1000&usage=1&shadow=1", &epoch);
+    if (pairs.lists[1])
+        pairs.lists[0] = weir_cli_quota_all(
+            client, "/v1/quotas?limit=1000&usage=1", &epoch);
+    weir_root_client_free(&client);
+    int status = pairs.lists[0] ? WEIR_EXIT_OK : WEIR_EXIT_ERROR;
+    if (status == 0 && !path && json_array_size(pairs.lists[1]) == 0)
+        status = weir_cli_fail("there is no shadow set; `weir quota import "
+                               "FILE --shadow` makes one");
+    if (status == 0) {
+        make_pairs(&pairs);
+        if (cli->json)
+            print_json(&pairs);
+        else
+            print_pairs(&pairs);
+    }
+    free(pairs.items);
+    json_decref(pairs.lists[0]);
+    json_decref(pairs.lists[1]);
+    return status;
+}
+
+int weir_cli_quota_diff(int argc, char **argv)
+{
+    struct weir_cli cli;
+    int at = weir_cli_parse(&cli, diff_help, NULL, 0, argc, argv);
+    if (at < 0)
+        return weir_cli_parsed(at);
+    if (argc - at > 1)
+        return weir_cli_fail("one FILE at most, please; for example: weir "
+                             "quota diff quotas.yaml");
+    return show_diff(&cli, at < argc ? argv[at] : NULL);
+}
+
+/* ---- promote, discard ---- */
+
+static int post(const char *help, const char *path, int argc, char **argv,
+                struct weir_cli *cli, json_t **out)
+{
+    int at = weir_cli_parse(cli, help, NULL, 0, argc, argv);
+    if (at < 0)
+        return at;
+    if (at < argc) {
+        weir_cli_fail("it takes no argument: there is one shadow set");
+        return -1;
+    }
+    struct weir_root_client *client = weir_cli_connect(cli);
+    if (!client)
+        return -1;
+    int status = weir_cli_ask(client, "POST", path, NULL, out, NULL);
+    weir_root_client_free(&client);
+    return status ? -1 : 0;
+}
+
+int weir_cli_quota_promote(int argc, char **argv)
+{
+    struct weir_cli cli;
+    json_t *answer;
+    int failed = post(promote_help, "/v1/shadow:promote", argc, argv, &cli,
+                      &answer);
+    if (failed < 0)
+        return weir_cli_parsed(failed);
+    weir_cli_print_counts(&cli, answer);
+    return WEIR_EXIT_OK;
+}
+
+int weir_cli_quota_discard(int argc, char **argv)
+{
+    struct weir_cli cli;
+    json_t *answer;
+    int failed = post(discard_help, "/v1/shadow:discard", argc, argv, &cli,
+                      &answer);
+    if (failed < 0)
+        return weir_cli_parsed(failed);
+    if (cli.json) {
+        weir_cli_print_json(answer);
+        return WEIR_EXIT_OK;
+    }
+    printf("removed %" JSON_INTEGER_FORMAT " from the shadow set\n",
+           json_integer_value(json_object_get(answer, "removed")));
+    json_decref(answer);
+    return WEIR_EXIT_OK;
+}
