@@ -385,6 +385,12 @@ bool weir_root_ready(const struct weir_root *root)
     return root->ready;
 }
 
+void weir_root_identity(const struct weir_root *root,
+                        struct weir_store_id *out)
+{
+    *out = root->store;
+}
+
 struct weir_catalog *weir_root_catalog(struct weir_root *root)
 {
     return root->catalog;

@@ -59,6 +59,9 @@ int weir_root_apply(struct weir_root *root, const struct weir_change *change,
  * first call makes the root ready. */
 void weir_root_settle(struct weir_root *root, weir_instant now);
 bool weir_root_ready(const struct weir_root *root);
+/* Of the store whose quotas these are. */
+void weir_root_identity(const struct weir_root *root,
+                        struct weir_store_id *out);
 struct weir_catalog *weir_root_catalog(struct weir_root *root);
 /* ---- What people look at ---- */
 
