@@ -401,6 +401,160 @@ quotas:
                 self.assertLessEqual(len(line), 80, line)
 
 
+class History(Case):
+    """Who changed what, and taking it back."""
+
+    def setUp(self):
+        super().setUp()
+        self.root = Root(self, store=self.make_store())
+
+    def test_log_and_undo(self):
+        self.ok("quota", "set", "site", "limit=5/s", "labels=a=1,b=2",
+                root=self.root)
+        self.ok("quota", "set", "site", "limit=6/s", "mode=shadow",
+                root=self.root)
+        self.ok("quota", "set", "other", root=self.root)
+        self.ok("quota", "rm", "other", root=self.root)
+        log = self.ok("quota", "log", root=self.root).splitlines()
+        self.assertRegex(log[0], "^WHEN +WHO +EPOCH +QUOTA +CHANGE$")
+        when = r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ  anonymous +"
+        for line, said in zip(log[1:], (
+                "4  other  removed", "3  other  created",
+                "2  site   limit 5/s -> 6/s, mode enforce -> shadow",
+                "1  site   created labels=a=1,b=2 limit=5/s")):
+            self.assertRegex(line, when + said + "$")
+        self.assertEqual(len(log), 5)
+        self.assertEqual(self.ok("quota", "log", "site", "--max", "1",
+                                 root=self.root).count("\n"), 2)
+        entries = json.loads(self.ok("quota", "log", "--json",
+                                     root=self.root))
+        self.assertEqual([e["epoch"] for e in entries], [4, 3, 2, 1])
+
+        self.fails("changed since, by 'anonymous' on 20.*nothing was undone",
+                   "quota", "undo", "1", root=self.root)
+        self.assertEqual(self.ok("quota", "undo", "2", root=self.root),
+                         "undone: the edit of epoch 2; the epoch is now 5\n")
+        site = json.loads(self.ok("quota", "get", "site", "--json",
+                                  root=self.root))
+        self.assertEqual((site["limit"], site["mode"]), ("5/s", "enforce"))
+        # What is undone can be done again.
+        self.ok("quota", "undo", "5", root=self.root)
+        self.assertIn("6/s", self.ok("quota", "get", "site", root=self.root))
+        self.fails("the log knows no edit of epoch 77", "quota", "undo",
+                   "77", root=self.root)
+        self.fails("one EPOCH, please", "quota", "undo", "last",
+                   root=self.root)
+        self.fails("--max", "quota", "log", "--max", "0", root=self.root)
+
+    def test_log_of_more_than_a_page(self):
+        text = "weir: 1\nquotas:\n" + "".join(
+            f"- {{name: q{i}}}\n" for i in range(1500))
+        self.ok("quota", "import", "-", root=self.root, stdin=text)
+        entries = json.loads(self.ok("quota", "log", "--json", "--max",
+                                     "5000", root=self.root))
+        self.assertEqual([e["epoch"] for e in entries],
+                         list(range(1500, 0, -1)))
+        self.assertEqual({e["edit"] for e in entries}, {1500})
+        self.ok("quota", "undo", "700", root=self.root)
+        self.assertEqual(self.ok("quota", "ls", root=self.root), "")
+
+
+SHADOW = """weir: 1
+quotas:
+  - {name: site, limit: 1000/s}
+  - {name: client/*, limit: 1/h, high_burst: 3, parent: site}
+  - {name: extra, limit: 0/s}
+"""
+
+
+class Shadow(Case):
+    """A whole set, tried beside the live one."""
+
+    def setUp(self):
+        super().setUp()
+        self.root = Root(self, store=self.make_store())
+        self.ok("quota", "set", "site", "limit=1000/s", root=self.root)
+        self.ok("quota", "set", "client/*", "limit=50/s", "parent=site",
+                root=self.root)
+        self.file = self.path("new.yaml")
+        Path(self.file).write_text(SHADOW)
+
+    def usage(self, query):
+        quotas = json.loads(self.root.get("/v1/usage" + query)[1])["quotas"]
+        return {q["name"]: (q["passed"], q["refused"]) for q in quotas}
+
+    def test_what_it_would_do_is_seen(self):
+        before = self.ok("quota", "export", root=self.root)
+        self.assertEqual(self.ok("quota", "import", "--shadow", self.file,
+                                 root=self.root),
+                         "created 3, changed 0, unchanged 0, removed 0\n")
+        self.assertEqual(self.ok("quota", "export", root=self.root), before)
+        self.assertIn("name: extra", self.ok("quota", "export", "--shadow",
+                                             root=self.root))
+        self.assertEqual(self.ok("take", "-n", "10", "client/1",
+                                 root=self.root), "passed 10, limited 0\n")
+        self.assertEqual(self.ok("take", "-n", "4", "extra",
+                                 root=self.root), "passed 4, limited 0\n")
+        until("the reports", lambda: self.usage("?shadow=1") == {
+            "client/1": (3, 7), "site": (3, 0), "extra": (0, 4)})
+        self.assertEqual(self.usage(""), {"client/1": (10, 0),
+                                          "site": (10, 0)})
+        self.assertNotIn("shadow:", self.root.get("/metrics")[1])
+        self.assertNotIn("shadow:", self.root.get("/v1/quotas?usage=1")[1])
+
+        diff = self.ok("quota", "diff", root=self.root)
+        self.assertRegex(diff, r"client/\* +high_burst +1.5s +3 +"
+                         r"0 \(0.0%\) +7 \(70.0%\)\n")
+        self.assertRegex(diff, r"\n +limit +50/s +1/h")
+        self.assertRegex(diff, r"extra +limit +\(no quota\) +0/s +- +"
+                         r"4 \(100.0%\)\n")
+        self.assertNotIn("site", diff.replace("parent", ""))
+        self.assertRegex(self.ok("quota", "diff", self.file, root=self.root),
+                         r"QUOTA +FIELD +LIVE +FILE +LIMITED\n"
+                         r"client/\* +high_burst +1.5s +3 +0 \(0.0%\)\n")
+        top = json.loads(self.ok("top", "--shadow", "--once", "--json",
+                                 "--interval", "50ms", root=self.root))
+        shadow = {q["name"]: q["shadow"]["limit"] for q in top["quotas"]}
+        self.assertEqual(shadow, {"client/1": "1/h", "site": "1000/s",
+                                  "extra": "0/s"})
+        self.assertRegex(self.ok("top", "--shadow", "--once", "--interval",
+                                 "50ms", root=self.root),
+                         r"(?s)WOULD BE.*client/1 +50/s.* 1/h ")
+
+    def test_promote_undo_discard(self):
+        self.fails("there is no shadow set; `weir quota import FILE "
+                   "--shadow`", "quota", "promote", root=self.root)
+        self.fails("there is no shadow set", "quota", "diff", root=self.root)
+        self.ok("quota", "set", "goes", root=self.root)
+        before = self.ok("quota", "export", root=self.root)
+        self.ok("quota", "import", "--shadow", self.file, root=self.root)
+        shadow = self.ok("quota", "export", "--shadow", root=self.root)
+        self.assertEqual(self.ok("quota", "promote", root=self.root),
+                         "created 1, changed 1, unchanged 1, removed 1\n")
+        self.assertEqual(self.ok("quota", "export", root=self.root), shadow)
+        newest = json.loads(self.ok("quota", "log", "--json", "--max", "1",
+                                    root=self.root))[0]
+        self.ok("quota", "undo", str(newest["epoch"]), root=self.root)
+        self.assertEqual(self.ok("quota", "export", root=self.root), before)
+        self.assertEqual(self.ok("quota", "export", "--shadow",
+                                 root=self.root), shadow)
+        self.assertEqual(self.ok("quota", "discard", root=self.root),
+                         "removed 3 from the shadow set\n")
+        self.assertEqual(self.ok("quota", "export", root=self.root), before)
+
+    def test_its_names_are_its_own(self):
+        self.ok("quota", "import", "--shadow", self.file, root=self.root)
+        for command in ("set", "get", "rm"):
+            self.fails("'shadow:x'? begins with", "quota", command,
+                       "shadow:x", root=self.root)
+        self.fails("begins with \"shadow:\"", "quota", "set", "a",
+                   "parent=shadow:site", root=self.root)
+        # Who asks for one by name meets no quota, whatever is there.
+        result = self.run_weir("take", "shadow:extra", root=self.root)
+        self.assertIn(result.status, (0, 2))
+        self.assertNotIn("limited", result.out)
+
+
 class Screen(Case):
     """`weir top` on a terminal."""
 
@@ -564,6 +718,30 @@ class Serve(Case):
                          {"made": two})
         self.assertIn(json.loads(self.ok("version", "--json"))["version"],
                       self.ok("--version"))
+
+    def test_store_kept(self):
+        url, two = self.make_store(), "sqlite:" + self.path("two.db")
+        self.assertIn("up to date", self.ok("store", "upgrade", url))
+        root = Root(self, store=url)
+        self.ok("quota", "set", "a", "limit=5/s", root=root)
+        self.assertEqual(root.stop(), 0)
+        self.fails("two stores", "store", "migrate", url)
+        said = json.loads(self.ok("store", "migrate", url, two, "--json"))
+        self.assertEqual(said, {"made": two, "quotas": 1})
+        self.fails("already", "store", "migrate", url, two)
+        self.assertIn("begin anew", self.ok("store", "restored", two))
+        said = json.loads(self.ok("store", "restored", two, "--json"))
+        self.assertEqual(said, {"store": two, "restores": 2})
+        root = Root(self, store=two)
+        self.assertIn("5/s", self.ok("quota", "get", "a", root=root))
+        self.fails("there is no quota store", "store", "restored",
+                   "sqlite:" + self.path("none.db"))
+
+    def test_no_password_is_shown(self):
+        url = "postgres://weir:sesame@127.0.0.1:1/weir"
+        for verb in ("init", "upgrade", "restored"):
+            said = self.fails("127.0.0.1", "store", verb, url)
+            self.assertNotIn("sesame", said)
 
     def test_newer_schema(self):
         url = self.make_store()

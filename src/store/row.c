@@ -91,25 +91,32 @@ static bool next_line(struct weir_text *fields, struct weir_text *out_name,
     return true;
 }
 
+static int refuse(struct weir_text name, const char *why,
+                  struct weir_diag *diag)
+{
+    char shown[WEIR_SHOW_MAX];
+    return weir_diag_set(diag, WEIR_ESTORE, "the quota ",
+                         weir_text_show(name, shown), " in the store can't be "
+                         "read (by a newer Weir, perhaps): ", why, NULL);
+}
+
+/* Checked, though only sound quotas are written: others may write to a
+ * database too, and what follows relies on the bounds. */
 int weir_fields_read(struct weir_text name, struct weir_text fields,
                      char *scratch, struct weir_quota *quota,
                      struct weir_diag *diag)
 {
-    char shown[WEIR_SHOW_MAX];
+    struct weir_diag why = { .text = "its fields are no lines" };
     weir_quota_init(quota);
     quota->name = name;
     while (fields.len > 0) {
         struct weir_text field;
         struct weir_text value;
-        struct weir_diag why = { .text = "its fields are no lines" };
-        if (next_line(&fields, &field, &value) &&
+        if (!next_line(&fields, &field, &value) ||
             weir_quota_set(quota, field, unescape(value, &scratch),
-                           &why) == 0)
-            continue;
-        return weir_diag_set(diag, WEIR_ESTORE, "the quota ",
-                             weir_text_show(name, shown), " in the store "
-                             "can't be read (by a newer Weir, perhaps): ",
-                             why.text, NULL);
+                           &why) < 0)
+            return refuse(name, why.text, diag);
     }
-    return 0;
+    return weir_quota_check(quota, &why) < 0 ? refuse(name, why.text, diag)
+                                             : 0;
 }

@@ -38,8 +38,8 @@ struct weir_text weir_fields_write(const struct weir_quota *quota, char *buf);
 
 /* Sets what such a text says in 'quota', which it first initialises with
  * 'name'. 'scratch' holds fields.len bytes; the quota's texts are borrowed
- * from the arguments. WEIR_ESTORE: the text says nothing that this version
- * understands ('diag' names quota and field). */
+ * from the arguments. WEIR_ESTORE: that is no sound quota, or has a field that
+ * this version doesn't know ('diag' says which). */
 int weir_fields_read(struct weir_text name, struct weir_text fields,
                      char *scratch, struct weir_quota *quota,
                      struct weir_diag *diag);
