@@ -66,10 +66,13 @@ class Root:
     def logged(self):
         return (self.fleet.folder / f"log{self.number}").read_text()
 
-    def get(self, path, **query):
+    def read(self, path, **query):
         url = f"http://{self.http}{path}?{urllib.parse.urlencode(query)}"
         with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
-            return json.load(answer)
+            return answer.read().decode()
+
+    def get(self, path, **query):
+        return json.loads(self.read(path, **query))
 
     def status(self):
         return self.get("/v1/status")

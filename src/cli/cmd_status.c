@@ -74,6 +74,26 @@ static void print_limiters(json_t *limiters)
     weir_rows_print(&rows, stdout);
 }
 
+static void print_snapshot(const json_t *snapshot)
+{
+    if (!json_is_object(snapshot))
+        return;
+    const char *problem = weir_cli_text(snapshot, "problem");
+    printf("  snapshot  %s: ", weir_cli_text(snapshot, "file"));
+    if (json_object_get(snapshot, "epoch")) {
+        char age[32];
+        show_age(json_number_value(json_object_get(snapshot, "age_s")), age,
+                 sizeof age);
+        printf("epoch %lld, made %s ago%s", number(snapshot, "epoch"), age,
+               json_is_true(json_object_get(snapshot, "serving"))
+                   ? ", IN USE"
+                   : "");
+    } else {
+        printf("none yet");
+    }
+    printf("%s%s\n", problem[0] ? "; " : "", problem);
+}
+
 static void print_root(const char *address, const json_t *root)
 {
     const json_t *store = json_object_get(root, "store");
@@ -92,6 +112,7 @@ static void print_root(const char *address, const json_t *root)
            weir_cli_text(store, "state"));
     const char *problem = weir_cli_text(store, "problem");
     printf("%s%s\n", problem[0] ? "; " : "", problem);
+    print_snapshot(json_object_get(root, "snapshot"));
     printf("  quotas    %lld at epoch %lld, %lld in use\n",
            number(stats, "quotas"), number(root, "epoch"),
            number(stats, "quotas_used"));

@@ -328,9 +328,19 @@ void weir_admin_call(struct weir_admin *admin,
 static void on_store(void *context, const struct weir_store_id *id,
                      uint64_t epoch, uint64_t floor, weir_instant now)
 {
+    static const struct weir_store_id none;
     struct weir_admin *admin = context;
+    struct weir_catalog *catalog = weir_root_catalog(admin->root);
+    uint64_t known = weir_catalog_epoch(catalog);
+    if (admin->watch.on_store)
+        admin->watch.on_store(admin->watch.context, id, epoch);
     admin->store_id = *id;
     admin->floor = floor;
+    /* What was removed in between is forgotten: the whole set is wanted, and
+     * nothing of what is here. */
+    if (known > 0 && known < floor &&
+        weir_root_store(admin->root, &none, 0, 0, now) < 0)
+        abort();
     if (weir_root_store(admin->root, id, epoch, floor, now) < 0)
         abort(); /* no memory, and no way to go on with half a set */
 }
@@ -425,6 +435,12 @@ void weir_admin_set_store(struct weir_admin *admin,
                           struct weir_store_thread *thread)
 {
     admin->store = thread;
+}
+
+void weir_admin_set_snapshot(struct weir_admin *admin,
+                             const struct weir_snapshot *snapshot)
+{
+    admin->snapshot = snapshot;
 }
 
 void weir_admin_set_watch(struct weir_admin *admin,

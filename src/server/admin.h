@@ -9,6 +9,7 @@
 #define WEIR_ADMIN_H
 
 #include "node/root.h"
+#include "server/snapshot.h"
 #include "server/store_thread.h"
 
 #define WEIR_ADMIN_BODY_MAX (1u << 20)    /* bytes of a request */
@@ -47,15 +48,22 @@ weir_admin_store_listener(struct weir_admin *admin);
 /* The thread is borrowed. Without one every edit is refused. */
 void weir_admin_set_store(struct weir_admin *admin,
                           struct weir_store_thread *thread);
-/* Told when the root's store comes into trouble or out of it (error 0), and
+/* Told when another store answers, or an older state of it (before the root
+ * is), when the root's store comes into trouble or out of it (error 0), and
  * when all that is new is in force. For the log. Any may be NULL. */
 struct weir_admin_watch {
     void *context;
+    void (*on_store)(void *context, const struct weir_store_id *id,
+                     uint64_t epoch);
     void (*on_trouble)(void *context, int error, const char *why);
     void (*on_epoch)(void *context, uint64_t epoch);
 };
 void weir_admin_set_watch(struct weir_admin *admin,
                           const struct weir_admin_watch *watch);
+
+/* What to tell of when the status is asked for. Borrowed; NULL: none. */
+void weir_admin_set_snapshot(struct weir_admin *admin,
+                             const struct weir_snapshot *snapshot);
 
 struct weir_admin_request {
     struct weir_text method; /* "GET" … */

@@ -53,6 +53,31 @@ static json_t *store_object(const struct weir_admin *admin)
     return object;
 }
 
+/* null: off. */
+static json_t *snapshot_object(const struct weir_snapshot *snapshot)
+{
+    if (!snapshot)
+        return json_null();
+    struct weir_snapshot_state s;
+    weir_snapshot_look(snapshot, &s);
+    json_t *object = json_pack("{s:s*, s:b, s:I, s:I}", "file", s.path,
+                               "serving", s.serving, "written",
+                               (json_int_t)s.written, "failures",
+                               (json_int_t)s.failures);
+    if (object && s.usable) {
+        double age = (double)(int64_t)(weir_snapshot_clock() - s.info.at_ms);
+        char uuid[33];
+        hex(s.info.store.uuid, sizeof s.info.store.uuid, uuid);
+        json_object_set_new(object, "store", json_string(uuid));
+        json_object_set_new(object, "epoch",
+                            json_integer((json_int_t)s.info.epoch));
+        json_object_set_new(object, "age_s", json_real(age / 1e3));
+    }
+    if (object && s.problem[0])
+        json_object_set_new(object, "problem", json_string(s.problem));
+    return object;
+}
+
 static json_t *stats_object(const struct weir_root_stats *s)
 {
     return json_pack(
@@ -104,11 +129,12 @@ void weir_admin_status(struct weir_admin_call *call)
     struct weir_root_stats stats;
     weir_root_stats(admin->root, &stats);
     json_t *status = json_pack(
-        "{s:s*, s:s, s:s, s:b, s:f, s:I, s:o, s:o, s:o, s:o}", "name",
+        "{s:s*, s:s, s:s, s:b, s:f, s:I, s:o, s:o, s:o, s:o, s:o}", "name",
         admin->name, "version", admin->version, "incarnation", incarnation,
         "ready", weir_root_ready(admin->root), "uptime_s",
         (double)(call->now - admin->started) / 1e9, "epoch",
-        (json_int_t)stats.epoch, "store", store_object(admin), "settings",
+        (json_int_t)stats.epoch, "store", store_object(admin), "snapshot",
+        snapshot_object(admin->snapshot), "settings",
         settings_object(&admin->settings), "stats", stats_object(&stats),
         "limiters", limiters_list(call));
     weir_admin_answer_json(call->done, call->context, 200, status);
@@ -186,7 +212,8 @@ void weir_admin_metrics(struct weir_admin_call *call)
                                           .version = admin->version,
                                           .store_up = admin->trouble == 0,
                                           .edits_waiting = admin->edits_count,
-                                          .gate = admin->gate };
+                                          .gate = admin->gate,
+                                          .snapshot = admin->snapshot };
     char *text = weir_metrics_print(&source, call->now, &len);
     if (!text) {
         weir_admin_answer_error(call->done, call->context, WEIR_ENOMEM, NULL);

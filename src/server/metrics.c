@@ -40,20 +40,28 @@ static void print_label(FILE *out, const char *text, size_t len)
     }
 }
 
-static void print_root(FILE *out, struct weir_root *root, bool store_up,
-                       size_t edits_waiting)
+static void print_figures(FILE *out, const struct figure *figures,
+                          size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        print_head(out, figures[i].name, figures[i].type, figures[i].help);
+        fprintf(out, "%s %.17g\n", figures[i].name, figures[i].value);
+    }
+}
+
+static void print_root(FILE *out, const struct weir_metrics_source *of)
 {
     struct weir_root_stats s;
-    weir_root_stats(root, &s);
+    weir_root_stats(of->root, &s);
     const struct figure figures[] = {
         { "weir_root_ready", "gauge", "Whether the quotas have been read.",
-          weir_root_ready(root) },
+          weir_root_ready(of->root) },
         { "weir_store_up", "gauge", "Whether the quota store can be used.",
-          store_up },
+          of->store_up },
         { "weir_epoch", "gauge", "The newest epoch of the quotas.",
           (double)s.epoch },
         { "weir_edits_waiting", "gauge", "Edits not answered yet.",
-          (double)edits_waiting },
+          (double)of->edits_waiting },
         { "weir_quotas", "gauge", "Quotas and templates.",
           (double)s.quotas },
         { "weir_quotas_used", "gauge",
@@ -81,10 +89,26 @@ static void print_root(FILE *out, struct weir_root *root, bool store_up,
           "Requests by names without quota, which passed.",
           (double)s.unknown },
     };
-    for (size_t i = 0; i < WEIR_COUNT_OF(figures); i++) {
-        print_head(out, figures[i].name, figures[i].type, figures[i].help);
-        fprintf(out, "%s %.17g\n", figures[i].name, figures[i].value);
-    }
+    print_figures(out, figures, WEIR_COUNT_OF(figures));
+}
+
+static void print_snapshot(FILE *out, const struct weir_snapshot *snapshot)
+{
+    struct weir_snapshot_state s;
+    weir_snapshot_look(snapshot, &s);
+    const struct figure figures[] = {
+        { "weir_snapshot_serving", "gauge",
+          "Whether the root goes by its snapshot, for want of its store.",
+          s.serving },
+        { "weir_snapshot_epoch", "gauge",
+          "The epoch of the snapshot; 0: there is none.",
+          s.usable ? (double)s.info.epoch : 0 },
+        { "weir_snapshot_written_total", "counter", "Snapshots written.",
+          (double)s.written },
+        { "weir_snapshot_failures_total", "counter",
+          "Snapshots that couldn't be written.", (double)s.failures },
+    };
+    print_figures(out, figures, WEIR_COUNT_OF(figures));
 }
 
 enum column { PASSED, REFUSED, FILL, LIMIT };
@@ -183,9 +207,11 @@ char *weir_metrics_print(const struct weir_metrics_source *source,
     struct weir_text shown = weir_text_of(source->name);
     print_label(out, shown.p, shown.len);
     fputs("\"} 1\n", out);
-    print_root(out, source->root, source->store_up, source->edits_waiting);
+    print_root(out, source);
     if (source->gate)
         print_gate(out, source->gate);
+    if (source->snapshot)
+        print_snapshot(out, source->snapshot);
     int error = print_quotas(out, source->root, now);
     if (fclose(out) != 0 || error < 0) {
         free(text);

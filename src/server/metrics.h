@@ -5,6 +5,7 @@
 #define WEIR_METRICS_H
 
 #include "node/root.h"
+#include "server/snapshot.h"
 
 struct weir_gate;
 
@@ -16,6 +17,7 @@ struct weir_metrics_source {
     bool store_up;
     size_t edits_waiting;
     const struct weir_gate *gate; /* NULL: nothing is told of it */
+    const struct weir_snapshot *snapshot; /* NULL: likewise */
 };
 
 /* The page, malloc'ed, or NULL when there is no memory. At most

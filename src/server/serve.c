@@ -10,7 +10,11 @@
  * A stop has two parts. First nobody new is let in and the edits that were
  * begun are waited for, as long as the store may take for one. Then calls
  * and links are told to go, and the loop runs until all is written. A second
- * signal ends the process at once: whatever was answered is in the store. */
+ * signal ends the process at once: whatever was answered is in the store.
+ *
+ * A store that can't be reached at the start is no reason not to serve, if
+ * there is a snapshot: the first word of trouble loads it, and the store's own
+ * word, when it comes, goes over it as if it had been read from the store. */
 
 #include "server/serve.h"
 
@@ -28,6 +32,7 @@
 #include "server/door_grpc.h"
 #include "server/door_http.h"
 #include "server/serve_options.h"
+#include "server/snapshot.h"
 
 #define DAY_S 86400
 #define LOOK_S 1           /* whether files have changed */
@@ -44,6 +49,7 @@ struct serve {
     struct weir_root *root;
     struct weir_admin *admin;
     struct weir_store_thread *store;
+    struct weir_snapshot *snapshot;  /* NULL: off */
     struct event *store_event;
     struct event *stop_event;
     struct event *look_event;
@@ -56,8 +62,93 @@ struct serve {
     struct weir_door_http *http;     /* NULL: off */
     weir_instant stop_until;         /* 0: not stopping */
     bool ready;
+    bool loading;                    /* the snapshot is being handed out */
+    bool serving;                    /* the root goes by it */
     char name[WEIR_NAME_MAX + 1];
 };
+
+/* ---- The snapshot ---- */
+
+/* A first store that broke off in the middle has left a part of its quotas:
+ * they go. */
+static int take_store(void *context, const struct weir_snapshot_info *info)
+{
+    static const struct weir_store_id none;
+    struct serve *serve = context;
+    weir_instant now = weir_clock_now();
+    int error = weir_root_store(serve->root, &none, 0, 0, now);
+    if (error < 0)
+        return error;
+    struct weir_store_listener to = weir_admin_store_listener(serve->admin);
+    to.on_store(to.context, &info->store, info->epoch, info->floor, now);
+    return 0;
+}
+
+static int take_change(void *context, const struct weir_change *change)
+{
+    const struct serve *serve = context;
+    struct weir_store_listener to = weir_admin_store_listener(serve->admin);
+    to.on_change(to.context, change, weir_clock_now());
+    return 0;
+}
+
+/* What the root goes by until its store comes. */
+static void load_snapshot(struct serve *serve)
+{
+    struct weir_diag diag = { 0 };
+    struct weir_snapshot_sink sink = { serve, take_store, take_change };
+    bool usable = serve->snapshot && weir_snapshot_usable(serve->snapshot);
+    if (serve->ready || !usable)
+        return;
+    serve->loading = true;
+    int error = weir_snapshot_load(serve->snapshot, &sink, &diag);
+    if (error == 0) {
+        struct weir_store_listener to =
+            weir_admin_store_listener(serve->admin);
+        serve->serving = true;
+        weir_snapshot_set_serving(serve->snapshot, true);
+        to.on_settle(to.context, weir_clock_now());
+    } else {
+        weir_log(&serve->log, WEIR_LOG_ERROR, "%s", diag.text);
+    }
+    serve->loading = false;
+}
+
+static void leave_snapshot(struct serve *serve)
+{
+    serve->serving = false;
+    weir_snapshot_set_serving(serve->snapshot, false);
+}
+
+/* Of a store: the first word of it, another than before, an older state. */
+static void on_store(void *context, const struct weir_store_id *id,
+                     uint64_t epoch)
+{
+    struct serve *serve = context;
+    if (serve->loading || !serve->snapshot)
+        return;
+    weir_snapshot_forget(serve->snapshot);
+    if (!serve->serving)
+        return;
+    struct weir_snapshot_state state;
+    weir_snapshot_look(serve->snapshot, &state);
+    const struct weir_store_id *ours = &state.info.store;
+    bool same = memcmp(ours->uuid, id->uuid, sizeof id->uuid) == 0 &&
+                ours->restores == id->restores;
+    unsigned long long from = state.info.epoch;
+    leave_snapshot(serve);
+    if (!same)
+        weir_log(&serve->log, WEIR_LOG_WARNING, "the store that answers is "
+                 "another than that of the snapshot, which is dropped");
+    else if (epoch < from)
+        weir_log(&serve->log, WEIR_LOG_WARNING, "the store is at epoch %llu, "
+                 "before the snapshot's %llu: it was restored, and the "
+                 "snapshot is dropped", (unsigned long long)epoch, from);
+    else
+        weir_log(&serve->log, WEIR_LOG_INFO, "the store is back: from the "
+                 "snapshot at epoch %llu on to %llu", from,
+                 (unsigned long long)epoch);
+}
 
 /* ---- The store's news ---- */
 
@@ -72,7 +163,7 @@ static void on_store_news(evutil_socket_t fd, short what, void *context)
 
 static void on_trouble(void *context, int error, const char *why)
 {
-    const struct serve *serve = context;
+    struct serve *serve = context;
     if (error == 0)
         weir_log(&serve->log, WEIR_LOG_INFO, "the store is well");
     else
@@ -80,6 +171,8 @@ static void on_trouble(void *context, int error, const char *why)
                  serve->ready ? "edits fail, decisions and reads go on"
                               : "not ready, trying again",
                  why);
+    if (error < 0)
+        load_snapshot(serve);
 }
 
 static void on_epoch(void *context, uint64_t epoch)
@@ -89,8 +182,12 @@ static void on_epoch(void *context, uint64_t epoch)
     serve->ready = true;
     size_t count = weir_catalog_count(weir_root_catalog(serve->root));
     weir_log(&serve->log, first ? WEIR_LOG_INFO : WEIR_LOG_DEBUG,
-             "%squotas: %zu, at epoch %llu", first ? "ready; " : "", count,
-             (unsigned long long)epoch);
+             "%squotas: %zu, at epoch %llu%s",
+             serve->serving ? "ready by the snapshot; "
+             : first        ? "ready; "
+                            : "",
+             count, (unsigned long long)epoch,
+             serve->serving ? "; edits fail till the store is there" : "");
 }
 
 /* ---- Certificates and credentials ---- */
@@ -237,6 +334,9 @@ static void free_events(struct serve *serve)
 /* Nothing but sockets that are being written is left on the loop then. */
 static void end_gracefully(struct serve *serve)
 {
+    if (serve->snapshot)
+        weir_snapshot_finish(serve->snapshot);
+    weir_snapshot_free(&serve->snapshot);
     weir_admin_free(&serve->admin);
     weir_door_grpc_free(&serve->grpc);
     weir_signals_free(&serve->signals);
@@ -280,12 +380,68 @@ static int make_folders(const char *path)
     return 0;
 }
 
-/* The store that nobody named: made when it isn't there. */
+/* Beside the store's file, so that fleets of one machine don't meet; among a
+ * user's own files where the store is none. False: none is kept, for nobody
+ * named one and the next start would look elsewhere, the name being that of a
+ * port of chance. */
+static bool name_snapshot(const struct serve *serve, char path[WEIR_PATH_MAX])
+{
+    const struct weir_serve_options *options = serve->options;
+    if (options->snapshot_off)
+        return false;
+    if (options->snapshot) {
+        int len = snprintf(path, WEIR_PATH_MAX, "%s", options->snapshot);
+        return len < WEIR_PATH_MAX;
+    }
+    if (!options->name && options->listen.port == 0)
+        return false;
+    char name[WEIR_NAME_MAX + 16];
+    snprintf(name, sizeof name, "%s.snapshot", serve->name);
+    for (char *slash = strchr(name, '/'); slash; slash = strchr(slash, '/'))
+        *slash = '_';
+    bool is_file = strncmp(options->store, "sqlite:", 7) == 0;
+    if (!is_file)
+        return weir_serve_own_file("", name, path);
+    int len = snprintf(path, WEIR_PATH_MAX, "%s.%s", options->store + 7,
+                       name);
+    return len < WEIR_PATH_MAX;
+}
+
+static int open_snapshot(struct serve *serve, struct weir_diag *diag)
+{
+    char path[WEIR_PATH_MAX];
+    if (!name_snapshot(serve, path))
+        return 0;
+    /* What can't be made shows when the file can't. */
+    if (!serve->options->snapshot)
+        (void)make_folders(path);
+    struct weir_snapshot_options options = {
+        .base = serve->base,
+        .root = serve->root,
+        .log = &serve->log,
+        .path = path,
+    };
+    int error = weir_snapshot_new(&options, &serve->snapshot, diag);
+    if (error == 0)
+        weir_admin_set_snapshot(serve->admin, serve->snapshot);
+    return error;
+}
+
+/* The store that nobody named: made when it isn't there and never was. */
 static int make_own_store(struct serve *serve, struct weir_diag *diag)
 {
     const char *path = serve->options->store + strlen("sqlite:");
     if (access(path, F_OK) == 0)
         return 0;
+    char snapshot[WEIR_PATH_MAX];
+    bool was = name_snapshot(serve, snapshot) && access(snapshot, F_OK) == 0;
+    if (was && weir_snapshot_usable(serve->snapshot))
+        return 0;
+    if (was)
+        return weir_diag_set(diag, WEIR_ESTORE, "the store ", path, " is "
+                             "gone, and its snapshot ", snapshot, " can't be "
+                             "used; put the store back, or remove the "
+                             "snapshot to begin anew", NULL);
     if (make_folders(path) < 0)
         return weir_diag_set(diag, WEIR_ESYSTEM, "can't make a folder for "
                              "the store ", path, ": ", strerror(errno),
@@ -333,11 +489,14 @@ static int open_store(struct serve *serve, struct weir_diag *diag)
     if (error < 0)
         return error;
     struct weir_admin_watch watch = { .context = serve,
+                                      .on_store = on_store,
                                       .on_trouble = on_trouble,
                                       .on_epoch = on_epoch };
     weir_admin_set_watch(serve->admin, &watch);
     struct weir_store_listener listener =
         weir_admin_store_listener(serve->admin);
+    listener.patient =
+        serve->snapshot && weir_snapshot_usable(serve->snapshot);
     error = weir_store_thread_new(serve->options->store, &listener,
                                   &serve->store, diag);
     if (error < 0)
@@ -526,6 +685,8 @@ static int start(struct serve *serve, const char *version,
     if (error == 0)
         error = make_root(serve, version, diag);
     if (error == 0)
+        error = open_snapshot(serve, diag);
+    if (error == 0)
         error = open_store(serve, diag);
     if (error == 0)
         error = open_doors(serve, diag);
@@ -544,6 +705,7 @@ static void destroy(struct serve *serve)
     weir_signals_free(&serve->signals);
     free_events(serve);
     weir_store_thread_free(&serve->store);
+    weir_snapshot_free(&serve->snapshot);
     weir_root_free(serve->root);
     if (serve->base)
         event_base_free(serve->base);

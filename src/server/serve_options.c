@@ -20,6 +20,8 @@ const char weir_serve_help[] =
     "  --store sqlite:FILE       the quotas; the file must exist (`weir store\n"
     "                            init`). Without it: a store of your own in\n"
     "                            ~/.local/share/weir, made at the first run\n"
+    "  --snapshot FILE|off       the quotas, kept for a start without the\n"
+    "                            store  [FILE.NAME.snapshot beside the store]\n"
     "  --listen ADDR:PORT        for limiters and `weir`  [127.0.0.1:7077]\n"
     "  --http ADDR:PORT|off      JSON and /metrics        [127.0.0.1:7078]\n"
     "  --name NAME               how limiters and people call this root\n"
@@ -201,6 +203,15 @@ static int set_port_file(struct weir_serve_options *options,
     return 0;
 }
 
+static int set_snapshot(struct weir_serve_options *options,
+                        const char *value, struct weir_diag *diag)
+{
+    (void)diag;
+    options->snapshot_off = strcmp(value, "off") == 0;
+    options->snapshot = options->snapshot_off ? NULL : value;
+    return 0;
+}
+
 static int set_log_level(struct weir_serve_options *options,
                          const char *value, struct weir_diag *diag)
 {
@@ -220,13 +231,14 @@ static const struct option options_known[] = {
     WITH_VALUE("tls-cert"),    WITH_VALUE("tls-key"),
     WITH_VALUE("tls-ca"),      WITH_VALUE("credentials"),
     { "insecure", no_argument, NULL, 0 },
+    WITH_VALUE("snapshot"),
     { "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
 };
 static setter *const setters[] = {
     set_store, set_listen,     set_http,      set_name,
     set_interval, set_stale,   set_slack,     set_correction,
     set_port_file, set_log_level, set_tls_cert, set_tls_key,
-    set_tls_ca,   set_credentials, set_insecure,
+    set_tls_ca,   set_credentials, set_insecure,  set_snapshot,
 };
 
 static int set_defaults(struct weir_serve_options *options,
@@ -242,23 +254,29 @@ static int set_defaults(struct weir_serve_options *options,
     return error < 0 ? error : set_http(options, "127.0.0.1:7078", diag);
 }
 
-static int find_own_store(struct weir_serve_options *options,
-                          struct weir_diag *diag)
+bool weir_serve_own_file(const char *scheme, const char *name,
+                         char path[WEIR_PATH_MAX])
 {
     const char *data = getenv("XDG_DATA_HOME");
     const char *home = getenv("HOME");
     bool has_data = data && data[0] == '/';
     if (!has_data && !(home && home[0]))
-        return weir_diag_set(diag, WEIR_EINVAL, "there is no HOME to keep a "
-                             "store in; name one with --store", NULL);
-    int len = snprintf(options->store, sizeof options->store,
-                       "sqlite:%s%s/weir/weir.db", has_data ? data : home,
-                       has_data ? "" : "/.local/share");
+        return false;
+    int len = snprintf(path, WEIR_PATH_MAX, "%s%s%s/weir/%s", scheme,
+                       has_data ? data : home,
+                       has_data ? "" : "/.local/share", name);
+    return len < WEIR_PATH_MAX;
+}
+
+static int find_own_store(struct weir_serve_options *options,
+                          struct weir_diag *diag)
+{
     options->own_store = true;
-    if ((size_t)len < sizeof options->store)
+    if (weir_serve_own_file("sqlite:", "weir.db", options->store))
         return 0;
-    return weir_diag_set(diag, WEIR_EINVAL, "the path of HOME is too long",
-                         NULL);
+    return weir_diag_set(diag, WEIR_EINVAL, "there is no HOME to keep a "
+                         "store in, or its path is too long; name a store "
+                         "with --store", NULL);
 }
 
 static int check_tls(const struct weir_serve_options *options,

@@ -24,12 +24,18 @@ struct weir_serve_options {
     const char *credentials;   /* NULL: everybody may do all */
     bool insecure;             /* strangers may reach that */
     struct weir_settings settings;
+    const char *snapshot;      /* NULL: where none was named; borrowed */
+    bool snapshot_off;
     const char *port_file;     /* NULL: none; borrowed from argv */
     enum weir_log_level log_level;
 };
 
 /* What `weir serve --help` prints. */
 extern const char weir_serve_help[];
+
+/* "SCHEME/home/me/.local/share/weir/NAME". False: there is no HOME. */
+bool weir_serve_own_file(const char *scheme, const char *name,
+                         char path[WEIR_PATH_MAX]);
 
 /* 0, 1 when help was asked for, or a negative error with 'diag' filled. */
 int weir_serve_options_parse(int argc, char **argv,

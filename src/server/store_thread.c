@@ -197,7 +197,7 @@ static int open_store(struct weir_store_thread *t, struct weir_diag *diag)
     /* It was there: to make another one in its place would be the wrong
      * advice. */
     char shown[WEIR_STORE_SHOW_MAX];
-    if (error == WEIR_ENOENT && t->known)
+    if (error == WEIR_ENOENT && (t->known || t->listener.patient))
         error = weir_diag_set(diag, WEIR_ESTORE, "the quota store ",
                               weir_store_show(t->url, shown), " is gone; "
                               "put it back, or start again with the one that "
@@ -207,12 +207,14 @@ static int open_store(struct weir_store_thread *t, struct weir_diag *diag)
     return 0;
 }
 
+/* Below the floor, removals that weren't handed over are forgotten. */
 static bool is_same(struct weir_store_thread *t,
-                    const struct weir_store_id *id, uint64_t epoch)
+                    const struct weir_store_id *id, uint64_t epoch,
+                    uint64_t floor)
 {
     return t->known && t->id.restores == id->restores &&
            memcmp(t->id.uuid, id->uuid, sizeof id->uuid) == 0 &&
-           epoch >= t->handed;
+           epoch >= t->handed && floor <= t->handed;
 }
 
 static void begin_again(struct weir_store_thread *t,
@@ -240,7 +242,7 @@ static int look(struct weir_store_thread *t, struct weir_diag *diag)
     error = weir_store_identity(t->store, &id, &epoch, &floor, diag);
     if (error < 0)
         return fail(t, error, diag);
-    bool first = !is_same(t, &id, epoch);
+    bool first = !is_same(t, &id, epoch, floor);
     if (first)
         begin_again(t, &id, epoch, floor);
     if (first || epoch > t->handed) {
@@ -426,7 +428,7 @@ int weir_store_thread_new(const char *url,
 {
     struct weir_store *store = NULL;
     int error = weir_store_open(url, &store, diag);
-    if (error < 0 && error != WEIR_ELOCKED)
+    if (error < 0 && error != WEIR_ELOCKED && !listener->patient)
         return error;
     int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     struct weir_store_thread *t = calloc(1, sizeof *t);

@@ -32,6 +32,9 @@ struct weir_store_thread;
  * during the call. */
 struct weir_store_listener {
     void *context;
+    /* A store that can't be opened at the start is no error either: it is
+     * tried until it comes (the root has a snapshot to go by). */
+    bool patient;
     /* another store than before, or an older state of it: forget all */
     void (*on_store)(void *context, const struct weir_store_id *id,
                      uint64_t epoch, uint64_t floor, weir_instant now);
@@ -49,8 +52,8 @@ struct weir_store_listener {
 };
 
 /* Opens the store at 'url' and starts the thread. A store that is locked is
- * no error: it is tried again. Otherwise as weir_store_open(). The thread
- * blocks all signals. */
+ * no error: it is tried again. Otherwise as weir_store_open(), unless the
+ * listener is patient. The thread blocks all signals. */
 int weir_store_thread_new(const char *url,
                           const struct weir_store_listener *listener,
                           struct weir_store_thread **out,

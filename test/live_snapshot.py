@@ -1,0 +1,263 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""live_snapshot.py - a root that starts without its store: it goes by its
+snapshot, and over to the store when that comes; and what two stores behind
+one fleet do.
+
+Real roots and limiters. What is to happen is waited for until a deadline;
+what goes on meanwhile is a mean over seconds."""
+
+import os
+import signal
+import subprocess
+import sys
+import unittest
+import urllib.error
+
+from live_fleet import PATIENCE, WEIR, Fleet, until, wait_for
+from live_roots import Case, say
+
+STORE_CHANGED = 7   # enum weir_event_type
+
+
+def move(before, after):
+    """A store, with what a killed root has left beside its file."""
+    for end in ("-wal", "-shm", ""):
+        if os.path.exists(f"{before}{end}"):
+            os.rename(f"{before}{end}", f"{after}{end}")
+
+
+class Snapshot(Case):
+    ROOTS = 1
+
+    def setUp(self):
+        super().setUp()
+        self.root = self.fleet.roots[0]
+        self.away = self.fleet.folder / "away.db"
+
+    def snapshot(self):
+        return self.root.status()["snapshot"]
+
+    def written(self):
+        """Until the snapshot holds what the root knows."""
+        def is_written():
+            status = self.root.status()
+            snapshot = status["snapshot"]
+            return (snapshot.get("epoch"), snapshot.get("store")) == \
+                (status["epoch"], status["store"]["uuid"])
+        until("a snapshot of all", is_written)
+        return self.snapshot()
+
+    def ready(self):
+        try:
+            return self.root.read("/readyz") == "ready\n"
+        except urllib.error.HTTPError:
+            return False
+
+    def edit(self, *arguments):
+        return self.fleet.weir("quota", "set", *arguments)
+
+    def leave_store(self):
+        """The store is moved away and the root killed."""
+        self.written()
+        self.root.kill()
+        move(self.fleet.db, self.away)
+
+    def test_starts_without_its_store(self):
+        self.fleet.set("q", "limit=3000/s")
+        self.load("q=3000")
+        self.leave_store()
+        self.root.start()
+        until("ready without a store", self.ready)
+        self.fleet.wait_linked(1)
+        status = self.root.status()
+        self.assertTrue(status["snapshot"]["serving"])
+        self.assertEqual(status["store"]["state"], "unreachable")
+        self.assertIn("weir_snapshot_serving 1\n", self.root.read("/metrics"))
+        self.assertRegex(self.root.logged(), "ready by the snapshot; quotas: "
+                                             "1, .*edits fail")
+        shown = self.fleet.weir("status")[1]
+        self.assertRegex(shown, r"snapshot .*, IN USE")
+        self.assertRegex(shown, "put it back")
+        # The bucket fills from what the root, newly born, has been told.
+        wait_for(2)
+        passed = self.passed("q", 2)
+        self.assert_rate(passed, 3000, 0.05, "by the snapshot")
+        code, _, said = self.edit("q", "limit=1/s")
+        self.assertEqual(code, 2)
+        self.assertRegex(said, r"quotas\.db")
+        say(f"without its store: passed {passed:.0f}/s of 3000/s; an edit "
+            f"says: {said.strip()}")
+        self.assert_store_comes()
+
+    def assert_store_comes(self):
+        epoch = self.root.status()["epoch"]
+        move(self.away, self.fleet.db)
+        until("an edit", lambda: self.edit("q", "limit=6000/s")[0] == 0)
+        status = self.root.status()
+        self.assertEqual(status["epoch"], epoch + 1)
+        self.assertFalse(status["snapshot"]["serving"])
+        self.assertEqual(status["store"]["state"], "ok")
+        self.assertRegex(self.root.logged(),
+                         f"from the snapshot at epoch {epoch} on to {epoch}")
+        until("the edit at every limiter", lambda: all(
+            limiter.seen()["epoch"] == epoch + 1
+            for limiter in self.fleet.limiters))
+        wait_for(2)
+        passed = self.passed("q", 2)
+        self.assert_rate(passed, 6000, 0.05, "by the store again")
+        for limiter in self.fleet.limiters:
+            epochs = [line["epoch"] for line in limiter.told("seen")]
+            self.assertEqual(epochs, sorted(epochs), "an epoch went back")
+        self.assert_all_answered()
+
+    def test_edits_of_another_root_meanwhile(self):
+        """What was removed and changed while the root was dead is so when
+        it has its store again."""
+        for name in ("kept", "changed", "removed"):
+            self.fleet.set(name, "limit=5/s")
+        epoch = self.written()["epoch"]
+        self.root.kill()
+        self.fleet.add_roots(1)
+        other = self.fleet.roots[1]
+        self.fleet.set("changed", "limit=7/s", root=other)
+        self.fleet.weir("quota", "rm", "removed", root=other)
+        other.kill()
+        move(self.fleet.db, self.away)
+        self.root.start()
+        until("ready without a store", self.ready)
+        listed = self.fleet.weir("quota", "ls")[1]
+        self.assertRegex(listed, "removed")
+        move(self.away, self.fleet.db)
+        other.start()
+        until("the store's epoch", lambda: self.root.status()["epoch"] ==
+              other.status()["epoch"] > epoch)
+        self.assertEqual(self.fleet.weir("quota", "export")[1],
+                         self.fleet.weir("quota", "export", root=other)[1])
+        self.assertNotRegex(self.fleet.weir("quota", "ls")[1], "removed")
+
+    def test_another_store_comes(self):
+        self.fleet.set("q", "limit=3000/s")
+        self.leave_store()
+        self.root.start()
+        until("ready without a store", self.ready)
+        self.fleet.weir("store", "init", self.fleet.store)
+        until("the other store's set", lambda: not self.snapshot()["serving"]
+              and self.root.status()["epoch"] == 0)
+        self.assertEqual(self.fleet.weir("quota", "ls")[1].strip(), "")
+        until("a warning", lambda: "another than that of the snapshot" in
+              self.root.logged())
+        self.fleet.set("p", "limit=1/s")
+        self.written()
+        # What is written now is the other's.
+        self.root.kill()
+        move(self.fleet.db, self.fleet.folder / "other.db")
+        self.root.start()
+        until("ready by the other's snapshot", self.ready)
+        listed = self.fleet.weir("quota", "export")[1]
+        self.assertIn("name: p", listed)
+        self.assertNotIn("name: q", listed)
+
+    def test_damaged_snapshot(self):
+        self.fleet.set("q", "limit=3000/s")
+        path = self.written()["file"]
+        self.leave_store()
+        size = os.path.getsize(path)
+        os.truncate(path, size - 1)
+        with self.assertRaisesRegex(AssertionError, "doesn't exist|init") \
+                as caught:
+            self.root.start()
+        self.assertRegex(str(caught.exception), "cut short; it isn't used")
+        say(str(caught.exception).splitlines()[-1])
+
+    def test_graceful_stop_writes(self):
+        path = self.written()["file"]
+        before = os.stat(path).st_ino
+        self.fleet.set("late", "limit=1/s")
+        self.root.process.send_signal(signal.SIGTERM)
+        self.assertEqual(self.root.process.wait(PATIENCE), 0)
+        self.assertNotEqual(os.stat(path).st_ino, before)
+        move(self.fleet.db, self.away)
+        self.root.start()
+        until("ready without a store", self.ready)
+        self.assertIn("name: late", self.fleet.weir("quota", "export")[1])
+
+
+class Off(unittest.TestCase):
+    def test_off(self):
+        fleet = Fleet()
+        self.addCleanup(fleet.close)
+        fleet.add_roots(1, "--snapshot", "off")
+        self.assertIsNone(fleet.roots[0].status()["snapshot"])
+        self.assertNotIn("weir_snapshot", fleet.roots[0].read("/metrics"))
+        fleet.roots[0].kill()
+        self.assertEqual([path for path in fleet.folder.iterdir()
+                          if "snapshot" in path.name], [])
+        fleet.db.unlink()
+        with self.assertRaisesRegex(AssertionError, "weir store init"):
+            fleet.roots[0].start()
+
+
+class OwnStore(unittest.TestCase):
+    """`weir serve` without --store."""
+
+    def serve(self, fleet):
+        env = dict(os.environ, XDG_DATA_HOME=str(fleet.folder))
+        ports = fleet.folder / "ports"
+        ports.unlink(missing_ok=True)
+        root = subprocess.Popen(
+            [WEIR, "serve", "--listen", "127.0.0.1:0", "--http", "off",
+             "--name", "own/root", "--port-file", ports], env=env,
+            stderr=subprocess.PIPE, text=True)
+        until("a port file",
+              lambda: root.poll() is not None or ports.exists())
+        root.terminate()
+        return root.communicate(timeout=PATIENCE)[1]
+
+    def test_gone(self):
+        fleet = Fleet()
+        self.addCleanup(fleet.close)
+        self.assertIn("made the store", self.serve(fleet))
+        folder = fleet.folder / "weir"
+        snapshot = folder / "weir.db.own_root.snapshot"
+        until("a snapshot", lambda: snapshot.exists() or self.serve(fleet))
+        move(folder / "weir.db", fleet.folder / "kept.db")
+        said = self.serve(fleet)
+        self.assertNotIn("made the store", said)
+        self.assertFalse((folder / "weir.db").exists())
+        os.truncate(snapshot, 10)
+        said = self.serve(fleet)
+        self.assertRegex(said, "put the store back, or remove the snapshot")
+        print(said.splitlines()[-1], file=sys.stderr)
+
+
+class TwoStores(unittest.TestCase):
+    def test_two_stores_behind_one_fleet(self):
+        """Limiters keep to the first store they met, and say so."""
+        first, second = Fleet(), Fleet()
+        self.addCleanup(first.close)
+        self.addCleanup(second.close)
+        for fleet, limit in ((first, "3000/s"), (second, "9000/s")):
+            fleet.add_roots(1)
+            fleet.set("q", f"limit={limit}")
+        both = f"{first.roots[0].listen},{second.roots[0].listen}"
+        limiter = first.add_limiter(["q=20000"], roots=both)
+        event = until("an event about it", lambda: [
+            line for line in limiter.told("event")
+            if line["event"] == STORE_CHANGED])[0]
+        until("one link only", lambda: limiter.up() == 1)
+        start = limiter.seen()["at"] + 1
+        until("bins", lambda: limiter.seen()["at"] > start + 3)
+        passed = limiter.rates("q", start, start + 3)[1]
+        ups = {line["roots_up"] for line in limiter.told("seen")
+               if line["at"] > start}
+        self.assertIn(round(passed / 3000), (1, 3))
+        rate = 3000 if passed < 6000 else 9000
+        self.assertLessEqual(abs(passed - rate), 0.05 * rate)
+        self.assertEqual(ups, {1})
+        say(f"two stores: the limiter says {event['text']!r}, keeps to one "
+            f"({passed:.0f}/s of {rate}/s), roots up: {ups}")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
