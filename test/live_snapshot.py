@@ -10,7 +10,6 @@ what goes on meanwhile is a mean over seconds."""
 import os
 import signal
 import subprocess
-import sys
 import unittest
 import urllib.error
 
@@ -202,17 +201,18 @@ class OwnStore(unittest.TestCase):
     """`weir serve` without --store."""
 
     def serve(self, fleet):
+        """Until it is ready, or has ended; what it said."""
         env = dict(os.environ, XDG_DATA_HOME=str(fleet.folder))
-        ports = fleet.folder / "ports"
-        ports.unlink(missing_ok=True)
-        root = subprocess.Popen(
-            [WEIR, "serve", "--listen", "127.0.0.1:0", "--http", "off",
-             "--name", "own/root", "--port-file", ports], env=env,
-            stderr=subprocess.PIPE, text=True)
-        until("a port file",
-              lambda: root.poll() is not None or ports.exists())
+        log = fleet.folder / "log"
+        with open(log, "w") as out:
+            root = subprocess.Popen(
+                [WEIR, "serve", "--listen", "127.0.0.1:0", "--http", "off",
+                 "--name", "own/root"], env=env, stderr=out)
+        until("ready or ended", lambda: root.poll() is not None or
+              " ready" in log.read_text())
         root.terminate()
-        return root.communicate(timeout=PATIENCE)[1]
+        root.wait(PATIENCE)
+        return log.read_text()
 
     def test_gone(self):
         fleet = Fleet()
@@ -220,15 +220,16 @@ class OwnStore(unittest.TestCase):
         self.assertIn("made the store", self.serve(fleet))
         folder = fleet.folder / "weir"
         snapshot = folder / "weir.db.own_root.snapshot"
-        until("a snapshot", lambda: snapshot.exists() or self.serve(fleet))
+        self.assertTrue(snapshot.exists())
         move(folder / "weir.db", fleet.folder / "kept.db")
         said = self.serve(fleet)
         self.assertNotIn("made the store", said)
+        self.assertIn("ready by the snapshot", said)
         self.assertFalse((folder / "weir.db").exists())
         os.truncate(snapshot, 10)
         said = self.serve(fleet)
         self.assertRegex(said, "put the store back, or remove the snapshot")
-        print(said.splitlines()[-1], file=sys.stderr)
+        say(said.splitlines()[-1])
 
 
 class TwoStores(unittest.TestCase):
