@@ -32,6 +32,9 @@
 #define HEADER_SIZE (MAGIC_SIZE + 4 + 16 + 8)
 #define LENGTH_SIZE 4
 #define END_SIZE (LENGTH_SIZE + 5 * 8)
+/* What the decoder needs at most: for each quota, and for each byte. */
+#define ARENA_QUOTA 2048
+#define ARENA_BYTE (WEIR_DECODE_ARENA_SIZE / WEIR_MESSAGE_BYTES_MAX)
 
 /* ---- Numbers ---- */
 
@@ -194,17 +197,32 @@ static int hand_out(struct reader *r, const struct weir_quotas *quotas,
     return 0;
 }
 
+/* The decoder's memory, as large as the piece asks for: one for the largest
+ * that there can be would be 32 MiB. */
+static int fit_arena(struct reader *r, size_t len)
+{
+    size_t size = WEIR_QUOTAS_MAX * ARENA_QUOTA + len * ARENA_BYTE;
+    r->arena.used = 0;
+    unsigned char *base = weir_mem_grow(&weir_mem_system, r->arena.base, 1,
+                                        &r->arena.size, size);
+    if (!base)
+        return refuse(r, WEIR_ENOMEM, "needs more memory than there is");
+    r->arena.base = base;
+    return 0;
+}
+
 static int read_piece(struct reader *r, size_t len,
                       const struct weir_snapshot_sink *sink)
 {
     if (len > WEIR_MESSAGE_BYTES_MAX)
         return refuse(r, WEIR_ESYNTAX, "is damaged");
     int error = fetch(r, LENGTH_SIZE, len);
+    if (error == 0)
+        error = fit_arena(r, len);
     if (error < 0)
         return error;
     chain(&r->checksum, r->bytes, LENGTH_SIZE + len);
     struct weir_message message;
-    r->arena.used = 0;
     error = weir_v1_decode(r->bytes + LENGTH_SIZE, len, false, &r->arena,
                            &message);
     if (error < 0 || message.type != WEIR_MESSAGE_QUOTAS)
@@ -271,12 +289,7 @@ int weir_snapshot_read(const char *path,
     if (!r.file)
         return refuse(&r, errno == ENOENT ? WEIR_ENOENT : WEIR_ESYSTEM,
                       errno == ENOENT ? "isn't there" : strerror(errno));
-    r.arena.size = WEIR_DECODE_ARENA_SIZE;
-    r.arena.base = malloc(r.arena.size);
-    int error = r.arena.base
-                    ? walk_twice(&r, sink)
-                    : refuse(&r, WEIR_ENOMEM, "needs more memory than there "
-                                              "is");
+    int error = walk_twice(&r, sink);
     if (error == 0)
         *out = r.info;
     free(r.arena.base);
