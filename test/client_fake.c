@@ -25,7 +25,10 @@ struct fake {
     struct event *timer;
     pthread_t thread;
     char address[32];
-    uint32_t accepted, stop;
+    uint32_t accepted, stop, cut;
+    struct weir_tls *tls;
+    pthread_mutex_t mutex; /* of 'shown' */
+    char shown[600];
     struct weir_stream *stream[STREAMS_MAX];
     struct weir_h2_link *link[STREAMS_MAX];
     char arena[1 << 20];
@@ -59,10 +62,16 @@ static void on_bytes(void *context, struct weir_stream *stream,
 static bool on_call(void *context, struct weir_h2 *h2, int32_t stream,
                     const char *path, const char *authorization)
 {
-    (void)authorization;
-    (void)context;
-    (void)h2;
     (void)stream;
+    struct fake *fake = context;
+    struct weir_tls_peer names = { .count = 0 };
+    for (int i = 0; i < STREAMS_MAX; i++)
+        if (fake->link[i] && weir_h2_link_h2(fake->link[i]) == h2)
+            weir_h2_link_peer_names(fake->link[i], &names);
+    pthread_mutex_lock(&fake->mutex);
+    snprintf(fake->shown, sizeof(fake->shown), "%s|%s", names.name[0],
+             authorization);
+    pthread_mutex_unlock(&fake->mutex);
     return strcmp(path, WEIR_V1_LINK) == 0;
 }
 
@@ -99,7 +108,7 @@ static void on_message(void *context, struct weir_h2 *h2, int32_t stream,
         (void)!weir_h2_send(h2, stream, "\377\377\377junk", 7, false);
         (void)!weir_h2_send(h2, stream, "\377\377\377junk", 7, false);
     }
-    if (fake->vice == VICE_VERSION || fake->vice == VICE_FLAPS)
+    if (fake->vice == VICE_VERSION || fake->vice >= VICE_FLAPS)
         welcome(fake, h2, stream, message.session);
     if (fake->vice == VICE_STATUS || fake->vice == VICE_FLAPS)
         (void)!weir_h2_finish(h2, stream, WEIR_GRPC_UNAVAILABLE,
@@ -139,6 +148,10 @@ static void on_time(evutil_socket_t fd, short what, void *context)
     (void)what;
     if (weir_load_acquire(&fake->stop))
         event_base_loopbreak(fake->base);
+    uint32_t asked = 1;
+    bool cut = weir_cas(&fake->cut, &asked, 0);
+    for (int i = 0; cut && i < STREAMS_MAX; i++)
+        weir_h2_link_close(&fake->link[i]);
 }
 
 static void *serve(void *context)
@@ -148,14 +161,18 @@ static void *serve(void *context)
     return NULL;
 }
 
-struct fake *fake_new(enum vice vice)
+/* Takes 'tls'. */
+static struct fake *make(enum vice vice, struct weir_tls *tls)
 {
     struct fake *fake = calloc(1, sizeof(*fake));
     assert_non_null(fake);
     fake->vice = vice;
+    fake->tls = tls;
+    pthread_mutex_init(&fake->mutex, NULL);
     fake->base = event_base_new();
     struct weir_listener_options options = {
         .address = { .host = "127.0.0.1" },
+        .tls = tls,
         .max = 1000,
         .on_accept = on_accept,
         .context = fake,
@@ -170,6 +187,37 @@ struct fake *fake_new(enum vice vice)
     return fake;
 }
 
+struct fake *fake_new(enum vice vice)
+{
+    return make(vice, NULL);
+}
+
+struct fake *fake_new_tls(enum vice vice, const char *folder, const char *who)
+{
+    char ca[128], cert[128], key[128];
+    snprintf(ca, sizeof(ca), "%s/ca.crt", folder);
+    snprintf(cert, sizeof(cert), "%s/%s.crt", folder, who);
+    snprintf(key, sizeof(key), "%s/%s.key", folder, who);
+    struct weir_tls_options options = { true, "h2", ca, cert, key, false };
+    struct weir_tls *tls;
+    struct weir_diag diag;
+    if (weir_tls_new(&options, &tls, &diag) < 0)
+        fail_msg("%s", diag.text);
+    return make(vice, tls);
+}
+
+void fake_cut(struct fake *fake)
+{
+    weir_store_release(&fake->cut, 1);
+}
+
+void fake_shown(struct fake *fake, char *out, size_t size)
+{
+    pthread_mutex_lock(&fake->mutex);
+    snprintf(out, size, "%s", fake->shown);
+    pthread_mutex_unlock(&fake->mutex);
+}
+
 void fake_free(struct fake *fake)
 {
     weir_store_release(&fake->stop, 1);
@@ -181,6 +229,8 @@ void fake_free(struct fake *fake)
     weir_listener_free(&fake->listener);
     event_free(fake->timer);
     event_base_free(fake->base);
+    weir_tls_free(&fake->tls);
+    pthread_mutex_destroy(&fake->mutex);
     free(fake);
 }
 

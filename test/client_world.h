@@ -91,10 +91,19 @@ enum vice {
     VICE_VERSION,   /* speaks another version */
     VICE_STATUS,    /* ends the call: UNAVAILABLE */
     VICE_FLAPS,     /* ends the call after the welcome */
+    VICE_NONE,      /* says its welcome, as it should */
 };
 
 struct fake;
 struct fake *fake_new(enum vice vice);
+/* The same over TLS: "root" is root.crt and root.key in 'folder', which is
+ * where ca.crt is that clients must be signed by. */
+struct fake *fake_new_tls(enum vice vice, const char *folder,
+                          const char *who);
+/* Ends its connections. */
+void fake_cut(struct fake *fake);
+/* What the last call was shown by: "NAME of the certificate|authorization". */
+void fake_shown(struct fake *fake, char *out, size_t size);
 void fake_free(struct fake *fake);
 const char *fake_address(const struct fake *fake);
 unsigned fake_accepted(const struct fake *fake);

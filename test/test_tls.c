@@ -112,6 +112,7 @@ struct end {
     char why[200];
     struct weir_tls_peer names;
     bool has_tls;
+    bool refused;
     bool close_on_bytes;
 };
 
@@ -161,9 +162,9 @@ static void on_drain(void *context, struct weir_stream *stream)
 static void on_lost(void *context, struct weir_stream *stream,
                     const char *why)
 {
-    (void)stream;
     struct end *end = context;
     end->lost++;
+    end->refused = weir_stream_is_refused(stream);
     snprintf(end->why, sizeof(end->why), "%s", why);
     weir_stream_close(&end->stream, false);
 }
@@ -485,6 +486,7 @@ static void test_wrong_credentials(void **state)
             say(&world.client, "let me in");
             assert_true(wait_for(&world, &world.client.lost, 1));
             assert_true(wait_for(&world, &world.refused, n));
+            assert_true(world.client.refused);
             assert_string_equal(world.client.why, w->client_says);
             assert_string_equal(world.refusal, w->server_says);
         }

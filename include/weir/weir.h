@@ -149,7 +149,9 @@ enum weir_event_type {
     WEIR_EVENT_STORE_CHANGED, /* a root speaks for another quota store */
     WEIR_EVENT_ROOT_STRETCH,  /* an overloaded root asks for fewer reports */
     WEIR_EVENT_FORKED,        /* this is a child: a limiter of its own now */
-    WEIR_EVENT_LOST           /* events were dropped: the queue was full */
+    WEIR_EVENT_LOST,          /* events were dropped: the queue was full */
+    WEIR_EVENT_CREDENTIAL     /* a file of tls_… or token_file can't be used:
+                               * 'text' says which, why, what to do */
 };
 
 struct weir_event {
@@ -160,7 +162,8 @@ struct weir_event {
 };
 
 /* Called from the background thread; must return quickly and must not call
- * weir_close(). 'event' is valid during the call. */
+ * weir_close(). 'event' is valid during the call. Also from within a
+ * weir_open() that fails for a file: WEIR_EVENT_CREDENTIAL says which. */
 typedef void weir_event_fn(void *context, const struct weir_event *event);
 
 /* ---- Life ---------------------------------------------------------- */
@@ -182,24 +185,41 @@ struct weir_options {
                            * cache line; 0: 64; more threads still work */
     weir_event_fn *on_event; /* NULL: use weir_event_fd() or ignore */
     void *event_context;
+    /* How to speak to the roots; NULL or "": as said. The files are read by
+     * weir_open(), which fails if one can't be used, and again whenever they
+     * have changed and a connection begins; those that can't be used then are
+     * an event, and what was read before stays in force. */
+    const char *tls_ca;     /* PEM file of the authorities to trust, "system"
+                             * for the system's; NULL: plain text. A root must
+                             * show a certificate for its HOST */
+    const char *tls_cert;   /* PEM file of a certificate to show, with its
+                             * chain; NULL: none */
+    const char *tls_key;    /* PEM file of its key, not encrypted */
+    const char *token_file; /* its first line goes along as bearer token; read
+                             * for every connection; NULL: none. Not without
+                             * tls_ca, but to this host itself */
 };
 #define WEIR_OPTIONS_INIT { sizeof(struct weir_options) }
 
 /* Opens a limiter and starts its thread. Never waits for a root and never
- * fails because none answers. 'out_weir' is untouched on failure. Strings in
+ * fails because none answers or takes its credentials (that is
+ * WEIR_EVENT_ROOT_DOWN). 'out_weir' is untouched on failure. Strings in
  * 'options' are copied.
  *
  * A child of fork() that uses a limiter of its parent gets an incarnation
  * and a thread of its own at its first call: that one allocates, and may
  * take some hundred microseconds. It decides at once, by the quotas and fills
  * that it inherited; what was counted before is the parent's to report. The
- * parent's sockets are left alone.
+ * parent's sockets are left alone; the files above are read anew.
  *
  * The thread blocks all signals, installs no handler, and every descriptor
  * is close-on-exec.
  *
  * Returns 0, WEIR_EINVAL (an option outside its range, roots that can't be
- * parsed), WEIR_ENOMEM or WEIR_ESYSTEM. Blocking (allocates). */
+ * parsed, tls_… that contradict each other, a token that would go in plain
+ * text to another host), WEIR_ETLS (a file of tls_… can't be read or used),
+ * WEIR_ECREDENTIAL (that of the token), WEIR_ENOMEM or WEIR_ESYSTEM. Blocking
+ * (allocates, reads files). */
 WEIR_API WEIR_MUST_USE int weir_open(const struct weir_options *options,
                                      struct weir **out_weir);
 

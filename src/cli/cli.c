@@ -3,13 +3,14 @@
 
 #include "cli/cli.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define OPTIONS_MAX 16
+#define OPTIONS_MAX 24
 #define WORD_MAX 31
 
 int weir_cli_fail(const char *format, ...)
@@ -197,18 +198,66 @@ int weir_cli_parse(struct weir_cli *cli, const char *help,
     struct weir_cli_option all[OPTIONS_MAX];
     if (!cli)
         return parse(help, options, count, argc, argv);
-    weir_assert(count + 2 <= WEIR_COUNT_OF(all));
     const char *named = getenv("WEIR_ROOTS");
     *cli = (struct weir_cli){
-        .roots = named && named[0] ? named : WEIR_ROOTS_DEFAULT
+        .roots = named && named[0] ? named : WEIR_ROOTS_DEFAULT,
+        .login = { .tls_ca = getenv("WEIR_TLS_CA"),
+                   .tls_cert = getenv("WEIR_TLS_CERT"),
+                   .tls_key = getenv("WEIR_TLS_KEY"),
+                   .token_file = getenv("WEIR_TOKEN_FILE") },
     };
+    const struct weir_cli_option common[] = {
+        { .name = "roots", .value = &cli->roots },
+        { .name = "tls-ca", .value = &cli->login.tls_ca },
+        { .name = "tls-cert", .value = &cli->login.tls_cert },
+        { .name = "tls-key", .value = &cli->login.tls_key },
+        { .name = "token-file", .value = &cli->login.token_file },
+        { .name = "json", .flag = &cli->json },
+    };
+    size_t more = WEIR_COUNT_OF(common);
+    weir_assert(count + more <= WEIR_COUNT_OF(all));
     if (count > 0)
         memcpy(all, options, count * sizeof *options);
-    all[count] =
-        (struct weir_cli_option){ .name = "roots", .value = &cli->roots };
-    all[count + 1] =
-        (struct weir_cli_option){ .name = "json", .flag = &cli->json };
-    return parse(help, all, count + 2, argc, argv);
+    memcpy(all + count, common, sizeof common);
+    int at = parse(help, all, count + more, argc, argv);
+    if (at == -2 && strstr(help, "--roots"))
+        fputs("\nOver TLS: --tls-ca, --tls-cert, --tls-key, --token-file, each "
+              "a FILE;\nsee weir(1).\n", stdout);
+    return at;
+}
+
+/* Told from within a weir_open() that fails, and by nobody else read: there
+ * is one limiter in a command. */
+static char open_failure[sizeof ((struct weir_event *)0)->text];
+
+static void on_event(void *context, const struct weir_event *event)
+{
+    (void)context;
+    if (event->type == WEIR_EVENT_CREDENTIAL)
+        memcpy(open_failure, event->text, sizeof open_failure);
+}
+
+int weir_cli_open(const struct weir_cli *cli, struct weir_options *options,
+                  struct weir **out)
+{
+    options->roots = cli->roots;
+    options->tls_ca = cli->login.tls_ca;
+    options->tls_cert = cli->login.tls_cert;
+    options->tls_key = cli->login.tls_key;
+    options->token_file = cli->login.token_file;
+    options->on_event = on_event;
+    open_failure[0] = '\0';
+    int error = weir_open(options, out);
+    if (error == 0)
+        return 0;
+    if (open_failure[0])
+        return weir_cli_fail("%s", open_failure);
+    if (error == WEIR_EINVAL)
+        return weir_cli_fail("--roots %s: write HOST:PORT, several with "
+                             "commas between", cli->roots);
+    return weir_cli_fail("can't open a limiter: %s%s%s", weir_strerror(error),
+                         error == WEIR_ESYSTEM ? ": " : "",
+                         error == WEIR_ESYSTEM ? strerror(errno) : "");
 }
 
 int weir_cli_parsed(int result)

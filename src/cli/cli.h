@@ -4,7 +4,7 @@
 #ifndef WEIR_CLI_H
 #define WEIR_CLI_H
 
-#include "base/base.h"
+#include "os/login.h"
 
 #define WEIR_ROOTS_DEFAULT "127.0.0.1:7077"
 
@@ -14,6 +14,8 @@ enum { WEIR_EXIT_OK = 0, WEIR_EXIT_LIMITED = 1, WEIR_EXIT_ERROR = 2 };
 /* What every command that speaks to a root takes. */
 struct weir_cli {
     const char *roots; /* --roots, WEIR_ROOTS or the default; borrowed */
+    /* --tls-ca … --token-file, or the environment; borrowed */
+    struct weir_login_options login;
     bool json;         /* --json */
 };
 
@@ -34,15 +36,22 @@ struct weir_cli_option {
     struct weir_cli_values *values; /* takes one, each time it comes */
 };
 
-/* Parses argv[1..] of a command: its own options, and --roots, --json and
- * --help (only the last, and 'cli' NULL, for a command that speaks to no
- * root). Options and arguments may come in any order; "--" ends options.
- * Returns the index in argv of the first argument (argv is put in order); or
- * a negative number when the command is over: -1 after an error, which was
- * said, -2 after the help, which was printed. */
+/* Parses argv[1..] of a command: its own options, and --roots, --tls-ca,
+ * --tls-cert, --tls-key, --token-file, --json and --help (only the last, and
+ * 'cli' NULL, for a command that speaks to no root). Options and
+ * arguments may come in any order; "--" ends options. Returns the index in
+ * argv of the first argument (argv is put in order); or a negative number when
+ * the command is over: -1 after an error, which was said, -2 after the help,
+ * which was printed. */
 int weir_cli_parse(struct weir_cli *cli, const char *help,
                    const struct weir_cli_option *options, size_t count,
                    int argc, char **argv);
+
+/* weir_open() for a command: by its roots and credentials, and by what else
+ * 'options' has. Returns 0, or an exit status after saying why. */
+int weir_cli_open(const struct weir_cli *cli, struct weir_options *options,
+                  struct weir **out);
+
 /* The exit status for a negative answer of weir_cli_parse(). */
 int weir_cli_parsed(int result);
 

@@ -82,7 +82,7 @@ struct weir_root_client *weir_cli_connect(const struct weir_cli *cli)
 {
     struct weir_root_client *client;
     struct weir_diag diag = { 0 };
-    if (weir_root_client_new(cli->roots, &client, &diag) == 0)
+    if (weir_root_client_new(cli->roots, &cli->login, &client, &diag) == 0)
         return client;
     weir_cli_fail("%s", diag.text);
     return NULL;

@@ -275,25 +275,17 @@ static int run(struct take *take)
     char name[WEIR_NAME_MAX + 1];
     snprintf(name, sizeof name, "weir take %.200s", take->name);
     struct weir_options options = WEIR_OPTIONS_INIT;
-    options.roots = take->cli.roots;
     options.name = name;
     options.quotas_max = 1 << 20;
     struct weir *weir;
-    int error = weir_open(&options, &weir);
-    if (error == WEIR_EINVAL)
-        return weir_cli_fail("--roots %s: write HOST:PORT, several with "
-                             "commas between", take->cli.roots);
-    if (error < 0)
-        return weir_cli_fail("can't open a limiter: %s%s%s",
-                             weir_strerror(error),
-                             error == WEIR_ESYSTEM ? ": " : "",
-                             error == WEIR_ESYSTEM ? strerror(errno) : "");
+    int status = weir_cli_open(&take->cli, &options, &weir);
+    if (status != 0)
+        return status;
     struct weir_handle handle;
-    int status;
     if (weir_ready(weir, take->timeout) < 0) {
         status = refuse_unready(take, weir);
     } else {
-        error = weir_handle_open(weir, take->name, strlen(take->name),
+        int error = weir_handle_open(weir, take->name, strlen(take->name),
                                  &handle);
         /* A process as short-lived as this one decides on what the fleet
          * has counted only if it waits to hear of it. */

@@ -30,6 +30,7 @@ struct root {
 
 struct weir_root_client {
     struct event_base *base;   /* owned */
+    struct weir_login *login;  /* owned */
     struct weir_h2_link *link; /* owned; NULL: none */
     struct root roots[WEIR_ROOTS_MAX];
     size_t count;
@@ -128,15 +129,15 @@ static void on_drain(void *context, struct weir_h2_link *link)
 static void on_lost(void *context, struct weir_h2_link *link,
                     const char *why)
 {
-    (void)link;
     struct weir_root_client *c = context;
     c->lost = true;
+    c->opened &= !weir_h2_link_is_refused(link);
     snprintf(c->roots[c->current].why, sizeof c->roots[0].why, "%s", why);
 }
 
 /* ---- One root ---- */
 
-static bool connect_root(struct weir_root_client *c)
+static bool connect_root(struct weir_root_client *c, struct weir_diag *diag)
 {
     if (c->link)
         return true;
@@ -150,8 +151,11 @@ static bool connect_root(struct weir_root_client *c)
         .on_lost = on_lost,
     };
     c->opened = c->lost = false;
+    struct weir_tls *tls;
+    if (weir_login_tls(c->login, &tls, diag) < 0)
+        return false;
     struct weir_stream *stream =
-        weir_stream_connect(c->base, &c->roots[c->current].address, NULL,
+        weir_stream_connect(c->base, &c->roots[c->current].address, tls,
                             WEIR_CLIENT_CONNECT,
                             &(struct weir_stream_handler){ 0 });
     if (stream)
@@ -179,6 +183,23 @@ static void run(struct weir_root_client *c)
         event_free(timeout);
 }
 
+/* False: the credentials can't be read, as the root's 'why' says. */
+static bool begin_call(struct weir_root_client *c)
+{
+    struct root *root = &c->roots[c->current];
+    struct weir_diag diag = { 0 };
+    char authorization[WEIR_H2_AUTHORIZATION_MAX + 1];
+    if (weir_login_authorization(c->login, authorization, &diag) < 0) {
+        snprintf(root->why, sizeof root->why, "%.*s",
+                 (int)sizeof root->why - 1, diag.text);
+        return false;
+    }
+    c->call = weir_h2_call(weir_h2_link_h2(c->link), WEIR_V1_CALL, root->name,
+                           authorization[0] ? authorization : NULL);
+    explicit_bzero(authorization, sizeof authorization);
+    return c->call > 0;
+}
+
 static void begin(struct weir_root_client *c)
 {
     c->sent = 0;
@@ -187,9 +208,7 @@ static void begin(struct weir_root_client *c)
     c->status = 0;
     c->said[0] = '\0';
     c->roots[c->current].why[0] = '\0';
-    c->call = weir_h2_call(weir_h2_link_h2(c->link), WEIR_V1_CALL,
-                           c->roots[c->current].name, NULL);
-    if (c->call < 0) {
+    if (!begin_call(c)) {
         c->lost = true;
         return;
     }
@@ -200,8 +219,10 @@ static void begin(struct weir_root_client *c)
 static bool ask_root(struct weir_root_client *c)
 {
     struct root *root = &c->roots[c->current];
-    if (!connect_root(c)) {
-        snprintf(root->why, sizeof root->why, "out of memory");
+    struct weir_diag diag = { .text = "out of memory" };
+    if (!connect_root(c, &diag)) {
+        snprintf(root->why, sizeof root->why, "%.*s",
+                 (int)sizeof root->why - 1, diag.text);
         return false;
     }
     begin(c);
@@ -256,6 +277,11 @@ static bool was_refused(const struct weir_root_client *c)
 
 static int refuse_call(struct weir_root_client *c, struct weir_diag *diag)
 {
+    const char *said = c->roots[c->current].why;
+    if (c->grpc_status == WEIR_GRPC_UNAUTHENTICATED)
+        return weir_diag_set(diag, WEIR_ECREDENTIAL, said, NULL);
+    if (c->grpc_status == WEIR_GRPC_PERMISSION_DENIED)
+        return weir_diag_set(diag, WEIR_EDENIED, said, NULL);
     return weir_diag_set(diag, WEIR_EPROTOCOL, "what answers at ",
                          c->roots[c->current].name,
                          " doesn't take the request (",
@@ -363,23 +389,45 @@ static int add_root(struct weir_root_client *c, struct weir_text text,
     return 0;
 }
 
-int weir_root_client_new(const char *roots, struct weir_root_client **out,
+static int add_roots(struct weir_root_client *c, const char *roots,
+                     struct weir_diag *diag)
+{
+    for (const char *at = roots;; at++) {
+        size_t len = strcspn(at, ",");
+        int error = add_root(c, (struct weir_text){ at, len }, diag);
+        at += len;
+        if (error < 0 || *at == '\0')
+            return error;
+    }
+}
+
+static int check_login(const struct weir_root_client *c,
+                       const struct weir_login_options *login,
+                       struct weir_diag *diag)
+{
+    int error = weir_login_check(login, diag);
+    for (size_t i = 0; i < c->count && error == 0; i++)
+        error = weir_login_check_address(login, &c->roots[i].address, diag);
+    return error;
+}
+
+int weir_root_client_new(const char *roots,
+                         const struct weir_login_options *login,
+                         struct weir_root_client **out,
                          struct weir_diag *diag)
 {
     struct weir_root_client *c = calloc(1, sizeof *c);
-    if (c)
+    if (c) {
         c->base = event_base_new();
-    int error = c && c->base ? 0 : WEIR_ENOMEM;
+        c->login = weir_login_new(login);
+    }
+    int error = c && c->base && c->login ? 0 : WEIR_ENOMEM;
     if (error < 0)
         weir_diag_set(diag, error, weir_strerror(error), NULL);
-    for (const char *at = roots; error == 0; ) {
-        size_t len = strcspn(at, ",");
-        error = add_root(c, (struct weir_text){ at, len }, diag);
-        at += len;
-        if (*at == '\0')
-            break;
-        at++;
-    }
+    else
+        error = add_roots(c, roots, diag);
+    if (error == 0)
+        error = check_login(c, login, diag);
     if (error < 0) {
         weir_root_client_free(&c);
         return error;
@@ -391,6 +439,7 @@ int weir_root_client_new(const char *roots, struct weir_root_client **out,
 void weir_root_client_free(struct weir_root_client **client)
 {
     struct weir_root_client *c = *client;
+    *client = NULL;
     if (!c)
         return;
     weir_h2_link_close(&c->link);
@@ -399,9 +448,9 @@ void weir_root_client_free(struct weir_root_client **client)
         event_base_loop(c->base, EVLOOP_NONBLOCK);
         event_base_free(c->base);
     }
+    weir_login_free(&c->login);
     free(c->reply);
     free(c);
-    *client = NULL;
 }
 
 size_t weir_root_client_count(const struct weir_root_client *c)

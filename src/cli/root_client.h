@@ -7,7 +7,7 @@
 
 #include <jansson.h>
 
-#include "base/base.h"
+#include "os/login.h"
 
 #define WEIR_CLIENT_CONNECT (2 * WEIR_SECOND) /* for each root */
 #define WEIR_CLIENT_PATIENCE (120 * WEIR_SECOND) /* for an answer */
@@ -15,8 +15,11 @@
 
 struct weir_root_client;
 
-/* 'roots': "HOST:PORT,…". WEIR_EINVAL with 'diag' filled, WEIR_ENOMEM. */
-int weir_root_client_new(const char *roots, struct weir_root_client **out,
+/* 'roots': "HOST:PORT,…". WEIR_EINVAL, or as weir_login_check() says, with
+ * 'diag' filled; WEIR_ENOMEM. */
+int weir_root_client_new(const char *roots,
+                         const struct weir_login_options *login,
+                         struct weir_root_client **out,
                          struct weir_diag *diag);
 void weir_root_client_free(struct weir_root_client **client);
 

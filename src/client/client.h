@@ -21,6 +21,7 @@
 
 #include "node/limiter.h"
 #include "os/h2_link.h"
+#include "os/login.h"
 #include "wire/weir_v1.h"
 
 #define WEIR_EVENT_QUEUE_MAX 64
@@ -88,6 +89,8 @@ struct weir {
     weir_event_fn *on_event;
     void *event_context;
     uint32_t link_count;
+    struct weir_login *login;  /* owned; its paths are fixed, the rest is the
+                                * background thread's */
 
     /* Between the sides: mutex guards those up to events. */
     pthread_mutex_t mutex;

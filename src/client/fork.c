@@ -16,7 +16,9 @@
  *
  * The parent's loop, sockets and eventfds are left as they are: to close them
  * properly would be to speak to the kernel about the parent's epoll set. They
- * cost the child a few descriptors. */
+ * cost the child a few descriptors. So are its sessions of TLS: the child makes
+ * its own, of the files as they are by then, and no byte of a session leaves
+ * from two processes. */
 
 #include "client/client.h"
 
@@ -62,6 +64,7 @@ static void forget_loop(struct weir *weir)
         weir->link[i].link = NULL;
         weir->link[i].retry = NULL;
     }
+    weir_login_forget(weir->login);
     weir->kick_event = weir->timer = NULL;
     weir->base = NULL;
     weir->kick_fd = -1;

@@ -66,6 +66,14 @@ static void on_open(void *context, struct weir_h2_link *h2_link)
     weir_pump_run(link->weir);
 }
 
+/* To who knows that nobody answers it is news that somebody does, and isn't
+ * understood or doesn't want us; once for each kind. */
+static void tell_again(struct weir_client_link *link, int error)
+{
+    link->told_down &= link->told_error == error;
+    link->told_error = error;
+}
+
 static void on_lost(void *context, struct weir_h2_link *h2_link,
                     const char *why)
 {
@@ -87,10 +95,7 @@ static void on_message(void *context, struct weir_h2 *h2, int32_t stream,
         error = weir_limiter_receive(weir->limiter, link->index, &message,
                                      weir_clock_now());
     if (error < 0) {
-        /* That it answers and isn't understood is news to who knows that
-         * nobody answers. */
-        link->told_down &= link->told_error == error;
-        link->told_error = error;
+        tell_again(link, error);
         drop(link, weir_strerror(error));
         return;
     }
@@ -111,17 +116,25 @@ static void on_close(void *context, struct weir_h2 *h2, int32_t stream,
         return;
     char why[128];
     bool said = message && *message;
-    /* Of a lost connection as of a peer that can't serve: the text is all
-     * there is to say. */
-    if (grpc_status == WEIR_GRPC_UNAVAILABLE && said)
+    /* Of a lost connection, of a peer that can't serve, or won't serve us: the
+     * text is all there is to say. */
+    bool is_plain = grpc_status == WEIR_GRPC_UNAVAILABLE ||
+                    grpc_status == WEIR_GRPC_UNAUTHENTICATED ||
+                    grpc_status == WEIR_GRPC_PERMISSION_DENIED;
+    if (is_plain && said)
         snprintf(why, sizeof(why), "%.120s", message);
     else
         snprintf(why, sizeof(why), "the call ended with gRPC status %d%s%.80s",
                  grpc_status, said ? ": " : "", said ? message : "");
+    if (weir_h2_link_is_refused(link->link))
+        tell_again(link, WEIR_ETLS);
+    else if (grpc_status == WEIR_GRPC_UNAUTHENTICATED ||
+             grpc_status == WEIR_GRPC_PERMISSION_DENIED)
+        tell_again(link, WEIR_ECREDENTIAL);
     drop(link, why);
 }
 
-void weir_client_link_connect(struct weir_client_link *link)
+static int open_link(struct weir_client_link *link, struct weir_tls *tls)
 {
     struct weir *weir = link->weir;
     struct weir_stream_handler none = { 0 };
@@ -134,19 +147,55 @@ void weir_client_link_connect(struct weir_client_link *link)
         .on_lost = on_lost,
     };
     struct weir_stream *stream =
-        weir_stream_connect(weir->base, &link->address, NULL, 0,
-                            &none);
+        weir_stream_connect(weir->base, &link->address, tls, 0, &none);
     if (stream)
         link->link = weir_h2_link_new(stream, false, &handler);
-    if (!link->link) {
-        drop(link, weir_strerror(WEIR_ENOMEM));
-        return;
-    }
-    link->stream = weir_h2_call(weir_h2_link_h2(link->link), WEIR_V1_LINK,
-                                link->address.host, NULL);
-    weir_h2_link_flush(link->link);
+    return link->link ? 0 : WEIR_ENOMEM;
 }
 
+/* Files that have changed and can't be used, while others are in force. */
+static void tell_files(struct weir *weir, const struct weir_diag *diag)
+{
+    struct weir_event event = { .type = WEIR_EVENT_CREDENTIAL,
+                                .at = weir_clock_now(),
+                                .count = 1 };
+    snprintf(event.text, sizeof(event.text), "%.191s", diag->text);
+    weir_event_tell(weir, &event);
+}
+
+/* The connection and its call, or why not. */
+static int begin(struct weir_client_link *link, struct weir_diag *diag)
+{
+    struct weir *weir = link->weir;
+    struct weir_tls *tls;
+    char authorization[WEIR_H2_AUTHORIZATION_MAX + 1] = "";
+    int error = weir_login_tls(weir->login, &tls, diag);
+    if (error > 0)
+        tell_files(weir, diag);
+    if (error >= 0)
+        error = weir_login_authorization(weir->login, authorization, diag);
+    if (error == 0)
+        error = open_link(link, tls);
+    if (error == 0)
+        link->stream = weir_h2_call(
+            weir_h2_link_h2(link->link), WEIR_V1_LINK, link->address.host,
+            authorization[0] ? authorization : NULL);
+    explicit_bzero(authorization, sizeof(authorization));
+    return error;
+}
+
+void weir_client_link_connect(struct weir_client_link *link)
+{
+    struct weir_diag diag = { .text = "" };
+    int error = begin(link, &diag);
+    if (error == 0) {
+        weir_h2_link_flush(link->link);
+        return;
+    }
+    if (diag.text[0])
+        tell_again(link, error);
+    drop(link, diag.text[0] ? diag.text : weir_strerror(error));
+}
 static void on_retry(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;

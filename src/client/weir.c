@@ -78,6 +78,47 @@ static int set_name(struct weir *weir, const char *name)
     return WEIR_OK;
 }
 
+/* A caller can't be told more than a number, but who listens to events can.
+ */
+static void tell_why(const struct weir_options *options, const char *why)
+{
+    struct weir_event event = { .type = WEIR_EVENT_CREDENTIAL,
+                                .at = weir_clock_now(),
+                                .count = 1 };
+    snprintf(event.text, sizeof(event.text), "%.191s", why);
+    if (options->on_event)
+        options->on_event(options->event_context, &event);
+}
+
+static int check_login(const struct weir *weir,
+                       const struct weir_login_options *login,
+                       struct weir_diag *diag)
+{
+    int error = weir_login_check(login, diag);
+    for (uint32_t i = 0; i < weir->link_count && error == 0; i++)
+        error = weir_login_check_address(login, &weir->link[i].address,
+                                         diag);
+    return error == WEIR_ENOENT ? WEIR_ETLS : error;
+}
+
+static int read_login(struct weir *weir, const struct weir_options *options)
+{
+    struct weir_login_options login = {
+        .tls_ca = options->tls_ca,
+        .tls_cert = options->tls_cert,
+        .tls_key = options->tls_key,
+        .token_file = options->token_file,
+    };
+    struct weir_diag diag = { .text = "" };
+    int error = check_login(weir, &login, &diag);
+    if (error < 0) {
+        tell_why(options, diag.text);
+        return error;
+    }
+    weir->login = weir_login_new(&login);
+    return weir->login ? 0 : WEIR_ENOMEM;
+}
+
 static int read_options(struct weir *weir,
                         const struct weir_options *options)
 {
@@ -93,7 +134,8 @@ static int read_options(struct weir *weir,
                                               : WEIR_STRIPES_DEFAULT);
     weir->on_event = options->on_event;
     weir->event_context = options->event_context;
-    return parse_roots(weir, options->roots);
+    int error = parse_roots(weir, options->roots);
+    return error < 0 ? error : read_login(weir, options);
 }
 
 /* ---- Memory ---- */
@@ -151,6 +193,7 @@ static void free_memory(struct weir *weir)
     unmap(weir->table_block, weir->table_size);
     unmap(weir->limiter_block, weir->limiter_size);
     unmap(weir->arena_block, ARENA_SIZE);
+    weir_login_free(&weir->login);
     weir_mem_system.free(NULL, weir->out, weir->out_size);
     weir_mem_system.free(NULL, weir, sizeof(*weir));
 }

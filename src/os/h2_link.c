@@ -334,6 +334,11 @@ const char *weir_h2_link_peer(const struct weir_h2_link *link)
     return weir_stream_peer(link->stream);
 }
 
+bool weir_h2_link_is_refused(const struct weir_h2_link *link)
+{
+    return weir_stream_is_refused(link->stream);
+}
+
 bool weir_h2_link_peer_names(const struct weir_h2_link *link,
                              struct weir_tls_peer *out)
 {

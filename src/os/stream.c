@@ -764,6 +764,11 @@ const char *weir_stream_peer(const struct weir_stream *stream)
     return stream->peer;
 }
 
+bool weir_stream_is_refused(const struct weir_stream *stream)
+{
+    return stream->tls && weir_tls_is_refused(stream->tls);
+}
+
 bool weir_stream_peer_names(const struct weir_stream *stream,
                             struct weir_tls_peer *out)
 {

@@ -68,6 +68,10 @@ void weir_stream_close(struct weir_stream **stream, bool flush);
 struct event_base *weir_stream_base(const struct weir_stream *stream);
 /* "127.0.0.1:41234" of the peer. */
 const char *weir_stream_peer(const struct weir_stream *stream);
+/* Of one that is lost: whether one side has refused the handshake, so that the
+ * other has heard none of the bytes written. (Under TLS 1.3 a client may learn
+ * that after on_open.) */
+bool weir_stream_is_refused(const struct weir_stream *stream);
 /* Whether it is over TLS; then '*out' has the names in the certificate that
  * the peer has shown (count 0: none). To be asked once connected. */
 bool weir_stream_peer_names(const struct weir_stream *stream,

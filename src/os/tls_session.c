@@ -39,6 +39,8 @@ struct weir_tls_session {
     int error;          /* errno of the last step, or 0 */
     bool eof;           /* the peer has shut the socket */
     bool failed;        /* for good */
+    bool spoken;        /* the peer has sent bytes of its own */
+    bool refused;       /* by us or by it, before that */
     bool more;          /* may be read without the socket's being readable */
     const char *why;    /* static, or 'text' */
     char host[256];     /* "": a server's */
@@ -199,8 +201,10 @@ static enum weir_tls_step fail(struct weir_tls_session *session,
 
 static const char *explain_end(struct weir_tls_session *session)
 {
-    bool ours = ERR_peek_error() != 0 && !session->eof;
-    if (ours || SSL_get_verify_result(session->ssl) != X509_V_OK)
+    bool known = (ERR_peek_error() != 0 && !session->eof) ||
+                 SSL_get_verify_result(session->ssl) != X509_V_OK;
+    session->refused = known && !session->spoken;
+    if (known)
         return weir_tls_explain(session->ssl, session->host, session->text,
                                 sizeof(session->text));
     if (session->error != 0)
@@ -260,6 +264,7 @@ enum weir_tls_step weir_tls_read(struct weir_tls_session *session, void *buf,
     }
     /* Not by what OpenSSL holds: that may be part of a record. */
     session->more = session->failed || len == size;
+    session->spoken |= len > 0;
     if (len == 0)
         return session->failed ? WEIR_TLS_FAILED : step;
     *out_len = len;
@@ -318,6 +323,11 @@ enum weir_tls_step weir_tls_end(struct weir_tls_session *session)
     int result = SSL_shutdown(session->ssl);
     /* 0: said, and the peer hasn't yet; we don't wait for it. */
     return result >= 0 ? WEIR_TLS_DONE : judge(session, result);
+}
+
+bool weir_tls_is_refused(const struct weir_tls_session *session)
+{
+    return session->refused;
 }
 
 const char *weir_tls_why(const struct weir_tls_session *session)

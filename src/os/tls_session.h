@@ -45,6 +45,9 @@ enum weir_tls_step weir_tls_end(struct weir_tls_session *session);
 /* For people; lives as long as the session. */
 const char *weir_tls_why(const struct weir_tls_session *session);
 
+/* Whether one side refused the handshake. */
+bool weir_tls_is_refused(const struct weir_tls_session *session);
+
 void weir_tls_session_names(const struct weir_tls_session *session,
                             struct weir_tls_peer *out);
 
