@@ -421,7 +421,7 @@ class History(Case):
         for line, said in zip(log[1:], (
                 "4  other  removed", "3  other  created",
                 "2  site   limit 5/s -> 6/s, mode enforce -> shadow",
-                "1  site   created labels=a=1,b=2 limit=5/s")):
+                "1  site   created limit=5/s labels=a=1,b=2")):
             self.assertRegex(line, when + said + "$")
         self.assertEqual(len(log), 5)
         self.assertEqual(self.ok("quota", "log", "site", "--max", "1",
@@ -503,20 +503,20 @@ class Shadow(Case):
         self.assertNotIn("shadow:", self.root.get("/v1/quotas?usage=1")[1])
 
         diff = self.ok("quota", "diff", root=self.root)
-        self.assertRegex(diff, r"client/\* +high_burst +1.5s +3 +"
-                         r"0 \(0.0%\) +7 \(70.0%\)\n")
-        self.assertRegex(diff, r"\n +limit +50/s +1/h")
-        self.assertRegex(diff, r"extra +limit +\(no quota\) +0/s +- +"
-                         r"4 \(100.0%\)\n")
-        self.assertNotIn("site", diff.replace("parent", ""))
+        self.assertEqual([line.split() for line in diff.splitlines()], [
+            ["QUOTA", "FIELD", "LIVE", "SHADOW", "LIMITED", "WOULD", "BE"],
+            ["client/*", "limit", "50/s", "1/h", "0", "(0.0%)", "7",
+             "(70.0%)"],
+            ["high_burst", "1.5s", "3"],
+            ["extra", "limit", "(no", "quota)", "0", "-", "4", "(100.0%)"]])
         self.assertRegex(self.ok("quota", "diff", self.file, root=self.root),
                          r"QUOTA +FIELD +LIVE +FILE +LIMITED\n"
-                         r"client/\* +high_burst +1.5s +3 +0 \(0.0%\)\n")
+                         r"client/\* +limit +50/s +1/h +0 \(0.0%\)\n")
         top = json.loads(self.ok("top", "--shadow", "--once", "--json",
                                  "--interval", "50ms", root=self.root))
         shadow = {q["name"]: q["shadow"]["limit"] for q in top["quotas"]}
         self.assertEqual(shadow, {"client/1": "1/h", "site": "1000/s",
-                                  "extra": "0/s"})
+                                  "extra": "0"})
         self.assertRegex(self.ok("top", "--shadow", "--once", "--interval",
                                  "50ms", root=self.root),
                          r"(?s)WOULD BE.*client/1 +50/s.* 1/h ")
