@@ -173,6 +173,8 @@ static void of_a_newer_schema(void **state)
 {
     struct fixture *fixture = *state;
     sqlite3_close(sql(fixture->path, "PRAGMA user_version = 3"));
+    /* a handle that is open already notices too */
+    assert_int_equal(edit(fixture, "a"), WEIR_ESCHEMA);
     assert_int_equal(reopen(fixture), WEIR_ESCHEMA);
     assert_non_null(strstr(fixture->diag.text, "has schema 3, this program "
                                                "reads up to 2"));
@@ -199,7 +201,7 @@ static const char schema_1[] =
     "CREATE UNIQUE INDEX quotas_name ON quotas (\"name\");"
     "INSERT INTO quotas VALUES (5, 7, 6, 'odd \\ name', NULL, NULL,"
     " 'back\\slash, \\n', 'a=1' || char(10) || 'b=\\', 'rate', '5/min',"
-    " '10', '20s', 'leaky', 'local', 'shadow', 'closed', NULL);"
+    " '10', '20min', 'leaky', 'local', 'shadow', 'closed', NULL);"
     "INSERT INTO quotas VALUES (6, 8, 8, 'x*', 'odd \\ name', 'odd \\ name',"
     " NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, '4');"
     "INSERT INTO quotas (id, epoch, created, \"name\") VALUES (11, 9, 9,"
@@ -214,7 +216,8 @@ static int keep(void *context, const struct weir_change *change)
 static void check_upgraded(struct fixture *fixture)
 {
     struct weir_catalog *seen = weir_catalog_new(&maker_mem, 1);
-    assert_int_equal(weir_store_read(fixture->store, 0, keep, seen, NULL), 0);
+    if (weir_store_read(fixture->store, 0, keep, seen, &fixture->diag) < 0)
+        fail_msg("%s", fixture->diag.text);
     assert_int_equal(weir_catalog_count(seen), 2);
     assert_int_equal(weir_catalog_epoch(seen), 9);
     const struct weir_quota *odd =
@@ -227,7 +230,7 @@ static void check_upgraded(struct fixture *fixture)
     wanted.labels = weir_text_of("a=1\nb=\\");
     wanted.limit = (struct weir_limit){ 5, 60 * WEIR_SECOND, false };
     wanted.low_burst = (struct weir_burst){ 10, false, false };
-    wanted.high_burst = (struct weir_burst){ 20 * WEIR_SECOND, true, false };
+    wanted.high_burst = (struct weir_burst){ 1200 * WEIR_SECOND, true, false };
     wanted.sharing = WEIR_LOCAL;
     wanted.mode = WEIR_SHADOW;
     wanted.on_stale = WEIR_STALE_CLOSED;

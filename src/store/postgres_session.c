@@ -294,6 +294,8 @@ static int set_up(struct weir_session *session, struct weir_diag *diag)
         " set_config('search_path', 'pg_catalog', false),"
         " set_config('lock_timeout', '" WEIR_SESSION_LOCK_MS "', false),"
         " set_config('statement_timeout', '0', false),"
+        " set_config('idle_in_transaction_session_timeout',"
+        " '" WEIR_SESSION_IDLE_MS "', false),"
         " set_config('synchronous_commit', CASE"
         " current_setting('synchronous_commit') WHEN 'off' THEN 'on'"
         " ELSE current_setting('synchronous_commit') END, false)",

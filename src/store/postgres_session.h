@@ -11,12 +11,15 @@
 
 /* How long a cut network or a server that is stopped can hold up a call:
  * making a connection (to each address that the URL gives), what was sent and
- * isn't acknowledged, an answer. A lock is the server's to give up. All but
- * the last two can be set otherwise in the URL. */
+ * isn't acknowledged, an answer. A lock is the server's to give up. The
+ * first two can be set otherwise in the URL. */
 #define WEIR_SESSION_CONNECT_S "5"
 #define WEIR_SESSION_UNACKED_MS "8000"
 #define WEIR_SESSION_ANSWER_MS 20000
 #define WEIR_SESSION_LOCK_MS "2000"
+/* How long the server lets us stop in the middle of a transaction, so that a
+ * root whose machine is gone doesn't lock everybody else out. */
+#define WEIR_SESSION_IDLE_MS "30000"
 
 struct weir_session {
     PGconn *connection;

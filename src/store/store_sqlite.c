@@ -153,7 +153,8 @@ static const char *const statements_sql[SQL_COUNT] = {
     [SQL_BEGIN_WRITE] = "BEGIN IMMEDIATE",
     [SQL_COMMIT] = "COMMIT",
     [SQL_ROLLBACK] = "ROLLBACK",
-    [SQL_META] = "SELECT uuid, restores, epoch, floor, last_id FROM meta",
+    [SQL_META] = "SELECT uuid, restores, epoch, floor, last_id,"
+                 " (SELECT user_version FROM pragma_user_version) FROM meta",
     [SQL_READ] = "SELECT epoch, id, created, name, fields FROM quotas"
                  " WHERE epoch > ?1 UNION ALL"
                  " SELECT epoch, 0, 0, name, '' FROM tombstones"
@@ -258,6 +259,20 @@ static int read_pragma(struct sqlite_store *store, const char *sql,
     return error;
 }
 
+static int check_newer(struct sqlite_store *store, uint64_t schema,
+                       struct weir_diag *diag)
+{
+    char has[WEIR_NUMBER_MAX];
+    char reads[WEIR_NUMBER_MAX];
+    if (schema <= WEIR_STORE_SCHEMA)
+        return 0;
+    return weir_diag_set(diag, WEIR_ESCHEMA, "the quota store ", store->path,
+                         " has schema ", weir_number_show(schema, has),
+                         ", this program reads up to ",
+                         weir_number_show(WEIR_STORE_SCHEMA, reads),
+                         "; upgrade Weir here", NULL);
+}
+
 static int check_schema(struct sqlite_store *store, unsigned *out_schema,
                         struct weir_diag *diag)
 {
@@ -272,16 +287,7 @@ static int check_schema(struct sqlite_store *store, unsigned *out_schema,
     if (application != APPLICATION_ID || schema < 1)
         return refuse(store->path, SQLITE_NOTADB, "", diag);
     *out_schema = (unsigned)schema;
-    if (schema <= WEIR_STORE_SCHEMA)
-        return 0;
-    char has[WEIR_NUMBER_MAX];
-    char reads[WEIR_NUMBER_MAX];
-    return weir_diag_set(diag, WEIR_ESCHEMA, "the quota store ", store->path,
-                         " has schema ",
-                         weir_number_show((uint64_t)schema, has),
-                         ", this program reads up to ",
-                         weir_number_show(WEIR_STORE_SCHEMA, reads),
-                         "; upgrade Weir here", NULL);
+    return check_newer(store, (uint64_t)schema, diag);
 }
 
 static int refuse_older(const char *path, unsigned schema,
@@ -580,6 +586,7 @@ static int sqlite_meta(struct weir_backend *backend,
         out->epoch = number_at(row, 2);
         out->floor = number_at(row, 3);
         out->last_id = number_at(row, 4);
+        error = check_newer(store, number_at(row, 5), diag);
     }
     sqlite3_reset(row);
     return error;
