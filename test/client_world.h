@@ -32,6 +32,16 @@
         }                                                                  \
     } while (0)
 
+/* A sanitizer's allocator isn't made whole in a child of fork(), as the C
+ * library's is: the child's thread may wait for it for ever. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define WORLD_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define WORLD_SANITIZED 1
+#endif
+#endif
+
 weir_instant world_now(void);
 void world_pause(void);
 /* Entries of a folder of /proc/self. */

@@ -319,19 +319,9 @@ static void forks_while_all_move(void **state)
     weir_close(weir);
 }
 
-/* A sanitizer's allocator isn't made whole in a child, as the C library's is:
- * the child's thread may wait for it for ever. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-
 int main(void)
 {
-#ifdef SANITIZED
+#ifdef WORLD_SANITIZED
     return 77; /* skipped */
 #endif
     const struct CMUnitTest tests[] = {
