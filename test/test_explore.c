@@ -29,6 +29,7 @@
 #include "quota/table.c"
 #include "quota/table_edit.c"
 #include "quota/table_rule.c"
+#include "quota/table_shadow.c"
 #include "quota/table_sync.c"
 #include "quota/table_take.c"
 
@@ -264,6 +265,42 @@ static void drop_for_stranger(void *state)
     weir_table_put(s->t, &quota, LATER);
 }
 
+/* A take of the live set, asked of the shadow set as well. */
+static void take_both(void *state)
+{
+    struct stage *s = state;
+    struct thread *self = &s->threads[0];
+    struct weir_act act = { .kind = WEIR_ACT_TAKE, .weight = 1 };
+    unsigned outcome = weir_table_take(s->t, 0, s->ref, 1, NULL, LATER);
+    self->asked++;
+    self->stale += !!(outcome & WEIR_OUTCOME_STALE_REF);
+    self->passed += !(outcome & WEIR_OUTCOME_STALE_REF);
+    if (outcome & WEIR_OUTCOME_SHADOW)
+        weir_table_shadow(s->t, 0, s->ref, &act, LATER);
+}
+
+/* The twin goes, and its slot is another's of the shadow set. */
+static void drop_twin_for_stranger(void *state)
+{
+    struct stage *s = state;
+    weir_table_drop(s->t, WEIR_TEXT("shadow:q"), LATER);
+    struct weir_quota quota = made_quota_of("shadow:z", NULL, 1000, 50);
+    weir_table_put(s->t, &quota, LATER);
+}
+
+/* The live slot changes hands, and its next life learns of a twin. */
+static void evict_and_learn(void *state)
+{
+    struct stage *s = state;
+    struct weir_act nothing = { .kind = WEIR_ACT_TAKE };
+    struct weir_ref next;
+    weir_table_lock(s->t);
+    weir_table_evict(s->t, SLOTS, SLOTS, LATER);
+    weir_table_unlock(s->t);
+    weir_table_resolve(s->t, WEIR_TEXT("i_2"), false, &next, LATER);
+    weir_table_shadow(s->t, 0, next, &nothing, LATER);
+}
+
 static void reparent(void *state)
 {
     struct stage *s = state;
@@ -390,6 +427,28 @@ static const char *check_life(void *state)
             continue;
         bool asked = strcmp(name, s->name) == 0;
         EXPLORE_MUST(units_in(s, slot) == (asked ? all.passed : 0));
+    }
+    made_audit(s->t);
+    return NULL;
+}
+
+/* Who asks is charged, in the shadow set once at most, and nobody else. */
+static const char *check_twins(void *state)
+{
+    struct stage *s = state;
+    struct thread all = all_of(s);
+    EXPLORE_MUST(all.asked == all.passed + all.stale);
+    for (uint32_t slot = 0; slot < weir_table_used(s->t); slot++) {
+        char name[WEIR_NAME_MAX + 1];
+        if (weir_table_name(s->t, slot, name) == 0)
+            continue;
+        int64_t units = units_in(s, slot);
+        if (strcmp(name, s->name) == 0)
+            EXPLORE_MUST(units == all.passed);
+        else if (strcmp(weir_name_live(weir_text_of(name)).p, s->name) == 0)
+            EXPLORE_MUST(units <= all.passed);
+        else
+            EXPLORE_MUST(units == 0);
     }
     made_audit(s->t);
     return NULL;
@@ -718,6 +777,39 @@ static void test_a_take_beside_a_drop(void **state)
     run_sound(&program);
 }
 
+/* 'known': the slot remembers its twin already. */
+static void run_twins(const char *name, const char *live, const char *aimed,
+                      const char *twin, void (*beside)(void *), bool known)
+{
+    struct explore_program program = program_of(name);
+    struct stage *s = program.state;
+    put(s, live, NULL, 50, MADE_AT);
+    put(s, twin, NULL, 50, MADE_AT);
+    put(s, "shadow:i_2", NULL, 50, MADE_AT);
+    aim(s, aimed);
+    struct weir_act nothing = { .kind = WEIR_ACT_TAKE };
+    if (known)
+        weir_table_shadow(s->t, 0, s->ref, &nothing, MADE_AT);
+    settle(s);
+    program.fibers = 2;
+    program.run[0] = take_both;
+    program.run[1] = beside;
+    program.check = check_twins;
+    program.preemptions = deep() ? 3 : 2;
+    run_sound(&program);
+}
+
+static void test_a_twin_is_never_a_strangers(void **state)
+{
+    (void)state;
+    for (int known = 0; known < 2; known++) {
+        run_twins(known ? "twin-drop-known" : "twin-drop", "q", "q",
+                  "shadow:q", drop_twin_for_stranger, known);
+        run_twins(known ? "twin-evict-known" : "twin-evict", "i_*", "i_1",
+                  "shadow:i_1", evict_and_learn, known);
+    }
+}
+
 static void test_a_take_beside_another_parent(void **state)
 {
     (void)state;
@@ -839,6 +931,7 @@ int main(void)
         EXPLORED(test_takes_beside_the_sync),
         EXPLORED(test_a_handle_never_charges_a_stranger),
         EXPLORED(test_a_take_beside_a_drop),
+        EXPLORED(test_a_twin_is_never_a_strangers),
         EXPLORED(test_a_take_beside_another_parent),
         EXPLORED(test_killed_threads_leave_others_alone),
         EXPLORED(test_a_name_is_made_after_its_maker_was_killed),

@@ -20,6 +20,7 @@
 #include "quota/table.c"
 #include "quota/table_edit.c"
 #include "quota/table_rule.c"
+#include "quota/table_shadow.c"
 #include "quota/table_sync.c"
 #include "quota/table_take.c"
 

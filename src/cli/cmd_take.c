@@ -324,6 +324,10 @@ int weir_cli_take(int argc, char **argv)
     if (argc - at != 1)
         return weir_cli_fail("one name, please; for example: weir take site");
     take.name = argv[at];
+    if (weir_name_is_shadow(weir_text_of(take.name)))
+        return weir_cli_fail("nobody asks for %s; take its name in the live "
+                             "set, and the shadow set is asked too",
+                             take.name);
     int status = check(&take);
     return status ? status : run(&take);
 }
