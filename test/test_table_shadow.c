@@ -518,6 +518,32 @@ static void test_twins_follow_edits(void **state)
     free(t);
 }
 
+static void test_a_twin_that_was_evicted_is_made_again(void **state)
+{
+    (void)state;
+    struct weir_table *t = made_table(16, 2, 1);
+    struct weir_quota quota = hard("q", NULL, 100);
+    struct weir_ref ref = made_put(t, &quota, MADE_AT);
+    quota = hard("shadow:*", NULL, 100);
+    put(t, &quota, MADE_AT);
+    act(t, ref, WEIR_ACT_TAKE, 1);
+    struct weir_ref twin;
+    assert_true(weir_table_find(t, WEIR_TEXT("shadow:q"), &twin));
+    uint64_t bits = 0;
+    weir_table_collect(t, &bits);
+    weir_table_set_settled(t, twin.slot, weir_table_count(t, twin.slot));
+    weir_table_lock(t);
+    weir_table_evict(t, 16, 16, MADE_AT + 20 * WEIR_SECOND);
+    weir_table_unlock(t);
+    assert_false(weir_table_find(t, WEIR_TEXT("shadow:q"), &twin));
+    uint64_t before = weir_table_count(t, twin.slot);
+    act(t, ref, WEIR_ACT_TAKE, 1);
+    assert_true(weir_table_find(t, WEIR_TEXT("shadow:q"), &twin));
+    assert_int_equal(weir_table_count(t, twin.slot), before + 1);
+    made_audit(t);
+    free(t);
+}
+
 static void test_refunds_are_right_in_the_mean(void **state)
 {
     (void)state;
@@ -693,6 +719,7 @@ int main(void)
         cmocka_unit_test(test_templates_rule_their_own_set),
         cmocka_unit_test(test_names_that_live_has_not_count_there_too),
         cmocka_unit_test(test_twins_follow_edits),
+        cmocka_unit_test(test_a_twin_that_was_evicted_is_made_again),
         cmocka_unit_test(test_refunds_are_right_in_the_mean),
         cmocka_unit_test(test_half_of_the_slots_are_kept_for_the_live_set),
         cmocka_unit_test(test_sets_come_and_go_under_load),
