@@ -740,6 +740,32 @@ static void edits_of_two_processes_queue(void **state)
         assert_int_equal(logged->entries[i].epoch, 2 * EDITS - i);
 }
 
+/* One of those who make a store at once makes it. */
+static void makers_at_once(void **state)
+{
+    enum { MAKERS = 6 };
+    (void)state;
+    char url[URL_MAX];
+    pid_t children[MAKERS];
+    int made = 0;
+    under_test->make_url(url, sizeof(url));
+    for (int i = 0; i < MAKERS; i++) {
+        children[i] = fork();
+        if (children[i] == 0) {
+            int error = weir_store_init(url, NULL);
+            _exit(error == 0 ? 0 : error == WEIR_EEXIST ? 1 : 2);
+        }
+    }
+    for (int i = 0; i < MAKERS; i++) {
+        int status;
+        waitpid(children[i], &status, 0);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) < 2);
+        made += WEXITSTATUS(status) == 0;
+    }
+    assert_int_equal(made, 1);
+    under_test->clean(url);
+}
+
 static void restored(void **state)
 {
     struct fixture *fixture = *state;
@@ -961,6 +987,7 @@ int store_suite_run(const struct store_under_test *store)
         UNDER(an_edit_of_what_was),
         UNDER(each_set_is_replaced_alone),
         UNDER(edits_of_two_processes_queue),
+        UNDER(makers_at_once),
         UNDER(restored),
         UNDER(as_the_naive_model),
         UNDER(a_killed_writer_leaves_a_sound_store),

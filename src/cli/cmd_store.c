@@ -103,7 +103,7 @@ static int run_migrate(const struct weir_cli *cli, char **urls)
     size_t quotas;
     int error = weir_store_migrate(urls[0], urls[1], &quotas, &diag);
     if (error < 0)
-        return weir_cli_fail("%s", diag.text);
+        return refuse_new(urls[1], error, &diag);
     weir_store_show(urls[1], shown);
     if (cli->json)
         weir_cli_print_json(json_pack("{s:s, s:I}", "made", shown, "quotas",

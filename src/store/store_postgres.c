@@ -331,8 +331,13 @@ static int postgres_open(const char *where, struct weir_backend **out,
     return 0;
 }
 
-static const char *const schema_sql[] = {
+/* Of two who make a store at once, one waits here ("Weir") and then sees it. */
+static const char *const making_sql[] = {
     "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
+    "SELECT pg_advisory_xact_lock(1466263922)",
+};
+
+static const char *const schema_sql[] = {
     /* Its owner may have made it for a user who may not make schemas. */
     "DO $$ BEGIN IF to_regnamespace('weir') IS NULL THEN"
     " CREATE SCHEMA weir; END IF; END $$",
@@ -352,15 +357,27 @@ static const char *const schema_sql[] = {
     "CREATE INDEX weir_log_name ON weir.weir_log (name, epoch)",
 };
 
+/* Runs the statements; the first failure ends them. */
+static int run_all(struct postgres_store *store, const char *const *sql,
+                   size_t count, struct weir_diag *diag)
+{
+    int error = 0;
+    for (size_t i = 0; error == 0 && i < count; i++)
+        error = run(store, sql[i], diag);
+    return error;
+}
+
 static int fill_new(struct postgres_store *store, struct weir_diag *diag)
 {
     bool there = false;
-    int error = look_for(store, &there, diag);
+    int error = run_all(store, making_sql, WEIR_COUNT_OF(making_sql), diag);
+    if (error == 0)
+        error = look_for(store, &there, diag);
     if (error == 0 && there)
         return weir_diag_set(diag, WEIR_EEXIST, "there is a quota store in ",
                              store->session.shown, " already", NULL);
-    for (size_t i = 0; error == 0 && i < WEIR_COUNT_OF(schema_sql); i++)
-        error = run(store, schema_sql[i], diag);
+    if (error == 0)
+        error = run_all(store, schema_sql, WEIR_COUNT_OF(schema_sql), diag);
     char schema[WEIR_NUMBER_MAX];
     const char *const values[] = {
         weir_number_show(WEIR_STORE_SCHEMA, schema)
