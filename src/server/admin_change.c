@@ -238,7 +238,13 @@ int weir_admin_make_changes(struct weir_admin *admin,
                             struct weir_diag *diag)
 {
     edit->created = edit->changed = edit->unchanged = edit->removed = 0;
-    *out_flags = WEIR_EDIT_BASED | (edit->create ? WEIR_EDIT_CREATE : 0) |
+    /* A file depends on nothing that is there, and making a million quotas of
+     * it takes so long that others' edits would come between again and
+     * again. */
+    bool alone = edit->verb == WEIR_VERB_IMPORT ||
+                 edit->verb == WEIR_VERB_DISCARD;
+    *out_flags = (alone ? 0 : WEIR_EDIT_BASED) |
+                 (edit->create ? WEIR_EDIT_CREATE : 0) |
                  (edit->replace ? WEIR_EDIT_REPLACE : 0) |
                  (edit->shadow ? WEIR_EDIT_SHADOW : 0);
     switch (edit->verb) {

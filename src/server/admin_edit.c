@@ -15,7 +15,8 @@
  * and the next begins when the one before is answered, so that two edits
  * through one root never overwrite each other's fields. Nor do two through
  * two roots: an edit says from which epoch it was made, and if another came
- * between sync and edit, the store refuses it and it is made anew.
+ * between sync and edit, the store refuses it and it is made anew. An import
+ * says the whole of each quota, and depends on none.
  *
  * An edit that alters nothing is answered without the store's edit. An undo
  * and a look at the log go to the store at once, in their turn: what they
@@ -74,7 +75,10 @@ static void finish_error(struct weir_admin *admin, int error,
                          const struct weir_diag *diag)
 {
     struct weir_admin_edit *edit = pop(admin);
-    weir_admin_answer_error(edit->done, edit->context, error, diag);
+    struct weir_diag said = *diag;
+    if (edit->shadow)
+        weir_shadow_clean(&said);
+    weir_admin_answer_error(edit->done, edit->context, error, &said);
     edit_free(edit);
     begin_next(admin);
 }

@@ -91,6 +91,8 @@ struct weir_shadow_texts {
 int weir_shadow_quota(const struct weir_quota *quota,
                       struct weir_shadow_texts *buf, struct weir_quota *out,
                       struct weir_diag *diag);
+/* Names in a sentence about the shadow set as people call them. */
+void weir_shadow_clean(struct weir_diag *diag);
 int weir_shadow_make_promotion(struct weir_admin *admin,
                                struct weir_admin_edit *edit,
                                struct weir_changes *changes,

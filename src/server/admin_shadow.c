@@ -71,6 +71,17 @@ int weir_shadow_quota(const struct weir_quota *quota,
     return error;
 }
 
+void weir_shadow_clean(struct weir_diag *diag)
+{
+    static const char shown[] = "'" WEIR_SHADOW_PREFIX;
+    char *at = strstr(diag->text, shown);
+    while (at) {
+        char *rest = at + sizeof shown - 1;
+        memmove(at + 1, rest, strlen(rest) + 1);
+        at = strstr(at + 1, shown);
+    }
+}
+
 struct weir_quota weir_shadow_live(const struct weir_quota *quota)
 {
     struct weir_quota live = *quota;
