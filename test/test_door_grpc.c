@@ -82,7 +82,8 @@ static void on_lost(void *context, struct weir_h2_link *link, const char *why)
     peer->lost = true;
 }
 
-static void begin(struct fixture *f, struct peer *peer, const char *path)
+static void begin_as(struct fixture *f, struct peer *peer, const char *path,
+                     const char *authorization)
 {
     *peer = (struct peer){ .of_call = strcmp(path, WEIR_V1_LINK) != 0 };
     struct weir_h2_link_handler handler = {
@@ -98,9 +99,14 @@ static void begin(struct fixture *f, struct peer *peer, const char *path)
     peer->link = weir_h2_link_new(stream, false, &handler);
     assert_non_null(peer->link);
     peer->call = weir_h2_call(weir_h2_link_h2(peer->link), path, "test",
-                              NULL);
+                              authorization);
     assert_true(peer->call > 0);
     weir_h2_link_flush(peer->link);
+}
+
+static void begin(struct fixture *f, struct peer *peer, const char *path)
+{
+    begin_as(f, peer, path, NULL);
 }
 
 static void send_bytes(struct peer *peer, const void *bytes, size_t len,
@@ -123,11 +129,11 @@ static void send_call(struct peer *peer, const char *method,
     free(bytes);
 }
 
-static void send_hello(struct peer *peer)
+static void send_hello_of(struct peer *peer, uint64_t session)
 {
     struct weir_message hello = {
         .type = WEIR_MESSAGE_HELLO,
-        .session = 5,
+        .session = session,
         .hello = { .protocol = WEIR_PROTOCOL,
                    .incarnation = { 1 },
                    .name = WEIR_TEXT("test") },
@@ -136,6 +142,11 @@ static void send_hello(struct peer *peer)
     size_t len = weir_v1_encode(&hello, bytes, sizeof bytes);
     assert_true(len > 0);
     send_bytes(peer, bytes, len, false);
+}
+
+static void send_hello(struct peer *peer)
+{
+    send_hello_of(peer, 5);
 }
 
 static void turn(struct fixture *f)
@@ -175,7 +186,7 @@ static void add_quotas(struct weir_root *root, uint64_t count)
     weir_root_settle(root, now);
 }
 
-static int make(void **state)
+static int make_of(void **state, size_t connections_max)
 {
     struct fixture *f = calloc(1, sizeof *f);
     f->base = event_base_new();
@@ -195,7 +206,7 @@ static int make(void **state)
     f->admin = weir_admin_new(&admin);
     struct weir_door_grpc_options options = {
         .base = f->base, .root = f->root, .admin = f->admin, .log = &f->log,
-        .gate = &f->gate
+        .gate = &f->gate, .connections_max = connections_max
     };
     struct weir_diag diag = { 0 };
     assert_int_equal(weir_address_parse(WEIR_TEXT("127.0.0.1:0"),
@@ -205,6 +216,18 @@ static int make(void **state)
     f->address.port = weir_door_grpc_port(f->door);
     *state = f;
     return 0;
+}
+
+static int make(void **state)
+{
+    return make_of(state, 0);
+}
+
+#define FEW 8
+
+static int make_small(void **state)
+{
+    return make_of(state, FEW);
 }
 
 static int clean(void **state)
@@ -333,6 +356,83 @@ static void test_a_body_in_parts_is_bounded(void **state)
     free(part);
 }
 
+/* ---- Who asks ---- */
+
+#define TOKEN "Bearer a-token-that-is-long-enough"
+
+static struct weir_credentials *credentials(const char *text)
+{
+    struct weir_credentials *made;
+    struct weir_diag diag = { 0 };
+    assert_int_equal(weir_credentials_parse(weir_text_of(text), &made, &diag),
+                     0);
+    return made;
+}
+
+static void test_a_link_ends_with_its_role(void **state)
+{
+    struct fixture *f = *state;
+    const uint64_t *refused = f->gate.refused[WEIR_DOOR_GRPC];
+    struct weir_credentials *before =
+        credentials("take token x a-token-that-is-long-enough\n");
+    struct weir_credentials *less =
+        credentials("read token x a-token-that-is-long-enough\n");
+    struct weir_credentials *none =
+        credentials("take token y another-token-of-that-length\n");
+    const struct weir_credentials *after[] = { less, none };
+    int status[] = { WEIR_GRPC_PERMISSION_DENIED, WEIR_GRPC_UNAUTHENTICATED };
+    for (int i = 0; i < 2; i++) {
+        struct peer peer;
+        f->gate.credentials = before;
+        begin_as(f, &peer, WEIR_V1_LINK, TOKEN);
+        send_hello_of(&peer, (uint64_t)i + 1);
+        RUN_UNTIL(f, peer.messages > 0);
+        weir_door_grpc_recheck(f->door);
+        assert_false(peer.closed);
+        f->gate.credentials = after[i];
+        weir_door_grpc_recheck(f->door);
+        RUN_UNTIL(f, peer.closed);
+        assert_int_equal(peer.status, status[i]);
+        weir_h2_link_close(&peer.link);
+    }
+    assert_int_equal(refused[WEIR_REFUSED_ROLE], 1);
+    assert_int_equal(refused[WEIR_REFUSED_CREDENTIAL], 1);
+    weir_credentials_free(&before);
+    weir_credentials_free(&less);
+    weir_credentials_free(&none);
+}
+
+/* The first of too many makes room; who is known stays. */
+static void test_strangers_make_room(void **state)
+{
+    struct fixture *f = *state;
+    struct weir_credentials *known =
+        credentials("take token x a-token-that-is-long-enough\n");
+    f->gate.credentials = known;
+    struct peer limiter;
+    begin_as(f, &limiter, WEIR_V1_LINK, TOKEN);
+    send_hello(&limiter);
+    RUN_UNTIL(f, limiter.messages > 0);
+    struct peer strangers[3 * FEW];
+    for (int i = 0; i < 3 * FEW; i++) {
+        begin(f, &strangers[i], i % 2 ? WEIR_V1_LINK : "/no/method");
+        RUN_UNTIL(f, strangers[i].closed);
+        assert_int_equal(strangers[i].status, WEIR_GRPC_UNAUTHENTICATED);
+    }
+    RUN_UNTIL(f, strangers[3 * FEW - FEW / 2 - 1].lost);
+    for (int i = 0; i < 3 * FEW; i++)
+        assert_int_equal(strangers[i].lost, i < 3 * FEW - FEW / 2);
+    assert_false(limiter.closed || limiter.lost);
+    assert_int_equal(
+        f->gate.refused[WEIR_DOOR_GRPC][WEIR_REFUSED_CREDENTIAL],
+        3 * FEW + 3 * FEW - FEW / 2);
+    for (int i = 0; i < 3 * FEW; i++)
+        weir_h2_link_close(&strangers[i].link);
+    weir_h2_link_close(&limiter.link);
+    weir_credentials_free(&known);
+    f->gate.credentials = NULL;
+}
+
 static void test_stop_tells_everybody(void **state)
 {
     struct fixture *f = *state;
@@ -358,6 +458,9 @@ int main(void)
         WITH_DOOR(test_calls),
         WITH_DOOR(test_a_long_answer_comes_in_parts),
         WITH_DOOR(test_a_body_in_parts_is_bounded),
+        WITH_DOOR(test_a_link_ends_with_its_role),
+        cmocka_unit_test_setup_teardown(test_strangers_make_room, make_small,
+                                        clean),
         WITH_DOOR(test_stop_tells_everybody),
     };
     return cmocka_run_group_tests_name("gRPC door", tests, NULL, NULL);

@@ -79,7 +79,9 @@ struct weir_door_grpc {
     const struct weir_log *log;
     struct weir_gate *gate;         /* borrowed */
     struct weir_listener *listener; /* owned; NULL once stopped */
-    struct connection *connections; /* owned */
+    struct connection *connections; /* owned; the newest first */
+    size_t connections_max;
+    size_t strangers;               /* of them: not known */
     struct event *timer;            /* owned: the root's deadline */
     struct event *turn;             /* owned: the end of this turn */
     struct stream *peers[WEIR_PEERS_MAX]; /* borrowed; NULL: free */
@@ -124,6 +126,15 @@ static int status_of(int error)
 {
     return error == WEIR_EDENIED ? WEIR_GRPC_PERMISSION_DENIED
                                  : WEIR_GRPC_UNAUTHENTICATED;
+}
+
+static void set_known(struct connection *connection, bool known)
+{
+    if (known && !connection->known)
+        connection->door->strangers--;
+    if (!known && connection->known)
+        connection->door->strangers++;
+    connection->known = known;
 }
 
 /* ---- Streams of a connection ---- */
@@ -478,7 +489,7 @@ static bool on_call(void *context, struct weir_h2 *h2, int32_t id,
     int error = identify(connection, authorization, &identity, &why);
     bool is_link = strcmp(path, WEIR_V1_LINK) == 0;
     if (error == 0)
-        connection->known = true;
+        set_known(connection, true);
     if (error == 0 && !is_link && strcmp(path, WEIR_V1_CALL) != 0)
         return false;
     if (error == 0 && is_link)
@@ -555,6 +566,7 @@ static void connection_free(struct connection *connection)
     while (connection->streams)
         drop_stream(connection->streams);
     weir_h2_link_close(&connection->link);
+    set_known(connection, true);
     *connection->self = connection->next;
     if (connection->next)
         connection->next->self = connection->self;
@@ -568,6 +580,22 @@ static void on_lost(void *context, struct weir_h2_link *link,
     weir_log(connection->door->log, WEIR_LOG_DEBUG, "connection of %s: %s",
              weir_h2_link_peer(link), why);
     connection_free(connection);
+}
+
+/* Somebody whom nothing is being done for either. */
+static void drop_oldest_stranger(struct weir_door_grpc *door)
+{
+    struct connection *oldest = NULL;
+    for (struct connection *c = door->connections; c; c = c->next)
+        if (!c->known && !c->streams)
+            oldest = c;
+    if (!oldest)
+        return;
+    weir_gate_note(door->gate, WEIR_DOOR_GRPC, WEIR_REFUSED_CREDENTIAL,
+                   weir_h2_link_peer(oldest->link), "too many strangers are "
+                   "connected, and it was the first of them",
+                   weir_clock_now());
+    connection_free(oldest);
 }
 
 static void on_accept(void *context, struct weir_stream *socket)
@@ -600,6 +628,10 @@ static void on_accept(void *context, struct weir_stream *socket)
     if (connection->next)
         connection->next->self = &connection->next;
     door->connections = connection;
+    door->strangers++;
+    if (weir_gate_is_shut(door->gate) &&
+        door->strangers > door->connections_max / 2)
+        drop_oldest_stranger(door);
 }
 
 static void on_refused(void *context, const char *peer, const char *why)
@@ -631,12 +663,12 @@ void weir_door_grpc_recheck(struct weir_door_grpc *door)
 {
     for (struct connection *c = door->connections; c; c = c->next) {
         struct stream *next;
-        c->known = false;
+        set_known(c, false);
         c->since = weir_clock_now();
         for (struct stream *s = c->streams; s; s = next) {
             next = s->next;
             if (s->kind == LINK && recheck_link(s))
-                c->known = true;
+                set_known(c, true);
         }
     }
 }
@@ -687,6 +719,9 @@ int weir_door_grpc_new(const struct weir_door_grpc_options *options,
     door->log = options->log;
     weir_assert(options->gate);
     door->gate = options->gate;
+    door->connections_max = options->connections_max
+                                ? options->connections_max
+                                : WEIR_CONNECTIONS_MAX;
     while (door->free_count < WEIR_PEERS_MAX) {
         door->free_peers[door->free_count] =
             WEIR_PEERS_MAX - 1 - door->free_count;
@@ -703,7 +738,7 @@ int weir_door_grpc_new(const struct weir_door_grpc_options *options,
     struct weir_listener_options listen = {
         .address = options->address,
         .tls = options->tls,
-        .max = WEIR_CONNECTIONS_MAX,
+        .max = door->connections_max,
         .on_accept = on_accept,
         .on_refused = on_refused,
         .context = door,

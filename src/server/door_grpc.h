@@ -12,7 +12,9 @@
 #include "server/log.h"
 
 #define WEIR_PEERS_MAX 4096          /* links of limiters at once */
-#define WEIR_CONNECTIONS_MAX 8192    /* sockets at once */
+#define WEIR_CONNECTIONS_MAX 8192    /* sockets at once; where credentials are
+                                      * in force, those that nobody known has
+                                      * used are at most half of it */
 #define WEIR_CALL_CHUNK (1u << 20)   /* bytes of a reply in one message */
 
 struct weir_door_grpc;
@@ -25,6 +27,7 @@ struct weir_door_grpc_options {
     struct weir_gate *gate;   /* never NULL */
     struct weir_tls *tls;     /* a server's; NULL: plain text */
     struct weir_address address;
+    size_t connections_max;   /* 0: WEIR_CONNECTIONS_MAX; for tests */
 };
 
 int weir_door_grpc_new(const struct weir_door_grpc_options *options,
