@@ -9,7 +9,7 @@ build="gcc libc6-dev make meson ninja-build pkg-config python3
     libssl-dev
     libsqlite3-dev libpq-dev libjansson-dev libyaml-dev libxxhash-dev
     libcmocka-dev zlib1g-dev"
-check="g++ binutils clang libclang-rt-dev llvm git curl
+check="g++ binutils clang libclang-rt-dev llvm git curl openssl
     gnuplot-nox postgresql"
 demo="wrk curl gzip"
 bench="wrk nginx curl"

@@ -1,0 +1,929 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""live_security.py - strangers at the doors of a real root: every method of
+every listener with every wrong credential, and what a root says, counts and
+keeps to itself.
+
+Which routes there are the root itself says (GET /v1), which methods of gRPC
+weir.proto does, so that a new one can't be forgotten here. HTTP is asked with
+Python's client, gRPC with curl. Certificates come from `weir cert`; those that
+it wouldn't make (expired, nobody's) from openssl."""
+
+import base64
+import hashlib
+import http.client
+import itertools
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+SOURCE = Path(os.environ["WEIR_SOURCE"])
+WEIR = str(Path(os.environ["WEIR_BUILD"]) / "weir")
+PATIENCE = 60  # seconds, for anything at all
+
+EDIT = "the-token-of-somebody-who-edits"
+READ = "the-token-of-somebody-who-reads"
+TAKE = "the-token-of-somebody-who-takes"
+QUOTA = "a-name-that-nobody-may-see"
+
+UNAUTHENTICATED, PERMISSION_DENIED, UNIMPLEMENTED = 16, 7, 12
+METHODS = ["GET", "HEAD", "PUT", "PATCH", "POST", "DELETE"]
+ALERT = b"\x15\x03"
+
+
+def until(what, ask, patience=PATIENCE):
+    """Asks until the answer is true, and returns it."""
+    end = time.monotonic() + patience
+    while time.monotonic() < end:
+        answer = ask()
+        if answer:
+            return answer
+        time.sleep(0.01)
+    raise AssertionError(f"{what}: not within {patience} s")
+
+
+def run(*command):
+    done = subprocess.run([str(part) for part in command], text=True,
+                          capture_output=True, timeout=PATIENCE)
+    if done.returncode != 0:
+        raise AssertionError(f"{command}: {done.stderr}")
+    return done.stdout
+
+
+# ---- Who asks ----
+
+class Who:
+    """A certificate (two files, or none), a header Authorization (or none),
+    and what a root makes of that: 'tls', 'credential', or the set of its
+    roles."""
+
+    def __init__(self, name, result, cert=None, header=None, newest=None):
+        self.name, self.result = name, result
+        self.cert, self.header, self.newest = cert, header, newest
+
+    def context(self, ca):
+        context = ssl.create_default_context(cafile=ca)
+        if self.newest:
+            context.maximum_version = self.newest
+        if self.cert:
+            context.load_cert_chain(f"{self.cert}.pem", f"{self.cert}.key")
+        return context
+
+
+class Certificates:
+    def __init__(self, folder):
+        self.folder = folder
+        for name in ("good", "other"):
+            run(WEIR, "cert", "ca", folder / name)
+        self.server = self.good("server", "localhost", "127.0.0.1")
+        self.ca = folder / "good" / "ca.pem"
+
+    def good(self, kind, *names, into="good"):
+        run(WEIR, "cert", kind, self.folder / into, *names)
+        return self.folder / into / names[0]
+
+    def by_openssl(self, path, days, ca=None):
+        """A certificate for 'ops'; by itself if nobody signs."""
+        run("openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout",
+            "-out", f"{path}.key")
+        run("openssl", "req", "-new", "-key", f"{path}.key", "-subj",
+            "/CN=ops", "-out", f"{path}.csr")
+        signer = ["-CA", ca / "ca.pem", "-CAkey", ca / "ca.key"] if ca else \
+            ["-signkey", f"{path}.key"]
+        run("openssl", "x509", "-req", "-in", f"{path}.csr", *signer,
+            "-days", days, "-out", f"{path}.pem")
+        return path
+
+
+def bearer(token):
+    return f"Bearer {token}"
+
+
+def everybody(certificates):
+    """Every credential but those that may do all, wrong ones first."""
+    folder = certificates.folder
+    expired = certificates.by_openssl(folder / "expired", -1,
+                                      folder / "good")
+    lone = certificates.by_openssl(folder / "lone", 30)
+    other = certificates.good("client", "ops", into="other")
+    wrong_kind = certificates.server
+    unknown = certificates.good("client", "stranger")
+    taker = certificates.good("client", "taker-1")
+    digest = hashlib.sha256(EDIT.encode()).hexdigest()
+    basic = base64.b64encode(f"ops:{EDIT}".encode()).decode()
+    credential = [
+        ("nothing", None, None),
+        ("a certificate of nobody known", unknown, None),
+        ("an empty header", None, ""),
+        ("a scheme only", None, "Bearer"),
+        ("a token cut short", None, bearer(EDIT[:-1])),
+        ("a token of one more", None, bearer(EDIT + "s")),
+        ("a token of the right length", None, bearer(EDIT[:-1] + "x")),
+        ("a token in other letters", None, bearer(EDIT.upper())),
+        ("the hash of a token", None, bearer(digest)),
+        ("the hash as it is in the file", None, bearer("sha256:" + digest)),
+        ("a token without its scheme", None, EDIT),
+        ("another scheme", None, f"Basic {basic}"),
+        ("a good certificate and a wrong token", taker, bearer(EDIT[:-1])),
+    ]
+    tls = [("expired", expired), ("of another authority", other),
+           ("of nobody", lone), ("of a server", wrong_kind)]
+    old = ssl.TLSVersion.TLSv1_2
+    return [
+        *(Who(name, "credential", cert, header)
+          for name, cert, header in credential),
+        *(Who("a certificate " + name, "tls", cert) for name, cert in tls),
+        *(Who(f"a certificate {name}, TLS 1.2", "tls", cert, newest=old)
+          for name, cert in tls),
+        # What is wrong with a certificate no token makes good.
+        Who("expired, with a good token", "tls", expired, bearer(EDIT)),
+        Who("the token of who reads", {"read"}, header=bearer(READ)),
+        Who("the token of who takes", {"take"}, header=bearer(TAKE)),
+        Who("the certificate of who takes", {"take"}, taker),
+        Who("the token of who edits", {"read", "edit"},
+            header=bearer(EDIT)),
+    ]
+
+
+# ---- Between ----
+
+class Relay:
+    """Hands bytes on to a port and keeps them."""
+
+    def __init__(self, port):
+        self.port, self.bytes, self.sockets = port, bytearray(), []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.own = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                near, _ = self.listener.accept()
+                far = socket.create_connection(("127.0.0.1", self.port))
+            except OSError:
+                return
+            self.sockets += near, far
+            for one, other in ((near, far), (far, near)):
+                threading.Thread(target=self.hand_on, args=(one, other),
+                                 daemon=True).start()
+
+    def hand_on(self, one, other):
+        try:
+            while True:
+                part = one.recv(65536)
+                if not part:
+                    break
+                self.bytes += part
+                other.sendall(part)
+            other.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    def close(self):
+        for one in [self.listener, *self.sockets]:
+            one.close()
+
+
+# ---- The root ----
+
+class Root:
+    def __init__(self, folder, *options, listen="127.0.0.1:0",
+                 http_at="127.0.0.1:0"):
+        self.folder = folder
+        self.log = folder / "log"
+        ports = folder / "ports"
+        ports.unlink(missing_ok=True)
+        store = f"sqlite:{folder}/q.db"
+        if not (folder / "q.db").exists():
+            run(WEIR, "store", "init", store)
+        with open(self.log, "w") as log:
+            self.process = subprocess.Popen(
+                [WEIR, "serve", "--store", store, "--listen", listen,
+                 "--http", http_at, "--port-file", str(ports),
+                 *map(str, options)], stderr=log)
+        until("the port file", lambda: ports.exists() or
+              self.process.poll() is not None)
+        if self.process.poll() is not None:
+            raise AssertionError("weir serve ended: " + self.logged())
+        said = dict(line.split("=") for line in ports.read_text().split())
+        self.grpc = int(said["listen"].rpartition(":")[2])
+        self.http = int(said["http"].rpartition(":")[2])
+
+    def logged(self):
+        return self.log.read_text()
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE)
+
+
+class Case(unittest.TestCase):
+    """A root over TLS with credentials, and certificates of all kinds."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.shared = Path(tempfile.mkdtemp(prefix="weir-security-"))
+        cls.addClassCleanup(shutil.rmtree, cls.shared)
+        cls.certificates = Certificates(cls.shared)
+        cls.everybody = everybody(cls.certificates)
+        cls.ops = Who("ops", {"read", "edit", "take", "root"},
+                      cls.certificates.good("client", "ops"))
+
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="weir-security-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.cert = self.folder / "root.pem"
+        self.key = self.folder / "root.key"
+        self.credentials = self.folder / "credentials"
+        self.show_certificate(self.certificates.server)
+        self.write_credentials()
+        self.root = self.start("--tls-cert", self.cert, "--tls-key", self.key,
+                               "--tls-ca", self.certificates.ca,
+                               "--credentials", self.credentials)
+
+    def start(self, *options, **places):
+        root = Root(self.folder, *options, **places)
+
+        def end():
+            if root.process.poll() is None:
+                root.process.kill()
+                root.process.wait()
+        self.addCleanup(end)
+        return root
+
+    def show_certificate(self, files):
+        for path, suffix in ((self.key, "key"), (self.cert, "pem")):
+            made = path.with_suffix(".new")
+            shutil.copy(f"{files}.{suffix}", made)
+            made.rename(path)
+
+    def write_credentials(self, edit="edit", read="read"):
+        digest = hashlib.sha256(EDIT.encode()).hexdigest()
+        text = ("read,take,edit,root cert ops\n"
+                "take cert taker-*\n"
+                f"take token taker {TAKE}\n"
+                f"{edit} token editor sha256:{digest}\n")
+        if read:
+            text += f"{read} token reader {READ}\n"
+        made = self.folder / "credentials.new"
+        made.write_text(text)
+        made.chmod(0o600)
+        made.rename(self.credentials)
+
+    def ask(self, who, method, path, body=None, port=None):
+        """(status, headers, text), or None when there is no answer: TLS
+        failed."""
+        connection = http.client.HTTPSConnection(
+            "localhost", port or self.root.http, timeout=PATIENCE,
+            context=who.context(self.certificates.ca))
+        headers = {} if who.header is None else \
+            {"Authorization": who.header}
+        try:
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read().decode()
+        except (ssl.SSLError, ConnectionError, http.client.BadStatusLine):
+            return None
+        finally:
+            connection.close()
+
+    def call(self, who, path, message=b"", port=None):
+        """(status of gRPC, its message), or None when TLS failed. Without a
+        message nothing is sent behind the headers: curl takes it for an
+        error when it is answered before it has sent all."""
+        body = self.folder / "body"
+        body.write_bytes(struct.pack(">BI", 0, len(message)) + message)
+        data = ["--data-binary", f"@{body}"] if message else ["-X", "POST"]
+        identity = ["--cert", f"{who.cert}.pem", "--key", f"{who.cert}.key"] \
+            if who.cert else []
+        if who.newest:
+            identity += ["--tls-max", "1.2"]
+        if who.header is not None:
+            # curl leaves an empty header out unless it ends in ';'
+            identity += ["-H", f"authorization: {who.header}" if who.header
+                         else "authorization;"]
+        done = subprocess.run(
+            ["curl", "-s", "-i", "--http2", "-m", str(PATIENCE), "--cacert",
+             str(self.certificates.ca), *identity, "-H",
+             "content-type: application/grpc", "-H", "te: trailers",
+             *data, f"https://localhost:{port or self.root.grpc}{path}"],
+            capture_output=True, timeout=2 * PATIENCE)
+        said = done.stdout.decode(errors="replace")
+        status = re.search(r"(?i)\bgrpc-status: (\d+)", said)
+        why = re.search(r"(?mi)\bgrpc-message: (.*?)\r?$", said)
+        if not status:
+            self.assertNotIn("HTTP/2 200", said, who.name)
+            self.assertNotIn(done.returncode, (0, 28), who.name)
+            return None
+        return int(status[1]), why[1] if why else ""
+
+    def metrics(self):
+        _, _, page = self.ask(self.ops, "GET", "/metrics")
+        return dict(line.rsplit(" ", 1) for line in page.splitlines()
+                    if line and not line.startswith("#"))
+
+    def refused(self):
+        """(door, reason) -> how many."""
+        pattern = (r'weir_refused_credentials_total'
+                   r'\{door="(\w+)",reason="(\w+)"\}')
+        return {found.groups(): int(value)
+                for name, value in self.metrics().items()
+                if (found := re.match(pattern, name))}
+
+    def assert_counted(self, before, **expected):
+        """What was refused since; grpc_tls=3 and so on."""
+        wanted = dict(before)
+        for key, count in expected.items():
+            wanted[tuple(key.split("_"))] += count
+        # The end of a handshake that failed is seen a turn later.
+        try:
+            until("the figures", lambda: self.refused() == wanted, 10)
+        except AssertionError:
+            self.assertEqual(self.refused(), wanted)
+
+    def assert_untouched(self):
+        """Nothing of what was refused has been done."""
+        status = json.loads(self.ask(self.ops, "GET", "/v1/status")[2])
+        listed = json.loads(self.ask(self.ops, "GET", "/v1/quotas")[2])
+        self.assertEqual([q["name"] for q in listed["quotas"]], [QUOTA])
+        self.assertEqual(status["limiters"], [])
+        self.assertEqual(self.metrics()["weir_epoch"], "1")
+
+    def add_quota(self):
+        status, _, text = self.ask(self.ops, "PUT", f"/v1/quotas/{QUOTA}",
+                                   '{"limit": "5/s"}')
+        self.assertEqual(status, 201, text)
+
+
+# ---- Every method with every credential ----
+
+def call_request(method, path, body=b""):
+    """A weir.v1.CallRequest."""
+    parts = [(1, method.encode()), (2, path.encode()), (3, body)]
+    return b"".join(bytes([number << 3 | 2, len(part)]) + part
+                    for number, part in parts if part)
+
+
+BODIES = {"PUT": '{"limit": "7/s"}', "PATCH": '{"limit": "7/s"}',
+          "POST": '{"quotas": []}'}
+
+
+class Walk(Case):
+    def routes(self):
+        status, _, text = self.ask(self.ops, "GET", "/v1")
+        self.assertEqual(status, 200)
+        routes = json.loads(text)["routes"]
+        self.assertGreaterEqual(len(routes), 12)
+        for route in routes:
+            opened = route["path"] in ("/healthz", "/readyz")
+            wanted = "" if opened else \
+                "read" if route["method"] == "GET" else "edit"
+            self.assertEqual(route["role"], wanted, route)
+        return routes
+
+    def requests(self):
+        """(method, path, role) of all there is and of some that isn't."""
+        known = {}
+        for route in self.routes():
+            path = route["path"].replace("NAME", QUOTA)
+            known[route["method"], path] = route["role"]
+        paths = dict.fromkeys(path for _, path in known)
+        for path in [*paths, "/", "/v2", "/v1/quotas/", "/healthz/x"]:
+            for method in METHODS:
+                reads = method in ("GET", "HEAD")
+                usual = "read" if reads else "edit"
+                role = known.get(("GET" if reads else method, path), usual)
+                yield method, path, role
+
+    def check_refused(self, who, role, answer, where):
+        """The one right answer; returns the reason that is counted."""
+        if who.result == "tls":
+            self.assertIsNone(answer, where)
+            return "tls"
+        self.assertIsNotNone(answer, where)
+        status, headers, text = answer
+        problem = "application/problem+json"
+        if who.result == "credential":
+            self.assertEqual(status, 401, where)
+            self.assertEqual(headers["WWW-Authenticate"], "Bearer", where)
+            error = "WEIR_ECREDENTIAL"
+        else:
+            self.assertEqual(status, 403, where)
+            error = "WEIR_EDENIED"
+        self.assertEqual(headers["Content-Type"], problem, where)
+        if text:  # not that of HEAD
+            said = json.loads(text)
+            self.assertEqual(said["error"], error, where)
+            self.assertGreater(len(said["detail"]), 20, where)
+            self.assertIn(f"'{role}'" if status == 403 else "root",
+                          said["detail"], where)
+        for secret in (QUOTA, EDIT, READ, TAKE):
+            self.assertNotIn(secret, text, where)
+        return "credential" if status == 401 else "role"
+
+    def test_http(self):
+        self.add_quota()
+        before = self.refused()
+        asked = dict.fromkeys(["tls", "credential", "role"], 0)
+        opened = 0
+        for (method, path, role), who in itertools.product(
+                self.requests(), self.everybody):
+            where = f"{method} {path} with {who.name}"
+            let_in = isinstance(who.result, set) and role in who.result
+            if let_in:
+                continue  # it may
+            answer = self.ask(who, method, path, BODIES.get(method))
+            if role == "" and who.result != "tls":
+                self.assertEqual(answer[0], 200, where)
+                opened += 1
+                continue
+            asked[self.check_refused(who, role, answer, where)] += 1
+        self.assertGreater(opened, 0)
+        self.assert_counted(before, http_tls=asked["tls"],
+                            http_credential=asked["credential"],
+                            http_role=asked["role"])
+        self.assert_untouched()
+        print(f"HTTP: {asked}", file=sys.stderr)
+
+    def test_methods_that_nothing_answers(self):
+        self.add_quota()
+        nobody = Who("nothing", "credential")
+        for method in ("OPTIONS", "TRACE", "FOO", "get"):
+            for who in (nobody, self.ops):
+                answer = self.ask(who, method, "/v1/quotas")
+                self.assertEqual(answer[0], 501, method)
+                self.assertNotIn(QUOTA, answer[2])
+        # The end of what answers a CONNECT is that of the connection.
+        context = nobody.context(self.certificates.ca)
+        with socket.create_connection(("127.0.0.1", self.root.http)) as one:
+            with context.wrap_socket(one, server_hostname="localhost") as s:
+                s.settimeout(PATIENCE)
+                s.sendall(b"CONNECT localhost:1 HTTP/1.1\r\n\r\n")
+                self.assertIn(b" 501 ", s.recv(4096))
+        self.assert_untouched()
+
+    def methods_of_grpc(self):
+        text = (SOURCE / "proto" / "weir.proto").read_text()
+        package = re.search(r"(?m)^package ([\w.]+);", text)[1]
+        found = []
+        for service, body in re.findall(r"(?ms)^service (\w+) \{(.*?)^\}",
+                                        text):
+            found += [f"/{package}.{service}/{rpc}" for rpc in
+                      re.findall(r"\brpc (\w+)\(", body)]
+        self.assertIn("/weir.v1.Root/Link", found)
+        return found
+
+    def grpc_requests(self):
+        """(path, message, role); role None: known people are told that it
+        isn't there."""
+        for path in self.methods_of_grpc():
+            if not path.endswith("/Call"):
+                yield path, b"", "take"
+                continue
+            # Nothing is open here: who has no credential isn't listened to.
+            yield path, call_request("GET", "/v1/quotas"), "read"
+            yield path, call_request("PUT", f"/v1/quotas/{QUOTA}",
+                                     b'{"limit": "9/s"}'), "edit"
+            yield path, call_request("DELETE", f"/v1/quotas/{QUOTA}"), "edit"
+        yield "/weir.v1.Root/Nothing", b"", None
+        yield "/", b"", None
+
+    def test_grpc(self):
+        self.add_quota()
+        before = self.refused()
+        asked = dict.fromkeys(["tls", "credential", "role"], 0)
+        for (path, message, role), who in itertools.product(
+                self.grpc_requests(), self.everybody):
+            where = f"{path} {message} with {who.name}"
+            known = isinstance(who.result, set)
+            if known and role in who.result:
+                continue  # it may
+            answer = self.call(who, path, message if known else b"")
+            if who.result == "tls":
+                self.assertIsNone(answer, where)
+                asked["tls"] += 1
+                continue
+            self.assertIsNotNone(answer, where)
+            status, why = answer
+            if who.result == "credential":
+                self.assertEqual(status, UNAUTHENTICATED, where)
+                self.assertIn("root", why, where)
+                asked["credential"] += 1
+            elif role is None:
+                self.assertEqual(status, UNIMPLEMENTED, where)
+            else:
+                self.assertEqual(status, PERMISSION_DENIED, where)
+                self.assertIn(f"'{role}'", why, where)
+                asked["role"] += 1
+        self.assert_counted(before, grpc_tls=asked["tls"],
+                            grpc_credential=asked["credential"],
+                            grpc_role=asked["role"])
+        self.assert_untouched()
+        print(f"gRPC: {asked}", file=sys.stderr)
+
+    def test_who_may_is_let_in(self):
+        self.add_quota()
+        for who in self.everybody:
+            if not isinstance(who.result, set):
+                continue
+            if "read" in who.result:
+                self.assertEqual(self.ask(who, "GET", "/v1/quotas")[0], 200)
+            if "take" in who.result:
+                self.assertEqual(self.call(who, "/weir.v1.Root/Link")[0] in
+                                 (UNAUTHENTICATED, PERMISSION_DENIED), False)
+            if "edit" in who.result:
+                self.assertEqual(self.ask(
+                    who, "PATCH", f"/v1/quotas/{QUOTA}",
+                    '{"limit": "6/s"}')[0], 200)
+
+    def test_pages_of_browsers(self):
+        """A certificate is shown by the browser whoever's page it is."""
+        for origin, wanted in (("https://evil.example", 403),
+                               ("null", 403),
+                               ("https://localhost", 200)):
+            connection = http.client.HTTPSConnection(
+                "localhost", self.root.http, timeout=PATIENCE,
+                context=self.ops.context(self.certificates.ca))
+            connection.request("GET", "/v1/quotas",
+                               headers={"Origin": origin})
+            self.assertEqual(connection.getresponse().status, wanted, origin)
+            connection.close()
+
+
+# ---- What goes over the wire ----
+
+class Wire(Case):
+    def plain(self, port, data):
+        """All that a port says to plain text, until it closes."""
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.settimeout(PATIENCE)
+            said = b""
+            try:
+                client.sendall(data)
+                while True:
+                    part = client.recv(4096)
+                    if not part:
+                        break
+                    said += part
+            except ConnectionError:
+                pass
+            return said
+
+    def test_plain_text_gets_an_alert(self):
+        before = self.refused()
+        texts = [b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                 b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9),
+                 f"GET /v1/quotas HTTP/1.1\r\nHost: localhost\r\n"
+                 f"Authorization: Bearer {EDIT}\r\n\r\n".encode(),
+                 b"\x16\x03\x01\xff\xff" + bytes(70000),
+                 bytes(100000)]
+        for port, data in itertools.product(
+                (self.root.grpc, self.root.http), texts):
+            said = self.plain(port, data)
+            self.assertLessEqual(len(said), 7, said)
+            self.assertTrue(said == b"" or said.startswith(ALERT), said)
+        self.assert_counted(before, grpc_tls=len(texts),
+                            http_tls=len(texts))
+
+    def test_nothing_is_to_be_read_on_the_way(self):
+        relays = {}
+        for port in (self.root.grpc, self.root.http):
+            relays[port] = Relay(port)
+            self.addCleanup(relays[port].close)
+        editor = Who("editor", None, header=bearer(EDIT))
+        grpc, web = (relays[port].own for port in
+                     (self.root.grpc, self.root.http))
+        done = self.ask(editor, "PUT", f"/v1/quotas/{QUOTA}",
+                        '{"limit": "5/s", "description": "not for you"}',
+                        port=web)
+        self.assertEqual(done[0], 201)
+        self.assertIn(QUOTA, self.ask(self.ops, "GET", "/v1/quotas",
+                                      port=web)[2])
+        done = self.call(editor, "/weir.v1.Root/Call",
+                         call_request("GET", f"/v1/quotas/{QUOTA}"),
+                         port=grpc)
+        self.assertEqual(done[0], 0)
+        self.use_a_limiter(grpc)
+        for relay in relays.values():
+            self.assertGreater(len(relay.bytes), 2000)
+            for text in (QUOTA, EDIT, "not for you", "Bearer", "HTTP/1.1",
+                         "PRI * HTTP/2", "weir.v1", "application/",
+                         "grpc-status", "problem", "quotas", "a-limiter"):
+                self.assertNotIn(text.encode(), bytes(relay.bytes), text)
+
+    def use_a_limiter(self, port):
+        """Takes one unit over a link of its own."""
+        done = subprocess.run(
+            [WEIR, "take", QUOTA, "--roots", f"localhost:{port}", "--tls-ca",
+             str(self.certificates.ca), "--tls-cert", f"{self.ops.cert}.pem",
+             "--tls-key", f"{self.ops.cert}.key"], text=True,
+            capture_output=True, timeout=PATIENCE)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_strangers_who_say_nothing(self):
+        """They are shown out, and keep nobody else out meanwhile."""
+        before = self.refused()
+        silent = {}
+        for name, port in (("grpc", self.root.grpc),
+                           ("http", self.root.http)):
+            # 600 is more than half of what the HTTP door takes.
+            for i in range(600 if name == "http" else 20):
+                silent[socket.create_connection(("127.0.0.1", port))] = name
+        context = ssl.create_default_context(cafile=self.certificates.ca)
+        context.set_alpn_protocols(["h2"])
+        shaken = [context.wrap_socket(
+            socket.create_connection(("127.0.0.1", self.root.grpc)),
+            server_hostname="localhost") for _ in range(5)]
+        started = time.monotonic()
+        self.add_quota()
+        answered = time.monotonic() - started
+        for stranger in [*silent, *shaken]:
+            stranger.settimeout(PATIENCE)
+            try:
+                while stranger.recv(4096):
+                    pass
+            except (ConnectionError, ssl.SSLError):
+                pass
+            stranger.close()
+        print(f"625 silent strangers: a request took {answered:.3f} s, all "
+              f"were shown out after {time.monotonic() - started:.1f} s",
+              file=sys.stderr)
+        self.assert_counted(before, grpc_tls=20, http_tls=600,
+                            grpc_credential=5)
+
+
+# ---- Reload ----
+
+class Link:
+    """A root link that stands, as far as a byte of it matters: HTTP/2 with
+    one call and no message. Ends when its stream or the connection does."""
+
+    def __init__(self, who, ca, port):
+        context = who.context(ca)
+        context.set_alpn_protocols(["h2"])
+        self.socket = context.wrap_socket(
+            socket.create_connection(("127.0.0.1", port)),
+            server_hostname="localhost")
+        self.buffer = b""
+        self.ended = False
+        self.acked = False
+        headers = [(":method", "POST"), (":scheme", "https"),
+                   (":path", "/weir.v1.Root/Link"),
+                   (":authority", "localhost"), ("te", "trailers"),
+                   ("content-type", "application/grpc")]
+        if who.header:
+            headers.append(("authorization", who.header))
+        # Literals that are never indexed, without Huffman: RFC 7541, 6.2.3.
+        block = b"".join(b"\x10" + bytes([len(name)]) + name.encode() +
+                         bytes([len(value)]) + value.encode()
+                         for name, value in headers)
+        self.socket.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" +
+                            self.frame(4, 0, 0) +
+                            self.frame(1, 4, 1, block))
+
+    @staticmethod
+    def frame(kind, flags, stream, payload=b""):
+        return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + \
+            struct.pack(">I", stream) + payload
+
+    def look(self):
+        """Reads what is there; whether the link has ended."""
+        while not self.ended:
+            if not self.socket.pending() and \
+                    not select.select([self.socket], [], [], 0)[0]:
+                break
+            part = self.socket.recv(65536)
+            self.ended = not part
+            self.buffer += part
+            while len(self.buffer) >= 9:
+                size = int.from_bytes(self.buffer[:3], "big")
+                if len(self.buffer) < 9 + size:
+                    break
+                self.on_frame(self.buffer[3], self.buffer[4],
+                              self.buffer[9:9 + size])
+                self.buffer = self.buffer[9 + size:]
+        return self.ended
+
+    def on_frame(self, kind, flags, payload):
+        if kind == 4 and not flags & 1:
+            self.socket.sendall(self.frame(4, 1, 0))
+            self.acked = True
+        elif kind == 6 and not flags & 1:
+            self.socket.sendall(self.frame(6, 1, 0, payload))
+        elif kind == 3 or kind == 7 or (kind == 1 and flags & 1):
+            self.ended = True
+
+
+class Reload(Case):
+    def link(self, who):
+        link = Link(who, self.certificates.ca, self.root.grpc)
+        self.addCleanup(link.socket.close)
+        return link
+
+    def status(self, who, method="GET", path="/v1/status"):
+        answer = self.ask(who, method, path)
+        return answer[0] if answer else None
+
+    def serial(self):
+        context = ssl.create_default_context(cafile=self.certificates.ca)
+        with socket.create_connection(("127.0.0.1", self.root.http)) as one:
+            with context.wrap_socket(one, server_hostname="localhost") as s:
+                return s.getpeercert()["serialNumber"]
+
+    def test_token_revoked(self):
+        reader = Who("reader", None, header=bearer(READ))
+        taker = Who("taker", None, header=bearer(TAKE))
+        editor = Who("editor", None, header=bearer(EDIT))
+        self.assertEqual(self.status(reader), 200)
+        staying = self.link(taker)
+        going = self.link(self.ops)
+        until("both links", lambda: [staying.look(), going.look()] and
+              self.metrics()["weir_limiters_connected"] and
+              staying.acked and going.acked)
+        self.assertFalse(staying.ended or going.ended)
+
+        self.write_credentials(edit="read", read=None)
+        text = self.credentials.read_text().replace("cert ops", "cert ann")
+        self.credentials.write_text(text + "read token newcomer "
+                                    "the-token-of-a-newcomer\n")
+        until("the reload", lambda: self.status(reader) == 401)
+        self.assertEqual(self.status(editor), 200)
+        self.assertEqual(self.status(editor, "DELETE", "/v1/quotas/x"), 403)
+        newcomer = Who("newcomer", None,
+                       header=bearer("the-token-of-a-newcomer"))
+        until("the newcomer", lambda: self.status(newcomer) == 200)
+        self.assertEqual(self.status(self.ops), 401)
+        until("the link of who may no longer", going.look)
+        self.assertFalse(staying.look())
+        self.assertIn("reloaded 5 credentials", self.root.logged())
+
+    def test_unsound_credentials_change_nothing(self):
+        reader = Who("reader", None, header=bearer(READ))
+        for text in ("", "read token\n", f"read token reader {READ[:10]}\n",
+                     f"read token a {TAKE}\nread token b {TAKE}\n"):
+            seen = self.root.logged().count("aren't reloaded")
+            self.credentials.write_text(text)
+            until("the complaint", lambda: self.root.logged().count(
+                "aren't reloaded") > seen)
+            self.assertEqual(self.status(reader), 200)
+        self.credentials.unlink()
+        until("the complaint", lambda: "No such file" in self.root.logged())
+        self.assertEqual(self.status(reader), 200)
+        for secret in (TAKE, READ[:10]):
+            self.assertNotIn(secret, self.root.logged())
+
+    def test_certificate_replaced(self):
+        first = self.serial()
+        link = self.link(self.ops)
+        until("the link", lambda: link.look() or link.acked)
+        fresh = self.folder / "fresh"
+        fresh.mkdir()
+        for name in ("ca.pem", "ca.key"):
+            shutil.copy(self.shared / "good" / name, fresh)
+        run(WEIR, "cert", "server", "--days", "5", fresh, "localhost")
+        self.show_certificate(fresh / "localhost")
+        until("the new certificate", lambda: self.serial() != first)
+        self.assertFalse(link.look())
+        self.assertIn("reloaded the certificate", self.root.logged())
+        until("a warning", lambda: re.search(
+            r"warning: the certificate .* ends in [45] days",
+            self.root.logged()))
+        left = float(self.metrics()["weir_certificate_expires_seconds"])
+        self.assertTrue(4 * 86400 < left <= 5 * 86400, left)
+
+        second = self.serial()
+        half = self.cert.read_bytes()[:200]
+        self.cert.write_bytes(half)
+        until("the complaint", lambda: "certificates aren't reloaded" in
+              self.root.logged())
+        self.assertEqual(self.serial(), second)
+
+    def test_hup_reads_all_again(self):
+        self.root.process.send_signal(signal.SIGHUP)
+        until("the log", lambda: "reloaded 5 credentials" in
+              self.root.logged() and "reloaded the certificate" in
+              self.root.logged())
+        self.assertEqual(self.status(self.ops), 200)
+        self.assertEqual(self.root.stop(), 0)
+
+
+# ---- Start ----
+
+class Start(Case):
+    def setUp(self):
+        super().setUp()
+        self.root.stop()
+
+    def fails(self, pattern, *options):
+        done = subprocess.run(
+            [WEIR, "serve", "--store", f"sqlite:{self.folder}/q.db",
+             *map(str, options)], text=True, capture_output=True,
+            timeout=PATIENCE)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertRegex(done.stderr, pattern)
+        self.assertTrue(done.stderr.startswith("weir: "), done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+
+    def test_what_is_missing_is_named(self):
+        pair = ["--tls-cert", self.cert, "--tls-key", self.key]
+        named = ["--credentials", self.credentials]
+        trust = ["--tls-ca", self.certificates.ca]
+        public = ["--listen", "0.0.0.0:0", "--http", "off"]
+        web = ["--http", "[::]:0", "--listen", ":0"]
+        for place in (public, web):
+            self.fails("--tls-cert, --tls-key and --credentials are", *place)
+            self.fails("--tls-cert and --tls-key are", *place, *named)
+            self.fails("--credentials is missing", *place, *pair)
+        self.fails("--tls-key is missing", *pair[:2])
+        self.fails("--tls-cert is missing", *pair[2:])
+        self.fails("--tls-cert and --tls-key are missing", *trust)
+        self.fails("--credentials, what they may do, is", *pair, *trust)
+
+    def test_bad_files_are_named(self):
+        pair = ["--tls-cert", self.cert, "--tls-key", self.key]
+        other = f"{self.ops.cert}.key"
+        none = self.folder / "none"
+        self.fails("none.*No such file", *pair[:2], "--tls-key", none)
+        self.fails(re.escape(other), *pair[:2], "--tls-key", other)
+        self.fails("none.*No such file", *pair, "--credentials", none)
+        self.credentials.write_text("edit token\n")
+        self.fails("credentials:1: a line is", *pair, "--credentials",
+                   self.credentials)
+        self.write_credentials()
+        self.credentials.chmod(0o644)
+        self.fails("chmod 600", *pair, "--credentials", self.credentials)
+
+    def test_an_open_address_with_all_that(self):
+        root = self.start("--tls-cert", self.cert, "--tls-key", self.key,
+                          "--tls-ca", self.certificates.ca, "--credentials",
+                          self.credentials, listen="0.0.0.0:0",
+                          http_at="0.0.0.0:0")
+        self.assertNotIn("insecure", root.logged())
+        self.assertEqual(self.ask(self.ops, "GET", "/v1/status",
+                                  port=root.http)[0], 200)
+        self.assertEqual(root.stop(), 0)
+
+    def test_insecure_insists(self):
+        root = self.start("--insecure", listen="0.0.0.0:0",
+                          http_at="127.0.0.1:0")
+        until("a warning", lambda: "--insecure: whoever reaches" in
+              root.logged())
+        self.assertEqual(root.stop(), 0)
+
+    def test_credentials_count_on_loopback_too(self):
+        root = self.start("--credentials", self.credentials)
+        for header, wanted in ((None, 401), (bearer(EDIT[:-1]), 401),
+                               (bearer(TAKE), 403), (bearer(READ), 200)):
+            connection = http.client.HTTPConnection(
+                "localhost", root.http, timeout=PATIENCE)
+            headers = {"Authorization": header} if header else {}
+            connection.request("GET", "/v1/quotas", headers=headers)
+            self.assertEqual(connection.getresponse().status, wanted)
+            connection.close()
+        self.assertEqual(root.stop(), 0)
+
+
+class Cert(unittest.TestCase):
+    def test_nothing_is_overwritten(self):
+        folder = Path(tempfile.mkdtemp(prefix="weir-security-"))
+        self.addCleanup(shutil.rmtree, folder)
+        said = run(WEIR, "cert", "ca", folder / "c")
+        self.assertIn("weir cert server", said)
+        said = run(WEIR, "cert", "server", folder / "c", "localhost", "::1")
+        self.assertIn("weir serve --tls-cert", said)
+        said = run(WEIR, "cert", "client", folder / "c", "ops")
+        self.assertIn("edit cert ops", said)
+        files = {path: path.read_bytes()
+                 for path in (folder / "c").iterdir()}
+        self.assertEqual(len(files), 6)
+        for path in files:
+            self.assertEqual(path.stat().st_mode & 0o777, 0o600, path)
+        for again in (["ca"], ["server", "localhost"], ["client", "ops"]):
+            done = subprocess.run([WEIR, "cert", again[0], folder / "c",
+                                   *again[1:]], text=True,
+                                  capture_output=True, timeout=PATIENCE)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("nothing is overwritten", done.stderr)
+        for path, was in files.items():
+            self.assertEqual(path.read_bytes(), was)
+        for name in ("ca", "localhost", "ops"):
+            run("openssl", "verify", "-x509_strict", "-CAfile",
+                folder / "c" / "ca.pem", folder / "c" / f"{name}.pem")
+
+
+if __name__ == "__main__":
+    unittest.main()
