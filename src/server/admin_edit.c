@@ -44,7 +44,7 @@ static struct weir_admin_edit *pop(struct weir_admin *admin)
 static void edit_free(struct weir_admin_edit *edit)
 {
     json_decref(edit->body);
-    json_decref(edit->entries);
+    weir_admin_log_drop(edit->log);
     free(edit);
 }
 

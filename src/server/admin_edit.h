@@ -34,7 +34,7 @@ struct weir_admin_edit {
     bool sent;      /* the store's thread has the changes */
     unsigned tries; /* times they were sent */
     json_t *body;   /* owned; NULL: none */
-    json_t *entries; /* of the log; shared with the store's thread */
+    struct weir_admin_log *log; /* shared with the store's thread; or NULL */
     uint64_t epoch; /* to undo; of the log, to read below */
     size_t max;     /* of the log */
     size_t created, changed, unchanged, removed;
@@ -104,6 +104,8 @@ int weir_admin_read_log(struct weir_admin_call *call,
                         struct weir_admin_edit *edit, struct weir_diag *diag);
 int weir_admin_read_undo(struct weir_admin_edit *edit,
                          struct weir_diag *diag);
+/* NULL is legal. */
+void weir_admin_log_drop(struct weir_admin_log *log);
 /* Asks the store's thread; 0 or WEIR_ENOMEM. */
 int weir_admin_ask_log(struct weir_admin *admin,
                        struct weir_admin_edit *edit);

@@ -4,12 +4,27 @@
  * The log lies in the store, not in the root's memory, so it is read on the
  * store's thread, which makes the JSON as well: entries are handed out one by
  * one, borrowed. The list has two owners, the request and the thread, whoever
- * ends first. */
+ * ends first; the thread alone touches it until it says that it is done. */
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/atomic.h"
 #include "server/admin_edit.h"
 #include "server/quota_export.h"
+
+struct weir_admin_log {
+    uint32_t owners; /* atomic; jansson's own count isn't quite */
+    json_t *entries; /* owned */
+};
+
+void weir_admin_log_drop(struct weir_admin_log *log)
+{
+    if (!log || weir_fetch_sub(&log->owners, 1) > 1)
+        return;
+    json_decref(log->entries);
+    free(log);
+}
 
 /* ---- On the store's thread ---- */
 
@@ -23,7 +38,7 @@ static json_t *side(bool there, const struct weir_quota *quota)
 
 static int add_entry(void *context, const struct weir_log_entry *entry)
 {
-    json_t *entries = context;
+    struct weir_admin_log *log = context;
     struct weir_text name = weir_name_live(entry->name);
     json_t *object = json_pack(
         "{s:I, s:I, s:I, s:s%, s:s%, s:b, s:o, s:o}", "epoch",
@@ -33,40 +48,42 @@ static int add_entry(void *context, const struct weir_log_entry *entry)
         weir_name_is_shadow(entry->name), "before",
         side(entry->has_before, &entry->before), "after",
         side(entry->has_after, &entry->after));
-    return json_array_append_new(entries, object) < 0 ? WEIR_ENOMEM : 0;
+    return json_array_append_new(log->entries, object) < 0 ? WEIR_ENOMEM : 0;
 }
 
-static void drop_entries(void *entries)
+static void drop(void *log)
 {
-    json_decref(entries);
+    weir_admin_log_drop(log);
 }
 
 /* ---- On the loop ---- */
 
 int weir_admin_ask_log(struct weir_admin *admin, struct weir_admin_edit *edit)
 {
-    json_decref(edit->entries);
-    edit->entries = json_array();
-    if (!edit->entries)
+    struct weir_admin_log *log = malloc(sizeof *log);
+    if (!log)
         return WEIR_ENOMEM;
+    *log = (struct weir_admin_log){ .owners = 2, .entries = json_array() };
+    edit->log = log;
     const struct weir_store_log_ask ask = {
         .below = edit->epoch,
         .name = weir_admin_edit_name(edit),
         .max = edit->max,
         .each = add_entry,
-        .end = drop_entries,
-        .context = json_incref(edit->entries),
+        .end = drop,
+        .context = log,
     };
     return weir_store_thread_log(admin->store, &ask, edit);
 }
 
 json_t *weir_admin_log_answer(const struct weir_admin_edit *edit)
 {
-    size_t count = json_array_size(edit->entries);
-    json_t *answer = json_pack("{s:O}", "entries", edit->entries);
+    json_t *entries = edit->log->entries;
+    size_t count = json_array_size(entries);
+    json_t *answer = json_pack("{s:O}", "entries", entries);
     if (!answer || count < edit->max)
         return answer;
-    json_t *last = json_array_get(edit->entries, count - 1);
+    json_t *last = json_array_get(entries, count - 1);
     json_object_set(answer, "next", json_object_get(last, "epoch"));
     return answer;
 }
