@@ -319,6 +319,55 @@ static void many_are_taken_in_order(void **state)
 
 /* ---- Counts ---- */
 
+/* Every way to ask, by handle and by name; what the other set makes of it
+ * shows at the root, and nowhere here. */
+static void a_shadow_set_is_asked_too(void **state)
+{
+    (void)state;
+    char out[4096];
+    root_set(&root, "tried", "{\"limit\": \"1000/s\"}");
+    assert_int_equal(
+        root_ask(&root, "POST", "/v1/quotas:import?shadow=1",
+                 "[{\"name\": \"tried\", \"limit\": \"1/day\", "
+                 "\"low_burst\": 5, \"high_burst\": 5}, "
+                 "{\"name\": \"only\", \"limit\": \"0/s\"}]",
+                 out, sizeof out), 200);
+    struct weir *weir = limiter_ready(root.address, NULL);
+    struct weir_handle quota = handle_open(weir, "tried");
+    struct weir_ask asks[] = { { .name = "tried", .len = 5, .weight = 1 } };
+    struct weir_reply reply;
+    assert_int_equal(weir_take(quota, 2, NULL, 0), WEIR_PASS);
+    weir_refund(quota, 1, 0);
+    assert_int_equal(take_name(weir, "tried"), WEIR_PASS);
+    assert_int_equal(weir_take_many(weir, asks, 1, 0), 1);
+    assert_int_equal(weir_reserve(quota, 1, 0, &reply, 0), WEIR_PASS);
+    assert_int_equal(weir_take(quota, 1, &reply, 0), WEIR_PASS);
+    /* Six are too many there. */
+    assert_int_equal(weir_take(quota, 1, &reply, 0), WEIR_PASS);
+    assert_false(reply.shadow);
+    weir_charge(quota, 2, 0);
+    assert_int_equal(weir_peek(quota, 1, NULL, 0), WEIR_PASS);
+    assert_int_equal(take_name(weir, "only"), WEIR_PASS);
+    struct weir_handle other = { NULL, 7, 7 };
+    assert_int_equal(weir_handle_open(weir, "shadow:tried", 12, &other),
+                     WEIR_ENAME);
+    assert_int_equal(take_name(weir, "shadow:tried"), WEIR_PASS);
+    assert_int_equal(weir_sync(weir, GUARD), 0);
+    assert_int_equal(root_passed(&root, "tried"), 8);
+    root_ask(&root, "GET", "/v1/usage?shadow=1", "", out, sizeof out);
+    const char *tried = strstr(out, "\"tried\"");
+    const char *only = strstr(out, "\"only\"");
+    assert_non_null(tried);
+    assert_non_null(only);
+    assert_memory_equal(strstr(tried, "\"passed\""), "\"passed\": 7,", 12);
+    assert_memory_equal(strstr(tried, "\"refused\""), "\"refused\": 1,", 13);
+    assert_memory_equal(strstr(only, "\"refused\""), "\"refused\": 1,", 13);
+    weir_handle_close(quota);
+    weir_close(weir);
+    assert_int_equal(root_ask(&root, "POST", "/v1/shadow:discard", "", out,
+                              sizeof out), 200);
+}
+
 static void sync_stands_on_the_fleet(void **state)
 {
     (void)state;
@@ -590,6 +639,7 @@ int main(void)
         cmocka_unit_test(decisions_keep_their_contract),
         cmocka_unit_test(reservations_wait_their_turn),
         cmocka_unit_test(many_are_taken_in_order),
+        cmocka_unit_test(a_shadow_set_is_asked_too),
         cmocka_unit_test(sync_stands_on_the_fleet),
         cmocka_unit_test(closing_delivers_counts),
         cmocka_unit_test(two_limiters_keep_apart),
