@@ -549,6 +549,9 @@ class Walk(Case):
                 self.assertEqual(self.ask(
                     who, "PATCH", f"/v1/quotas/{QUOTA}",
                     '{"limit": "6/s"}')[0], 200)
+        log = self.ask(self.ops, "GET", "/v1/log")[2]
+        self.assertEqual(re.findall(r'"who": "(.*?)"', log),
+                         ["editor", "ops"])
 
     def test_pages_of_browsers(self):
         """A certificate is shown by the browser whoever's page it is."""
