@@ -104,6 +104,7 @@ static void random_report(struct weir_rng *rng, struct rows *rows,
     uint64_t slot = weir_rng_below(rng, 3);
     uint32_t step = 1 + (uint32_t)weir_rng_below(rng, 1000);
     size_t count = weir_rng_below(rng, ROWS);
+    bool carried = weir_rng_below(rng, 2);
     for (size_t i = 0; i < count; i++) {
         bool rare = weir_rng_below(rng, 4) == 0;
         rows->counts[i] = (struct weir_count){
@@ -113,6 +114,9 @@ static void random_report(struct weir_rng *rng, struct rows *rows,
             .late = rare ? -(int64_t)(some(rng) >> 1) : 0,
             .pace = rare ? some(rng) % (WEIR_PACE_MAX + 1) : 0,
         };
+        if (carried)
+            rows->counts[i].carry =
+                rare ? (int64_t)some(rng) : rows->counts[i].passed;
         slot += 1 + weir_rng_below(rng, step);
     }
     size_t announces = weir_rng_below(rng, ROWS);
@@ -131,7 +135,8 @@ static void random_report(struct weir_rng *rng, struct rows *rows,
         .session = some(rng),
         .report = { .number = some(rng), .epoch = some(rng),
                     .late_from = some(rng),
-                    .unknown = some(rng), .announce_count = announces,
+                    .unknown = some(rng), .carried = carried,
+                    .announce_count = announces,
                     .announces = rows->announces, .count = count,
                     .counts = rows->counts },
     };
@@ -161,6 +166,7 @@ static void random_fills(struct weir_rng *rng, struct rows *rows,
         .fills = { .answer = weir_rng_below(rng, 2),
                    .number = some(rng), .stamp = some(rng),
                    .stretch = some(rng), .limiters = (uint32_t)some(rng),
+                   .top_age = weir_rng_below(rng, 2) ? some(rng) : 0,
                    .count = count, .fills = rows->fills,
                    .unknown_count = unknown, .unknown = rows->unknown },
     };
@@ -216,6 +222,46 @@ static void test_damaged_columns(void **state)
     printf("refused: %u of %d\n", refused, ROUNDS);
 }
 
+/* What a fleet without regions never says costs it no byte; of a carried
+ * report a row that hands over what it passed costs none either. */
+static void test_regions_cost_others_nothing(void **state)
+{
+    (void)state;
+    struct weir_count count = { .slot = 3, .passed = 700 };
+    struct weir_message message = {
+        .type = WEIR_MESSAGE_REPORT,
+        .report = { .number = 1, .count = 1, .counts = &count },
+    };
+    size_t plain = weir_v1_size(&message);
+    message.report.carried = true;
+    count.carry = 700;
+    assert_int_equal(weir_v1_size(&message), plain + 2);
+    count.carry = 701;
+    assert_int_equal(weir_v1_size(&message), plain + 2 + 2 * 3);
+}
+
+/* What is to be carried is said to a carrier only. */
+static void test_carry_without_carried_is_refused(void **state)
+{
+    struct bench *bench = *state;
+    struct weir_count count = { .slot = 3, .passed = 700, .carry = 701 };
+    struct weir_message out, message = {
+        .type = WEIR_MESSAGE_REPORT,
+        .report = { .number = 1, .carried = true, .count = 1,
+                    .counts = &count },
+    };
+    size_t size = weir_v1_encode(&message, bench->bytes, 1000);
+    assert_int_equal(bench->bytes[size - 1], 1); /* 'carried' comes last */
+    bench->bytes[size - 1] = 0;
+    assert_int_equal(
+        weir_v1_decode(bench->bytes, size, true, &bench->arena, &out),
+        WEIR_EPROTOCOL);
+    bench->bytes[size - 1] = 2;
+    assert_int_equal(
+        weir_v1_decode(bench->bytes, size, true, &bench->arena, &out),
+        WEIR_EPROTOCOL);
+}
+
 static void test_hello_and_welcome(void **state)
 {
     struct bench *bench = *state;
@@ -225,7 +271,8 @@ static void test_hello_and_welcome(void **state)
         .hello = { .protocol = 1, .incarnation = "0123456789abcde",
                    .name = WEIR_TEXT("api@host"),
                    .store = { .uuid = "store-store-stor", .restores = 3 },
-                   .epoch = UINT64_MAX },
+                   .epoch = UINT64_MAX,
+                   .region = true },
     };
     struct weir_message out;
     round_trip(bench, &hello, &out);
@@ -235,12 +282,15 @@ static void test_hello_and_welcome(void **state)
     assert_memory_equal(out.hello.store.uuid, "store-store-stor", 16);
     assert_int_equal(out.hello.store.restores, 3);
     assert_true(out.hello.epoch == UINT64_MAX);
+    assert_true(out.hello.region);
 
     struct weir_message welcome = {
         .type = WEIR_MESSAGE_WELCOME,
         .welcome = { .protocol = 1, .incarnation = "fedcba9876543210",
                      .age = 77,
                      .ready = true, .epoch = 9,
+                     .carries = true, .last_session = 5, .last_number = 6,
+                     .top_age = WEIR_NEVER,
                      .settings = { .report_interval = WEIR_SECOND,
                                    .stale_after = 5 * WEIR_SECOND,
                                    .slack = true, .correction_auto = true,
@@ -250,6 +300,10 @@ static void test_hello_and_welcome(void **state)
     assert_true(out.welcome.ready);
     assert_int_equal(out.welcome.epoch, 9);
     assert_int_equal(out.welcome.age, 77);
+    assert_true(out.welcome.carries);
+    assert_int_equal(out.welcome.last_session, 5);
+    assert_int_equal(out.welcome.last_number, 6);
+    assert_true(out.welcome.top_age == WEIR_NEVER);
     assert_int_equal(out.welcome.name.len, 0);
     assert_int_equal(out.welcome.store.restores, 0);
     assert_memory_equal(&out.welcome.settings, &welcome.welcome.settings,
@@ -538,6 +592,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_columns_are_what_the_proto_says),
         cmocka_unit_test(test_damaged_columns),
+        cmocka_unit_test(test_regions_cost_others_nothing),
+        cmocka_unit_test(test_carry_without_carried_is_refused),
         cmocka_unit_test(test_hello_and_welcome),
         cmocka_unit_test(test_quotas),
         cmocka_unit_test(test_bytes_a_counter),

@@ -37,10 +37,12 @@ static bool same_counts(const Weir__V1__Counts *theirs,
         theirs->n_passed != ours->count ||
         theirs->n_refused != theirs->n_refused_steps ||
         theirs->n_late != theirs->n_late_steps ||
-        theirs->n_pace != theirs->n_pace_steps)
+        theirs->n_pace != theirs->n_pace_steps ||
+        theirs->n_carry != theirs->n_carry_steps)
         return false;
     uint64_t slot = 0, refused_sum = 0, late_sum = 0, pace_sum = 0;
-    size_t refused_at = 0, late_at = 0, pace_at = 0;
+    uint64_t carry_sum = 0;
+    size_t refused_at = 0, late_at = 0, pace_at = 0, carry_at = 0;
     for (size_t i = 0; i < ours->count; i++) {
         const struct weir_count *row = &ours->counts[i];
         slot += theirs->slot_steps[i];
@@ -55,12 +57,18 @@ static bool same_counts(const Weir__V1__Counts *theirs,
         if (is_sparse_row(theirs->n_pace, theirs->pace_steps, &pace_at,
                           &pace_sum, i))
             pace = theirs->pace[pace_at - 1];
+        uint64_t carry = ours->carried ? (uint64_t)row->passed : 0;
+        if (is_sparse_row(theirs->n_carry, theirs->carry_steps, &carry_at,
+                          &carry_sum, i))
+            carry += (uint64_t)theirs->carry[carry_at - 1];
+        if ((uint64_t)row->carry != carry)
+            return false;
         if (row->slot != slot || row->passed != theirs->passed[i] ||
             row->refused != refused || row->late != late || row->pace != pace)
             return false;
     }
     return refused_at == theirs->n_refused && late_at == theirs->n_late &&
-           pace_at == theirs->n_pace;
+           pace_at == theirs->n_pace && carry_at == theirs->n_carry;
 }
 
 static bool same_report(const Weir__V1__Report *theirs,
@@ -70,6 +78,7 @@ static bool same_report(const Weir__V1__Report *theirs,
         theirs->epoch != ours->epoch ||
         theirs->late_from_ns != ours->late_from ||
         theirs->unknown != ours->unknown ||
+        theirs->carried != ours->carried ||
         theirs->n_announces != ours->announce_count)
         return false;
     for (size_t i = 0; i < ours->announce_count; i++) {
@@ -86,6 +95,7 @@ static bool same_fills(const Weir__V1__Fills *theirs,
         theirs->stamp != ours->stamp ||
         theirs->stretch_ns != ours->stretch ||
         theirs->limiters != ours->limiters ||
+        theirs->top_age_ns != ours->top_age ||
         theirs->n_slot_steps != ours->count || theirs->n_fill != ours->count ||
         theirs->n_slack != ours->count ||
         (theirs->n_pace != 0 && theirs->n_pace != ours->count) ||

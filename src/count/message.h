@@ -29,6 +29,9 @@
  *    reconnect that lost an answer counts nothing twice.
  *  - Every message bears the session number of the hello it belongs to;
  *    others are dropped.
+ *  - A region's root hands up what its limiters count. They report to all of
+ *    its roots, and each names one its carrier: what it hands to a carrier,
+ *    whichever, it hands over once (count.carry; tally.c).
  *  - Quotas go in the order of epochs, each in its present state; a limiter
  *    says the epoch it has reached in each report. Any prefix is sound, any
  *    loss is repaired by starting again from there.
@@ -80,6 +83,7 @@ struct weir_hello {
     struct weir_text name;       /* for people: "service@host", <= 255 B */
     struct weir_store_id store;  /* whose quotas it has */
     uint64_t epoch;              /* up to which */
+    bool region;                 /* it is the upper half of a region's root */
 };
 
 /* What a root tells its limiters to do. */
@@ -100,6 +104,13 @@ struct weir_welcome {
     struct weir_store_id store;
     uint64_t epoch;             /* the newest it has */
     struct weir_settings settings;
+    bool carries;               /* it has an upstream: may be a carrier */
+    /* Of one that carries: the last report it took of this limiter, in
+     * whatever session; 0 and the session of the first hello it remembers
+     * if there was none. */
+    uint64_t last_session;
+    uint64_t last_number;
+    weir_duration top_age;      /* as in fills */
 };
 
 /* Changes in the order of epochs. 'full': forget what isn't named between
@@ -139,6 +150,8 @@ struct weir_count {
     uint64_t pace;    /* what it presumably goes on to pass: units in
                        * WEIR_PACE_SPAN; the root adds that until it hears
                        * of the slot again */
+    int64_t carry;      /* of a report that is carried: units to be carried
+                         * up, mostly those passed; else 0 */
 };
 
 struct weir_report {
@@ -146,6 +159,7 @@ struct weir_report {
     uint64_t epoch;   /* of the limiter's quotas */
     weir_duration late_from; /* the link was down, or slow, since then */
     uint64_t unknown; /* requests by unknown names, total */
+    bool carried;     /* the root is this limiter's carrier */
     size_t announce_count;
     const struct weir_announce *announces;
     size_t count;
@@ -169,6 +183,9 @@ struct weir_fills {
     uint64_t stamp;   /* rises with every fills message of a session */
     weir_duration stretch; /* report no more often than this; 0: as set */
     uint32_t limiters;     /* connected to this root */
+    weir_duration top_age; /* how long the topmost root has been silent beyond
+                            * what is usual; 0: this is one, or it was just
+                            * heard; WEIR_NEVER: it never was */
     size_t count;
     const struct weir_fill *fills;   /* slots strictly ascending */
     size_t unknown_count;

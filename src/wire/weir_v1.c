@@ -264,6 +264,7 @@ static size_t pack_hello(const struct weir_hello *hello, uint8_t *p)
     message.name = data_of(hello->name);
     message.store = put_store(&hello->store, &store);
     message.epoch = hello->epoch;
+    message.region = hello->region;
     return pack(&message, p);
 }
 
@@ -277,6 +278,7 @@ static int get_hello(struct weir_wire_in in, struct weir_arena *arena,
     const Weir__V1__Hello *message = unpacked;
     out->protocol = message->protocol;
     out->epoch = message->epoch;
+    out->region = message->region;
     error = get_incarnation(message->incarnation, out->incarnation);
     if (error == 0)
         error = get_title(message->name, &out->name);
@@ -309,6 +311,10 @@ static size_t pack_welcome(const struct weir_welcome *welcome, uint8_t *p)
     message.store = put_store(&welcome->store, &store);
     message.epoch = welcome->epoch;
     message.settings = &settings;
+    message.carries = welcome->carries;
+    message.last_session = welcome->last_session;
+    message.last_number = welcome->last_number;
+    message.top_age_ns = welcome->top_age;
     return pack(&message, p);
 }
 
@@ -341,6 +347,10 @@ static int get_welcome(struct weir_wire_in in, struct weir_arena *arena,
     out->age = message->age_ns;
     out->ready = message->ready;
     out->epoch = message->epoch;
+    out->carries = message->carries;
+    out->last_session = message->last_session;
+    out->last_number = message->last_number;
+    out->top_age = message->top_age_ns;
     error = get_incarnation(message->incarnation, out->incarnation);
     if (error == 0)
         error = get_title(message->name, &out->name);

@@ -35,6 +35,7 @@ enum {
     REPORT_UNKNOWN = 5,
     REPORT_ANNOUNCES = 6,
     REPORT_COUNTS = 7,
+    REPORT_CARRIED = 8,
 
     ANNOUNCE_SLOT = 1,
     ANNOUNCE_NAME = 2,
@@ -52,6 +53,8 @@ enum {
     COUNTS_LATE = 6,
     COUNTS_PACE_STEPS = 7,
     COUNTS_PACE = 8,
+    COUNTS_CARRY_STEPS = 9,
+    COUNTS_CARRY = 10,
 
     FILLS_NUMBER = 1,
     FILLS_STAMP = 2,
@@ -63,8 +66,9 @@ enum {
     FILLS_UNKNOWN = 8,
     FILLS_ANSWER = 9,
     FILLS_PACE = 10,
+    FILLS_TOP_AGE = 11,
 
-    FIELDS_MAX = 11, /* above all of them */
+    FIELDS_MAX = 12, /* above all of them */
 };
 
 void *weir_arena_alloc(struct weir_arena *arena, size_t size)
@@ -216,13 +220,27 @@ static const unsigned sparse_columns[] = {
     COUNTS_REFUSED_STEPS,
     COUNTS_LATE_STEPS,
     COUNTS_PACE_STEPS,
+    COUNTS_CARRY_STEPS,
 };
 
-/* A row's value in one of them, as it travels. */
-static uint64_t sparse_value(const struct weir_count *row, unsigned column)
+/* What is to be carried beyond what passed, modulo 2^64; of a report that
+ * isn't carried the row says nothing. */
+static uint64_t carry_beyond(const struct weir_count *row, bool carried)
 {
+    if (!carried)
+        return 0;
+    return weir_zigzag((int64_t)((uint64_t)row->carry - (uint64_t)row->passed));
+}
+
+/* A row's value in one of them, as it travels. */
+static uint64_t sparse_value(const struct weir_report *report, size_t i,
+                             unsigned column)
+{
+    const struct weir_count *row = &report->counts[i];
     if (column == COUNTS_REFUSED_STEPS)
         return row->refused;
+    if (column == COUNTS_CARRY_STEPS)
+        return carry_beyond(row, report->carried);
     return column == COUNTS_LATE_STEPS ? weir_zigzag(row->late) : row->pace;
 }
 
@@ -232,6 +250,9 @@ static int set_sparse(struct weir_count *row, unsigned column, uint64_t value)
         row->refused = value;
     else if (column == COUNTS_LATE_STEPS)
         row->late = weir_unzigzag(value);
+    else if (column == COUNTS_CARRY_STEPS)
+        row->carry = (int64_t)((uint64_t)row->passed +
+                               (uint64_t)weir_unzigzag(value));
     else
         row->pace = value;
     return row->pace <= WEIR_PACE_MAX ? 0 : WEIR_EPROTOCOL;
@@ -262,7 +283,8 @@ static int get_counts(struct weir_wire_in in, struct weir_arena *arena,
                     1u << COUNTS_SLOT_STEPS | 1u << COUNTS_PASSED |
                         1u << COUNTS_REFUSED_STEPS | 1u << COUNTS_REFUSED |
                         1u << COUNTS_LATE_STEPS | 1u << COUNTS_LATE |
-                        1u << COUNTS_PACE_STEPS | 1u << COUNTS_PACE,
+                        1u << COUNTS_PACE_STEPS | 1u << COUNTS_PACE |
+                        1u << COUNTS_CARRY_STEPS | 1u << COUNTS_CARRY,
                     &fields);
     if (error < 0)
         return error;
@@ -271,6 +293,10 @@ static int get_counts(struct weir_wire_in in, struct weir_arena *arena,
         return error;
     struct weir_count *rows = (struct weir_count *)out->counts;
     error = get_passed(spans[COUNTS_PASSED], rows, out->count);
+    if (!out->carried && weir_wire_left(spans[COUNTS_CARRY_STEPS]) > 0)
+        return WEIR_EPROTOCOL;
+    for (size_t i = 0; out->carried && i < out->count; i++)
+        rows[i].carry = rows[i].passed;
     for (size_t i = 0; error == 0 && i < WEIR_COUNT_OF(sparse_columns); i++)
         error = get_sparse(spans, sparse_columns[i], rows, out->count);
     return error;
@@ -335,7 +361,8 @@ static int get_announces(struct weir_wire_in in, struct weir_arena *arena,
         int number = next_field(&in,
                                 1u << REPORT_NUMBER | 1u << REPORT_EPOCH |
                                     1u << REPORT_LATE_FROM |
-                                    1u << REPORT_UNKNOWN,
+                                    1u << REPORT_UNKNOWN |
+                                    1u << REPORT_CARRIED,
                                 1u << REPORT_COUNTS, 1u << REPORT_ANNOUNCES,
                                 fields, &item);
         if (number <= 0)
@@ -360,6 +387,9 @@ int weir_v1_report_get(struct weir_wire_in in, struct weir_arena *arena,
     report.epoch = fields.numbers[REPORT_EPOCH];
     report.late_from = fields.numbers[REPORT_LATE_FROM];
     report.unknown = fields.numbers[REPORT_UNKNOWN];
+    if (fields.numbers[REPORT_CARRIED] > 1)
+        return WEIR_EPROTOCOL;
+    report.carried = fields.numbers[REPORT_CARRIED] == 1;
     error = get_counts(fields.spans[REPORT_COUNTS], arena, &report);
     if (error < 0)
         return error;
@@ -380,7 +410,7 @@ static void size_sparse(const struct weir_report *report, unsigned column,
 {
     size_t before = 0;
     for (size_t i = 0; i < report->count; i++) {
-        uint64_t value = sparse_value(&report->counts[i], column);
+        uint64_t value = sparse_value(report, i, column);
         if (value == 0)
             continue;
         columns[column] += weir_varint_size(i - before);
@@ -426,6 +456,7 @@ static size_t report_size(const struct weir_report *report,
                   weir_wire_number_size(report->epoch) +
                   weir_wire_number_size(report->late_from) +
                   weir_wire_number_size(report->unknown) +
+                  weir_wire_number_size(report->carried) +
                   weir_wire_bytes_size(sizes->total);
     for (size_t i = 0; i < report->announce_count; i++)
         size += weir_wire_message_size(announce_size(&report->announces[i]));
@@ -462,14 +493,14 @@ static uint8_t *put_sparse(const struct weir_report *report,
     p = weir_wire_put_head(p, column, sizes->columns[column]);
     size_t before = 0;
     for (size_t i = 0; i < report->count; i++) {
-        if (sparse_value(&report->counts[i], column) == 0)
+        if (sparse_value(report, i, column) == 0)
             continue;
         p = weir_varint_put(p, i - before);
         before = i;
     }
     p = weir_wire_put_head(p, column + 1, sizes->columns[column + 1]);
     for (size_t i = 0; i < report->count; i++) {
-        uint64_t value = sparse_value(&report->counts[i], column);
+        uint64_t value = sparse_value(report, i, column);
         if (value != 0)
             p = weir_varint_put(p, value);
     }
@@ -507,7 +538,8 @@ uint8_t *weir_v1_report_put(const struct weir_report *report, uint8_t *p)
     p = weir_wire_put_number(p, REPORT_UNKNOWN, report->unknown);
     for (size_t i = 0; i < report->announce_count; i++)
         p = put_announce(&report->announces[i], p);
-    return put_counts(report, &sizes, p);
+    p = put_counts(report, &sizes, p);
+    return weir_wire_put_number(p, REPORT_CARRIED, report->carried);
 }
 
 /* ---- Fills in ---- */
@@ -591,7 +623,7 @@ int weir_v1_fills_get(struct weir_wire_in in, struct weir_arena *arena,
     int error = read_fields(
         in,
         1u << FILLS_NUMBER | 1u << FILLS_STAMP | 1u << FILLS_STRETCH |
-            1u << FILLS_LIMITERS | 1u << FILLS_ANSWER,
+            1u << FILLS_LIMITERS | 1u << FILLS_ANSWER | 1u << FILLS_TOP_AGE,
         1u << FILLS_SLOT_STEPS | 1u << FILLS_FILL | 1u << FILLS_SLACK |
             1u << FILLS_UNKNOWN | 1u << FILLS_PACE,
         &fields);
@@ -606,6 +638,7 @@ int weir_v1_fills_get(struct weir_wire_in in, struct weir_arena *arena,
         .stamp = fields.numbers[FILLS_STAMP],
         .stretch = fields.numbers[FILLS_STRETCH],
         .limiters = (uint32_t)fields.numbers[FILLS_LIMITERS],
+        .top_age = fields.numbers[FILLS_TOP_AGE],
     };
     error = get_fill_rows(&fields, arena, &fills);
     if (error < 0)
@@ -658,6 +691,7 @@ size_t weir_v1_fills_size(const struct weir_fills *fills)
            weir_wire_number_size(fills->stretch) +
            weir_wire_number_size(fills->limiters) +
            weir_wire_number_size(fills->answer) +
+           weir_wire_number_size(fills->top_age) +
            weir_wire_bytes_size(sizes.steps) +
            weir_wire_bytes_size(sizes.fill) +
            weir_wire_bytes_size(sizes.slack) +
@@ -710,5 +744,6 @@ uint8_t *weir_v1_fills_put(const struct weir_fills *fills, uint8_t *p)
     for (size_t i = 0; i < fills->unknown_count; i++)
         p = weir_varint_put(p, fills->unknown[i]);
     p = weir_wire_put_number(p, FILLS_ANSWER, fills->answer);
-    return put_paces(fills, &sizes, p);
+    p = put_paces(fills, &sizes, p);
+    return weir_wire_put_number(p, FILLS_TOP_AGE, fills->top_age);
 }
