@@ -114,6 +114,8 @@ static void random_report(struct weir_rng *rng, struct rows *rows,
             .late = rare ? -(int64_t)(some(rng) >> 1) : 0,
             .pace = rare ? some(rng) % (WEIR_PACE_MAX + 1) : 0,
         };
+        if (rare)
+            rows->counts[i].ahead = some(rng) % (WEIR_AHEAD_MAX + 1);
         if (carried)
             rows->counts[i].carry =
                 rare ? (int64_t)some(rng) : rows->counts[i].passed;

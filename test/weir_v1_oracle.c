@@ -38,11 +38,13 @@ static bool same_counts(const Weir__V1__Counts *theirs,
         theirs->n_refused != theirs->n_refused_steps ||
         theirs->n_late != theirs->n_late_steps ||
         theirs->n_pace != theirs->n_pace_steps ||
-        theirs->n_carry != theirs->n_carry_steps)
+        theirs->n_carry != theirs->n_carry_steps ||
+        theirs->n_ahead != theirs->n_ahead_steps)
         return false;
     uint64_t slot = 0, refused_sum = 0, late_sum = 0, pace_sum = 0;
-    uint64_t carry_sum = 0;
-    size_t refused_at = 0, late_at = 0, pace_at = 0, carry_at = 0;
+    uint64_t carry_sum = 0, ahead_sum = 0;
+    size_t refused_at = 0, late_at = 0, pace_at = 0;
+    size_t carry_at = 0, ahead_at = 0;
     for (size_t i = 0; i < ours->count; i++) {
         const struct weir_count *row = &ours->counts[i];
         slot += theirs->slot_steps[i];
@@ -61,14 +63,19 @@ static bool same_counts(const Weir__V1__Counts *theirs,
         if (is_sparse_row(theirs->n_carry, theirs->carry_steps, &carry_at,
                           &carry_sum, i))
             carry += (uint64_t)theirs->carry[carry_at - 1];
-        if ((uint64_t)row->carry != carry)
+        uint64_t ahead = 0;
+        if (is_sparse_row(theirs->n_ahead, theirs->ahead_steps, &ahead_at,
+                          &ahead_sum, i))
+            ahead = theirs->ahead[ahead_at - 1];
+        if ((uint64_t)row->carry != carry || row->ahead != ahead)
             return false;
         if (row->slot != slot || row->passed != theirs->passed[i] ||
             row->refused != refused || row->late != late || row->pace != pace)
             return false;
     }
     return refused_at == theirs->n_refused && late_at == theirs->n_late &&
-           pace_at == theirs->n_pace && carry_at == theirs->n_carry;
+           pace_at == theirs->n_pace && carry_at == theirs->n_carry &&
+           ahead_at == theirs->n_ahead;
 }
 
 static bool same_report(const Weir__V1__Report *theirs,

@@ -53,6 +53,7 @@
 #define WEIR_PACE_SHIFT 33
 #define WEIR_PACE_SPAN ((weir_duration)1 << WEIR_PACE_SHIFT) /* 8.6 s */
 #define WEIR_PACE_MAX ((uint64_t)1 << 40)
+#define WEIR_AHEAD_MAX ((uint64_t)1 << 44)
 /* A pace is good for so many report intervals of silence. */
 #define WEIR_PACE_INTERVALS 2
 
@@ -152,6 +153,9 @@ struct weir_count {
                        * of the slot again */
     int64_t carry;      /* of a report that is carried: units to be carried
                          * up, mostly those passed; else 0 */
+    uint64_t ahead;     /* of a region's root: units that it presumes of its
+                         * limiters by now and 'passed' has not; they end
+                         * with the pace. 0 without a pace */
 };
 
 struct weir_report {

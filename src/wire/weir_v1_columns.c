@@ -55,6 +55,8 @@ enum {
     COUNTS_PACE = 8,
     COUNTS_CARRY_STEPS = 9,
     COUNTS_CARRY = 10,
+    COUNTS_AHEAD_STEPS = 11,
+    COUNTS_AHEAD = 12,
 
     FILLS_NUMBER = 1,
     FILLS_STAMP = 2,
@@ -68,7 +70,7 @@ enum {
     FILLS_PACE = 10,
     FILLS_TOP_AGE = 11,
 
-    FIELDS_MAX = 12, /* above all of them */
+    FIELDS_MAX = 13, /* above all of them */
 };
 
 void *weir_arena_alloc(struct weir_arena *arena, size_t size)
@@ -221,6 +223,7 @@ static const unsigned sparse_columns[] = {
     COUNTS_LATE_STEPS,
     COUNTS_PACE_STEPS,
     COUNTS_CARRY_STEPS,
+    COUNTS_AHEAD_STEPS,
 };
 
 /* What is to be carried beyond what passed, modulo 2^64; of a report that
@@ -241,6 +244,8 @@ static uint64_t sparse_value(const struct weir_report *report, size_t i,
         return row->refused;
     if (column == COUNTS_CARRY_STEPS)
         return carry_beyond(row, report->carried);
+    if (column == COUNTS_AHEAD_STEPS)
+        return row->ahead;
     return column == COUNTS_LATE_STEPS ? weir_zigzag(row->late) : row->pace;
 }
 
@@ -253,9 +258,12 @@ static int set_sparse(struct weir_count *row, unsigned column, uint64_t value)
     else if (column == COUNTS_CARRY_STEPS)
         row->carry = (int64_t)((uint64_t)row->passed +
                                (uint64_t)weir_unzigzag(value));
+    else if (column == COUNTS_AHEAD_STEPS)
+        row->ahead = value;
     else
         row->pace = value;
-    return row->pace <= WEIR_PACE_MAX ? 0 : WEIR_EPROTOCOL;
+    bool bounded = row->pace <= WEIR_PACE_MAX && row->ahead <= WEIR_AHEAD_MAX;
+    return bounded ? 0 : WEIR_EPROTOCOL;
 }
 
 static int get_sparse(const struct weir_wire_in *spans, unsigned column,
@@ -284,7 +292,8 @@ static int get_counts(struct weir_wire_in in, struct weir_arena *arena,
                         1u << COUNTS_REFUSED_STEPS | 1u << COUNTS_REFUSED |
                         1u << COUNTS_LATE_STEPS | 1u << COUNTS_LATE |
                         1u << COUNTS_PACE_STEPS | 1u << COUNTS_PACE |
-                        1u << COUNTS_CARRY_STEPS | 1u << COUNTS_CARRY,
+                        1u << COUNTS_CARRY_STEPS | 1u << COUNTS_CARRY |
+                        1u << COUNTS_AHEAD_STEPS | 1u << COUNTS_AHEAD,
                     &fields);
     if (error < 0)
         return error;
