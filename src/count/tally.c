@@ -51,15 +51,10 @@
 #include <string.h>
 
 #include "count/bits.h"
+#include "count/tally_parts.h"
 
 #define STOP_NONE(count) ((count) + WEIR_COUNT_FAR)
 #define SLACK_NONE ((uint64_t)1 << 61) /* from here on: nothing to fear */
-/* Time constant of the smoothed rates. */
-#define RATE_SPAN (2 * WEIR_SECOND)
-/* A pace is told when the slack lasts for fewer intervals than this. */
-#define PACE_WORTH 4
-/* Counts are late after some intervals, but not before. */
-#define LATE_LEAST WEIR_SECOND
 
 /* ---- Memory ---- */
 
@@ -82,7 +77,7 @@ static size_t at_most(size_t value, size_t most)
 }
 
 static size_t lay_out(struct weir_tally *tally, char *block, uint32_t slots,
-                      uint32_t links)
+                      uint32_t links, bool region)
 {
     size_t at = 0;
     size_t words = ((size_t)slots + 63) / 64;
@@ -95,6 +90,9 @@ static size_t lay_out(struct weir_tally *tally, char *block, uint32_t slots,
     tally->share_mark = carve(block, &at, slots * sizeof(uint64_t));
     tally->pace = carve(block, &at, slots * sizeof(*tally->pace));
     tally->paced = carve(block, &at, words * sizeof(uint64_t));
+    tally->handed = carve(block, &at, slots * sizeof(*tally->handed));
+    if (region)
+        tally->carried = carve(block, &at, slots * sizeof(*tally->carried));
     tally->announces =
         carve(block, &at, announces * sizeof(struct weir_announce));
     tally->names = carve(block, &at, announces * (WEIR_NAME_MAX + 1));
@@ -103,39 +101,39 @@ static size_t lay_out(struct weir_tally *tally, char *block, uint32_t slots,
         struct weir_tally_link *link = &tally->link[i];
         link->dirty = carve(block, &at, words * sizeof(uint64_t));
         link->outstanding = carve(block, &at, counts * sizeof(uint32_t));
-        link->cells =
-            carve(block, &at, slots * sizeof(struct weir_tally_cell));
+        link->cells = carve(block, &at, slots * sizeof(struct weir_tally_cell));
     }
     return at;
 }
 
-size_t weir_tally_size(uint32_t slots, uint32_t links)
+size_t weir_tally_size(uint32_t slots, uint32_t links, bool region)
 {
     struct weir_tally shape;
-    return lay_out(&shape, NULL, slots, links);
+    return lay_out(&shape, NULL, slots, links, region);
 }
 
 void weir_tally_init(struct weir_tally *tally, void *block,
-                     struct weir_table *table, uint32_t slots,
-                     uint32_t links, weir_instant now)
+                     struct weir_table *table, uint32_t slots, uint32_t links,
+                     bool region, weir_instant now)
 {
     *tally = (struct weir_tally){ .table = table,
                                   .slots = slots,
                                   .link_count = links,
+                                  .carrier = WEIR_CARRIER_NONE,
                                   .limiters = 1,
                                   .interval = WEIR_SECOND,
                                   .extrapolated_at = now };
-    lay_out(tally, block, slots, links);
+    lay_out(tally, block, slots, links, region);
     for (uint32_t i = 0; i < links; i++)
         tally->link[i].acked_at = now;
 }
 
 /* ---- What happened ---- */
 
-/* The cell of a slot in its present life; begun anew if need be. */
-static struct weir_tally_cell *
-cell_of(struct weir_tally *tally, struct weir_tally_link *link,
-        uint32_t slot, const struct weir_slot_view *view)
+struct weir_tally_cell *weir_tally_cell_of(struct weir_tally *tally,
+                                           struct weir_tally_link *link,
+                                           uint32_t slot,
+                                           const struct weir_slot_view *view)
 {
     struct weir_tally_cell *cell = &link->cells[slot];
     if (cell->begun && cell->generation == view->generation)
@@ -162,9 +160,10 @@ static void collect_slot(struct weir_tally *tally, uint32_t slot,
     weir_table_view(tally->table, slot, &view, now);
     if (view.state <= WEIR_SLOT_MAKING)
         return;
+    weir_tally_handed_of(tally, slot, view.generation);
     for (uint32_t i = 0; i < tally->link_count; i++) {
         struct weir_tally_link *link = &tally->link[i];
-        cell_of(tally, link, slot, &view);
+        weir_tally_cell_of(tally, link, slot, &view);
         weir_bit_set(link->dirty, slot);
         link->missed |= !link->up;
     }
@@ -205,32 +204,22 @@ static bool rules(const struct weir_tally *tally,
     return true;
 }
 
-static bool announced(const struct weir_tally_link *link,
-                      const struct weir_tally_cell *cell)
-{
-    return cell->session == (uint32_t)link->session;
-}
-
-/* How long ago 'then' was. A clock may step back. */
-static weir_duration age_of(weir_instant then, weir_instant now)
-{
-    return now > then ? now - then : 0;
-}
-
-/* How long a root goes on with a pace that isn't said again. */
-static weir_duration pace_good(const struct weir_tally *tally)
-{
-    return WEIR_PACE_INTERVALS * tally->interval;
-}
-
 /* What a pace comes to since then, 1/1024 units. */
 static uint64_t paced(const struct weir_tally *tally, uint64_t pace,
                       weir_instant then, weir_instant now)
 {
-    weir_duration age = age_of(then, now);
-    weir_duration most = pace_good(tally);
+    weir_duration age = weir_age(then, now);
+    weir_duration most = weir_tally_pace_good(tally);
     return (uint64_t)(((weir_u128)pace * (age < most ? age : most)) >>
                       (WEIR_PACE_SHIFT - WEIR_FILL_FRAC));
+}
+
+/* The same, and what it was said to be ahead then. */
+static uint64_t presumed(const struct weir_tally *tally,
+                         const struct weir_tally_cell *cell, weir_instant then,
+                         weir_instant now)
+{
+    return cell->ahead * WEIR_FILL_ONE + paced(tally, cell->pace, then, now);
 }
 
 static uint64_t units_above(uint64_t fine)
@@ -251,11 +240,11 @@ static uint64_t report_at(const struct weir_tally *tally,
 {
     uint64_t slack = at_least_one(cell->slack);
     if (link->unanswered)
-        return cell->sent +
-               units_above(
-                   paced(tally, cell->pace_sent, link->sent_at, now) + slack);
+        return cell->sent + cell->ahead_sent +
+               units_above(paced(tally, cell->pace_sent, link->sent_at, now) +
+                           slack);
     return cell->acked +
-           units_above(paced(tally, cell->pace, cell->pace_at, now) + slack);
+           units_above(presumed(tally, cell, cell->pace_at, now) + slack);
 }
 
 /* The count to stop at: off by twice the slack from where the root is at
@@ -265,13 +254,13 @@ static uint64_t stop_at(const struct weir_tally *tally,
                         const struct weir_tally_cell *cell, weir_instant now)
 {
     uint64_t from = cell->acked;
-    uint64_t ahead = paced(tally, cell->pace, cell->pace_held, now);
+    uint64_t ahead = presumed(tally, cell, cell->pace_held, now);
     /* Hearing nothing for so long, it presumes nothing any more. */
-    if (age_of(cell->pace_at, now) >= pace_good(tally))
+    if (weir_age(cell->pace_at, now) >= weir_tally_pace_good(tally))
         ahead = 0;
-    if (link->unanswered &&
-        (int64_t)(cell->sent - from) < (int64_t)(ahead / WEIR_FILL_ONE)) {
-        from = cell->sent;
+    if (link->unanswered && (int64_t)(cell->sent + cell->ahead_sent - from) <
+                                (int64_t)(ahead / WEIR_FILL_ONE)) {
+        from = cell->sent + cell->ahead_sent;
         ahead = 0;
     }
     return from + units_above(ahead + at_least_one(2 * cell->slack));
@@ -284,15 +273,27 @@ static void note_sooner(uint64_t at, uint64_t count, int64_t *in)
         *in = distance;
 }
 
-/* The soonest of the links that rule. */
-static void update_slack(struct weir_tally *tally, uint32_t slot,
-                         weir_instant now)
+/* Whether the slot is decided without any root by now. */
+static bool is_stale(struct weir_tally *tally, uint32_t slot, weir_instant now)
 {
-    if (!tally->slack || weir_table_is_stale(tally->table))
-        return;
-    uint64_t count = weir_table_count(tally->table, slot);
-    int64_t report_in = (int64_t)WEIR_COUNT_FAR;
-    int64_t stop_in = (int64_t)WEIR_COUNT_FAR;
+    if (!weir_table_is_stale(tally->table))
+        return false;
+    if (!tally->share_above)
+        return true;
+    struct weir_slot_view view;
+    weir_table_view(tally->table, slot, &view, now);
+    return view.on_stale != WEIR_STALE_SHARE;
+}
+
+struct soonest {
+    int64_t report_in, stop_in; /* units from the count */
+};
+
+/* The soonest of the links that rule. */
+static struct soonest soonest_of(const struct weir_tally *tally, uint32_t slot,
+                                 uint64_t count, weir_instant now)
+{
+    struct soonest in = { (int64_t)WEIR_COUNT_FAR, (int64_t)WEIR_COUNT_FAR };
     for (uint32_t i = 0; i < tally->link_count; i++) {
         const struct weir_tally_link *link = &tally->link[i];
         const struct weir_tally_cell *cell = &link->cells[slot];
@@ -301,14 +302,36 @@ static void update_slack(struct weir_tally *tally, uint32_t slot,
         uint64_t reported = link->unanswered ? cell->sent : cell->acked;
         /* While no slack is known the next unit is worth a report. */
         if (!cell->told && cell->counted)
-            note_sooner(reported + 1, count, &report_in);
+            note_sooner(reported + 1, count, &in.report_in);
         if (!cell->told || cell->slack >= SLACK_NONE)
             continue;
-        note_sooner(report_at(tally, link, cell, now), count, &report_in);
-        note_sooner(stop_at(tally, link, cell, now), count, &stop_in);
+        note_sooner(report_at(tally, link, cell, now), count, &in.report_in);
+        note_sooner(stop_at(tally, link, cell, now), count, &in.stop_in);
     }
-    weir_table_set_slack(tally->table, slot, count + (uint64_t)report_in,
-                         count + (uint64_t)stop_in);
+    return in;
+}
+
+void weir_tally_update_slack(struct weir_tally *tally, uint32_t slot,
+                             weir_instant now)
+{
+    if (!tally->slack || is_stale(tally, slot, now))
+        return;
+    uint64_t count = weir_table_count(tally->table, slot);
+    struct soonest in = soonest_of(tally, slot, count, now);
+    weir_table_set_slack(tally->table, slot, count + (uint64_t)in.report_in,
+                         count + (uint64_t)in.stop_in);
+}
+
+/* What the slot may count until it stops, 1/1024 units. */
+static uint64_t allowance(struct weir_tally *tally, uint32_t slot,
+                          uint64_t count, weir_instant now)
+{
+    if (!tally->slack || is_stale(tally, slot, now))
+        return UINT64_MAX;
+    int64_t in = soonest_of(tally, slot, count, now).stop_in;
+    if (in >= (int64_t)SLACK_NONE / WEIR_FILL_ONE)
+        return UINT64_MAX;
+    return in > 0 ? (uint64_t)in * WEIR_FILL_ONE : 0;
 }
 
 static void update_all_slack(struct weir_tally *tally, weir_instant now)
@@ -316,7 +339,7 @@ static void update_all_slack(struct weir_tally *tally, weir_instant now)
     uint32_t end = weir_table_used(tally->table);
     for (uint32_t slot = weir_bit_next(tally->told, 0, end); slot < end;
          slot = weir_bit_next(tally->told, slot + 1, end))
-        update_slack(tally, slot, now);
+        weir_tally_update_slack(tally, slot, now);
 }
 
 /* Whether the slot is worth a report of its own on the link. */
@@ -328,9 +351,10 @@ static bool deviates(const struct weir_tally *tally,
     if (!link->up || link->unanswered || !cell->begun)
         return false;
     if (!cell->told)
-        return cell->counted ? count != cell->acked : !announced(link, cell);
+        return cell->counted ? count != cell->acked
+                             : !weir_tally_announced(link, cell);
     weir_i128 off = (weir_i128)(int64_t)(count - cell->acked) * WEIR_FILL_ONE -
-                    paced(tally, cell->pace, cell->pace_at, now);
+                    presumed(tally, cell, cell->pace_at, now);
     return (off < 0 ? -off : off) >= at_least_one(cell->slack);
 }
 
@@ -343,15 +367,16 @@ static int64_t told_fill(const struct weir_tally *tally,
     int64_t others =
         (int64_t)paced(tally, cell->others_pace, cell->fill_at, now);
     int64_t fill = weir_rescale(cell->fill + others, WEIR_FILL_FRAC, frac);
-    weir_duration age = age_of(cell->fill_at, now);
+    weir_duration age = weir_age(cell->fill_at, now);
     uint64_t leaked = weir_leaked(view->bucket.leak, age);
     uint64_t own = (view->count - cell->fill_total) << frac;
     return (int64_t)((uint64_t)fill + own - leaked);
 }
 
-/* The largest over the links. */
-static void update_fill(struct weir_tally *tally, uint32_t slot,
-                        const struct weir_slot_view *view, weir_instant now)
+/* What was told, the largest over the links; NULL: nothing. */
+static const struct weir_tally_cell *most_told(
+    struct weir_tally *tally, uint32_t slot, const struct weir_slot_view *view,
+    int64_t *out_fill, weir_instant now)
 {
     const struct weir_tally_cell *most = NULL;
     int64_t most_fill = 0;
@@ -365,8 +390,43 @@ static void update_fill(struct weir_tally *tally, uint32_t slot,
         most = cell;
         most_fill = fill;
     }
-    if (most)
-        weir_table_set_fill(tally->table, slot, most_fill, view->count, now);
+    *out_fill = most_fill;
+    return most;
+}
+
+static void update_fill(struct weir_tally *tally, uint32_t slot,
+                        const struct weir_slot_view *view, weir_instant now)
+{
+    int64_t fill;
+    if (most_told(tally, slot, view, &fill, now))
+        weir_table_set_fill(tally->table, slot, fill, view->count, now);
+}
+
+bool weir_tally_above(struct weir_tally *tally, struct weir_ref ref,
+                      struct weir_above *out, weir_instant now)
+{
+    struct weir_slot_view view;
+    weir_table_view(tally->table, ref.slot, &view, now);
+    if (view.generation != ref.generation || view.sharing != WEIR_COUNTED)
+        return false;
+    int64_t fill;
+    const struct weir_tally_cell *cell =
+        most_told(tally, ref.slot, &view, &fill, now);
+    if (!cell)
+        return false;
+    bool stale = is_stale(tally, ref.slot, now);
+    if (stale)
+        fill = view.fill < view.bucket.high ? view.fill : view.bucket.high;
+    bool paced =
+        !stale && weir_age(cell->fill_at, now) < weir_tally_pace_good(tally);
+    *out = (struct weir_above){
+        .bucket = view.bucket,
+        .created = view.created,
+        .fill = fill > 0 ? fill : 0,
+        .pace = paced ? cell->others_pace : 0,
+        .allowance = allowance(tally, ref.slot, view.count, now),
+    };
+    return true;
 }
 
 /* The bucket, by what others presumably went on to count. */
@@ -376,7 +436,7 @@ static void follow_others(struct weir_tally *tally, uint32_t slot,
     struct weir_slot_view view;
     weir_table_view(tally->table, slot, &view, now);
     if (view.sharing == WEIR_COUNTED && !view.unlimited &&
-        !weir_table_is_stale(tally->table))
+        !is_stale(tally, slot, now))
         update_fill(tally, slot, &view, now);
 }
 
@@ -387,7 +447,7 @@ static bool moves(const struct weir_tally *tally,
 {
     return cell->pace != 0 || (link->unanswered && cell->pace_sent != 0) ||
            (cell->others_pace != 0 &&
-            age_of(cell->fill_at, now) < pace_good(tally));
+            weir_age(cell->fill_at, now) < weir_tally_pace_good(tally));
 }
 
 static uint32_t look_at(struct weir_tally *tally, uint32_t slot,
@@ -409,7 +469,7 @@ static uint32_t look_at(struct weir_tally *tally, uint32_t slot,
         follow_others(tally, slot, now);
     else
         weir_bit_clear(tally->paced, slot);
-    update_slack(tally, slot, now);
+    weir_tally_update_slack(tally, slot, now);
     return urgent;
 }
 
@@ -438,7 +498,7 @@ void weir_tally_listen(struct weir_tally *tally, weir_duration patience,
     bool changed = false;
     for (uint32_t i = 0; i < tally->link_count; i++) {
         struct weir_tally_link *link = &tally->link[i];
-        weir_duration silent = age_of(link->answered_at, now);
+        weir_duration silent = weir_age(link->answered_at, now);
         bool answering = link->up && (!link->unanswered || silent < patience);
         changed |= answering != link->answering;
         link->answering = answering;
@@ -478,7 +538,7 @@ static bool told_since(const struct weir_tally *tally, uint32_t slot,
 static void forget(struct weir_tally_cell *cell)
 {
     cell->told = false;
-    cell->pace = cell->others_pace = 0;
+    cell->pace = cell->others_pace = cell->ahead = 0;
 }
 
 /* What other limiters' pictures hold of our total: what a root that speaks to
@@ -493,8 +553,8 @@ static uint64_t held_of_us(const struct weir_tally *tally, uint32_t slot,
         if (!tally->link[i].up || !cell->told)
             continue;
         uint64_t held =
-            cell->acked + paced(tally, cell->pace, cell->pace_held, now) /
-                              WEIR_FILL_ONE;
+            cell->acked +
+            presumed(tally, cell, cell->pace_held, now) / WEIR_FILL_ONE;
         if (!some || (int64_t)(held - least) < 0)
             least = held;
         some = true;
@@ -504,8 +564,7 @@ static uint64_t held_of_us(const struct weir_tally *tally, uint32_t slot,
 
 /* Every slot that holds something is announced to a root that was just born,
  * with what it holds now. */
-static void announce_all(struct weir_tally *tally,
-                         struct weir_tally_link *link,
+static void announce_all(struct weir_tally *tally, struct weir_tally_link *link,
                          weir_instant root_born, weir_instant now)
 {
     uint32_t end = weir_table_used(tally->table);
@@ -517,7 +576,7 @@ static void announce_all(struct weir_tally *tally,
         weir_table_view(tally->table, slot, &view, now);
         if (view.state <= WEIR_SLOT_PLACEHOLDER || view.fill <= 0)
             continue;
-        cell_of(tally, link, slot, &view);
+        weir_tally_cell_of(tally, link, slot, &view);
         /* What is presumed of us is in everybody's picture as what was
          * answered is: we tell how it differs. */
         cell->acked = held_of_us(tally, slot, cell->acked, now);
@@ -534,8 +593,7 @@ static void announce_all(struct weir_tally *tally,
 
 /* Until a slot is announced in the new session the root can't speak of it,
  * and what it said is getting old: the next unit is worth a report. */
-static void forget_told(struct weir_tally *tally,
-                        struct weir_tally_link *link)
+static void forget_told(struct weir_tally *tally, struct weir_tally_link *link)
 {
     uint32_t end = weir_table_used(tally->table);
     for (uint32_t slot = weir_bit_next(tally->told, 0, end); slot < end;
@@ -549,8 +607,8 @@ void weir_tally_meet(struct weir_tally *tally, uint32_t index)
 }
 
 void weir_tally_begin(struct weir_tally *tally, uint32_t index,
-                      uint64_t session, bool same_root,
-                      weir_instant root_born, weir_instant now)
+                      uint64_t session, bool same_root, weir_instant root_born,
+                      weir_instant now)
 {
     struct weir_tally_link *link = &tally->link[index];
     /* What was unanswered may have been taken or not; the announcement of
@@ -586,205 +644,6 @@ void weir_tally_end(struct weir_tally *tally, uint32_t index, weir_instant now)
     update_all_slack(tally, now);
 }
 
-/* ---- Reports ---- */
-
-bool weir_tally_pending(const struct weir_tally *tally, uint32_t index)
-{
-    const struct weir_tally_link *link = &tally->link[index];
-    uint32_t end = weir_table_used(tally->table);
-    return link->outstanding_count > 0 ||
-           weir_bit_next(link->dirty, 0, end) < end;
-}
-
-/* What a newborn root is to take over, leaked since it was drawn. */
-static int64_t adopted_fill(const struct weir_tally_cell *cell,
-                            const struct weir_slot_view *view,
-                            weir_instant now)
-{
-    if (!cell->adopt)
-        return 0;
-    unsigned frac = view->bucket.leak.frac;
-    weir_duration age = age_of(cell->fill_at, now);
-    uint64_t leaked = weir_leaked(view->bucket.leak, age);
-    int64_t fill = cell->fill -
-                   weir_rescale((int64_t)leaked, frac, WEIR_FILL_FRAC);
-    return fill > 0 ? fill : 0;
-}
-
-static void write_announce(struct weir_tally *tally, size_t i, uint32_t slot,
-                           const struct weir_slot_view *view,
-                           const struct weir_tally_cell *cell,
-                           weir_instant now)
-{
-    char *name = tally->names + i * (WEIR_NAME_MAX + 1);
-    size_t len = weir_table_name(tally->table, slot, name);
-    tally->announces[i] = (struct weir_announce){
-        .slot = slot,
-        .name = { name, len },
-        .created = view->created,
-        .base = cell->acked,
-        .refused = cell->refused_acked,
-        .fill = adopted_fill(cell, view, now),
-        .witnessed = cell->adopt && cell->witnessed,
-    };
-}
-
-/* The root hasn't answered for what was counted some intervals ago, or while
- * it couldn't be reached. */
-static bool is_late(const struct weir_tally *tally,
-                    const struct weir_tally_link *link, weir_instant now)
-{
-    weir_duration some = WEIR_PACE_INTERVALS * tally->interval;
-    return (link->missed && link->answered_at > 0) ||
-           age_of(link->acked_at, now) >=
-               (some > LATE_LEAST ? some : LATE_LEAST);
-}
-
-/* Of what wasn't answered in time, what has drained from our own bucket since,
- * or is more than a full one. Of what is still in it an equal part counts as
- * ours: others that weren't heard have the rest. A newborn root takes all over
- * from us. */
-static int64_t late_of(const struct weir_tally *tally,
-                       const struct weir_tally_cell *cell,
-                       const struct weir_slot_view *view)
-{
-    int64_t passed = (int64_t)(cell->sent - cell->acked);
-    int64_t unheard = (int64_t)(cell->sent - cell->prompt);
-    if (passed <= 0)
-        return 0;
-    int64_t high = view->bucket.high > 0 ? view->bucket.high : 0;
-    uint64_t fill = (uint64_t)(view->fill < high ? view->fill : high);
-    if (!cell->adopt && tally->limiters > 1)
-        fill /= tally->limiters;
-    uint64_t one = (uint64_t)1 << view->bucket.leak.frac;
-    int64_t held = (int64_t)((fill + one - 1) >> view->bucket.leak.frac);
-    int64_t late = unheard > held ? unheard - held : 0;
-    return late < passed ? late : passed;
-}
-
-static float smoothed(float before, float sample, weir_duration span)
-{
-    float weight = (float)span / (float)(span + RATE_SPAN);
-    return before + (sample - before) * weight;
-}
-
-/* How fast the slot passes, units a second; smoothed. */
-static float rate_of(struct weir_tally *tally, uint32_t slot, uint64_t count,
-                     weir_instant now)
-{
-    struct weir_tally_pace *pace = &tally->pace[slot];
-    weir_duration span = now - pace->at;
-    int64_t own = (int64_t)(count - pace->count);
-    if (now < pace->at ||
-        (own <= 0 && span > pace_good(tally)))
-        return 0;
-    float sample = (float)own * (float)WEIR_SECOND / (float)(span + 1);
-    float per_s = smoothed(pace->per_s, sample, span);
-    if (own != 0)
-        *pace = (struct weir_tally_pace){ per_s, count, now };
-    return per_s;
-}
-
-/* The pace a root is told. None where the slack is more than enough for some
- * intervals, or an interval has less than a unit. */
-static uint64_t pace_of(struct weir_tally *tally, uint32_t slot,
-                        const struct weir_tally_cell *cell,
-                        const struct weir_slot_view *view, weir_instant now)
-{
-    float per_s = rate_of(tally, slot, view->count, now);
-    float units = per_s * (float)tally->interval / (float)WEIR_SECOND;
-    if (!tally->slack || !cell->told || units < 1 ||
-        units * WEIR_FILL_ONE * PACE_WORTH < (float)cell->slack)
-        return 0;
-    weir_bit_set(tally->paced, slot);
-    float pace = per_s * (float)WEIR_PACE_SPAN / (float)WEIR_SECOND;
-    return pace < (float)WEIR_PACE_MAX ? (uint64_t)(pace + 0.5f)
-                                       : WEIR_PACE_MAX;
-}
-
-/* Adds one slot; 'again' repeats what was sent. False: no more room. */
-static bool report_slot(struct weir_tally *tally,
-                        struct weir_tally_link *link, uint32_t slot,
-                        bool again, struct weir_report *out,
-                        weir_instant now)
-{
-    struct weir_slot_view view;
-    weir_table_view(tally->table, slot, &view, now);
-    if (view.state != WEIR_SLOT_QUOTA && view.state != WEIR_SLOT_INSTANCE)
-        return true;
-    struct weir_tally_cell *cell =
-        again ? &link->cells[slot] : cell_of(tally, link, slot, &view);
-    bool announce = !announced(link, cell);
-    if (again && announce && cell->generation != view.generation)
-        return true; /* the root never heard of that life: nothing is lost,
-                      * it was settled when it ended */
-    if (out->count == WEIR_REPORT_COUNTS_MAX ||
-        (announce && out->announce_count == WEIR_REPORT_ANNOUNCES_MAX))
-        return false;
-    if (!again) {
-        cell->pace_sent = pace_of(tally, slot, cell, &view, now);
-        cell->sent = view.count;
-        cell->counted = view.sharing == WEIR_COUNTED && !view.unlimited;
-        cell->refused_sent = weir_table_refused(tally->table, slot);
-        link->outstanding[link->outstanding_count++] = slot;
-    }
-    if (announce)
-        write_announce(tally, out->announce_count++, slot, &view, cell,
-                       now);
-    tally->counts[out->count++] = (struct weir_count){
-        .slot = slot,
-        .passed = (int64_t)(cell->sent - cell->acked),
-        .refused = cell->refused_sent - cell->refused_acked,
-        .late = is_late(tally, link, now) ? late_of(tally, cell, &view) : 0,
-        .pace = cell->pace_sent,
-    };
-    return true;
-}
-
-static void report_fresh(struct weir_tally *tally,
-                         struct weir_tally_link *link,
-                         struct weir_report *out, weir_instant now)
-{
-    uint32_t end = weir_table_used(tally->table);
-    link->outstanding_count = 0;
-    for (uint32_t slot = weir_bit_next(link->dirty, 0, end); slot < end;
-         slot = weir_bit_next(link->dirty, slot + 1, end)) {
-        if (!report_slot(tally, link, slot, false, out, now))
-            return;
-        weir_bit_clear(link->dirty, slot);
-    }
-    link->made_at = now;
-}
-
-static void report_again(struct weir_tally *tally,
-                         struct weir_tally_link *link,
-                         struct weir_report *out, weir_instant now)
-{
-    for (uint32_t i = 0; i < link->outstanding_count; i++)
-        report_slot(tally, link, link->outstanding[i], true, out, now);
-}
-
-void weir_tally_report(struct weir_tally *tally, uint32_t index,
-                       struct weir_report *out, weir_instant now)
-{
-    struct weir_tally_link *link = &tally->link[index];
-    *out = (struct weir_report){ .announces = tally->announces,
-                                 .counts = tally->counts };
-    if (link->unanswered) {
-        report_again(tally, link, out, now);
-    } else {
-        link->number++;
-        link->unanswered = true;
-        link->sent_at = now;
-        report_fresh(tally, link, out, now);
-        for (uint32_t i = 0; i < link->outstanding_count; i++)
-            update_slack(tally, link->outstanding[i], now);
-    }
-    out->number = link->number;
-    if (link->missed || is_late(tally, link, now))
-        out->late_from = age_of(link->acked_at, now);
-}
-
 /* ---- Answers ---- */
 
 /* The slot is settled when every link that is up, or about to be, has answered
@@ -799,6 +658,8 @@ static void settle(struct weir_tally *tally, uint32_t slot, uint64_t total)
         if (!cell->begun || (int64_t)(cell->acked - total) < 0)
             return;
     }
+    if (tally->carries && !weir_tally_is_handed(tally, slot, total))
+        return;
     weir_table_set_settled(tally->table, slot, total);
 }
 
@@ -811,18 +672,19 @@ static bool listed(const struct weir_fills *fills, uint32_t slot)
     return false;
 }
 
-static void acknowledge(struct weir_tally *tally,
-                        struct weir_tally_link *link,
+static void acknowledge(struct weir_tally *tally, struct weir_tally_link *link,
                         const struct weir_fills *fills, weir_instant now)
 {
-    bool late = is_late(tally, link, now);
+    bool late = weir_tally_is_late(tally, link, now);
     for (uint32_t i = 0; i < link->outstanding_count; i++) {
         uint32_t slot = link->outstanding[i];
         struct weir_tally_cell *cell = &link->cells[slot];
         if (listed(fills, slot)) {
             /* The root doesn't rule it (yet): said again next time. */
             cell->session = (uint32_t)link->session - 1;
-            cell->pace = 0;
+            cell->pace = cell->ahead = 0;
+            weir_tally_hand_back(tally, slot, cell);
+            cell->carry = 0;
             weir_bit_set(link->dirty, slot);
             continue;
         }
@@ -831,6 +693,8 @@ static void acknowledge(struct weir_tally *tally,
         cell->acked = cell->sent;
         if (!late)
             cell->prompt = cell->sent;
+        cell->carry = 0;
+        cell->ahead = cell->ahead_sent;
         cell->pace = cell->pace_sent;
         cell->pace_at = link->sent_at;
         cell->pace_held = now;
@@ -844,15 +708,15 @@ static void acknowledge(struct weir_tally *tally,
         return; /* they will be said again, and be older */
     link->acked_at = link->made_at;
     link->missed = false;
+    link->late_since = 0;
 }
 
 /* Learns what others add from how the bucket moved beyond our own counts. */
-static void learn_rates(struct weir_tally *tally,
-                        struct weir_tally_cell *cell,
+static void learn_rates(struct weir_tally *tally, struct weir_tally_cell *cell,
                         const struct weir_slot_view *view, int64_t fill,
                         weir_instant now)
 {
-    weir_duration span = age_of(cell->fill_at, now);
+    weir_duration span = weir_age(cell->fill_at, now);
     if (!cell->told || span < WEIR_MILLISECOND || view->unlimited)
         return;
     unsigned frac = view->bucket.leak.frac;
@@ -865,12 +729,11 @@ static void learn_rates(struct weir_tally *tally,
     if (fill <= 0 || others < 0)
         others = 0;
     float seconds = (float)span / (float)WEIR_SECOND;
-    tally->predicted = tally->predicted * 0.99f +
-                       cell->others_per_s * seconds;
+    tally->predicted = tally->predicted * 0.99f + cell->others_per_s * seconds;
     tally->observed = tally->observed * 0.99f + others;
     cell->others_per_s =
-        smoothed(cell->others_per_s, others / seconds, span);
-    cell->own_per_s = smoothed(cell->own_per_s, own / seconds, span);
+        weir_smoothed(cell->others_per_s, others / seconds, span);
+    cell->own_per_s = weir_smoothed(cell->own_per_s, own / seconds, span);
 }
 
 static void take_fill(struct weir_tally *tally, struct weir_tally_link *link,
@@ -881,7 +744,7 @@ static void take_fill(struct weir_tally *tally, struct weir_tally_link *link,
     weir_table_view(tally->table, told->slot, &view, now);
     /* Until the announcement of this life is answered, the root may speak of
      * a former owner of the slot. */
-    if (!cell->begun || !announced(link, cell) ||
+    if (!cell->begun || !weir_tally_announced(link, cell) ||
         cell->generation != view.generation || view.sharing != WEIR_COUNTED)
         return;
     learn_rates(tally, cell, &view, told->fill, now);
@@ -896,7 +759,7 @@ static void take_fill(struct weir_tally *tally, struct weir_tally_link *link,
     weir_bit_set(tally->told, told->slot);
     if (!view.unlimited)
         update_fill(tally, told->slot, &view, now);
-    update_slack(tally, told->slot, now);
+    weir_tally_update_slack(tally, told->slot, now);
 }
 
 int weir_tally_fills(struct weir_tally *tally, uint32_t index,
@@ -944,11 +807,11 @@ void weir_tally_stale(struct weir_tally *tally, bool stale, weir_instant now)
          slot = weir_bit_next(tally->told, slot + 1, end)) {
         uint64_t count = weir_table_count(tally->table, slot);
         tally->share_mark[slot] = count;
-        if (stale)
+        if (stale && (!tally->slack || is_stale(tally, slot, now)))
             weir_table_set_slack(tally->table, slot, STOP_NONE(count),
                                  STOP_NONE(count));
         else
-            update_slack(tally, slot, now);
+            weir_tally_update_slack(tally, slot, now);
     }
 }
 
@@ -958,6 +821,9 @@ void weir_tally_disown(struct weir_tally *tally, weir_instant now)
     for (uint32_t slot = 0; slot < end; slot++)
         weir_table_set_settled(tally->table, slot,
                                weir_table_count(tally->table, slot));
+    memset(tally->handed, 0, tally->slots * sizeof(*tally->handed));
+    tally->carrier = WEIR_CARRIER_NONE;
+    tally->carries = false;
     for (uint32_t i = 0; i < tally->link_count; i++) {
         struct weir_tally_link *link = &tally->link[i];
         for (uint32_t slot = 0; slot < end; slot++)
@@ -970,5 +836,7 @@ void weir_tally_disown(struct weir_tally *tally, weir_instant now)
         link->answered_at = 0;
         link->acked_at = now;
         link->missed = false;
+        link->carried = false;
+        link->late_since = 0;
     }
 }

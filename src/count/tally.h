@@ -9,6 +9,7 @@
 #ifndef WEIR_TALLY_H
 #define WEIR_TALLY_H
 
+#include "count/above.h"
 #include "count/message.h"
 #include "quota/table.h"
 
@@ -28,6 +29,9 @@ struct weir_tally_cell {
     weir_instant pace_at; /* … since our report went … */
     weir_instant pace_held; /* … and surely since its answer came */
     uint64_t pace_sent;  /* in the unanswered report */
+    uint64_t ahead;      /* what the root adds to 'acked' from the start … */
+    uint64_t ahead_sent; /* … by the unanswered report; units */
+    int64_t carry;       /* handed over in the unanswered report */
     float others_per_s;  /* units: what others add, smoothed */
     float own_per_s;
     uint32_t generation; /* of the slot, when the cell was begun */
@@ -46,6 +50,18 @@ struct weir_tally_pace {
     weir_instant at;
 };
 
+/* What a region's root knows of a slot and its count doesn't say. */
+struct weir_tally_carried {
+    uint64_t ahead; /* units of the count that it only presumes … */
+    uint64_t pace;  /* … and the pace at which they become more */
+};
+
+/* What was handed to carriers of a slot's count, in all. */
+struct weir_tally_handed {
+    uint64_t total;
+    uint32_t generation; /* of the slot; 0: none yet */
+};
+
 /* One root link. */
 struct weir_tally_link {
     struct weir_tally_cell *cells; /* a cell a slot */
@@ -62,6 +78,8 @@ struct weir_tally_link {
     weir_instant made_at;    /* a report that left nothing out, at first … */
     weir_instant acked_at;   /* … and the last that was answered */
     bool missed;             /* something was counted while it was down */
+    bool carried;            /* the unanswered report went to a carrier */
+    weir_instant late_since; /* of what was carried late; 0: nothing */
     uint64_t session;
     uint64_t stamp;          /* of the newest fills */
 };
@@ -71,6 +89,9 @@ struct weir_tally {
     uint32_t slots;
     uint32_t link_count;
     bool slack;              /* slack is on */
+    bool share_above;        /* stale, and `share` is the region's root's */
+    uint32_t carrier;        /* link, or WEIR_CARRIER_NONE */
+    bool carries;            /* there was one: counts are to be handed over */
     uint32_t limiters;       /* connected to a root, as last heard */
     weir_instant extrapolated_at;
     float ratio;             /* of correction, learnt or given */
@@ -83,16 +104,21 @@ struct weir_tally {
     struct weir_tally_pace *pace; /* a slot */
     uint64_t *paced;         /* bits: slots that a root adds to by itself */
     weir_duration interval;  /* between reports */
+    struct weir_tally_handed *handed;   /* a slot */
+    struct weir_tally_carried *carried; /* a slot; NULL: not a region's */
     struct weir_announce *announces; /* scratch of a report */
     char *names;                     /* theirs */
     struct weir_count *counts;       /* scratch of a report */
 };
 
-size_t weir_tally_size(uint32_t slots, uint32_t links);
+#define WEIR_CARRIER_NONE UINT32_MAX
+
+/* 'region': it speaks for a region's root. */
+size_t weir_tally_size(uint32_t slots, uint32_t links, bool region);
 /* 'block': zeroed, 64-byte aligned. */
 void weir_tally_init(struct weir_tally *tally, void *block,
                      struct weir_table *table, uint32_t slots,
-                     uint32_t links, weir_instant now);
+                     uint32_t links, bool region, weir_instant now);
 
 /* Takes what the table has marked: every link has it to report. 'all': and
  * what was taken, or is presumed, since it was last asked for all. */
@@ -100,6 +126,10 @@ void weir_tally_collect(struct weir_tally *tally, bool all, weir_instant now);
 
 /* The link is connected: from now on nothing is settled without it. */
 void weir_tally_meet(struct weir_tally *tally, uint32_t link);
+/* The unanswered report of the last session is in doubt: 'taken', or it may
+ * have been; else what it handed over is handed over again. Before
+ * weir_tally_begin(). */
+void weir_tally_resolve(struct weir_tally *tally, uint32_t link, bool taken);
 /* A session begins: every cell must be announced anew. 'same_root': the root
  * remembers what it answered, and has been there for all that was counted;
  * else only what other roots know is known, and every slot with something in
@@ -117,6 +147,20 @@ void weir_tally_end(struct weir_tally *tally, uint32_t link,
 uint32_t weir_tally_look(struct weir_tally *tally, weir_instant now);
 /* Whether a look is wanted every some milliseconds. */
 bool weir_tally_paced(const struct weir_tally *tally);
+
+/* From now on what wasn't handed over goes to that link. Others may stand for
+ * what they were handed. */
+void weir_tally_carry(struct weir_tally *tally, uint32_t carrier);
+/* A region: the slot's count holds 'ahead' units that are only presumed, and
+ * presumably grows at 'pace'. */
+void weir_tally_presume(struct weir_tally *tally, struct weir_ref ref,
+                        uint64_t ahead, uint64_t pace);
+/* Some of what is reported next was counted since then. */
+void weir_tally_late(struct weir_tally *tally, weir_instant since);
+/* The bucket as roots tell it; where none is to be asked, as it is here, but
+ * not above 'high'. False: none has told of it. */
+bool weir_tally_above(struct weir_tally *tally, struct weir_ref ref,
+                      struct weir_above *out, weir_instant now);
 
 /* Whether the link has counts to report, or unanswered ones. */
 bool weir_tally_pending(const struct weir_tally *tally, uint32_t link);

@@ -46,7 +46,8 @@ static void extrapolate_slot(struct weir_tally *tally, uint32_t slot,
     float units = 0;
     if (!share)
         units = others_of(tally, slot) * tally->ratio * seconds;
-    else if (view.on_stale == WEIR_STALE_SHARE && (int64_t)own > 0)
+    else if (view.on_stale == WEIR_STALE_SHARE && !tally->share_above &&
+             (int64_t)own > 0)
         units = (float)own * (1.0f / part_of(tally, slot) - 1.0f);
     float unit = (float)((uint64_t)1 << view.bucket.leak.frac);
     if (units > 0 && units * unit < (float)WEIR_SCALED_MAX / 4)

@@ -17,8 +17,15 @@
  * our reports show. A whole set is announced by its first message; what it
  * didn't name is dropped when its target is reached, not before.
  *
- * Stale. When no root has spoken for stale_after, the table follows each
- * quota's on_stale until one speaks again. */
+ * Stale. When the topmost root hasn't spoken for stale_after, the table
+ * follows each quota's on_stale until it speaks again. Roots of a region tell
+ * how long it has been silent to them; the youngest such age counts. While
+ * they speak themselves, `share` is theirs to follow: they see the whole
+ * region. A quota is the limiter's own only when nobody speaks at all.
+ *
+ * Carrier. Of the roots that have an upstream one is handed what is counted:
+ * the present one while none is fitter. The fittest answers, and has heard of
+ * the topmost root lately. */
 
 #include "node/limiter.h"
 
@@ -51,6 +58,9 @@ struct link {
     uint64_t root_epoch;     /* the newest it spoke of */
     struct weir_store_id odd; /* another store it spoke for: told already */
     bool root_ready;
+    bool carries;            /* the root has an upstream */
+    bool topped;             /* it has told of the topmost root, heard … */
+    weir_instant top_at;     /* … at last */
     weir_instant sent_at;    /* hello or report, last time */
     weir_instant report_at;  /* the interval's next report */
     weir_duration resend;
@@ -63,6 +73,7 @@ struct weir_limiter {
     uint32_t link_count;
     struct link link[WEIR_ROOTS_MAX];
     uint8_t incarnation[WEIR_INCARNATION_SIZE];
+    const struct weir_limiter_sink *region;
     char name[WEIR_NAME_MAX];
     size_t name_len;
     struct weir_rng rng;
@@ -74,10 +85,12 @@ struct weir_limiter {
     uint64_t target;
     bool full;               /* a whole set is under way */
     bool ready;
-    bool heard;              /* ever */
+    bool heard;              /* ever, any root */
+    bool topped;             /* ever, the topmost one */
     bool stale;
     weir_instant born;       /* this incarnation */
-    weir_instant heard_at;
+    weir_instant heard_at;   /* the topmost root, or the first to speak */
+    weir_instant spoken_at;  /* any root */
     weir_instant collect_at;
     weir_instant extrapolate_at;
     weir_instant look_at; /* … at the slots with a pace */
@@ -101,7 +114,8 @@ static size_t head_size(void)
 
 size_t weir_limiter_size(const struct weir_limiter_options *options)
 {
-    return head_size() + weir_tally_size(options->slots, options->links);
+    return head_size() + weir_tally_size(options->slots, options->links,
+                                         options->region != NULL);
 }
 
 static void set_name(struct weir_limiter *limiter, struct weir_text name)
@@ -120,6 +134,7 @@ weir_limiter_init(void *block, const struct weir_limiter_options *options,
     limiter->table = options->table;
     limiter->link_count = options->links;
     limiter->rng.state = options->seed;
+    limiter->region = options->region;
     set_name(limiter, options->name);
     memcpy(limiter->incarnation, options->incarnation,
            WEIR_INCARNATION_SIZE);
@@ -129,7 +144,8 @@ weir_limiter_init(void *block, const struct weir_limiter_options *options,
         .slack = true,
     };
     weir_tally_init(&limiter->tally, (char *)block + head_size(),
-                    options->table, options->slots, options->links, now);
+                    options->table, options->slots, options->links,
+                    options->region != NULL, now);
     limiter->tally.slack = true;
     limiter->born = now;
     limiter->collect_at = now + WEIR_SECOND;
@@ -159,7 +175,7 @@ void weir_limiter_reincarnate(struct weir_limiter *limiter,
     limiter->event_first = limiter->event_count = 0;
     limiter->events_lost = 0;
     /* It has not been silent that nobody could speak to. */
-    limiter->heard_at = now;
+    limiter->heard_at = limiter->spoken_at = now;
     for (uint32_t i = 0; i < limiter->link_count; i++)
         limiter->link[i] = (struct link){ .state = DOWN };
     limiter->collect_at = now;
@@ -214,30 +230,107 @@ bool weir_limiter_event(struct weir_limiter *limiter, struct weir_event *out)
 
 /* ---- Being heard ---- */
 
-static void hear(struct weir_limiter *limiter, weir_instant now)
+/* How long the topmost root has been silent, as the message tells; WEIR_NEVER:
+ * it tells nothing of it. */
+static weir_duration top_age_in(const struct link *link,
+                                const struct weir_message *message)
 {
+    if (message->type == WEIR_MESSAGE_WELCOME)
+        return message->welcome.top_age;
+    if (message->type == WEIR_MESSAGE_FILLS)
+        return message->fills.top_age;
+    return link->carries ? WEIR_NEVER : 0;
+}
+
+/* A clock may step back: what was just heard was. */
+static void note_later(weir_instant at, weir_duration age, weir_instant now,
+                       weir_instant *in)
+{
+    if (age == 0 || at > *in || *in > now)
+        *in = at;
+}
+
+static void hear(struct weir_limiter *limiter, struct link *link,
+                 weir_duration age, weir_instant now)
+{
+    weir_instant at = now > age ? now - age : 0;
+    limiter->spoken_at = now;
+    if (age != WEIR_NEVER) {
+        note_later(at, age, now, &link->top_at);
+        note_later(at, age, now, &limiter->heard_at);
+        link->topped = limiter->topped = true;
+    } else if (!limiter->heard) {
+        limiter->heard_at = now; /* it is given as long as any other */
+    }
     limiter->heard = true;
-    limiter->heard_at = now;
-    if (!limiter->stale)
+    if (!limiter->stale ||
+        now - limiter->heard_at >= limiter->settings.stale_after)
         return;
     limiter->stale = false;
+    limiter->tally.share_above = false;
     weir_table_set_stale(limiter->table, false, now);
     weir_tally_stale(&limiter->tally, !limiter->tally.slack, now);
     event_new(limiter, WEIR_EVENT_FRESH, now);
 }
 
+static bool is_long_ago(const struct weir_limiter *limiter, weir_instant then,
+                        weir_instant now)
+{
+    return now - then >= limiter->settings.stale_after;
+}
+
 static void check_stale(struct weir_limiter *limiter, weir_instant now)
 {
-    if (limiter->stale || !limiter->heard ||
-        now - limiter->heard_at < limiter->settings.stale_after)
+    if (!limiter->heard || !is_long_ago(limiter, limiter->heard_at, now))
         return;
+    bool spoken = !is_long_ago(limiter, limiter->spoken_at, now);
+    if (limiter->stale && limiter->tally.share_above == spoken)
+        return;
+    if (!limiter->stale)
+        event_new(limiter, WEIR_EVENT_STALE, now);
     limiter->stale = true;
-    weir_tally_stale(&limiter->tally, true, now);
+    limiter->tally.share_above = spoken;
     weir_table_set_stale(limiter->table, true, now);
-    event_new(limiter, WEIR_EVENT_STALE, now);
+    weir_tally_stale(&limiter->tally, true, now);
 }
 
 /* ---- Links ---- */
+
+/* As a carrier; 0: it can't be one. */
+static unsigned fitness(const struct weir_limiter *limiter, uint32_t index,
+                        weir_instant now)
+{
+    const struct link *link = &limiter->link[index];
+    if (link->state != UP || !link->carries)
+        return 0;
+    bool top = link->topped && !is_long_ago(limiter, link->top_at, now);
+    return 1 + 2 * top + limiter->tally.link[index].answering;
+}
+
+static void choose_carrier(struct weir_limiter *limiter, weir_instant now)
+{
+    uint32_t before = limiter->tally.carrier;
+    uint32_t best = before;
+    unsigned most = 0;
+    if (before != WEIR_CARRIER_NONE)
+        most = fitness(limiter, before, now);
+    if (most == 0)
+        best = WEIR_CARRIER_NONE;
+    for (uint32_t i = 0; i < limiter->link_count; i++) {
+        unsigned fit = fitness(limiter, i, now);
+        if (fit <= most)
+            continue;
+        most = fit;
+        best = i;
+    }
+    if (best == before)
+        return;
+    weir_tally_carry(&limiter->tally, best);
+    if (best != WEIR_CARRIER_NONE)
+        limiter->link[best].urgent = true;
+    if (before != WEIR_CARRIER_NONE)
+        limiter->link[before].urgent = true;
+}
 
 void weir_limiter_link(struct weir_limiter *limiter, uint32_t index, bool up,
                        weir_instant now)
@@ -249,6 +342,7 @@ void weir_limiter_link(struct weir_limiter *limiter, uint32_t index, bool up,
             event_new(limiter, WEIR_EVENT_ROOT_DOWN, now);
         link->state = DOWN;
         weir_tally_end(&limiter->tally, index, now);
+        choose_carrier(limiter, now);
         return;
     }
     weir_tally_meet(&limiter->tally, index);
@@ -271,6 +365,7 @@ static void greet(const struct weir_limiter *limiter,
         .name = { limiter->name, limiter->name_len },
         .store = limiter->store,
         .epoch = limiter->epoch,
+        .region = limiter->region != NULL,
     };
     memcpy(out->hello.incarnation, limiter->incarnation,
            WEIR_INCARNATION_SIZE);
@@ -331,6 +426,19 @@ static void apply_settings(struct weir_limiter *limiter,
     weir_tally_set_slack(&limiter->tally, settings->slack, now);
 }
 
+/* Whether the root took the report that was unanswered when the last session
+ * ended, or may have: one that died doesn't know, nor one that has forgotten
+ * us since. Sessions are numbered in the low half. */
+static bool was_taken(const struct weir_tally_link *link,
+                      const struct weir_welcome *welcome, bool same)
+{
+    uint32_t last = (uint32_t)welcome->last_session;
+    uint32_t doubted = (uint32_t)link->session;
+    if (!same || !welcome->carries || last > doubted)
+        return true;
+    return last == doubted && welcome->last_number >= link->number;
+}
+
 static int welcomed(struct weir_limiter *limiter, uint32_t index,
                     const struct weir_welcome *welcome, weir_instant now)
 {
@@ -341,6 +449,9 @@ static int welcomed(struct weir_limiter *limiter, uint32_t index,
         return WEIR_OK;
     apply_settings(limiter, &welcome->settings, now);
     link->root_ready = welcome->ready;
+    link->carries = welcome->carries;
+    if (welcome->top_age == WEIR_NEVER)
+        link->topped = false;
     if (welcome->ready) {
         uint64_t before = limiter->epoch;
         int error = meet_store(limiter, link, welcome, now);
@@ -360,59 +471,84 @@ static int welcomed(struct weir_limiter *limiter, uint32_t index,
     link->report_at = now;
     link->first = true;
     weir_instant born = now > welcome->age ? now - welcome->age : 0;
+    weir_tally_resolve(
+        &limiter->tally, index,
+        was_taken(&limiter->tally.link[index], welcome, same));
     weir_tally_begin(&limiter->tally, index, link->session, same, born, now);
+    choose_carrier(limiter, now);
     event_text(event_new(limiter, WEIR_EVENT_ROOT_UP, now), welcome->name);
     return WEIR_OK;
 }
 
 /* ---- Quotas ---- */
 
-static void apply_change(struct weir_limiter *limiter,
-                         const struct weir_change *change, weir_instant now)
+static int apply_change(struct weir_limiter *limiter,
+                        const struct weir_change *change, weir_instant now)
 {
     if (change->quota.epoch <= limiter->epoch)
-        return;
+        return WEIR_OK;
+    const struct weir_limiter_sink *region = limiter->region;
+    int error =
+        region ? region->change(region->context, change, now) : WEIR_OK;
+    if (error < 0)
+        return error;
     if (change->removed) {
         weir_table_drop(limiter->table, change->quota.name, now);
-        return;
+        return WEIR_OK;
     }
     if (weir_table_put(limiter->table, &change->quota, now) < 0)
         event_text(event_new(limiter, WEIR_EVENT_TABLE_FULL, now),
                    change->quota.name);
+    return WEIR_OK;
 }
 
 /* The first message of a whole set, unless we are in the midst of it. */
-static void begin_full(struct weir_limiter *limiter, struct link *link)
+static int begin_full(struct weir_limiter *limiter, struct link *link,
+                      weir_instant now)
 {
     if (limiter->full || link->full_taken)
-        return;
+        return WEIR_OK;
+    const struct weir_limiter_sink *region = limiter->region;
+    int error = region ? region->whole(region->context, &limiter->store, now)
+                       : WEIR_OK;
+    if (error < 0)
+        return error;
     link->full_taken = true;
     limiter->full = true;
     limiter->epoch = 0;
     weir_table_begin_full(limiter->table);
+    return WEIR_OK;
 }
 
-static void take_quotas(struct weir_limiter *limiter, struct link *link,
-                        const struct weir_quotas *quotas, weir_instant now)
+/* All up to limiter->epoch is here. */
+static int reach(struct weir_limiter *limiter, weir_instant now)
 {
-    if (quotas->full)
-        begin_full(limiter, link);
-    if (quotas->from > limiter->epoch)
-        return; /* something before it was lost: it will be said again */
-    for (size_t i = 0; i < quotas->count; i++)
-        apply_change(limiter, &quotas->changes[i], now);
-    if (quotas->epoch > limiter->epoch)
-        limiter->epoch = quotas->epoch;
-    if (quotas->target > link->root_epoch)
-        link->root_epoch = quotas->target;
-    if (limiter->epoch < quotas->target)
-        return;
     if (limiter->full)
         weir_table_end_full(limiter->table, now);
     limiter->full = false;
     if (!limiter->ready)
         event_new(limiter, WEIR_EVENT_READY, now);
     limiter->ready = true;
+    const struct weir_limiter_sink *region = limiter->region;
+    return region ? region->reached(region->context, limiter->epoch, now)
+                  : WEIR_OK;
+}
+
+static int take_quotas(struct weir_limiter *limiter, struct link *link,
+                       const struct weir_quotas *quotas, weir_instant now)
+{
+    int error = quotas->full ? begin_full(limiter, link, now) : WEIR_OK;
+    if (quotas->from > limiter->epoch)
+        return error; /* something before it was lost: it will be said again */
+    for (size_t i = 0; i < quotas->count && error == 0; i++)
+        error = apply_change(limiter, &quotas->changes[i], now);
+    if (error < 0)
+        return error;
+    if (quotas->epoch > limiter->epoch)
+        limiter->epoch = quotas->epoch;
+    if (quotas->target > link->root_epoch)
+        link->root_epoch = quotas->target;
+    return limiter->epoch < quotas->target ? WEIR_OK : reach(limiter, now);
 }
 
 int weir_limiter_receive(struct weir_limiter *limiter, uint32_t index,
@@ -423,14 +559,14 @@ int weir_limiter_receive(struct weir_limiter *limiter, uint32_t index,
     struct link *link = &limiter->link[index];
     if (link->state == DOWN || message->session != link->session)
         return WEIR_OK;
-    hear(limiter, now);
+    hear(limiter, link, top_age_in(link, message), now);
     switch (message->type) {
     case WEIR_MESSAGE_WELCOME:
         return welcomed(limiter, index, &message->welcome, now);
     case WEIR_MESSAGE_QUOTAS:
-        if (link->state == UP)
-            take_quotas(limiter, link, &message->quotas, now);
-        return WEIR_OK;
+        return link->state == UP
+                   ? take_quotas(limiter, link, &message->quotas, now)
+                   : WEIR_OK;
     case WEIR_MESSAGE_FILLS:
         if (link->state != UP)
             return WEIR_OK;
@@ -478,6 +614,7 @@ void weir_limiter_tick(struct weir_limiter *limiter, weir_instant now)
 {
     check_stale(limiter, now);
     weir_tally_listen(&limiter->tally, PATIENCE, now);
+    choose_carrier(limiter, now);
     bool kicked = weir_table_urgent(limiter->table);
     if (limiter->settings.slack && (kicked || now >= limiter->look_at)) {
         weir_tally_collect(&limiter->tally, false, now);
@@ -547,6 +684,9 @@ weir_instant weir_limiter_deadline(const struct weir_limiter *limiter,
     if (limiter->heard && !limiter->stale)
         due = earlier(due, limiter->heard_at +
                                limiter->settings.stale_after);
+    if (limiter->stale && limiter->tally.share_above)
+        due = earlier(due,
+                      limiter->spoken_at + limiter->settings.stale_after);
     for (uint32_t i = 0; i < limiter->link_count; i++)
         due = earlier(due, link_due(limiter, i));
     return later(due, now);
@@ -646,4 +786,73 @@ bool weir_limiter_settled(const struct weir_limiter *limiter)
             return false;
     }
     return true;
+}
+
+/* ---- Of a region ---- */
+
+weir_duration weir_limiter_top_age(const struct weir_limiter *limiter,
+                                   weir_instant now)
+{
+    if (!limiter->topped)
+        return WEIR_NEVER;
+    return now > limiter->heard_at ? now - limiter->heard_at : 0;
+}
+
+bool weir_limiter_stale(const struct weir_limiter *limiter)
+{
+    return limiter->stale;
+}
+
+const struct weir_settings *
+weir_limiter_settings(const struct weir_limiter *limiter)
+{
+    return &limiter->settings;
+}
+
+bool weir_limiter_carry(struct weir_limiter *limiter, struct weir_ref ref,
+                        int64_t units, uint64_t refused, uint64_t ahead,
+                        uint64_t pace, weir_instant now)
+{
+    weir_assert(limiter->region);
+    if (!weir_table_carry(limiter->table, ref, units, refused, now))
+        return false;
+    weir_tally_presume(&limiter->tally, ref, ahead, pace);
+    return true;
+}
+
+void weir_limiter_carry_late(struct weir_limiter *limiter, weir_duration age,
+                             weir_instant now)
+{
+    weir_tally_late(&limiter->tally, now > age ? now - age : 0);
+}
+
+bool weir_limiter_above(struct weir_limiter *limiter, struct weir_ref ref,
+                        struct weir_above *out, weir_instant now)
+{
+    return weir_tally_above(&limiter->tally, ref, out, now);
+}
+
+int weir_limiter_restore(struct weir_limiter *limiter,
+                         const struct weir_store_id *store, weir_instant now)
+{
+    limiter->store = *store;
+    limiter->epoch = 0;
+    limiter->full = true;
+    weir_table_begin_full(limiter->table);
+    const struct weir_limiter_sink *region = limiter->region;
+    return region ? region->whole(region->context, store, now) : WEIR_OK;
+}
+
+int weir_limiter_restore_change(struct weir_limiter *limiter,
+                                const struct weir_change *change,
+                                weir_instant now)
+{
+    return apply_change(limiter, change, now);
+}
+
+int weir_limiter_restored(struct weir_limiter *limiter, uint64_t epoch,
+                          weir_instant now)
+{
+    limiter->epoch = epoch;
+    return reach(limiter, now);
 }

@@ -13,6 +13,7 @@
 #ifndef WEIR_LIMITER_H
 #define WEIR_LIMITER_H
 
+#include "count/above.h"
 #include "count/message.h"
 #include "quota/table.h"
 
@@ -21,6 +22,21 @@
 
 struct weir_limiter;
 
+/* A region's root hears of its limiter half's quotas. Called from within
+ * weir_limiter_receive(). */
+struct weir_limiter_sink {
+    void *context;
+    /* A whole set of that store begins; what stood before stands until
+     * reached() is called. */
+    int (*whole)(void *context, const struct weir_store_id *store,
+                 weir_instant now);
+    /* The next change, in the order of epochs. */
+    int (*change)(void *context, const struct weir_change *change,
+                  weir_instant now);
+    /* All changes up to 'epoch' were handed over. */
+    int (*reached)(void *context, uint64_t epoch, weir_instant now);
+};
+
 struct weir_limiter_options {
     struct weir_table *table;   /* outlives the limiter */
     uint32_t slots;             /* as the table was made */
@@ -28,6 +44,8 @@ struct weir_limiter_options {
     struct weir_text name;      /* copied; <= WEIR_NAME_MAX bytes */
     uint8_t incarnation[WEIR_INCARNATION_SIZE];
     uint64_t seed;
+    const struct weir_limiter_sink *region; /* outlives the limiter; NULL: a
+                                             * service's */
 };
 
 size_t weir_limiter_size(const struct weir_limiter_options *options);
@@ -70,6 +88,40 @@ uint64_t weir_limiter_session(const struct weir_limiter *limiter,
 void weir_limiter_hurry(struct weir_limiter *limiter, weir_instant now);
 /* Nothing collected is unreported or unanswered: a good moment to close. */
 bool weir_limiter_settled(const struct weir_limiter *limiter);
+
+/* ---- Of a region ---- */
+
+/* How long ago the topmost root was heard; WEIR_NEVER: not yet. */
+weir_duration weir_limiter_top_age(const struct weir_limiter *limiter,
+                                   weir_instant now);
+/* It is above stale_after: quotas are decided by their on_stale. */
+bool weir_limiter_stale(const struct weir_limiter *limiter);
+const struct weir_settings *
+weir_limiter_settings(const struct weir_limiter *limiter);
+
+/* A region's limiters let through 'units' more (below 0: fewer were presumed
+ * rightly), 'refused' more; 'ahead' of all are presumed by now and go on at
+ * 'pace'. False: the ref's life is over. */
+bool weir_limiter_carry(struct weir_limiter *limiter, struct weir_ref ref,
+                        int64_t units, uint64_t refused, uint64_t ahead,
+                        uint64_t pace, weir_instant now);
+/* Some of it was counted 'age' ago. */
+void weir_limiter_carry_late(struct weir_limiter *limiter, weir_duration age,
+                             weir_instant now);
+
+/* What roots tell of a bucket; false: nothing. */
+bool weir_limiter_above(struct weir_limiter *limiter, struct weir_ref ref,
+                        struct weir_above *out, weir_instant now);
+
+/* Quotas that it had before, from 'store', as if a root had sent them: changes,
+ * then settled. Only before a root was met. */
+int weir_limiter_restore(struct weir_limiter *limiter,
+                         const struct weir_store_id *store, weir_instant now);
+int weir_limiter_restore_change(struct weir_limiter *limiter,
+                                const struct weir_change *change,
+                                weir_instant now);
+int weir_limiter_restored(struct weir_limiter *limiter, uint64_t epoch,
+                          weir_instant now);
 
 /* A copy of a table (after fork) becomes another limiter: a new incarnation,
  * no links, what was counted so far is the other's to report. The other's

@@ -242,6 +242,12 @@ void weir_table_set_fill(struct weir_table *table, uint32_t slot,
 /* Adds 'scaled' to the fill, as if another limiter had taken it. */
 void weir_table_add_others(struct weir_table *table, uint32_t slot,
                            int64_t scaled);
+/* Others let through 'units' (below 0: fewer than was said) and refused
+ * 'refused': for the slot alone, its chain is counted by who counts it. Marks
+ * it, and asks for an early report, as a take does. False: the ref's life is
+ * over, nothing was added. */
+bool weir_table_carry(struct weir_table *table, struct weir_ref ref,
+                      int64_t units, uint64_t refused, weir_instant now);
 /* Every root has answered for the slot's count up to 'count': an instance may
  * be evicted only when that is all of it. A new life begins settled. */
 void weir_table_set_settled(struct weir_table *table, uint32_t slot,

@@ -816,6 +816,22 @@ unsigned weir_table_refund(struct weir_table *t, uint32_t stripe,
     return move(t, ref, weight, true, now);
 }
 
+bool weir_table_carry(struct weir_table *t, struct weir_ref ref,
+                      int64_t units, uint64_t refused, weir_instant now)
+{
+    if (ref.slot >= t->slots || !ref_is_live(t, ref))
+        return false;
+    struct look look;
+    uint64_t elapsed = weir_elapsed(t, now);
+    weir_look(t, ref.slot, elapsed, &look);
+    if (look.fill < 0)
+        weir_slot_lift(t, ref.slot, elapsed);
+    add(t, ref.slot, (uint64_t)units);
+    weir_fetch_add(&weir_cold(t, ref.slot)->refused, refused);
+    weir_slot_mark(t, ref.slot);
+    return true;
+}
+
 /* What one link asks of a reservation: how long, or WEIR_NEVER. */
 static weir_duration link_wait(const struct look *look, uint64_t weight)
 {

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT
+ * count/tally_carry.c - what a limiter of a region hands to its carrier.
+ *
+ * Where roots have an upstream, one of them is the carrier, and
+ * 'handed' is all of a slot's count that was ever put into a report to one,
+ * whichever it was: a new report to the carrier hands over the rest. A report
+ * that was never answered is in doubt when its link ends. The root says at the
+ * next session's start whether it took it, and if not, 'handed' goes back by
+ * what was in it. A root that died can't say; then 'handed' stays, so that
+ * nothing is ever counted twice, and what the report held may be lost.
+ *
+ * A region's root is a limiter here, and its count is what its own limiters
+ * counted and what it presumes of them ('ahead'). Only the former is ever
+ * reported as passed. The latter is said beside it: were it mixed in and the
+ * root died, whoever succeeds it would be handed the same counts once more. */
+
+#include <string.h>
+
+#include "count/bits.h"
+#include "count/tally_parts.h"
+
+uint64_t *weir_tally_handed_of(struct weir_tally *tally, uint32_t slot,
+                               uint32_t generation)
+{
+    struct weir_tally_handed *handed = &tally->handed[slot];
+    if (handed->generation != generation) {
+        handed->total = weir_table_settled(tally->table, slot);
+        handed->generation = generation;
+        if (tally->carried)
+            tally->carried[slot] = (struct weir_tally_carried){ 0, 0 };
+    }
+    return &handed->total;
+}
+
+void weir_tally_hand_back(struct weir_tally *tally, uint32_t slot,
+                          const struct weir_tally_cell *cell)
+{
+    struct weir_tally_handed *handed = &tally->handed[slot];
+    if (handed->generation == cell->generation)
+        handed->total -= (uint64_t)cell->carry;
+}
+
+bool weir_tally_is_handed(const struct weir_tally *tally, uint32_t slot,
+                          uint64_t total)
+{
+    for (uint32_t i = 0; i < tally->link_count; i++) {
+        if (tally->link[i].cells[slot].carry != 0)
+            return false;
+    }
+    return (int64_t)(tally->handed[slot].total - total) >= 0;
+}
+
+void weir_tally_resolve(struct weir_tally *tally, uint32_t index, bool taken)
+{
+    struct weir_tally_link *link = &tally->link[index];
+    for (uint32_t i = 0; i < link->outstanding_count; i++) {
+        uint32_t slot = link->outstanding[i];
+        struct weir_tally_cell *cell = &link->cells[slot];
+        if (!taken)
+            weir_tally_hand_back(tally, slot, cell);
+        cell->carry = 0;
+    }
+}
+
+/* Whatever the slot's former carrier was told: it is to be told otherwise. */
+static void carry_slot(struct weir_tally *tally, uint32_t slot, uint32_t from,
+                       uint32_t to)
+{
+    uint64_t count =
+        weir_table_count(tally->table, slot) - weir_tally_ahead_of(tally, slot);
+    uint64_t bit = (uint64_t)1 << (slot % 64);
+    bool is_paced = (tally->paced[slot / 64] & bit) != 0;
+    if (tally->handed[slot].generation == 0 ||
+        (!is_paced && tally->handed[slot].total == count))
+        return;
+    weir_bit_set(tally->link[to].dirty, slot);
+    if (is_paced && from != WEIR_CARRIER_NONE)
+        weir_bit_set(tally->link[from].dirty, slot);
+}
+
+void weir_tally_carry(struct weir_tally *tally, uint32_t carrier)
+{
+    uint32_t before = tally->carrier;
+    tally->carrier = carrier;
+    if (carrier == WEIR_CARRIER_NONE || carrier == before)
+        return;
+    tally->carries = true;
+    uint32_t end = weir_table_used(tally->table);
+    for (uint32_t slot = 0; slot < end; slot++)
+        carry_slot(tally, slot, before, carrier);
+}
+
+void weir_tally_presume(struct weir_tally *tally, struct weir_ref ref,
+                        uint64_t ahead, uint64_t pace)
+{
+    weir_tally_handed_of(tally, ref.slot, ref.generation);
+    tally->carried[ref.slot] = (struct weir_tally_carried){ ahead, pace };
+}
+
+void weir_tally_late(struct weir_tally *tally, weir_instant since)
+{
+    for (uint32_t i = 0; i < tally->link_count; i++) {
+        struct weir_tally_link *link = &tally->link[i];
+        if (link->late_since == 0 || since < link->late_since)
+            link->late_since = since > 0 ? since : 1;
+    }
+}

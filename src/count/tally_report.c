@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT
+ * count/tally_report.c - a tally's reports: what a root is told of each slot
+ * that moved, what of it is late, and at what pace it presumably goes on. */
+
+#include <string.h>
+
+#include "count/bits.h"
+#include "count/tally_parts.h"
+
+/* A pace is told when the slack lasts for fewer intervals than this. */
+#define PACE_WORTH 4
+/* Counts are late after some intervals, but not before. */
+#define LATE_LEAST WEIR_SECOND
+
+bool weir_tally_pending(const struct weir_tally *tally, uint32_t index)
+{
+    const struct weir_tally_link *link = &tally->link[index];
+    uint32_t end = weir_table_used(tally->table);
+    return link->outstanding_count > 0 ||
+           weir_bit_next(link->dirty, 0, end) < end;
+}
+
+/* What a newborn root is to take over, leaked since it was drawn. */
+static int64_t adopted_fill(const struct weir_tally_cell *cell,
+                            const struct weir_slot_view *view, weir_instant now)
+{
+    if (!cell->adopt)
+        return 0;
+    unsigned frac = view->bucket.leak.frac;
+    weir_duration age = weir_age(cell->fill_at, now);
+    uint64_t leaked = weir_leaked(view->bucket.leak, age);
+    int64_t fill =
+        cell->fill - weir_rescale((int64_t)leaked, frac, WEIR_FILL_FRAC);
+    return fill > 0 ? fill : 0;
+}
+
+static void write_announce(struct weir_tally *tally, size_t i, uint32_t slot,
+                           const struct weir_slot_view *view,
+                           const struct weir_tally_cell *cell, weir_instant now)
+{
+    char *name = tally->names + i * (WEIR_NAME_MAX + 1);
+    size_t len = weir_table_name(tally->table, slot, name);
+    tally->announces[i] = (struct weir_announce){
+        .slot = slot,
+        .name = { name, len },
+        .created = view->created,
+        .base = cell->acked,
+        .refused = cell->refused_acked,
+        .fill = adopted_fill(cell, view, now),
+        .witnessed = cell->adopt && cell->witnessed,
+    };
+}
+
+bool weir_tally_is_late(const struct weir_tally *tally,
+                        const struct weir_tally_link *link, weir_instant now)
+{
+    weir_duration some = WEIR_PACE_INTERVALS * tally->interval;
+    return (link->missed && link->answered_at > 0) ||
+           weir_age(link->acked_at, now) >=
+               (some > LATE_LEAST ? some : LATE_LEAST);
+}
+
+/* Of what wasn't answered in time, what has drained from our own bucket since,
+ * or is more than a full one. Of what is still in it an equal part counts as
+ * ours: others that weren't heard have the rest. A newborn root takes all over
+ * from us. */
+static int64_t late_of(const struct weir_tally *tally,
+                       const struct weir_tally_cell *cell,
+                       const struct weir_slot_view *view)
+{
+    int64_t passed = (int64_t)(cell->sent - cell->acked);
+    int64_t unheard = (int64_t)(cell->sent - cell->prompt);
+    if (passed <= 0)
+        return 0;
+    int64_t high = view->bucket.high > 0 ? view->bucket.high : 0;
+    uint64_t fill = (uint64_t)(view->fill < high ? view->fill : high);
+    if (!cell->adopt && tally->limiters > 1)
+        fill /= tally->limiters;
+    uint64_t one = (uint64_t)1 << view->bucket.leak.frac;
+    int64_t held = (int64_t)((fill + one - 1) >> view->bucket.leak.frac);
+    int64_t late = unheard > held ? unheard - held : 0;
+    return late < passed ? late : passed;
+}
+
+/* How fast the slot passes, units a second; smoothed. */
+static float rate_of(struct weir_tally *tally, uint32_t slot, uint64_t count,
+                     weir_instant now)
+{
+    struct weir_tally_pace *pace = &tally->pace[slot];
+    weir_duration span = now - pace->at;
+    int64_t own = (int64_t)(count - pace->count);
+    if (now < pace->at || (own <= 0 && span > weir_tally_pace_good(tally)))
+        return 0;
+    float sample = (float)own * (float)WEIR_SECOND / (float)(span + 1);
+    float per_s = weir_smoothed(pace->per_s, sample, span);
+    if (own != 0)
+        *pace = (struct weir_tally_pace){ per_s, count, now };
+    return per_s;
+}
+
+/* The pace a root is told. None where the slack is more than enough for some
+ * intervals, or an interval has less than a unit. */
+static uint64_t pace_of(struct weir_tally *tally, uint32_t slot,
+                        const struct weir_tally_cell *cell,
+                        const struct weir_slot_view *view, weir_instant now)
+{
+    float per_s = rate_of(tally, slot, view->count, now);
+    float units = per_s * (float)tally->interval / (float)WEIR_SECOND;
+    if (!tally->slack || !cell->told || units < 1 ||
+        units * WEIR_FILL_ONE * PACE_WORTH < (float)cell->slack)
+        return 0;
+    weir_bit_set(tally->paced, slot);
+    float pace = per_s * (float)WEIR_PACE_SPAN / (float)WEIR_SECOND;
+    return pace < (float)WEIR_PACE_MAX ? (uint64_t)(pace + 0.5f)
+                                       : WEIR_PACE_MAX;
+}
+
+/* A region's root knows at what pace its limiters go on. */
+static uint64_t pace_to_tell(struct weir_tally *tally, uint32_t slot,
+                             const struct weir_tally_cell *cell,
+                             const struct weir_slot_view *view,
+                             weir_instant now)
+{
+    if (!tally->carried)
+        return pace_of(tally, slot, cell, view, now);
+    uint64_t pace = tally->slack ? tally->carried[slot].pace : 0;
+    if (pace != 0)
+        weir_bit_set(tally->paced, slot);
+    return pace < WEIR_PACE_MAX ? pace : WEIR_PACE_MAX;
+}
+
+/* What the next report says of the slot. */
+static void draw_up(struct weir_tally *tally, struct weir_tally_link *link,
+                    uint32_t slot, const struct weir_slot_view *view,
+                    weir_instant now)
+{
+    struct weir_tally_cell *cell = &link->cells[slot];
+    uint64_t ahead = weir_tally_ahead_of(tally, slot);
+    cell->pace_sent = pace_to_tell(tally, slot, cell, view, now);
+    cell->ahead_sent = 0;
+    if (cell->pace_sent != 0)
+        cell->ahead_sent = ahead < WEIR_AHEAD_MAX ? ahead : WEIR_AHEAD_MAX;
+    cell->sent = view->count - ahead;
+    cell->counted = view->sharing == WEIR_COUNTED && !view->unlimited;
+    cell->refused_sent = weir_table_refused(tally->table, slot);
+    cell->carry = 0;
+    if (link->carried) {
+        uint64_t *handed = weir_tally_handed_of(tally, slot, view->generation);
+        cell->carry = (int64_t)(cell->sent - *handed);
+        *handed = cell->sent;
+    }
+}
+
+/* Adds one slot; 'again' repeats what was sent. False: no more room. */
+static bool report_slot(struct weir_tally *tally, struct weir_tally_link *link,
+                        uint32_t slot, bool again, struct weir_report *out,
+                        weir_instant now)
+{
+    struct weir_slot_view view;
+    weir_table_view(tally->table, slot, &view, now);
+    if (view.state != WEIR_SLOT_QUOTA && view.state != WEIR_SLOT_INSTANCE)
+        return true;
+    struct weir_tally_cell *cell =
+        again ? &link->cells[slot]
+              : weir_tally_cell_of(tally, link, slot, &view);
+    bool announce = !weir_tally_announced(link, cell);
+    if (again && announce && cell->generation != view.generation)
+        return true; /* the root never heard of that life: nothing is lost,
+                      * it was settled when it ended */
+    if (out->count == WEIR_REPORT_COUNTS_MAX ||
+        (announce && out->announce_count == WEIR_REPORT_ANNOUNCES_MAX))
+        return false;
+    if (!again) {
+        draw_up(tally, link, slot, &view, now);
+        link->outstanding[link->outstanding_count++] = slot;
+    }
+    if (announce)
+        write_announce(tally, out->announce_count++, slot, &view, cell, now);
+    tally->counts[out->count++] = (struct weir_count){
+        .slot = slot,
+        .passed = (int64_t)(cell->sent - cell->acked),
+        .refused = cell->refused_sent - cell->refused_acked,
+        .late = weir_tally_is_late(tally, link, now)
+                    ? late_of(tally, cell, &view)
+                    : 0,
+        .pace = cell->pace_sent,
+        .carry = cell->carry,
+        .ahead = cell->ahead_sent,
+    };
+    return true;
+}
+
+static void report_fresh(struct weir_tally *tally, struct weir_tally_link *link,
+                         struct weir_report *out, weir_instant now)
+{
+    uint32_t end = weir_table_used(tally->table);
+    link->outstanding_count = 0;
+    for (uint32_t slot = weir_bit_next(link->dirty, 0, end); slot < end;
+         slot = weir_bit_next(link->dirty, slot + 1, end)) {
+        if (!report_slot(tally, link, slot, false, out, now))
+            return;
+        weir_bit_clear(link->dirty, slot);
+    }
+    link->made_at = now;
+}
+
+static void report_again(struct weir_tally *tally, struct weir_tally_link *link,
+                         struct weir_report *out, weir_instant now)
+{
+    for (uint32_t i = 0; i < link->outstanding_count; i++)
+        report_slot(tally, link, link->outstanding[i], true, out, now);
+}
+
+void weir_tally_report(struct weir_tally *tally, uint32_t index,
+                       struct weir_report *out, weir_instant now)
+{
+    struct weir_tally_link *link = &tally->link[index];
+    *out = (struct weir_report){ .announces = tally->announces,
+                                 .counts = tally->counts };
+    if (link->unanswered) {
+        report_again(tally, link, out, now);
+    } else {
+        link->number++;
+        link->unanswered = true;
+        link->sent_at = now;
+        link->carried = tally->carrier == index;
+        report_fresh(tally, link, out, now);
+        for (uint32_t i = 0; i < link->outstanding_count; i++)
+            weir_tally_update_slack(tally, link->outstanding[i], now);
+    }
+    out->number = link->number;
+    if (link->missed || weir_tally_is_late(tally, link, now))
+        out->late_from = weir_age(link->acked_at, now);
+    if (link->late_since > 0 &&
+        weir_age(link->late_since, now) > out->late_from)
+        out->late_from = weir_age(link->late_since, now);
+    out->carried = link->carried;
+}
