@@ -63,6 +63,27 @@
  * Who is due is found by looking at buckets that moved, in order, a bounded
  * number of cells a time: an overloaded root tells later, it does not do more.
  *
+ * A root with an upstream. Limiters name one root their carrier
+ * (tally_carry.c), and what they hand over is summed apart ('carried', and the
+ * paces of those who do), for the region's limiter half to report. Of a bucket
+ * there are two pictures then: ours, of what limiters told us, and the one from
+ * above, where our carried counts are, those of other regions, and those that
+ * came by other roots of this one. They hold much of the same, so they are
+ * never added: the larger is told, and the pace of others from the same. What
+ * the region may count until it is answered (its stop above) is shared out like
+ * room; used up, a full bucket is told, that others keep full. The stated bound
+ * is then, for the topmost bucket,
+ *
+ *     high + sum over region roots of 2 * slack
+ *          + sum over limiters of (2 * slack + weight) + grains and ages
+ *
+ * slack as each was last told. When it is told, the second sum is at most what
+ * is left of the first, for the limiters of one region root.
+ *
+ * A root that dies takes with it what it was handed and hadn't been answered
+ * for, and of each of its limiters the one report in doubt. So much may be
+ * missing above; nothing is there twice.
+ *
  * Measured in virtual time, mean of 20 seeds: 50 limiters, three times the
  * limit, a round trip of 1 ms, and slack as a multiple of what it is:
  *
@@ -87,6 +108,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "count/merge_parts.h"
 
 /* Counts may be late by this at most, so that twice the time times the
  * fastest leak (2^8 a nanosecond) is a number of 63 bits. */
@@ -116,31 +138,12 @@ void weir_merge_fini(struct weir_merge *merge)
 
 /* ---- Buckets ---- */
 
-static uint64_t elapsed(const struct weir_merge *merge, weir_instant now)
-{
-    return now > merge->origin ? now - merge->origin : 0;
-}
-
-static uint32_t use_number(const struct weir_merge *merge,
-                           const struct weir_use *use)
-{
-    return (uint32_t)(use - merge->uses) + 1;
-}
-
-static struct weir_use *use_at(struct weir_merge *merge, uint32_t number)
-{
-    weir_assert(number > 0 && number <= merge->use_used);
-    return &merge->uses[number - 1];
-}
-
 static int64_t smaller(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-/* Pace times nanoseconds as a fill; not below 0, for a clock may step back,
- * and bounded, for peers may lie. */
-static uint64_t scaled_pace(const struct weir_use *use, weir_u128 sum)
+uint64_t weir_use_scaled_pace(const struct weir_use *use, weir_u128 sum)
 {
     if ((weir_i128)sum <= 0)
         return 0;
@@ -156,8 +159,9 @@ uint64_t weir_merge_presumed(const struct weir_merge *merge,
 {
     if (use->pace == 0)
         return 0;
-    weir_u128 sum = (weir_u128)use->pace * elapsed(merge, now) - use->pace_from;
-    return scaled_pace(use, sum);
+    weir_u128 sum = (weir_u128)use->pace * weir_merge_elapsed(merge, now) -
+                    use->pace_from;
+    return weir_use_scaled_pace(use, sum);
 }
 
 /* So much leaked from nothing. Nobody can make up for more than a bucket
@@ -174,7 +178,7 @@ int64_t weir_merge_fill(struct weir_merge *merge, struct weir_use *use,
 {
     if (use->unlimited)
         return 0;
-    uint64_t out = weir_leaked(use->bucket.leak, elapsed(merge, now)) -
+    uint64_t out = weir_leaked(use->bucket.leak, weir_merge_elapsed(merge, now)) -
                    weir_merge_presumed(merge, use, now);
     int64_t fill = (int64_t)(use->in - out);
     if (fill > 0)
@@ -187,7 +191,8 @@ int64_t weir_merge_fill(struct weir_merge *merge, struct weir_use *use,
 static void set_fill(struct weir_merge *merge, struct weir_use *use,
                      int64_t fill, weir_instant now)
 {
-    uint64_t leaked = weir_leaked(use->bucket.leak, elapsed(merge, now));
+    uint64_t leaked =
+        weir_leaked(use->bucket.leak, weir_merge_elapsed(merge, now));
     use->in = leaked - weir_merge_presumed(merge, use, now) + (uint64_t)fill;
 }
 
@@ -256,7 +261,7 @@ static uint32_t take_place(struct weir_merge *merge)
 {
     uint32_t number = merge->free_use;
     if (number != 0) {
-        merge->free_use = use_at(merge, number)->next_touched;
+        merge->free_use = weir_use_at(merge, number)->next_touched;
         return number;
     }
     if (merge->use_used == WEIR_USAGES_MAX)
@@ -273,7 +278,7 @@ static uint32_t take_place(struct weir_merge *merge)
 static void free_place(struct weir_merge *merge, struct weir_use *use)
 {
     *use = (struct weir_use){ .next_touched = merge->free_use };
-    merge->free_use = use_number(merge, use);
+    merge->free_use = weir_use_number(merge, use);
 }
 
 struct weir_use *weir_merge_use(struct weir_merge *merge,
@@ -288,7 +293,7 @@ struct weir_use *weir_merge_use(struct weir_merge *merge,
     if (number == 0)
         return NULL;
     const struct weir_mem *mem = &merge->mem;
-    use = use_at(merge, number);
+    use = weir_use_at(merge, number);
     memset(use, 0, sizeof(*use));
     use->name = mem->alloc(mem->context, name.len);
     use->hash = weir_hash(name, merge->seed);
@@ -311,25 +316,31 @@ struct weir_use *weir_merge_use(struct weir_merge *merge,
 
 /* ---- The queue of buckets that moved ---- */
 
-static void touch(struct weir_merge *merge, struct weir_use *use)
+void weir_use_free_if_left(struct weir_merge *merge, struct weir_use *use)
+{
+    if (!use->touched && !use->carrying)
+        free_place(merge, use);
+}
+
+void weir_merge_touch(struct weir_merge *merge, struct weir_use *use)
 {
     if (use->touched)
         return;
-    uint32_t number = use_number(merge, use);
+    uint32_t number = weir_use_number(merge, use);
     use->touched = true;
     use->next_touched = 0;
     if (merge->touched_last != 0)
-        use_at(merge, merge->touched_last)->next_touched = number;
+        weir_use_at(merge, merge->touched_last)->next_touched = number;
     else
         merge->touched = number;
     merge->touched_last = number;
 }
 
-static struct weir_use *next_touched(struct weir_merge *merge)
+struct weir_use *weir_merge_next_touched(struct weir_merge *merge)
 {
     if (merge->touched == 0)
         return NULL;
-    struct weir_use *use = use_at(merge, merge->touched);
+    struct weir_use *use = weir_use_at(merge, merge->touched);
     merge->touched = use->next_touched;
     if (merge->touched == 0)
         merge->touched_last = 0;
@@ -338,15 +349,106 @@ static struct weir_use *next_touched(struct weir_merge *merge)
     return use;
 }
 
+/* ---- The queue of those to be carried on ---- */
+
+static void carry_on(struct weir_merge *merge, struct weir_use *use)
+{
+    if (use->carrying)
+        return;
+    uint32_t number = weir_use_number(merge, use);
+    use->carrying = true;
+    use->next_carrying = 0;
+    if (merge->carrying_last != 0)
+        weir_use_at(merge, merge->carrying_last)->next_carrying = number;
+    else
+        merge->carrying = number;
+    merge->carrying_last = number;
+}
+
+static struct weir_use *next_carrying(struct weir_merge *merge)
+{
+    if (merge->carrying == 0)
+        return NULL;
+    struct weir_use *use = weir_use_at(merge, merge->carrying);
+    merge->carrying = use->next_carrying;
+    if (merge->carrying == 0)
+        merge->carrying_last = 0;
+    use->carrying = false;
+    use->next_carrying = 0;
+    return use;
+}
+
+void weir_merge_carry(struct weir_merge *merge, uint32_t work,
+                      bool (*each)(void *context, struct weir_use *use),
+                      void *context)
+{
+    uint32_t last = merge->carrying_last;
+    uint32_t number = 0;
+    while (work-- > 0 && number != last) {
+        struct weir_use *use = next_carrying(merge);
+        if (!use)
+            return;
+        number = weir_use_number(merge, use);
+        if (!use->live)
+            weir_use_free_if_left(merge, use);
+        else if (each(context, use))
+            carry_on(merge, use);
+    }
+}
+
+uint64_t weir_merge_ahead(const struct weir_merge *merge,
+                          const struct weir_use *use, weir_instant now)
+{
+    weir_u128 sum =
+        (weir_u128)use->carried_pace * weir_merge_elapsed(merge, now) -
+        use->carried_from;
+    if ((weir_i128)sum <= 0)
+        return 0;
+    weir_u128 units = sum >> WEIR_PACE_SHIFT;
+    return units < WEIR_AHEAD_MAX ? (uint64_t)units : WEIR_AHEAD_MAX;
+}
+
 /* ---- Cells ---- */
 
-static struct weir_cell *cell_of(const struct weir_merge_limiter *limiter,
+struct weir_cell *weir_cell_of(const struct weir_merge_limiter *limiter,
                                  uint32_t slot)
 {
     size_t page = slot / WEIR_CELLS_A_PAGE;
     if (page >= limiter->page_capacity || !limiter->pages[page])
         return NULL;
     return &limiter->pages[page]->cell[slot % WEIR_CELLS_A_PAGE];
+}
+
+void weir_cell_set_due(struct weir_cell *cell, bool due)
+{
+    struct weir_merge_limiter *limiter = cell->limiter;
+    uint64_t *bits = &limiter->pages[cell->slot / WEIR_CELLS_A_PAGE]->due;
+    uint64_t bit = (uint64_t)1 << (cell->slot % WEIR_CELLS_A_PAGE);
+    bool was = (*bits & bit) != 0;
+    if (was == due)
+        return;
+    *bits ^= bit;
+    limiter->due += due ? 1 : (uint32_t)-1;
+}
+
+uint64_t weir_cell_presumed(const struct weir_merge *merge,
+                             const struct weir_use *use,
+                             const struct weir_cell *cell, weir_instant now)
+{
+    if (cell->pace == 0)
+        return 0;
+    int64_t age = (int64_t)(weir_merge_elapsed(merge, now) - cell->paced_at);
+    return weir_use_scaled_pace(use, (weir_u128)((weir_i128)cell->pace * age));
+}
+
+uint64_t weir_cell_others(const struct weir_merge *merge,
+                          const struct weir_use *use,
+                          const struct weir_cell *cell, weir_instant now)
+{
+    uint64_t scaled =
+        weir_merge_presumed(merge, use, now) -
+        weir_cell_presumed(merge, use, cell, now);
+    return use->added - cell->last + (scaled >> use->bucket.leak.frac);
 }
 
 static struct weir_cell *cell_make(struct weir_merge *merge,
@@ -366,22 +468,10 @@ static struct weir_cell *cell_make(struct weir_merge *merge,
     return pages[page] ? &pages[page]->cell[slot % WEIR_CELLS_A_PAGE] : NULL;
 }
 
-static void set_due(struct weir_cell *cell, bool due)
-{
-    struct weir_merge_limiter *limiter = cell->limiter;
-    uint64_t *bits = &limiter->pages[cell->slot / WEIR_CELLS_A_PAGE]->due;
-    uint64_t bit = (uint64_t)1 << (cell->slot % WEIR_CELLS_A_PAGE);
-    bool was = (*bits & bit) != 0;
-    if (was == due)
-        return;
-    *bits ^= bit;
-    limiter->due += due ? 1 : (uint32_t)-1;
-}
-
 static void cell_attach(struct weir_merge *merge, struct weir_cell *cell,
                         struct weir_use *use)
 {
-    cell->use = use_number(merge, use);
+    cell->use = weir_use_number(merge, use);
     cell->prev = NULL;
     cell->next = use->cells;
     if (use->cells)
@@ -392,22 +482,37 @@ static void cell_attach(struct weir_merge *merge, struct weir_cell *cell,
     cell->limiter->cells++;
 }
 
+/* From now on the cell's pace, as it is, is that of one who carries by us, or
+ * isn't. */
+static void set_carried(struct weir_merge *merge, struct weir_use *use,
+                        struct weir_cell *cell, bool carried)
+{
+    weir_u128 from = (weir_u128)cell->pace * cell->paced_at;
+    if (cell->carried == carried)
+        return;
+    cell->carried = carried;
+    use->carried_pace += carried ? cell->pace : 0 - cell->pace;
+    use->carried_from += carried ? from : 0 - from;
+    carry_on(merge, use);
+}
+
 /* Nothing is presumed of it any more: it is gone, or silent. */
 static void drop_pace(struct weir_merge *merge, struct weir_cell *cell)
 {
     if (cell->pace == 0)
         return;
-    struct weir_use *use = use_at(merge, cell->use);
+    struct weir_use *use = weir_use_at(merge, cell->use);
+    set_carried(merge, use, cell, false);
     use->pace -= cell->pace;
     use->pace_from -= (weir_u128)cell->pace * cell->paced_at;
     cell->pace = 0;
-    touch(merge, use);
+    weir_merge_touch(merge, use);
 }
 
 static void cell_detach(struct weir_merge *merge, struct weir_cell *cell)
 {
     drop_pace(merge, cell);
-    struct weir_use *use = use_at(merge, cell->use);
+    struct weir_use *use = weir_use_at(merge, cell->use);
     if (cell->prev)
         cell->prev->next = cell->next;
     else
@@ -417,22 +522,32 @@ static void cell_detach(struct weir_merge *merge, struct weir_cell *cell)
     use->cell_count--;
     use->connected -= cell->limiter->connected;
     cell->limiter->cells--;
-    set_due(cell, false);
+    weir_cell_set_due(cell, false);
     cell->use = 0;
 }
 
 /* ---- What is presumed ---- */
 
-/* From now on the cell presumably adds 'pace'. What was presumed of it so far
- * stays in the bucket, and is returned, scaled: the truth takes its place. */
+/* When the cell's pace began, if it is 'ahead' of what it passed by 'at'. */
+static uint64_t begun_at(uint64_t at, uint64_t ahead, uint64_t pace)
+{
+    weir_u128 since = ((weir_u128)ahead << WEIR_PACE_SHIFT) / pace;
+    return since < at ? at - (uint64_t)since : 0;
+}
+
+/* From now on the cell presumably adds 'pace', and it has added 'ahead'. What
+ * was presumed of it so far stays in the bucket, and is returned, scaled: the
+ * truth takes its place. */
 static int64_t set_pace(struct weir_merge *merge, struct weir_use *use,
-                         struct weir_cell *cell, uint64_t pace,
-                         weir_instant now)
+                        struct weir_cell *cell, uint64_t pace, uint64_t ahead,
+                        weir_instant now)
 {
     if (cell->pace == 0 && pace == 0)
         return 0;
     uint64_t before = weir_merge_presumed(merge, use, now);
-    uint64_t at = elapsed(merge, now);
+    uint64_t at = weir_merge_elapsed(merge, now);
+    if (ahead != 0 && pace != 0)
+        at = begun_at(at, ahead, pace);
     use->pace += pace - cell->pace;
     use->pace_from +=
         (weir_u128)pace * at - (weir_u128)cell->pace * cell->paced_at;
@@ -445,8 +560,7 @@ static int64_t set_pace(struct weir_merge *merge, struct weir_use *use,
 
 /* ---- Edits ---- */
 
-/* A fill on another scale, within what the bucket holds now. */
-static int64_t rescaled(const struct weir_use *use, int64_t fill,
+int64_t weir_use_rescaled(const struct weir_use *use, int64_t fill,
                         unsigned from)
 {
     unsigned to = use->bucket.leak.frac;
@@ -459,21 +573,23 @@ void weir_merge_edit(struct weir_merge *merge, struct weir_use *use,
                      const struct weir_quota *quota, weir_instant now)
 {
     int64_t fill = weir_merge_fill(merge, use, now);
-    uint64_t leaked = weir_leaked(use->bucket.leak, elapsed(merge, now));
+    uint64_t leaked =
+        weir_leaked(use->bucket.leak, weir_merge_elapsed(merge, now));
     int64_t adopted = (int64_t)(use->adopted - leaked);
     unsigned from = use->bucket.leak.frac;
     if (use->created != quota->created)
         fill = adopted = 0;
     use_parameters(use, quota);
-    set_fill(merge, use, rescaled(use, fill, from), now);
-    leaked = weir_leaked(use->bucket.leak, elapsed(merge, now));
+    set_fill(merge, use, weir_use_rescaled(use, fill, from), now);
+    leaked = weir_leaked(use->bucket.leak, weir_merge_elapsed(merge, now));
     use->adopted =
-        leaked + (uint64_t)rescaled(use, adopted > 0 ? adopted : 0, from);
-    touch(merge, use);
+        leaked +
+        (uint64_t)weir_use_rescaled(use, adopted > 0 ? adopted : 0, from);
+    weir_merge_touch(merge, use);
     for (struct weir_cell *cell = use->cells; cell; cell = cell->next) {
         cell->dry = cell->dry_before = use->dry; /* of another scale */
         if (cell->limiter->connected)
-            set_due(cell, true);
+            weir_cell_set_due(cell, true);
     }
 }
 
@@ -484,14 +600,13 @@ void weir_merge_drop(struct weir_merge *merge, struct weir_use *use)
     /* A touched use is in the queue by number: it leaves when it is its
      * turn, and the place is freed then. */
     const struct weir_mem *mem = &merge->mem;
-    weir_index_remove(&merge->index, use->hash, use_number(merge, use) - 1);
+    weir_index_remove(&merge->index, use->hash, weir_use_number(merge, use) - 1);
     mem->free(mem->context, use->name, use->name_len);
     use->name = NULL;
     use->name_len = 0;
     use->live = false;
     merge->use_live--;
-    if (!use->touched)
-        free_place(merge, use);
+    weir_use_free_if_left(merge, use);
 }
 
 void weir_merge_sweep(struct weir_merge *merge, uint32_t *cursor,
@@ -505,28 +620,6 @@ void weir_merge_sweep(struct weir_merge *merge, uint32_t *cursor,
         if (weir_merge_fill(merge, use, now) == 0)
             weir_merge_drop(merge, use);
     }
-}
-
-/* Of what is presumed, the cell's own, scaled. */
-static uint64_t own_presumed(const struct weir_merge *merge,
-                             const struct weir_use *use,
-                             const struct weir_cell *cell, weir_instant now)
-{
-    if (cell->pace == 0)
-        return 0;
-    int64_t age = (int64_t)(elapsed(merge, now) - cell->paced_at);
-    return scaled_pace(use, (weir_u128)((weir_i128)cell->pace * age));
-}
-
-/* Units that others than the cell's limiter have added, and presumably. */
-static uint64_t others_of(const struct weir_merge *merge,
-                          const struct weir_use *use,
-                          const struct weir_cell *cell, weir_instant now)
-{
-    uint64_t scaled =
-        weir_merge_presumed(merge, use, now) -
-        own_presumed(merge, use, cell, now);
-    return use->added - cell->last + (scaled >> use->bucket.leak.frac);
 }
 
 /* ---- Limiters ---- */
@@ -549,14 +642,14 @@ static void each_cell(struct weir_merge *merge,
 
 static void cell_connect(struct weir_merge *merge, struct weir_cell *cell)
 {
-    use_at(merge, cell->use)->connected++;
+    weir_use_at(merge, cell->use)->connected++;
 }
 
 static void cell_disconnect(struct weir_merge *merge, struct weir_cell *cell)
 {
     drop_pace(merge, cell);
-    use_at(merge, cell->use)->connected--;
-    set_due(cell, false);
+    weir_use_at(merge, cell->use)->connected--;
+    weir_cell_set_due(cell, false);
 }
 
 void weir_merge_connect(struct weir_merge *merge,
@@ -598,7 +691,7 @@ bool weir_merge_drained(struct weir_merge *merge,
         for (int i = 0; i < WEIR_CELLS_A_PAGE; i++) {
             const struct weir_cell *cell = &limiter->pages[p]->cell[i];
             if (cell->use != 0 &&
-                weir_merge_fill(merge, use_at(merge, cell->use), now) > 0)
+                weir_merge_fill(merge, weir_use_at(merge, cell->use), now) > 0)
                 return false;
         }
     }
@@ -614,14 +707,15 @@ static void adopt_fill(struct weir_merge *merge, struct weir_use *use,
                        weir_instant now)
 {
     if (use->unlimited || announce->fill <= 0 ||
-        elapsed(merge, now) > merge->learn)
+        weir_merge_elapsed(merge, now) > merge->learn)
         return;
     unsigned frac = use->bucket.leak.frac;
     int64_t most = fill_most(use);
     int64_t fill = announce->fill >= weir_rescale(most, frac, WEIR_FILL_FRAC)
                        ? most
                        : weir_rescale(announce->fill, WEIR_FILL_FRAC, frac);
-    uint64_t leaked = weir_leaked(use->bucket.leak, elapsed(merge, now));
+    uint64_t leaked =
+        weir_leaked(use->bucket.leak, weir_merge_elapsed(merge, now));
     int64_t adopted = (int64_t)(use->adopted - leaked);
     int64_t present = weir_merge_fill(merge, use, now);
     int64_t known = announce->witnessed ? present
@@ -635,7 +729,7 @@ static void adopt_fill(struct weir_merge *merge, struct weir_use *use,
     set_fill(merge, use, sum < most ? sum : most, now);
     /* Others are told that it moved. */
     use->added += ((uint64_t)(fill - known) >> frac) + 1;
-    touch(merge, use);
+    weir_merge_touch(merge, use);
 }
 
 int weir_merge_announce(struct weir_merge *merge,
@@ -649,7 +743,7 @@ int weir_merge_announce(struct weir_merge *merge,
     struct weir_cell *cell = cell_make(merge, limiter, announce->slot);
     if (!cell)
         return WEIR_ENOMEM;
-    bool known = cell->use == use_number(merge, use);
+    bool known = cell->use == weir_use_number(merge, use);
     if (!known) {
         if (cell->use != 0)
             cell_detach(merge, cell);
@@ -666,7 +760,7 @@ int weir_merge_announce(struct weir_merge *merge,
         cell->refused_last = announce->refused;
     cell->base = announce->base;
     cell->refused_base = announce->refused;
-    cell->told_others = others_of(merge, use, cell, now);
+    cell->told_others = weir_cell_others(merge, use, cell, now);
     cell->told_pace = 0;
     return WEIR_OK;
 }
@@ -674,7 +768,7 @@ int weir_merge_announce(struct weir_merge *merge,
 void weir_merge_unannounce(struct weir_merge *merge,
                            struct weir_merge_limiter *limiter, uint32_t slot)
 {
-    struct weir_cell *cell = cell_of(limiter, slot);
+    struct weir_cell *cell = weir_cell_of(limiter, slot);
     if (cell && cell->use != 0)
         cell_detach(merge, cell);
 }
@@ -700,15 +794,29 @@ static int64_t drained(struct weir_use *use, const struct weir_cell *cell,
     return units;
 }
 
+/* What the limiter hands over, and hands over presumably. */
+static void take_carry(struct weir_merge *merge, struct weir_use *use,
+                       struct weir_cell *cell, const struct weir_count *count,
+                       uint64_t refused, weir_duration late_from)
+{
+    use->carried += (uint64_t)count->carry;
+    if ((int64_t)refused > 0)
+        use->carried_refused += refused;
+    set_carried(merge, use, cell, true);
+    if (count->carry != 0 && late_from > merge->late_from)
+        merge->late_from = late_from;
+    carry_on(merge, use);
+}
+
 bool weir_merge_count(struct weir_merge *merge,
                       struct weir_merge_limiter *limiter,
                       const struct weir_count *count,
                       const struct weir_report *report, weir_instant now)
 {
-    struct weir_cell *cell = cell_of(limiter, count->slot);
+    struct weir_cell *cell = weir_cell_of(limiter, count->slot);
     if (!cell || cell->use == 0)
         return false;
-    struct weir_use *use = use_at(merge, cell->use);
+    struct weir_use *use = weir_use_at(merge, cell->use);
     uint64_t total = cell->base + (uint64_t)count->passed;
     int64_t delta = (int64_t)(total - cell->last);
     uint64_t refused = cell->refused_base + count->refused;
@@ -726,143 +834,18 @@ bool weir_merge_count(struct weir_merge *merge,
         delta -= drained(use, cell, late, report->late_from);
     }
     uint64_t pace = merge->slack && !use->unlimited ? count->pace : 0;
-    int64_t instead = set_pace(merge, use, cell, pace, now);
-    add_units(merge, use, delta, instead, report->late_from > 0, now);
+    set_carried(merge, use, cell, false);
+    int64_t instead = set_pace(merge, use, cell, pace, count->ahead, now);
+    bool no_debt = report->late_from > 0 || merge->adrift;
+    add_units(merge, use, delta, instead, no_debt, now);
+    if (report->carried && merge->upstream)
+        take_carry(merge, use, cell, count, refused_delta, report->late_from);
     cell->dry_before = cell->dry;
     cell->dry = use->dry;
     if (use->counted) {
-        set_due(cell, true);
+        weir_cell_set_due(cell, true);
         if (delta != 0 || instead != 0)
-            touch(merge, use);
+            weir_merge_touch(merge, use);
     }
     return true;
-}
-
-/* ---- What is told ---- */
-
-/* What is left up to 'high', 1/1024 units. */
-static uint64_t room_of(struct weir_merge *merge, struct weir_use *use,
-                        weir_instant now)
-{
-    if (use->unlimited || !merge->slack)
-        return UINT64_MAX;
-    int64_t room = use->bucket.high - weir_merge_fill(merge, use, now);
-    if (room <= 0)
-        return 0;
-    return (uint64_t)weir_rescale(room, use->bucket.leak.frac, WEIR_FILL_FRAC);
-}
-
-/* What a limiter of this bucket may count unseen, 1/1024 units. */
-static uint64_t slack_of(const struct weir_use *use, uint64_t room)
-{
-    uint64_t users = use->connected > 0 ? use->connected : 1;
-    return room == UINT64_MAX ? UINT64_MAX : room / (2 * users);
-}
-
-/* Others added more, since the cell was told, than the grain of the room
- * (without slack: anything); or its slack has shrunk by half, or grown from
- * nothing. */
-static bool cell_moved(const struct weir_merge *merge,
-                       const struct weir_use *use, const struct weir_cell *cell,
-                       uint64_t room, weir_instant now)
-{
-    int64_t age = (int64_t)(elapsed(merge, now) - cell->told_at);
-    weir_i128 since = (weir_i128)cell->told_pace * age;
-    uint64_t others = others_of(merge, use, cell, now) - cell->told_others -
-                      (uint64_t)(since >> WEIR_PACE_SHIFT);
-    uint64_t moved = others > INT64_MAX ? 0 - others : others;
-    if (!merge->slack)
-        return moved > 0;
-    if (moved > 0 && moved >= (room >> WEIR_FILL_FRAC) / WEIR_ROOM_GRAINS)
-        return true;
-    uint64_t slack = slack_of(use, room);
-    return slack < cell->told_slack / 2 ||
-           (slack > 0 && slack / 4 >= cell->told_slack);
-}
-
-static void look_at(struct weir_merge *merge, struct weir_use *use,
-                    weir_instant now)
-{
-    uint64_t room = room_of(merge, use, now);
-    for (struct weir_cell *cell = use->cells; cell; cell = cell->next) {
-        if (cell->limiter->connected &&
-            cell_moved(merge, use, cell, room, now))
-            set_due(cell, true);
-    }
-}
-
-void weir_merge_look(struct weir_merge *merge, uint32_t work,
-                     weir_instant now)
-{
-    uint32_t last = merge->touched_last;
-    uint32_t number = 0;
-    while (work > 0 && number != last) {
-        struct weir_use *use = next_touched(merge);
-        if (!use)
-            return;
-        number = use_number(merge, use);
-        if (!use->live) {
-            free_place(merge, use);
-            continue;
-        }
-        look_at(merge, use, now);
-        work = work > use->cell_count ? work - use->cell_count : 0;
-        /* Where somebody's count is presumed the picture moves by itself. */
-        if (use->pace != 0)
-            touch(merge, use);
-    }
-}
-
-void weir_merge_repeat(struct weir_merge *merge,
-                       struct weir_merge_limiter *limiter, uint32_t slot)
-{
-    struct weir_cell *cell = cell_of(limiter, slot);
-    if (cell && cell->use != 0 && use_at(merge, cell->use)->counted)
-        set_due(cell, true);
-}
-
-bool weir_merge_due(const struct weir_merge_limiter *limiter)
-{
-    return limiter->due > 0;
-}
-
-static void tell(struct weir_merge *merge, struct weir_cell *cell,
-                 struct weir_fill *out, weir_instant now)
-{
-    struct weir_use *use = use_at(merge, cell->use);
-    int64_t fill = weir_merge_fill(merge, use, now) -
-                   (int64_t)own_presumed(merge, use, cell, now);
-    out->slot = cell->slot;
-    out->fill = weir_rescale(fill, use->bucket.leak.frac, WEIR_FILL_FRAC);
-    out->slack = slack_of(use, room_of(merge, use, now));
-    out->pace = use->pace - cell->pace;
-    if (out->pace > WEIR_PACE_MAX)
-        out->pace = WEIR_PACE_MAX;
-    cell->told_others = others_of(merge, use, cell, now);
-    cell->told_slack = out->slack;
-    cell->told_pace = out->pace;
-    cell->told_at = elapsed(merge, now);
-}
-
-size_t weir_merge_tell(struct weir_merge *merge,
-                       struct weir_merge_limiter *limiter,
-                       struct weir_fill *fills, size_t max, weir_instant now)
-{
-    size_t count = 0;
-    for (size_t p = 0; p < limiter->page_capacity; p++) {
-        struct weir_cell_page *page = limiter->pages[p];
-        if (!page)
-            continue;
-        uint64_t due = page->due;
-        while (due != 0) {
-            if (count == max || limiter->due == 0)
-                return count;
-            unsigned bit = (unsigned)__builtin_ctzll(due);
-            due &= due - 1;
-            struct weir_cell *cell = &page->cell[bit];
-            set_due(cell, false);
-            tell(merge, cell, &fills[count++], now);
-        }
-    }
-    return count;
 }

@@ -10,6 +10,7 @@
 
 #include "algo/leaky.h"
 #include "base/index.h"
+#include "count/above.h"
 #include "count/message.h"
 #include "quota/quota_bucket.h"
 
@@ -53,6 +54,16 @@ struct weir_use {
     uint64_t passed;         /* units */
     uint64_t refused;        /* units */
     struct weir_cell *cells; /* list */
+    /* Where the root has an upstream: what cells' limiters handed to it. */
+    uint64_t carried;         /* units, modulo 2^64 */
+    uint64_t carried_refused; /* the same */
+    uint64_t carried_pace;    /* of the cells that do, as 'pace' … */
+    weir_u128 carried_from;   /* … and 'pace_from' */
+    bool carrying;            /* in the queue of those to be carried on */
+    uint32_t next_carrying;   /* index + 1 */
+    /* The region's: its slot, and how much of all that it has there. */
+    uint32_t up_slot, up_generation; /* 0: none */
+    uint64_t up_count, up_refused;
 };
 
 /* One limiter's use of one quota. */
@@ -70,10 +81,13 @@ struct weir_cell {
     uint64_t dry;            /* the bucket's, at the last report … */
     uint64_t dry_before;     /* … and at the one before */
     /* When this limiter was last told: */
-    uint64_t told_others;    /* units that others added, presumed included */
+    uint64_t told_others;    /* units that others added, presumed included;
+                              * with a picture from above, all that came in
+                              * but its own, modulo 2^64 */
     uint64_t told_slack;     /* 1/1024 units */
     uint64_t told_pace;      /* of others … */
     weir_instant told_at;    /* … since then, as paced_at */
+    bool carried;            /* its last report was: the pace is, too */
 };
 
 #define WEIR_CELLS_A_PAGE 64
@@ -92,12 +106,23 @@ struct weir_merge_limiter {
     bool connected;
 };
 
+/* What the roots above tell of a bucket; false: nothing. */
+struct weir_merge_upstream {
+    void *context;
+    bool (*above)(void *context, const struct weir_use *use,
+                  struct weir_above *out, weir_instant now);
+};
+
 struct weir_merge {
     struct weir_mem mem;
     uint64_t seed;
     weir_instant origin;
     weir_duration learn;    /* so long after its birth a root adopts fills */
+    weir_duration pace_good; /* so long a limiter goes by a pace it was told */
     bool slack;
+    const struct weir_merge_upstream *upstream; /* NULL: a topmost root's */
+    bool adrift;            /* it can't be asked: counts put nobody into debt */
+    weir_duration late_from; /* of what was carried since it was last 0 */
     struct weir_index index;
     struct weir_use *uses; /* owned */
     size_t use_capacity;
@@ -106,6 +131,7 @@ struct weir_merge {
     uint32_t free_use;      /* list through next_touched: index + 1 */
     uint32_t touched;       /* queue of uses: first, index + 1 */
     uint32_t touched_last;  /* last, index + 1 */
+    uint32_t carrying, carrying_last; /* the same, of uses to be carried on */
     uint64_t merged;        /* counts */
 };
 
@@ -175,7 +201,22 @@ bool weir_merge_count(struct weir_merge *merge,
                       const struct weir_count *count,
                       const struct weir_report *report, weir_instant now);
 
+/* ---- What is carried ---- */
+
+/* Calls for uses whose carried units have moved, or presumably move, since the
+ * last call; at most 'work' of them. 'each' says whether the use is to be
+ * carried on the next time whatever happens. */
+void weir_merge_carry(struct weir_merge *merge, uint32_t work,
+                      bool (*each)(void *context, struct weir_use *use),
+                      void *context);
+/* Units that are presumed of those who carry by us, beyond 'carried'. */
+uint64_t weir_merge_ahead(const struct weir_merge *merge,
+                          const struct weir_use *use, weir_instant now);
+
 /* ---- What is told ---- */
+
+/* The picture from above has moved. */
+void weir_merge_touch(struct weir_merge *merge, struct weir_use *use);
 
 /* The answer that told of the slot was lost: it is to be told again. */
 void weir_merge_repeat(struct weir_merge *merge,

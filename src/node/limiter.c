@@ -853,6 +853,9 @@ int weir_limiter_restore_change(struct weir_limiter *limiter,
 int weir_limiter_restored(struct weir_limiter *limiter, uint64_t epoch,
                           weir_instant now)
 {
+    /* It is given as long as if a root had spoken. */
+    limiter->heard = true;
+    limiter->heard_at = limiter->spoken_at = now;
     limiter->epoch = epoch;
     return reach(limiter, now);
 }

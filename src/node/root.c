@@ -54,6 +54,8 @@ static void apply_settings(struct weir_root *root)
     weir_duration three = 3 * root->settings.report_interval;
     root->merge.slack = root->settings.slack;
     root->merge.learn = three > LEARN_LEAST ? three : LEARN_LEAST;
+    root->merge.pace_good =
+        WEIR_PACE_INTERVALS * root->settings.report_interval;
 }
 
 static bool make_parts(struct weir_root *root, weir_instant now)
@@ -79,6 +81,7 @@ struct weir_root *weir_root_new(const struct weir_root_options *options,
     root->seed = options->seed;
     root->settings = options->settings;
     root->peers_max = options->peers_max;
+    root->region = options->region;
     root->name_len = options->name.len < WEIR_NAME_MAX ? options->name.len
                                                        : WEIR_NAME_MAX;
     if (root->name_len > 0)
@@ -121,6 +124,7 @@ void weir_root_free(struct weir_root *root)
     weir_index_fini(&root->limiter_index, &mem);
     weir_merge_fini(&root->merge);
     weir_catalog_free(root->catalog);
+    weir_catalog_free(root->coming);
     mem.free(mem.context, root->peers,
              root->peers_max * sizeof(*root->peers));
     mem.free(mem.context, root->fills,
@@ -214,7 +218,8 @@ static bool limiter_place(struct weir_root *root, uint32_t *out_index)
 }
 
 static bool make_limiter(struct weir_root *root,
-                         const struct weir_hello *hello, uint32_t *out_index)
+                         const struct weir_hello *hello, uint64_t session,
+                         uint32_t *out_index)
 {
     if (find_limiter(root, hello->incarnation, out_index))
         return true;
@@ -226,6 +231,7 @@ static bool make_limiter(struct weir_root *root,
     struct root_limiter *limiter = root->limiters[index];
     *limiter = (struct root_limiter){ .hash = hash,
                                       .live = true,
+                                      .last_session = session,
                                       .peer = NO_PEER };
     memcpy(limiter->incarnation, hello->incarnation, WEIR_INCARNATION_SIZE);
     root->limiter_live++;
@@ -309,26 +315,47 @@ static void replan_all(struct weir_root *root, weir_instant now)
     }
 }
 
+/* Where changes go. */
+static struct weir_catalog *filling(const struct weir_root *root)
+{
+    return root->coming ? root->coming : root->catalog;
+}
+
+int weir_root_renew(struct weir_root *root, const struct weir_store_id *id)
+{
+    struct weir_catalog *fresh = weir_catalog_new(&root->mem, root->seed);
+    if (!fresh)
+        return WEIR_ENOMEM;
+    weir_catalog_free(root->coming);
+    root->coming = fresh;
+    root->coming_store = *id;
+    return WEIR_OK;
+}
+
 int weir_root_store(struct weir_root *root, const struct weir_store_id *id,
                     uint64_t epoch, uint64_t floor, weir_instant now)
 {
     (void)now;
-    bool another = !same_store(&root->store, id);
-    bool back = epoch < weir_catalog_epoch(root->catalog);
+    bool another = !same_store(root->coming ? &root->coming_store : &root->store,
+                               id);
+    bool back = epoch < weir_catalog_epoch(filling(root));
+    int error = another || back ? weir_root_renew(root, id) : WEIR_OK;
+    if (error < 0)
+        return error;
     root->store_epoch = epoch;
-    if (another || back) {
-        struct weir_catalog *fresh =
-            weir_catalog_new(&root->mem, root->seed);
-        if (!fresh)
-            return WEIR_ENOMEM;
-        weir_catalog_free(root->catalog);
-        root->catalog = fresh;
-        root->store = *id;
-        root->ready = false;
-        root->rule_all = true;
-    }
-    weir_catalog_set_floor(root->catalog, floor);
+    weir_catalog_set_floor(filling(root), floor);
     return WEIR_OK;
+}
+
+/* The whole set is here: from now on it is what there is. */
+static void take_over(struct weir_root *root)
+{
+    weir_catalog_free(root->catalog);
+    root->catalog = root->coming;
+    root->coming = NULL;
+    root->store = root->coming_store;
+    root->ready = false;
+    root->rule_all = true;
 }
 
 /* Who rules the bucket now? */
@@ -349,9 +376,11 @@ static void rule(struct weir_root *root, struct weir_use *use,
 int weir_root_apply(struct weir_root *root, const struct weir_change *change,
                     weir_instant now)
 {
-    int error = weir_catalog_apply(root->catalog, change);
+    int error = weir_catalog_apply(filling(root), change);
     if (error < 0)
         return error;
+    if (root->coming)
+        return WEIR_OK;
     if (weir_quota_is_template(&change->quota)) {
         root->rule_all = true;
         return WEIR_OK;
@@ -365,6 +394,8 @@ int weir_root_apply(struct weir_root *root, const struct weir_change *change,
 
 void weir_root_settle(struct weir_root *root, weir_instant now)
 {
+    if (root->coming)
+        take_over(root);
     for (uint32_t i = 0; root->rule_all && i < root->merge.use_used; i++) {
         if (root->merge.uses[i].live)
             rule(root, &root->merge.uses[i], now);
@@ -432,7 +463,7 @@ static int take_hello(struct weir_root *root, uint32_t index,
     uint32_t limiter_index;
     if (hello->protocol != WEIR_PROTOCOL)
         return WEIR_EPROTOCOL;
-    if (!make_limiter(root, hello, &limiter_index))
+    if (!make_limiter(root, hello, message->session, &limiter_index))
         return WEIR_ENOMEM;
     /* A link speaks for one limiter; another one comes by another link. */
     if (peer->greeted && peer->limiter != limiter_index)
@@ -552,6 +583,8 @@ static int take_report(struct weir_root *root, uint32_t index,
         return WEIR_OK; /* of the past, doubled by the network */
     peer->number = report->number;
     peer->unknown_count = 0;
+    limiter->last_session = peer->session;
+    limiter->last_number = report->number;
     limiter->epoch = report->epoch;
     limiter->unknown = report->unknown;
     limiter->reports++;
@@ -590,6 +623,16 @@ int weir_root_receive(struct weir_root *root, uint32_t index,
 
 /* ---- What is said ---- */
 
+/* How long the topmost root has been silent, beyond what is usual. */
+static weir_duration top_age(const struct weir_root *root, weir_instant now)
+{
+    if (!root->region)
+        return 0;
+    if (!root->topped)
+        return WEIR_NEVER;
+    return now > root->top_at ? now - root->top_at : 0;
+}
+
 static void say_welcome(struct weir_root *root, struct root_peer *peer,
                         struct weir_message *out, weir_instant now)
 {
@@ -600,7 +643,14 @@ static void say_welcome(struct weir_root *root, struct root_peer *peer,
         .age = now - root->merge.origin,
         .ready = root->ready,
         .settings = root->settings,
+        .carries = root->region,
+        .top_age = top_age(root, now),
     };
+    if (root->region) {
+        const struct root_limiter *limiter = root->limiters[peer->limiter];
+        out->welcome.last_session = limiter->last_session;
+        out->welcome.last_number = limiter->last_number;
+    }
     if (root->ready) {
         out->welcome.store = root->store;
         out->welcome.epoch = root->epoch;
@@ -632,6 +682,7 @@ static void say_fills(struct weir_root *root, struct root_peer *peer,
         .number = peer->number,
         .stamp = ++peer->stamp,
         .limiters = root->connected,
+        .top_age = top_age(root, now),
         .count = count,
         .fills = root->fills,
     };

@@ -22,6 +22,7 @@ struct weir_root_options {
     uint64_t seed;
     uint32_t peers_max;      /* 1 .. 65,536 */
     struct weir_settings settings;
+    bool region;             /* it has an upstream: node/region.h */
 };
 
 /* NULL: no memory. */
@@ -47,11 +48,14 @@ void weir_root_hold(struct weir_root *root, uint32_t peer, bool hold);
 
 /* ---- Quotas, as the pump reads them from the store ---- */
 
-/* Which store this is; before the first change. An identity that differs
- * from the last one (or a lower epoch: a restored backup) empties the
- * catalog, and limiters are sent the whole set. */
+/* Which store this is; before the first change. With an identity that differs
+ * from the last one (or a lower epoch: a restored backup) a whole set begins:
+ * changes gather apart, and what stood before is served until they are
+ * settled. Then limiters are sent the whole set. */
 int weir_root_store(struct weir_root *root, const struct weir_store_id *id,
                     uint64_t epoch, uint64_t floor, weir_instant now);
+/* A whole set of the same store, or of another, begins in any case. */
+int weir_root_renew(struct weir_root *root, const struct weir_store_id *id);
 /* One change, in the order of epochs. */
 int weir_root_apply(struct weir_root *root, const struct weir_change *change,
                     weir_instant now);
@@ -62,7 +66,9 @@ bool weir_root_ready(const struct weir_root *root);
 /* Of the store whose quotas these are. */
 void weir_root_identity(const struct weir_root *root,
                         struct weir_store_id *out);
+/* What is served. */
 struct weir_catalog *weir_root_catalog(struct weir_root *root);
+
 /* ---- What people look at ---- */
 
 /* A quota in use. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * node/root_state.h - what a root node holds; for root*.c only. */
+ * node/root_state.h - what a root node holds; for root*.c and region.c
+ * only. */
 
 #ifndef WEIR_ROOT_STATE_H
 #define WEIR_ROOT_STATE_H
@@ -17,6 +18,8 @@ struct root_limiter {
     bool live;             /* else the place is free */
     uint32_t peer;         /* its link, or UINT32_MAX */
     uint32_t session_low;  /* the newest session's number */
+    uint64_t last_session; /* of the last report taken, or of the first hello */
+    uint64_t last_number;  /* that report's; 0: none */
     weir_instant heard_at;
     uint64_t epoch;
     uint64_t unknown;
@@ -62,6 +65,13 @@ struct weir_root {
     uint64_t epoch;        /* what limiters may know */
     uint64_t store_epoch;  /* what the store said it has */
     struct weir_catalog *catalog; /* owned */
+    struct weir_catalog *coming;  /* owned; a whole set that isn't settled yet;
+                                   * NULL: none */
+    struct weir_store_id coming_store;
+
+    bool region;           /* it has an upstream, and … */
+    bool topped;           /* … has heard of the topmost root … */
+    weir_instant top_at;   /* … last, as far as that is unusual */
 
     struct weir_merge merge;
     struct root_limiter **limiters; /* owned */

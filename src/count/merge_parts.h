@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT
+ * count/merge_parts.h - what the files of a merge share; for merge*.c only. */
+
+#ifndef WEIR_MERGE_PARTS_H
+#define WEIR_MERGE_PARTS_H
+
+#include "count/merge.h"
+
+/* Instants of a merge are counted from its birth. */
+static inline uint64_t weir_merge_elapsed(const struct weir_merge *merge,
+                                          weir_instant now)
+{
+    return now > merge->origin ? now - merge->origin : 0;
+}
+
+/* A use by its index + 1, and back. */
+static inline uint32_t weir_use_number(const struct weir_merge *merge,
+                                       const struct weir_use *use)
+{
+    return (uint32_t)(use - merge->uses) + 1;
+}
+
+static inline struct weir_use *weir_use_at(struct weir_merge *merge,
+                                           uint32_t number)
+{
+    weir_assert(number > 0 && number <= merge->use_used);
+    return &merge->uses[number - 1];
+}
+
+/* The next bucket that moved, out of the queue; NULL: none. It may have been
+ * dropped since. */
+struct weir_use *weir_merge_next_touched(struct weir_merge *merge);
+/* A use that was dropped while it stood in a queue: its place is free when it
+ * stands in none. */
+void weir_use_free_if_left(struct weir_merge *merge, struct weir_use *use);
+/* Pace times nanoseconds as a fill; not below 0, for a clock may step back,
+ * and bounded, for peers may lie. */
+uint64_t weir_use_scaled_pace(const struct weir_use *use, weir_u128 sum);
+/* A fill on another scale, within what the bucket holds now. */
+int64_t weir_use_rescaled(const struct weir_use *use, int64_t fill,
+                          unsigned from);
+/* The cell of a slot; NULL: none was made. */
+struct weir_cell *weir_cell_of(const struct weir_merge_limiter *limiter,
+                               uint32_t slot);
+/* Whether the cell's limiter is to be told of it. */
+void weir_cell_set_due(struct weir_cell *cell, bool due);
+/* Of what is presumed, the cell's own, scaled. */
+uint64_t weir_cell_presumed(const struct weir_merge *merge,
+                            const struct weir_use *use,
+                            const struct weir_cell *cell, weir_instant now);
+/* Units that others than the cell's limiter have added, and presumably. */
+uint64_t weir_cell_others(const struct weir_merge *merge,
+                          const struct weir_use *use,
+                          const struct weir_cell *cell, weir_instant now);
+
+#endif /* WEIR_MERGE_PARTS_H */
