@@ -27,20 +27,37 @@ static struct weir_place root_at(uint32_t index)
     return (struct weir_place){ .root = true, .index = index };
 }
 
+static bool has_regions(const struct weir_fleet *fleet)
+{
+    for (uint32_t r = 0; r < fleet->options.roots; r++) {
+        if (fleet->options.upstream[r] != 0)
+            return true;
+    }
+    return false;
+}
+
 static void make_parts(struct weir_fleet *fleet)
 {
     uint32_t limiters = fleet->options.limiters;
     uint32_t roots = fleet->options.roots;
+    uint32_t lowers = fleet->lowers = limiters + (has_regions(fleet) ? roots : 0);
     fleet->roots = weir_must_zeroed(roots, sizeof(struct weir_node));
     fleet->limiters = weir_must_zeroed(limiters, sizeof(struct weir_node));
     fleet->links =
-        weir_must_zeroed((size_t)limiters * roots, sizeof(struct weir_link));
+        weir_must_zeroed((size_t)lowers * roots, sizeof(struct weir_link));
     for (uint32_t r = 0; r < roots; r++)
         weir_node_init(&fleet->roots[r], fleet, root_at(r));
     for (uint32_t l = 0; l < limiters; l++) {
         weir_node_init(&fleet->limiters[l], fleet, limiter_at(l));
         for (uint32_t r = 0; r < roots; r++)
             weir_link_init(weir_fleet_link(fleet, l, r), fleet, l, r);
+    }
+    for (uint32_t l = limiters; l < lowers; l++) {
+        for (uint32_t r = 0; r < roots; r++) {
+            struct weir_link *link = weir_fleet_link(fleet, l, r);
+            weir_link_init(link, fleet, l, r);
+            link->allowed = fleet->options.upstream[l - limiters] >> r & 1;
+        }
     }
 }
 
@@ -73,7 +90,7 @@ void weir_fleet_free(struct weir_fleet *fleet)
         weir_node_end(&fleet->limiters[l]);
     for (uint32_t r = 0; r < fleet->options.roots; r++)
         weir_node_end(&fleet->roots[r]);
-    size_t count = (size_t)fleet->options.limiters * fleet->options.roots;
+    size_t count = (size_t)fleet->lowers * fleet->options.roots;
     for (size_t i = 0; i < count; i++)
         weir_link_fini(&fleet->links[i]);
     free(fleet->limiters);
@@ -154,15 +171,26 @@ const struct weir_catalog *weir_fleet_catalog(const struct weir_fleet *fleet)
 
 /* ---- Faults: a node ---- */
 
-/* The node's links: 'i' from 0; NULL after the last. */
-static struct weir_link *link_of(const struct weir_node *node, uint32_t i)
+/* The node's links to roots: 'i' from 0; NULL after the last. */
+static struct weir_link *link_above(const struct weir_node *node, uint32_t i)
 {
     const struct weir_fleet *fleet = node->fleet;
     uint32_t index = node->place.index;
     if (node->place.root)
-        return i < fleet->options.limiters ? weir_fleet_link(fleet, i, index)
-                                           : NULL;
-    return i < fleet->options.roots ? weir_fleet_link(fleet, index, i) : NULL;
+        index += fleet->options.limiters;
+    return i < fleet->options.roots && index < fleet->lowers
+               ? weir_fleet_link(fleet, index, i)
+               : NULL;
+}
+
+/* All of them. */
+static struct weir_link *link_of(const struct weir_node *node, uint32_t i)
+{
+    const struct weir_fleet *fleet = node->fleet;
+    if (!node->place.root)
+        return link_above(node, i);
+    return i < fleet->lowers ? weir_fleet_link(fleet, i, node->place.index)
+                             : link_above(node, i - fleet->lowers);
 }
 
 static void settle_links(struct weir_node *node)
@@ -184,7 +212,7 @@ void weir_fleet_kill(struct weir_fleet *fleet, struct weir_place place)
     weir_node_end(node);
     settle_links(node);
     struct weir_link *link;
-    for (uint32_t i = 0; !place.root && (link = link_of(node, i)); i++)
+    for (uint32_t i = 0; (link = link_above(node, i)) != NULL; i++)
         link->oldest = link->connection;
 }
 
@@ -240,6 +268,12 @@ void weir_fleet_clock(struct weir_fleet *fleet, struct weir_place place,
 }
 
 /* ---- Faults: a link ---- */
+
+uint32_t weir_fleet_upper(const struct weir_fleet *fleet, uint32_t root)
+{
+    weir_assert(fleet->options.upstream[root] != 0);
+    return fleet->options.limiters + root;
+}
 
 void weir_fleet_cut(struct weir_fleet *fleet, uint32_t limiter, uint32_t root,
                     enum weir_way cut, weir_duration noticed)

@@ -21,7 +21,7 @@
 
 #include "lab/net.h"
 #include "node/limiter.h"
-#include "node/root.h"
+#include "node/region.h"
 
 #define WEIR_FLEET_LIMITERS_MAX 65536
 #define WEIR_FLEET_ROOTS_MAX WEIR_ROOTS_MAX
@@ -43,6 +43,10 @@ struct weir_fleet_options {
     uint32_t slots;                /* of each limiter's table */
     struct weir_net net;           /* of every link, both ways */
     struct weir_settings settings; /* report_interval > 0 */
+    /* Of each root the roots above it, as bits: it is a region's then, and has
+     * its quotas from them. None: a topmost one. Limiters link to all roots
+     * but those that weir_fleet_allow() forbids. */
+    uint32_t upstream[WEIR_FLEET_ROOTS_MAX];
 };
 
 /* Who looks on; any may be NULL. Called from within the event. */
@@ -53,7 +57,8 @@ struct weir_fleet_watch {
     void (*counted)(void *context, uint32_t limiter, struct weir_ref ref,
                     int64_t weight);
     /* A message was taken by a node, which hasn't said anything to it yet
-     * ('from': the limiter or root at the other end). */
+     * ('from': the limiter, also a region's root as one, or root at the other
+     * end; its kind tells which). */
     void (*received)(void *context, struct weir_place to, uint32_t from,
                      const struct weir_message *message);
     /* Before a node dies, its memory still there; after one was born, before
@@ -122,6 +127,10 @@ void weir_fleet_cpu(struct weir_fleet *fleet, struct weir_place place,
 void weir_fleet_clock(struct weir_fleet *fleet, struct weir_place place,
                       int64_t step, double drift_ppm);
 
+/* What to call a region's root, in its place as a limiter of the roots above
+ * it, where a function here asks for a limiter of a link. */
+uint32_t weir_fleet_upper(const struct weir_fleet *fleet, uint32_t root);
+
 /* Ways between a limiter and a root, as bits. */
 enum weir_way {
     WEIR_WAY_UP = 1,
@@ -153,6 +162,9 @@ struct weir_limiter *weir_fleet_limiter(const struct weir_fleet *fleet,
                                         uint32_t limiter);
 struct weir_root *weir_fleet_root(const struct weir_fleet *fleet,
                                   uint32_t root);
+/* NULL: not a region's, or not running. */
+struct weir_region *weir_fleet_region(const struct weir_fleet *fleet,
+                                      uint32_t root);
 /* The connection is up at both ends, and not cut. */
 bool weir_fleet_linked(const struct weir_fleet *fleet, uint32_t limiter,
                        uint32_t root);

@@ -23,7 +23,10 @@
 
 static struct weir_node *limiter_of(const struct weir_link *link)
 {
-    return &link->fleet->limiters[link->limiter];
+    const struct weir_fleet *fleet = link->fleet;
+    return link->limiter < fleet->options.limiters
+               ? &fleet->limiters[link->limiter]
+               : &fleet->roots[link->limiter - fleet->options.limiters];
 }
 
 static struct weir_node *root_of(const struct weir_link *link)
@@ -118,8 +121,8 @@ static void tell_ends(struct weir_link *link, bool up)
     link->up = up;
     link->connection++;
     link->held = false;
-    weir_node_link(root_of(link), link->limiter, up);
-    weir_node_link(limiter_of(link), link->root, up);
+    weir_node_link(root_of(link), link->limiter, false, up);
+    weir_node_link(limiter_of(link), link->root, true, up);
 }
 
 void weir_link_break(struct weir_link *link)

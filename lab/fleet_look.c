@@ -77,6 +77,12 @@ struct weir_root *weir_fleet_root(const struct weir_fleet *fleet, uint32_t root)
     return root_node(fleet, root)->root;
 }
 
+struct weir_region *weir_fleet_region(const struct weir_fleet *fleet,
+                                      uint32_t root)
+{
+    return root_node(fleet, root)->region;
+}
+
 bool weir_fleet_linked(const struct weir_fleet *fleet, uint32_t limiter,
                        uint32_t root)
 {

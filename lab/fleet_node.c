@@ -90,6 +90,18 @@ static void begin_limiter(struct weir_node *node, struct weir_text name)
     node->limiter = weir_limiter_init(block, &options, weir_node_now(node));
 }
 
+static void begin_region(struct weir_node *node,
+                         const struct weir_root_options *root)
+{
+    struct weir_region_options options = {
+        .root = *root,
+        .upstreams = node->fleet->options.roots,
+        .slots = node->fleet->options.slots,
+    };
+    node->region = weir_must(weir_region_new(&options, weir_node_now(node)));
+    node->root = weir_region_root(node->region);
+}
+
 static void begin_root(struct weir_node *node, struct weir_text name)
 {
     struct weir_fleet *fleet = node->fleet;
@@ -97,10 +109,14 @@ static void begin_root(struct weir_node *node, struct weir_text name)
         .mem = weir_mem_system,
         .name = name,
         .seed = weir_rng_next(&fleet->world.rng),
-        .peers_max = fleet->options.limiters,
+        .peers_max = fleet->lowers,
         .settings = fleet->options.settings,
     };
     draw_incarnation(node, options.incarnation);
+    if (fleet->options.upstream[node->place.index] != 0) {
+        begin_region(node, &options);
+        return;
+    }
     node->root = weir_must(weir_root_new(&options, weir_node_now(node)));
     weir_node_load(node);
 }
@@ -130,10 +146,14 @@ void weir_node_end(struct weir_node *node)
     struct weir_packet *packet;
     while ((packet = next_packet(node)) != NULL)
         weir_packet_free(packet);
-    weir_root_free(node->root);
+    if (node->region)
+        weir_region_free(node->region);
+    else
+        weir_root_free(node->root);
     free(node->limiter_block);
     free(node->table_block);
     node->root = NULL;
+    node->region = NULL;
     node->limiter = NULL;
     node->table = NULL;
     node->limiter_block = node->table_block = NULL;
@@ -147,7 +167,7 @@ void weir_node_load(struct weir_node *node)
     static const struct weir_store_id id = { .uuid = { 1, 2, 3 } };
     const struct weir_fleet *fleet = node->fleet;
     struct weir_root *root = node->root;
-    if (!root || node->paused || fleet->store_away)
+    if (!root || node->region || node->paused || fleet->store_away)
         return;
     weir_instant now = weir_node_now(node);
     int error = weir_root_store(root, &id, fleet->epoch,
@@ -199,6 +219,21 @@ static void work(struct weir_node *node, const struct weir_message *message)
 
 /* ---- A turn ---- */
 
+static void say_above(struct weir_node *node, weir_instant now)
+{
+    struct weir_message message;
+    uint32_t peer;
+    uint32_t lower = node->fleet->options.limiters + node->place.index;
+    while (weir_region_up_next(node->region, &peer, &message, now)) {
+        work(node, &message);
+        weir_link_send(weir_fleet_link(node->fleet, lower, peer), true,
+                       &message, node->free_at);
+    }
+    struct weir_event event;
+    while (weir_region_up_event(node->region, &event))
+        continue;
+}
+
 static void say(struct weir_node *node)
 {
     weir_instant now = weir_node_now(node);
@@ -213,6 +248,10 @@ static void say(struct weir_node *node)
     struct weir_event event;
     while (node->limiter && weir_limiter_event(node->limiter, &event))
         continue;
+    if (node->region) {
+        weir_region_tick(node->region, now);
+        say_above(node, now);
+    }
     while (node->root && weir_root_next(node->root, &peer, &message, now)) {
         work(node, &message);
         weir_link_send(weir_fleet_link(node->fleet, peer, node->place.index),
@@ -227,6 +266,8 @@ static bool urgent(const struct weir_node *node)
 
 static weir_instant deadline(const struct weir_node *node, weir_instant now)
 {
+    if (node->region)
+        return weir_region_deadline(node->region, now);
     return node->limiter ? weir_limiter_deadline(node->limiter, now)
                          : weir_root_deadline(node->root, now);
 }
@@ -254,15 +295,19 @@ static int receive(struct weir_node *node, struct weir_link *link,
     struct weir_fleet *fleet = node->fleet;
     weir_instant now = weir_node_now(node);
     struct weir_message message;
-    int error = weir_v1_decode(packet->bytes, packet->len, node->place.root,
+    bool to_root = packet->pipe == &link->to_root;
+    int error = weir_v1_decode(packet->bytes, packet->len, to_root,
                                &fleet->arena, &message);
     if (error < 0)
         return error;
     work(node, &message);
-    uint32_t from = node->place.root ? link->limiter : link->root;
-    error = node->place.root
-                ? weir_root_receive(node->root, from, &message, now)
-                : weir_limiter_receive(node->limiter, from, &message, now);
+    uint32_t from = to_root ? link->limiter : link->root;
+    if (to_root)
+        error = weir_root_receive(node->root, from, &message, now);
+    else if (node->region)
+        error = weir_region_up_receive(node->region, from, &message, now);
+    else
+        error = weir_limiter_receive(node->limiter, from, &message, now);
     for (size_t i = 0; i < fleet->watch_count && error == 0; i++) {
         const struct weir_fleet_watch *watch = &fleet->watch[i];
         if (watch->received)
@@ -293,6 +338,8 @@ static void tick(struct weir_node *node)
         return;
     if (node->limiter)
         weir_limiter_tick(node->limiter, now);
+    else if (node->region)
+        weir_region_tick(node->region, now);
     else
         weir_root_tick(node->root, now);
 }
@@ -330,11 +377,13 @@ void weir_node_kick(struct weir_node *node)
                         busy(node) ? node->free_at : now);
 }
 
-void weir_node_link(struct weir_node *node, uint32_t peer, bool up)
+void weir_node_link(struct weir_node *node, uint32_t peer, bool above, bool up)
 {
     weir_instant now = weir_node_now(node);
     if (node->limiter)
         weir_limiter_link(node->limiter, peer, up, now);
+    else if (node->region && above)
+        weir_region_up_link(node->region, peer, up, now);
     else if (node->root)
         weir_root_link(node->root, peer, up, now);
     weir_node_rest(node);

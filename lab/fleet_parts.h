@@ -26,7 +26,8 @@ struct weir_node {
     uint32_t stripe;
     void *limiter_block, *table_block; /* owned */
     /* A root, if it runs: */
-    struct weir_root *root; /* owned */
+    struct weir_root *root; /* owned, but a region's */
+    struct weir_region *region; /* owned; NULL: a topmost root */
 };
 
 /* Between a limiter and a root. Its part looks again later whether the link
@@ -53,6 +54,7 @@ struct weir_fleet {
     struct weir_world world;
     struct weir_node *limiters, *roots; /* owned */
     struct weir_link *links;            /* owned; [limiter * roots + root] */
+    uint32_t lowers; /* limiters, and in a fleet with regions roots as such */
     struct weir_catalog *store;         /* owned */
     uint64_t epoch;                     /* of the store */
     bool store_away;
@@ -66,8 +68,7 @@ struct weir_fleet {
 static inline struct weir_link *weir_fleet_link(const struct weir_fleet *fleet,
                                                 uint32_t limiter, uint32_t root)
 {
-    weir_assert(limiter < fleet->options.limiters &&
-                root < fleet->options.roots);
+    weir_assert(limiter < fleet->lowers && root < fleet->options.roots);
     return &fleet->links[(size_t)limiter * fleet->options.roots + root];
 }
 
@@ -100,8 +101,8 @@ void weir_node_arrive(struct weir_node *node, struct weir_packet *packet);
 void weir_node_rest(struct weir_node *node);
 /* It has something to do now. */
 void weir_node_kick(struct weir_node *node);
-/* The link's end: up or down. */
-void weir_node_link(struct weir_node *node, uint32_t peer, bool up);
+/* The link's end: up or down. 'above': the peer is a root above it. */
+void weir_node_link(struct weir_node *node, uint32_t peer, bool above, bool up);
 /* A root reads what is new in the store. */
 void weir_node_load(struct weir_node *node);
 

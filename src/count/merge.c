@@ -838,6 +838,9 @@ bool weir_merge_count(struct weir_merge *merge,
     int64_t instead = set_pace(merge, use, cell, pace, count->ahead, now);
     bool no_debt = report->late_from > 0 || merge->adrift;
     add_units(merge, use, delta, instead, no_debt, now);
+    /* A bucket that is new here is to be known above, whoever carries it. */
+    if (merge->upstream && use->up_generation == 0)
+        carry_on(merge, use);
     if (report->carried && merge->upstream)
         take_carry(merge, use, cell, count, refused_delta, report->late_from);
     cell->dry_before = cell->dry;

@@ -222,6 +222,9 @@ void weir_merge_touch(struct weir_merge *merge, struct weir_use *use);
 void weir_merge_repeat(struct weir_merge *merge,
                        struct weir_merge_limiter *limiter, uint32_t slot);
 
+/* The fill that limiters are told, all presumed included; scaled. */
+int64_t weir_merge_told_fill(struct weir_merge *merge, struct weir_use *use,
+                             weir_instant now);
 /* Finds who must be told of buckets that moved since the last call: at most
  * 'work' cells are looked at. */
 void weir_merge_look(struct weir_merge *merge, uint32_t work,

@@ -64,6 +64,14 @@ static void picture_of(struct weir_merge *merge, struct weir_use *use,
         out->room = above.allowance;
 }
 
+int64_t weir_merge_told_fill(struct weir_merge *merge, struct weir_use *use,
+                             weir_instant now)
+{
+    struct picture picture;
+    picture_of(merge, use, &picture, now);
+    return picture.fill;
+}
+
 /* What is told of the picture to a limiter, who knows its own part. */
 static int64_t fill_told(const struct weir_merge *merge,
                          const struct weir_use *use,

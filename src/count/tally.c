@@ -613,8 +613,14 @@ void weir_tally_begin(struct weir_tally *tally, uint32_t index,
     struct weir_tally_link *link = &tally->link[index];
     /* What was unanswered may have been taken or not; the announcement of
      * the absolute 'acked' makes both come out right. */
-    for (uint32_t i = 0; i < link->outstanding_count; i++)
+    for (uint32_t i = 0; i < link->outstanding_count; i++) {
+        struct weir_tally_cell *cell = &link->cells[link->outstanding[i]];
         weir_bit_set(link->dirty, link->outstanding[i]);
+        /* Of a total that sank the root may have the lower one; more than it
+         * has it would take for counts that aren't its to hear. */
+        if ((int64_t)(cell->sent - cell->acked) < 0)
+            cell->acked = cell->sent;
+    }
     link->outstanding_count = 0;
     link->unanswered = false;
     link->number = 0;
@@ -689,6 +695,7 @@ static void acknowledge(struct weir_tally *tally, struct weir_tally_link *link,
             continue;
         }
         cell->session = (uint32_t)link->session;
+        weir_tally_hand_rest(tally, link, slot);
         cell->adopt = false;
         cell->acked = cell->sent;
         if (!late)
@@ -799,6 +806,17 @@ void weir_tally_set_slack(struct weir_tally *tally, bool slack,
     weir_tally_stale(tally, !slack, now);
 }
 
+/* A region goes on from what it told its limiters, which follows the others a
+ * little longer than our own decisions do. */
+static void follow_last(struct weir_tally *tally, uint32_t slot,
+                        weir_instant now)
+{
+    struct weir_slot_view view;
+    weir_table_view(tally->table, slot, &view, now);
+    if (view.sharing == WEIR_COUNTED && !view.unlimited)
+        update_fill(tally, slot, &view, now);
+}
+
 void weir_tally_stale(struct weir_tally *tally, bool stale, weir_instant now)
 {
     tally->extrapolated_at = now;
@@ -807,6 +825,8 @@ void weir_tally_stale(struct weir_tally *tally, bool stale, weir_instant now)
          slot = weir_bit_next(tally->told, slot + 1, end)) {
         uint64_t count = weir_table_count(tally->table, slot);
         tally->share_mark[slot] = count;
+        if (stale && tally->carried)
+            follow_last(tally, slot, now);
         if (stale && (!tally->slack || is_stale(tally, slot, now)))
             weir_table_set_slack(tally->table, slot, STOP_NONE(count),
                                  STOP_NONE(count));

@@ -79,6 +79,7 @@ struct weir_tally_link {
     weir_instant acked_at;   /* … and the last that was answered */
     bool missed;             /* something was counted while it was down */
     bool carried;            /* the unanswered report went to a carrier */
+    bool hurry;              /* there is more to be handed over */
     weir_instant late_since; /* of what was carried late; 0: nothing */
     uint64_t session;
     uint64_t stamp;          /* of the newest fills */

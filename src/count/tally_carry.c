@@ -7,7 +7,10 @@
  * that was never answered is in doubt when its link ends. The root says at the
  * next session's start whether it took it, and if not, 'handed' goes back by
  * what was in it. A root that died can't say; then 'handed' stays, so that
- * nothing is ever counted twice, and what the report held may be lost.
+ * nothing is ever counted twice, and what the report held may be lost. Nothing
+ * is handed over with an announcement: the root may not know the quota yet, and
+ * an answer that says so, and is lost, would leave a doubt that a number can't
+ * resolve.
  *
  * A region's root is a limiter here, and its count is what its own limiters
  * counted and what it presumes of them ('ahead'). Only the former is ever
@@ -36,8 +39,21 @@ void weir_tally_hand_back(struct weir_tally *tally, uint32_t slot,
                           const struct weir_tally_cell *cell)
 {
     struct weir_tally_handed *handed = &tally->handed[slot];
-    if (handed->generation == cell->generation)
-        handed->total -= (uint64_t)cell->carry;
+    if (handed->generation != cell->generation || cell->carry == 0)
+        return;
+    handed->total -= (uint64_t)cell->carry;
+    if (tally->carrier != WEIR_CARRIER_NONE)
+        weir_bit_set(tally->link[tally->carrier].dirty, slot);
+}
+
+void weir_tally_hand_rest(struct weir_tally *tally,
+                          struct weir_tally_link *link, uint32_t slot)
+{
+    if (!link->carried ||
+        tally->handed[slot].total == link->cells[slot].sent)
+        return;
+    weir_bit_set(link->dirty, slot);
+    link->hurry = true;
 }
 
 bool weir_tally_is_handed(const struct weir_tally *tally, uint32_t slot,

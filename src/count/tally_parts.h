@@ -61,6 +61,10 @@ uint64_t *weir_tally_handed_of(struct weir_tally *tally, uint32_t slot,
 /* The root didn't take what the unanswered report handed over. */
 void weir_tally_hand_back(struct weir_tally *tally, uint32_t slot,
                           const struct weir_tally_cell *cell);
+/* The root knows the slot: what it wasn't handed with the announcement is to
+ * follow soon. */
+void weir_tally_hand_rest(struct weir_tally *tally,
+                          struct weir_tally_link *link, uint32_t slot);
 /* Whether carriers have, and have answered for, the count up to 'total'. */
 bool weir_tally_is_handed(const struct weir_tally *tally, uint32_t slot,
                           uint64_t total);

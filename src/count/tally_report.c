@@ -144,7 +144,7 @@ static void draw_up(struct weir_tally *tally, struct weir_tally_link *link,
     cell->counted = view->sharing == WEIR_COUNTED && !view->unlimited;
     cell->refused_sent = weir_table_refused(tally->table, slot);
     cell->carry = 0;
-    if (link->carried) {
+    if (link->carried && weir_tally_announced(link, cell)) {
         uint64_t *handed = weir_tally_handed_of(tally, slot, view->generation);
         cell->carry = (int64_t)(cell->sent - *handed);
         *handed = cell->sent;

@@ -259,6 +259,7 @@ static void hear(struct weir_limiter *limiter, struct link *link,
         note_later(at, age, now, &link->top_at);
         note_later(at, age, now, &limiter->heard_at);
         link->topped = limiter->topped = true;
+        weir_table_set_held(limiter->table, age > 0);
     } else if (!limiter->heard) {
         limiter->heard_at = now; /* it is given as long as any other */
     }
@@ -297,27 +298,30 @@ static void check_stale(struct weir_limiter *limiter, weir_instant now)
 /* ---- Links ---- */
 
 /* As a carrier; 0: it can't be one. */
-static unsigned fitness(const struct weir_limiter *limiter, uint32_t index,
-                        weir_instant now)
+static unsigned fitness(const struct weir_limiter *limiter, uint32_t index)
 {
     const struct link *link = &limiter->link[index];
     if (link->state != UP || !link->carries)
         return 0;
-    bool top = link->topped && !is_long_ago(limiter, link->top_at, now);
+    /* Behind what others tell of the topmost root: in a region that is cut off
+     * all are old by about the same, and nothing is won by another. */
+    weir_duration some =
+        WEIR_PACE_INTERVALS * limiter->settings.report_interval;
+    bool top = link->topped && link->top_at + some > limiter->heard_at;
     return 1 + 2 * top + limiter->tally.link[index].answering;
 }
 
-static void choose_carrier(struct weir_limiter *limiter, weir_instant now)
+static void choose_carrier(struct weir_limiter *limiter)
 {
     uint32_t before = limiter->tally.carrier;
     uint32_t best = before;
     unsigned most = 0;
     if (before != WEIR_CARRIER_NONE)
-        most = fitness(limiter, before, now);
+        most = fitness(limiter, before);
     if (most == 0)
         best = WEIR_CARRIER_NONE;
     for (uint32_t i = 0; i < limiter->link_count; i++) {
-        unsigned fit = fitness(limiter, i, now);
+        unsigned fit = fitness(limiter, i);
         if (fit <= most)
             continue;
         most = fit;
@@ -342,7 +346,7 @@ void weir_limiter_link(struct weir_limiter *limiter, uint32_t index, bool up,
             event_new(limiter, WEIR_EVENT_ROOT_DOWN, now);
         link->state = DOWN;
         weir_tally_end(&limiter->tally, index, now);
-        choose_carrier(limiter, now);
+        choose_carrier(limiter);
         return;
     }
     weir_tally_meet(&limiter->tally, index);
@@ -475,7 +479,7 @@ static int welcomed(struct weir_limiter *limiter, uint32_t index,
         &limiter->tally, index,
         was_taken(&limiter->tally.link[index], welcome, same));
     weir_tally_begin(&limiter->tally, index, link->session, same, born, now);
-    choose_carrier(limiter, now);
+    choose_carrier(limiter);
     event_text(event_new(limiter, WEIR_EVENT_ROOT_UP, now), welcome->name);
     return WEIR_OK;
 }
@@ -551,6 +555,16 @@ static int take_quotas(struct weir_limiter *limiter, struct link *link,
     return limiter->epoch < quotas->target ? WEIR_OK : reach(limiter, now);
 }
 
+static int take_fills(struct weir_limiter *limiter, uint32_t index,
+                      const struct weir_fills *fills, weir_instant now)
+{
+    struct weir_tally_link *link = &limiter->tally.link[index];
+    int error = weir_tally_fills(&limiter->tally, index, fills, now);
+    limiter->link[index].urgent |= link->hurry;
+    link->hurry = false;
+    return error;
+}
+
 int weir_limiter_receive(struct weir_limiter *limiter, uint32_t index,
                          const struct weir_message *message,
                          weir_instant now)
@@ -564,16 +578,16 @@ int weir_limiter_receive(struct weir_limiter *limiter, uint32_t index,
     case WEIR_MESSAGE_WELCOME:
         return welcomed(limiter, index, &message->welcome, now);
     case WEIR_MESSAGE_QUOTAS:
-        return link->state == UP
-                   ? take_quotas(limiter, link, &message->quotas, now)
-                   : WEIR_OK;
+        /* A region passes them on, and has to say whose they are. */
+        if (link->state != UP || (limiter->region && !link->root_ready))
+            return WEIR_OK;
+        return take_quotas(limiter, link, &message->quotas, now);
     case WEIR_MESSAGE_FILLS:
         if (link->state != UP)
             return WEIR_OK;
         link->stretch = message->fills.stretch;
         link->resend = RESEND_FIRST;
-        return weir_tally_fills(&limiter->tally, index, &message->fills,
-                                now);
+        return take_fills(limiter, index, &message->fills, now);
     case WEIR_MESSAGE_HELLO:
     case WEIR_MESSAGE_REPORT:
         break;
@@ -614,7 +628,7 @@ void weir_limiter_tick(struct weir_limiter *limiter, weir_instant now)
 {
     check_stale(limiter, now);
     weir_tally_listen(&limiter->tally, PATIENCE, now);
-    choose_carrier(limiter, now);
+    choose_carrier(limiter);
     bool kicked = weir_table_urgent(limiter->table);
     if (limiter->settings.slack && (kicked || now >= limiter->look_at)) {
         weir_tally_collect(&limiter->tally, false, now);

@@ -776,7 +776,8 @@ static void forget_limiters(struct weir_root *root, weir_instant now)
                 weir_merge_hush(&root->merge, &limiter->cells);
             continue;
         }
-        if (silent < FORGET_FIRST)
+        /* A carrier is asked which report it took last. */
+        if (silent < (root->region ? FORGET_LAST : FORGET_FIRST))
             continue;
         if (silent >= FORGET_LAST ||
             weir_merge_drained(&root->merge, &limiter->cells, now))

@@ -11,7 +11,7 @@ static void usage_of(struct weir_root *root, struct weir_use *use,
 {
     struct weir_captures captures;
     struct weir_text name = { use->name, use->name_len };
-    int64_t fill = weir_merge_fill(&root->merge, use, now);
+    int64_t fill = weir_merge_told_fill(&root->merge, use, now);
     *out = (struct weir_usage){
         .name = name,
         .quota = weir_catalog_find(root->catalog, name, &captures),

@@ -260,6 +260,9 @@ uint64_t weir_table_settled(const struct weir_table *table, uint32_t slot);
 void weir_table_set_stale(struct weir_table *table, bool stale,
                           weir_instant now);
 bool weir_table_is_stale(const struct weir_table *table);
+/* While 'held' fills don't move the probability that `hold` goes on with: they
+ * are told by who can't ask either. */
+void weir_table_set_held(struct weir_table *table, bool held);
 
 /* The clock hand, called some times a second: looks at up to 'count' slots,
  * lifts buckets that stood empty (so that no difference of sums ever

@@ -252,6 +252,7 @@ struct weir_table {
     uint32_t chunk_used; /* chunks ever used */
     uint32_t hand;       /* of the sweep */
     uint32_t stale;
+    uint32_t held;       /* fills don't move cold.hold */
     uint32_t template_count;
     uint32_t spare_slot; /* whose parameters the spare holds */
     uint64_t spare_part;

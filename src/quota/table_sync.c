@@ -158,11 +158,16 @@ void weir_table_set_slack(struct weir_table *t, uint32_t slot,
     weir_store(&weir_hot(t, slot)->early, WEIR_MINI_FAR);
 }
 
+void weir_table_set_held(struct weir_table *t, bool held)
+{
+    t->held = held;
+}
+
 /* Without a root the slot will refuse as it would now. */
 static void note_hold(struct weir_table *t, uint32_t slot, weir_instant at)
 {
     struct cold *cold = weir_cold(t, slot);
-    if (cold->on_stale != WEIR_STALE_HOLD || weir_table_is_stale(t))
+    if (cold->on_stale != WEIR_STALE_HOLD || weir_table_is_stale(t) || t->held)
         return;
     struct look look;
     weir_look(t, slot, weir_elapsed(t, at), &look);
