@@ -58,6 +58,7 @@ struct link {
     uint64_t root_epoch;     /* the newest it spoke of */
     struct weir_store_id odd; /* another store it spoke for: told already */
     bool root_ready;
+    bool ask;                /* the welcome is wanted again */
     bool carries;            /* the root has an upstream */
     bool topped;             /* it has told of the topmost root, heard … */
     weir_instant top_at;     /* … at last */
@@ -354,7 +355,7 @@ void weir_limiter_link(struct weir_limiter *limiter, uint32_t index, bool up,
     link->session = (weir_rng_next(&limiter->rng) << 32) |
                     ++limiter->sessions;
     link->state = GREETING;
-    link->urgent = false;
+    link->urgent = link->ask = false;
     link->full_taken = false;
     link->stretch = 0;
     link->resend = RESEND_FIRST;
@@ -578,8 +579,10 @@ int weir_limiter_receive(struct weir_limiter *limiter, uint32_t index,
     case WEIR_MESSAGE_WELCOME:
         return welcomed(limiter, index, &message->welcome, now);
     case WEIR_MESSAGE_QUOTAS:
-        /* A region passes them on, and has to say whose they are. */
-        if (link->state != UP || (limiter->region && !link->root_ready))
+        /* A region passes them on, and has to say whose they are: the welcome
+         * that would have told was lost, or overtaken. */
+        link->ask = limiter->region && !link->root_ready;
+        if (link->state != UP || link->ask)
             return WEIR_OK;
         return take_quotas(limiter, link, &message->quotas, now);
     case WEIR_MESSAGE_FILLS:
@@ -679,6 +682,8 @@ static weir_instant link_due(const struct weir_limiter *limiter,
     case UP:
         break;
     }
+    if (link->ask)
+        return 0;
     if (limiter->tally.link[index].unanswered)
         return link->sent_at + link->resend;
     weir_duration spacing = later(WEIR_REPORT_SPACING, link->stretch);
@@ -740,6 +745,11 @@ bool weir_limiter_next(struct weir_limiter *limiter, uint32_t *out_link,
             continue;
         *out_link = i;
         out->session = link->session;
+        if (link->state == UP && link->ask) {
+            greet(limiter, out);
+            link->ask = false;
+            return true;
+        }
         if (link->state == UP) {
             make_report(limiter, i, out, now);
         } else {
