@@ -131,6 +131,7 @@ static void random_report(struct weir_rng *rng, struct rows *rows,
             .refused = some(rng),
             .fill = (int64_t)some(rng),
             .witnessed = weir_rng_below(rng, 2),
+            .sank = weir_rng_below(rng, 2),
         };
     *out = (struct weir_message){
         .type = WEIR_MESSAGE_REPORT,

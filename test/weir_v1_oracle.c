@@ -14,6 +14,7 @@ static bool same_announce(const Weir__V1__Announce *theirs,
            theirs->passed == ours->base &&
            theirs->refused == ours->refused && theirs->fill == ours->fill &&
            theirs->witnessed == ours->witnessed &&
+           theirs->sank == ours->sank &&
            theirs->name.len == ours->name.len &&
            memcmp(theirs->name.data, ours->name.p, ours->name.len) == 0;
 }

@@ -754,7 +754,9 @@ int weir_merge_announce(struct weir_merge *merge,
         cell->dry_before = cell->dry;
         adopt_fill(merge, use, announce, now);
     }
-    if (!known || (int64_t)(announce->base - cell->last) > 0)
+    bool raises =
+        (int64_t)(announce->base - cell->last) > 0 && !announce->sank;
+    if (!known || raises)
         cell->last = announce->base;
     if (!known || (int64_t)(announce->refused - cell->refused_last) > 0)
         cell->refused_last = announce->refused;

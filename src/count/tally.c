@@ -616,10 +616,7 @@ void weir_tally_begin(struct weir_tally *tally, uint32_t index,
     for (uint32_t i = 0; i < link->outstanding_count; i++) {
         struct weir_tally_cell *cell = &link->cells[link->outstanding[i]];
         weir_bit_set(link->dirty, link->outstanding[i]);
-        /* Of a total that sank the root may have the lower one; more than it
-         * has it would take for counts that aren't its to hear. */
-        if ((int64_t)(cell->sent - cell->acked) < 0)
-            cell->acked = cell->sent;
+        cell->sank |= (int64_t)(cell->sent - cell->acked) < 0;
     }
     link->outstanding_count = 0;
     link->unanswered = false;
@@ -696,7 +693,7 @@ static void acknowledge(struct weir_tally *tally, struct weir_tally_link *link,
         }
         cell->session = (uint32_t)link->session;
         weir_tally_hand_rest(tally, link, slot);
-        cell->adopt = false;
+        cell->adopt = cell->sank = false;
         cell->acked = cell->sent;
         if (!late)
             cell->prompt = cell->sent;

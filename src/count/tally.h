@@ -40,6 +40,8 @@ struct weir_tally_cell {
     bool counted;        /* the root will tell a fill once it has counts */
     bool adopt;          /* fill is for a root that was just born … */
     bool witnessed;      /* … and another root has spoken since */
+    bool sank;           /* since the last answer the total may have sunk
+                          * there */
     bool begun;
 };
 

@@ -48,6 +48,7 @@ static void write_announce(struct weir_tally *tally, size_t i, uint32_t slot,
         .refused = cell->refused_acked,
         .fill = adopted_fill(cell, view, now),
         .witnessed = cell->adopt && cell->witnessed,
+        .sank = cell->sank,
     };
 }
 

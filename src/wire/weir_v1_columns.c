@@ -44,6 +44,7 @@ enum {
     ANNOUNCE_REFUSED = 5,
     ANNOUNCE_FILL = 6,
     ANNOUNCE_WITNESSED = 7,
+    ANNOUNCE_SANK = 8,
 
     COUNTS_SLOT_STEPS = 1,
     COUNTS_PASSED = 2,
@@ -321,12 +322,14 @@ static int get_announce(struct weir_wire_in in, struct weir_announce *out)
                                 1u << ANNOUNCE_PASSED |
                                 1u << ANNOUNCE_REFUSED |
                                 1u << ANNOUNCE_FILL |
-                                1u << ANNOUNCE_WITNESSED,
+                                1u << ANNOUNCE_WITNESSED |
+                                1u << ANNOUNCE_SANK,
                             1u << ANNOUNCE_NAME, &fields);
     if (error < 0)
         return error;
     if (fields.numbers[ANNOUNCE_SLOT] > UINT32_MAX ||
-        fields.numbers[ANNOUNCE_WITNESSED] > 1)
+        fields.numbers[ANNOUNCE_WITNESSED] > 1 ||
+        fields.numbers[ANNOUNCE_SANK] > 1)
         return WEIR_EPROTOCOL;
     out->slot = (uint32_t)fields.numbers[ANNOUNCE_SLOT];
     out->created = fields.numbers[ANNOUNCE_CREATED];
@@ -334,6 +337,7 @@ static int get_announce(struct weir_wire_in in, struct weir_announce *out)
     out->refused = fields.numbers[ANNOUNCE_REFUSED];
     out->fill = weir_unzigzag(fields.numbers[ANNOUNCE_FILL]);
     out->witnessed = fields.numbers[ANNOUNCE_WITNESSED] == 1;
+    out->sank = fields.numbers[ANNOUNCE_SANK] == 1;
     return weir_v1_name(fields.spans[ANNOUNCE_NAME], &out->name);
 }
 
@@ -455,7 +459,8 @@ static size_t announce_size(const struct weir_announce *announce)
            weir_wire_number_size(announce->base) +
            weir_wire_number_size(announce->refused) +
            weir_wire_number_size(weir_zigzag(announce->fill)) +
-           weir_wire_number_size(announce->witnessed);
+           weir_wire_number_size(announce->witnessed) +
+           weir_wire_number_size(announce->sank);
 }
 
 static size_t report_size(const struct weir_report *report,
@@ -489,8 +494,8 @@ static uint8_t *put_announce(const struct weir_announce *announce, uint8_t *p)
     p = weir_wire_put_number(p, ANNOUNCE_REFUSED, announce->refused);
     p = weir_wire_put_number(p, ANNOUNCE_FILL,
                              weir_zigzag(announce->fill));
-    return weir_wire_put_number(p, ANNOUNCE_WITNESSED,
-                                announce->witnessed);
+    p = weir_wire_put_number(p, ANNOUNCE_WITNESSED, announce->witnessed);
+    return weir_wire_put_number(p, ANNOUNCE_SANK, announce->sank);
 }
 
 static uint8_t *put_sparse(const struct weir_report *report,
