@@ -40,7 +40,8 @@ static void make_parts(struct weir_fleet *fleet)
 {
     uint32_t limiters = fleet->options.limiters;
     uint32_t roots = fleet->options.roots;
-    uint32_t lowers = fleet->lowers = limiters + (has_regions(fleet) ? roots : 0);
+    uint32_t lowers = limiters + (has_regions(fleet) ? roots : 0);
+    fleet->lowers = lowers;
     fleet->roots = weir_must_zeroed(roots, sizeof(struct weir_node));
     fleet->limiters = weir_must_zeroed(limiters, sizeof(struct weir_node));
     fleet->links =

@@ -178,8 +178,9 @@ int64_t weir_merge_fill(struct weir_merge *merge, struct weir_use *use,
 {
     if (use->unlimited)
         return 0;
-    uint64_t out = weir_leaked(use->bucket.leak, weir_merge_elapsed(merge, now)) -
-                   weir_merge_presumed(merge, use, now);
+    uint64_t out =
+        weir_leaked(use->bucket.leak, weir_merge_elapsed(merge, now)) -
+        weir_merge_presumed(merge, use, now);
     int64_t fill = (int64_t)(use->in - out);
     if (fill > 0)
         return fill;
@@ -600,7 +601,8 @@ void weir_merge_drop(struct weir_merge *merge, struct weir_use *use)
     /* A touched use is in the queue by number: it leaves when it is its
      * turn, and the place is freed then. */
     const struct weir_mem *mem = &merge->mem;
-    weir_index_remove(&merge->index, use->hash, weir_use_number(merge, use) - 1);
+    weir_index_remove(&merge->index, use->hash,
+                      weir_use_number(merge, use) - 1);
     mem->free(mem->context, use->name, use->name_len);
     use->name = NULL;
     use->name_len = 0;

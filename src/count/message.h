@@ -139,7 +139,8 @@ struct weir_announce {
     bool witnessed;   /* another root has spoken since this one was born:
                        * what others counted since is in 'fill' */
     bool sank;        /* a report that lowered the total is in doubt: a root
-                       * that knows the slot may rightly hold less than 'base' */
+                       * that knows the slot may rightly hold less than
+                       * 'base' */
 };
 
 /* A slot's counts since the last answered report. */

@@ -336,8 +336,9 @@ int weir_root_store(struct weir_root *root, const struct weir_store_id *id,
                     uint64_t epoch, uint64_t floor, weir_instant now)
 {
     (void)now;
-    bool another = !same_store(root->coming ? &root->coming_store : &root->store,
-                               id);
+    const struct weir_store_id *before =
+        root->coming ? &root->coming_store : &root->store;
+    bool another = !same_store(before, id);
     bool back = epoch < weir_catalog_epoch(filling(root));
     int error = another || back ? weir_root_renew(root, id) : WEIR_OK;
     if (error < 0)

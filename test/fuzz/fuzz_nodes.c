@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * fuzz_nodes.c - peers that lie: the input's bytes are choices from which
- * messages are made that a decoder accepts, with any number in them. A root
- * and a limiter take them in any order, with links that come and go, and must
- * neither crash nor overflow. */
+ * messages are made that a decoder accepts, with any number in them. A root, a
+ * limiter and a region's root, which is both, take them in any order, with
+ * links that come and go, and must neither crash nor overflow. */
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "node/limiter.h"
-#include "node/root.h"
+#include "node/region.h"
 #include "os/clock.h"
 
 #define SLOTS 16
@@ -53,8 +53,8 @@ static struct weir_change change_of(struct input *in, uint64_t epoch)
     return change;
 }
 
-static void feed_root(struct weir_root *root, struct input *in,
-                      weir_instant now)
+static void feed_root(struct weir_root *root, struct weir_region *region,
+                      struct input *in, weir_instant now)
 {
     struct weir_announce announces[ROWS];
     struct weir_count counts[ROWS];
@@ -67,6 +67,7 @@ static void feed_root(struct weir_root *root, struct input *in,
             .incarnation = { (uint8_t)(number(in) % 3) },
             .epoch = number(in),
         };
+        message.hello.region = message.hello.epoch & 1;
     } else {
         struct weir_report *report = &message.report;
         *report = (struct weir_report){
@@ -78,7 +79,8 @@ static void feed_root(struct weir_root *root, struct input *in,
             .count = number(in) % ROWS,
             .counts = counts,
         };
-        for (size_t i = 0; i < report->announce_count; i++)
+        report->carried = report->number & 1;
+        for (size_t i = 0; i < report->announce_count; i++) {
             announces[i] = (struct weir_announce){
                 .slot = (uint32_t)number(in),
                 .name = weir_text_of(names[number(in) % 4]),
@@ -88,7 +90,9 @@ static void feed_root(struct weir_root *root, struct input *in,
                 .fill = (int64_t)number(in),
                 .witnessed = number(in) & 1,
             };
-        for (size_t i = 0; i < report->count; i++)
+            announces[i].sank = announces[i].base & 1;
+        }
+        for (size_t i = 0; i < report->count; i++) {
             counts[i] = (struct weir_count){
                 .slot = (uint32_t)number(in) % 64,
                 .passed = (int64_t)number(in),
@@ -96,16 +100,28 @@ static void feed_root(struct weir_root *root, struct input *in,
                 .late = (int64_t)number(in),
                 .pace = number(in) % (WEIR_PACE_MAX + 1),
             };
+            /* Of the same bytes, so that inputs keep their meaning. */
+            counts[i].carry = counts[i].passed ^ counts[i].late;
+            counts[i].ahead = counts[i].refused % (WEIR_AHEAD_MAX + 1);
+        }
     }
-    weir_root_receive(root, (uint32_t)(number(in) % 2), &message, now);
+    uint32_t peer = (uint32_t)(number(in) % 2);
+    weir_root_receive(root, peer, &message, now);
+    weir_root_receive(weir_region_root(region), peer, &message, now);
 }
 
-static void feed_limiter(struct weir_limiter *limiter, struct input *in,
-                         uint64_t session, weir_instant now)
+/* The sessions of the limiter's link, and of the region's to the root above. */
+struct sessions {
+    uint64_t limiter, region;
+};
+
+static void feed_limiter(struct weir_limiter *limiter,
+                         struct weir_region *region, struct input *in,
+                         const struct sessions *sessions, weir_instant now)
 {
     struct weir_fill fills[ROWS];
     struct weir_change changes[1];
-    struct weir_message message = { .session = session };
+    struct weir_message message = { .session = sessions->limiter };
     switch (number(in) % 3) {
     case 0:
         message.type = WEIR_MESSAGE_WELCOME;
@@ -120,6 +136,10 @@ static void feed_limiter(struct weir_limiter *limiter, struct input *in,
                           .slack = number(in) & 1,
                           .correction_auto = number(in) & 1 },
         };
+        message.welcome.carries = message.welcome.age & 1;
+        message.welcome.last_session = message.welcome.epoch;
+        message.welcome.last_number = message.welcome.epoch % 8;
+        message.welcome.top_age = message.welcome.age;
         break;
     case 1:
         message.type = WEIR_MESSAGE_QUOTAS;
@@ -143,11 +163,15 @@ static void feed_limiter(struct weir_limiter *limiter, struct input *in,
             .count = number(in) % ROWS,
             .fills = fills,
         };
+        message.fills.top_age = message.fills.stamp;
         for (size_t i = 0; i < message.fills.count; i++)
             fills[i] = (struct weir_fill){ (uint32_t)number(in) % SLOTS,
-                                           (int64_t)number(in), number(in) };
+                                           (int64_t)number(in), number(in),
+                                           message.fills.limiters };
     }
     weir_limiter_receive(limiter, 0, &message, now);
+    message.session = sessions->region;
+    weir_region_up_receive(region, 0, &message, now);
 }
 
 static void take(struct weir_table *table, struct input *in,
@@ -161,11 +185,13 @@ static void take(struct weir_table *table, struct input *in,
 }
 
 static void play(struct weir_root *root, struct weir_table *table,
-                 struct weir_limiter *limiter, struct input *in)
+                 struct weir_limiter *limiter, struct weir_region *region,
+                 struct input *in)
 {
     weir_instant now = START;
     struct weir_message message;
-    uint64_t session = 0, epoch = 1;
+    struct sessions sessions = { 0 };
+    uint64_t epoch = 1;
     uint32_t peer;
     for (int steps = 0; in->size > 0 && steps < 500; steps++) {
         uint64_t what = number(in) % 8;
@@ -177,20 +203,27 @@ static void play(struct weir_root *root, struct weir_table *table,
             uint64_t up = number(in);
             weir_root_link(root, up % 2, up & 2, now);
             weir_limiter_link(limiter, 0, up & 4, now);
+            weir_root_link(weir_region_root(region), up % 2, up & 2, now);
+            weir_region_up_link(region, 0, up & 4, now);
         } else if (what < 5) {
-            feed_root(root, in, now);
+            feed_root(root, region, in, now);
         } else if (what < 7) {
-            feed_limiter(limiter, in, session, now);
+            feed_limiter(limiter, region, in, &sessions, now);
         } else {
             take(table, in, now);
         }
         now += number(in) % (20 * WEIR_SECOND);
         weir_root_tick(root, now);
         weir_limiter_tick(limiter, now);
+        weir_region_tick(region, now);
         while (weir_root_next(root, &peer, &message, now))
             continue;
+        while (weir_root_next(weir_region_root(region), &peer, &message, now))
+            continue;
         while (weir_limiter_next(limiter, &peer, &message, now))
-            session = message.session;
+            sessions.limiter = message.session;
+        while (weir_region_up_next(region, &peer, &message, now))
+            sessions.region = message.session;
     }
 }
 
@@ -217,8 +250,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                       .slack = true },
     };
     struct weir_root *root = weir_root_new(&of_root, START);
+    struct weir_region_options of_region = { .root = of_root,
+                                             .upstreams = 1,
+                                             .slots = SLOTS };
+    struct weir_region *region = weir_region_new(&of_region, START);
     struct input in = { data, size };
-    play(root, table, limiter, &in);
+    play(root, table, limiter, region, &in);
+    weir_region_free(region);
     weir_root_free(root);
     return 0;
 }
