@@ -23,9 +23,10 @@
  *  - Slack: what the region may count before the upstream must hear of it is
  *    shared out to the region's limiters; when it is used up they are told a
  *    full bucket until the upstream answers.
- *  - Age: how long ago the topmost root was heard is told with each fill. When
- *    that is above stale_after limiters follow each quota's on_stale, but for
- *    'share', which the region keeps for all of its limiters together.
+ *  - Age: how long the topmost root has been silent beyond one interval, which
+ *    is usual, is told with each fill. When it wasn't heard for stale_after,
+ *    limiters follow each quota's on_stale, but for 'share', which the region
+ *    keeps for all of its limiters together.
  *
  * Any depth: a region may be the upstream of another.
  *
@@ -93,8 +94,9 @@ struct weir_region_state {
                           * yet */
     bool stale;          /* age above stale_after */
     uint64_t reports;    /* sent */
-    uint64_t carried;    /* counts handed to the upper half */
-    uint64_t no_room;    /* uses that found no slot in the table */
+    uint64_t carried;    /* times that a use was carried to the upper half */
+    uint64_t no_room;    /* … and times that it found no slot there: it waits
+                          * for one */
 };
 void weir_region_look(const struct weir_region *region,
                       struct weir_region_state *out, weir_instant now);
