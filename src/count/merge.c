@@ -47,7 +47,7 @@
  * told, and the bound on a bucket is
  *
  *     high + sum over limiters of (2 * slack + weight)
- *          + a 32nd of the room + (sum of paces - limit) * age, if above 0
+ *          + a 25th of the room + (sum of paces - limit) * age, if above 0
  *
  * where 'room' is what was left when slack was told, and 'age' is how long a
  * fill travels, and the 50 ms after which a limiter looks again at what others
@@ -62,6 +62,8 @@
  * bound: the last to let something through may miss so much of the others.
  * Who is due is found by looking at buckets that moved, in order, a bounded
  * number of cells a time: an overloaded root tells later, it does not do more.
+ * A bucket whose cells were looked at is passed over until it can have moved
+ * for one of them by a quarter of a grain (so the bound has 5/4 of 1/32).
  *
  * A root with an upstream. Limiters name one root their carrier
  * (tally_carry.c), and what they hand over is summed apart ('carried', and the
@@ -113,6 +115,8 @@
 /* Counts may be late by this at most, so that twice the time times the
  * fastest leak (2^8 a nanosecond) is a number of 63 bits. */
 #define LATE_MOST ((weir_duration)1 << 53) /* 104 days */
+/* Buckets looked at for one that is made. */
+#define SWEEP_A_NEW 4
 
 void weir_merge_init(struct weir_merge *merge, const struct weir_mem *mem,
                      uint64_t seed, weir_instant now)
@@ -235,6 +239,7 @@ static void add_units(struct weir_merge *merge, struct weir_use *use,
 static void use_parameters(struct weir_use *use,
                            const struct weir_quota *quota)
 {
+    use->unlooked = true;
     use->counted = quota->sharing == WEIR_COUNTED;
     use->unlimited = quota->limit.unlimited;
     use->created = quota->created;
@@ -290,6 +295,9 @@ struct weir_use *weir_merge_use(struct weir_merge *merge,
     struct weir_use *use = weir_merge_get(merge, name);
     if (use)
         return use;
+    /* Who floods us with names pays for clearing the former ones away: of
+     * those in the array at most a quarter is ever waste. */
+    weir_merge_sweep(merge, &merge->hand, SWEEP_A_NEW, now);
     uint32_t number = take_place(merge);
     if (number == 0)
         return NULL;
@@ -507,6 +515,7 @@ static void drop_pace(struct weir_merge *merge, struct weir_cell *cell)
     use->pace -= cell->pace;
     use->pace_from -= (weir_u128)cell->pace * cell->paced_at;
     cell->pace = 0;
+    use->unlooked = true;
     weir_merge_touch(merge, use);
 }
 
@@ -552,6 +561,8 @@ static int64_t set_pace(struct weir_merge *merge, struct weir_use *use,
     use->pace += pace - cell->pace;
     use->pace_from +=
         (weir_u128)pace * at - (weir_u128)cell->pace * cell->paced_at;
+    if (use->pace > use->pace_most)
+        use->pace_most = use->pace;
     cell->pace = pace;
     cell->paced_at = at;
     uint64_t gone = before - weir_merge_presumed(merge, use, now);
@@ -731,6 +742,7 @@ static void adopt_fill(struct weir_merge *merge, struct weir_use *use,
     set_fill(merge, use, sum < most ? sum : most, now);
     /* Others are told that it moved. */
     use->added += ((uint64_t)(fill - known) >> frac) + 1;
+    use->unlooked = true;
     weir_merge_touch(merge, use);
 }
 
@@ -798,6 +810,13 @@ static int64_t drained(struct weir_use *use, const struct weir_cell *cell,
     return units;
 }
 
+/* By so much others than the cell's limiter find the bucket moved. */
+static void stir(struct weir_use *use, int64_t units, int64_t instead)
+{
+    int64_t net = units - (instead >> use->bucket.leak.frac);
+    use->stirred += net < 0 ? 0 - (uint64_t)net : (uint64_t)net;
+}
+
 /* What the limiter hands over, and hands over presumably. */
 static void take_carry(struct weir_merge *merge, struct weir_use *use,
                        struct weir_cell *cell, const struct weir_count *count,
@@ -840,6 +859,7 @@ bool weir_merge_count(struct weir_merge *merge,
     uint64_t pace = merge->slack && !use->unlimited ? count->pace : 0;
     set_carried(merge, use, cell, false);
     int64_t instead = set_pace(merge, use, cell, pace, count->ahead, now);
+    stir(use, delta, instead);
     bool no_debt = report->late_from > 0 || merge->adrift;
     add_units(merge, use, delta, instead, no_debt, now);
     /* A bucket that is new here is to be known above, whoever carries it. */

@@ -51,6 +51,13 @@ struct weir_use {
     weir_u128 pace_from;     /* … and of pace * paced_at: what is presumed by
                               * now is (pace * now - pace_from) / span */
     uint64_t added;          /* units, all that came in, modulo 2^64 */
+    /* Since who is to be told was last looked for: */
+    uint64_t stirred;        /* units by which counts moved it, at most … */
+    uint64_t pace_most;      /* … and the most it, or what was told, went on */
+    uint64_t looked_room;    /* the room then, 1/1024 units … */
+    uint32_t looked_users;   /* … who used it … */
+    weir_instant looked_at;  /* … and since when, as paced_at */
+    bool unlooked;           /* never, or there is another reason to look */
     uint64_t passed;         /* units */
     uint64_t refused;        /* units */
     struct weir_cell *cells; /* list */
@@ -128,6 +135,7 @@ struct weir_merge {
     size_t use_capacity;
     uint32_t use_used;      /* places ever used */
     uint32_t use_live;
+    uint32_t hand;          /* of the sweep that each new bucket pays for */
     uint32_t free_use;      /* list through next_touched: index + 1 */
     uint32_t touched;       /* queue of uses: first, index + 1 */
     uint32_t touched_last;  /* last, index + 1 */
@@ -144,8 +152,9 @@ void weir_merge_fini(struct weir_merge *merge);
 /* The bucket of 'name', or NULL. Pointers live until the next _use(). */
 struct weir_use *weir_merge_get(struct weir_merge *merge,
                                        struct weir_text name);
-/* The same, made for 'quota' (its own, or its template) if need be. NULL:
- * no memory, or over WEIR_USAGES_MAX. */
+/* The same, made for 'quota' (its own, or its template) if need be; some that
+ * nobody uses go for it, as in _sweep(). NULL: no memory, or over
+ * WEIR_USAGES_MAX. */
 struct weir_use *weir_merge_use(struct weir_merge *merge,
                                        struct weir_text name,
                                        const struct weir_quota *quota,

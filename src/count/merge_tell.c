@@ -5,6 +5,11 @@
 
 #include "count/merge_parts.h"
 
+/* A bucket's cells are looked at again when it can have moved by this part of
+ * a grain, or its room by this part of itself. */
+#define STIRRED_GRAIN 4
+#define STIRRED_ROOM 8
+
 /* What limiters are to know of a bucket. */
 struct picture {
     int64_t fill;  /* scaled, all presumed included */
@@ -160,16 +165,56 @@ static bool cell_moved(const struct weir_merge *merge,
            (slack > 0 && slack / 4 >= cell->told_slack);
 }
 
-static void look_at(struct weir_merge *merge, struct weir_use *use,
-                    weir_instant now)
+/* Whether, since the last look at its cells, the bucket can have moved for
+ * any of them by a part of the grain; else the look is spared. A thousand
+ * cells are a thousand lines of memory, and most buckets are far from full.
+ * What comes from above moves as it likes. */
+static bool has_stirred(const struct weir_merge *merge,
+                        const struct weir_use *use,
+                        const struct picture *picture, weir_instant now)
+{
+    if (use->unlooked || !merge->slack || picture->above ||
+        use->looked_users != use->connected)
+        return true;
+    uint64_t room = picture->room;
+    uint64_t near = use->looked_room / STIRRED_ROOM;
+    if (room + near < use->looked_room || room > use->looked_room + near)
+        return true;
+    weir_duration age = weir_merge_elapsed(merge, now) - use->looked_at;
+    weir_u128 paced = (weir_u128)use->pace_most * age >> WEIR_PACE_SHIFT;
+    uint64_t grain = (room >> WEIR_FILL_FRAC) / WEIR_ROOM_GRAINS;
+    return paced + use->stirred + 1 > grain / STIRRED_GRAIN;
+}
+
+static void note_looked(const struct weir_merge *merge, struct weir_use *use,
+                        const struct picture *picture, weir_instant now)
+{
+    use->unlooked = picture->above;
+    use->stirred = 0;
+    use->looked_room = picture->room;
+    use->looked_users = use->connected;
+    use->looked_at = weir_merge_elapsed(merge, now);
+    use->pace_most = use->pace;
+}
+
+/* Returns the cells looked at. */
+static uint32_t look_at(struct weir_merge *merge, struct weir_use *use,
+                        weir_instant now)
 {
     struct picture picture;
     picture_of(merge, use, &picture, now);
+    if (!has_stirred(merge, use, &picture, now))
+        return 1;
+    note_looked(merge, use, &picture, now);
     for (struct weir_cell *cell = use->cells; cell; cell = cell->next) {
-        if (cell->limiter->connected &&
-            cell_moved(merge, use, cell, &picture, now))
+        if (!cell->limiter->connected)
+            continue;
+        if (cell_moved(merge, use, cell, &picture, now))
             weir_cell_set_due(cell, true);
+        else if (cell->told_pace > use->pace_most)
+            use->pace_most = cell->told_pace;
     }
+    return use->cell_count;
 }
 
 void weir_merge_look(struct weir_merge *merge, uint32_t work, weir_instant now)
@@ -185,8 +230,8 @@ void weir_merge_look(struct weir_merge *merge, uint32_t work, weir_instant now)
             weir_use_free_if_left(merge, use);
             continue;
         }
-        look_at(merge, use, now);
-        work = work > use->cell_count ? work - use->cell_count : 0;
+        uint32_t cells = look_at(merge, use, now);
+        work = work > cells ? work - cells : 0;
         /* Where somebody's count is presumed the picture moves by itself. */
         if (use->pace != 0)
             weir_merge_touch(merge, use);
@@ -221,6 +266,8 @@ static void tell(struct weir_merge *merge, struct weir_cell *cell,
                                       : weir_cell_others(merge, use, cell, now);
     cell->told_slack = out->slack;
     cell->told_pace = out->pace;
+    if (out->pace > use->pace_most)
+        use->pace_most = out->pace;
     cell->told_at = weir_merge_elapsed(merge, now);
 }
 
