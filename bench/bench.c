@@ -148,6 +148,16 @@ static const struct bench_row root_rows[] = {
       .fixture = &bench_root, .body = bench_root_merge,
       .between = bench_root_write, .batch_max = BENCH_ROOT_MAX,
       .target = 1e3 / 30 },
+    { .id = "root_merge_many", .role = BENCH_OURS, .threads = 1,
+      .what = "… 1,000 limiters of 1,000 counters each",
+      .fixture = &bench_root_many, .body = bench_root_merge,
+      .between = bench_root_write, .batch_max = BENCH_ROOT_MAX,
+      .target = 1e3 / 30 },
+    { .id = "root_merge_looked", .role = BENCH_OURS, .threads = 1,
+      .what = "… looked through for whom to tell unasked",
+      .fixture = &bench_root_looked, .body = bench_root_merge,
+      .between = bench_root_write, .batch_max = BENCH_ROOT_MAX,
+      .beside = "root_merge_many", .relation = BENCH_RATIO },
 };
 
 static const struct bench_group groups[] = {

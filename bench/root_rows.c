@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: MIT
  * bench/root_rows.c - a root's whole work on reports: bytes in, bytes out.
  *
- * 64 limiters of 8,192 counters each report in turn, on a link each, as the
- * daemon would hand their messages over: decoded and checked, merged into
- * the cells and buckets, and answered, the answer encoded. Reports are
- * written before the clock starts, for they are the limiters' work; sockets,
- * HTTP/2 and TLS are not in the figure. Every counter of a report has
- * changed (1 to 100 units), all limiters use the same quotas, and half a
- * million cells don't fit the processor's own caches.
+ * 64 limiters of 8,192 counters each, or 1,000 of 1,000, report in turn, on a
+ * link each, as the daemon would hand their messages over: decoded and
+ * checked, merged into the cells and buckets, and answered, the answer
+ * encoded. Reports are written before the clock starts, for they are the
+ * limiters' work; sockets, HTTP/2 and TLS are not in the figure. Every
+ * counter of a report has changed (1 to 100 units), all limiters use the same
+ * quotas, and a million cells don't fit the processor's own caches.
+ *
+ * 'looked': the root's clock ticks as well: it looks at the buckets that
+ * moved for limiters to be told unasked, as often as it would in the second
+ * that a turn of all limiters takes.
  *
  * That each report was taken, and none was taken for a repeated one, is
  * checked against the root's own statistics. */
@@ -21,32 +25,34 @@
 #include "os/clock.h"
 #include "wire/weir_v1.h"
 
-#define LIMITERS 64u
-#define QUOTAS WEIR_REPORT_COUNTS_MAX
-#define REPORTS (BENCH_ROOT_MAX / QUOTAS + 1) /* written ahead */
-#define REPORT_SIZE (QUOTAS * 5u)   /* bytes, at most; checked */
 #define ANSWER_SIZE WEIR_MESSAGE_BYTES_MAX
 #define START (WEIR_SECOND * 1000)
 
 struct merge {
+    uint32_t limiters;
+    uint32_t quotas;        /* of each */
+    uint32_t ring;          /* reports written ahead */
+    size_t report_size;     /* bytes, at most; checked */
+    bool looks;
     struct weir_root *root;
     struct weir_arena arena;
-    unsigned char *reports; /* REPORTS of REPORT_SIZE bytes */
+    unsigned char *reports; /* 'ring' of 'report_size' bytes */
     size_t *lens;
     unsigned char *answer;
-    struct weir_count counts[QUOTAS];
+    struct weir_count counts[WEIR_REPORT_COUNTS_MAX];
     uint64_t first;         /* number of the first report after joining */
     uint64_t taken;         /* by the root while its limiters joined */
-    uint64_t written;       /* reports since then; a ring of REPORTS */
+    uint64_t written;       /* reports since then */
     uint64_t sent;
     weir_instant now;
 };
 
-static void root_fill(struct weir_root *root, const struct weir_store_id *id)
+static void root_fill(struct merge *merge, const struct weir_store_id *id)
 {
-    if (weir_root_store(root, id, QUOTAS, 0, START) != 0)
+    struct weir_root *root = merge->root;
+    if (weir_root_store(root, id, merge->quotas, 0, START) != 0)
         abort();
-    for (uint32_t i = 0; i < QUOTAS; i++) {
+    for (uint32_t i = 0; i < merge->quotas; i++) {
         char name[BENCH_NAME_LEN];
         bench_name_write(name, i);
         struct weir_change change = { 0 };
@@ -78,15 +84,23 @@ static void receive(struct merge *merge, uint32_t peer,
     drain(merge);
 }
 
+/* Announced in one report. */
+static uint32_t part_of(const struct merge *merge)
+{
+    return merge->quotas < WEIR_REPORT_ANNOUNCES_MAX
+               ? merge->quotas
+               : WEIR_REPORT_ANNOUNCES_MAX;
+}
+
 /* Names a part of a limiter's slots: their counts come with it. */
 static void announce(struct merge *merge, uint32_t peer, uint32_t from)
 {
-    enum { PART = WEIR_REPORT_ANNOUNCES_MAX };
-    struct weir_announce *announces = calloc(PART, sizeof(*announces));
-    char *names = malloc((size_t)PART * BENCH_NAME_LEN);
+    uint32_t part = part_of(merge);
+    struct weir_announce *announces = calloc(part, sizeof(*announces));
+    char *names = malloc((size_t)part * BENCH_NAME_LEN);
     if (announces == NULL || names == NULL)
         abort();
-    for (uint32_t i = 0; i < PART; i++) {
+    for (uint32_t i = 0; i < part; i++) {
         char *name = names + (size_t)i * BENCH_NAME_LEN;
         bench_name_write(name, from + i);
         announces[i].slot = from + i;
@@ -97,11 +111,11 @@ static void announce(struct merge *merge, uint32_t peer, uint32_t from)
         .type = WEIR_MESSAGE_REPORT,
         .session = peer + 1,
         .report = {
-            .number = from / PART + 1,
-            .epoch = QUOTAS,
-            .announce_count = PART,
+            .number = from / part + 1,
+            .epoch = merge->quotas,
+            .announce_count = part,
             .announces = announces,
-            .count = PART,
+            .count = part,
             .counts = merge->counts + from,
         },
     };
@@ -120,13 +134,14 @@ static void limiter_join(struct merge *merge, uint32_t peer,
             .protocol = WEIR_PROTOCOL,
             .name = WEIR_TEXT("bench"),
             .store = *id,
-            .epoch = QUOTAS,
+            .epoch = merge->quotas,
         },
     };
     hello.hello.incarnation[0] = (uint8_t)(peer + 1);
+    hello.hello.incarnation[1] = (uint8_t)((peer + 1) >> 8);
     weir_root_link(merge->root, peer, true, merge->now);
     receive(merge, peer, &hello);
-    for (uint32_t from = 0; from < QUOTAS; from += WEIR_REPORT_ANNOUNCES_MAX)
+    for (uint32_t from = 0; from < merge->quotas; from += part_of(merge))
         announce(merge, peer, from);
 }
 
@@ -149,7 +164,7 @@ static bool merge_allocate(struct merge *merge)
         .name = WEIR_TEXT("bench"),
         .incarnation = { 1 },
         .seed = 20,
-        .peers_max = LIMITERS,
+        .peers_max = merge->limiters,
         .settings = {
             .report_interval = WEIR_SECOND,
             .stale_after = 10 * WEIR_SECOND,
@@ -159,42 +174,67 @@ static bool merge_allocate(struct merge *merge)
     merge->root = weir_root_new(&options, START);
     merge->arena.size = WEIR_DECODE_ARENA_SIZE;
     merge->arena.base = bench_pages(merge->arena.size);
-    merge->reports = malloc((size_t)REPORTS * REPORT_SIZE);
-    merge->lens = calloc(REPORTS, sizeof(*merge->lens));
+    merge->reports = malloc(merge->ring * merge->report_size);
+    merge->lens = calloc(merge->ring, sizeof(*merge->lens));
     merge->answer = malloc(ANSWER_SIZE);
     return merge->root != NULL && merge->arena.base != NULL &&
            merge->reports != NULL && merge->lens != NULL &&
            merge->answer != NULL;
 }
 
-static void *merge_setup(const char **out_note)
+static void *merge_setup(uint32_t limiters, uint32_t quotas, bool looks)
 {
-    (void)out_note;
     struct merge *merge = calloc(1, sizeof(*merge));
     if (merge == NULL)
         return NULL;
     merge->now = START;
+    merge->limiters = limiters;
+    merge->quotas = quotas;
+    merge->looks = looks;
+    merge->ring = BENCH_ROOT_MAX / quotas + 1;
+    merge->report_size = (size_t)quotas * 5;
     if (!merge_allocate(merge)) {
         merge_teardown(merge);
         return NULL;
     }
-    for (uint32_t i = 0; i < QUOTAS; i++)
+    for (uint32_t i = 0; i < merge->quotas; i++)
         merge->counts[i] = (struct weir_count){
             .slot = i,
             .passed = 1 + (int64_t)(i * 37u % 100u),
         };
     const struct weir_store_id id = { .uuid = { 1 } };
-    root_fill(merge->root, &id);
-    for (uint32_t peer = 0; peer < LIMITERS; peer++)
+    root_fill(merge, &id);
+    for (uint32_t peer = 0; peer < merge->limiters; peer++)
         limiter_join(merge, peer, &id);
     struct weir_root_stats stats;
     weir_root_stats(merge->root, &stats);
     merge->taken = stats.reports;
-    merge->first = QUOTAS / WEIR_REPORT_ANNOUNCES_MAX + 1;
+    merge->first = quotas / part_of(merge) + 1;
     return merge;
 }
 
-const struct bench_fixture bench_root = { merge_setup, merge_teardown };
+static void *few_setup(const char **out_note)
+{
+    (void)out_note;
+    return merge_setup(64, WEIR_REPORT_COUNTS_MAX, false);
+}
+
+static void *many_setup(const char **out_note)
+{
+    (void)out_note;
+    return merge_setup(1000, 1000, false);
+}
+
+static void *looked_setup(const char **out_note)
+{
+    (void)out_note;
+    return merge_setup(1000, 1000, true);
+}
+
+const struct bench_fixture bench_root = { few_setup, merge_teardown };
+const struct bench_fixture bench_root_many = { many_setup, merge_teardown };
+const struct bench_fixture bench_root_looked = { looked_setup,
+                                                 merge_teardown };
 
 /* Writes what the limiters will say; not timed. */
 void bench_root_write(void *state)
@@ -203,17 +243,17 @@ void bench_root_write(void *state)
     struct weir_message message = {
         .type = WEIR_MESSAGE_REPORT,
         .report = {
-            .epoch = QUOTAS,
-            .count = QUOTAS,
+            .epoch = merge->quotas,
+            .count = merge->quotas,
             .counts = merge->counts,
         },
     };
-    for (; merge->written < merge->sent + REPORTS; merge->written++) {
-        uint64_t at = merge->written % REPORTS;
-        message.session = merge->written % LIMITERS + 1;
-        message.report.number = merge->first + merge->written / LIMITERS;
+    for (; merge->written < merge->sent + merge->ring; merge->written++) {
+        uint64_t at = merge->written % merge->ring;
+        message.session = merge->written % merge->limiters + 1;
+        message.report.number = merge->first + merge->written / merge->limiters;
         merge->lens[at] = weir_v1_encode(
-            &message, merge->reports + at * REPORT_SIZE, REPORT_SIZE);
+            &message, merge->reports + at * merge->report_size, merge->report_size);
         if (merge->lens[at] == 0)
             abort();
     }
@@ -225,18 +265,23 @@ void bench_root_merge(void *state, int thread, uint64_t n)
 {
     struct merge *merge = state;
     (void)thread;
-    for (uint64_t i = 0; i < n; i += QUOTAS) {
+    for (uint64_t i = 0; i < n; i += merge->quotas) {
         if (merge->sent == merge->written)
             abort();
-        uint64_t at = merge->sent % REPORTS;
+        uint64_t at = merge->sent % merge->ring;
         struct weir_message message;
         /* A limiter's turn comes once a second. */
-        merge->now += WEIR_SECOND / LIMITERS;
-        if (weir_v1_decode(merge->reports + at * REPORT_SIZE,
+        merge->now += WEIR_SECOND / merge->limiters;
+        if (weir_v1_decode(merge->reports + at * merge->report_size,
                            merge->lens[at], true, &merge->arena,
                            &message) != 0)
             abort();
-        receive(merge, (uint32_t)(merge->sent % LIMITERS), &message);
+        receive(merge, (uint32_t)(merge->sent % merge->limiters), &message);
+        if (merge->looks &&
+            weir_root_deadline(merge->root, merge->now) <= merge->now) {
+            weir_root_tick(merge->root, merge->now);
+            drain(merge);
+        }
         merge->sent++;
     }
     struct weir_root_stats stats;

@@ -54,7 +54,8 @@ double bench_report_bytes(bool sparse);
 /* ---- root_rows.c: ours ---- */
 
 #define BENCH_ROOT_MAX (4u << 20) /* counters in a batch */
-extern const struct bench_fixture bench_root;
+extern const struct bench_fixture bench_root, bench_root_many;
+extern const struct bench_fixture bench_root_looked;
 bench_body bench_root_merge;
 void bench_root_write(void *state); /* between two batches */
 

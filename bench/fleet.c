@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT
+ * bench/fleet.c - many limiters in one process, each with many counters.
+ *
+ *     weir-bench-fleet ROOTS NAME LIMITERS QUOTAS SECONDS
+ *
+ * LIMITERS instances of libweir, each with handles to QUOTAS quotas named
+ * "load/0000" and on; each counter is taken from once in a tenth of a second
+ * on average, so that in every report interval every counter has changed. The
+ * rate is bounded, and so is the time. What was made is told as one line of
+ * JSON when SECONDS are over: takes, the reports of all limiters, and for how
+ * long. The root's own side is asked of the root (bench/root-load). */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <weir/weir.h>
+
+#define LIMITERS_MAX 1000
+#define QUOTAS_MAX 10000
+#define ROUND (250 * WEIR_MILLISECOND) /* each counter, once */
+
+struct fleet {
+    const char *roots;
+    const char *name;
+    size_t limiters;
+    size_t quotas;
+    struct weir *weir[LIMITERS_MAX];
+    struct weir_handle *handles; /* owned: limiters * quotas */
+    uint64_t takes;
+};
+
+static weir_instant now_ns(void)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return (uint64_t)at.tv_sec * WEIR_SECOND + (uint64_t)at.tv_nsec;
+}
+
+static void sleep_until(weir_instant at)
+{
+    struct timespec then = { .tv_sec = (time_t)(at / WEIR_SECOND),
+                             .tv_nsec = (long)(at % WEIR_SECOND) };
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &then, NULL))
+        continue;
+}
+
+static bool open_limiter(struct fleet *fleet, size_t index)
+{
+    char name[64];
+    snprintf(name, sizeof(name), "%s/%04zu", fleet->name, index);
+    struct weir_options options = WEIR_OPTIONS_INIT;
+    options.roots = fleet->roots;
+    options.name = name;
+    options.quotas_max = (uint32_t)fleet->quotas + 64;
+    options.threads_max = 2;
+    if (weir_open(&options, &fleet->weir[index]) < 0 ||
+        weir_ready(fleet->weir[index], 60 * WEIR_SECOND) < 0)
+        return false;
+    for (size_t i = 0; i < fleet->quotas; i++) {
+        int len = snprintf(name, sizeof(name), "load/%04zu", i);
+        if (weir_handle_open(fleet->weir[index], name, (size_t)len,
+                             &fleet->handles[index * fleet->quotas + i]) < 0)
+            return false;
+    }
+    return true;
+}
+
+/* The counters of one limiter, one after the other. */
+static void take_all(struct fleet *fleet, size_t index)
+{
+    weir_instant now = now_ns();
+    for (size_t i = 0; i < fleet->quotas; i++)
+        (void)weir_take(fleet->handles[index * fleet->quotas + i], 1, NULL,
+                        now);
+    fleet->takes += fleet->quotas;
+}
+
+static uint64_t reports(const struct fleet *fleet)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < fleet->limiters; i++) {
+        struct weir_status status;
+        weir_status(fleet->weir[i], &status);
+        sum += status.reports;
+    }
+    return sum;
+}
+
+/* Limiters take their turns evenly over a round. */
+static void run(struct fleet *fleet, weir_duration span)
+{
+    weir_instant start = now_ns();
+    weir_instant next = start;
+    uint64_t before = reports(fleet);
+    while (next < start + span) {
+        for (size_t i = 0; i < fleet->limiters; i++) {
+            take_all(fleet, i);
+            next += ROUND / fleet->limiters;
+            if (now_ns() < next)
+                sleep_until(next);
+        }
+        if (now_ns() > next)
+            next = now_ns();
+    }
+    double seconds = (double)(now_ns() - start) / 1e9;
+    printf("{\"limiters\": %zu, \"quotas\": %zu, \"seconds\": %.3f, "
+           "\"takes\": %" PRIu64 ", \"reports\": %" PRIu64 "}\n",
+           fleet->limiters, fleet->quotas, seconds, fleet->takes,
+           reports(fleet) - before);
+    fflush(stdout);
+}
+
+static size_t number(const char *text, size_t most)
+{
+    size_t value = strtoull(text, NULL, 10);
+    return value <= most ? value : most;
+}
+
+int main(int argc, char **argv)
+{
+    static struct fleet fleet;
+    if (argc != 6) {
+        fprintf(stderr, "usage: %s ROOTS NAME LIMITERS QUOTAS SECONDS\n",
+                argv[0]);
+        return 2;
+    }
+    fleet.roots = argv[1];
+    fleet.name = argv[2];
+    fleet.limiters = number(argv[3], LIMITERS_MAX);
+    fleet.quotas = number(argv[4], QUOTAS_MAX);
+    fleet.handles =
+        calloc(fleet.limiters * fleet.quotas + 1, sizeof(*fleet.handles));
+    for (size_t i = 0; fleet.handles != NULL && i < fleet.limiters; i++) {
+        if (!open_limiter(&fleet, i)) {
+            fprintf(stderr, "%s: limiter %zu found no root\n", argv[0], i);
+            return 1;
+        }
+    }
+    puts("{\"ready\": true}");
+    fflush(stdout);
+    (void)getchar(); /* until told, or the input ends */
+    run(&fleet, number(argv[5], 600) * WEIR_SECOND);
+    for (size_t i = 0; i < fleet.limiters; i++)
+        weir_close(fleet.weir[i]);
+    return 0;
+}
