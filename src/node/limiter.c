@@ -38,6 +38,7 @@
 #define LOOK_EVERY (50 * WEIR_MILLISECOND)
 #define SWEEP_EVERY (100 * WEIR_MILLISECOND)
 #define SWEEP_SLOTS 1024
+#define SWEEP_CROWDED 16384 /* while there is hardly any room left */
 /* A message unanswered for so long is said again; doubled each time. */
 #define RESEND_FIRST WEIR_SECOND
 #define RESEND_MOST (8 * WEIR_SECOND)
@@ -652,7 +653,9 @@ void weir_limiter_tick(struct weir_limiter *limiter, weir_instant now)
         limiter->extrapolate_at = now + EXTRAPOLATE_EVERY;
     }
     if (now >= limiter->sweep_at) {
-        weir_table_sweep(limiter->table, SWEEP_SLOTS, now);
+        bool crowded = weir_table_is_crowded(limiter->table);
+        weir_table_sweep(limiter->table,
+                         crowded ? SWEEP_CROWDED : SWEEP_SLOTS, now);
         limiter->sweep_at = now + SWEEP_EVERY;
     }
 }

@@ -264,9 +264,11 @@ bool weir_table_is_stale(const struct weir_table *table);
  * are told by who can't ask either. */
 void weir_table_set_held(struct weir_table *table, bool held);
 
+/* Whether fewer than 1/8 of the slots are free: the sweep should hurry. */
+bool weir_table_is_crowded(const struct weir_table *table);
 /* The clock hand, called some times a second: looks at up to 'count' slots,
  * lifts buckets that stood empty (so that no difference of sums ever
- * overflows), and, while fewer than 1/8 of the slots are free, frees
+ * overflows), and, while the table is crowded, frees
  * instances that are empty, settled, unpinned and without children. Returns
  * the slots freed. */
 uint32_t weir_table_sweep(struct weir_table *table, uint32_t count,

@@ -254,6 +254,7 @@ struct weir_table {
     uint32_t stale;
     uint32_t held;       /* fills don't move cold.hold */
     uint32_t template_count;
+    weir_instant barren_till; /* a look for room was in vain */
     uint32_t spare_slot; /* whose parameters the spare holds */
     uint64_t spare_part;
     int64_t spare_high;

@@ -20,6 +20,9 @@
 
 /* Slots a caller in need of one looks at before it gives up. */
 #define EVICT_LOOK_MAX 256
+#define BARREN (20 * WEIR_MILLISECOND)
+/* Slots swept in one hold of the lock: some microseconds. */
+#define SWEEP_HOLD 32
 
 /* ---- References ---- */
 
@@ -36,7 +39,10 @@ void weir_slot_unref(struct weir_table *t, uint32_t slot)
     struct cold *cold = weir_cold(t, slot);
     weir_assert(cold->refs > 0);
     cold->refs--;
-    if (cold->refs == 0 && cold->state == WEIR_SLOT_PLACEHOLDER)
+    if (cold->refs > 0)
+        return;
+    t->barren_till = 0;
+    if (cold->state == WEIR_SLOT_PLACEHOLDER)
         weir_slot_free(t, slot);
 }
 
@@ -110,30 +116,54 @@ uint32_t weir_table_evict(struct weir_table *t, uint32_t looks,
     return freed;
 }
 
+/* One look in vain is enough for a while, in which the sweep comes by: a flood
+ * of names would else hold the lock for some hundred slots at each of them. */
 uint32_t weir_slot_make(struct weir_table *t, struct weir_text name,
                         weir_instant now)
 {
     uint32_t slot = weir_slot_take(t, name);
-    if (slot != WEIR_SLOT_NONE ||
-        weir_table_evict(t, EVICT_LOOK_MAX, 1, now) == 0)
+    if (slot != WEIR_SLOT_NONE || now < t->barren_till)
         return slot;
+    if (weir_table_evict(t, EVICT_LOOK_MAX, 1, now) == 0) {
+        t->barren_till = now + BARREN;
+        return slot;
+    }
     return weir_slot_take(t, name);
+}
+
+bool weir_table_is_crowded(const struct weir_table *t)
+{
+    return t->slots - weir_table_live(t) < t->slots / 8 + 1;
+}
+
+/* Under the lock: the hand moves on by some slots. */
+static uint32_t sweep_some(struct weir_table *t, uint32_t count,
+                           weir_instant now)
+{
+    uint64_t elapsed = weir_elapsed(t, now);
+    uint32_t freed = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t slot = t->hand = t->hand + 1 < t->used ? t->hand + 1 : 0;
+        if (weir_cold(t, slot)->state > WEIR_SLOT_MAKING)
+            weir_slot_lift(t, slot, elapsed);
+        if (weir_table_is_crowded(t))
+            freed += evict(t, slot, now);
+    }
+    return freed;
 }
 
 uint32_t weir_table_sweep(struct weir_table *t, uint32_t count,
                           weir_instant now)
 {
     uint32_t used = weir_table_used(t);
-    uint64_t elapsed = weir_elapsed(t, now);
     uint32_t freed = 0;
-    for (uint32_t i = 0; i < count && i < used; i++) {
+    if (count > used)
+        count = used;
+    for (uint32_t done = 0; done < count; done += SWEEP_HOLD) {
+        uint32_t some = count - done < SWEEP_HOLD ? count - done : SWEEP_HOLD;
         weir_table_lock(t);
-        uint32_t slot = t->hand = t->hand + 1 < used ? t->hand + 1 : 0;
-        bool crowded = t->slots - t->live < t->slots / 8 + 1;
-        if (weir_cold(t, slot)->state > WEIR_SLOT_MAKING)
-            weir_slot_lift(t, slot, elapsed);
-        if (crowded)
-            freed += evict(t, slot, now);
+        freed += sweep_some(t, some, now);
+        t->barren_till = 0;
         weir_table_unlock(t);
     }
     if (freed > 0)
