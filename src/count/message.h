@@ -61,6 +61,9 @@
 #define WEIR_REPORT_COUNTS_MAX 8192
 #define WEIR_REPORT_ANNOUNCES_MAX 2048
 #define WEIR_FILLS_MAX 8192
+/* A limiter announces no more slots than this in a second on a link, in the
+ * long run, whatever the number of names it is flooded with. */
+#define WEIR_ANNOUNCES_PER_S 20000
 #define WEIR_QUOTAS_MAX 512
 #define WEIR_MESSAGE_BYTES_MAX (4u << 20)
 

@@ -570,8 +570,12 @@ static void announce_all(struct weir_tally *tally, struct weir_tally_link *link,
     uint32_t end = weir_table_used(tally->table);
     for (uint32_t slot = 0; slot < end; slot++) {
         struct weir_tally_cell *cell = &link->cells[slot];
-        cell->begun = false;
-        forget(cell);
+        /* What was never written stays so: of a million cells most are of
+         * quotas that nobody asks for, and cost no memory yet. */
+        if (cell->begun) {
+            cell->begun = false;
+            forget(cell);
+        }
         struct weir_slot_view view;
         weir_table_view(tally->table, slot, &view, now);
         if (view.state <= WEIR_SLOT_PLACEHOLDER || view.fill <= 0)
@@ -622,6 +626,7 @@ void weir_tally_begin(struct weir_tally *tally, uint32_t index,
     link->unanswered = false;
     link->number = 0;
     link->stamp = 0;
+    link->hand = link->announce_hand = 0;
     link->made_at = link->acked_at;
     link->session = session;
     link->meeting = false;
@@ -666,23 +671,23 @@ static void settle(struct weir_tally *tally, uint32_t slot, uint64_t total)
     weir_table_set_settled(tally->table, slot, total);
 }
 
-static bool listed(const struct weir_fills *fills, uint32_t slot)
+/* Both lists ascend: '*at' is where the last question left off. */
+static bool listed(const struct weir_fills *fills, size_t *at, uint32_t slot)
 {
-    for (size_t i = 0; i < fills->unknown_count; i++) {
-        if (fills->unknown[i] == slot)
-            return true;
-    }
-    return false;
+    while (*at < fills->unknown_count && fills->unknown[*at] < slot)
+        ++*at;
+    return *at < fills->unknown_count && fills->unknown[*at] == slot;
 }
 
 static void acknowledge(struct weir_tally *tally, struct weir_tally_link *link,
                         const struct weir_fills *fills, weir_instant now)
 {
     bool late = weir_tally_is_late(tally, link, now);
+    size_t at = 0;
     for (uint32_t i = 0; i < link->outstanding_count; i++) {
         uint32_t slot = link->outstanding[i];
         struct weir_tally_cell *cell = &link->cells[slot];
-        if (listed(fills, slot)) {
+        if (listed(fills, &at, slot)) {
             /* The root doesn't rule it (yet): said again next time. */
             cell->session = (uint32_t)link->session - 1;
             cell->pace = cell->ahead = 0;
@@ -843,8 +848,10 @@ void weir_tally_disown(struct weir_tally *tally, weir_instant now)
     tally->carries = false;
     for (uint32_t i = 0; i < tally->link_count; i++) {
         struct weir_tally_link *link = &tally->link[i];
-        for (uint32_t slot = 0; slot < end; slot++)
-            link->cells[slot] = (struct weir_tally_cell){ 0 };
+        for (uint32_t slot = 0; slot < end; slot++) {
+            if (link->cells[slot].begun)
+                link->cells[slot] = (struct weir_tally_cell){ 0 };
+        }
         link->outstanding_count = 0;
         link->unanswered = false;
         link->meeting = false;

@@ -70,6 +70,12 @@ struct weir_tally_link {
     uint64_t *dirty;         /* bits: slots to report */
     uint32_t *outstanding;   /* slots of the unanswered report */
     uint32_t outstanding_count;
+    uint32_t hand;           /* where the next report goes on: the last one had
+                              * no room for the slots from here … */
+    uint32_t announce_hand;  /* … nor for announcing those from here */
+    bool left_out;           /* … so another is to follow soon */
+    weir_instant announced_till; /* what was announced is worth so long */
+    weir_instant round_at;   /* when the report was made that began at 0 */
     uint64_t number;         /* of the last report made */
     bool unanswered;
     bool meeting;            /* connected, not welcomed yet */
@@ -77,7 +83,7 @@ struct weir_tally_link {
     bool answering;          /* answered lately: its slack rules */
     weir_instant answered_at;
     weir_instant sent_at;    /* the unanswered report, at first */
-    weir_instant made_at;    /* a report that left nothing out, at first … */
+    weir_instant made_at;    /* reports that left nothing out began … */
     weir_instant acked_at;   /* … and the last that was answered */
     bool missed;             /* something was counted while it was down */
     bool carried;            /* the unanswered report went to a carrier */

@@ -11,6 +11,9 @@
 #define PACE_WORTH 4
 /* Counts are late after some intervals, but not before. */
 #define LATE_LEAST WEIR_SECOND
+/* What announcing a slot is worth of time, and how much is saved up. */
+#define ANNOUNCE_EACH (WEIR_SECOND / WEIR_ANNOUNCES_PER_S)
+#define ANNOUNCES_SAVED (WEIR_REPORT_ANNOUNCES_MAX * ANNOUNCE_EACH)
 
 bool weir_tally_pending(const struct weir_tally *tally, uint32_t index)
 {
@@ -152,25 +155,42 @@ static void draw_up(struct weir_tally *tally, struct weir_tally_link *link,
     }
 }
 
-/* Adds one slot; 'again' repeats what was sent. False: no more room. */
-static bool report_slot(struct weir_tally *tally, struct weir_tally_link *link,
-                        uint32_t slot, bool again, struct weir_report *out,
-                        weir_instant now)
+/* How many slots may be announced by now. */
+static size_t announce_room(struct weir_tally_link *link, weir_instant now)
+{
+    weir_instant earliest =
+        now > ANNOUNCES_SAVED ? now - ANNOUNCES_SAVED : 0;
+    if (link->announced_till < earliest)
+        link->announced_till = earliest;
+    uint64_t room = weir_age(link->announced_till, now) / ANNOUNCE_EACH;
+    return room < WEIR_REPORT_ANNOUNCES_MAX ? (size_t)room
+                                            : WEIR_REPORT_ANNOUNCES_MAX;
+}
+
+enum added { ADDED, ADDED_NOT_NOW, ADDED_NO_ROOM };
+
+/* Adds one slot; 'again' repeats what was sent. 'room': that many more may be
+ * announced. */
+static enum added report_slot(struct weir_tally *tally,
+                              struct weir_tally_link *link, uint32_t slot,
+                              bool again, size_t room, struct weir_report *out,
+                              weir_instant now)
 {
     struct weir_slot_view view;
     weir_table_view(tally->table, slot, &view, now);
     if (view.state != WEIR_SLOT_QUOTA && view.state != WEIR_SLOT_INSTANCE)
-        return true;
+        return ADDED;
     struct weir_tally_cell *cell =
         again ? &link->cells[slot]
               : weir_tally_cell_of(tally, link, slot, &view);
     bool announce = !weir_tally_announced(link, cell);
     if (again && announce && cell->generation != view.generation)
-        return true; /* the root never heard of that life: nothing is lost,
-                      * it was settled when it ended */
-    if (out->count == WEIR_REPORT_COUNTS_MAX ||
-        (announce && out->announce_count == WEIR_REPORT_ANNOUNCES_MAX))
-        return false;
+        return ADDED; /* the root never heard of that life: nothing is lost,
+                       * it was settled when it ended */
+    if (out->count == WEIR_REPORT_COUNTS_MAX)
+        return ADDED_NO_ROOM;
+    if (announce && (room == 0 || (!again && slot < link->announce_hand)))
+        return ADDED_NOT_NOW;
     if (!again) {
         draw_up(tally, link, slot, &view, now);
         link->outstanding[link->outstanding_count++] = slot;
@@ -188,28 +208,48 @@ static bool report_slot(struct weir_tally *tally, struct weir_tally_link *link,
         .carry = cell->carry,
         .ahead = cell->ahead_sent,
     };
-    return true;
+    return ADDED;
 }
 
+/* Goes on where the last report had no room; what is announced has a hand of
+ * its own, so that under a flood of names what the root knows already is told
+ * at each report, and of the names each has its turn. */
 static void report_fresh(struct weir_tally *tally, struct weir_tally_link *link,
                          struct weir_report *out, weir_instant now)
 {
     uint32_t end = weir_table_used(tally->table);
+    size_t most = announce_room(link, now);
+    uint32_t waiting = end; /* the first that could not be announced */
+    uint32_t slot = weir_bit_next(link->dirty, link->hand, end);
     link->outstanding_count = 0;
-    for (uint32_t slot = weir_bit_next(link->dirty, 0, end); slot < end;
-         slot = weir_bit_next(link->dirty, slot + 1, end)) {
-        if (!report_slot(tally, link, slot, false, out, now))
-            return;
-        weir_bit_clear(link->dirty, slot);
+    if (link->hand == 0)
+        link->round_at = now;
+    for (; slot < end; slot = weir_bit_next(link->dirty, slot + 1, end)) {
+        size_t room = most - out->announce_count;
+        enum added added =
+            report_slot(tally, link, slot, false, room, out, now);
+        if (added == ADDED_NO_ROOM)
+            break;
+        if (added == ADDED)
+            weir_bit_clear(link->dirty, slot);
+        else if (waiting == end || waiting < link->announce_hand)
+            waiting = slot;
     }
-    link->made_at = now;
+    link->announced_till += out->announce_count * ANNOUNCE_EACH;
+    link->left_out = slot < end || link->hand > 0 || waiting < end;
+    link->hand = slot < end ? slot : 0;
+    link->announce_hand =
+        waiting < end && waiting >= link->announce_hand ? waiting : 0;
+    if (link->hand == 0)
+        link->made_at = link->round_at;
 }
 
 static void report_again(struct weir_tally *tally, struct weir_tally_link *link,
                          struct weir_report *out, weir_instant now)
 {
     for (uint32_t i = 0; i < link->outstanding_count; i++)
-        report_slot(tally, link, link->outstanding[i], true, out, now);
+        report_slot(tally, link, link->outstanding[i], true,
+                    WEIR_REPORT_ANNOUNCES_MAX, out, now);
 }
 
 void weir_tally_report(struct weir_tally *tally, uint32_t index,
