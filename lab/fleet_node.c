@@ -214,7 +214,24 @@ static void work(struct weir_node *node, const struct weir_message *message)
 {
     if (!busy(node))
         node->free_at = node->fleet->world.now;
-    node->free_at += node->per_message + node->per_item * items_of(message);
+    weir_duration cost =
+        node->per_message + node->per_item * items_of(message);
+    node->free_at += cost;
+    node->worked += cost;
+}
+
+/* As the daemon's loop does: once a second. */
+static void tell_busy(struct weir_node *node)
+{
+    weir_instant now = node->fleet->world.now;
+    weir_duration span = now - node->told_at;
+    if (!node->root || span < WEIR_SECOND)
+        return;
+    weir_duration share = (node->worked - node->told) * 1000000 / span;
+    weir_root_busy(node->root, share < 1000000 ? (uint32_t)share : 1000000,
+                   weir_node_now(node));
+    node->told_at = now;
+    node->told = node->worked;
 }
 
 /* ---- A turn ---- */
@@ -347,6 +364,7 @@ static void tick(struct weir_node *node)
 static void turn(struct weir_node *node)
 {
     if (weir_node_alive(node) && !node->paused && !busy(node)) {
+        tell_busy(node);
         tick(node);
         struct weir_packet *packet = next_packet(node);
         if (packet)

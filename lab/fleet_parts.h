@@ -18,6 +18,9 @@ struct weir_node {
     struct weir_fleet_clock clock;
     weir_duration per_message, per_item; /* of its processor */
     weir_instant free_at;                /* the world's: its work is done */
+    weir_duration worked; /* all work begun, … */
+    weir_instant told_at; /* … of which the root was told this long ago, */
+    weir_duration told;   /* … when it was so much */
     bool paused;
     struct weir_packet *inbox, *inbox_last; /* owned; arrived, not taken */
     /* A limiter, if it runs: */

@@ -536,6 +536,68 @@ static void test_replays_end_with_their_process(void **state)
     finish(fleet);
 }
 
+/* ---- Overload ---- */
+
+static weir_duration stretch_of(const struct weir_fleet *fleet)
+{
+    struct weir_root_stats stats;
+    weir_root_stats(weir_fleet_root(fleet, 0), &stats);
+    return stats.stretch;
+}
+
+static uint64_t reports_in(struct weir_fleet *fleet, weir_duration span)
+{
+    struct weir_fleet_stats before, after;
+    weir_fleet_stats(fleet, &before);
+    (void)load(fleet, fleet->options.limiters, span);
+    weir_fleet_stats(fleet, &after);
+    return after.reports - before.reports;
+}
+
+/* Thirty limiters near the limit of one quota report many times a second. To
+ * a root whose processor is slow that is too much: it asks for fewer reports,
+ * the fleet goes on under the limit, and when the processor is fast again all
+ * is as before. No count is lost over it. */
+static void test_an_overloaded_root_stretches(void **state)
+{
+    (void)state;
+    struct weir_fleet_options options = usual();
+    options.limiters = options.limiters_started = 30;
+    options.roots = 1;
+    struct weir_fleet *fleet = weir_fleet_new(&options);
+    put(fleet, "api", 300, WEIR_SECOND);
+    run(fleet, 100 * WEIR_MILLISECOND);
+    (void)load(fleet, 30, 5 * WEIR_SECOND);
+    uint64_t before = reports_in(fleet, 5 * WEIR_SECOND);
+    assert_int_equal(stretch_of(fleet), 0);
+
+    weir_fleet_cpu(fleet, root_at(0), 10 * WEIR_MILLISECOND, 0);
+    (void)load(fleet, 30, 20 * WEIR_SECOND);
+    weir_duration stretched = stretch_of(fleet);
+    uint64_t during = reports_in(fleet, 5 * WEIR_SECOND);
+    print_message("30 limiters: %.1f reports/s; root overloaded: stretch "
+                  "%.2f s, %.1f reports/s\n", (double)before / 5,
+                  (double)stretched / 1e9, (double)during / 5);
+    assert_true(stretched > 0);
+    assert_true(stretched <= options.settings.stale_after / 3);
+    assert_true(during < before / 2);
+    for (uint32_t l = 0; l < 30; l++)
+        assert_true(weir_fleet_linked(fleet, l, 0));
+
+    weir_fleet_cpu(fleet, root_at(0), 0, 0);
+    (void)load(fleet, 30, 20 * WEIR_SECOND);
+    assert_int_equal(stretch_of(fleet), 0);
+    uint64_t after = reports_in(fleet, 5 * WEIR_SECOND);
+    print_message("and fast again: %.1f reports/s\n", (double)after / 5);
+    assert_true(after > during);
+    run(fleet, 5 * WEIR_SECOND);
+    uint64_t counted = 0;
+    for (uint32_t l = 0; l < 30; l++)
+        counted += weir_fleet_count(fleet, l, API);
+    assert_int_equal(weir_fleet_root_passed(fleet, 0, API), counted);
+    finish(fleet);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -553,6 +615,7 @@ int main(void)
         cmocka_unit_test(test_nodes_live_by_their_own_clocks),
         cmocka_unit_test(test_a_link_that_speaks_garbage_is_dropped),
         cmocka_unit_test(test_replays_end_with_their_process),
+        cmocka_unit_test(test_an_overloaded_root_stretches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -157,7 +157,8 @@ enum weir_event_type {
 struct weir_event {
     enum weir_event_type type;
     weir_instant at;
-    uint64_t count;   /* how often since last told (TABLE_FULL, LOST) */
+    uint64_t count;   /* how often since last told (TABLE_FULL, LOST);
+                       * ms between reports (ROOT_STRETCH) */
     char text[192];   /* for people: root, quota, reason */
 };
 

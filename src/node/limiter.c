@@ -39,6 +39,8 @@
 #define SWEEP_EVERY (100 * WEIR_MILLISECOND)
 #define SWEEP_SLOTS 1024
 #define SWEEP_CROWDED 16384 /* while there is hardly any room left */
+/* What had no room in a report follows so soon. */
+#define REST_AFTER (50 * WEIR_MILLISECOND)
 /* A message unanswered for so long is said again; doubled each time. */
 #define RESEND_FIRST WEIR_SECOND
 #define RESEND_MOST (8 * WEIR_SECOND)
@@ -338,6 +340,19 @@ static void choose_carrier(struct weir_limiter *limiter)
         limiter->link[before].urgent = true;
 }
 
+/* An interval is what the slowest root makes of it: until then no pace is out
+ * of date and no count is late. */
+static void set_interval(struct weir_limiter *limiter)
+{
+    weir_duration interval = limiter->settings.report_interval;
+    for (uint32_t i = 0; i < limiter->link_count; i++) {
+        const struct link *link = &limiter->link[i];
+        if (link->state == UP && link->stretch > interval)
+            interval = link->stretch;
+    }
+    limiter->tally.interval = interval;
+}
+
 void weir_limiter_link(struct weir_limiter *limiter, uint32_t index, bool up,
                        weir_instant now)
 {
@@ -347,6 +362,7 @@ void weir_limiter_link(struct weir_limiter *limiter, uint32_t index, bool up,
         if (link->state == UP)
             event_new(limiter, WEIR_EVENT_ROOT_DOWN, now);
         link->state = DOWN;
+        set_interval(limiter);
         weir_tally_end(&limiter->tally, index, now);
         choose_carrier(limiter);
         return;
@@ -428,7 +444,7 @@ static void apply_settings(struct weir_limiter *limiter,
     limiter->settings = *settings;
     if (!settings->correction_auto)
         limiter->tally.ratio = (float)settings->correction_ppm / 1e6f;
-    limiter->tally.interval = settings->report_interval;
+    set_interval(limiter);
     weir_tally_set_slack(&limiter->tally, settings->slack, now);
 }
 
@@ -567,6 +583,28 @@ static int take_fills(struct weir_limiter *limiter, uint32_t index,
     return error;
 }
 
+/* The root asks for reports that far apart. */
+static void stretch(struct weir_limiter *limiter, struct link *link,
+                    weir_duration asked, weir_instant now)
+{
+    weir_duration most = limiter->settings.stale_after / 2;
+    weir_duration before = link->stretch;
+    link->stretch = asked < most ? asked : most;
+    link->resend = 2 * link->stretch > RESEND_FIRST ? 2 * link->stretch
+                                                    : RESEND_FIRST;
+    if (link->stretch == before)
+        return;
+    set_interval(limiter);
+    if (link->stretch < before)
+        return;
+    struct weir_event *event =
+        event_new(limiter, WEIR_EVENT_ROOT_STRETCH, now);
+    if (event)
+        event->count = link->stretch / WEIR_MILLISECOND;
+    event_text(event, WEIR_TEXT("an overloaded root: reports, and what "
+                                "others count, come later"));
+}
+
 int weir_limiter_receive(struct weir_limiter *limiter, uint32_t index,
                          const struct weir_message *message,
                          weir_instant now)
@@ -589,8 +627,7 @@ int weir_limiter_receive(struct weir_limiter *limiter, uint32_t index,
     case WEIR_MESSAGE_FILLS:
         if (link->state != UP)
             return WEIR_OK;
-        link->stretch = message->fills.stretch;
-        link->resend = RESEND_FIRST;
+        stretch(limiter, link, message->fills.stretch, now);
         return take_fills(limiter, index, &message->fills, now);
     case WEIR_MESSAGE_HELLO:
     case WEIR_MESSAGE_REPORT:
@@ -736,6 +773,8 @@ static void make_report(struct weir_limiter *limiter, uint32_t index,
         interval = weir_rng_below(&limiter->rng, interval);
     link->first = false;
     link->report_at = now + interval;
+    if (limiter->tally.link[index].left_out && interval > REST_AFTER)
+        link->report_at = now + REST_AFTER;
     limiter->reports++;
 }
 

@@ -683,6 +683,7 @@ static void say_fills(struct weir_root *root, struct root_peer *peer,
         .answer = peer->answer_owed,
         .number = peer->number,
         .stamp = ++peer->stamp,
+        .stretch = root->stretch,
         .limiters = root->connected,
         .top_age = top_age(root, now),
         .count = count,
@@ -766,8 +767,10 @@ bool weir_root_next(struct weir_root *root, uint32_t *out_peer,
 
 static void forget_limiters(struct weir_root *root, weir_instant now)
 {
-    weir_duration pace_good =
-        WEIR_PACE_INTERVALS * root->settings.report_interval;
+    weir_duration interval = root->settings.report_interval;
+    if (interval < root->stretch)
+        interval = root->stretch;
+    weir_duration pace_good = WEIR_PACE_INTERVALS * interval;
     for (uint32_t i = 0; i < root->limiter_used; i++) {
         struct root_limiter *limiter = root->limiters[i];
         if (!limiter->live)

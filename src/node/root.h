@@ -43,6 +43,11 @@ bool weir_root_next(struct weir_root *root, uint32_t *out_peer,
                     struct weir_message *out, weir_instant now);
 weir_instant weir_root_deadline(const struct weir_root *root,
                                 weir_instant now);
+/* How busy the pump was since it last said so, in millionths of the time; some
+ * times a minute. A root that can't keep up asks limiters to report no more
+ * often than stats.stretch. */
+#define WEIR_STRETCH_MAX (30 * WEIR_SECOND)
+void weir_root_busy(struct weir_root *root, uint32_t ppm, weir_instant now);
 /* The peer's output is full: nothing but answers for it until false. */
 void weir_root_hold(struct weir_root *root, uint32_t peer, bool hold);
 
@@ -114,6 +119,8 @@ struct weir_root_stats {
     uint64_t pushes;          /* fills messages not asked for */
     uint64_t protocol_errors;
     uint64_t unknown;         /* requests by names without quota */
+    uint32_t busy_ppm;        /* as weir_root_busy() last heard */
+    weir_duration stretch;    /* limiters report no more often; 0: as set */
 };
 void weir_root_stats(const struct weir_root *root,
                      struct weir_root_stats *out);

@@ -85,6 +85,8 @@ struct weir_root {
     uint32_t peers_max;
     uint32_t queue_first, queue_last; /* index + 1 */
 
+    weir_duration stretch; /* reports no more often than this; 0: as set */
+    weir_instant judge_at; /* of the stretch: not before */
     bool due_waiting;      /* somebody is due, later */
     weir_instant look_at;  /* next look for pushes */
     weir_instant sweep_at;

@@ -80,6 +80,7 @@ void weir_root_stats(const struct weir_root *root,
     out->quotas_used = root->merge.use_live;
     out->epoch = root->epoch;
     out->counts = root->merge.merged;
+    out->stretch = root->stretch;
     for (uint32_t i = 0; i < root->limiter_used; i++) {
         if (root->limiters[i]->live)
             out->unknown += root->limiters[i]->unknown;

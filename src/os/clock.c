@@ -4,6 +4,8 @@
 #include "os/clock.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <time.h>
@@ -16,6 +18,27 @@ weir_instant weir_clock_now(void)
     weir_instant instant =
         (weir_instant)now.tv_sec * WEIR_SECOND + (weir_instant)now.tv_nsec;
     return instant > 0 ? instant : 1;
+}
+
+static weir_duration ran(void)
+{
+    struct timespec at;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &at);
+    return (weir_duration)at.tv_sec * WEIR_SECOND + (weir_duration)at.tv_nsec;
+}
+
+/* On a machine with too few processors a thread waits rather than runs. A
+ * kernel that doesn't tell (no CONFIG_SCHEDSTATS) tells how long it ran. */
+weir_duration weir_clock_busy(void)
+{
+    uint64_t running;
+    uint64_t waiting;
+    FILE *file = fopen("/proc/thread-self/schedstat", "re");
+    if (!file)
+        return ran();
+    int got = fscanf(file, "%" SCNu64 " %" SCNu64, &running, &waiting);
+    fclose(file);
+    return got == 2 ? running + waiting : ran();
 }
 
 void weir_entropy(void *buf, size_t size)

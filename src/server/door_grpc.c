@@ -87,6 +87,8 @@ struct weir_door_grpc {
     struct stream *peers[WEIR_PEERS_MAX]; /* borrowed; NULL: free */
     uint32_t free_peers[WEIR_PEERS_MAX];  /* a stack */
     uint32_t free_count;
+    weir_instant measured_at; /* how busy we are: when last … */
+    weir_duration busy;       /* … and what weir_clock_busy() was */
     struct weir_arena arena; /* owned: of the decoder */
     unsigned char *out;      /* owned: of the encoder */
     size_t out_size;
@@ -254,9 +256,46 @@ static void set_timer(struct weir_door_grpc *door, weir_instant now)
     event_add(door->timer, &in);
 }
 
+static void log_stretch(const struct weir_door_grpc *door,
+                        weir_duration before)
+{
+    struct weir_root_stats stats;
+    weir_root_stats(door->root, &stats);
+    unsigned percent = stats.busy_ppm / 10000;
+    unsigned ms = (unsigned)(stats.stretch / WEIR_MILLISECOND);
+    if (stats.stretch > before)
+        weir_log(door->log, WEIR_LOG_WARNING,
+                 "busy for %u %% of the time: limiters are asked to report "
+                 "no more often than every %u ms", percent, ms);
+    else if (stats.stretch == 0 && before > 0)
+        weir_log(door->log, WEIR_LOG_INFO,
+                 "busy for %u %% of the time: limiters report as set again",
+                 percent);
+}
+
+/* Tells the root how busy this thread was in the last second. */
+static void measure(struct weir_door_grpc *door, weir_instant now)
+{
+    weir_duration span = now - door->measured_at;
+    if (door->measured_at > 0 && span < WEIR_SECOND)
+        return;
+    weir_duration busy = weir_clock_busy();
+    struct weir_root_stats before;
+    weir_root_stats(door->root, &before);
+    if (door->measured_at > 0) {
+        weir_duration share = (busy - door->busy) * 1000000 / span;
+        weir_root_busy(door->root,
+                       share < 1000000 ? (uint32_t)share : 1000000, now);
+        log_stretch(door, before.stretch);
+    }
+    door->measured_at = now;
+    door->busy = busy;
+}
+
 static void pump(struct weir_door_grpc *door)
 {
     weir_instant now = weir_clock_now();
+    measure(door, now);
     if (weir_root_deadline(door->root, now) <= now)
         weir_root_tick(door->root, now);
     uint32_t peer;
