@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "quota/quota_text.h"
 #include "quota_maker.h"
 
 /* Sets "field=value;field=value" on a fresh quota and checks it. */
@@ -251,10 +252,31 @@ static void an_empty_value_is_the_default(void **state)
     assert_true(weir_quota_equal(&quota, &fresh));
 }
 
+/* Every byte at every place of a text that is plain otherwise: whole words of
+ * plain text are passed over, and nothing else is. */
+static void clean_text_ends_where_a_byte_is_not(void **state)
+{
+    (void)state;
+    char text[21] = "a/~ Z0123456789~/ bc";
+    for (size_t at = 0; at < 20; at++) {
+        for (unsigned byte = 0; byte < 256; byte++) {
+            char before = text[at];
+            text[at] = (char)byte;
+            bool plain = byte >= 0x20 && byte < 0x7F;
+            size_t clean = weir_utf8_clean((struct weir_text){ text, 20 }, "");
+            assert_int_equal(clean, plain ? 20 : at);
+            text[at] = before;
+        }
+    }
+    assert_int_equal(weir_utf8_clean(WEIR_TEXT("12345678\u00e9"), ""), 10);
+    assert_int_equal(weir_utf8_clean(WEIR_TEXT("1234567\t\n"), "\t\n"), 9);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names),
+        cmocka_unit_test(clean_text_ends_where_a_byte_is_not),
         cmocka_unit_test(parents),
         cmocka_unit_test(combinations),
         cmocka_unit_test(unknown_fields_name_the_nearest),

@@ -92,9 +92,27 @@ static bool is_control(uint32_t character, const char *allowed)
     return true;
 }
 
+/* How many bytes at the start are printable ASCII, in steps of eight: a set of
+ * a million names is hardly anything else. In each byte of a word the highest
+ * bit says that it is not: it was set, or the byte is below 0x20, or 0x7F. */
+static size_t plain_prefix(struct weir_text text)
+{
+    const uint64_t ones = UINT64_MAX / 255;
+    size_t at = 0;
+    for (; at + 8 <= text.len; at += 8) {
+        uint64_t word;
+        memcpy(&word, text.p + at, sizeof(word));
+        uint64_t below = word - ones * 0x20;
+        uint64_t delete = word + ones;
+        if ((word | below | delete) & ones * 0x80)
+            break;
+    }
+    return at;
+}
+
 size_t weir_utf8_clean(struct weir_text text, const char *allowed)
 {
-    size_t at = 0;
+    size_t at = plain_prefix(text);
     while (at < text.len) {
         struct weir_text rest = { text.p + at, text.len - at };
         uint32_t character;
