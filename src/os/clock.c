@@ -20,25 +20,23 @@ weir_instant weir_clock_now(void)
     return instant > 0 ? instant : 1;
 }
 
-static weir_duration ran(void)
+struct weir_thread_time weir_clock_thread(void)
 {
-    struct timespec at;
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &at);
-    return (weir_duration)at.tv_sec * WEIR_SECOND + (weir_duration)at.tv_nsec;
-}
-
-/* On a machine with too few processors a thread waits rather than runs. A
- * kernel that doesn't tell (no CONFIG_SCHEDSTATS) tells how long it ran. */
-weir_duration weir_clock_busy(void)
-{
-    uint64_t running;
-    uint64_t waiting;
+    struct weir_thread_time time = { 0, 0 };
     FILE *file = fopen("/proc/thread-self/schedstat", "re");
-    if (!file)
-        return ran();
-    int got = fscanf(file, "%" SCNu64 " %" SCNu64, &running, &waiting);
-    fclose(file);
-    return got == 2 ? running + waiting : ran();
+    int got = 0;
+    if (file) {
+        got = fscanf(file, "%" SCNu64 " %" SCNu64, &time.ran, &time.waited);
+        fclose(file);
+    }
+    if (got == 2)
+        return time;
+    struct timespec ran;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ran);
+    return (struct weir_thread_time){
+        .ran = (weir_duration)ran.tv_sec * WEIR_SECOND +
+               (weir_duration)ran.tv_nsec,
+    };
 }
 
 void weir_entropy(void *buf, size_t size)

@@ -8,9 +8,14 @@
 
 /* CLOCK_MONOTONIC. Never 0. Async-signal-safe, wait-free. */
 weir_instant weir_clock_now(void);
-/* How long the calling thread has run, or waited for a processor to run on,
- * ever: the rest of the time it had nothing to do. */
-weir_duration weir_clock_busy(void);
+/* How long the calling thread has run, and has waited for a processor to run
+ * on, ever; the rest of the time it had nothing to do. Without a kernel that
+ * tells (CONFIG_SCHEDSTATS) it never waited. */
+struct weir_thread_time {
+    weir_duration ran;
+    weir_duration waited;
+};
+struct weir_thread_time weir_clock_thread(void);
 /* Fills 'buf' from getrandom(); aborts when the kernel has none. */
 void weir_entropy(void *buf, size_t size);
 /* malloc behind struct weir_mem. */

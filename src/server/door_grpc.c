@@ -88,7 +88,7 @@ struct weir_door_grpc {
     uint32_t free_peers[WEIR_PEERS_MAX];  /* a stack */
     uint32_t free_count;
     weir_instant measured_at; /* how busy we are: when last … */
-    weir_duration busy;       /* … and what weir_clock_busy() was */
+    struct weir_thread_time thread; /* … and what it had worked then */
     struct weir_arena arena; /* owned: of the decoder */
     unsigned char *out;      /* owned: of the encoder */
     size_t out_size;
@@ -273,23 +273,35 @@ static void log_stretch(const struct weir_door_grpc *door,
                  percent);
 }
 
-/* Tells the root how busy this thread was in the last second. */
+/* How much of the time that this thread could have had it used. On a machine
+ * with too much to do it waits for its turn; that is no work, but no leisure
+ * either. */
+static uint32_t busy_share(const struct weir_thread_time *before,
+                           const struct weir_thread_time *after,
+                           weir_duration span)
+{
+    weir_duration ran = after->ran - before->ran;
+    weir_duration waited = after->waited - before->waited;
+    weir_duration had = span > waited ? span - waited : 0;
+    return ran < had ? (uint32_t)(ran * 1000000 / had) : 1000000;
+}
+
+/* Tells the root once a second. */
 static void measure(struct weir_door_grpc *door, weir_instant now)
 {
     weir_duration span = now - door->measured_at;
     if (door->measured_at > 0 && span < WEIR_SECOND)
         return;
-    weir_duration busy = weir_clock_busy();
+    struct weir_thread_time thread = weir_clock_thread();
     struct weir_root_stats before;
     weir_root_stats(door->root, &before);
     if (door->measured_at > 0) {
-        weir_duration share = (busy - door->busy) * 1000000 / span;
-        weir_root_busy(door->root,
-                       share < 1000000 ? (uint32_t)share : 1000000, now);
+        weir_root_busy(door->root, busy_share(&door->thread, &thread, span),
+                       now);
         log_stretch(door, before.stretch);
     }
     door->measured_at = now;
-    door->busy = busy;
+    door->thread = thread;
 }
 
 static void pump(struct weir_door_grpc *door)

@@ -87,7 +87,7 @@ static void print_root(FILE *out, const struct weir_metrics_source *of)
           "Links dropped because the peer broke the protocol.",
           (double)s.protocol_errors },
         { "weir_root_busy_ratio", "gauge",
-          "Of the last second, what the root's thread ran or wanted to.",
+          "Of the time that the root's thread could have had, what it used.",
           (double)s.busy_ppm / 1e6 },
         { "weir_root_stretch_seconds", "gauge",
           "An overloaded root asks for reports no closer than this.",
