@@ -253,7 +253,8 @@ void bench_root_write(void *state)
         message.session = merge->written % merge->limiters + 1;
         message.report.number = merge->first + merge->written / merge->limiters;
         merge->lens[at] = weir_v1_encode(
-            &message, merge->reports + at * merge->report_size, merge->report_size);
+            &message, merge->reports + at * merge->report_size,
+            merge->report_size);
         if (merge->lens[at] == 0)
             abort();
     }
