@@ -179,7 +179,7 @@ class Flood(unittest.TestCase):
         self.assertLessEqual(spill["passed"], 1500 + 1000 * (seconds + 3))
 
     def test_ten_processes(self):
-        self.flood(10, 10000)
+        self.flood(10, 5000)
 
 
 if __name__ == "__main__":
