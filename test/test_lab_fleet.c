@@ -598,6 +598,36 @@ static void test_an_overloaded_root_stretches(void **state)
     finish(fleet);
 }
 
+/* The limiter says so to its service, once for each time it gets worse. */
+static void test_a_stretch_is_an_event(void **state)
+{
+    (void)state;
+    struct weir_fleet_options options = usual();
+    struct weir_fleet *fleet = fleet_of(&options);
+    struct weir_limiter *limiter = weir_fleet_limiter(fleet, 0);
+    weir_instant now = weir_fleet_clock_of(fleet, limiter_at(0));
+    static const weir_duration asked[] = { 100, 100, 50, 200, 0 };
+    uint64_t told[WEIR_COUNT_OF(asked)];
+    size_t count = 0;
+    for (size_t i = 0; i < WEIR_COUNT_OF(asked); i++) {
+        struct weir_message fills = {
+            .type = WEIR_MESSAGE_FILLS,
+            .session = weir_limiter_session(limiter, 0),
+            .fills = { .stretch = asked[i] * WEIR_MILLISECOND },
+        };
+        assert_int_equal(weir_limiter_receive(limiter, 0, &fills, now), 0);
+        struct weir_event event;
+        while (weir_limiter_event(limiter, &event)) {
+            if (event.type == WEIR_EVENT_ROOT_STRETCH)
+                told[count++] = event.count;
+        }
+    }
+    assert_int_equal(count, 2);
+    assert_int_equal(told[0], 100);
+    assert_int_equal(told[1], 200);
+    finish(fleet);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -616,6 +646,7 @@ int main(void)
         cmocka_unit_test(test_a_link_that_speaks_garbage_is_dropped),
         cmocka_unit_test(test_replays_end_with_their_process),
         cmocka_unit_test(test_an_overloaded_root_stretches),
+        cmocka_unit_test(test_a_stretch_is_an_event),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
