@@ -20,7 +20,7 @@
 #include <pthread.h>
 
 #include "node/limiter.h"
-#include "os/h2_link.h"
+#include "os/root_link.h"
 #include "os/login.h"
 #include "wire/weir_v1.h"
 
@@ -38,14 +38,7 @@ struct weir_client_link {
     struct weir *weir;         /* borrowed */
     uint32_t index;            /* of the limiter's link */
     struct weir_address address;
-    char text[280];            /* the address, for people */
-    struct weir_h2_link *link; /* owned; NULL: not connecting */
-    int32_t stream;            /* the Link call */
-    bool told_down;            /* the loss was an event already */
-    int told_error;            /* of a message, in that event; or 0 */
-    weir_instant good_at;      /* first sound message; 0: none yet */
-    struct event *retry;       /* owned */
-    weir_duration backoff;
+    struct weir_root_link *link; /* owned */
 };
 
 struct weir_event_queue {

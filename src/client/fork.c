@@ -60,10 +60,8 @@ bool weir_fork_is_own(const struct weir *weir)
 /* The parent's loop is nothing that may be freed here. */
 static void forget_loop(struct weir *weir)
 {
-    for (uint32_t i = 0; i < weir->link_count; i++) {
+    for (uint32_t i = 0; i < weir->link_count; i++)
         weir->link[i].link = NULL;
-        weir->link[i].retry = NULL;
-    }
     weir_login_forget(weir->login);
     weir->kick_event = weir->timer = NULL;
     weir->base = NULL;

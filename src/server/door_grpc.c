@@ -78,6 +78,7 @@ struct weir_door_grpc {
     struct weir_admin *admin;
     const struct weir_log *log;
     struct weir_gate *gate;         /* borrowed */
+    struct weir_upstream *upstream; /* borrowed; NULL: a top root */
     struct weir_listener *listener; /* owned; NULL once stopped */
     struct connection *connections; /* owned; the newest first */
     size_t connections_max;
@@ -240,9 +241,16 @@ static void send_message(struct weir_door_grpc *door, struct stream *stream,
     }
 }
 
+static weir_instant deadline(const struct weir_door_grpc *door,
+                             weir_instant now)
+{
+    return door->upstream ? weir_upstream_deadline(door->upstream, now)
+                          : weir_root_deadline(door->root, now);
+}
+
 static void set_timer(struct weir_door_grpc *door, weir_instant now)
 {
-    weir_instant at = weir_root_deadline(door->root, now);
+    weir_instant at = deadline(door, now);
     if (at == WEIR_NEVER) {
         event_del(door->timer);
         return;
@@ -308,7 +316,9 @@ static void pump(struct weir_door_grpc *door)
 {
     weir_instant now = weir_clock_now();
     measure(door, now);
-    if (weir_root_deadline(door->root, now) <= now)
+    if (door->upstream)
+        weir_upstream_tick(door->upstream, now);
+    else if (weir_root_deadline(door->root, now) <= now)
         weir_root_tick(door->root, now);
     uint32_t peer;
     struct weir_message message;
@@ -317,6 +327,8 @@ static void pump(struct weir_door_grpc *door)
         if (stream)
             send_message(door, stream, &message);
     }
+    if (door->upstream)
+        weir_upstream_flush(door->upstream, now);
     set_timer(door, now);
 }
 
@@ -766,6 +778,7 @@ int weir_door_grpc_new(const struct weir_door_grpc_options *options,
                              NULL);
     door->base = options->base;
     door->root = options->root;
+    door->upstream = options->upstream;
     door->admin = options->admin;
     door->log = options->log;
     weir_assert(options->gate);

@@ -10,6 +10,7 @@
 #include "server/admin.h"
 #include "server/gate.h"
 #include "server/log.h"
+#include "server/upstream.h"
 
 #define WEIR_PEERS_MAX 4096          /* links of limiters at once */
 #define WEIR_CONNECTIONS_MAX 8192    /* sockets at once; where credentials are
@@ -26,6 +27,7 @@ struct weir_door_grpc_options {
     const struct weir_log *log;
     struct weir_gate *gate;   /* never NULL */
     struct weir_tls *tls;     /* a server's; NULL: plain text */
+    struct weir_upstream *upstream; /* of a region's root; NULL: a top one */
     struct weir_address address;
     size_t connections_max;   /* 0: WEIR_CONNECTIONS_MAX; for tests */
 };

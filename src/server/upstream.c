@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT
+ * server/upstream.c - messages between the links above and the region.
+ *
+ * Nothing is decided here. What a link brings goes into the region, and the
+ * pump is asked for a turn; what the region has to say is said in that turn,
+ * once, however many messages came: so counts that were carried in one turn
+ * leave in one report. */
+
+#include "server/upstream.h"
+
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "os/clock.h"
+#include "os/root_link.h"
+#include "wire/weir_v1.h"
+
+struct up_link {
+    struct weir_upstream *upstream;
+    uint32_t index;
+    struct weir_root_link *link; /* owned */
+};
+
+struct weir_upstream {
+    struct weir_upstream_options options;
+    struct weir_region *region;  /* borrowed */
+    struct weir_login *login;    /* owned, as all below */
+    struct event *start;
+    char *name;
+    struct up_link links[WEIR_ROOTS_MAX];
+    const char *addresses[WEIR_ROOTS_MAX]; /* of the links */
+    bool up[WEIR_ROOTS_MAX];
+    char text[1024];
+    struct weir_arena arena;     /* of the decoder */
+    char *out;                   /* of the encoder */
+    size_t out_size;
+};
+
+/* ---- Events ---- */
+
+static void tell(struct weir_upstream *upstream, struct weir_event *event)
+{
+    event->at = weir_clock_now();
+    event->count = 1;
+    upstream->options.on_event(upstream->options.context, event);
+}
+
+/* The link tells of its loss itself, with the reason. */
+static void tell_events(struct weir_upstream *upstream)
+{
+    struct weir_event event;
+    while (weir_region_up_event(upstream->region, &event))
+        if (event.type != WEIR_EVENT_ROOT_DOWN)
+            upstream->options.on_event(upstream->options.context, &event);
+}
+
+static void kick(struct weir_upstream *upstream)
+{
+    upstream->options.on_news(upstream->options.context);
+}
+
+/* ---- A link ---- */
+
+static void on_up(void *context)
+{
+    struct up_link *link = context;
+    struct weir_upstream *upstream = link->upstream;
+    upstream->up[link->index] = true;
+    weir_region_up_link(upstream->region, link->index, true,
+                        weir_clock_now());
+    kick(upstream);
+}
+
+static int on_bytes(void *context, const void *bytes, size_t len)
+{
+    struct up_link *link = context;
+    struct weir_upstream *upstream = link->upstream;
+    struct weir_message message;
+    upstream->arena.used = 0;
+    int error = weir_v1_decode(bytes, len, false, &upstream->arena, &message);
+    if (error == 0)
+        error = weir_region_up_receive(upstream->region, link->index,
+                                       &message, weir_clock_now());
+    kick(upstream);
+    return error;
+}
+
+static void on_down(void *context, const char *why)
+{
+    struct up_link *link = context;
+    struct weir_upstream *upstream = link->upstream;
+    upstream->up[link->index] = false;
+    weir_region_up_link(upstream->region, link->index, false,
+                        weir_clock_now());
+    kick(upstream);
+    if (!why)
+        return;
+    struct weir_event event = { .type = WEIR_EVENT_ROOT_DOWN };
+    snprintf(event.text, sizeof event.text, "%.100s: %.88s",
+             weir_root_link_text(link->link), why);
+    tell(upstream, &event);
+}
+
+static void on_file(void *context, const char *why)
+{
+    struct up_link *link = context;
+    struct weir_event event = { .type = WEIR_EVENT_CREDENTIAL };
+    snprintf(event.text, sizeof event.text, "%.191s", why);
+    tell(link->upstream, &event);
+}
+
+/* ---- The pump ---- */
+
+static bool fit_out(struct weir_upstream *upstream, size_t size)
+{
+    char *out = weir_mem_grow(&weir_mem_system, upstream->out, 1,
+                              &upstream->out_size, size);
+    if (!out)
+        return false; /* the region says it again */
+    upstream->out = out;
+    return true;
+}
+
+void weir_upstream_tick(struct weir_upstream *upstream, weir_instant now)
+{
+    weir_region_tick(upstream->region, now);
+}
+
+void weir_upstream_flush(struct weir_upstream *upstream, weir_instant now)
+{
+    uint32_t index;
+    struct weir_message message;
+    while (weir_region_up_next(upstream->region, &index, &message, now)) {
+        size_t size = weir_v1_size(&message);
+        if (!fit_out(upstream, size))
+            continue;
+        size_t len = weir_v1_encode(&message, upstream->out, size);
+        weir_root_link_send(upstream->links[index].link, upstream->out, len);
+    }
+    tell_events(upstream);
+}
+
+weir_instant weir_upstream_deadline(const struct weir_upstream *upstream,
+                                    weir_instant now)
+{
+    return weir_region_deadline(upstream->region, now);
+}
+
+/* ---- Life ---- */
+
+static void on_start(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    struct weir_upstream *upstream = context;
+    for (uint32_t i = 0; i < upstream->options.count; i++)
+        weir_root_link_connect(upstream->links[i].link);
+}
+
+static bool make_link(struct weir_upstream *upstream, uint32_t index)
+{
+    struct up_link *link = &upstream->links[index];
+    struct weir_root_link_options options = {
+        .base = upstream->options.base,
+        .address = &upstream->options.addresses[index],
+        .login = upstream->login,
+        .handler = { .context = link,
+                     .on_up = on_up,
+                     .on_bytes = on_bytes,
+                     .on_down = on_down,
+                     .on_file = on_file },
+    };
+    link->upstream = upstream;
+    link->index = index;
+    link->link = weir_root_link_new(&options);
+    if (!link->link)
+        return false;
+    upstream->addresses[index] = weir_root_link_text(link->link);
+    size_t len = strlen(upstream->text);
+    snprintf(upstream->text + len, sizeof upstream->text - len, "%s%s",
+             index > 0 ? ", " : "", upstream->addresses[index]);
+    return true;
+}
+
+static bool make_parts(struct weir_upstream *upstream)
+{
+    const struct weir_upstream_options *options = &upstream->options;
+    upstream->name = strdup(options->name);
+    upstream->login = weir_login_new(&options->login);
+    upstream->arena.size = WEIR_DECODE_ARENA_SIZE;
+    upstream->arena.base = malloc(upstream->arena.size);
+    upstream->start = evtimer_new(options->base, on_start, upstream);
+    if (!upstream->name || !upstream->login || !upstream->arena.base ||
+        !upstream->start)
+        return false;
+    for (uint32_t i = 0; i < options->count; i++)
+        if (!make_link(upstream, i))
+            return false;
+    return true;
+}
+
+int weir_upstream_new(const struct weir_upstream_options *options,
+                      struct weir_upstream **out, struct weir_diag *diag)
+{
+    int error = weir_login_check(&options->login, diag);
+    for (uint32_t i = 0; error == 0 && i < options->count; i++)
+        error = weir_login_check_address(&options->login,
+                                         &options->addresses[i], diag);
+    if (error < 0)
+        return error;
+    struct weir_upstream *upstream = calloc(1, sizeof *upstream);
+    if (upstream) {
+        upstream->options = *options;
+        upstream->region = options->region;
+    }
+    if (!upstream || !make_parts(upstream)) {
+        weir_upstream_free(&upstream);
+        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
+                             NULL);
+    }
+    event_active(upstream->start, EV_TIMEOUT, 0);
+    *out = upstream;
+    return 0;
+}
+
+void weir_upstream_free(struct weir_upstream **upstream)
+{
+    struct weir_upstream *u = *upstream;
+    if (!u)
+        return;
+    for (uint32_t i = 0; i < u->options.count; i++)
+        weir_root_link_free(&u->links[i].link);
+    if (u->start)
+        event_free(u->start);
+    weir_login_free(&u->login);
+    free(u->arena.base);
+    free(u->out);
+    free(u->name);
+    free(u);
+    *upstream = NULL;
+}
+
+/* ---- What people look at ---- */
+
+void weir_upstream_look(const struct weir_upstream *upstream,
+                        struct weir_upstream_state *out, weir_instant now)
+{
+    *out = (struct weir_upstream_state){
+        .name = upstream->name,
+        .count = upstream->options.count,
+        .addresses = upstream->addresses,
+        .up = upstream->up,
+    };
+    weir_region_look(upstream->region, &out->region, now);
+}
+
+const char *weir_upstream_text(const struct weir_upstream *upstream)
+{
+    return upstream->text;
+}
