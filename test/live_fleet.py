@@ -48,7 +48,7 @@ class Root:
         ports.unlink(missing_ok=True)
         with open(self.fleet.folder / f"log{self.number}", "a") as log:
             self.process = subprocess.Popen(
-                [WEIR, "serve", "--store", self.fleet.store, "--listen",
+                [WEIR, "serve", *self.source(), "--listen",
                  self.listen, "--http", self.http, "--port-file", ports,
                  "--name", f"root{self.number}", *self.options], stderr=log)
         until("a root's port file",
@@ -57,6 +57,10 @@ class Root:
             raise AssertionError("weir serve ended: " + self.logged())
         said = dict(line.split("=") for line in ports.read_text().split())
         self.listen, self.http = said["listen"], said["http"]
+
+    def source(self):
+        """Where it has its quotas from."""
+        return ["--store", self.fleet.store]
 
     def kill(self):
         """SIGKILL."""
@@ -81,6 +85,19 @@ class Root:
         """Quota -> usage, of the quotas in use."""
         listed = self.get("/v1/usage", limit=1000)["quotas"]
         return {quota["name"]: quota for quota in listed}
+
+
+class RegionRoot(Root):
+    """A root of a region under others."""
+
+    def __init__(self, fleet, region, above, *options):
+        self.region, self.above = region, above
+        super().__init__(fleet, *options)
+
+    def source(self):
+        return ["--region", self.region, "--upstream",
+                ",".join(root.listen for root in self.above), "--snapshot",
+                str(self.fleet.folder / f"region{self.number}.snapshot")]
 
 
 class Limiter:
@@ -179,6 +196,16 @@ class Fleet:
     def add_roots(self, count, *options):
         for _ in range(count):
             self.roots.append(Root(self, *options))
+
+    def add_region(self, name, count, *options, above=None):
+        """The roots of a new region, under the first roots or others."""
+        above = above or [root for root in self.roots
+                          if not isinstance(root, RegionRoot)]
+        made = []
+        for _ in range(count):
+            made.append(RegionRoot(self, name, above, *options))
+            self.roots.append(made[-1])
+        return made
 
     def addresses(self):
         return ",".join(root.listen for root in self.roots)

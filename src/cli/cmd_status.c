@@ -94,9 +94,38 @@ static void print_snapshot(const json_t *snapshot)
     printf("%s%s\n", problem[0] ? "; " : "", problem);
 }
 
+static void print_store(const json_t *store)
+{
+    const char *problem = weir_cli_text(store, "problem");
+    printf("  store     %s: %s%s%s\n", weir_cli_text(store, "url"),
+           weir_cli_text(store, "state"), problem[0] ? "; " : "", problem);
+}
+
+/* Where a region's root has its quotas from. */
+static void print_region(json_t *region)
+{
+    const json_t *age = json_object_get(region, "age_s");
+    printf("  region    %s, under ", weir_cli_text(region, "name"));
+    size_t index;
+    json_t *root;
+    json_array_foreach(json_object_get(region, "upstream"), index, root)
+        printf("%s%s %s", index > 0 ? ", " : "",
+               weir_cli_text(root, "address"),
+               json_is_true(json_object_get(root, "up")) ? "(up)"
+                                                         : "(DOWN)");
+    char shown[32] = "";
+    if (json_is_real(age))
+        show_age(json_number_value(age), shown, sizeof shown);
+    printf("; topmost root heard %s%s%s\n", json_is_real(age) ? shown : "never",
+           json_is_real(age) ? " ago" : "",
+           json_is_true(json_object_get(region, "stale"))
+               ? "; STALE: quotas go by their on_stale"
+               : "");
+}
+
 static void print_root(const char *address, const json_t *root)
 {
-    const json_t *store = json_object_get(root, "store");
+    json_t *region = json_object_get(root, "region");
     const json_t *settings = json_object_get(root, "settings");
     const json_t *stats = json_object_get(root, "stats");
     bool ready = json_is_true(json_object_get(root, "ready"));
@@ -108,10 +137,10 @@ static void print_root(const char *address, const json_t *root)
            weir_cli_text(root, "name"), address,
            ready ? "ready" : "NOT READY", age,
            weir_cli_text(root, "version"));
-    printf("  store     %s: %s", weir_cli_text(store, "url"),
-           weir_cli_text(store, "state"));
-    const char *problem = weir_cli_text(store, "problem");
-    printf("%s%s\n", problem[0] ? "; " : "", problem);
+    if (json_is_object(region))
+        print_region(region);
+    else
+        print_store(json_object_get(root, "store"));
     print_snapshot(json_object_get(root, "snapshot"));
     printf("  quotas    %lld at epoch %lld, %lld in use\n",
            number(stats, "quotas"), number(root, "epoch"),

@@ -443,6 +443,12 @@ void weir_admin_set_snapshot(struct weir_admin *admin,
     admin->snapshot = snapshot;
 }
 
+void weir_admin_set_upstream(struct weir_admin *admin,
+                             const struct weir_upstream *upstream)
+{
+    admin->upstream = upstream;
+}
+
 void weir_admin_set_watch(struct weir_admin *admin,
                           const struct weir_admin_watch *watch)
 {

@@ -11,6 +11,7 @@
 #include "node/root.h"
 #include "server/snapshot.h"
 #include "server/store_thread.h"
+#include "server/upstream.h"
 
 #define WEIR_ADMIN_BODY_MAX (1u << 20)    /* bytes of a request */
 #define WEIR_ADMIN_IMPORT_MAX (64u << 20) /* bytes of an import */
@@ -64,6 +65,9 @@ void weir_admin_set_watch(struct weir_admin *admin,
 /* What to tell of when the status is asked for. Borrowed; NULL: none. */
 void weir_admin_set_snapshot(struct weir_admin *admin,
                              const struct weir_snapshot *snapshot);
+/* Of a region's root, which has no store: edits are sent there. */
+void weir_admin_set_upstream(struct weir_admin *admin,
+                             const struct weir_upstream *upstream);
 
 struct weir_admin_request {
     struct weir_text method; /* "GET" … */

@@ -241,6 +241,11 @@ static int check_open(const struct weir_admin *admin, struct weir_diag *diag)
     if (admin->stopping)
         return weir_diag_set(diag, WEIR_ECLOSED, "the root is stopping; "
                              "send the edit to another", NULL);
+    if (admin->upstream)
+        return weir_diag_set(diag, WEIR_ESTORE, "this is a root of a region, "
+                             "which has its quotas from ",
+                             weir_upstream_text(admin->upstream),
+                             "; ask there", NULL);
     if (!admin->store)
         return weir_diag_set(diag, WEIR_ESTORE, "the root has no store",
                              NULL);

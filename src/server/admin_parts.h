@@ -20,6 +20,7 @@ struct weir_admin {
     struct weir_root *root;          /* borrowed */
     struct weir_store_thread *store; /* borrowed; NULL: none */
     const struct weir_snapshot *snapshot; /* borrowed; NULL: off */
+    const struct weir_upstream *upstream; /* borrowed; NULL: a top root */
     struct weir_admin_watch watch;
     const struct weir_gate *gate;    /* borrowed; NULL: none */
     struct weir_settings settings;

@@ -39,14 +39,16 @@ static json_t *settings_object(const struct weir_settings *settings)
 static json_t *store_object(const struct weir_admin *admin)
 {
     char uuid[33];
-    hex(admin->store_id.uuid, sizeof admin->store_id.uuid, uuid);
+    struct weir_store_id id;
+    weir_root_identity(admin->root, &id);
+    hex(id.uuid, sizeof id.uuid, uuid);
     const char *state = !admin->trouble                    ? "ok"
                         : admin->trouble == WEIR_ELOCKED ? "locked"
                                                          : "unreachable";
     json_t *object =
         json_pack("{s:s*, s:s, s:s, s:I}", "url", admin->store_url, "state",
                   state, "uuid", uuid, "restores",
-                  (json_int_t)admin->store_id.restores);
+                  (json_int_t)id.restores);
     if (object && admin->trouble)
         json_object_set_new(object, "problem",
                             json_string(admin->trouble_why));
@@ -76,6 +78,31 @@ static json_t *snapshot_object(const struct weir_snapshot *snapshot)
     if (object && s.problem[0])
         json_object_set_new(object, "problem", json_string(s.problem));
     return object;
+}
+
+/* null: a top root. */
+static json_t *region_object(const struct weir_upstream *upstream,
+                             weir_instant now)
+{
+    if (!upstream)
+        return json_null();
+    struct weir_upstream_state s;
+    weir_upstream_look(upstream, &s, now);
+    json_t *roots = json_array();
+    for (uint32_t i = 0; i < s.count; i++)
+        json_array_append_new(roots, json_pack("{s:s, s:b}", "address",
+                                               s.addresses[i], "up",
+                                               s.up[i]));
+    json_t *age = s.region.age == WEIR_NEVER
+                      ? json_null()
+                      : json_real((double)s.region.age / 1e9);
+    return json_pack("{s:s, s:o, s:I, s:o, s:b, s:I, s:I, s:I}", "name",
+                     s.name, "upstream", roots, "upstreams_up",
+                     (json_int_t)s.region.upstreams_up, "age_s", age, "stale",
+                     s.region.stale, "reports",
+                     (json_int_t)s.region.reports, "carried",
+                     (json_int_t)s.region.carried, "no_room",
+                     (json_int_t)s.region.no_room);
 }
 
 static json_t *stats_object(const struct weir_root_stats *s)
@@ -129,12 +156,13 @@ void weir_admin_status(struct weir_admin_call *call)
     struct weir_root_stats stats;
     weir_root_stats(admin->root, &stats);
     json_t *status = json_pack(
-        "{s:s*, s:s, s:s, s:b, s:f, s:I, s:o, s:o, s:o, s:o, s:o}", "name",
-        admin->name, "version", admin->version, "incarnation", incarnation,
+        "{s:s*, s:s, s:s, s:b, s:f, s:I, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "name", admin->name, "version", admin->version, "incarnation", incarnation,
         "ready", weir_root_ready(admin->root), "uptime_s",
         (double)(call->now - admin->started) / 1e9, "epoch",
         (json_int_t)stats.epoch, "store", store_object(admin), "snapshot",
-        snapshot_object(admin->snapshot), "settings",
+        snapshot_object(admin->snapshot), "region",
+        region_object(admin->upstream, call->now), "settings",
         settings_object(&admin->settings), "stats", stats_object(&stats),
         "limiters", limiters_list(call));
     weir_admin_answer_json(call->done, call->context, 200, status);
@@ -213,7 +241,8 @@ void weir_admin_metrics(struct weir_admin_call *call)
                                           .store_up = admin->trouble == 0,
                                           .edits_waiting = admin->edits_count,
                                           .gate = admin->gate,
-                                          .snapshot = admin->snapshot };
+                                          .snapshot = admin->snapshot,
+                                          .upstream = admin->upstream };
     char *text = weir_metrics_print(&source, call->now, &len);
     if (!text) {
         weir_admin_answer_error(call->done, call->context, WEIR_ENOMEM, NULL);

@@ -118,6 +118,36 @@ static void print_snapshot(FILE *out, const struct weir_snapshot *snapshot)
     print_figures(out, figures, WEIR_COUNT_OF(figures));
 }
 
+static void print_upstream(FILE *out, const struct weir_upstream *upstream,
+                           weir_instant now)
+{
+    struct weir_upstream_state s;
+    weir_upstream_look(upstream, &s, now);
+    const struct figure figures[] = {
+        { "weir_upstream_roots", "gauge", "Roots above this one.", s.count },
+        { "weir_upstream_roots_up", "gauge", "Those that answer.",
+          s.region.upstreams_up },
+        { "weir_region_stale", "gauge",
+          "Whether quotas go by their on_stale.", s.region.stale },
+        { "weir_upstream_reports_total", "counter", "Reports sent above.",
+          (double)s.region.reports },
+        { "weir_region_carried_total", "counter",
+          "Counts of limiters handed on to be reported above.",
+          (double)s.region.carried },
+        { "weir_region_no_room_total", "counter",
+          "Counts that found no slot to be carried in.",
+          (double)s.region.no_room },
+    };
+    print_figures(out, figures, WEIR_COUNT_OF(figures));
+    static const char age[] = "weir_region_age_seconds";
+    print_head(out, age, "gauge",
+               "Since a topmost root was heard; +Inf: never.");
+    if (s.region.age == WEIR_NEVER)
+        fprintf(out, "%s +Inf\n", age);
+    else
+        fprintf(out, "%s %.17g\n", age, (double)s.region.age / 1e9);
+}
+
 enum column { PASSED, REFUSED, FILL, LIMIT };
 
 static double cell(const struct weir_busy *busy, enum column column)
@@ -219,6 +249,8 @@ char *weir_metrics_print(const struct weir_metrics_source *source,
         print_gate(out, source->gate);
     if (source->snapshot)
         print_snapshot(out, source->snapshot);
+    if (source->upstream)
+        print_upstream(out, source->upstream, now);
     int error = print_quotas(out, source->root, now);
     if (fclose(out) != 0 || error < 0) {
         free(text);

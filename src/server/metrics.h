@@ -6,6 +6,7 @@
 
 #include "node/root.h"
 #include "server/snapshot.h"
+#include "server/upstream.h"
 
 struct weir_gate;
 
@@ -18,6 +19,7 @@ struct weir_metrics_source {
     size_t edits_waiting;
     const struct weir_gate *gate; /* NULL: nothing is told of it */
     const struct weir_snapshot *snapshot; /* NULL: likewise */
+    const struct weir_upstream *upstream; /* NULL: likewise */
 };
 
 /* The page, malloc'ed, or NULL when there is no memory. At most

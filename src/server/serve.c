@@ -33,6 +33,7 @@
 #include "server/door_http.h"
 #include "server/serve_options.h"
 #include "server/snapshot.h"
+#include "server/upstream.h"
 
 #define DAY_S 86400
 #define LOOK_S 1           /* whether files have changed */
@@ -46,9 +47,11 @@ struct serve {
     struct weir_log log;
     struct event_base *base;         /* owned, as all below */
     struct weir_signals *signals;
-    struct weir_root *root;
+    struct weir_root *root;          /* of the region, if there is one */
+    struct weir_region *region;      /* NULL: a top root */
+    struct weir_upstream *upstream;  /* likewise */
     struct weir_admin *admin;
-    struct weir_store_thread *store;
+    struct weir_store_thread *store; /* NULL: a region's root */
     struct weir_snapshot *snapshot;  /* NULL: off */
     struct event *store_event;
     struct event *stop_event;
@@ -340,6 +343,7 @@ static void end_gracefully(struct serve *serve)
     weir_admin_free(&serve->admin);
     weir_door_grpc_free(&serve->grpc);
     weir_signals_free(&serve->signals);
+    weir_upstream_free(&serve->upstream);
     free_events(serve);
     weir_store_thread_free(&serve->store);
     struct timeval in = { .tv_sec = STOP_WRITE_S };
@@ -454,6 +458,23 @@ static int make_own_store(struct serve *serve, struct weir_diag *diag)
     return 0;
 }
 
+/* The root node, or a region with one in it. */
+static void make_node(struct serve *serve,
+                      const struct weir_root_options *root, weir_instant now)
+{
+    const struct weir_serve_options *options = serve->options;
+    if (!options->region) {
+        serve->root = weir_root_new(root, now);
+        return;
+    }
+    struct weir_region_options region = { .root = *root,
+                                          .upstreams = options->upstreams,
+                                          .slots = options->slots };
+    serve->region = weir_region_new(&region, now);
+    if (serve->region)
+        serve->root = weir_region_root(serve->region);
+}
+
 static int make_root(struct serve *serve, const char *version,
                      struct weir_diag *diag)
 {
@@ -475,7 +496,7 @@ static int make_root(struct serve *serve, const char *version,
         .gate = &serve->gate,
     };
     memcpy(admin.incarnation, root.incarnation, sizeof admin.incarnation);
-    serve->root = weir_root_new(&root, now);
+    make_node(serve, &root, now);
     admin.root = serve->root;
     serve->admin = serve->root ? weir_admin_new(&admin) : NULL;
     if (serve->admin)
@@ -535,6 +556,43 @@ static int make_gate(struct serve *serve, struct weir_diag *diag)
     return error;
 }
 
+static void on_upstream_news(void *context)
+{
+    const struct serve *serve = context;
+    weir_door_grpc_kick(serve->grpc);
+}
+
+static int open_upstream(struct serve *serve, struct weir_diag *diag)
+{
+    const struct weir_serve_options *options = serve->options;
+    struct weir_upstream_options upstream = {
+        .base = serve->base,
+        .region = serve->region,
+        .name = options->region,
+        .addresses = options->upstream,
+        .count = options->upstreams,
+        .login = { .tls_ca = options->upstream_ca,
+                   .tls_cert = options->upstream_cert,
+                   .tls_key = options->upstream_key,
+                   .token_file = options->upstream_token_file },
+        .log = &serve->log,
+        .snapshot = serve->snapshot,
+        .on_news = on_upstream_news,
+        .context = serve,
+    };
+    int error = weir_upstream_new(&upstream, &serve->upstream, diag);
+    if (error == 0)
+        weir_admin_set_upstream(serve->admin, serve->upstream);
+    return error;
+}
+
+/* Where the quotas come from. */
+static int open_source(struct serve *serve, struct weir_diag *diag)
+{
+    return serve->region ? open_upstream(serve, diag)
+                         : open_store(serve, diag);
+}
+
 static void show_address(const struct weir_address *address, uint16_t port,
                          char *buf, size_t size)
 {
@@ -564,6 +622,7 @@ static int open_doors(struct serve *serve, struct weir_diag *diag)
         .log = &serve->log,
         .gate = &serve->gate,
         .tls = serve->grpc_tls,
+        .upstream = serve->upstream,
         .address = serve->options->listen,
     };
     int error = weir_door_grpc_new(&grpc, &serve->grpc, &why);
@@ -586,9 +645,11 @@ static int open_doors(struct serve *serve, struct weir_diag *diag)
 
 static int watch_events(struct serve *serve, struct weir_diag *diag)
 {
+    /* Without a store it waits for nothing. */
+    int fd = serve->store ? weir_store_thread_fd(serve->store) : -1;
     serve->store_event =
-        event_new(serve->base, weir_store_thread_fd(serve->store),
-                  EV_READ | EV_PERSIST, on_store_news, serve);
+        event_new(serve->base, fd, serve->store ? EV_READ | EV_PERSIST : 0,
+                  on_store_news, serve);
     serve->stop_event = event_new(serve->base, -1, 0, on_stop_look, serve);
     serve->look_event =
         event_new(serve->base, -1, EV_PERSIST, on_look, serve);
@@ -650,9 +711,15 @@ static int announce(struct serve *serve, struct weir_diag *diag)
             return error;
     }
     char store[WEIR_STORE_SHOW_MAX];
-    weir_log(&serve->log, WEIR_LOG_INFO,
-             "root %s: limiters at %s, HTTP at %s, %s", serve->name, listen,
-             http, weir_store_show(options->store, store));
+    if (serve->upstream)
+        weir_log(&serve->log, WEIR_LOG_INFO,
+                 "root %s of region %s: limiters at %s, HTTP at %s, under %s",
+                 serve->name, options->region, listen, http,
+                 weir_upstream_text(serve->upstream));
+    else
+        weir_log(&serve->log, WEIR_LOG_INFO,
+                 "root %s: limiters at %s, HTTP at %s, %s", serve->name,
+                 listen, http, weir_store_show(options->store, store));
     say_security(serve);
     warn_of_end(serve, weir_clock_now());
     return 0;
@@ -687,7 +754,7 @@ static int start(struct serve *serve, const char *version,
     if (error == 0)
         error = open_snapshot(serve, diag);
     if (error == 0)
-        error = open_store(serve, diag);
+        error = open_source(serve, diag);
     if (error == 0)
         error = open_doors(serve, diag);
     if (error == 0)
@@ -705,8 +772,12 @@ static void destroy(struct serve *serve)
     weir_signals_free(&serve->signals);
     free_events(serve);
     weir_store_thread_free(&serve->store);
+    weir_upstream_free(&serve->upstream);
     weir_snapshot_free(&serve->snapshot);
-    weir_root_free(serve->root);
+    if (serve->region)
+        weir_region_free(serve->region);
+    else
+        weir_root_free(serve->root);
     if (serve->base)
         event_base_free(serve->base);
     weir_credentials_free(&serve->credentials);

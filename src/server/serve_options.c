@@ -10,6 +10,9 @@
 #include <string.h>
 
 #include "quota/quota.h"
+#include "quota/table.h"
+
+#define SLOTS_DEFAULT (1u << 20)
 
 const char weir_serve_help[] =
     "Runs a root: it knows the quotas and adds up what everybody counts.\n"
@@ -38,6 +41,15 @@ const char weir_serve_help[] =
     "  --stale-after TIME        go by on_stale after so long alone  [10s]\n"
     "  --slack on|off            report early near a limit            [on]\n"
     "  --correction-ratio N|auto assume so much of what others add     [0]\n"
+    "\n"
+    "A root of a region, instead of --store:\n"
+    "  --region NAME             it counts for the region NAME …\n"
+    "  --upstream ADDR:PORT,…    … and has its quotas from these roots\n"
+    "  --upstream-ca FILE        speak TLS to them; whom to trust\n"
+    "  --upstream-cert FILE      what this root shows there\n"
+    "  --upstream-key FILE       its key\n"
+    "  --upstream-token-file FILE  the token, as a credential there\n"
+    "  --slots N                 quotas and instances in use     [1048576]\n"
     "\n"
     "  --port-file FILE          write the addresses in use there\n"
     "  --log-level LEVEL         error, warning, info or debug      [info]\n"
@@ -212,6 +224,91 @@ static int set_snapshot(struct weir_serve_options *options,
     return 0;
 }
 
+static int set_region(struct weir_serve_options *options, const char *value,
+                      struct weir_diag *diag)
+{
+    struct weir_diag inner = { 0 };
+    int error = weir_name_check(weir_text_of(value), &inner);
+    if (error < 0)
+        return weir_diag_set(diag, error, "--region: ", inner.text, NULL);
+    options->region = value;
+    return 0;
+}
+
+static int add_upstream(struct weir_serve_options *options,
+                        struct weir_text text, struct weir_diag *diag)
+{
+    struct weir_diag inner = { 0 };
+    if (options->upstreams == WEIR_ROOTS_MAX)
+        return weir_diag_set(diag, WEIR_EINVAL, "--upstream: there are more "
+                             "roots than a limiter can have", NULL);
+    struct weir_address *address = &options->upstream[options->upstreams++];
+    int error = weir_address_parse(text, address, &inner);
+    if (error == 0 && address->port != 0)
+        return 0;
+    return weir_diag_set(diag, WEIR_EINVAL, "--upstream: write the addresses "
+                         "of the roots above, HOST:PORT,HOST:PORT; ",
+                         error < 0 ? inner.text : "a port is missing", NULL);
+}
+
+static int set_upstream(struct weir_serve_options *options,
+                        const char *value, struct weir_diag *diag)
+{
+    options->upstreams = 0;
+    for (;;) {
+        size_t len = strcspn(value, ",");
+        int error = add_upstream(options, (struct weir_text){ value, len },
+                                 diag);
+        if (error < 0 || value[len] == '\0')
+            return error;
+        value += len + 1;
+    }
+}
+
+static int set_upstream_ca(struct weir_serve_options *options,
+                           const char *value, struct weir_diag *diag)
+{
+    (void)diag;
+    options->upstream_ca = value;
+    return 0;
+}
+
+static int set_upstream_cert(struct weir_serve_options *options,
+                             const char *value, struct weir_diag *diag)
+{
+    (void)diag;
+    options->upstream_cert = value;
+    return 0;
+}
+
+static int set_upstream_key(struct weir_serve_options *options,
+                            const char *value, struct weir_diag *diag)
+{
+    (void)diag;
+    options->upstream_key = value;
+    return 0;
+}
+
+static int set_upstream_token(struct weir_serve_options *options,
+                              const char *value, struct weir_diag *diag)
+{
+    (void)diag;
+    options->upstream_token_file = value;
+    return 0;
+}
+
+static int set_slots(struct weir_serve_options *options, const char *value,
+                     struct weir_diag *diag)
+{
+    uint64_t slots = 0;
+    if (weir_units_parse(weir_text_of(value), &slots, NULL) < 0 ||
+        slots < 1 || slots > WEIR_SLOTS_MAX)
+        return weir_diag_set(diag, WEIR_EINVAL, "--slots ", value, ": a "
+                             "number from 1 to 16777216", NULL);
+    options->slots = (uint32_t)slots;
+    return 0;
+}
+
 static int set_log_level(struct weir_serve_options *options,
                          const char *value, struct weir_diag *diag)
 {
@@ -231,7 +328,10 @@ static const struct option options_known[] = {
     WITH_VALUE("tls-cert"),    WITH_VALUE("tls-key"),
     WITH_VALUE("tls-ca"),      WITH_VALUE("credentials"),
     { "insecure", no_argument, NULL, 0 },
-    WITH_VALUE("snapshot"),
+    WITH_VALUE("snapshot"),    WITH_VALUE("region"),
+    WITH_VALUE("upstream"),    WITH_VALUE("upstream-ca"),
+    WITH_VALUE("upstream-cert"), WITH_VALUE("upstream-key"),
+    WITH_VALUE("upstream-token-file"), WITH_VALUE("slots"),
     { "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
 };
 static setter *const setters[] = {
@@ -239,12 +339,15 @@ static setter *const setters[] = {
     set_interval, set_stale,   set_slack,     set_correction,
     set_port_file, set_log_level, set_tls_cert, set_tls_key,
     set_tls_ca,   set_credentials, set_insecure,  set_snapshot,
+    set_region,   set_upstream, set_upstream_ca, set_upstream_cert,
+    set_upstream_key, set_upstream_token, set_slots,
 };
 
 static int set_defaults(struct weir_serve_options *options,
                         struct weir_diag *diag)
 {
     options->log_level = WEIR_LOG_INFO;
+    options->slots = SLOTS_DEFAULT;
     options->settings = (struct weir_settings){
         .report_interval = WEIR_SECOND,
         .stale_after = 10 * WEIR_SECOND,
@@ -322,9 +425,30 @@ static int check_open(const struct weir_serve_options *options,
                          NULL);
 }
 
+static int check_region(const struct weir_serve_options *options,
+                        struct weir_diag *diag)
+{
+    bool login = options->upstream_ca || options->upstream_cert ||
+                 options->upstream_key || options->upstream_token_file;
+    if (!options->region && (options->upstreams > 0 || login))
+        return weir_diag_set(diag, WEIR_EINVAL, "--upstream is for a region's "
+                             "root; --region is missing", NULL);
+    if (options->region && options->upstreams == 0)
+        return weir_diag_set(diag, WEIR_EINVAL, "--region needs --upstream, "
+                             "the roots that the region has its quotas from",
+                             NULL);
+    if (options->region && options->store[0])
+        return weir_diag_set(diag, WEIR_EINVAL, "a region has its quotas from "
+                             "its upstream, not from a store; leave out "
+                             "--store or --region", NULL);
+    return 0;
+}
+
 static int check(struct weir_serve_options *options, struct weir_diag *diag)
 {
     int error = check_tls(options, diag);
+    if (error == 0)
+        error = check_region(options, diag);
     if (error == 0)
         error = check_open(options, "--listen", &options->listen, diag);
     if (error == 0 && !options->http_off)
@@ -335,7 +459,8 @@ static int check(struct weir_serve_options *options, struct weir_diag *diag)
         return weir_diag_set(diag, WEIR_EINVAL, "--stale-after is shorter "
                              "than --report-interval: limiters would be "
                              "stale between two reports", NULL);
-    return options->store[0] ? 0 : find_own_store(options, diag);
+    bool has_quotas = options->store[0] || options->region;
+    return has_quotas ? 0 : find_own_store(options, diag);
 }
 
 int weir_serve_options_parse(int argc, char **argv,

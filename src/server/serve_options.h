@@ -5,6 +5,7 @@
 #define WEIR_SERVE_OPTIONS_H
 
 #include "count/message.h"
+#include "count/tally.h"
 #include "os/stream.h"
 #include "server/log.h"
 
@@ -13,6 +14,13 @@
 struct weir_serve_options {
     char store[WEIR_PATH_MAX]; /* "sqlite:FILE" */
     bool own_store;            /* not named: made when it isn't there */
+    const char *region;        /* NULL: a top root; borrowed, as are the next
+                                * four */
+    const char *upstream_ca, *upstream_cert, *upstream_key;
+    const char *upstream_token_file;
+    struct weir_address upstream[WEIR_ROOTS_MAX];
+    uint32_t upstreams;
+    uint32_t slots;            /* of a region's table */
     struct weir_address listen;
     struct weir_address http;
     bool http_off;

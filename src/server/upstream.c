@@ -32,28 +32,104 @@ struct weir_upstream {
     struct up_link links[WEIR_ROOTS_MAX];
     const char *addresses[WEIR_ROOTS_MAX]; /* of the links */
     bool up[WEIR_ROOTS_MAX];
+    bool serving;                /* by the snapshot */
     char text[1024];
     struct weir_arena arena;     /* of the decoder */
     char *out;                   /* of the encoder */
     size_t out_size;
 };
 
+/* ---- The snapshot ---- */
+
+static int take_store(void *context, const struct weir_snapshot_info *info)
+{
+    struct weir_upstream *upstream = context;
+    return weir_region_restore(upstream->region, &info->store, info->epoch,
+                               weir_clock_now());
+}
+
+static int take_change(void *context, const struct weir_change *change)
+{
+    struct weir_upstream *upstream = context;
+    return weir_region_restore_change(upstream->region, change,
+                                      weir_clock_now());
+}
+
+static int load_snapshot(struct weir_upstream *upstream,
+                         struct weir_diag *diag)
+{
+    struct weir_snapshot *snapshot = upstream->options.snapshot;
+    struct weir_snapshot_sink sink = { upstream, take_store, take_change };
+    if (!snapshot || !weir_snapshot_usable(snapshot))
+        return 0;
+    int error = weir_snapshot_load(snapshot, &sink, diag);
+    if (error < 0)
+        return error;
+    struct weir_snapshot_state state;
+    weir_region_restored(upstream->region, weir_clock_now());
+    weir_snapshot_set_serving(snapshot, true);
+    weir_snapshot_look(snapshot, &state);
+    upstream->serving = true;
+    weir_log(upstream->options.log, WEIR_LOG_INFO, "ready by the snapshot, at "
+             "epoch %llu, until an upstream root answers",
+             (unsigned long long)state.info.epoch);
+    return 0;
+}
+
+static void leave_snapshot(struct weir_upstream *upstream)
+{
+    if (!upstream->serving)
+        return;
+    upstream->serving = false;
+    weir_snapshot_set_serving(upstream->options.snapshot, false);
+    weir_log(upstream->options.log, WEIR_LOG_INFO, "an upstream root answers: "
+             "from the snapshot on to what it says");
+}
+
 /* ---- Events ---- */
 
-static void tell(struct weir_upstream *upstream, struct weir_event *event)
+/* What is said of each; "": nothing. The text follows. */
+struct saying {
+    enum weir_event_type type;
+    enum weir_log_level level;
+    const char *words;
+};
+static const struct saying sayings[] = {
+    { WEIR_EVENT_ROOT_UP, WEIR_LOG_INFO, "upstream root is up: " },
+    { WEIR_EVENT_ROOT_DOWN, WEIR_LOG_WARNING, "upstream root " },
+    { WEIR_EVENT_READY, WEIR_LOG_INFO, "the quotas are complete" },
+    { WEIR_EVENT_STALE, WEIR_LOG_WARNING,
+      "the region is cut off: no topmost root is heard, and quotas go by "
+      "their on_stale" },
+    { WEIR_EVENT_FRESH, WEIR_LOG_INFO,
+      "a topmost root is heard again: the region shares the limits" },
+    { WEIR_EVENT_TABLE_FULL, WEIR_LOG_WARNING,
+      "no room to count a quota for the upstream (see --slots): " },
+    { WEIR_EVENT_STORE_CHANGED, WEIR_LOG_WARNING,
+      "an upstream root speaks for another quota store: " },
+    { WEIR_EVENT_ROOT_STRETCH, WEIR_LOG_INFO,
+      "an upstream root asks for fewer reports: " },
+    { WEIR_EVENT_CREDENTIAL, WEIR_LOG_WARNING, "" },
+    { WEIR_EVENT_LOST, WEIR_LOG_WARNING, "more happened than can be said" },
+};
+
+static void say(struct weir_upstream *upstream, const struct weir_event *event)
 {
-    event->at = weir_clock_now();
-    event->count = 1;
-    upstream->options.on_event(upstream->options.context, event);
+    if (event->type == WEIR_EVENT_ROOT_UP)
+        leave_snapshot(upstream);
+    for (size_t i = 0; i < WEIR_COUNT_OF(sayings); i++)
+        if (sayings[i].type == event->type)
+            weir_log(upstream->options.log, sayings[i].level, "%s%s",
+                     sayings[i].words, event->text);
 }
 
 /* The link tells of its loss itself, with the reason. */
-static void tell_events(struct weir_upstream *upstream)
+static void say_events(struct weir_upstream *upstream)
 {
     struct weir_event event;
     while (weir_region_up_event(upstream->region, &event))
         if (event.type != WEIR_EVENT_ROOT_DOWN)
-            upstream->options.on_event(upstream->options.context, &event);
+            say(upstream, &event);
 }
 
 static void kick(struct weir_upstream *upstream)
@@ -100,7 +176,7 @@ static void on_down(void *context, const char *why)
     struct weir_event event = { .type = WEIR_EVENT_ROOT_DOWN };
     snprintf(event.text, sizeof event.text, "%.100s: %.88s",
              weir_root_link_text(link->link), why);
-    tell(upstream, &event);
+    say(upstream, &event);
 }
 
 static void on_file(void *context, const char *why)
@@ -108,7 +184,7 @@ static void on_file(void *context, const char *why)
     struct up_link *link = context;
     struct weir_event event = { .type = WEIR_EVENT_CREDENTIAL };
     snprintf(event.text, sizeof event.text, "%.191s", why);
-    tell(link->upstream, &event);
+    say(link->upstream, &event);
 }
 
 /* ---- The pump ---- */
@@ -139,7 +215,7 @@ void weir_upstream_flush(struct weir_upstream *upstream, weir_instant now)
         size_t len = weir_v1_encode(&message, upstream->out, size);
         weir_root_link_send(upstream->links[index].link, upstream->out, len);
     }
-    tell_events(upstream);
+    say_events(upstream);
 }
 
 weir_instant weir_upstream_deadline(const struct weir_upstream *upstream,
@@ -219,6 +295,11 @@ int weir_upstream_new(const struct weir_upstream_options *options,
         weir_upstream_free(&upstream);
         return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
                              NULL);
+    }
+    error = load_snapshot(upstream, diag);
+    if (error < 0) {
+        weir_upstream_free(&upstream);
+        return error;
     }
     event_active(upstream->start, EV_TIMEOUT, 0);
     *out = upstream;

@@ -14,6 +14,8 @@
 
 #include "node/region.h"
 #include "os/login.h"
+#include "server/log.h"
+#include "server/snapshot.h"
 
 struct event_base;
 struct weir_upstream;
@@ -25,15 +27,16 @@ struct weir_upstream_options {
     const struct weir_address *addresses; /* copied */
     uint32_t count;              /* 1 .. WEIR_ROOTS_MAX, as of the region */
     struct weir_login_options login; /* the paths are copied */
-    void *context;               /* of the two below */
+    const struct weir_log *log;  /* borrowed */
+    /* What to go by until an upstream root answers; borrowed; NULL: nothing. */
+    struct weir_snapshot *snapshot;
     /* Something came from above: a turn of the pump is due. */
     void (*on_news)(void *context);
-    /* For the log. Of a loss 'text' has the address and the reason. */
-    void (*on_event)(void *context, const struct weir_event *event);
+    void *context;
 };
 
-/* Reads the files of the login, and connects from the loop's first turn on.
- * The error of weir_login_check() or WEIR_ENOMEM with 'diag' filled. */
+/* Reads the files of the login and the snapshot, and connects from the loop's
+ * first turn on. The error of weir_login_check() or WEIR_ENOMEM with 'diag' filled. */
 int weir_upstream_new(const struct weir_upstream_options *options,
                       struct weir_upstream **out, struct weir_diag *diag);
 /* Closes the links. NULL inside is legal. */
