@@ -157,8 +157,8 @@ void weir_admin_status(struct weir_admin_call *call)
     weir_root_stats(admin->root, &stats);
     json_t *status = json_pack(
         "{s:s*, s:s, s:s, s:b, s:f, s:I, s:o, s:o, s:o, s:o, s:o, s:o}",
-        "name", admin->name, "version", admin->version, "incarnation", incarnation,
-        "ready", weir_root_ready(admin->root), "uptime_s",
+        "name", admin->name, "version", admin->version, "incarnation",
+        incarnation, "ready", weir_root_ready(admin->root), "uptime_s",
         (double)(call->now - admin->started) / 1e9, "epoch",
         (json_int_t)stats.epoch, "store", store_object(admin), "snapshot",
         snapshot_object(admin->snapshot), "region",

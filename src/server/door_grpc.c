@@ -47,9 +47,8 @@ struct stream {
     bool linked; /* the root knows the peer */
     bool held;
     char *authorization; /* owned; what it was let in by */
-    /* What it is used for: a limiter's link. (One whose hello names a region
-     * is a root's, and wants WEIR_ROLE_ROOT: on_link_message() is where that
-     * is seen.) */
+    /* What it is used for: a limiter's link, until its hello says that it is
+     * a region's root. */
     enum weir_role role;
     /* CALL */
     char method[WEIR_V1_METHOD_MAX + 1];
@@ -361,6 +360,21 @@ static void begin_link(struct weir_door_grpc *door, struct stream *stream)
              weir_h2_link_peer(link));
 }
 
+/* A region's root speaks for many limiters: that wants a role of its own. */
+static int admit_hello(struct stream *stream,
+                       const struct weir_message *message)
+{
+    if (message->type != WEIR_MESSAGE_HELLO || !message->hello.region)
+        return 0;
+    struct weir_diag why = { 0 };
+    stream->role = WEIR_ROLE_ROOT;
+    int error = admit(stream->connection, &stream->identity, stream->role,
+                      &why);
+    if (error < 0)
+        finish(stream, status_of(error), why.text);
+    return error;
+}
+
 static void on_link_message(struct weir_door_grpc *door,
                             struct stream *stream, const void *bytes,
                             size_t len)
@@ -368,6 +382,8 @@ static void on_link_message(struct weir_door_grpc *door,
     struct weir_message message;
     door->arena.used = 0;
     int error = weir_v1_decode(bytes, len, true, &door->arena, &message);
+    if (error == 0 && admit_hello(stream, &message) < 0)
+        return;
     if (error == 0)
         error = weir_root_receive(door->root, stream->peer, &message,
                                   weir_clock_now());

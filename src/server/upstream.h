@@ -36,7 +36,8 @@ struct weir_upstream_options {
 };
 
 /* Reads the files of the login and the snapshot, and connects from the loop's
- * first turn on. The error of weir_login_check() or WEIR_ENOMEM with 'diag' filled. */
+ * first turn on. The error of weir_login_check() or WEIR_ENOMEM with 'diag'
+ * filled. */
 int weir_upstream_new(const struct weir_upstream_options *options,
                       struct weir_upstream **out, struct weir_diag *diag);
 /* Closes the links. NULL inside is legal. */
