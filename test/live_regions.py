@@ -127,7 +127,8 @@ class Regions(unittest.TestCase):
         self.region[0].kill()
         until("one root for those inside", lambda: all(
             limiter.up() == 1 for limiter in self.inside))
-        wait_for(2)
+        # What the carrier took with it passes once more.
+        wait_for(5)
         alone = self.passed("q")
         self.region[0].start()
         self.fleet.wait_linked(2)
