@@ -37,8 +37,8 @@ def until(what, ask, patience=PATIENCE):
 class Root:
     """A `weir serve`, which can be killed and started again on its ports."""
 
-    def __init__(self, fleet, *options):
-        self.fleet, self.options = fleet, options
+    def __init__(self, fleet, *options, env=None):
+        self.fleet, self.options, self.env = fleet, options, env
         self.listen = self.http = "127.0.0.1:0"
         self.number = len(fleet.roots)
         self.start()
@@ -50,7 +50,8 @@ class Root:
             self.process = subprocess.Popen(
                 [WEIR, "serve", *self.source(), "--listen",
                  self.listen, "--http", self.http, "--port-file", ports,
-                 "--name", f"root{self.number}", *self.options], stderr=log)
+                 "--name", f"root{self.number}", *self.options], stderr=log,
+                env=self.env)
         until("a root's port file",
               lambda: self.process.poll() is not None or ports.exists())
         if self.process.poll() is not None:
@@ -103,12 +104,14 @@ class RegionRoot(Root):
 class Limiter:
     """A live_load; its lines are read by a thread as they come."""
 
-    def __init__(self, roots, name, loads, bin_ms=100):
+    def __init__(self, roots, name, loads, bin_ms=100, ready=False,
+                 env=None):
         self.name = name
         self.lines = []
         self.process = subprocess.Popen(
-            [LOAD, roots, name, str(bin_ms), *loads], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, text=True)
+            [LOAD, *(["--ready"] if ready else []), roots, name, str(bin_ms),
+             *loads], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            text=True, env=env)
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
 
@@ -179,9 +182,9 @@ class Fleet:
         self.roots, self.limiters = [], []
         self.weir("store", "init", self.store)
 
-    def weir(self, *arguments, root=None):
+    def weir(self, *arguments, root=None, env=None):
         """Runs the command line; (status, output, errors)."""
-        env = dict(os.environ, NO_COLOR="1")
+        env = dict(env or os.environ, NO_COLOR="1")
         env["WEIR_ROOTS"] = (root or self.roots[0]).listen \
             if self.roots else ""
         done = subprocess.run([WEIR, *arguments], env=env, text=True,
@@ -193,9 +196,9 @@ class Fleet:
         if status != 0:
             raise AssertionError(f"weir quota set {arguments}: {said}")
 
-    def add_roots(self, count, *options):
+    def add_roots(self, count, *options, env=None):
         for _ in range(count):
-            self.roots.append(Root(self, *options))
+            self.roots.append(Root(self, *options, env=env))
 
     def add_region(self, name, count, *options, above=None):
         """The roots of a new region, under the first roots or others."""
@@ -210,9 +213,10 @@ class Fleet:
     def addresses(self):
         return ",".join(root.listen for root in self.roots)
 
-    def add_limiter(self, loads, bin_ms=100, roots=None):
+    def add_limiter(self, loads, bin_ms=100, roots=None, env=None):
         limiter = Limiter(roots or self.addresses(),
-                          f"limiter{len(self.limiters)}", loads, bin_ms)
+                          f"limiter{len(self.limiters)}", loads, bin_ms,
+                          env=env)
         self.limiters.append(limiter)
         return limiter
 

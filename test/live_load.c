@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT
  * test/live_load.c - a service without a service: takes at a given rate.
  *
- *     live_load ROOTS NAME BIN_MS QUOTA=RATE[:WEIGHT] ...
+ *     live_load [--ready] ROOTS NAME BIN_MS QUOTA=RATE[:WEIGHT] ...
  *
  * One limiter on ROOTS, one handle for each quota, RATE takes a second of
  * each, evenly, in batches of a millisecond or two; each weighs WEIGHT on the
  * average (half of it to one and a half, at random; exactly 1 for 1). It runs
- * until its standard input ends, and obeys the lines that come there:
+ * until its standard input ends. With --ready it begins once it has its quotas,
+ * so that no take is of an unknown name. WEIR_TLS_CA, WEIR_TLS_CERT and
+ * WEIR_TLS_KEY are as for weir(1). It obeys the lines that come on its input:
  *
  *     fork            a child goes on as well, with the handles it inherited;
  *                     it ends when its parent does
+ *     rest            takes no more, for good, and goes on as a limiter
  *
  * What happens is told as JSON, a line each:
  *
@@ -18,6 +21,8 @@
  *     {"pid", "at", "flip": QUOTA, "passed": 0 or 1}   another verdict than
  *                                                      that of the last take
  *     {"pid", "at", "event": TYPE, "text"}             an event of the limiter
+ *     {"pid", "at", "rest": 1}                         after a last bin: what is
+ *                                                      seen stays as it is now
  *
  * "at" is an instant of CLOCK_MONOTONIC in seconds, which all processes of a
  * machine share. offered and passed are units since the start. */
@@ -36,6 +41,7 @@
 
 #define LOADS_MAX 16
 #define BATCH (2 * WEIR_MILLISECOND)
+#define PATIENCE (30 * WEIR_SECOND)
 
 struct load {
     const char *name;
@@ -57,6 +63,7 @@ struct fleet {
     weir_duration bin;
     uint64_t chance;
     bool child;
+    bool resting;
 };
 
 static weir_instant now_ns(void)
@@ -162,7 +169,7 @@ static void take(struct fleet *fleet, struct load *load, bool tell,
 /* Takes what is due by now. */
 static void take_due(struct fleet *fleet, weir_instant now)
 {
-    for (size_t i = 0; i < fleet->count; i++) {
+    for (size_t i = 0; i < fleet->count && !fleet->resting; i++) {
         struct load *load = &fleet->loads[i];
         uint64_t due = (uint64_t)((unsigned __int128)(now - fleet->start) *
                                   load->rate / WEIR_SECOND);
@@ -189,6 +196,18 @@ static void become_child(struct fleet *fleet)
     }
 }
 
+static void rest(struct fleet *fleet)
+{
+    fleet->resting = true;
+    weir_instant now = now_ns();
+    tell_bin(fleet, now);
+    flockfile(stdout);
+    tell_head(now);
+    printf("\"rest\": 1}\n");
+    fflush(stdout);
+    funlockfile(stdout);
+}
+
 /* False when standard input has ended. */
 static bool obey(struct fleet *fleet)
 {
@@ -205,6 +224,8 @@ static bool obey(struct fleet *fleet)
         if (fork() == 0)
             become_child(fleet);
     }
+    if (strcmp(line, "rest\n") == 0)
+        rest(fleet);
     return true;
 }
 
@@ -242,31 +263,50 @@ static bool load_parse(struct load *load, char *text)
     return *end == '\0' && load->rate > 0;
 }
 
-int main(int argc, char **argv)
+static int open_limiter(struct fleet *fleet, char **argv, bool ready)
 {
-    if (argc < 5 || argc > 4 + LOADS_MAX) {
-        fprintf(stderr, "usage: %s ROOTS NAME BIN_MS QUOTA=RATE[:WEIGHT]"
-                        " ...\n", argv[0]);
-        return 2;
-    }
-    static struct fleet fleet;
     struct weir_options options = WEIR_OPTIONS_INIT;
     options.roots = argv[1];
     options.name = argv[2];
     options.quotas_max = 1024;
     options.on_event = on_event;
-    int error = weir_open(&options, &fleet.weir);
+    options.tls_ca = getenv("WEIR_TLS_CA");
+    options.tls_cert = getenv("WEIR_TLS_CERT");
+    options.tls_key = getenv("WEIR_TLS_KEY");
+    int error = weir_open(&options, &fleet->weir);
+    if (error == 0 && ready)
+        error = weir_ready(fleet->weir, PATIENCE);
+    return error;
+}
+
+static int open_load(struct fleet *fleet, char *text)
+{
+    struct load *load = &fleet->loads[fleet->count++];
+    if (!load_parse(load, text))
+        return WEIR_ESYNTAX;
+    return weir_handle_open(fleet->weir, load->name, strlen(load->name),
+                            &load->quota);
+}
+
+int main(int argc, char **argv)
+{
+    const char *program = argv[0];
+    bool ready = argc > 1 && strcmp(argv[1], "--ready") == 0;
+    argc -= ready;
+    argv += ready;
+    if (argc < 5 || argc > 4 + LOADS_MAX) {
+        fprintf(stderr, "usage: %s [--ready] ROOTS NAME BIN_MS"
+                        " QUOTA=RATE[:WEIGHT] ...\n", program);
+        return 2;
+    }
+    static struct fleet fleet;
     fleet.bin = strtoull(argv[3], NULL, 10) * WEIR_MILLISECOND;
     fleet.chance = now_ns() ^ (uint64_t)getpid();
-    for (int i = 4; i < argc && error == 0; i++) {
-        struct load *load = &fleet.loads[fleet.count++];
-        error = load_parse(load, argv[i]) ? 0 : WEIR_ESYNTAX;
-        if (error == 0)
-            error = weir_handle_open(fleet.weir, load->name,
-                                     strlen(load->name), &load->quota);
-    }
+    int error = open_limiter(&fleet, argv, ready);
+    for (int i = 4; i < argc && error == 0; i++)
+        error = open_load(&fleet, argv[i]);
     if (error < 0 || fleet.bin == 0) {
-        fprintf(stderr, "%s: %s\n", argv[0], weir_strerror(error));
+        fprintf(stderr, "%s: %s\n", program, weir_strerror(error));
         return 2;
     }
     run(&fleet);

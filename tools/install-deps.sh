@@ -10,7 +10,7 @@ build="gcc libc6-dev make meson ninja-build pkg-config python3
     libsqlite3-dev libpq-dev libjansson-dev libyaml-dev libxxhash-dev
     libcmocka-dev zlib1g-dev"
 check="g++ binutils clang libclang-rt-dev llvm git curl openssl
-    gnuplot-nox postgresql"
+    gnuplot-nox postgresql iproute2 libfaketime"
 demo="wrk curl gzip"
 bench="wrk nginx curl"
 lab="gnuplot-nox"
