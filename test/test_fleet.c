@@ -54,6 +54,18 @@ static void put(struct weir_fleet *fleet, struct weir_text name, uint64_t units,
     assert_int_equal(weir_fleet_put(fleet, &quota, NULL), 0);
 }
 
+static void put_stale(struct weir_fleet *fleet, enum weir_on_stale on_stale)
+{
+    struct weir_quota quota;
+    weir_quota_init(&quota);
+    quota.name = Q;
+    quota.limit = (struct weir_limit){ .units = LIMIT, .per = WEIR_SECOND };
+    quota.low_burst = (struct weir_burst){ .amount = LIMIT };
+    quota.high_burst = (struct weir_burst){ .amount = LIMIT * 3 / 2 };
+    quota.on_stale = on_stale;
+    assert_int_equal(weir_fleet_put(fleet, &quota, NULL), 0);
+}
+
 static struct weir_fleet *make_fleet(uint32_t limiters, weir_duration delay,
                                      const struct weir_settings *settings)
 {
@@ -135,6 +147,31 @@ static const struct weir_settings with_slack = {
     .stale_after = 3 * WEIR_SECOND,
     .slack = true,
 };
+
+/* Nobody is told of the cut: limiters wait at their stops, and only then hold
+ * the probability of before. */
+static void test_hold_outlasts_a_silent_cut(void **state)
+{
+    (void)state;
+    struct weir_fleet *fleet = make_fleet(4, WEIR_MILLISECOND, &with_slack);
+    put_stale(fleet, WEIR_STALE_HOLD);
+    double fill = 0;
+    for (int second = 0; second < WARM_UP; second++)
+        second_of(fleet, 4, 3.0 * LIMIT, &fill);
+    for (uint32_t i = 0; i < 4; i++) {
+        weir_fleet_cut(fleet, i, 0, WEIR_WAY_BOTH, 60 * WEIR_SECOND);
+        weir_fleet_cut(fleet, i, 1, WEIR_WAY_BOTH, 60 * WEIR_SECOND);
+    }
+    for (int second = 0; second < 5; second++)
+        second_of(fleet, 4, 3.0 * LIMIT, &fill);
+    double passed = 0;
+    for (int second = 0; second < SECONDS; second++)
+        passed += (double)second_of(fleet, 4, 3.0 * LIMIT, &fill) / LIMIT;
+    weir_fleet_free(fleet);
+    print_message("hold, after a silent cut: %.3f of the limit\n",
+                  passed / SECONDS);
+    assert_true(fabs(passed / SECONDS - 1) < 0.15);
+}
 
 static void test_slack_holds_the_limit(void **state)
 {
@@ -314,6 +351,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_slack_holds_the_limit),
+        cmocka_unit_test(test_hold_outlasts_a_silent_cut),
         cmocka_unit_test(test_slack_holds_over_a_slow_network),
         cmocka_unit_test(test_without_slack_time_alone_reports),
         cmocka_unit_test(test_reborn_root_agrees_with_its_neighbour),

@@ -247,12 +247,13 @@ static void test_three_tiers_hold_one_limit(void **state)
 
 /* ---- A region that is cut off ---- */
 
-static void cut_region(struct regions *r, uint32_t region, bool cut)
+static void cut_region(struct regions *r, uint32_t region, bool cut,
+                       weir_duration noticed)
 {
     for (uint32_t i = first_of(r, region); i < first_of(r, region) + 2; i++) {
         for (uint32_t top = 0; top < r->shape->tops; top++)
             weir_fleet_cut(r->fleet, weir_fleet_upper(r->fleet, i), top,
-                           cut ? WEIR_WAY_BOTH : 0, 0);
+                           cut ? WEIR_WAY_BOTH : 0, noticed);
     }
 }
 
@@ -272,17 +273,17 @@ static struct rates seconds_of(struct regions *r, int seconds, double offered)
 }
 
 static void cut_off(const char *what, enum weir_on_stale on_stale,
-                    double least, double most)
+                    double least, double most, weir_duration noticed)
 {
     struct regions r;
     make(&r, 20, 1, &fast);
     put(&r, LIMIT, WEIR_SECOND, LIMIT, LIMIT * 3 / 2, on_stale);
     run_on(&r, 2 * WEIR_SECOND);
     seconds_of(&r, 10, 3.0 * LIMIT);
-    cut_region(&r, 0, true);
+    cut_region(&r, 0, true, noticed);
     struct rates first = seconds_of(&r, 6, 3.0 * LIMIT);
     struct rates cut = seconds_of(&r, 10, 3.0 * LIMIT);
-    cut_region(&r, 0, false);
+    cut_region(&r, 0, false, 0);
     struct rates mending = seconds_of(&r, 3, 3.0 * LIMIT);
     struct rates mended = seconds_of(&r, 5, 3.0 * LIMIT);
     print_message("  %-6s cut off: %.3f at first, then %.3f (the other "
@@ -305,11 +306,15 @@ static void cut_off(const char *what, enum weir_on_stale on_stale,
 static void test_cut_off_region_goes_on_by_on_stale(void **state)
 {
     (void)state;
-    cut_off("open", WEIR_STALE_OPEN, 1.45, 1.55);
-    cut_off("closed", WEIR_STALE_CLOSED, 0, 0);
-    cut_off("share", WEIR_STALE_SHARE, 0.4, 0.55);
-    /* Two thirds of all were refused. */
-    cut_off("hold", WEIR_STALE_HOLD, 0.45, 0.55);
+    /* The ends are told of the cut, or there is just silence. */
+    const weir_duration noticed[] = { 0, 60 * WEIR_SECOND };
+    for (size_t i = 0; i < WEIR_COUNT_OF(noticed); i++) {
+        cut_off("open", WEIR_STALE_OPEN, 1.45, 1.55, noticed[i]);
+        cut_off("closed", WEIR_STALE_CLOSED, 0, 0, noticed[i]);
+        cut_off("share", WEIR_STALE_SHARE, 0.4, 0.55, noticed[i]);
+        /* Two thirds of all were refused. */
+        cut_off("hold", WEIR_STALE_HOLD, 0.45, 0.55, noticed[i]);
+    }
 }
 
 /* ---- A carrier that dies ---- */

@@ -745,6 +745,31 @@ static void learn_rates(struct weir_tally *tally, struct weir_tally_cell *cell,
     cell->own_per_s = weir_smoothed(cell->own_per_s, own / seconds, span);
 }
 
+/* A region's root whose allowance is used up says "full" and no slack until it
+ * has heard from above: that is no picture of the bucket. Where there is no
+ * band, full is what the picture mostly is. */
+static bool is_blind(const struct weir_fill *told,
+                     const struct weir_slot_view *view)
+{
+    int64_t full = weir_rescale(view->bucket.high, view->bucket.leak.frac,
+                                WEIR_FILL_FRAC);
+    return told->slack == 0 && told->pace != 0 && told->fill >= full &&
+           view->bucket.low < view->bucket.high;
+}
+
+/* Only when a root has just spoken: while roots are silent and not yet given
+ * up, we wait at our stops, and the bucket forgets why it refused. */
+static void note_hold(struct weir_tally *tally, uint32_t slot,
+                      weir_instant now)
+{
+    for (uint32_t i = 0; i < tally->link_count; i++) {
+        const struct weir_tally_cell *cell = &tally->link[i].cells[slot];
+        if (cell->told && cell->blind)
+            return;
+    }
+    weir_table_note_hold(tally->table, slot, now);
+}
+
 static void take_fill(struct weir_tally *tally, struct weir_tally_link *link,
                       const struct weir_fill *told, weir_instant now)
 {
@@ -765,9 +790,11 @@ static void take_fill(struct weir_tally *tally, struct weir_tally_link *link,
     cell->fill_at = now;
     cell->slack = told->slack;
     cell->told = true;
+    cell->blind = is_blind(told, &view);
     weir_bit_set(tally->told, told->slot);
     if (!view.unlimited)
         update_fill(tally, told->slot, &view, now);
+    note_hold(tally, told->slot, now);
     weir_tally_update_slack(tally, told->slot, now);
 }
 

@@ -36,7 +36,8 @@ struct weir_tally_cell {
     float own_per_s;
     uint32_t generation; /* of the slot, when the cell was begun */
     uint32_t session;    /* low half of the one it was announced in */
-    bool told;           /* fill, slack hold */
+    bool told;           /* fill, slack hold … */
+    bool blind;          /* … and are those of a root that can't ask above */
     bool counted;        /* the root will tell a fill once it has counts */
     bool adopt;          /* fill is for a root that was just born … */
     bool witnessed;      /* … and another root has spoken since */

@@ -239,6 +239,10 @@ void weir_table_set_slack(struct weir_table *table, uint32_t slot,
  * the instant 'at'. */
 void weir_table_set_fill(struct weir_table *table, uint32_t slot,
                          int64_t fill, uint64_t count, weir_instant at);
+/* The slot's fill is fresh from a root: should all roots fall silent, `hold`
+ * refuses as the slot would now. */
+void weir_table_note_hold(struct weir_table *table, uint32_t slot,
+                          weir_instant at);
 /* Adds 'scaled' to the fill, as if another limiter had taken it. */
 void weir_table_add_others(struct weir_table *table, uint32_t slot,
                            int64_t scaled);

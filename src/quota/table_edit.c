@@ -402,9 +402,10 @@ static void stale_slot(struct weir_table *t, uint32_t slot, weir_instant now)
         struct look look;
         weir_look(t, slot, weir_elapsed(t, now), &look);
         /* What a root said last, or what our own counts made of it since:
-         * a bucket that nobody fills any more forgets why it refused. */
+         * a bucket that nobody fills any more forgets why it refused. One
+         * that was told full by who can't ask never knew. */
         uint8_t told = weir_load_relaxed(&cold->hold);
-        uint8_t own = weir_look_refusal(&look);
+        uint8_t own = t->held ? 0 : weir_look_refusal(&look);
         weir_store_relaxed(&cold->hold, own > told ? own : told);
     }
     weir_slot_set_flags(t, slot, flags | added);

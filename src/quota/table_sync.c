@@ -163,17 +163,6 @@ void weir_table_set_held(struct weir_table *t, bool held)
     t->held = held;
 }
 
-/* Without a root the slot will refuse as it would now. */
-static void note_hold(struct weir_table *t, uint32_t slot, weir_instant at)
-{
-    struct cold *cold = weir_cold(t, slot);
-    if (cold->on_stale != WEIR_STALE_HOLD || weir_table_is_stale(t) || t->held)
-        return;
-    struct look look;
-    weir_look(t, slot, weir_elapsed(t, at), &look);
-    weir_store_relaxed(&cold->hold, weir_look_refusal(&look));
-}
-
 void weir_table_set_fill(struct weir_table *t, uint32_t slot, int64_t fill,
                          uint64_t count, weir_instant at)
 {
@@ -191,7 +180,16 @@ void weir_table_set_fill(struct weir_table *t, uint32_t slot, int64_t fill,
         if (weir_cas(&hot->base, &base, (scaled << 1) | (base & 1)))
             break;
     }
-    note_hold(t, slot, at);
+}
+
+void weir_table_note_hold(struct weir_table *t, uint32_t slot, weir_instant at)
+{
+    struct cold *cold = weir_cold(t, slot);
+    if (cold->on_stale != WEIR_STALE_HOLD || weir_table_is_stale(t) || t->held)
+        return;
+    struct look look;
+    weir_look(t, slot, weir_elapsed(t, at), &look);
+    weir_store_relaxed(&cold->hold, weir_look_refusal(&look));
 }
 
 void weir_table_add_others(struct weir_table *t, uint32_t slot,
