@@ -21,8 +21,8 @@
  *     {"pid", "at", "flip": QUOTA, "passed": 0 or 1}   another verdict than
  *                                                      that of the last take
  *     {"pid", "at", "event": TYPE, "text"}             an event of the limiter
- *     {"pid", "at", "rest": 1}                         after a last bin: what is
- *                                                      seen stays as it is now
+ *     {"pid", "at", "rest": 1}                         after a last bin, the
+ *                                                      one that counts
  *
  * "at" is an instant of CLOCK_MONOTONIC in seconds, which all processes of a
  * machine share. offered and passed are units since the start. */

@@ -1,0 +1,391 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""live_story.py - the story that Weir is for, on three machines in a box.
+
+    eu: two region roots,         top: two top roots,        us: as eu, with
+    two limiters                  PostgreSQL                 half the load
+        |                             |                          |
+        '------------------------- the wire ---------------------'
+
+Everybody shows a certificate and checks the other's. Four quotas, one for each
+on_stale; of each eu is asked for three times the limit, and us for half of
+that. In turn: all is well; the link of us is a poor one (100 ms each way, 1 %
+of the packets lost); PostgreSQL is stopped and started; eu is cut off and
+mended; and when all is quiet the top roots have counted what the limiters
+passed, to the unit.
+
+Whoever is connected passes the limit within 3 %, as the mean over any 5
+seconds. What eu passes while it is cut off is what on_stale says."""
+
+import http.client
+import json
+import os
+import shutil
+import signal
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+import netns
+from live_accuracy import means
+from live_fleet import PATIENCE, WEIR, Limiter, until, wait_for
+from postgres import Postgres
+
+LIMIT = 3000
+OFFERED = {"eu": 4500, "us": 2250}   # of each quota, by a limiter, a second
+LIMITERS = 2                         # in each region
+MODES = ("open", "closed", "share", "hold")
+BOUND = 0.03
+SETTLE = 3      # seconds after a change that don't count
+# Seconds, with 21 windows of 5 in them; the long form has some more.
+MEASURE = int(os.environ.get("WEIR_SECONDS", "7"))
+STALE_AFTER = 2
+DELAY, DROP = 0.1, 0.01
+
+CREDENTIALS = """\
+edit cert ops
+take cert limiter-*
+root cert region-*
+"""
+
+
+def say(text):
+    print(text, file=sys.stderr)
+
+
+class Papers:
+    """Certificates and the file of credentials."""
+
+    def __init__(self, folder):
+        self.folder = folder / "certs"
+        self.credentials = folder / "credentials"
+        self.credentials.write_text(CREDENTIALS)
+        self.credentials.chmod(0o600)
+        self.make("ca", str(self.folder))
+
+    def make(self, kind, *words):
+        done = subprocess.run([WEIR, "cert", kind, *words], text=True,
+                              capture_output=True)
+        if done.returncode != 0:
+            raise AssertionError(f"weir cert {kind}: {done.stderr}")
+
+    def server(self, name, address):
+        self.make("server", str(self.folder), name, address, "127.0.0.1")
+
+    def client(self, name):
+        self.make("client", str(self.folder), name)
+
+    def pem(self, name):
+        return str(self.folder / f"{name}.pem")
+
+    def key(self, name):
+        return str(self.folder / f"{name}.key")
+
+    def environment(self, name):
+        """How `weir` and live_load are told to be 'name'."""
+        return {**os.environ, "NO_COLOR": "1", "WEIR_TLS_CA": self.pem("ca"),
+                "WEIR_TLS_CERT": self.pem(name),
+                "WEIR_TLS_KEY": self.key(name)}
+
+    def context(self, name):
+        context = ssl.create_default_context(cafile=self.pem("ca"))
+        context.load_cert_chain(self.pem(name), self.key(name))
+        return context
+
+
+class Root:
+    """A `weir serve` on a machine."""
+
+    def __init__(self, story, machine, number, options):
+        self.story, self.machine = story, machine
+        self.name = f"{machine.name}{number}"
+        self.listen = f"{machine.address}:{7077 + 2 * number}"
+        self.http = f"{machine.address}:{7078 + 2 * number}"
+        papers = story.papers
+        ports = story.folder / f"{self.name}.ports"
+        self.log = story.folder / f"{self.name}.log"
+        with open(self.log, "w") as log, machine.inside():
+            self.process = subprocess.Popen(
+                [WEIR, "serve", "--name", self.name, "--listen", self.listen,
+                 "--http", self.http, "--port-file", ports,
+                 "--stale-after", f"{STALE_AFTER}s",
+                 "--tls-cert", papers.pem(machine.name),
+                 "--tls-key", papers.key(machine.name),
+                 "--tls-ca", papers.pem("ca"),
+                 "--credentials", papers.credentials,
+                 "--snapshot", story.folder / f"{self.name}.snapshot",
+                 *options], stderr=log)
+        until("a root's port file",
+              lambda: self.process.poll() is not None or ports.exists())
+        if self.process.poll() is not None:
+            raise AssertionError(f"{self.name} ended: {self.logged()}")
+
+    def logged(self):
+        return self.log.read_text()
+
+    def get(self, path):
+        host, port = self.http.split(":")
+        asking = http.client.HTTPSConnection(
+            host, int(port), timeout=PATIENCE,
+            context=self.story.papers.context("ops"))
+        with self.machine.inside():
+            asking.connect()
+        try:
+            asking.request("GET", path)
+            answer = asking.getresponse()
+            text = answer.read()
+        finally:
+            asking.close()
+        if answer.status != 200:
+            raise AssertionError(f"{self.name}: GET {path}: {text}")
+        return json.loads(text)
+
+    def is_ready(self):
+        return self.get("/v1/status")["ready"]
+
+    def passed(self):
+        """Quota -> units that passed, as this root has counted them."""
+        listed = self.get("/v1/usage?limit=100")["quotas"]
+        return {quota["name"]: quota["passed"] for quota in listed}
+
+
+class Side:
+    """A region: its machine, roots and limiters."""
+
+    def __init__(self, story, name):
+        self.name = name
+        self.machine = story.net.add(name)
+        papers = story.papers
+        papers.server(name, self.machine.address)
+        for client in (f"region-{name}", f"limiter-{name}"):
+            papers.client(client)
+        options = ["--region", name,
+                   "--upstream", ",".join(top.listen for top in story.tops),
+                   "--upstream-ca", papers.pem("ca"),
+                   "--upstream-cert", papers.pem(f"region-{name}"),
+                   "--upstream-key", papers.key(f"region-{name}")]
+        self.roots, self.limiters = [], []
+        for number in range(2):
+            root = Root(story, self.machine, number, options)
+            self.roots.append(root)
+            story.roots.append(root)
+        self.environment = papers.environment(f"limiter-{name}")
+
+    def load(self):
+        loads = [f"{mode}={OFFERED[self.name]}" for mode in MODES]
+        roots = ",".join(root.listen for root in self.roots)
+        with self.machine.inside():
+            self.limiters = [
+                Limiter(roots, f"{self.name}-{number}", loads, ready=True,
+                        env=self.environment)
+                for number in range(LIMITERS)]
+
+    def linked(self):
+        return all(limiter.seen() and limiter.up() == len(self.roots)
+                   for limiter in self.limiters)
+
+    def stale(self, wanted):
+        return all(limiter.seen()["stale"] == wanted
+                   for limiter in self.limiters)
+
+    def rates(self, mode, start, end):
+        """(offered, passed) a second."""
+        rates = [limiter.rates(mode, start, end) for limiter in self.limiters]
+        return tuple(sum(column) for column in zip(*rates))
+
+
+class Story(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="weir-story-"))
+        self.tops, self.roots = [], []
+        self.limiters, self.problems = [], []
+        self.addCleanup(self.close)
+        self.papers = Papers(self.folder)
+        self.papers.client("ops")
+        self.net = netns.Net()
+        self.addCleanup(self.net.close)
+        self.start_top()
+        self.start_regions()
+
+    def start_top(self):
+        self.top = self.net.add("top")
+        self.papers.server("top", self.top.address)
+        with self.top.inside():
+            self.postgres = Postgres()
+            self.addCleanup(self.postgres.close)
+            self.postgres.start()
+        self.weir("store", "init", self.postgres.url)
+        for number in range(2):
+            root = Root(self, self.top, number,
+                        ["--store", self.postgres.url])
+            self.tops.append(root)
+            self.roots.append(root)
+        until("the top roots are ready",
+              lambda: all(root.is_ready() for root in self.tops))
+        for mode in MODES:
+            self.weir("quota", "set", mode, f"limit={LIMIT}/s",
+                      f"on_stale={mode}")
+
+    def start_regions(self):
+        self.sides = {}
+        for name in OFFERED:
+            self.sides[name] = Side(self, name)
+        until("the region roots are ready",
+              lambda: all(root.is_ready() for root in self.roots))
+        for side in self.sides.values():
+            side.load()
+            self.limiters += side.limiters
+        until("every limiter has its roots", lambda: all(
+            side.linked() for side in self.sides.values()))
+
+    def close(self):
+        for limiter in self.limiters:
+            limiter.stop()
+        for root in self.roots:
+            root.process.send_signal(signal.SIGKILL)
+            root.process.wait()
+        shutil.rmtree(self.folder)
+
+    def weir(self, *arguments, status=0):
+        """Runs `weir` on the top machine, as somebody who may edit."""
+        env = self.papers.environment("ops")
+        env["WEIR_ROOTS"] = ",".join(root.listen for root in self.tops)
+        with self.top.inside():
+            done = subprocess.run([WEIR, *arguments], env=env, text=True,
+                                  capture_output=True, timeout=PATIENCE)
+        self.assertEqual(done.returncode, status, done.stderr)
+        return done.stderr.strip()
+
+    # ---- Measuring ----
+
+    def judge(self, when, what, expected, part, low, high=None):
+        """A line of the table: low .. high is 'expected' give or take
+        'part' of it."""
+        high = low if high is None else high
+        sound = (1 - part) * expected <= low and \
+            high <= (1 + part) * expected
+        found = f"{low:.1f}" if low == high else f"{low:.1f} to {high:.1f}"
+        say(f"{when:28} {what:22} {expected:8.1f}/s +- {100 * part:2.0f} %  "
+            f"{found:>18}  {'' if sound else 'OUTSIDE'}".rstrip())
+        if not sound:
+            self.problems.append(f"{when}, {what}: {found}, "
+                                 f"not {expected:.1f}")
+
+    def measure(self, seconds=MEASURE):
+        """From now on, for so long: (start, end)."""
+        start = time.monotonic()
+        wait_for(seconds)
+        until("the last bins", lambda: all(
+            limiter.seen()["at"] >= start + seconds
+            for limiter in self.limiters))
+        return start, start + seconds
+
+    def judge_limit(self, when, fleet, what):
+        """Every quota's limit, as passed by the limiters of 'fleet'."""
+        start, end = self.measure()
+        for mode in MODES:
+            passed = means(fleet, mode, start, end, 2)
+            self.judge(when, f"{what}, {mode}", LIMIT, BOUND, min(passed),
+                       max(passed))
+
+    # ---- What happens ----
+
+    def test_story(self):
+        wait_for(SETTLE)
+        self.judge_limit("all is well", self, "all")
+        self.poor_link()
+        self.database_stopped()
+        self.cut_off()
+        self.mended()
+        self.counted_once()
+        self.assertEqual(self.failed(), 0, "takes without a verdict")
+        self.assertEqual(self.problems, [])
+
+    def poor_link(self):
+        self.net.worsen(self.sides["us"].machine, DELAY, DROP)
+        wait_for(SETTLE)
+        self.judge_limit("a poor link to us", self, "all")
+
+    def database_stopped(self):
+        carried, dropped = self.net.better(self.sides["us"].machine)
+        say(f"the poor link carried {carried} frames and dropped {dropped}")
+        self.assertGreater(dropped, 0)
+        self.postgres.stop()
+        said = self.weir("quota", "set", "open", "description=no", status=2)
+        say(f"an edit while PostgreSQL is stopped: {said}")
+        self.judge_limit("PostgreSQL is stopped", self, "all")
+        with self.top.inside():
+            self.postgres.start()
+        until("an edit works again", self.edit)
+        epoch = self.tops[0].get("/v1/status")["epoch"]
+        until("the edit is with every limiter", lambda: all(
+            limiter.seen()["epoch"] == epoch for limiter in self.limiters))
+
+    def edit(self):
+        try:
+            self.weir("quota", "set", "open", "description=yes")
+        except AssertionError:
+            return False
+        return True
+
+    def cut_off(self):
+        eu, us = self.sides["eu"], self.sides["us"]
+        start, end = self.measure(2)
+        before = {mode: eu.rates(mode, start, end)[1] for mode in MODES}
+        self.net.cut(eu.machine)
+        cut = time.monotonic()
+        until("eu is stale", lambda: eu.stale(1))
+        say(f"eu is cut off: stale after {time.monotonic() - cut:.2f} s")
+        wait_for(SETTLE)
+        start = time.monotonic()
+        self.judge_limit("eu is cut off", us, "us")
+        offered = LIMITERS * OFFERED["eu"]
+        for mode, wanted, part in (("open", offered, 0.02),
+                                   ("closed", 0, 0),
+                                   ("share", before["share"], 0.2),
+                                   ("hold", before["hold"], 0.3)):
+            passed = eu.rates(mode, start, start + 5)[1]
+            self.judge("eu is cut off", f"eu, {mode}", wanted, part, passed)
+        self.assertTrue(us.stale(0), "us heard the top all the time")
+
+    def mended(self):
+        eu = self.sides["eu"]
+        self.net.mend(eu.machine)
+        mended = time.monotonic()
+        until("eu is fresh", lambda: eu.stale(0))
+        say(f"eu is mended: fresh after {time.monotonic() - mended:.2f} s")
+        wait_for(SETTLE)
+        self.judge_limit("eu is mended", self, "all")
+
+    def counted_once(self):
+        for limiter in self.limiters:
+            limiter.tell("rest")
+        until("all rest", lambda: all(limiter.told("rest")
+                                      for limiter in self.limiters))
+        passed = {mode: sum(limiter.seen()["seen"][mode][1]
+                            for limiter in self.limiters) for mode in MODES}
+        counted = []
+
+        def same():
+            counted[:] = [root.passed() for root in self.tops]
+            return all(each == passed for each in counted)
+        try:
+            until("the top roots' counts", same)
+        except AssertionError:
+            self.problems.append("counted at the top")
+        say(f"passed by all limiters: {passed}")
+        for root, each in zip(self.tops, counted):
+            say(f"counted by {root.name}: {each}")
+
+    def failed(self):
+        return sum(counts[3] for limiter in self.limiters
+                   for counts in limiter.seen()["seen"].values())
+
+
+if __name__ == "__main__":
+    netns.seclude()
+    unittest.main()
