@@ -246,7 +246,7 @@ class Story(unittest.TestCase):
         for limiter in self.limiters:
             limiter.stop()
         for root in self.roots:
-            root.process.send_signal(signal.SIGKILL)
+            root.process.kill()
             root.process.wait()
         shutil.rmtree(self.folder)
 
@@ -303,6 +303,7 @@ class Story(unittest.TestCase):
         self.mended()
         self.counted_once()
         self.assertEqual(self.failed(), 0, "takes without a verdict")
+        self.ended_in_order()
         self.assertEqual(self.problems, [])
 
     def poor_link(self):
@@ -380,6 +381,14 @@ class Story(unittest.TestCase):
         say(f"passed by all limiters: {passed}")
         for root, each in zip(self.tops, counted):
             say(f"counted by {root.name}: {each}")
+
+    def ended_in_order(self):
+        """Also so that a sanitizer has its say."""
+        ended = {limiter.name: limiter.stop() for limiter in self.limiters}
+        for root in reversed(self.roots):
+            root.process.send_signal(signal.SIGTERM)
+            ended[root.name] = root.process.wait(PATIENCE)
+        self.assertEqual([name for name in ended if ended[name] != 0], [])
 
     def failed(self):
         return sum(counts[3] for limiter in self.limiters
