@@ -197,18 +197,19 @@ static void free_loop(struct weir *weir)
 {
     for (uint32_t i = 0; i < weir->link_count; i++)
         weir_client_link_fini(&weir->link[i]);
-    /* What closing streams still have to write, at most. */
-    if (weir->base)
-        event_base_loop(weir->base, EVLOOP_NONBLOCK);
     if (weir->kick_event)
         event_free(weir->kick_event);
     if (weir->timer)
         event_free(weir->timer);
-    if (weir->base)
+    weir->kick_event = weir->timer = NULL;
+    /* What closing streams still have to write, at most: nothing else is on
+     * the loop any more. */
+    if (weir->base) {
+        event_base_loop(weir->base, EVLOOP_NONBLOCK);
         event_base_free(weir->base);
+    }
     if (weir->kick_fd >= 0)
         close(weir->kick_fd);
-    weir->kick_event = weir->timer = NULL;
     weir->base = NULL;
     weir->kick_fd = -1;
 }
