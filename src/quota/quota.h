@@ -45,8 +45,10 @@ static inline bool weir_name_is_shadow(struct weir_text name)
 /* A name of the shadow set without its prefix; any other as it is. */
 static inline struct weir_text weir_name_live(struct weir_text name)
 {
-    size_t skip = weir_name_is_shadow(name) ? WEIR_SHADOW_PREFIX_LEN : 0;
-    return (struct weir_text){ name.p + skip, name.len - skip };
+    if (!weir_name_is_shadow(name))
+        return name;
+    return (struct weir_text){ name.p + WEIR_SHADOW_PREFIX_LEN,
+                               name.len - WEIR_SHADOW_PREFIX_LEN };
 }
 
 /* Bounds. */
