@@ -73,6 +73,37 @@ const char *weir_cli_nearest(const char *typed, const char *const *words)
     return nearest;
 }
 
+int weir_cli_run(const char *command, const char *help,
+                 const struct weir_cli_subcommand *known, size_t count,
+                 int argc, char **argv)
+{
+    const char *names[WEIR_CLI_SUBCOMMANDS_MAX + 1] = { NULL };
+    weir_assert(count <= WEIR_CLI_SUBCOMMANDS_MAX);
+    if (argc < 2) {
+        fputs(help, stderr);
+        return WEIR_EXIT_ERROR;
+    }
+    for (size_t i = 0; i < count; i++) {
+        names[i] = known[i].name;
+        if (strcmp(argv[1], known[i].name) != 0)
+            continue;
+        argv[1] = argv[0];
+        return known[i].run(argc - 1, argv + 1);
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
+        fputs(help, stdout);
+        return WEIR_EXIT_OK;
+    }
+    const char *nearest = weir_cli_nearest(argv[1], names);
+    if (nearest)
+        return weir_cli_fail("there is no `weir %s %s`; did you mean "
+                             "`weir %s %s`?",
+                             command, argv[1], command, nearest);
+    return weir_cli_fail("there is no `weir %s %s`; see `weir help %s`",
+                         command, argv[1], command);
+}
+
 const char *weir_cli_units(double units, char *buf)
 {
     static const char factors[] = " kMGTPE";

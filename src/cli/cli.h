@@ -63,6 +63,18 @@ int weir_cli_fail(const char *format, ...)
  * typed, or NULL when none is near. */
 const char *weir_cli_nearest(const char *typed, const char *const *words);
 
+/* A command's own commands. */
+#define WEIR_CLI_SUBCOMMANDS_MAX 16
+struct weir_cli_subcommand {
+    const char *name;
+    int (*run)(int argc, char **argv); /* argv[0] is the command's name */
+};
+/* Runs the one that argv[1] names, with the arguments behind it; or prints the
+ * help, or says which one may have been meant. */
+int weir_cli_run(const char *command, const char *help,
+                 const struct weir_cli_subcommand *known, size_t count,
+                 int argc, char **argv);
+
 /* "1,234" … shorter: 1234, 12.3k, 4.5M. 'buf' holds 16 bytes; returned. */
 const char *weir_cli_units(double units, char *buf);
 

@@ -152,10 +152,7 @@ static int run_check(int argc, char **argv)
 
 int weir_cli_lab(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        int (*run)(int argc, char **argv);
-    } known[] = {
+    static const struct weir_cli_subcommand known[] = {
         { "list", run_list },
         { "show", run_show },
         { "check", run_check },
@@ -163,31 +160,9 @@ int weir_cli_lab(int argc, char **argv)
         { "compare", weir_cli_lab_compare },
         { "swarm", weir_cli_lab_swarm },
     };
-    const char *names[WEIR_COUNT_OF(known) + 1] = { NULL };
-    if (argc < 2) {
-        fputs(lab_help, stderr);
-        return WEIR_EXIT_ERROR;
-    }
-    for (size_t i = 0; i < WEIR_COUNT_OF(known); i++) {
-        names[i] = known[i].name;
-        if (strcmp(argv[1], known[i].name) != 0)
-            continue;
-        argv[1] = argv[0];
-        return known[i].run(argc - 1, argv + 1);
-    }
     /* A part of --live, not a command for people. */
-    if (strcmp(argv[1], "agent") == 0)
+    if (argc > 1 && strcmp(argv[1], "agent") == 0)
         return weir_cli_lab_agent(argc - 1, argv + 1);
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-        strcmp(argv[1], "help") == 0) {
-        fputs(lab_help, stdout);
-        return WEIR_EXIT_OK;
-    }
-    const char *nearest = weir_cli_nearest(argv[1], names);
-    if (nearest)
-        return weir_cli_fail("there is no `weir lab %s`; did you mean `weir "
-                             "lab %s`?",
-                             argv[1], nearest);
-    return weir_cli_fail("there is no `weir lab %s`; see `weir help lab`",
-                         argv[1]);
+    return weir_cli_run("lab", lab_help, known, WEIR_COUNT_OF(known), argc,
+                        argv);
 }

@@ -633,14 +633,9 @@ int weir_cli_quota_rm(int argc, char **argv)
 
 /* ---- quota ---- */
 
-struct subcommand {
-    const char *name;
-    int (*run)(int argc, char **argv);
-};
-
 int weir_cli_quota(int argc, char **argv)
 {
-    static const struct subcommand known[] = {
+    static const struct weir_cli_subcommand known[] = {
         { "set", weir_cli_quota_set },       { "get", weir_cli_quota_get },
         { "ls", weir_cli_quota_ls },         { "tree", weir_cli_quota_tree },
         { "rm", weir_cli_quota_rm },         { "import",
@@ -650,27 +645,6 @@ int weir_cli_quota(int argc, char **argv)
         { "promote", weir_cli_quota_promote },
         { "discard", weir_cli_quota_discard },
     };
-    const char *names[WEIR_COUNT_OF(known) + 1] = { NULL };
-    if (argc < 2) {
-        fputs(quota_help, stderr);
-        return WEIR_EXIT_ERROR;
-    }
-    for (size_t i = 0; i < WEIR_COUNT_OF(known); i++) {
-        names[i] = known[i].name;
-        if (strcmp(argv[1], known[i].name) != 0)
-            continue;
-        argv[1] = argv[0];
-        return known[i].run(argc - 1, argv + 1);
-    }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-        strcmp(argv[1], "help") == 0) {
-        fputs(quota_help, stdout);
-        return WEIR_EXIT_OK;
-    }
-    const char *nearest = weir_cli_nearest(argv[1], names);
-    if (nearest)
-        return weir_cli_fail("there is no `weir quota %s`; did you mean "
-                             "`weir quota %s`?", argv[1], nearest);
-    return weir_cli_fail("there is no `weir quota %s`; see `weir help quota`",
-                         argv[1]);
+    return weir_cli_run("quota", quota_help, known, WEIR_COUNT_OF(known), argc,
+                        argv);
 }
