@@ -43,6 +43,8 @@
 #ifndef WEIR_MESSAGE_H
 #define WEIR_MESSAGE_H
 
+#include <string.h>
+
 #include "base/base.h"
 #include "quota/catalog.h"
 
@@ -80,6 +82,13 @@ struct weir_store_id {
     uint8_t uuid[16];  /* all zero: not known yet */
     uint64_t restores;
 };
+
+static inline bool weir_store_id_equal(const struct weir_store_id *a,
+                                       const struct weir_store_id *b)
+{
+    return memcmp(a->uuid, b->uuid, sizeof(a->uuid)) == 0 &&
+           a->restores == b->restores;
+}
 
 struct weir_hello {
     uint32_t protocol;

@@ -404,26 +404,19 @@ static bool other_store_beside(const struct weir_limiter *limiter,
     return false;
 }
 
-static bool same_store(const struct weir_store_id *a,
-                       const struct weir_store_id *b)
-{
-    return memcmp(a->uuid, b->uuid, sizeof(a->uuid)) == 0 &&
-           a->restores == b->restores;
-}
-
 /* The root speaks for a store: ours, a first one, or another. */
 static int meet_store(struct weir_limiter *limiter, struct link *link,
                       const struct weir_welcome *welcome, weir_instant now)
 {
     static const struct weir_store_id none;
-    if (same_store(&limiter->store, &welcome->store)) {
+    if (weir_store_id_equal(&limiter->store, &welcome->store)) {
         /* The same root address with an older epoch: a restored backup. */
         if (welcome->epoch < link->root_epoch)
             limiter->epoch = 0;
         return WEIR_OK;
     }
-    if (!same_store(&limiter->store, &none)) {
-        if (!same_store(&link->odd, &welcome->store))
+    if (!weir_store_id_equal(&limiter->store, &none)) {
+        if (!weir_store_id_equal(&link->odd, &welcome->store))
             event_text(event_new(limiter, WEIR_EVENT_STORE_CHANGED, now),
                        welcome->name);
         link->odd = welcome->store;

@@ -277,18 +277,12 @@ static void attach(struct weir_root *root, uint32_t index,
 
 /* ---- Quotas ---- */
 
-static bool same_store(const struct weir_store_id *a,
-                       const struct weir_store_id *b)
-{
-    return memcmp(a->uuid, b->uuid, sizeof(a->uuid)) == 0 &&
-           a->restores == b->restores;
-}
-
 /* From where the peer is to be sent quotas, given what it says it has. */
 static void plan(struct weir_root *root, struct root_peer *peer,
                  weir_instant now)
 {
-    bool whole = peer->known == 0 || !same_store(&peer->store, &root->store) ||
+    bool whole = peer->known == 0 ||
+                 !weir_store_id_equal(&peer->store, &root->store) ||
                  peer->known < weir_catalog_floor(root->catalog);
     peer->sent = whole ? 0 : peer->known;
     peer->full_owed = whole;
@@ -339,7 +333,7 @@ int weir_root_store(struct weir_root *root, const struct weir_store_id *id,
     (void)now;
     const struct weir_store_id *before =
         root->coming ? &root->coming_store : &root->store;
-    bool another = !same_store(before, id);
+    bool another = !weir_store_id_equal(before, id);
     bool back = epoch < weir_catalog_epoch(filling(root));
     int error = another || back ? weir_root_renew(root, id) : WEIR_OK;
     if (error < 0)

@@ -231,13 +231,6 @@ static void wait_to_look(struct weir_snapshot *s)
     wait_for(s, every < LOOK_MS ? (long)every + 1 : LOOK_MS);
 }
 
-static bool same_store(const struct weir_store_id *a,
-                       const struct weir_store_id *b)
-{
-    return memcmp(a->uuid, b->uuid, sizeof a->uuid) == 0 &&
-           a->restores == b->restores;
-}
-
 /* The epoch that limiters may know: below that of the catalog while an edit
  * is being handed over. */
 static uint64_t root_epoch(const struct weir_snapshot *s)
@@ -260,7 +253,7 @@ static bool is_dirty(const struct weir_snapshot *s)
     weir_root_identity(s->root, &store);
     return is_settled(s) &&
            !(s->state.usable && s->state.info.epoch == root_epoch(s) &&
-             same_store(&s->state.info.store, &store));
+             weir_store_id_equal(&s->state.info.store, &store));
 }
 
 /* ---- The loop: writing ---- */

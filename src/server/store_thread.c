@@ -212,8 +212,7 @@ static bool is_same(struct weir_store_thread *t,
                     const struct weir_store_id *id, uint64_t epoch,
                     uint64_t floor)
 {
-    return t->known && t->id.restores == id->restores &&
-           memcmp(t->id.uuid, id->uuid, sizeof id->uuid) == 0 &&
+    return t->known && weir_store_id_equal(&t->id, id) &&
            epoch >= t->handed && floor <= t->handed;
 }
 

@@ -228,8 +228,7 @@ static int refresh(struct weir_store *store, struct weir_store_meta *meta,
     int error = type->meta(store->backend, meta, diag);
     if (error < 0)
         return error;
-    bool other = memcmp(store->id.uuid, meta->id.uuid, 16) != 0 ||
-                 store->id.restores != meta->id.restores;
+    bool other = !weir_store_id_equal(&store->id, &meta->id);
     if (store->catalog &&
         (other || weir_catalog_epoch(store->catalog) > meta->epoch ||
          weir_catalog_epoch(store->catalog) < meta->floor))
