@@ -160,12 +160,88 @@ static const struct bench_row root_rows[] = {
       .beside = "root_merge_many", .relation = BENCH_RATIO },
 };
 
+/* A step of a meter in a process's own memory, as a share of leaky's. */
+#define METER(i, w) \
+    OURS("meter_" #i, "step, " w, 1, bench_meters, bench_meter_##i, \
+         "meter_leaky", BENCH_RATIO, 0), \
+    OURS("meter_" #i "_refused", "… refused", 1, bench_meters, \
+         bench_meter_##i##_refused, "meter_leaky", BENCH_RATIO, 0)
+
+static const struct bench_row meter_rows[] = {
+    FLOOR("meter_add", "locked add, own line", bench_lines_hot,
+          bench_add_own),
+    OURS("meter_leaky", "step, leaky", 1, bench_meters, bench_meter_leaky,
+         "meter_add", BENCH_RATIO, 0),
+    OURS("meter_leaky_refused", "… refused", 1, bench_meters,
+         bench_meter_leaky_refused, "meter_leaky", BENCH_RATIO, 0),
+    METER(queue, "leaky_queue"),
+    METER(token, "token_bucket"),
+    METER(row, "token_buckets, two"),
+    METER(fixed, "fixed_window"),
+    METER(month, "fixed_window, of the calendar"),
+    METER(log, "sliding_log, 100 entries"),
+    METER(sliding_1, "sliding_window, 1 part"),
+    METER(sliding_60, "sliding_window, 60 parts"),
+};
+
+/* A decision on a lease, as a multiple of that among a hundred claims. */
+#define SHARES(i, changed, rel, w) \
+    OURS("share_changed_" #i, "fair share, new wants, " w, 1, \
+         bench_shares_##i, bench_share_changed, changed, rel, 0)
+#define SHARES_SAME(i, same, rel) \
+    OURS("share_same_" #i, "… wants as before", 1, bench_shares_##i, \
+         bench_share_same, same, rel, 0)
+#define SHARE(i, w) \
+    SHARES(i, "share_changed_100", BENCH_RATIO, w), \
+    SHARES_SAME(i, "share_same_100", BENCH_RATIO)
+
+static const struct bench_row share_rows[] = {
+    SHARES(100, NULL, BENCH_PLAIN, "100 claims (Doorman: 16 us)"),
+    SHARES_SAME(100, NULL, BENCH_PLAIN),
+    SHARE(1k, "1,000 claims (407 us)"),
+    SHARE(10k, "10,000 claims (2.8 ms)"),
+    SHARE(100k, "100,000 claims (29 ms)"),
+};
+
+/* The gate of adaptive concurrency. */
+static const struct bench_row adapt_rows[] = {
+    FLOOR("adapt_cas", "compare-and-swap, own line", bench_lines_hot,
+          bench_cas_own),
+    OURS("gate_pair", "enter, leave and its sample", 1, bench_gate,
+         bench_gate_pair, NULL, BENCH_PLAIN, 60),
+    OURS("gate_refused", "refused", 1, bench_gate, bench_gate_refused, NULL,
+         BENCH_PLAIN, 5),
+    FLOOR("window_copy", "a window of 320 samples copied", bench_gate,
+          bench_window_copy),
+    OURS("window_close", "… and closed: percentile, new limit", 1, bench_gate,
+         bench_window_close, NULL, BENCH_PLAIN, 5000),
+    { .id = "mutex_pairs", .role = BENCH_PEER, .threads = 1,
+      .what = "a pthread mutex, locked and unlocked twice",
+      .fixture = &bench_gate, .body = bench_mutex_pairs,
+      .beside = "gate_pair", .relation = BENCH_RATIO },
+    OURS("permit_local", "permit of a local limit, by libweir", 1,
+         bench_permits, bench_permit_local, NULL, BENCH_PLAIN, 0),
+    OURS("permit_adaptive", "the same of an adaptive one, with its sample", 1,
+         bench_permits, bench_permit_adaptive, "permit_local", BENCH_RATIO, 0),
+    OURS("permit_refused", "… and refused there", 1, bench_permits,
+         bench_permit_refused, NULL, BENCH_PLAIN, 0),
+    OURS("gate_pair_2", "enter, leave and its sample, two threads, one gate",
+         2, bench_gate, bench_gate_pair, NULL, BENCH_PLAIN, 0),
+    { .id = "mutex_pairs_2", .role = BENCH_PEER, .threads = 2,
+      .what = "the mutex, two threads",
+      .fixture = &bench_gate, .body = bench_mutex_pairs,
+      .beside = "gate_pair_2", .relation = BENCH_RATIO },
+};
+
 static const struct bench_group groups[] = {
     { "one thread", one_rows, COUNT(one_rows), 4096 },
     { "two threads", two_rows, COUNT(two_rows), 4096 },
     { "cold", cold_rows, COUNT(cold_rows), 150000 },
     { "cold, the first take since a report", first_rows, COUNT(first_rows),
       150000 },
+    { "meters", meter_rows, COUNT(meter_rows), 4096 },
+    { "shares", share_rows, COUNT(share_rows), 4096 },
+    { "adapt", adapt_rows, COUNT(adapt_rows), 4096 },
     { "wire", wire_rows, COUNT(wire_rows), 16 * 8192 },
     { "root", root_rows, COUNT(root_rows), 64 * 8192 },
 };

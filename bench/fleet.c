@@ -4,23 +4,24 @@
  *     weir-bench-fleet ROOTS NAME LIMITERS QUOTAS SECONDS
  *
  * LIMITERS instances of libweir, each with handles to QUOTAS quotas named
- * "load/0000" and on; each counter is taken from once in a tenth of a second
- * on average, so that in every report interval every counter has changed. The
- * rate is bounded, and so is the time. What was made is told as one line of
- * JSON when SECONDS are over: takes, the reports of all limiters, and for how
- * long. The root's own side is asked of the root (bench/root-load). */
+ * "load/0000" and on; each counter is taken from twice a second, so that in
+ * every report interval every counter has changed. It says when all have their
+ * quotas, begins when a line comes, and tells as one line of JSON when SECONDS
+ * are over what was made: takes, the reports of all limiters, and for how
+ * long. The limiters live on, and tell the root what it doesn't know yet,
+ * until the input ends. The root's own side is asked of the root
+ * (bench/scale). */
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include <weir/weir.h>
+#include "test/live_parts.h"
 
 #define LIMITERS_MAX 1000
 #define QUOTAS_MAX 10000
-#define ROUND (250 * WEIR_MILLISECOND) /* each counter, once */
+#define ROUND (500 * WEIR_MILLISECOND) /* each counter, once */
 
 struct fleet {
     const char *roots;
@@ -31,21 +32,6 @@ struct fleet {
     struct weir_handle *handles; /* owned: limiters * quotas */
     uint64_t takes;
 };
-
-static weir_instant now_ns(void)
-{
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    return (uint64_t)at.tv_sec * WEIR_SECOND + (uint64_t)at.tv_nsec;
-}
-
-static void sleep_until(weir_instant at)
-{
-    struct timespec then = { .tv_sec = (time_t)(at / WEIR_SECOND),
-                             .tv_nsec = (long)(at % WEIR_SECOND) };
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &then, NULL))
-        continue;
-}
 
 static bool open_limiter(struct fleet *fleet, size_t index)
 {
@@ -71,7 +57,7 @@ static bool open_limiter(struct fleet *fleet, size_t index)
 /* The counters of one limiter, one after the other. */
 static void take_all(struct fleet *fleet, size_t index)
 {
-    weir_instant now = now_ns();
+    weir_instant now = live_now();
     for (size_t i = 0; i < fleet->quotas; i++)
         (void)weir_take(fleet->handles[index * fleet->quotas + i], 1, NULL,
                         now);
@@ -92,20 +78,20 @@ static uint64_t reports(const struct fleet *fleet)
 /* Limiters take their turns evenly over a round. */
 static void run(struct fleet *fleet, weir_duration span)
 {
-    weir_instant start = now_ns();
+    weir_instant start = live_now();
     weir_instant next = start;
     uint64_t before = reports(fleet);
     while (next < start + span) {
         for (size_t i = 0; i < fleet->limiters; i++) {
             take_all(fleet, i);
             next += ROUND / fleet->limiters;
-            if (now_ns() < next)
-                sleep_until(next);
+            if (live_now() < next)
+                live_sleep_until(next);
         }
-        if (now_ns() > next)
-            next = now_ns();
+        if (live_now() > next)
+            next = live_now();
     }
-    double seconds = (double)(now_ns() - start) / 1e9;
+    double seconds = (double)(live_now() - start) / 1e9;
     printf("{\"limiters\": %zu, \"quotas\": %zu, \"seconds\": %.3f, "
            "\"takes\": %" PRIu64 ", \"reports\": %" PRIu64 "}\n",
            fleet->limiters, fleet->quotas, seconds, fleet->takes,
@@ -141,8 +127,10 @@ int main(int argc, char **argv)
     }
     puts("{\"ready\": true}");
     fflush(stdout);
-    (void)getchar(); /* until told, or the input ends */
+    (void)getchar();
     run(&fleet, number(argv[5], 600) * WEIR_SECOND);
+    while (getchar() != EOF)
+        continue;
     for (size_t i = 0; i < fleet.limiters; i++)
         weir_close(fleet.weir[i]);
     return 0;

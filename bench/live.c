@@ -21,18 +21,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "weir/weir.h"
+#include "test/live_parts.h"
 
 #define TAKES_MAX 1000000u
 #define WORD_MAX 63
 #define WATCH_MAX (5 * WEIR_SECOND)
-
-static uint64_t now_ns(void)
-{
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    return (uint64_t)at.tv_sec * WEIR_SECOND + (uint64_t)at.tv_nsec;
-}
 
 static int by_size(const void *a, const void *b)
 {
@@ -49,14 +42,14 @@ static void percentiles_print(uint32_t *took, size_t count)
 
 static uint32_t since(uint64_t start)
 {
-    uint64_t took = now_ns() - start;
+    uint64_t took = live_now() - start;
     return took > UINT32_MAX ? UINT32_MAX : (uint32_t)took;
 }
 
 static void takes(struct weir_handle quota, uint32_t *took, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        uint64_t start = now_ns();
+        uint64_t start = live_now();
         (void)weir_take(quota, 1, NULL, 0);
         took[i] = since(start);
     }
@@ -66,25 +59,25 @@ static void takes(struct weir_handle quota, uint32_t *took, size_t count)
 static void empties(uint32_t *took, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        took[i] = since(now_ns());
+        took[i] = since(live_now());
     percentiles_print(took, count);
 }
 
 static void watch(struct weir_handle quota)
 {
     enum weir_verdict first = weir_take(quota, 1, NULL, 0);
-    uint64_t start = now_ns();
+    uint64_t start = live_now();
     printf("watching\n");
     fflush(stdout);
     while (weir_take(quota, 1, NULL, 0) == first) {
-        if (now_ns() - start > WATCH_MAX) {
+        if (live_now() - start > WATCH_MAX) {
             printf("never\n");
             return;
         }
         /* A service at 10,000 requests a second. */
         nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
     }
-    printf("%" PRIu64 "\n", now_ns());
+    printf("%" PRIu64 "\n", live_now());
 }
 
 static bool obey(struct weir *weir, const char *line, uint32_t *took)

@@ -59,6 +59,37 @@ extern const struct bench_fixture bench_root_looked;
 bench_body bench_root_merge;
 void bench_root_write(void *state); /* between two batches */
 
+/* ---- meter_rows.c: ours ---- */
+
+extern const struct bench_fixture bench_meters;
+bench_body bench_meter_leaky, bench_meter_leaky_refused;
+bench_body bench_meter_queue, bench_meter_queue_refused;
+bench_body bench_meter_token, bench_meter_token_refused;
+bench_body bench_meter_row, bench_meter_row_refused;
+bench_body bench_meter_fixed, bench_meter_fixed_refused;
+bench_body bench_meter_month, bench_meter_month_refused;
+bench_body bench_meter_log, bench_meter_log_refused;
+bench_body bench_meter_sliding_1, bench_meter_sliding_1_refused;
+bench_body bench_meter_sliding_60, bench_meter_sliding_60_refused;
+
+/* ---- share_rows.c: ours ---- */
+
+extern const struct bench_fixture bench_shares_100, bench_shares_1k;
+extern const struct bench_fixture bench_shares_10k, bench_shares_100k;
+bench_body bench_share_changed, bench_share_same;
+
+/* ---- adapt_rows.c: ours, and a mutex ---- */
+
+extern const struct bench_fixture bench_gate;
+bench_body bench_gate_pair, bench_gate_refused;
+bench_body bench_window_close, bench_window_copy;
+bench_body bench_mutex_pairs;
+
+/* ---- permit_rows.c: ours ---- */
+
+extern const struct bench_fixture bench_permits;
+bench_body bench_permit_local, bench_permit_adaptive, bench_permit_refused;
+
 /* ---- sync_rows.c: ours ---- */
 
 /* Processor seconds until a million quotas are at a limiter, and how many

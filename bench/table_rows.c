@@ -423,6 +423,7 @@ double bench_table_bytes(uint32_t slots)
         .slots = slots,
         .stripes = 64,
         .seed = 20,
+        .meter_bytes = 64, /* room that is touched by who needs it only */
     };
     return (double)weir_table_size(&options) / slots;
 }

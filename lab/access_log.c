@@ -11,12 +11,12 @@
  * stand there, come 1/n of a second after each other. */
 
 #include <stdio.h>
-#include <time.h>
 #include <zlib.h>
 
 #include "base/hash.h"
 #include "base/index.h"
 #include "lab/load.h"
+#include "lab/log_line.h"
 #include "lab/memory.h"
 #include "os/clock.h"
 
@@ -27,6 +27,7 @@ struct reader {
     struct weir_access_log *log;
     size_t capacity, client_capacity;
     struct weir_index index; /* of clients */
+    struct weir_log_clock clock;
     const char *path;
     unsigned long line;
 };
@@ -59,43 +60,23 @@ static uint32_t client_of(struct reader *reader, struct weir_text name)
     return at;
 }
 
-/* "[17/May/2015:10:05:03 +0000]": seconds since 1970. */
-static bool read_time(const char *text, time_t *out)
-{
-    struct tm tm = { 0 };
-    const char *end = strptime(text, "[%d/%b/%Y:%H:%M:%S %z]", &tm);
-    if (!end)
-        return false;
-    long east = tm.tm_gmtoff;
-    *out = timegm(&tm) - east;
-    return true;
-}
-
 static int read_line(struct reader *reader, const char *line,
                      struct weir_diag *diag)
 {
     struct weir_access_log *log = reader->log;
-    size_t len = strcspn(line, " \n");
-    const char *bracket = strchr(line, '[');
-    time_t at;
-    if (len == 0 || len > WEIR_NAME_MAX / 2)
-        return refuse(reader, WEIR_ESYNTAX,
-                      "a line of an access log begins with the client's "
-                      "address",
-                      diag);
-    if (!bracket || !read_time(bracket, &at))
-        return refuse(reader, WEIR_ESYNTAX,
-                      "no time like [17/May/2015:10:05:03 +0000]; common and "
-                      "combined log format are read",
-                      diag);
+    struct weir_log_line read;
+    const char *why = weir_log_line_begin(weir_text_of(line), &reader->clock,
+                                          &read);
+    if (why)
+        return refuse(reader, WEIR_ESYNTAX, why, diag);
     if (log->count == WEIR_LOAD_LOG_REQUESTS_MAX)
         return refuse(reader, WEIR_ETOOBIG,
                       "more than ten million requests; cut the file", diag);
     log->requests = weir_must_grow(log->requests, &reader->capacity,
                                    log->count + 1, sizeof(*log->requests));
     log->requests[log->count++] = (struct weir_log_request){
-        .at = (weir_duration)at,
-        .client = client_of(reader, (struct weir_text){ line, len }),
+        .at = (weir_duration)read.at,
+        .client = client_of(reader, read.client),
     };
     return WEIR_OK;
 }

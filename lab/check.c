@@ -3,8 +3,8 @@
  *
  *     a pass         the books are written; unseen_bound
  *     a decision     verdicts
- *     a message      at a root: conservation; at a limiter: epochs, what it
- *                    was told
+ *     a message      of a root: what it gives; at a root: conservation; at a
+ *                    limiter: epochs, what it was told
  *     an event       the store's edits; one bucket a time, by turns; bounds
  *     the end        agreement, conservation, chance
  *
@@ -148,8 +148,22 @@ static void on_received(void *context, struct weir_place to, uint32_t from,
         break;
     case WEIR_MESSAGE_HELLO:
     case WEIR_MESSAGE_REPORT:
+    case WEIR_MESSAGE_ASKS:
+    case WEIR_MESSAGE_ANSWERS:
+    case WEIR_MESSAGE_WANTS:
+    case WEIR_MESSAGE_GRANTS:
+    case WEIR_MESSAGE_LIMITS:
         break;
     }
+}
+
+/* The store isn't read here: amid an edit some roots don't have it yet. */
+static void on_said(void *context, uint32_t root, uint32_t limiter,
+                    const struct weir_message *message)
+{
+    struct weir_check *check = context;
+    if (message->type == WEIR_MESSAGE_FILLS && limiter < check->limiter_count)
+        weir_check_unseen_said(check, root, limiter, &message->fills);
 }
 
 static void forget_limiter(struct weir_check *check, uint32_t limiter)
@@ -203,6 +217,7 @@ struct weir_check *weir_check_new(struct weir_fleet *fleet)
         .context = check,
         .counted = on_counted,
         .received = on_received,
+        .said = on_said,
         .dying = on_dying,
         .born = on_born,
     };
@@ -244,6 +259,8 @@ void weir_check_decided(struct weir_check *check, uint32_t limiter,
     if (!table || weight > WEIR_WEIGHT_MAX ||
         !weir_table_find(table, name, &ref))
         return;
+    /* Refused, it is to be reported too. */
+    check->busy_at = weir_fleet_now(check->fleet);
     const struct check_charged *charged = &check->charged;
     bool seen = charged->limiter == limiter && charged->ref.slot == ref.slot &&
                 charged->ref.generation == ref.generation;

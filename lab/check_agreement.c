@@ -16,9 +16,10 @@
  *         that root's bucket, but for what isn't worth telling, either way:
  *         the grain of the room
  *
- * Doubt is what can't be known by anybody who lives: counts that died with a
- * limiter, roots that died and learnt from limiters, counts that came late,
- * refunds of what another bucket holds. */
+ * Doubt is what a root that lives can't know any more: counts that died with a
+ * limiter before it heard of them (another root may have), roots that died and
+ * learnt from limiters, counts that came late, refunds of what another bucket
+ * holds. */
 
 #include <math.h>
 

@@ -272,10 +272,24 @@ struct taking {
     int64_t units;
     uint64_t quicker; /* its pace, than before … */
     bool silent;      /* … which had perhaps been given up */
+    bool alone;       /* nobody else has a cell, and this one is announced */
     bool late;        /* of some it may be said that they have drained */
     bool capped;      /* they put nobody into debt */
     bool adopted;     /* the limiter's picture may have been taken over */
 };
+
+/* A bucket that nobody used was swept away, and is made again: what has passed
+ * there is less than before, or all of it is what the only one says who uses
+ * it, and has just announced it. */
+static bool is_new(const struct taking *taking, uint64_t before,
+                   uint64_t passed)
+{
+    if (passed < before)
+        return true;
+    return taking->sure && taking->alone &&
+           (int64_t)(passed - before) != taking->units &&
+           (int64_t)passed == taking->units;
+}
 
 /* What it made of the bucket. */
 static void check_bucket(struct weir_check *check, uint32_t root,
@@ -292,8 +306,7 @@ static void check_bucket(struct weir_check *check, uint32_t root,
     }
     image->pace += taking->quicker;
     int64_t units = (int64_t)(held.passed - image->passed);
-    /* A bucket that nobody used was swept away, and is made again. */
-    bool again = held.passed < image->passed;
+    bool again = is_new(taking, image->passed, held.passed);
     if (taking->sure && !again && units != taking->units)
         weir_check_fail(check, NAME,
                         "after a report, root%u says that %lld units more of "
@@ -344,6 +357,7 @@ static void check_count(struct weir_check *check, uint32_t root,
         .quicker = cell->pace - told->pace,
         .silent = told->pace != 0 &&
                   own_now(check, root) - told->paced_at >= check->pace_good,
+        .alone = announce && use_of(check, root, cell)->cell_count == 1,
         .late = capped || count->late > 0,
         .capped = capped,
         .adopted = adopts(check, root, announce),

@@ -102,6 +102,7 @@ struct check_link {
     uint64_t session, stamp, number; /* of the last answer */
     weir_instant answered_at;        /* the limiter's … */
     weir_instant unruly_until;
+    bool stretched; /* the root asks for fewer reports */
     weir_instant span_at; /* the world's: a second with so many reports … */
     uint64_t span_reports;
     weir_duration span_ahead; /* check->ahead, when it began */
@@ -239,6 +240,9 @@ void weir_check_unseen_welcome(struct weir_check *check, uint32_t limiter,
 void weir_check_unseen_report(struct weir_check *check, uint32_t limiter,
                               uint32_t root,
                               const struct weir_message *message);
+/* A root that lives has drawn that up for the limiter. */
+void weir_check_unseen_said(struct weir_check *check, uint32_t root,
+                            uint32_t limiter, const struct weir_fills *fills);
 void weir_check_unseen_fills(struct weir_check *check, uint32_t limiter,
                              uint32_t root, const struct weir_message *message);
 /* The slot's life is over; 'died': with its limiter. */

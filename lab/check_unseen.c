@@ -33,16 +33,24 @@
  * It is promised while slack is on, and suspended, for one quota and root, from
  * a pass that the root's slack doesn't hold: of a limiter that has not been
  * told of the slot in this session (a first use, a reconnect), whose link is
- * cut, or, beside other roots, hasn't been answered on for PATIENCE (another's
- * slack may rule). Also by an edit, until all limiters have it; by late
- * counts, a death with unreported counts, a refund: then there is in the
- * truth what the root will never know of; and if of somebody with unheard
- * counts R heard nothing for so long that it presumes nothing. It is taken up
- * again when all whom the root's slack didn't hold have been answered ('loose'
- * until then), from where the fleet stands: what the root can't know of is
- * then put on top ('beyond'), until the bucket has been empty.
+ * cut, or, beside other roots, hasn't been answered on for PATIENCE, or is
+ * asked for fewer reports (another's slack may rule). Also by an edit, until
+ * all limiters have it; by late counts, a death with unreported counts, a
+ * refund: then there is in the truth what the root will never know of; and if
+ * of somebody with unheard counts R heard nothing for so long that it presumes
+ * nothing. It is taken up again when all whom the root's slack didn't hold have
+ * been answered ('loose' until then), from where the fleet stands: what the
+ * root can't know of is then put on top ('beyond'), until the bucket has been
+ * empty.
  *
- * A told slack itself is at most half of the room that it was told with. */
+ * A slack itself is at most half of the room that it is told with. That is
+ * judged where a root draws it up, by the rule that it has then, and not where
+ * it is taken: what was on its way when the rule was edited gives of the room
+ * that there was, and may come when every limiter has the edit of another root,
+ * by a faster link. The limiter takes it for what it is, this root's last word,
+ * and beside it goes by the smallest of those that the others told; the sum of
+ * allowances has it. But no room was left for it by statement 2, so the bound
+ * is taken up again from there. */
 
 #include <math.h>
 
@@ -178,10 +186,26 @@ static weir_instant limiter_now(const struct weir_check *check,
     return weir_fleet_clock_of(check->fleet, place);
 }
 
+/* Whether the limiter goes, as to that slot, by roots that have time, and this
+ * one has none. */
+static bool is_passed_over(const struct weir_check *check, uint32_t limiter,
+                           uint32_t root, const struct check_slot *slot)
+{
+    const struct check_link *links = check->limiters[limiter].link;
+    if (!links[root].stretched)
+        return false;
+    for (uint32_t r = 0; r < check->root_count; r++) {
+        if (weir_fleet_linked(check->fleet, limiter, r) &&
+            !links[r].stretched && slot->told[r].told)
+            return true;
+    }
+    return false;
+}
+
 /* Whether the root's slack surely holds the limiter. With several roots one
- * that hasn't answered of late may not. */
+ * that hasn't answered of late, or is overloaded, may not. */
 static bool holds(const struct weir_check *check, uint32_t limiter,
-                  uint32_t root)
+                  uint32_t root, const struct check_slot *slot)
 {
     const struct check_link *link = &check->limiters[limiter].link[root];
     weir_instant now = limiter_now(check, limiter);
@@ -192,16 +216,17 @@ static bool holds(const struct weir_check *check, uint32_t limiter,
         weir_table_is_stale(weir_fleet_table(check->fleet, limiter)))
         return false;
     return check->root_count == 1 ||
-           (now >= link->unruly_until && now - link->answered_at < PATIENCE);
+           (now >= link->unruly_until && now - link->answered_at < PATIENCE &&
+            !is_passed_over(check, limiter, root, slot));
 }
 
 /* Whether the root has heard of the limiter of late. */
 static bool is_heard(const struct weir_check *check, uint32_t limiter,
-                     uint32_t root)
+                     uint32_t root, const struct check_slot *slot)
 {
     const struct check_link *link = &check->limiters[limiter].link[root];
     weir_duration silent = weir_fleet_now(check->fleet) - link->reported_at;
-    return holds(check, limiter, root) && silent < check->pace_good;
+    return holds(check, limiter, root, slot) && silent < check->pace_good;
 }
 
 /* Of what the root hasn't heard of, what it doesn't presume either. */
@@ -249,7 +274,7 @@ static bool let_go(struct weir_check *check, struct check_quota *quota,
         for (uint32_t s = 0; s < limiter->slot_count; s++) {
             struct check_slot *slot = &limiter->slots[s];
             struct check_told *told = &slot->told[root];
-            if (slot->quota != quota || is_heard(check, l, root) ||
+            if (slot->quota != quota || is_heard(check, l, root, slot) ||
                 beside(check, slot, l, s, root) <= told->slack)
                 continue;
             set_loose(image, told, true);
@@ -319,6 +344,19 @@ static void tell(struct weir_check *check, struct check_quota *quota,
     image->told++;
 }
 
+/* Whether what dies may be news to a root for good. What another root has
+ * answered for is settled; but one whose link was cut by then never heard of
+ * it, roots don't tell each other, and the limiter that would have told it
+ * comes back with nothing. */
+static bool dies_unheard(struct weir_check *check,
+                         const struct check_slot *slot, uint32_t limiter,
+                         uint32_t index, uint32_t root)
+{
+    if (weir_check_cell(check, root, limiter, index))
+        return unheard(check, slot, limiter, index, root) != 0;
+    return slot->count != slot->told[root].heard;
+}
+
 void weir_check_unseen_slot_ends(struct weir_check *check,
                                  struct check_slot *slot, uint32_t limiter,
                                  uint32_t index, bool died)
@@ -328,10 +366,9 @@ void weir_check_unseen_slot_ends(struct weir_check *check,
         struct check_image *image = &quota->image[r];
         untell(check, quota, &slot->told[r], r);
         set_loose(image, &slot->told[r], false);
-        int64_t lost = unheard(check, slot, limiter, index, r);
-        if (!died || lost == 0)
+        if (!died || !dies_unheard(check, slot, limiter, index, r))
             continue;
-        image->unseen -= lost;
+        image->unseen -= unheard(check, slot, limiter, index, r);
         image->firm = false;
         quota->clean = false;
     }
@@ -389,6 +426,7 @@ void weir_check_unseen_welcome(struct weir_check *check, uint32_t limiter,
     link->session = message->session;
     link->stamp = link->number = 0;
     link->answered_at = link->unruly_until = 0;
+    link->stretched = false;
     for (uint32_t s = 0; s < known->slot_count; s++) {
         struct check_slot *slot = &known->slots[s];
         if (!slot->quota)
@@ -479,13 +517,69 @@ static void note_travel(struct weir_check *check, uint32_t limiter,
                             : since - cell->told_at;
 }
 
+/* The room with which a slack is told. */
+static double room_told(const struct check_quota *quota,
+                        const struct weir_fill *fill)
+{
+    return quota->high - (double)fill->fill / WEIR_FILL_ONE;
+}
+
+/* Whether so much is given as can't be of that fill under the rule. */
+static bool has_too_much(const struct check_quota *quota,
+                         const struct weir_fill *fill)
+{
+    return 2 * (double)fill->slack / WEIR_FILL_ONE >
+           fmax(0, room_told(quota, fill)) + CHECK_TOLERANCE;
+}
+
+/* The quota of which the root speaks, by its own word and ours; NULL: they
+ * don't agree, as when the slot has another owner by now. */
+static const struct check_quota *meant(struct weir_check *check, uint32_t root,
+                                       uint32_t limiter, uint32_t slot)
+{
+    const struct check_limiter *known = &check->limiters[limiter];
+    const struct weir_cell *cell = weir_check_cell(check, root, limiter, slot);
+    if (!cell || slot >= known->slot_count)
+        return NULL;
+    const struct check_quota *quota = known->slots[slot].quota;
+    const struct weir_use *use =
+        &weir_fleet_root(check->fleet, root)->merge.uses[cell->use - 1];
+    bool same = quota && quota->len == use->name_len &&
+                memcmp(quota->name, use->name, quota->len) == 0;
+    return same ? quota : NULL;
+}
+
+void weir_check_unseen_said(struct weir_check *check, uint32_t root,
+                            uint32_t limiter, const struct weir_fills *fills)
+{
+    if (!weir_check_root_follows(check, root))
+        return;
+    for (size_t i = 0; i < fills->count; i++) {
+        const struct weir_fill *fill = &fills->fills[i];
+        const struct check_quota *quota =
+            fill->slack == UINT64_MAX ? NULL
+                                      : meant(check, root, limiter, fill->slot);
+        if (!quota || !quota->judged || !has_too_much(quota, fill))
+            continue;
+        weir_check_fail(check, NAME,
+                        "root%u lets limiter%u count %.3f units of \"%s\" "
+                        "unseen, with room for %.3f",
+                        root + 1, limiter + 1,
+                        (double)fill->slack / WEIR_FILL_ONE, quota->name,
+                        room_told(quota, fill));
+    }
+}
+
 void weir_check_unseen_fills(struct weir_check *check, uint32_t limiter,
                              uint32_t root, const struct weir_message *message)
 {
     struct check_link *link = &check->limiters[limiter].link[root];
     const struct weir_fills *fills = &message->fills;
     uint64_t number = link->number;
-    if (!is_of_session(check, limiter, root, message) || !taken(link, fills))
+    if (!is_of_session(check, limiter, root, message))
+        return;
+    link->stretched = fills->stretch > 0;
+    if (!taken(link, fills))
         return;
     if (link->number != number)
         weir_check_answered(check, limiter, root);
@@ -502,19 +596,14 @@ void weir_check_unseen_fills(struct weir_check *check, uint32_t limiter,
         struct check_quota *quota = slot->quota;
         if (!quota || !quota->judged || !is_announced(link, &slot->told[root]))
             continue;
-        double room = quota->high - (double)fill->fill / WEIR_FILL_ONE;
         double slack = (double)fill->slack / WEIR_FILL_ONE;
-        if (!quota->edited && weir_check_root_follows(check, root) &&
-            2 * slack > fmax(0, room) + CHECK_TOLERANCE)
-            weir_check_fail(check, NAME,
-                            "root%u lets limiter%u count %.3f units of \"%s\" "
-                            "unseen, with room for %.3f",
-                            root + 1, limiter + 1, slack, quota->name, room);
         struct check_told *told = &slot->told[root];
         weir_check_agreement_told(check, limiter, root, fill, quota);
         note_travel(check, limiter, root, fill->slot);
         double more = beside(check, slot, limiter, fill->slot, root);
         tell(check, quota, told, root, slack, more);
+        if (has_too_much(quota, fill))
+            quota->image[root].firm = false; /* of the rule before */
         if (fills->answer && more <= told->slack + (double)quota->weight_most)
             set_loose(&quota->image[root], told, false);
     }
@@ -547,7 +636,7 @@ void weir_check_unseen_passed(struct weir_check *check, uint32_t limiter,
         if (!quota->judged || !check->slack_on)
             continue;
         if (has && told->told && units > 0 && !over_high &&
-            holds(check, limiter, r)) {
+            holds(check, limiter, r, slot)) {
             judge(check, quota, r, &held, age_of(check, told));
             if (!told->loose)
                 judge_slack(check, slot, limiter, index, r);

@@ -41,6 +41,8 @@ struct weir_fleet_options {
     uint32_t limiters, roots;
     uint32_t limiters_started;     /* the first so many; the others when told */
     uint32_t slots;                /* of each limiter's table */
+    uint32_t asks;                 /* of each limiter, under way at once */
+    uint32_t leases;               /* of each limiter, as its option */
     struct weir_net net;           /* of every link, both ways */
     struct weir_settings settings; /* report_interval > 0 */
     /* Of each root the roots above it, as bits: it is a region's then, and has
@@ -61,6 +63,11 @@ struct weir_fleet_watch {
      * end; its kind tells which). */
     void (*received)(void *context, struct weir_place to, uint32_t from,
                      const struct weir_message *message);
+    /* A root has drawn up a message for the limiter (also a region's root as
+     * one), which goes on its way next. Perhaps amid an edit of the store, of
+     * which other roots know nothing yet. */
+    void (*said)(void *context, uint32_t root, uint32_t limiter,
+                 const struct weir_message *message);
     /* Before a node dies, its memory still there; after one was born, before
      * it has links. Not called for what weir_fleet_new() starts. */
     void (*dying)(void *context, struct weir_place place);
@@ -101,6 +108,17 @@ const struct weir_catalog *weir_fleet_catalog(const struct weir_fleet *fleet);
 unsigned weir_fleet_take(struct weir_fleet *fleet, uint32_t limiter,
                          struct weir_text name, uint64_t weight,
                          struct weir_reply *reply);
+/* The outcome bits of weir_table_enter(), and its leave. What a node held is
+ * gone with it: the hold of one that was killed is not to be given back. */
+unsigned weir_fleet_enter(struct weir_fleet *fleet, uint32_t limiter,
+                          struct weir_text name, uint64_t weight,
+                          struct weir_hold *out_hold);
+void weir_fleet_leave(struct weir_fleet *fleet, uint32_t limiter,
+                      struct weir_hold *hold);
+/* As weir_limiter_ask(); a limiter that isn't running has no root. Answers
+ * are for the caller to fetch from weir_fleet_limiter(). */
+int weir_fleet_ask(struct weir_fleet *fleet, uint32_t limiter,
+                   const struct weir_step_ask *ask, uint64_t ticket);
 void weir_fleet_charge(struct weir_fleet *fleet, uint32_t limiter,
                        struct weir_text name, uint64_t weight);
 void weir_fleet_refund(struct weir_fleet *fleet, uint32_t limiter,

@@ -82,6 +82,8 @@ static void begin_limiter(struct weir_node *node, struct weir_text name)
         .table = node->table,
         .slots = fleet->options.slots,
         .links = fleet->options.roots,
+        .asks = fleet->options.asks,
+        .leases = fleet->options.leases,
         .name = name,
         .seed = weir_rng_next(&fleet->world.rng),
     };
@@ -197,6 +199,16 @@ static size_t items_of(const struct weir_message *message)
         return message->fills.count;
     case WEIR_MESSAGE_QUOTAS:
         return message->quotas.count;
+    case WEIR_MESSAGE_ASKS:
+        return message->asks.count;
+    case WEIR_MESSAGE_ANSWERS:
+        return message->answers.count;
+    case WEIR_MESSAGE_WANTS:
+        return message->wants.count;
+    case WEIR_MESSAGE_GRANTS:
+        return message->grants.count;
+    case WEIR_MESSAGE_LIMITS:
+        return message->limits.count;
     case WEIR_MESSAGE_HELLO:
     case WEIR_MESSAGE_WELCOME:
         break;
@@ -251,6 +263,17 @@ static void say_above(struct weir_node *node, weir_instant now)
         continue;
 }
 
+static void show_said(struct weir_node *node, uint32_t limiter,
+                      const struct weir_message *message)
+{
+    const struct weir_fleet *fleet = node->fleet;
+    for (size_t i = 0; i < fleet->watch_count; i++) {
+        const struct weir_fleet_watch *watch = &fleet->watch[i];
+        if (watch->said)
+            watch->said(watch->context, node->place.index, limiter, message);
+    }
+}
+
 static void say(struct weir_node *node)
 {
     weir_instant now = weir_node_now(node);
@@ -271,6 +294,7 @@ static void say(struct weir_node *node)
     }
     while (node->root && weir_root_next(node->root, &peer, &message, now)) {
         work(node, &message);
+        show_said(node, peer, &message);
         weir_link_send(weir_fleet_link(node->fleet, peer, node->place.index),
                        false, &message, node->free_at);
     }

@@ -76,6 +76,44 @@ unsigned weir_fleet_take(struct weir_fleet *fleet, uint32_t limiter,
     return outcome;
 }
 
+unsigned weir_fleet_enter(struct weir_fleet *fleet, uint32_t limiter,
+                          struct weir_text name, uint64_t weight,
+                          struct weir_hold *out_hold)
+{
+    struct weir_node *node = running(fleet, limiter);
+    struct weir_ref ref;
+    out_hold->links = 0;
+    if (!node)
+        return WEIR_OUTCOME_LIMITED;
+    if (!find(node, name, &ref))
+        return 0;
+    unsigned outcome = weir_table_enter(node->table, node->stripe, ref, weight,
+                                        out_hold, NULL, weir_node_now(node));
+    if (outcome & WEIR_OUTCOME_KICK)
+        weir_node_kick(node);
+    return outcome;
+}
+
+void weir_fleet_leave(struct weir_fleet *fleet, uint32_t limiter,
+                      struct weir_hold *hold)
+{
+    struct weir_node *node = running(fleet, limiter);
+    if (node && (weir_table_leave(node->table, hold) & WEIR_OUTCOME_KICK))
+        weir_node_kick(node);
+}
+
+int weir_fleet_ask(struct weir_fleet *fleet, uint32_t limiter,
+                   const struct weir_step_ask *ask, uint64_t ticket)
+{
+    struct weir_node *node = running(fleet, limiter);
+    if (!node)
+        return WEIR_ECONNECT;
+    int error = weir_limiter_ask(node->limiter, ask, ticket,
+                                 weir_node_now(node));
+    weir_node_rest(node);
+    return error;
+}
+
 void weir_fleet_charge(struct weir_fleet *fleet, uint32_t limiter,
                        struct weir_text name, uint64_t weight)
 {

@@ -190,6 +190,11 @@ struct weir_result *weir_run_live(const struct weir_scenario *scenario,
                                   const struct weir_run_options *options,
                                   struct weir_diag *diag)
 {
+    if (scenario->model) {
+        weir_diag_set(diag, WEIR_EINVAL, "a model is played in virtual time "
+                      "only; run it without --live", NULL);
+        return NULL;
+    }
     char program[PATH_MAX];
     weir_instant begun = weir_clock_now();
     if (weir_live_check(scenario, diag) < 0 ||

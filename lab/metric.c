@@ -339,8 +339,10 @@ double weir_metric_of(const struct weir_scenario *scenario,
                       const struct weir_result *result,
                       const struct weir_measure *measure)
 {
+    if (scenario->model)
+        return result->model_metrics[measure->metric];
     const char *name = weir_quota_meant(scenario, measure->quota);
-    const struct weir_window *over = &measure->over;
+    const struct weir_interval *over = &measure->over;
     weir_duration to = over->to > 0 ? over->to : scenario->span;
     struct view view = {
         .fleet = result->fleet,

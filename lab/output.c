@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "lab/model.h"
 #include "lab/output_page.h"
 
 /* ---- JSON ---- */
@@ -184,6 +185,23 @@ static void write_heading(const struct weir_result *result, FILE *out)
     fputc('\n', out);
 }
 
+/* The same of a model: a column is one of its series. */
+static void write_model_csv(const struct weir_scenario *scenario,
+                            const struct weir_result *result, FILE *out)
+{
+    const struct weir_model_series *series = scenario->model->series;
+    fputs("time_s", out);
+    for (size_t i = 0; series[i].name; i++)
+        fprintf(out, ",%s", series[i].name);
+    fputc('\n', out);
+    for (size_t at = 0; at < result->sample_count; at++) {
+        fprintf(out, "%.10g", (double)(at + 1) * (double)result->step / 1e9);
+        for (size_t i = 0; series[i].name; i++)
+            fprintf(out, ",%.6g", result->model_series[i][at] + 0.0);
+        fputc('\n', out);
+    }
+}
+
 static void write_csv(const struct weir_result *result, FILE *out)
 {
     write_heading(result, out);
@@ -210,7 +228,10 @@ int weir_output_csv(const struct weir_batch *batch, const char *dir,
         FILE *out = weir_output_open(dir, stem, ".csv", diag);
         if (!out)
             return WEIR_ESYSTEM;
-        write_csv(batch->results[i], out);
+        if (batch->scenarios[i]->model)
+            write_model_csv(batch->scenarios[i], batch->results[i], out);
+        else
+            write_csv(batch->results[i], out);
         int error = weir_output_close(out, diag);
         if (error)
             return error;

@@ -47,7 +47,7 @@ struct drawing {
     size_t by_count;
 };
 
-/* What a metric counts in; empty: a plain number. */
+/* What a fleet's metric counts in; empty: a plain number. */
 static const char *const metric_units[WEIR_METRIC_COUNT] = {
     [WEIR_METRIC_OFFERED_MEAN] = "of the limit",
     [WEIR_METRIC_PASSED_MEAN] = "of the limit",
@@ -135,6 +135,13 @@ static void collect(struct drawing *drawing, const struct weir_batch *batches,
     drawing->bars = count > 1;
 }
 
+/* Those of models say it in their names, and are others. */
+static const char *unit_of(const struct weir_scenario *scenario, size_t measure)
+{
+    return scenario->model ? ""
+                           : metric_units[scenario->measures[measure].metric];
+}
+
 /* ---- The axis of x ---- */
 
 static void read_measured(struct drawing *drawing,
@@ -143,7 +150,7 @@ static void read_measured(struct drawing *drawing,
     size_t measure = measure_at(scenario, drawing->figure->against);
     drawing->measured = true;
     snprintf(drawing->unit, sizeof drawing->unit, "%s",
-             metric_units[scenario->measures[measure].metric]);
+             unit_of(scenario, measure));
 }
 
 /* All plain numbers, with one unit behind them. */
@@ -341,15 +348,15 @@ static void write_curve(const struct drawing *drawing, const char *by,
     fputs(last ? "\n" : ", \\\n", script);
 }
 
-static void write_panel(const struct drawing *drawing, enum weir_metric metric)
+static void write_panel(const struct drawing *drawing, const char *y_unit)
 {
     const struct weir_figure *figure = drawing->figure;
     bool unit = drawing->unit[0] && !drawing->typed; /* typed tics say it */
     char x_label[128], y_label[128];
     snprintf(x_label, sizeof x_label, "%.60s%s%s", figure->against,
              unit ? ", " : "", unit ? drawing->unit : "");
-    snprintf(y_label, sizeof y_label, "%.60s, %s", figure->measure,
-             metric_units[metric]);
+    snprintf(y_label, sizeof y_label, "%.60s%s%s", figure->measure,
+             y_unit[0] ? ", " : "", y_unit);
     weir_page_panel(drawing->page,
                     drawing->bars ? "means over the seeds, with one standard "
                                     "deviation"
@@ -359,6 +366,19 @@ static void write_panel(const struct drawing *drawing, enum weir_metric metric)
     fputs("plot \\\n", drawing->page->script);
     for (size_t i = 0; i < drawing->by_count; i++)
         write_curve(drawing, drawing->by[i], i + 1 == drawing->by_count);
+}
+
+static void measure_key(const struct drawing *drawing)
+{
+    struct weir_page *page = drawing->page;
+    const char *by = drawing->figure->by;
+    page->entries = by ? drawing->by_count : 1;
+    page->entry_bytes = 0;
+    for (size_t i = 0; by && i < drawing->by_count; i++) {
+        size_t len = strlen(by) + strlen(" = ") + strlen(drawing->by[i]);
+        if (len > page->entry_bytes)
+            page->entry_bytes = len;
+    }
 }
 
 int weir_output_curves(const struct weir_batch *batches, size_t count,
@@ -376,12 +396,13 @@ int weir_output_curves(const struct weir_batch *batches, size_t count,
     find_curves(&drawing);
     find_scale(&drawing);
     page->count = page->columns = page->keys = 1;
+    measure_key(&drawing);
     page->panel_height = 340;
     page->named = drawing.bars;
     int error = weir_page_open(page, diag);
     if (error)
         return error;
     size_t measure = measure_at(first, figure->measure);
-    write_panel(&drawing, first->measures[measure].metric);
+    write_panel(&drawing, unit_of(first, measure));
     return weir_page_close(page, diag);
 }

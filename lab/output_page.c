@@ -36,10 +36,11 @@ extern char **environ;
 #define WIDTH 860.0
 #define TITLE 66.0 /* with the first line of the key */
 #define LINE 18.0  /* of the key, or with the panels' names */
-#define FOOT 70.0
+#define FOOT 84.0
 #define GAP 34.0
 #define LEFT 86.0
 #define RIGHT 24.0
+#define TIC_ROOM 36.0 /* of a label of the x axis */
 
 #define PATH_BYTES 4096
 
@@ -126,10 +127,18 @@ size_t weir_page_block(struct weir_page *page, const char *heading)
 
 /* ---- The page ---- */
 
-/* A key is as wide as its panel: beside another it may need two lines. */
+/* A key is as wide as its panel, and gnuplot gives each entry the room of the
+ * longest: a stroke, and some 7 pixels a byte. */
+static double key_lines(const struct weir_page *page)
+{
+    double wide = WIDTH / (double)page->columns - LEFT - RIGHT;
+    double fit = floor(wide / (66 + 7 * (double)page->entry_bytes));
+    return ceil((double)page->entries / fmax(fit, 1));
+}
+
 static double head_height(const struct weir_page *page)
 {
-    return TITLE + (page->columns > 1 ? LINE : 0) + (page->named ? LINE : 0);
+    return TITLE + (key_lines(page) - 1) * LINE + (page->named ? LINE : 0);
 }
 
 static double page_height(const struct weir_page *page)
@@ -217,6 +226,20 @@ void weir_page_panel(struct weir_page *page, const char *name,
     weir_page_quote(out, lowest ? x_label : "");
     fprintf(out, " textcolor '#333333'\nset format x '%s'\n",
             lowest ? "%g" : "");
+}
+
+/* gnuplot chooses tics for a page, not for a panel with margins of its own: in
+ * a narrow one their labels would overlap. */
+void weir_page_x_range(struct weir_page *page, double from, double to)
+{
+    double wide = WIDTH / (double)page->columns - LEFT - RIGHT;
+    double least = (to - from) * TIC_ROOM / wide;
+    double step = pow(10, floor(log10(least)));
+    while (step < least)
+        step *= step * 2 < least ? 5 : 2;
+    fprintf(page->script, "set xrange [%.10g:%.10g]\n", from, to);
+    if (page->columns > 1)
+        fprintf(page->script, "set xtics %.10g\n", step);
 }
 
 /* ---- Drawing ---- */

@@ -24,7 +24,9 @@ struct weir_page {
     const char *dir, *stem;      /* borrowed */
     const char *title, *caption; /* borrowed */
     size_t count, columns;       /* of panels */
-    size_t keys;                 /* the first so many say what is what */
+    size_t keys;                 /* the first so many say what is what … */
+    size_t entries;              /* … in so many entries, at most … */
+    size_t entry_bytes;          /* … of so many bytes each, at most */
     bool named;                  /* panels have names */
     double panel_height;         /* pixels */
     /* The page's own: */
@@ -40,6 +42,8 @@ void weir_page_panel(struct weir_page *page, const char *name,
                      const char *x_label, const char *y_label);
 /* A new block of data. Returns its index, for "index N" in the script. */
 size_t weir_page_block(struct weir_page *page, const char *heading);
+/* The x axis of the panel begun last; from < to. */
+void weir_page_x_range(struct weir_page *page, double from, double to);
 /* A text as gnuplot reads it, in quotes. */
 void weir_page_quote(FILE *script, const char *text);
 /* "%.6g", or what gnuplot reads as a hole. */

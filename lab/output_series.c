@@ -13,24 +13,16 @@
 #include <math.h>
 #include <string.h>
 
+#include "lab/model.h"
 #include "lab/output_page.h"
 
 #define POINTS_MAX 240
 
-/* What a panel's axis counts. */
-enum unit {
-    UNIT_RATE,
-    UNIT_LEVEL,
-    UNIT_REPORTS,
-    UNIT_LIMITERS
-};
-#define UNIT_COUNT (UNIT_LIMITERS + 1)
-static const char *const unit_labels[UNIT_COUNT] = {
-    [UNIT_RATE] = "units a second",
-    [UNIT_LEVEL] = "units in the bucket",
-    [UNIT_REPORTS] = "reports a link and second",
-    [UNIT_LIMITERS] = "limiters that run",
-};
+/* What a panel's axis counts, of a fleet. */
+#define UNIT_RATE "units a second"
+#define UNIT_LEVEL "units in the bucket"
+#define UNIT_REPORTS "reports a link and second"
+#define UNIT_LIMITERS "limiters that run"
 
 /* How a curve is drawn. LOW and HIGH come with the first level. */
 enum {
@@ -38,11 +30,12 @@ enum {
     CURVE_HIGH,
     CURVE_COUNT
 };
-static const struct style {
+struct style {
     const char *label;
-    enum unit unit;
+    const char *unit; /* curves of one unit share a panel */
     const char *line;
-} styles[CURVE_COUNT] = {
+};
+static const struct style fleet_styles[CURVE_COUNT] = {
     [WEIR_SERIES_OFFERED] = { "offered", UNIT_RATE,
                               "lc '#999999' lw 1.5 dt 3" },
     [WEIR_SERIES_PASSED] = { "passed", UNIT_RATE, "lc '#0072B2' lw 2.2" },
@@ -63,9 +56,16 @@ static const struct style {
     [CURVE_HIGH] = { "high_burst", UNIT_LEVEL, "lc '#000000' lw 1" },
 };
 
+/* The lines of a model's series, one after the other. */
+static const char *const model_lines[] = {
+    "lc '#0072B2' lw 1.8",      "lc '#E69F00' lw 1.6 dt 2",
+    "lc '#009E73' lw 1.6 dt 4", "lc '#D55E00' lw 1.6 dt 3",
+    "lc '#CC79A7' lw 1.6 dt 5", "lc '#000000' lw 1",
+};
+
 /* The curves of a figure that have one unit. */
 struct group {
-    enum unit unit;
+    const char *unit;
     int curves[CURVE_COUNT];
     size_t count;
     double most; /* over all variants: one scale */
@@ -75,7 +75,7 @@ struct drawing {
     const struct weir_batch *batch;
     const struct weir_figure *figure;
     struct weir_page *page;
-    struct group groups[UNIT_COUNT];
+    struct group groups[WEIR_SERIES_COUNT];
     size_t group_count;
     size_t variant_count; /* that are shown */
 };
@@ -84,6 +84,8 @@ struct drawing {
 
 /* One run, seen in steps of some samples each. */
 struct view {
+    const struct weir_model *model;
+    double **series;                   /* of the model */
     const struct weir_sample *samples; /* NULL: no such quota */
     const struct weir_fleet_sample *fleet;
     size_t begin, end; /* samples */
@@ -91,9 +93,30 @@ struct view {
     double step_s; /* of a sample */
 };
 
-static bool is_level(int curve)
+static struct style style_of(const struct weir_batch *batch, int curve)
 {
-    return styles[curve].unit == UNIT_LEVEL;
+    const struct weir_model *model = batch->scenarios[0]->model;
+    if (!model)
+        return fleet_styles[curve];
+    const struct weir_model_series *series = &model->series[curve];
+    struct style style = {
+        series->name, series->unit,
+        model_lines[(size_t)curve % WEIR_COUNT_OF(model_lines)]
+    };
+    /* What a fleet has too looks as it does there. */
+    for (size_t i = 0; i < CURVE_COUNT; i++) {
+        if (strcmp(fleet_styles[i].label, series->name) == 0)
+            style.line = fleet_styles[i].line;
+    }
+    return style;
+}
+
+/* Drawn by the highest of some samples, and not as a rate. */
+static bool is_level(const struct weir_batch *batch, int curve)
+{
+    const struct weir_model *model = batch->scenarios[0]->model;
+    return model ? !model->series[curve].rate
+                 : strcmp(fleet_styles[curve].unit, UNIT_LEVEL) == 0;
 }
 
 static const struct weir_sample *samples_of(const struct weir_result *result,
@@ -110,14 +133,16 @@ static struct view view_of(const struct drawing *drawing, size_t variant,
 {
     const struct weir_scenario *scenario = drawing->batch->scenarios[variant];
     const struct weir_result *result = drawing->batch->results[variant];
-    const struct weir_window *over = &drawing->figure->over;
+    const struct weir_interval *over = &drawing->figure->over;
     struct view view = {
+        .model = scenario->model,
+        .series = result->model_series,
         .samples = samples_of(result, drawing->figure->quota),
         .fleet = result->fleet,
         .begin = (size_t)(over->from / result->step),
         .end =
             over->to ? (size_t)(over->to / result->step) : result->sample_count,
-        .stride = is_level(group->curves[0])
+        .stride = is_level(drawing->batch, group->curves[0])
                       ? 1
                       : (size_t)(scenario->bin / result->step),
         .step_s = (double)result->step / 1e9,
@@ -163,7 +188,7 @@ static double sample_value(const struct weir_sample *sample, int curve)
 
 /* Of the samples from 'at' on, 'stride' of them: the sum per second of what
  * is counted, the mean of what is a state, the highest level. */
-static double value_at(const struct view *view, size_t at, int curve)
+static double fleet_value_at(const struct view *view, size_t at, int curve)
 {
     double sum = 0, most = -INFINITY, links = 0;
     for (size_t i = at; i < at + view->stride; i++) {
@@ -176,7 +201,7 @@ static double value_at(const struct view *view, size_t at, int curve)
         links += view->fleet[i].links;
     }
     double count = (double)view->stride;
-    if (is_level(curve))
+    if (strcmp(fleet_styles[curve].unit, UNIT_LEVEL) == 0)
         return most > -INFINITY ? most : NAN;
     if (curve == WEIR_SERIES_LIMIT || curve == WEIR_SERIES_LIMITERS)
         return sum / count;
@@ -185,19 +210,40 @@ static double value_at(const struct view *view, size_t at, int curve)
     return sum / (count * view->step_s);
 }
 
+static double model_value_at(const struct view *view, size_t at, int curve)
+{
+    double sum = 0, most = -INFINITY;
+    for (size_t i = at; i < at + view->stride; i++) {
+        double value = view->series[curve][i];
+        sum += value;
+        most = value > most ? value : most;
+    }
+    return view->model->series[curve].rate
+               ? sum / ((double)view->stride * view->step_s)
+               : most;
+}
+
+static double value_at(const struct view *view, size_t at, int curve)
+{
+    return view->model ? model_value_at(view, at, curve)
+                       : fleet_value_at(view, at, curve);
+}
+
 /* ---- Which curves stand together ---- */
 
 static void add_curve(struct drawing *drawing, int curve)
 {
     size_t at = 0;
+    const char *unit = style_of(drawing->batch, curve).unit;
     while (at < drawing->group_count &&
-           drawing->groups[at].unit != styles[curve].unit)
+           strcmp(drawing->groups[at].unit, unit) != 0)
         at++;
     struct group *group = &drawing->groups[at];
     if (at == drawing->group_count) {
         drawing->group_count++;
-        group->unit = styles[curve].unit;
-        if (group->unit == UNIT_LEVEL) {
+        group->unit = unit;
+        if (!drawing->batch->scenarios[0]->model &&
+            is_level(drawing->batch, curve)) {
             group->curves[group->count++] = CURVE_HIGH;
             group->curves[group->count++] = CURVE_LOW;
         }
@@ -230,7 +276,7 @@ static size_t write_block(const struct drawing *drawing, size_t variant,
     FILE *out = drawing->page->data;
     fputs("# time_s", out);
     for (size_t c = 0; c < group->count; c++)
-        fprintf(out, " | %s", styles[group->curves[c]].label);
+        fprintf(out, " | %s", style_of(drawing->batch, group->curves[c]).label);
     fputc('\n', out);
     struct view view = view_of(drawing, variant, group);
     for (size_t i = view.begin; i + view.stride <= view.end; i += view.stride) {
@@ -247,22 +293,40 @@ static void write_panel(const struct drawing *drawing, size_t variant,
                         const struct group *group)
 {
     const struct weir_scenario *scenario = drawing->batch->scenarios[variant];
-    const struct weir_window *over = &drawing->figure->over;
+    const struct weir_interval *over = &drawing->figure->over;
     FILE *out = drawing->page->script;
     weir_page_panel(drawing->page, scenario->variant ? scenario->variant : "",
-                    "seconds", unit_labels[group->unit]);
+                    "seconds", group->unit);
     size_t block = write_block(drawing, variant, group);
-    fprintf(out, "set xrange [%.10g:%.10g]\nset yrange [0:%.4g]\nplot \\\n",
-            (double)over->from / 1e9,
-            (double)(over->to ? over->to : scenario->span) / 1e9,
+    weir_page_x_range(drawing->page, (double)over->from / 1e9,
+                      (double)(over->to ? over->to : scenario->span) / 1e9);
+    fprintf(out, "set yrange [0:%.4g]\nplot \\\n",
             group->most > 0 ? 1.06 * group->most : 1);
     for (size_t c = 0; c < group->count; c++) {
-        const struct style *style = &styles[group->curves[c]];
+        struct style style = style_of(drawing->batch, group->curves[c]);
         fprintf(out,
                 "    data index %zu using 1:%zu with lines %s title "
                 "'%s'%s\n",
-                block, c + 2, style->line, style->label,
+                block, c + 2, style.line, style.label,
                 c + 1 < group->count ? ", \\" : "");
+    }
+}
+
+/* What the fullest key takes. */
+static void measure_keys(const struct drawing *drawing)
+{
+    struct weir_page *page = drawing->page;
+    page->entries = page->entry_bytes = 0;
+    for (size_t g = 0; g < drawing->group_count; g++) {
+        const struct group *group = &drawing->groups[g];
+        if (group->count > page->entries)
+            page->entries = group->count;
+        for (size_t c = 0; c < group->count; c++) {
+            struct style style = style_of(drawing->batch, group->curves[c]);
+            size_t len = strlen(style.label);
+            if (len > page->entry_bytes)
+                page->entry_bytes = len;
+        }
     }
 }
 
@@ -295,12 +359,13 @@ int weir_output_series(const struct weir_batch *batch,
                                .page = page,
                                .variant_count = batch->count };
     for (size_t i = 0; i < figure->series_count; i++)
-        add_curve(&drawing, (int)figure->series[i]);
+        add_curve(&drawing, figure->series[i]);
     while (drawing.variant_count * drawing.group_count > WEIR_FIGURE_PANELS_MAX)
         drawing.variant_count--;
     for (size_t i = 0; i < drawing.group_count; i++)
         find_scale(&drawing, &drawing.groups[i]);
     lay_out(&drawing);
+    measure_keys(&drawing);
     int error = weir_page_open(page, diag);
     if (error)
         return error;

@@ -122,6 +122,10 @@ void weir_result_free(struct weir_result *result)
     for (size_t i = 0; i < result->expect_count; i++)
         free(result->expects[i].text);
     free(result->quotas);
+    if (result->model_series)
+        free(result->model_series[0]);
+    free(result->model_series);
+    free(result->model_metrics);
     free(result->fleet);
     free(result->measures);
     free(result->expects);

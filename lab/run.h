@@ -57,6 +57,8 @@ struct weir_result {
                                        * shows or loads */
     size_t quota_count;
     struct weir_fleet_sample *fleet;
+    double *model_metrics; /* by the metrics of the scenario's model */
+    double **model_series; /* by its series; 'sample_count' of each */
     double *measures;                  /* as scenario->measures */
     struct weir_outcome_line *expects; /* actions', always, at the end */
     size_t expect_count;

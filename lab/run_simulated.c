@@ -15,6 +15,7 @@
 #include <sys/resource.h>
 
 #include "lab/memory.h"
+#include "lab/model.h"
 #include "lab/run_parts.h"
 #include "os/clock.h"
 
@@ -209,6 +210,8 @@ struct weir_result *weir_run_simulated(const struct weir_scenario *scenario,
                                        const struct weir_run_options *options,
                                        struct weir_diag *diag)
 {
+    if (scenario->model)
+        return weir_run_model(scenario, options, diag);
     weir_instant began = weir_clock_now();
     struct weir_run run = { .scenario = scenario, .options = options };
     if (diag)

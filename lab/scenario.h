@@ -23,6 +23,8 @@
 #define WEIR_SCENARIO_SETTING_MAX 1024 /* bytes of a setting's value */
 #define WEIR_SCENARIO_RATE_MAX 1e12    /* a second, of a load */
 
+struct weir_model; /* model.h */
+
 /* Where in the file something stands, for messages of later stages. */
 struct weir_where {
     uint32_t line, column;
@@ -154,16 +156,16 @@ enum weir_comparison {
     WEIR_IS_WITHIN, /* low .. high */
 };
 
-struct weir_window {
+struct weir_interval {
     weir_duration from, to; /* to 0: the end */
 };
 
 /* "passed_mean of api over 15s..40s"; 'name' is what it is called. */
 struct weir_measure {
     char *name;
-    enum weir_metric metric;
+    int metric;  /* enum weir_metric, or the model's */
     char *quota; /* NULL: the first */
-    struct weir_window over;
+    struct weir_interval over;
     double against_per_s; /* stands for the limit; 0: the quota's own */
     struct weir_where where;
 };
@@ -227,11 +229,11 @@ enum weir_series {
 
 struct weir_figure {
     char *title;
-    /* Over time: series of a quota, a panel for each variant … */
-    enum weir_series series[WEIR_SERIES_COUNT];
+    /* Over time: series of a quota or model, a panel for each variant … */
+    int series[WEIR_SERIES_COUNT]; /* enum weir_series, or the model's */
     size_t series_count;
     char *quota;
-    struct weir_window over;
+    struct weir_interval over;
     /* … or a measure against a varied key or, where no key has the name,
      * against another measure; 'by': a curve for each value of that key. */
     const char *measure, *against, *by; /* measure NULL: over time */
@@ -265,6 +267,8 @@ struct weir_scenario {
     size_t linkage_count;
     enum weir_curve ideal_curve;
     struct weir_settings node; /* what roots tell limiters */
+    const struct weir_model *model; /* plays instead of a fleet; NULL: none */
+    double *model_values;           /* by its fields */
     weir_duration span, bin;   /* bin: of measures over time, 1 s */
     struct weir_quota *quotas; /* parents first */
     size_t quota_count;

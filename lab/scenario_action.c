@@ -381,9 +381,8 @@ static int read_expect(struct weir_builder *builder, struct weir_action *action)
 static void print_expect(FILE *out, const struct weir_scenario *scenario,
                          const struct weir_action *action)
 {
-    (void)scenario;
     fputc(' ', out);
-    weir_print_condition(out, &action->condition);
+    weir_print_condition(out, scenario, &action->condition);
     print_after(out, " within ", action->span);
 }
 

@@ -10,6 +10,7 @@
  * metric over the whole run. */
 
 #include "lab/memory.h"
+#include "lab/model.h"
 #include "lab/scenario_build.h"
 
 const char *const weir_metric_names[] = {
@@ -88,7 +89,7 @@ static int read_of(struct weir_builder *builder, char **out)
 }
 
 /* "over A..B", if it is there. */
-static int read_over(struct weir_builder *builder, struct weir_window *out)
+static int read_over(struct weir_builder *builder, struct weir_interval *out)
 {
     const struct weir_word *word;
     if (!weir_line_keyword(&builder->line, "over"))
@@ -158,13 +159,16 @@ static int read_metric(struct weir_builder *builder,
                        const struct weir_word *word, struct weir_measure *out)
 {
     int metric;
-    int error = weir_read_choice(word, "metric", weir_metric_names, &metric,
-                                 builder->diag);
+    int error = weir_read_choice(word, "metric",
+                                 weir_scenario_metrics(builder->scenario),
+                                 &metric, builder->diag);
     if (error < 0)
         return error;
-    out->metric = (enum weir_metric)metric;
+    out->metric = metric;
     out->name = weir_scenario_text(builder->scenario, word->text);
     out->where = word->where;
+    if (builder->scenario->model)
+        return 0;
     error = read_of(builder, &out->quota);
     if (error == 0)
         error = read_over(builder, &out->over);
@@ -490,23 +494,24 @@ static int read_series(struct weir_builder *builder,
 {
     while (word) {
         int series;
-        int error = weir_read_choice(word, "series", weir_series_names, &series,
-                                     builder->diag);
+        int error = weir_read_choice(word, "series",
+                                     weir_scenario_series(builder->scenario),
+                                     &series, builder->diag);
         if (error < 0)
             return error;
         for (size_t i = 0; i < figure->series_count; i++) {
-            if (figure->series[i] == (enum weir_series)series)
+            if (figure->series[i] == series)
                 return WEIR_REFUSE(builder, word,
                                    "%s is in this figure "
                                    "already",
                                    WEIR_SHOWN(word));
         }
-        figure->series[figure->series_count++] = (enum weir_series)series;
+        figure->series[figure->series_count++] = series;
         bool more =
             !follows(&builder->line, "of") && !follows(&builder->line, "over");
         word = more ? weir_line_take(&builder->line) : NULL;
     }
-    int error = read_of(builder, &figure->quota);
+    int error = builder->scenario->model ? 0 : read_of(builder, &figure->quota);
     return error < 0 ? error : read_over(builder, &figure->over);
 }
 
@@ -550,7 +555,7 @@ static void print_of(FILE *out, const char *quota)
     weir_print_word(out, weir_text_of(quota));
 }
 
-static void print_over(FILE *out, const struct weir_window *window)
+static void print_over(FILE *out, const struct weir_interval *window)
 {
     if (window->from == 0 && window->to == 0)
         return;
@@ -558,9 +563,17 @@ static void print_over(FILE *out, const struct weir_window *window)
     weir_print_window(out, window);
 }
 
-static void print_metric(FILE *out, const struct weir_measure *measure)
+static const char *metric_name(const struct weir_scenario *scenario,
+                               const struct weir_measure *measure)
 {
-    fputs(weir_metric_names[measure->metric], out);
+    return scenario->model ? scenario->model->metrics[measure->metric].name
+                           : weir_metric_names[measure->metric];
+}
+
+static void print_metric(FILE *out, const struct weir_scenario *scenario,
+                         const struct weir_measure *measure)
+{
+    fputs(metric_name(scenario, measure), out);
     print_of(out, measure->quota);
     print_over(out, &measure->over);
     if (measure->against_per_s == 0)
@@ -580,19 +593,22 @@ static void print_comparison(FILE *out, const struct weir_condition *condition)
 }
 
 /* The bare name of a metric could be taken for a measure of that name. */
-static void print_spelled(FILE *out, const struct weir_measure *measure)
+static void print_spelled(FILE *out, const struct weir_scenario *scenario,
+                          const struct weir_measure *measure)
 {
-    bool bare = !measure->quota && measure->against_per_s == 0 &&
-                measure->over.from == 0 && measure->over.to == 0;
+    bool bare = !scenario->model && !measure->quota &&
+                measure->against_per_s == 0 && measure->over.from == 0 &&
+                measure->over.to == 0;
     if (bare)
         fputs(" over 0s..", out);
 }
 
-void weir_print_condition(FILE *out, const struct weir_condition *condition)
+void weir_print_condition(FILE *out, const struct weir_scenario *scenario,
+                          const struct weir_condition *condition)
 {
     if (condition->at_end) {
-        print_metric(out, &condition->measure);
-        print_spelled(out, &condition->measure);
+        print_metric(out, scenario, &condition->measure);
+        print_spelled(out, scenario, &condition->measure);
     } else {
         fputs(weir_quantity_names[condition->quantity], out);
         print_of(out, condition->quota);
@@ -600,11 +616,12 @@ void weir_print_condition(FILE *out, const struct weir_condition *condition)
     print_comparison(out, condition);
 }
 
-static void print_measure(FILE *out, const struct weir_measure *measure)
+static void print_measure(FILE *out, const struct weir_scenario *scenario,
+                          const struct weir_measure *measure)
 {
-    const char *metric = weir_metric_names[measure->metric];
+    const char *metric = metric_name(scenario, measure);
     fputs("measure ", out);
-    print_metric(out, measure);
+    print_metric(out, scenario, measure);
     if (strcmp(measure->name, metric) != 0) {
         fputs(" as ", out);
         weir_print_word(out, weir_text_of(measure->name));
@@ -612,12 +629,16 @@ static void print_measure(FILE *out, const struct weir_measure *measure)
     fputc('\n', out);
 }
 
-static void print_figure(FILE *out, const struct weir_figure *figure)
+static void print_figure(FILE *out, const struct weir_scenario *scenario,
+                         const struct weir_figure *figure)
 {
     fputs("figure ", out);
     weir_print_quoted(out, weir_text_of(figure->title));
     for (size_t i = 0; !figure->measure && i < figure->series_count; i++)
-        fprintf(out, " %s", weir_series_names[figure->series[i]]);
+        fprintf(out, " %s",
+                scenario->model
+                    ? scenario->model->series[figure->series[i]].name
+                    : weir_series_names[figure->series[i]]);
     if (figure->measure) {
         fprintf(out, " %s against %s", figure->measure, figure->against);
         if (figure->by)
@@ -628,17 +649,19 @@ static void print_figure(FILE *out, const struct weir_figure *figure)
     fputc('\n', out);
 }
 
-static void print_lines(FILE *out, const char *word,
+static void print_lines(FILE *out, const struct weir_scenario *scenario,
+                        const char *word,
                         const struct weir_condition *conditions, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         fprintf(out, "%s ", word);
-        weir_print_condition(out, &conditions[i]);
+        weir_print_condition(out, scenario, &conditions[i]);
         fputc('\n', out);
     }
 }
 
-static void print_claim(FILE *out, const struct weir_claim *claim)
+static void print_claim(FILE *out, const struct weir_scenario *scenario,
+                        const struct weir_claim *claim)
 {
     for (size_t i = 0; i < claim->condition_count; i++) {
         if (claim->conditions[i].variant)
@@ -648,19 +671,21 @@ static void print_claim(FILE *out, const struct weir_claim *claim)
     weir_print_quoted(out, weir_text_of(claim->text));
     for (size_t i = 0; i < claim->condition_count; i++) {
         fputs(i > 0 ? " and " : " holds if ", out);
-        weir_print_condition(out, &claim->conditions[i]);
+        weir_print_condition(out, scenario, &claim->conditions[i]);
     }
     fputc('\n', out);
 }
 
 void weir_print_asks(FILE *out, const struct weir_scenario *scenario)
 {
-    print_lines(out, "always", scenario->always, scenario->always_count);
+    print_lines(out, scenario, "always", scenario->always,
+                scenario->always_count);
     for (size_t i = 0; i < scenario->measure_count; i++)
-        print_measure(out, &scenario->measures[i]);
-    print_lines(out, "expect", scenario->expects, scenario->expect_count);
+        print_measure(out, scenario, &scenario->measures[i]);
+    print_lines(out, scenario, "expect", scenario->expects,
+                scenario->expect_count);
     for (size_t i = 0; i < scenario->claim_count; i++)
-        print_claim(out, &scenario->claims[i]);
+        print_claim(out, scenario, &scenario->claims[i]);
     for (size_t i = 0; i < scenario->figure_count; i++)
-        print_figure(out, &scenario->figures[i]);
+        print_figure(out, scenario, &scenario->figures[i]);
 }

@@ -16,6 +16,7 @@
 
 #include "lab/scenario_build.h"
 #include "lab/memory.h"
+#include "lab/model.h"
 #include "os/clock.h"
 #include "quota/catalog.h"
 
@@ -177,32 +178,34 @@ static const struct {
     const char *word;
     unsigned passes; /* 0: done when the script was read */
     bool once;
+    bool of_fleet; /* not beside a model */
     int (*build)(struct weir_builder *builder);
 } statements[] = {
-    { "title", SIZES, true, build_title },
-    { "set", 0, false, NULL },
-    { "variant", 0, false, NULL },
-    { "vary", 0, false, NULL },
-    { "roots", SIZES, true, build_roots },
-    { "limiters", SIZES, true, build_limiters },
-    { "slots", SIZES, true, build_slots },
-    { "run", SIZES, true, build_run },
-    { "bin", SIZES, true, build_bin },
-    { "live", SIZES, true, build_live },
-    { "node", SIZES, true, weir_build_settings },
-    { "ideal", SIZES, true, build_ideal },
-    { "quota", SIZES, false, weir_build_quota },
-    { "network", SIZES | PARTS, false, build_network },
-    { "links", PARTS, false, build_links },
-    { "cpu", PARTS, false, weir_build_initial },
-    { "clock", PARTS, false, weir_build_initial },
-    { "load", PARTS, false, weir_build_load },
-    { "at", PARTS, false, weir_build_at },
-    { "measure", PARTS, false, weir_build_measure },
-    { "always", ASKS, false, weir_build_always },
-    { "expect", ASKS, false, weir_build_expect },
-    { "claim", ASKS, false, weir_build_claim },
-    { "figure", ASKS, false, weir_build_figure },
+    { "title", SIZES, true, false, build_title },
+    { "set", 0, false, false, NULL },
+    { "variant", 0, false, false, NULL },
+    { "vary", 0, false, false, NULL },
+    { "roots", SIZES, true, true, build_roots },
+    { "limiters", SIZES, true, true, build_limiters },
+    { "slots", SIZES, true, true, build_slots },
+    { "run", SIZES, true, false, build_run },
+    { "bin", SIZES, true, false, build_bin },
+    { "live", SIZES, true, true, build_live },
+    { "node", SIZES, true, true, weir_build_settings },
+    { "ideal", SIZES, true, true, build_ideal },
+    { "model", SIZES, true, false, weir_build_model },
+    { "quota", SIZES, false, true, weir_build_quota },
+    { "network", SIZES | PARTS, false, true, build_network },
+    { "links", PARTS, false, true, build_links },
+    { "cpu", PARTS, false, true, weir_build_initial },
+    { "clock", PARTS, false, true, weir_build_initial },
+    { "load", PARTS, false, true, weir_build_load },
+    { "at", PARTS, false, true, weir_build_at },
+    { "measure", PARTS, false, false, weir_build_measure },
+    { "always", ASKS, false, true, weir_build_always },
+    { "expect", ASKS, false, false, weir_build_expect },
+    { "claim", ASKS, false, false, weir_build_claim },
+    { "figure", ASKS, false, false, weir_build_figure },
 };
 
 static int refuse_statement(struct weir_builder *builder,
@@ -223,6 +226,11 @@ static int build_statement(struct weir_builder *builder, size_t row)
                            "once in a scenario",
                            WEIR_SHOWN(word));
     builder->seen |= 1u << row;
+    if (statements[row].of_fleet && builder->scenario->model)
+        return WEIR_REFUSE(builder, word,
+                           "%s is of a fleet, and this scenario is a model; "
+                           "what it can be told stands behind its name",
+                           WEIR_SHOWN(word));
     int error = statements[row].build(builder);
     return error < 0 ? error : weir_line_end(&builder->line, false);
 }
@@ -251,6 +259,15 @@ static int build_line(struct weir_builder *builder, uint32_t number)
     return statements[row].passes & builder->pass
                ? build_statement(builder, row)
                : 0;
+}
+
+bool weir_build_has_fleet(const struct weir_builder *builder)
+{
+    for (size_t i = 0; i < WEIR_COUNT_OF(statements); i++) {
+        if (statements[i].of_fleet && builder->seen & 1u << i)
+            return true;
+    }
+    return false;
 }
 
 /* ---- All lines ------------------------------------------------------ */
@@ -300,7 +317,7 @@ static int check_whole(struct weir_builder *builder)
         return weir_script_refuse(builder->diag, last,
                                   "there is no 'run' "
                                   "here; say how long it lasts: run 60s");
-    if (scenario->quota_count == 0)
+    if (scenario->quota_count == 0 && !scenario->model)
         return weir_script_refuse(builder->diag, last,
                                   "there is no quota "
                                   "here; say what is limited: quota NAME "

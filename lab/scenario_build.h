@@ -49,6 +49,9 @@ struct weir_builder {
 /* Whether one more fits; else refuses at the line's first word. */
 int weir_build_room(struct weir_builder *builder, size_t count);
 
+/* Whether a statement of this pass was about a fleet. */
+bool weir_build_has_fleet(const struct weir_builder *builder);
+
 /* Remembers that a quota was named, and returns a copy of the name. */
 char *weir_build_mention(struct weir_builder *builder,
                          const struct weir_word *word);
@@ -150,7 +153,8 @@ int weir_build_figure(struct weir_builder *builder);
 /* Takes "QUANTITY [of QUOTA] OP VALUE". */
 int weir_build_condition_now(struct weir_builder *builder,
                              struct weir_condition *out);
-void weir_print_condition(FILE *out, const struct weir_condition *condition);
+void weir_print_condition(FILE *out, const struct weir_scenario *scenario,
+                          const struct weir_condition *condition);
 void weir_print_asks(FILE *out, const struct weir_scenario *scenario);
 
 /* The words from 'from' to the one at hand, as the log of a run shows them. */

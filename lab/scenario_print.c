@@ -7,6 +7,7 @@
  * scenario at all. */
 
 #include "lab/memory.h"
+#include "lab/model.h"
 #include "lab/scenario_build.h"
 
 static void print_head(FILE *out, const struct weir_scenario *scenario)
@@ -65,7 +66,10 @@ char *weir_scenario_print(const struct weir_scenario *scenario)
     size_t len;
     FILE *out = weir_must(open_memstream(&text, &len));
     print_head(out, scenario);
-    print_fleet(out, scenario);
+    if (scenario->model)
+        weir_print_model(out, scenario);
+    else
+        print_fleet(out, scenario);
     print_quotas(out, scenario);
     for (size_t i = 0; i < scenario->load_count; i++)
         weir_print_load(out, scenario, &scenario->loads[i]);

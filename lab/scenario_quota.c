@@ -183,10 +183,11 @@ static int edit(struct weir_builder *builder, size_t at, bool away)
                         action->where);
 }
 
-static bool is_ruled_by(struct weir_text quota, struct weir_text name)
+static bool is_ruled_by(struct weir_text quota, enum weir_glob glob,
+                        struct weir_text name)
 {
-    return weir_text_equal(quota, name) || (memchr(quota.p, '*', quota.len) &&
-                                            weir_glob_match(quota, name, NULL));
+    return weir_text_equal(quota, name) ||
+           weir_template_match(glob, quota, name, NULL);
 }
 
 /* Is there ever a quota for the name? */
@@ -194,13 +195,14 @@ static bool is_known(const struct weir_scenario *scenario,
                      struct weir_text name)
 {
     for (size_t i = 0; i < scenario->quota_count; i++) {
-        if (is_ruled_by(scenario->quotas[i].name, name))
+        if (is_ruled_by(scenario->quotas[i].name, scenario->quotas[i].glob,
+                        name))
             return true;
     }
     for (size_t i = 0; i < scenario->action_count; i++) {
         const struct weir_action *action = &scenario->actions[i];
         if (action->kind == WEIR_ACTION_SET &&
-            is_ruled_by(weir_text_of(action->name), name))
+            is_ruled_by(weir_text_of(action->name), action->quota.glob, name))
             return true;
     }
     return false;

@@ -293,11 +293,11 @@ int weir_read_amount(const struct weir_word *word, double *out,
 }
 
 int weir_read_window(const struct weir_word *word, weir_duration span,
-                     struct weir_window *out, struct weir_diag *diag)
+                     struct weir_interval *out, struct weir_diag *diag)
 {
     struct weir_word from;
     struct weir_word to;
-    struct weir_window window = { 0 };
+    struct weir_interval window = { 0 };
     if (!weir_word_cut(word, "..", &from, &to))
         return weir_script_refuse(diag, word->where,
                                   "%s isn't a window; "
@@ -386,7 +386,7 @@ void weir_print_rate(FILE *out, double per_s, bool times)
     fputs(times ? "x" : "/s", out);
 }
 
-void weir_print_window(FILE *out, const struct weir_window *window)
+void weir_print_window(FILE *out, const struct weir_interval *window)
 {
     weir_print_duration(out, window->from);
     fputs("..", out);

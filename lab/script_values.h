@@ -35,7 +35,7 @@ int weir_read_amount(const struct weir_word *word, double *out,
                      struct weir_diag *diag);
 /* "A..B" or "A.."; not empty, within 'span'. */
 int weir_read_window(const struct weir_word *word, weir_duration span,
-                     struct weir_window *out, struct weir_diag *diag);
+                     struct weir_interval *out, struct weir_diag *diag);
 /* One of 'choices' (until NULL): its index. */
 int weir_read_choice(const struct weir_word *word, const char *what,
                      const char *const *choices, int *out,
@@ -46,7 +46,7 @@ void weir_print_duration(FILE *out, weir_duration value);
 void weir_print_step(FILE *out, int64_t value);
 void weir_print_share(FILE *out, double value);
 void weir_print_rate(FILE *out, double per_s, bool times);
-void weir_print_window(FILE *out, const struct weir_window *window);
+void weir_print_window(FILE *out, const struct weir_interval *window);
 /* Within quotes where it must be. */
 void weir_print_word(FILE *out, struct weir_text text);
 /* Within quotes always. */

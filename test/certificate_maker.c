@@ -137,3 +137,55 @@ void maker_key_write(const char *path, const char *phrase)
     write_key(key, phrase, path);
     EVP_PKEY_free(key);
 }
+
+/* ---- A folder ---- */
+
+void maker_pki_init(struct maker_pki *pki)
+{
+    strcpy(pki->folder, "/tmp/weir-pki-XXXXXX");
+    assert_non_null(mkdtemp(pki->folder));
+    pki->ca = maker_ca_new("ours");
+    pki->other = maker_ca_new("another");
+    maker_ca_write(pki->ca, maker_pki_path(pki, "ca.crt"));
+    maker_ca_write(pki->other, maker_pki_path(pki, "other.crt"));
+}
+
+void maker_pki_fini(struct maker_pki *pki)
+{
+    char command[96];
+    maker_ca_free(pki->ca);
+    maker_ca_free(pki->other);
+    snprintf(command, sizeof(command), "rm -r %s", pki->folder);
+    assert_int_equal(system(command), 0);
+}
+
+const char *maker_pki_path(const struct maker_pki *pki, const char *name)
+{
+    static char paths[32][160];
+    static unsigned next;
+    char *path = paths[next++ % (sizeof(paths) / sizeof(paths[0]))];
+    snprintf(path, sizeof(paths[0]), "%s/%s", pki->folder, name);
+    return path;
+}
+
+void maker_pki_issue(const struct maker_pki *pki, const char *name,
+                     const struct maker_ca *ca,
+                     const struct maker_leaf *leaf)
+{
+    char cert[32];
+    char key[32];
+    snprintf(cert, sizeof(cert), "%s.crt", name);
+    snprintf(key, sizeof(key), "%s.key", name);
+    maker_issue(ca, leaf, maker_pki_path(pki, cert),
+                maker_pki_path(pki, key));
+}
+
+void maker_pki_put(const struct maker_pki *pki, const char *name,
+                   const char *text)
+{
+    char fresh[512];
+    const char *path = maker_pki_path(pki, name);
+    FILE *file = open_fresh(path, fresh, sizeof(fresh));
+    fputs(text, file);
+    put_in_place(file, fresh, path);
+}

@@ -26,4 +26,25 @@ void maker_issue(const struct maker_ca *ca, const struct maker_leaf *leaf,
 /* A key that nothing was signed for; 'phrase': encrypted with it, or NULL. */
 void maker_key_write(const char *path, const char *phrase);
 
+/* ---- A folder of its own with two authorities ---- */
+
+struct maker_pki {
+    char folder[64];
+    struct maker_ca *ca;    /* whom the test trusts: "ca.crt" */
+    struct maker_ca *other; /* whom it doesn't: "other.crt" */
+};
+
+void maker_pki_init(struct maker_pki *pki);
+/* The folder goes, with all that is in it. */
+void maker_pki_fini(struct maker_pki *pki);
+/* The path of a file in it; 32 of them live at a time. */
+const char *maker_pki_path(const struct maker_pki *pki, const char *name);
+/* Signed by 'ca': NAME.crt and NAME.key. */
+void maker_pki_issue(const struct maker_pki *pki, const char *name,
+                     const struct maker_ca *ca,
+                     const struct maker_leaf *leaf);
+/* A file with that content, renamed into its place. */
+void maker_pki_put(const struct maker_pki *pki, const char *name,
+                   const char *text);
+
 #endif /* WEIR_CERTIFICATE_MAKER_H */

@@ -59,15 +59,27 @@ static const char *build(void)
     return path;
 }
 
-void root_make(struct root *root)
+static void make_folder(struct root *root)
 {
     memset(root, 0, sizeof(*root));
     strcpy(root->folder, "/tmp/weir-client-XXXXXX");
     assert_non_null(mkdtemp(root->folder));
     strcpy(root->address, "127.0.0.1:0");
     strcpy(root->http, "127.0.0.1:0");
-    run("%s/weir store init sqlite:%s/q.db >/dev/null", build(),
-        root->folder);
+}
+
+void root_make(struct root *root)
+{
+    make_folder(root);
+    snprintf(root->store, sizeof(root->store), "sqlite:%s/q.db", root->folder);
+    run("%s/weir store init %s >/dev/null", build(), root->store);
+    root_start(root);
+}
+
+void root_make_beside(struct root *root, const struct root *first)
+{
+    make_folder(root);
+    memcpy(root->store, first->store, sizeof(root->store));
     root_start(root);
 }
 
@@ -88,9 +100,8 @@ static bool read_ports(struct root *root, const char *path)
 
 void root_start(struct root *root)
 {
-    char program[256], store[96], ports[96], log[96];
+    char program[256], ports[96], log[96];
     snprintf(program, sizeof(program), "%s/weir", build());
-    snprintf(store, sizeof(store), "sqlite:%s/q.db", root->folder);
     snprintf(ports, sizeof(ports), "%s/ports", root->folder);
     snprintf(log, sizeof(log), "%s/log", root->folder);
     unlink(ports);
@@ -100,7 +111,7 @@ void root_start(struct root *root)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (!freopen(log, "a", stderr))
             _exit(1);
-        execl(program, "weir", "serve", "--store", store, "--listen",
+        execl(program, "weir", "serve", "--store", root->store, "--listen",
               root->address, "--http", root->http, "--port-file", ports,
               "--report-interval", "100ms", "--stale-after", "1s", NULL);
         _exit(1);
@@ -199,6 +210,14 @@ uint64_t root_passed(const struct root *root, const char *name)
     root_ask(root, "GET", "/v1/usage?limit=1000", "", text, sizeof(text));
     snprintf(key, sizeof(key), "\"name\": \"%s\"", name);
     return number_after(strstr(text, key), "\"passed\": ");
+}
+
+uint64_t root_metric(const struct root *root, const char *name)
+{
+    char text[65536], key[100];
+    root_ask(root, "GET", "/metrics", "", text, sizeof(text));
+    snprintf(key, sizeof(key), "\n%s ", name);
+    return number_after(text, key);
 }
 
 unsigned root_limiters(const struct root *root)

@@ -52,11 +52,14 @@ unsigned world_count(const char *folder);
 struct root {
     pid_t pid;            /* 0: not running */
     char folder[64];
+    char store[96];       /* its URL */
     char address[32];     /* of the limiters' door, once started */
     char http[32];
 };
 
 void root_make(struct root *root);
+/* Another one, on the first one's store. */
+void root_make_beside(struct root *root, const struct root *first);
 /* Again on the same ports, after root_kill(). */
 void root_start(struct root *root);
 void root_kill(struct root *root, int signal);
@@ -72,6 +75,8 @@ void root_set(const struct root *root, const char *name, const char *fields);
 void root_remove(const struct root *root, const char *name);
 /* Units of 'name' that passed, as the root counts them; 0: not in use. */
 uint64_t root_passed(const struct root *root, const char *name);
+/* A figure of /metrics, a whole number without labels. */
+uint64_t root_metric(const struct root *root, const char *name);
 /* Limiters connected now. */
 unsigned root_limiters(const struct root *root);
 
@@ -79,8 +84,8 @@ unsigned root_limiters(const struct root *root);
 
 struct seen {
     pthread_mutex_t mutex;
-    unsigned count[16];
-    char text[16][192];   /* of the last one of a type */
+    unsigned count[24];
+    char text[24][192];   /* of the last one of a type */
 };
 
 struct weir *limiter_open(const char *roots, struct seen *seen);

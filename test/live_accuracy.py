@@ -13,11 +13,11 @@ import sys
 import time
 import unittest
 
-from live_fleet import Fleet, wait_for
+from live_fleet import WINDOW, Fleet, wait_for
+from live_witness import Measured
 
 LIMITERS = 3
 WARM = 3     # seconds that don't count
-WINDOW = 5   # seconds, any
 RUN = 13     # seconds in all
 BOUND = 0.02
 
@@ -71,7 +71,7 @@ def means(fleet, name, start, end, column):
     return found
 
 
-class Accuracy(unittest.TestCase):
+class Accuracy(Measured):
     def setUp(self):
         self.fleet = Fleet()
         self.addCleanup(self.fleet.close)
@@ -99,7 +99,7 @@ class Accuracy(unittest.TestCase):
             if low < 1 - BOUND or high > 1 + BOUND:
                 problems.append(name)
         self.assertEqual(self.fleet.failed(), 0)
-        self.assertEqual(problems, [], "outside of 2 %")
+        self.assert_steady(not problems, f"outside of 2 %: {problems}")
 
     def test_onset(self):
         """Three limiters begin at once at three times the limit: the bucket
@@ -120,8 +120,7 @@ class Accuracy(unittest.TestCase):
                 limiter.stop()
             print(f"{name}: highest fill {most:,.0f} of {high:,}",
                   file=sys.stderr)
-            with self.subTest(name):
-                self.assertLessEqual(most, 1.1 * high)
+            self.assert_steady(most <= 1.1 * high, f"{name}: {most:,.0f}")
 
 
 if __name__ == "__main__":

@@ -17,21 +17,17 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
+from live_witness import note_measured
+from patience import PATIENCE, until
+
 BUILD = Path(os.environ["WEIR_BUILD"])
 WEIR = str(BUILD / "weir")
 LOAD = str(BUILD / "test" / "live_load")
-PATIENCE = 30  # seconds, for anything at all
-
-
-def until(what, ask, patience=PATIENCE):
-    """Asks until the answer is true, and returns it."""
-    end = time.monotonic() + patience
-    while time.monotonic() < end:
-        answer = ask()
-        if answer:
-            return answer
-        time.sleep(0.005)
-    raise AssertionError(f"{what}: not within {patience} s")
+# Seconds. A limit is promised as the mean over so many. In less, what passes
+# is the limit and what the bucket moved by within its band: with low_burst 1 s
+# and high_burst 1.5 s a mean over two seconds may be a quarter off, and a busy
+# machine, where reports come late, does move it: seen were 6 % over two.
+WINDOW = 5
 
 
 class Root:
@@ -131,8 +127,11 @@ class Limiter:
 
     def seen(self, pid=None):
         """The last bin, or None before the first."""
-        bins = self.told("seen", pid)
-        return bins[-1] if bins else None
+        pid = pid or self.process.pid
+        for line in reversed(self.lines):
+            if "seen" in line and line["pid"] == pid:
+                return line
+        return None
 
     def up(self):
         seen = self.seen()
@@ -250,4 +249,6 @@ class Fleet:
 
 def wait_for(seconds):
     """Lets a measurement go on: the figure is a mean over this time."""
+    start = time.monotonic()
     time.sleep(seconds)
+    note_measured(start, time.monotonic())

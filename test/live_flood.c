@@ -24,10 +24,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#include <weir/weir.h>
+#include "live_parts.h"
 
 #define BATCH (2 * WEIR_MILLISECOND)
 #define BIN (100 * WEIR_MILLISECOND)
@@ -47,21 +46,6 @@ struct flood {
     bool begun, stop;
 };
 
-static weir_instant now_ns(void)
-{
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    return (uint64_t)at.tv_sec * WEIR_SECOND + (uint64_t)at.tv_nsec;
-}
-
-static void sleep_until(weir_instant at)
-{
-    struct timespec then = { .tv_sec = (time_t)(at / WEIR_SECOND),
-                             .tv_nsec = (long)(at % WEIR_SECOND) };
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &then, NULL))
-        continue;
-}
-
 /* ---- The flood ---- */
 
 static void flood_one(struct flood *flood, uint64_t number)
@@ -79,15 +63,15 @@ static void flood_one(struct flood *flood, uint64_t number)
 static void *flood_all(void *context)
 {
     struct flood *flood = context;
-    weir_instant start = now_ns();
+    weir_instant start = live_now();
     for (uint64_t i = 0; i < flood->names; i++) {
         if (__atomic_load_n(&flood->stop, __ATOMIC_RELAXED))
             break;
         weir_instant due = start;
         if (flood->per_s > 0)
             due += (weir_instant)((double)i * 1e9 / (double)flood->per_s);
-        if (i % 64 == 0 && now_ns() + BATCH < due)
-            sleep_until(due);
+        if (i % 64 == 0 && live_now() + BATCH < due)
+            live_sleep_until(due);
         flood_one(flood, i);
     }
     return NULL;
@@ -95,48 +79,24 @@ static void *flood_all(void *context)
 
 /* ---- Telling ---- */
 
-static void on_event(void *context, const struct weir_event *event)
-{
-    (void)context;
-    flockfile(stdout);
-    printf("{\"pid\": %d, \"at\": %.6f, \"event\": %d, \"count\": %" PRIu64
-           ", \"text\": \"%s\"}\n", (int)getpid(), (double)now_ns() / 1e9,
-           (int)event->type, event->count, event->text);
-    fflush(stdout);
-    funlockfile(stdout);
-}
-
-static long rss_kb(void)
-{
-    long pages = 0, resident = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    if (file == NULL || fscanf(file, "%ld %ld", &pages, &resident) != 2)
-        resident = 0;
-    if (file != NULL)
-        fclose(file);
-    return resident * (sysconf(_SC_PAGESIZE) / 1024);
-}
-
 static void tell_bin(const struct flood *flood, weir_instant at)
 {
     struct weir_status status;
     weir_status(flood->weir, &status);
-    flockfile(stdout);
-    printf("{\"pid\": %d, \"at\": %.6f, \"seen\": {\"%s\": [%" PRIu64
-           ", %" PRIu64 ", %" PRIu64 ", %" PRIu64 "]}, \"roots_up\": %" PRIu32
-           ", \"epoch\": %" PRIu64 ", \"stale\": %d, \"reports\": %" PRIu64,
-           (int)getpid(), (double)at / 1e9, flood->hot, flood->offered,
-           flood->passed, flood->offered, flood->failed, status.roots_up,
-           status.epoch, status.stale, status.reports);
+    live_tell_begin(at);
+    printf("\"seen\": {\"%s\": [%" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64
+           "]}, \"roots_up\": %" PRIu32 ", \"epoch\": %" PRIu64
+           ", \"stale\": %d, \"reports\": %" PRIu64, flood->hot,
+           flood->offered, flood->passed, flood->offered, flood->failed,
+           status.roots_up, status.epoch, status.stale, status.reports);
     printf(", \"slots_used\": %" PRIu32 ", \"overflowed\": %" PRIu64
            ", \"flooded\": %" PRIu64 ", \"flood_passed\": %" PRIu64
-           ", \"rss_kb\": %ld, \"took_ns\": %.1f}\n", status.slots_used,
+           ", \"rss_kb\": %" PRIu64 ", \"took_ns\": %.1f", status.slots_used,
            status.overflowed,
            __atomic_load_n(&flood->flooded, __ATOMIC_RELAXED),
-           __atomic_load_n(&flood->flood_passed, __ATOMIC_RELAXED), rss_kb(),
-           flood->took);
-    fflush(stdout);
-    funlockfile(stdout);
+           __atomic_load_n(&flood->flood_passed, __ATOMIC_RELAXED),
+           live_resident_bytes() / 1024, flood->took);
+    live_tell_end();
 }
 
 /* ---- The hot quota ---- */
@@ -157,10 +117,10 @@ static void take_due(struct flood *flood, weir_instant start, weir_instant now)
     if (flood->offered >= due)
         return;
     uint64_t count = due - flood->offered;
-    weir_instant before = now_ns();
+    weir_instant before = live_now();
     for (uint64_t i = 0; i < count; i++)
         take_hot(flood);
-    double took = (double)(now_ns() - before) / (double)count;
+    double took = (double)(live_now() - before) / (double)count;
     if (count >= 4 && (flood->took == 0 || took < flood->took))
         flood->took = took;
 }
@@ -182,11 +142,11 @@ static bool obey(struct flood *flood)
 
 static void run(struct flood *flood)
 {
-    weir_instant start = now_ns();
+    weir_instant start = live_now();
     weir_instant told = start;
     while (obey(flood)) {
-        sleep_until(now_ns() + BATCH);
-        weir_instant now = now_ns();
+        live_sleep_until(live_now() + BATCH);
+        weir_instant now = live_now();
         take_due(flood, start, now);
         if (now - told < BIN)
             continue;
@@ -219,7 +179,7 @@ int main(int argc, char **argv)
     options.roots = argv[1];
     options.name = argv[2];
     options.quotas_max = (uint32_t)strtoul(argv[3], NULL, 10);
-    options.on_event = on_event;
+    options.on_event = live_tell_event;
     int error = weir_open(&options, &flood.weir);
     if (error == 0)
         error = weir_ready(flood.weir, 60 * WEIR_SECOND);

@@ -11,6 +11,13 @@ seconds, where each new life would pass a burst; names that find no room are
 decided by the template's overflow quota, and events and the status say so.
 WEIR_FLOOD_NAMES is how many names (10^6; the suite "long" has 10^7).
 
+A root that is ready to run and isn't let run doesn't answer. Limiters stop
+where their slack ends, and what has drained meanwhile passes afterwards: that
+is as it should be, and no mean over five seconds within 2 %. So the test
+watches how long the kernel has the root wait for a processor (a root with too
+much to do runs, and waits for none), and allows for that. On a machine with
+nothing else to do it is 0.
+
 All figures are printed. Speeds are not asserted."""
 
 import os
@@ -30,6 +37,7 @@ HOT = 2000          # a second, of the fleet
 WINDOW = 5.0        # seconds
 BOUND = 0.02        # of the limit, as the mean over WINDOW
 WARM = 4.0          # seconds, until the hot bucket is at its limit
+GROWTH_KB = 2048    # of memory that is constant: what the heap may wander
 TABLE_FULL = 6      # enum weir_event_type
 HOT_NAME = "hot/tenant"
 
@@ -57,8 +65,40 @@ def rss_kb(process):
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGESIZE") // 1024
 
 
+class Waits(threading.Thread):
+    """When a process had to wait for a processor most of the time."""
+
+    def __init__(self, process):
+        super().__init__(daemon=True)
+        self.path = f"/proc/{process.pid}/schedstat"
+        self.ended = threading.Event()
+        self.found = []     # (instant, seconds until then)
+
+    def waited(self):
+        """Its main thread, so far; seconds."""
+        with open(self.path) as stat:
+            return int(stat.read().split()[1]) / 1e9
+
+    def run(self):
+        at, waited = time.monotonic(), self.waited()
+        while not self.ended.wait(0.02):
+            before, at = at, time.monotonic()
+            waited_before, waited = waited, self.waited()
+            if 2 * (waited - waited_before) > at - before:
+                self.found.append((at, at - before))
+
+    def end(self):
+        self.ended.set()
+        self.join()
+
+    def between(self, start, end):
+        """Seconds."""
+        return sum(span for at, span in self.found if start < at <= end)
+
+
 def means(limiters, start, end):
-    """Passed by all, as the mean of every window; moved on by 0.1 s."""
+    """(beginning, passed by all a second) of every window; each begins 0.1 s
+    after the one before."""
     def at(bins, instant):
         before = [b for b in bins if b["at"] <= instant][-1]
         after = [b for b in bins if b["at"] > instant][0]
@@ -69,8 +109,8 @@ def means(limiters, start, end):
     bins = [limiter.told("seen") for limiter in limiters]
     found = []
     while start + WINDOW <= end:
-        found.append(sum(at(b, start + WINDOW) - at(b, start)
-                         for b in bins) / WINDOW)
+        passed = sum(at(b, start + WINDOW) - at(b, start) for b in bins)
+        found.append((start, passed / WINDOW))
         start += 0.1
     return found
 
@@ -102,6 +142,10 @@ class Flood(unittest.TestCase):
                 rss_kb(self.root.process), self.metrics()["weir_quotas_used"])
 
     def flooded(self, names):
+        for limiter in self.fleet.limiters:
+            if limiter.process.poll() is not None:
+                raise AssertionError(f"{limiter.name} ended: "
+                                     f"{limiter.process.returncode}")
         return all(limiter.seen()["flooded"] >= names
                    for limiter in self.fleet.limiters)
 
@@ -119,6 +163,9 @@ class Flood(unittest.TestCase):
         self.begin(processes, per_s)
         before = self.memory()
         calm = min(limiter.seen()["took_ns"] for limiter in limiters)
+        waits = Waits(self.root.process)
+        self.addCleanup(waits.end)
+        waits.start()
         start = time.monotonic()
         for limiter in limiters:
             limiter.tell("go")
@@ -130,17 +177,27 @@ class Flood(unittest.TestCase):
         until("a window", lambda: time.monotonic() > start + WINDOW + 1)
         end = min(limiter.seen()["at"] for limiter in limiters)
         after = self.memory()
+        waits.end()
         rates = means(limiters, start, end)
-        self.tell(processes, end - start, (before, half_way, after), rates)
+        self.tell(processes, end - start, (before, half_way, after),
+                  [rate for _, rate in rates])
+        say(f"  the root had to wait for a processor, most of the time, for "
+            f"{waits.between(start, end):.2f} s")
         if calm > 0:
             say(f"  a hot decision by name: {calm:.0f} ns before, "
                 f"{busy:.0f} ns during the flood")
-        # Every slot had been used half-way.
-        self.assertLess(after[0], half_way[0] + 2048)
+        # Every slot had been used half-way, and what buckets the root had
+        # for them, if it was in time; else it has some more, 1 kB each.
+        more = max(0, after[2] - half_way[2])
+        for what, then, now in zip(("limiter", "root"), half_way, after):
+            self.assertLess(now, then + GROWTH_KB + more,
+                            f"memory of the {what}")
         self.assertLessEqual(after[2], 2 * SLOTS * processes)
         self.assertEqual(self.fleet.failed(), 0)
-        self.assertGreaterEqual(min(rates), (1 - BOUND) * HOT)
-        self.assertLessEqual(max(rates), (1 + BOUND) * HOT)
+        for begun, rate in rates:
+            # What happened before a window is made up for in it.
+            part = waits.between(begun - WINDOW, begun + WINDOW) / WINDOW
+            self.assertLessEqual(abs(rate - HOT), (BOUND + part) * HOT)
         return end - start
 
     def tell(self, processes, seconds, memory, rates):

@@ -17,27 +17,28 @@
  * What happens is told as JSON, a line each:
  *
  *     {"pid", "at", "seen": {QUOTA: [offered, passed, calls, failed]},
- *      "roots_up", "epoch", "stale", "reports"}        every BIN_MS
+ *      "roots_up", "epoch", "stale", "reports",
+ *      "granted": {QUOTA: units a second}}             every BIN_MS
  *     {"pid", "at", "flip": QUOTA, "passed": 0 or 1}   another verdict than
  *                                                      that of the last take
- *     {"pid", "at", "event": TYPE, "text"}             an event of the limiter
+ *     {"pid", "at", "event": TYPE, "count", "text"}    an event of the limiter
  *     {"pid", "at", "rest": 1}                         after a last bin, the
  *                                                      one that counts
  *
  * "at" is an instant of CLOCK_MONOTONIC in seconds, which all processes of a
- * machine share. offered and passed are units since the start. */
+ * machine share. offered and passed are units since the start. Of a quota that
+ * isn't leased, or has no lease yet, nothing is granted. */
 
-#include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <time.h>
 #include <unistd.h>
 
-#include <weir/weir.h>
+#include "live_parts.h"
 
 #define LOADS_MAX 16
 #define BATCH (2 * WEIR_MILLISECOND)
@@ -66,63 +67,37 @@ struct fleet {
     bool resting;
 };
 
-static weir_instant now_ns(void)
-{
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    return (uint64_t)at.tv_sec * WEIR_SECOND + (uint64_t)at.tv_nsec;
-}
-
-static void sleep_until(weir_instant at)
-{
-    struct timespec then = { .tv_sec = (time_t)(at / WEIR_SECOND),
-                             .tv_nsec = (long)(at % WEIR_SECOND) };
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &then, NULL) ==
-           EINTR)
-        ;
-}
-
 /* ---- Telling ---- */
-
-static void tell_head(weir_instant at)
-{
-    printf("{\"pid\": %d, \"at\": %.6f, ", (int)getpid(), (double)at / 1e9);
-}
-
-static void on_event(void *context, const struct weir_event *event)
-{
-    (void)context;
-    char text[2 * sizeof(event->text)];
-    size_t len = 0;
-    for (const char *p = event->text; *p != '\0'; p++) {
-        if (*p == '"' || *p == '\\')
-            text[len++] = '\\';
-        text[len++] = (unsigned char)*p < ' ' ? ' ' : *p;
-    }
-    flockfile(stdout);
-    tell_head(now_ns());
-    printf("\"event\": %d, \"text\": \"%.*s\"}\n", (int)event->type, (int)len,
-           text);
-    fflush(stdout);
-    funlockfile(stdout);
-}
 
 static void tell_flip(const struct load *load, weir_instant at)
 {
-    flockfile(stdout);
-    tell_head(at);
-    printf("\"flip\": \"%s\", \"passed\": %d}\n", load->name,
+    live_tell_begin(at);
+    printf("\"flip\": \"%s\", \"passed\": %d", load->name,
            load->last == WEIR_PASS);
-    fflush(stdout);
-    funlockfile(stdout);
+    live_tell_end();
+}
+
+static void tell_granted(const struct fleet *fleet)
+{
+    const char *before = "";
+    printf(", \"granted\": {");
+    for (size_t i = 0; i < fleet->count; i++) {
+        struct weir_reply reply;
+        weir_peek(fleet->loads[i].quota, 1, &reply, 0);
+        if (!reply.leased || reply.granted == INFINITY)
+            continue;
+        printf("%s\"%s\": %.9f", before, fleet->loads[i].name,
+               reply.granted);
+        before = ", ";
+    }
+    printf("}");
 }
 
 static void tell_bin(struct fleet *fleet, weir_instant at)
 {
     struct weir_status status;
     weir_status(fleet->weir, &status);
-    flockfile(stdout);
-    tell_head(at);
+    live_tell_begin(at);
     printf("\"seen\": {");
     for (size_t i = 0; i < fleet->count; i++) {
         const struct load *load = &fleet->loads[i];
@@ -131,10 +106,10 @@ static void tell_bin(struct fleet *fleet, weir_instant at)
                load->passed, load->calls, load->failed);
     }
     printf("}, \"roots_up\": %" PRIu32 ", \"epoch\": %" PRIu64
-           ", \"stale\": %d, \"reports\": %" PRIu64 "}\n", status.roots_up,
+           ", \"stale\": %d, \"reports\": %" PRIu64, status.roots_up,
            status.epoch, status.stale, status.reports);
-    fflush(stdout);
-    funlockfile(stdout);
+    tell_granted(fleet);
+    live_tell_end();
 }
 
 /* ---- Taking ---- */
@@ -175,7 +150,7 @@ static void take_due(struct fleet *fleet, weir_instant now)
                                   load->rate / WEIR_SECOND);
         bool tell = strncmp(load->name, "gate", 4) == 0;
         while (load->calls < due)
-            take(fleet, load, tell, now_ns());
+            take(fleet, load, tell, live_now());
     }
 }
 
@@ -185,7 +160,7 @@ static void become_child(struct fleet *fleet)
 {
     prctl(PR_SET_PDEATHSIG, 9);
     fleet->child = true;
-    fleet->start = now_ns();
+    fleet->start = live_now();
     for (size_t i = 0; i < fleet->count; i++) {
         struct load *load = &fleet->loads[i];
         load->calls = load->failed = load->offered = load->passed = 0;
@@ -199,13 +174,11 @@ static void become_child(struct fleet *fleet)
 static void rest(struct fleet *fleet)
 {
     fleet->resting = true;
-    weir_instant now = now_ns();
+    weir_instant now = live_now();
     tell_bin(fleet, now);
-    flockfile(stdout);
-    tell_head(now);
-    printf("\"rest\": 1}\n");
-    fflush(stdout);
-    funlockfile(stdout);
+    live_tell_begin(now);
+    printf("\"rest\": 1");
+    live_tell_end();
 }
 
 /* False when standard input has ended. */
@@ -231,16 +204,16 @@ static bool obey(struct fleet *fleet)
 
 static void run(struct fleet *fleet)
 {
-    fleet->start = now_ns();
+    fleet->start = live_now();
     weir_instant told = fleet->start;
     for (weir_instant next = fleet->start; obey(fleet);) {
         next += BATCH;
-        weir_instant now = now_ns();
+        weir_instant now = live_now();
         if (now < next)
-            sleep_until(next);
+            live_sleep_until(next);
         else
             next = now;
-        now = now_ns();
+        now = live_now();
         take_due(fleet, now);
         if (now - told < fleet->bin)
             continue;
@@ -269,7 +242,7 @@ static int open_limiter(struct fleet *fleet, char **argv, bool ready)
     options.roots = argv[1];
     options.name = argv[2];
     options.quotas_max = 1024;
-    options.on_event = on_event;
+    options.on_event = live_tell_event;
     options.tls_ca = getenv("WEIR_TLS_CA");
     options.tls_cert = getenv("WEIR_TLS_CERT");
     options.tls_key = getenv("WEIR_TLS_KEY");
@@ -301,7 +274,7 @@ int main(int argc, char **argv)
     }
     static struct fleet fleet;
     fleet.bin = strtoull(argv[3], NULL, 10) * WEIR_MILLISECOND;
-    fleet.chance = now_ns() ^ (uint64_t)getpid();
+    fleet.chance = live_now() ^ (uint64_t)getpid();
     int error = open_limiter(&fleet, argv, ready);
     for (int i = 4; i < argc && error == 0; i++)
         error = open_load(&fleet, argv[i]);

@@ -4,17 +4,24 @@
 edits that come down, a region's root killed, the region cut off.
 
 Real roots and limiters under load. What is to happen is waited for until a
-deadline; what goes on meanwhile is a mean over seconds."""
+deadline; what goes on meanwhile is a mean over five seconds, as a limit is
+promised."""
 
+import re
 import signal
 import sys
 import time
 import unittest
 
-from live_fleet import Fleet, until, wait_for
+from live_fleet import WINDOW, Fleet, until, wait_for
+from live_witness import Measured
 
 STALE_AFTER = 2      # seconds
+LEARNT = 8           # seconds, beside the first four
 MODES = ("open", "closed", "share", "hold")
+# As in live_story.py: a region cut off goes on with what it learnt in some
+# seconds.
+SHARE = 0.2
 EDIT_BOUND = 2.0     # seconds; the target is 0.1 a tier
 
 
@@ -22,7 +29,7 @@ def say(text):
     print(text, file=sys.stderr)
 
 
-class Regions(unittest.TestCase):
+class Regions(Measured):
     """Two top roots on one store, a region of two roots, limiters of both."""
     OPTIONS = ("--stale-after", f"{STALE_AFTER}s")
 
@@ -44,7 +51,7 @@ class Regions(unittest.TestCase):
             limiter.seen()["epoch"] > 0 for limiter in self.fleet.limiters))
         wait_for(4)
 
-    def passed(self, name, seconds=5, limiters=None):
+    def passed(self, name, limiters=None, seconds=WINDOW):
         limiters = limiters or self.fleet.limiters
         start = time.monotonic()
         wait_for(seconds)
@@ -53,10 +60,6 @@ class Regions(unittest.TestCase):
         return sum(limiter.rates(name, start, start + seconds)[1]
                    for limiter in limiters)
 
-    def assert_rate(self, rate, wanted, part, what):
-        self.assertLessEqual(abs(rate - wanted), part * wanted,
-                             f"{what}: {rate:.0f}/s, not {wanted:.0f}/s")
-
     def states(self):
         return [root.status()["region"] for root in self.region]
 
@@ -64,10 +67,8 @@ class Regions(unittest.TestCase):
         self.fleet.set("q", "limit=10000/s")
         self.load("q=6000", inside=3, outside=2)
         passed = self.passed("q")
-        inner = self.passed("q", 1, self.inside)
         say(f"3 limiters in the region, 2 above, 30000/s offered: passed "
-            f"{passed:.0f}/s of 10000/s; a second later {inner:.0f}/s of it "
-            "in the region")
+            f"{passed:.0f}/s of 10000/s")
         self.assert_rate(passed, 10000, 0.03, "region and top")
         self.assert_fills_agree()
         self.assert_told()
@@ -75,28 +76,34 @@ class Regions(unittest.TestCase):
         self.assertEqual(self.fleet.failed(), 0)
 
     def assert_fills_agree(self):
-        def near():
-            fills = [root.usage().get("q", {}).get("fill", 0)
-                     for root in self.fleet.roots]
-            return fills if max(fills) - min(fills) <= 0.1 * max(fills) \
-                else None
-        fills = until("fills that agree", near)
-        say("fills at the top and in the region: " +
-            ", ".join(f"{fill:.0f}" for fill in fills))
+        """Give or take what merge.c says of an onset: a root that hears of it
+        later than another by a quarter of a second, which is how long slack
+        lasts at three times the limit, has so much more in its bucket for as
+        long as the load lasts. There is no waiting for that."""
+        fills = [root.usage().get("q", {}).get("fill", 0)
+                 for root in self.fleet.roots]
+        said = ", ".join(f"{fill:.0f}" for fill in fills)
+        say(f"fills at the top and in the region: {said}")
+        self.assert_steady(max(fills) - min(fills) <= 0.25 * 10000,
+                           f"fills that don't agree: {said}")
+
+    def says(self, pattern, ask):
+        until(pattern, lambda: re.search(pattern, ask()))
 
     def assert_told(self):
-        """What status and metrics say of a sound region."""
+        """What status and metrics say of a sound region; on a busy machine it
+        may not be one at every instant."""
+        until("a sound region", lambda: all(
+            (state["upstreams_up"], state["stale"]) == (2, False) and
+            state["age_s"] < STALE_AFTER for state in self.states()))
         for state in self.states():
             self.assertEqual(state["name"], "eu")
-            self.assertEqual(state["upstreams_up"], 2)
-            self.assertFalse(state["stale"])
-            self.assertLess(state["age_s"], STALE_AFTER)
             self.assertEqual(state["no_room"], 0)
-        shown = self.fleet.weir("status", root=self.region[0])[1]
-        self.assertRegex(shown, r"region +eu, under .*\(up\), .*\(up\)")
-        metrics = self.region[0].read("/metrics")
-        self.assertIn("weir_upstream_roots_up 2\n", metrics)
-        self.assertIn("weir_region_stale 0\n", metrics)
+        self.says(r"region +eu, under .*\(up\), .*\(up\)", lambda:
+                  self.fleet.weir("status", root=self.region[0])[1])
+        for line in ("weir_upstream_roots_up 2", "weir_region_stale 0"):
+            self.says(f"(?m)^{line}$", lambda:
+                      self.region[0].read("/metrics"))
         self.assertIsNone(self.top[0].status()["region"])
 
     def assert_edits(self):
@@ -141,9 +148,31 @@ class Regions(unittest.TestCase):
         self.assert_rate(both, 9000, 0.03, "with both again")
         self.assertEqual(self.fleet.failed(), 0)
 
-    def rates(self, seconds=3):
+    def test_region_above_itself(self):
+        """A root whose upstream is itself, or another of its region, is told
+        so, and counts nothing that way."""
+        first, second = self.region
+        for root, above in ((first, first), (second, first)):
+            root.kill()
+            root.above = [above]
+            root.start()
+            until("a refusal in its log",
+                  lambda: "it is of this region" in root.logged())
+            region = root.status()["region"]
+            self.assertEqual(region["upstreams_up"], 0)
+            self.assertFalse(region["upstream"][0]["up"])
+            self.assertIn("of this region", region["upstream"][0]["problem"])
+            self.says(r"\(DOWN: it is of this region", lambda:
+                      self.fleet.weir("status", root=root)[1])
+        say([line for line in first.logged().splitlines()
+             if "of this region" in line][0])
+
+    def rates(self, seconds=WINDOW):
         start = time.monotonic()
         wait_for(seconds)
+        until("the last bin", lambda: all(
+            limiter.seen()["at"] >= start + seconds
+            for limiter in self.inside))
         return {name: sum(limiter.rates(name, start, start + seconds)[1]
                           for limiter in self.inside)
                 for name in MODES}
@@ -153,6 +182,7 @@ class Regions(unittest.TestCase):
         for mode in MODES:
             self.fleet.set(mode, "limit=3000/s", f"on_stale={mode}")
         self.load(*[f"{mode}=3000" for mode in MODES])
+        wait_for(LEARNT)
         begun = time.monotonic()
         cut()
         until("the region is stale",
@@ -172,21 +202,15 @@ class Regions(unittest.TestCase):
         until("its limiters are fresh", lambda: not any(
             limiter.seen()["stale"] for limiter in self.inside))
         fresh = time.monotonic() - begun
-        # Of top roots that are all newly born, one in some three takes over
-        # what went on by 'open' as a debt (some 13 s of it here), which it
-        # should not: until that is found, it is waited for, and printed.
-        until("'open' passes again", lambda: self.passed("open", 1) > 0)
-        debt = time.monotonic() - begun - fresh
         wait_for(4)
         after = self.rates()
         for what, seen in ((f"stale after {stale:.1f} s", rates),
-                           (f"mended, fresh after {fresh:.1f} s, 'open' "
-                            f"passes {debt:.1f} s later", after)):
+                           (f"mended, fresh after {fresh:.1f} s", after)):
             say(f"{what}: " + ", ".join(f"{mode} {rate:.0f}/s"
                                         for mode, rate in seen.items()))
         self.assert_rate(rates["open"], 9000, 0.05, "open")
         self.assertEqual(rates["closed"], 0)
-        self.assert_rate(rates["share"], 3000, 0.15, "share")
+        self.assert_rate(rates["share"], 3000, SHARE, "share")
         for mode, rate in after.items():
             self.assert_rate(rate, 3000, 0.05, f"{mode}, mended")
         return rates["hold"]
@@ -199,19 +223,17 @@ class Regions(unittest.TestCase):
         def mend():
             for root in self.top:
                 root.start()
-        # As in live_roots.py: each limiter's probability at its last fill.
-        self.assert_rate(self.cut_off(cut, mend), 3000, 0.3, "hold")
+        self.assert_rate(self.cut_off(cut, mend), 3000, 0.2, "hold")
 
     def test_top_silent(self):
         """Their links stand, and nothing comes: until that is known for
-        silence, limiters are told that the region's allowance is used up, and
-        what 'hold' holds is that. So it is bounded from above only."""
+        silence, limiters are told that the region's allowance is used up."""
         def signal_all(number):
             for root in self.top:
                 root.process.send_signal(number)
         hold = self.cut_off(lambda: signal_all(signal.SIGSTOP),
                             lambda: signal_all(signal.SIGCONT))
-        self.assertLess(hold, 1.3 * 3000)
+        self.assert_rate(hold, 3000, 0.2, "hold")
 
     def test_starts_without_its_upstream(self):
         """By the snapshot of its former life."""

@@ -10,6 +10,7 @@ Python's client, gRPC with curl. Certificates come from `weir cert`; those that
 it wouldn't make (expired, nobody's) from openssl."""
 
 import base64
+import glob
 import hashlib
 import http.client
 import itertools
@@ -28,11 +29,13 @@ import tempfile
 import threading
 import time
 import unittest
+from contextlib import suppress
 from pathlib import Path
+
+from patience import PATIENCE, until
 
 SOURCE = Path(os.environ["WEIR_SOURCE"])
 WEIR = str(Path(os.environ["WEIR_BUILD"]) / "weir")
-PATIENCE = 60  # seconds, for anything at all
 
 EDIT = "the-token-of-somebody-who-edits"
 READ = "the-token-of-somebody-who-reads"
@@ -44,20 +47,16 @@ METHODS = ["GET", "HEAD", "PUT", "PATCH", "POST", "DELETE"]
 ALERT = b"\x15\x03"
 
 
-def until(what, ask, patience=PATIENCE):
-    """Asks until the answer is true, and returns it."""
-    end = time.monotonic() + patience
-    while time.monotonic() < end:
-        answer = ask()
-        if answer:
-            return answer
-        time.sleep(0.01)
-    raise AssertionError(f"{what}: not within {patience} s")
+def yesterday(seconds):
+    """The environment of a process whose clock is so long after yesterday."""
+    library, = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
+    return {**os.environ, "LD_PRELOAD": library,
+            "FAKETIME": f"{seconds - 86400:+d}"}
 
 
-def run(*command):
+def run(*command, env=None):
     done = subprocess.run([str(part) for part in command], text=True,
-                          capture_output=True, timeout=PATIENCE)
+                          capture_output=True, timeout=PATIENCE, env=env)
     if done.returncode != 0:
         raise AssertionError(f"{command}: {done.stderr}")
     return done.stdout
@@ -95,7 +94,7 @@ class Certificates:
         run(WEIR, "cert", kind, self.folder / into, *names)
         return self.folder / into / names[0]
 
-    def by_openssl(self, path, days, ca=None):
+    def by_openssl(self, path, days, ca=None, env=None):
         """A certificate for 'ops'; by itself if nobody signs."""
         run("openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout",
             "-out", f"{path}.key")
@@ -104,7 +103,7 @@ class Certificates:
         signer = ["-CA", ca / "ca.pem", "-CAkey", ca / "ca.key"] if ca else \
             ["-signkey", f"{path}.key"]
         run("openssl", "x509", "-req", "-in", f"{path}.csr", *signer,
-            "-days", days, "-out", f"{path}.pem")
+            "-days", days, "-out", f"{path}.pem", env=env)
         return path
 
 
@@ -198,6 +197,11 @@ class Relay:
             one.close()
 
 
+def is_closed(connection):
+    return select.select([connection.sock], [], [], 0)[0] and \
+        not connection.sock.recv(1)
+
+
 # ---- The root ----
 
 class Root:
@@ -249,10 +253,12 @@ class Case(unittest.TestCase):
         self.cert = self.folder / "root.pem"
         self.key = self.folder / "root.key"
         self.credentials = self.folder / "credentials"
+        self.trusted = self.folder / "trusted.pem"
         self.show_certificate(self.certificates.server)
+        self.trust("good")
         self.write_credentials()
         self.root = self.start("--tls-cert", self.cert, "--tls-key", self.key,
-                               "--tls-ca", self.certificates.ca,
+                               "--tls-ca", self.trusted,
                                "--credentials", self.credentials)
 
     def start(self, *options, **places):
@@ -271,6 +277,13 @@ class Case(unittest.TestCase):
             shutil.copy(f"{files}.{suffix}", made)
             made.rename(path)
 
+    def trust(self, *authorities):
+        """Whose certificates the root takes."""
+        made = self.folder / "trusted.new"
+        made.write_text("".join((self.shared / name / "ca.pem").read_text()
+                                for name in authorities))
+        made.rename(self.trusted)
+
     def write_credentials(self, edit="edit", read="read"):
         digest = hashlib.sha256(EDIT.encode()).hexdigest()
         text = ("read,take,edit,root cert ops\n"
@@ -285,8 +298,7 @@ class Case(unittest.TestCase):
         made.rename(self.credentials)
 
     def ask(self, who, method, path, body=None, port=None):
-        """(status, headers, text), or None when there is no answer: TLS
-        failed."""
+        """(status, headers, text); None: no answer, for TLS failed."""
         connection = http.client.HTTPSConnection(
             "localhost", port or self.root.http, timeout=PATIENCE,
             context=who.context(self.certificates.ca))
@@ -397,12 +409,12 @@ class Walk(Case):
 
     def requests(self):
         """(method, path, role) of all there is and of some that isn't."""
-        known = {}
+        known = {("GET", "/"): ""}  # the page, which holds nothing yet
         for route in self.routes():
             path = route["path"].replace("NAME", QUOTA)
             known[route["method"], path] = route["role"]
         paths = dict.fromkeys(path for _, path in known)
-        for path in [*paths, "/", "/v2", "/v1/quotas/", "/healthz/x"]:
+        for path in [*paths, "/v2", "/v1/quotas/", "/healthz/x"]:
             for method in METHODS:
                 reads = method in ("GET", "HEAD")
                 usual = "read" if reads else "edit"
@@ -742,10 +754,12 @@ class Reload(Case):
         return answer[0] if answer else None
 
     def serial(self):
+        """None: a reload has ended the handshake."""
         context = ssl.create_default_context(cafile=self.certificates.ca)
-        with socket.create_connection(("127.0.0.1", self.root.http)) as one:
-            with context.wrap_socket(one, server_hostname="localhost") as s:
-                return s.getpeercert()["serialNumber"]
+        with suppress(ssl.SSLEOFError, ConnectionError), \
+                socket.create_connection(("127.0.0.1", self.root.http)) as s, \
+                context.wrap_socket(s, server_hostname="localhost") as sealed:
+            return sealed.getpeercert()["serialNumber"]
 
     def test_token_revoked(self):
         reader = Who("reader", None, header=bearer(READ))
@@ -799,7 +813,7 @@ class Reload(Case):
             shutil.copy(self.shared / "good" / name, fresh)
         run(WEIR, "cert", "server", "--days", "5", fresh, "localhost")
         self.show_certificate(fresh / "localhost")
-        until("the new certificate", lambda: self.serial() != first)
+        until("it is new", lambda: self.serial() not in (None, first))
         self.assertFalse(link.look())
         self.assertIn("reloaded the certificate", self.root.logged())
         until("a warning", lambda: re.search(
@@ -814,6 +828,60 @@ class Reload(Case):
         until("the complaint", lambda: "certificates aren't reloaded" in
               self.root.logged())
         self.assertEqual(self.serial(), second)
+
+    def keep_alive(self, who):
+        """A connection of HTTP that was let in and stands."""
+        connection = http.client.HTTPSConnection(
+            "localhost", self.root.http, timeout=PATIENCE,
+            context=who.context(self.certificates.ca))
+        self.addCleanup(connection.close)
+        return self.goes_on(connection)
+
+    def goes_on(self, connection):
+        connection.request("GET", "/v1/status")
+        self.assertTrue(json.load(connection.getresponse())["ready"])
+        return connection
+
+    def test_a_handshake_ends_with_the_files_it_goes_by(self):
+        for port in self.root.http, self.root.grpc:
+            self.enterContext(socket.create_connection(
+                ("127.0.0.1", port))).sendall(b"\x16\x03\x01")
+        self.trust("good", "other")
+        until("both have ended", lambda: self.root.logged().count(
+            "by files that have been read anew") == 2)
+
+    def test_authority_withdrawn(self):
+        self.trust("good", "other")
+        stranger = Who("the other ops", None, self.shared / "other" / "ops")
+        until("the reload", lambda: self.status(stranger) == 200)
+        staying, going = self.link(self.ops), self.link(stranger)
+        until("both", lambda: [staying.look(), going.look()] and going.acked)
+        stays, goes = self.keep_alive(self.ops), self.keep_alive(stranger)
+        before = self.refused()
+
+        self.trust("good")
+        until("the end of the link", going.look)
+        until("the end of the connection", lambda: is_closed(goes))
+        self.assert_counted(before, grpc_tls=1, http_tls=1)
+        self.assertIn("no authority that is trusted here", self.root.logged())
+        self.assertFalse(staying.look())
+        self.goes_on(stays)
+
+    def test_certificate_ends(self):
+        """A link and a connection stand as long as their certificate."""
+        goes, seconds = None, 4
+        while not goes:
+            brief = Who("ops for a moment", None, self.certificates.by_openssl(
+                self.folder / f"brief-{seconds}", 1, self.shared / "good",
+                yesterday(seconds)))
+            try:
+                going, goes = self.link(brief), self.keep_alive(brief)
+            except (ssl.SSLError, ConnectionError):
+                seconds *= 2  # it had ended: this machine is slow
+        until("the end of the link", going.look)
+        until("the end of the connection", lambda: is_closed(goes))
+        self.assertIn("or one that it hangs on, has", self.root.logged())
+        self.assertEqual(self.status(self.ops), 200)
 
     def test_hup_reads_all_again(self):
         self.root.process.send_signal(signal.SIGHUP)

@@ -194,10 +194,16 @@ class Net:
         return counts
 
     def close(self):
-        """The relays; namespaces and devices go with the process."""
-        for relay in self.relays.values():
+        """All of it: another net may come after it. A namespace goes with the
+        last process in it."""
+        for name, relay in self.relays.items():
             relay.end()
-        self.relays = {}
+            ip("link", "del", f"{name}-near")
+        for machine in self.machines.values():
+            ip("link", "del", machine.name)
+            os.close(machine.namespace)
+        ip("link", "del", "wire")
+        self.relays, self.machines = {}, {}
 
 
 # ---- The relay, a program ----

@@ -23,11 +23,11 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
+from patience import PATIENCE, until
+
 PASSWORD = "open-sesame"
-PATIENCE = 60  # seconds, for anything at all
 PR_SET_PDEATHSIG = 1
 
 
@@ -40,15 +40,6 @@ def binaries():
         sys.exit("postgres.py: there is no PostgreSQL server here; install "
                  "the package 'postgresql' (tools/install-deps.sh check)")
     return Path(found).resolve().parent
-
-
-def until(what, ask):
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        if ask():
-            return
-        time.sleep(0.005)
-    raise AssertionError(f"{what}: not within {PATIENCE} s")
 
 
 def status_of(pid):

@@ -90,12 +90,146 @@ struct weir_burst make_burst(struct weir_rng *rng)
     return burst;
 }
 
+static const char *pick(struct weir_rng *rng, const char *const *from,
+                        size_t count)
+{
+    return from[weir_rng_below(rng, count)];
+}
+
+/* In a third of all cases the field is left at its default. */
+static void maybe_set(struct weir_rng *rng, struct weir_quota *quota,
+                      const char *field, const char *value)
+{
+    bool wanted = weir_quota_applies(quota, field) && weir_rng_below(rng, 3);
+    if (wanted && weir_quota_set(quota, weir_text_of(field),
+                                 weir_text_of(value), NULL) < 0)
+        abort();
+}
+
 static void make_bursts(struct weir_rng *rng, struct weir_quota *quota)
 {
-    struct weir_burst unset = quota->low_burst;
+    if (weir_quota_applies(quota, "low_burst") && weir_rng_below(rng, 3))
+        quota->low_burst = make_burst(rng);
+    if (weir_quota_applies(quota, "high_burst") && weir_rng_below(rng, 3))
+        quota->high_burst = make_burst(rng);
+    if (weir_quota_applies(quota, "initial") && weir_rng_below(rng, 3))
+        quota->initial = make_burst(rng);
+}
+
+static void make_windows(struct weir_rng *rng, struct weir_quota *quota)
+{
+    static const char *const calendars[] = { "minute", "hour", "day", "week",
+                                             "month" };
+    static const char *const zones[] = { "+03:00", "-09:30", "Asia/Tokyo",
+                                         "America/Argentina/Ushuaia" };
+    if (weir_quota_applies(quota, "window") && weir_rng_below(rng, 3))
+        quota->window = (struct weir_window){
+            .length = WEIR_WINDOW_MIN +
+                      (weir_rng_below(rng, WEIR_PERIOD_MAX) >>
+                       weir_rng_below(rng, 40))
+        };
+    if (quota->algorithm == WEIR_FIXED_WINDOW)
+        maybe_set(rng, quota, "window", pick(rng, calendars, 5));
+    maybe_set(rng, quota, "tz", pick(rng, zones, 4));
+    maybe_set(rng, quota, "count_refused", "yes");
+    if (quota->algorithm == WEIR_SLIDING_WINDOW)
+        quota->sub_windows = 1 + (uint32_t)weir_rng_below(rng, 60);
+    if (quota->algorithm == WEIR_SLIDING_LOG)
+        quota->max_entries = (uint32_t)weir_rng_below(rng, 4097);
+}
+
+static void make_rest(struct weir_rng *rng, struct weir_quota *quota)
+{
+    static const char *const buckets[] = { "20/s:200", "20/s:200, spill:500",
+                                           "1/day:1, 3/2s:1Mi,spill:1" };
+    static const char *const stores[] = { "redis://s:6379",
+                                          "rediss://[::1]:1/7",
+                                          "memcached://a:1,b:2" };
+    static const char *const deadlines[] = { "1ms", "100us", "1.5s" };
+    if (quota->algorithm == WEIR_TOKEN_BUCKETS)
+        quota->next_buckets = weir_text_of(pick(rng, buckets, 3));
+    if (quota->sharing == WEIR_EXACT)
+        quota->store = weir_text_of(pick(rng, stores, 3));
+    maybe_set(rng, quota, "deadline", pick(rng, deadlines, 3));
+}
+
+static void make_lease(struct weir_rng *rng, struct weir_quota *quota)
+{
+    static const char *const shares[] = { "none", "static", "priority",
+                                          "proportional_share" };
+    static const char *const safe[] = { "0", "5/s", "0.001/s", "3/2d" };
+    static const char *const leases[] = { "1s", "1.5min", "1d" };
+    static const char *const refreshes[] = { "100ms", "1s", "0.75s" };
+    static const char *const learnings[] = { "0s", "1ns", "24h" };
+    static const char *const priorities[] = { "-9223372036854775808", "-1",
+                                              "9223372036854775807" };
+    static const char *const queues[] = { "lifo", "priority" };
+    static const char *const maxs[] = { "1", "1000000" };
+    static const char *const factors[] = { "0.5", "0.000000001", ".25" };
+    maybe_set(rng, quota, "share_algorithm", pick(rng, shares, 4));
+    maybe_set(rng, quota, "safe_capacity", pick(rng, safe, 4));
+    maybe_set(rng, quota, "lease", pick(rng, leases, 3));
+    maybe_set(rng, quota, "refresh", pick(rng, refreshes, 3));
+    maybe_set(rng, quota, "learning", pick(rng, learnings, 3));
+    maybe_set(rng, quota, "priority", pick(rng, priorities, 3));
+    maybe_set(rng, quota, "decay_factor", pick(rng, factors, 3));
+    maybe_set(rng, quota, "permit_timeout", pick(rng, refreshes, 3));
+    maybe_set(rng, quota, "queue", pick(rng, queues, 2));
+    maybe_set(rng, quota, "queue_max", pick(rng, maxs, 2));
+    if (weir_rng_below(rng, 4) == 0)
+        quota->glob = WEIR_GLOB_PATH;
+}
+
+static void make_adaptive(struct weir_rng *rng, struct weir_quota *quota)
+{
+    static const char *const controllers[] = { "percentile", "request",
+                                               "vegas", "gradient2", "envoy",
+                                               "target" };
+    static const char *const targets[] = { "1ns", "150ms", "9min" };
+    static const char *const percentiles[] = { "99.99", "50", "100", "0.0001" };
+    static const char *const mins[] = { "1", "2.5", "10" };
+    static const char *const maxs[] = { "1048576", "40", "12.0625" };
+    static const char *const classes[] = { "sync:observed, bulk:50%",
+                                           "a", "x:0.5%,y:unheard,z:99.5%" };
+    maybe_set(rng, quota, "controller", pick(rng, controllers, 6));
+    maybe_set(rng, quota, "target", pick(rng, targets, 3));
+    maybe_set(rng, quota, "percentile", pick(rng, percentiles, 4));
+    maybe_set(rng, quota, "min", pick(rng, mins, 3));
+    maybe_set(rng, quota, "max", pick(rng, maxs, 3));
+    maybe_set(rng, quota, "fleet_min", pick(rng, mins, 3));
+    maybe_set(rng, quota, "fleet_max", pick(rng, maxs, 3));
+    maybe_set(rng, quota, "classes", pick(rng, classes, 3));
+    maybe_set(rng, quota, "permit_timeout", "1.5s");
+}
+
+/* Units at a time, of no algorithm. */
+static void make_in_flight(struct weir_rng *rng, struct weir_quota *quota)
+{
+    quota->kind = WEIR_CONCURRENCY;
+    quota->sharing = weir_rng_below(rng, 2) ? WEIR_ADAPTIVE : WEIR_LOCAL;
+    make_adaptive(rng, quota);
+    quota->on_stale = (enum weir_on_stale)(1 + weir_rng_below(rng, 3));
+    quota->limit = (struct weir_limit){
+        .units =
+            1 + (weir_rng_below(rng, WEIR_BURST_MAX) >> weir_rng_below(rng, 50))
+    };
+}
+
+/* Until it is sound: most windows and bursts don't go with most limits. */
+static void make_algorithm(struct weir_rng *rng, struct weir_quota *quota)
+{
+    static const enum weir_sharing sharings[] = { WEIR_LOCAL, WEIR_COUNTED,
+                                                  WEIR_EXACT, WEIR_LEASED };
+    const struct weir_quota plain = *quota;
     do {
-        quota->low_burst = weir_rng_below(rng, 3) ? make_burst(rng) : unset;
-        quota->high_burst = weir_rng_below(rng, 3) ? make_burst(rng) : unset;
+        *quota = plain;
+        quota->sharing = sharings[weir_rng_below(rng, 4)];
+        quota->algorithm = (enum weir_algorithm)(1 + weir_rng_below(rng, 7));
+        quota->on_stale = (enum weir_on_stale)(1 + weir_rng_below(rng, 4));
+        make_bursts(rng, quota);
+        make_windows(rng, quota);
+        make_rest(rng, quota);
+        make_lease(rng, quota);
     } while (weir_quota_check(quota, NULL) < 0);
 }
 
@@ -135,9 +269,10 @@ void make_quota(struct weir_rng *rng, unsigned number,
     }
     make_labels(rng, out);
     quota->limit = make_limit(rng);
-    quota->sharing = (enum weir_sharing)(1 + weir_rng_below(rng, 2));
     quota->mode = (enum weir_mode)(1 + weir_rng_below(rng, 3));
-    quota->on_stale = (enum weir_on_stale)(1 + weir_rng_below(rng, 4));
     quota->order = (uint32_t)weir_rng_next(rng) >> weir_rng_below(rng, 32);
-    make_bursts(rng, quota);
+    if (weir_rng_below(rng, 8) == 0)
+        make_in_flight(rng, quota);
+    else
+        make_algorithm(rng, quota);
 }

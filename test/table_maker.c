@@ -3,6 +3,8 @@
 
 #include "table_maker.h"
 
+#include "quota/throttle_name.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -85,6 +87,20 @@ static void count_entries(const struct weir_table *t, uint32_t *entries)
     }
 }
 
+/* A template, or what the name brings. */
+static void audit_rule(const struct weir_table *t, uint32_t slot)
+{
+    const struct cold *cold = weir_cold(t, slot);
+    struct weir_quota brought;
+    char name[WEIR_NAME_MAX + 1];
+    size_t len = weir_table_name(t, slot, name);
+    if (cold->rule == WEIR_SLOT_NONE)
+        assert_true(
+            weir_throttle_name_read((struct weir_text){ name, len }, &brought));
+    else
+        assert_int_equal(weir_cold(t, cold->rule)->state, WEIR_SLOT_TEMPLATE);
+}
+
 static void audit_live(const struct weir_table *t, uint32_t slot)
 {
     char name[WEIR_NAME_MAX + 1];
@@ -98,7 +114,7 @@ static void audit_live(const struct weir_table *t, uint32_t slot)
     assert_false(weir_hot(t, slot)->meta & META_SEQ_ONE);
     const struct cold *cold = weir_cold(t, slot);
     if (cold->state == WEIR_SLOT_INSTANCE)
-        assert_int_equal(weir_cold(t, cold->rule)->state, WEIR_SLOT_TEMPLATE);
+        audit_rule(t, slot);
 }
 
 static void audit_slots(const struct weir_table *t, uint32_t *children,
@@ -132,8 +148,40 @@ static void audit_slots(const struct weir_table *t, uint32_t *children,
     assert_int_equal(chunks, t->chunk_used);
 }
 
+/* Units of the area that meters have, and that are free: together all that
+ * were ever used. */
+static void audit_area(const struct weir_table *t)
+{
+    uint32_t units = 0;
+    for (uint32_t slot = 0; slot < t->used; slot++) {
+        const struct cold *cold = weir_cold(t, slot);
+        uint32_t own, rule, refs;
+        weir_meter_look(t, slot, &own, &rule, &refs);
+        assert_int_equal(weir_meter(t, slot)->lock, 0);
+        if (cold->state == WEIR_SLOT_FREE ||
+            cold->state == WEIR_SLOT_PLACEHOLDER)
+            assert_int_equal(refs, 0);
+        units += own;
+        /* A rule that several share is counted by the first of them. */
+        bool first = rule > 0;
+        uint32_t sharing = 0;
+        for (uint32_t other = 0; other < t->used && rule > 0; other++) {
+            bool same = (uint32_t)weir_meter(t, other)->where ==
+                        (uint32_t)weir_meter(t, slot)->where;
+            sharing += same;
+            first = first && !(same && other < slot);
+        }
+        assert_int_equal(sharing, refs);
+        units += first ? rule : 0;
+    }
+    for (unsigned order = 0; order < AREA_ORDERS; order++)
+        units += weir_area_count(t, order) << order;
+    assert_int_equal(units, t->area_used);
+}
+
 void made_audit(const struct weir_table *t)
 {
+    audit_area(t);
     uint32_t *children = calloc(2 * (size_t)t->slots, sizeof(*children));
     assert_non_null(children);
     uint32_t *entries = children + t->slots;

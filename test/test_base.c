@@ -181,7 +181,7 @@ static void test_hash_depends_on_text_and_seed(void **state)
 static void test_each_error_has_its_own_sentence(void **state)
 {
     (void)state;
-    for (int error = WEIR_OK; error >= WEIR_ETLS; error--) {
+    for (int error = WEIR_OK; error >= WEIR_ETABLE; error--) {
         const char *text = weir_strerror(error);
         assert_non_null(text);
         assert_true(strlen(text) > 0);
@@ -193,7 +193,7 @@ static void test_each_error_has_its_own_sentence(void **state)
 static void test_strange_errors_have_a_text_too(void **state)
 {
     (void)state;
-    assert_non_null(weir_strerror(WEIR_ETLS - 1));
+    assert_non_null(weir_strerror(WEIR_ETABLE - 1));
     assert_non_null(weir_strerror(1));
     assert_non_null(weir_strerror(INT32_MIN));
     assert_non_null(weir_strerror(INT32_MAX));

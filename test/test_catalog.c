@@ -112,6 +112,48 @@ static void chains_are_at_most_sixteen(void **state)
     weir_catalog_free(catalog);
 }
 
+static int try_share(struct weir_catalog *catalog, const char *name,
+                     const char *parent, enum weir_sharing sharing,
+                     struct weir_diag *diag)
+{
+    struct weir_change change = set_to(name, parent, 0);
+    change.quota.kind = WEIR_CONCURRENCY;
+    change.quota.sharing = sharing;
+    change.quota.epoch = weir_catalog_epoch(catalog) + 1;
+    int error = weir_catalog_check(catalog, &change, diag);
+    return error < 0 ? error : weir_catalog_apply(catalog, &change);
+}
+
+static void one_of_a_chain_is_adaptive(void **state)
+{
+    (void)state;
+    struct weir_catalog *catalog = fresh();
+    struct weir_diag diag;
+    assert_int_equal(try_share(catalog, "top", NULL, WEIR_LOCAL, &diag), 0);
+    assert_int_equal(try_share(catalog, "db", "top", WEIR_ADAPTIVE, &diag), 0);
+    assert_int_equal(try_share(catalog, "q", "db", WEIR_LOCAL, &diag), 0);
+    assert_int_equal(try_share(catalog, "r", "q", WEIR_ADAPTIVE, &diag),
+                     WEIR_EQUOTA);
+    assert_non_null(strstr(diag.text, "'r' and 'db' above it would both be "
+                                      "adaptive"));
+    /* By an edit of its own, of what is above, by a move, by a template. */
+    assert_int_equal(try_share(catalog, "q", "db", WEIR_ADAPTIVE, &diag),
+                     WEIR_EQUOTA);
+    assert_int_equal(try_share(catalog, "top", NULL, WEIR_ADAPTIVE, &diag),
+                     WEIR_EQUOTA);
+    assert_non_null(strstr(diag.text, "'db' and 'top'"));
+    assert_int_equal(try_share(catalog, "s", NULL, WEIR_ADAPTIVE, &diag), 0);
+    assert_int_equal(try_share(catalog, "s", "q", WEIR_ADAPTIVE, &diag),
+                     WEIR_EQUOTA);
+    assert_int_equal(try_share(catalog, "top", "s", WEIR_LOCAL, &diag),
+                     WEIR_EQUOTA);
+    assert_int_equal(try_share(catalog, "t*", "q", WEIR_ADAPTIVE, &diag),
+                     WEIR_EQUOTA);
+    assert_int_equal(try_share(catalog, "t*", "top", WEIR_ADAPTIVE, &diag), 0);
+    assert_int_equal(try_share(catalog, "db", "top", WEIR_ADAPTIVE, &diag), 0);
+    weir_catalog_free(catalog);
+}
+
 static void overflow_must_stay(void **state)
 {
     (void)state;
@@ -131,6 +173,65 @@ static void overflow_must_stay(void **state)
     weir_catalog_free(catalog);
 }
 
+static int try_glob(struct weir_catalog *catalog, const char *name,
+                    enum weir_glob glob, struct weir_diag *diag)
+{
+    struct weir_change change =
+        set_to(name, NULL, weir_catalog_epoch(catalog) + 1);
+    change.quota.glob = glob;
+    int error = weir_catalog_check(catalog, &change, diag);
+    if (error == 0)
+        assert_int_equal(weir_catalog_apply(catalog, &change), 0);
+    return error;
+}
+
+static bool is_ruled(struct weir_catalog *catalog, const char *name)
+{
+    struct weir_captures captures = { .count = 9 };
+    const struct weir_quota *quota =
+        weir_catalog_find(catalog, weir_text_of(name), &captures);
+    assert_true(!quota || captures.count == 0);
+    return quota;
+}
+
+/* A quota whose name holds [ is a template by its glob alone. */
+static void globs_of_paths(void **state)
+{
+    (void)state;
+    struct weir_catalog *catalog = fresh();
+    struct weir_diag diag;
+    assert_int_equal(try_glob(catalog, "db/[0-9]/*", WEIR_GLOB_PATH, &diag),
+                     0);
+    assert_int_equal(weir_catalog_templates(catalog), 1);
+    assert_true(is_ruled(catalog, "db/7/x"));
+    assert_false(is_ruled(catalog, "db/7/x/y"));
+    assert_false(is_ruled(catalog, "db/x/7"));
+    assert_int_equal(try_remove(catalog, "db/[0-9]/*", &diag), 0);
+    assert_int_equal(weir_catalog_templates(catalog), 0);
+
+    assert_int_equal(try_set(catalog, "a[0-9]", NULL, &diag), 0);
+    assert_false(is_ruled(catalog, "a1"));
+    assert_int_equal(try_set(catalog, "child", "a[0-9]", &diag), 0);
+    assert_int_equal(try_glob(catalog, "a[0-9]", WEIR_GLOB_PATH, &diag),
+                     WEIR_ECHILDREN);
+    assert_non_null(strstr(diag.text, "remove or move 'child' first"));
+    assert_int_equal(try_set(catalog, "child", NULL, &diag), 0);
+    assert_int_equal(try_glob(catalog, "a[0-9]", WEIR_GLOB_PATH, &diag), 0);
+    assert_true(is_ruled(catalog, "a1"));
+    assert_int_equal(try_set(catalog, "child", "a[0-9]", &diag),
+                     WEIR_EPARENT);
+    struct weir_change change =
+        set_to("t*", NULL, weir_catalog_epoch(catalog) + 1);
+    change.quota.overflow = WEIR_TEXT("a[0-9]");
+    assert_int_equal(weir_catalog_check(catalog, &change, &diag),
+                     WEIR_EQUOTA);
+    assert_non_null(strstr(diag.text, "is a template"));
+    assert_int_equal(try_glob(catalog, "a[0-9]", WEIR_GLOB_NAME, &diag), 0);
+    assert_int_equal(weir_catalog_templates(catalog), 0);
+    assert_false(is_ruled(catalog, "a1"));
+    weir_catalog_free(catalog);
+}
+
 static void templates_are_tried_in_order(void **state)
 {
     (void)state;
@@ -138,7 +239,7 @@ static void templates_are_tried_in_order(void **state)
     static const struct {
         const char *name;
         uint32_t order;
-    } made[] = { { "a*", 5 }, { "ab*", 1 }, { "abc*", 1 }, { "abcd", 0 } };
+    } made[] = { { "a*", 5 }, { "ab*", 1 }, { "*bcx*", 1 }, { "abcd", 0 } };
     for (uint64_t i = 0; i < 4; i++) {
         struct weir_change change = set_to(made[i].name, NULL, i + 1);
         change.quota.order = made[i].order;
@@ -391,8 +492,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_tree_stays_sound),
         cmocka_unit_test(chains_are_at_most_sixteen),
+        cmocka_unit_test(one_of_a_chain_is_adaptive),
         cmocka_unit_test(overflow_must_stay),
         cmocka_unit_test(templates_are_tried_in_order),
+        cmocka_unit_test(globs_of_paths),
         cmocka_unit_test(templates_are_bounded),
         cmocka_unit_test(old_tombstones_raise_the_floor),
         cmocka_unit_test(as_the_naive_model),

@@ -167,6 +167,45 @@ static void test_what_is_presumed_ends(void **state)
     end(&s);
 }
 
+/* What a root drew up before an edit may come when all have the edit by now, of
+ * another root: it gives of the room that there was, and is no violation. */
+static void test_a_fill_of_before_an_edit_may_come_late(void **state)
+{
+    (void)state;
+    struct scene s = begin(100);
+    const struct weir_net far = { .delay = 50 * WEIR_MILLISECOND };
+    weir_fleet_net(s.fleet, 0, 0, &far);
+    assert_null(run(&s, 110 * WEIR_MILLISECOND)); /* all is answered */
+    for (int i = 0; i < 14; i++) {
+        take(&s, 0, 1); /* more than its slack: they are reported */
+        assert_null(run(&s, WEIR_MILLISECOND));
+    }
+    assert_null(run(&s, 70 * WEIR_MILLISECOND));
+    put(&s, slow, 30); /* the answer is on its way */
+    assert_null(run(&s, 10 * WEIR_MILLISECOND));
+    assert_int_equal(take(&s, 1, 1) & WEIR_OUTCOME_LIMITED, 0);
+    assert_null(run(&s, 60 * WEIR_MILLISECOND));
+    for (int i = 0; i < 40; i++) {
+        take(&s, (uint32_t)i % LIMITERS, 1);
+        assert_null(run(&s, 50 * WEIR_MILLISECOND));
+    }
+    assert_null(run(&s, WEIR_CHECK_SETTLE + WEIR_SECOND));
+    assert_null(weir_check_end(s.check));
+    end(&s);
+}
+
+static struct weir_scenario *scenario_of(const char *text)
+{
+    struct weir_diag diag = { 0 };
+    struct weir_script *script =
+        weir_script_read("story.weir", weir_text_of(text), &diag);
+    assert_non_null(script);
+    struct weir_scenario *scenario = weir_scenario_build(script, 0, &diag);
+    assert_non_null(scenario);
+    weir_script_free(script);
+    return scenario;
+}
+
 /* A report that no limiter made. */
 static void test_conservation(void **state)
 {
@@ -205,6 +244,20 @@ static void test_unseen_bound(void **state)
             take(&s, l, 1);
     }
     assert_says(weir_check_event(s.check), "unseen_bound: ");
+    end(&s);
+}
+
+/* A root that gives of more room than its quota has: whoever hears of it. */
+static void test_unseen_bound_of_a_root(void **state)
+{
+    (void)state;
+    struct scene s = begin(100);
+    const struct weir_net away = { .delay = 10 * WEIR_SECOND };
+    weir_fleet_net(s.fleet, 0, 0, &away);
+    struct weir_root *root = weir_fleet_root(s.fleet, 0);
+    weir_merge_get(&root->merge, api)->bucket.high *= 8;
+    take(&s, 1, 14);
+    assert_says(run(&s, WEIR_SECOND), "unseen_bound: root1 lets limiter");
     end(&s);
 }
 
@@ -254,6 +307,76 @@ static void test_verdicts(void **state)
     end(&s);
 }
 
+/* Runs it from some seeds; so many requests and counts at least. */
+static void run_soundly(const struct weir_scenario *scenario, uint64_t takes,
+                        uint64_t counts)
+{
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        struct weir_run_options options = { .seed = seed, .check = true };
+        struct weir_result *result =
+            weir_run_simulated(scenario, &options, NULL);
+        assert_non_null(result);
+        if (result->violation)
+            fail_msg("seed %d: %s", (int)seed, result->violation);
+        assert_true(result->takes >= takes);
+        assert_true(result->checked.reports >= counts);
+        weir_result_free(result);
+    }
+}
+
+/* Where all is refused until the end, refusals are reported until the end;
+ * this one falls into a report. */
+static void test_refusals_are_not_rest(void **state)
+{
+    (void)state;
+    struct weir_scenario *scenario =
+        scenario_of("title \"A limit of the day, used up\"\n"
+                    "roots 1\nlimiters 3\nnetwork rtt=1ms\n"
+                    "quota api limit=1000/d low_burst=400 high_burst=600\n"
+                    "load users to api rate=100/s\n"
+                    "run 40s\n"
+                    "at 13.01s restart limiter1 after 1s\n");
+    run_soundly(scenario, 2000, 50);
+    weir_scenario_free(scenario);
+}
+
+/* Names by the thousand, in tables of 32: a slot has another owner soon, and
+ * roots make buckets, clear them away when they are empty, and make them
+ * again, which is no count lost. */
+static void test_floods_are_no_violation(void **state)
+{
+    (void)state;
+    struct weir_scenario *scenario =
+        scenario_of("title \"A flood wider than the tables\"\n"
+                    "roots 2\nlimiters 3\nslots 32\nnetwork rtt=2ms\n"
+                    "quota hot limit=200/s\nquota \"t/*\" limit=5/s\n"
+                    "load a to hot rate=2x\n"
+                    "load f to \"t/*\" rate=2000/s keys=3000\n"
+                    "run 20s\n");
+    run_soundly(scenario, 40000, 10000);
+    weir_scenario_free(scenario);
+}
+
+/* What an overloaded root didn't tell of buckets far from full it tells when it
+ * has time: in the end all know what is in them. */
+static void test_what_wasnt_told_under_overload_is_made_up_for(void **state)
+{
+    (void)state;
+    struct weir_scenario *scenario =
+        scenario_of("title \"An overloaded root, and then rest\"\n"
+                    "roots 1\nlimiters 6\nslots 512\nnetwork rtt=1ms\n"
+                    "cpu root1 message=100us item=200us\n"
+                    "quota hot limit=200/s\n"
+                    "quota \"t/*\" limit=1/d low_burst=150 high_burst=200\n"
+                    "load a to hot rate=3x\n"
+                    "load f to \"t/*\" rate=1500/s keys=300\n"
+                    "run 34s\n"
+                    "at 8s load f rate=0/s; load a rate=0/s\n"
+                    "at 8s cpu root1 message=0ms item=0ms\n");
+    run_soundly(scenario, 15000, 5000);
+    weir_scenario_free(scenario);
+}
+
 /* A run is the same with and without its checkers. */
 static void test_checkers_change_nothing(void **state)
 {
@@ -285,11 +408,16 @@ int main(void)
         cmocka_unit_test(test_charges_and_refunds_are_no_violation),
         cmocka_unit_test(test_a_clock_may_be_set_back),
         cmocka_unit_test(test_what_is_presumed_ends),
+        cmocka_unit_test(test_a_fill_of_before_an_edit_may_come_late),
         cmocka_unit_test(test_conservation),
         cmocka_unit_test(test_unseen_bound),
+        cmocka_unit_test(test_unseen_bound_of_a_root),
         cmocka_unit_test(test_agreement),
         cmocka_unit_test(test_epochs),
         cmocka_unit_test(test_verdicts),
+        cmocka_unit_test(test_refusals_are_not_rest),
+        cmocka_unit_test(test_floods_are_no_violation),
+        cmocka_unit_test(test_what_wasnt_told_under_overload_is_made_up_for),
         cmocka_unit_test(test_checkers_change_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

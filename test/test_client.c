@@ -72,6 +72,7 @@ static int open_error(const char *roots, const char *name, uint32_t quotas,
     options.threads_max = threads;
     struct weir *weir = (struct weir *)&options;
     int error = weir_open(&options, &weir);
+    assert_int_equal(weir_check(&options), error);
     if (error == 0)
         weir_close(weir);
     else
@@ -97,6 +98,7 @@ static void options_out_of_range_are_refused(void **state)
     assert_int_equal(open_error(NULL, NULL, (1 << 24) + 1, 0), WEIR_EINVAL);
     assert_int_equal(open_error(NULL, NULL, 0, 5000), WEIR_EINVAL);
     assert_int_equal(weir_open(NULL, NULL), WEIR_EINVAL);
+    assert_int_equal(weir_check(NULL), WEIR_EINVAL);
     struct weir_options zero = { 0 };
     struct weir *weir;
     assert_int_equal(weir_open(&zero, &weir), WEIR_EINVAL);
@@ -152,16 +154,28 @@ static void names_are_checked(void **state)
     struct weir_handle untouched = { NULL, 7, 7 };
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         uint64_t unknown = status_of(weir).unknown;
+        assert_false(weir_name_is_valid(bad[i].p, bad[i].len));
         assert_int_equal(weir_handle_open(weir, bad[i].p, bad[i].len,
                                           &untouched), WEIR_ENAME);
         assert_int_equal(untouched.slot, 7);
         for (int k = 0; k < 9; k++)
             assert_int_equal(weir_take_by_name(weir, bad[i].p, bad[i].len, 1,
                                                NULL, 0), WEIR_PASS);
-        assert_int_equal(status_of(weir).unknown, unknown + 9);
+        assert_int_equal(
+            weir_peek_by_name(weir, bad[i].p, bad[i].len, 1, NULL, 0),
+            WEIR_PASS);
+        assert_int_equal(status_of(weir).unknown, unknown + 10);
     }
     struct weir_handle quota;
+    assert_true(weir_name_is_valid(name, 255));
     assert_int_equal(weir_handle_open(weir, name, 255, &quota), 0);
+    /* A peek at a template's name makes its instance, and charges nothing. */
+    struct weir_reply reply;
+    assert_int_equal(weir_peek_by_name(weir, "any/peek", 8, 1, &reply, 0),
+                     WEIR_PASS);
+    assert_string_equal(reply.quota, "any/peek");
+    assert_int_equal(weir_sync(weir, GUARD), 0);
+    assert_int_equal(root_passed(&root, "any/peek"), 0);
     /* The link has outlived them all. */
     assert_int_equal(weir_take_by_name(weir, "any/good", 8, 1, NULL, 0),
                      WEIR_PASS);
@@ -257,7 +271,15 @@ static void decisions_keep_their_contract(void **state)
     weir_refund(ten, 1000, now);
     assert_int_equal(weir_peek(ten, 10, &reply, now), WEIR_PASS);
     assert_int_equal(reply.fill, 0);
+    assert_int_equal(weir_peek_by_name(weir, "ten", 3, 10, &reply, now),
+                     WEIR_PASS);
+    assert_int_equal(reply.remaining, 10);
+    assert_int_equal(weir_peek_by_name(weir, "ten", 3, 11, &reply, now),
+                     WEIR_LIMITED);
+    assert_true(reply.never);
     weir_charge(ten, 20, now);
+    assert_int_equal(weir_peek_by_name(weir, "ten", 3, 1, NULL, now),
+                     WEIR_LIMITED);
     assert_int_equal(weir_take(ten, 1, &reply, now), WEIR_LIMITED);
     assert_int_equal(reply.fill, 20);
     now += 2 * WEIR_SECOND;
@@ -351,6 +373,7 @@ static void a_shadow_set_is_asked_too(void **state)
     struct weir_handle other = { NULL, 7, 7 };
     assert_int_equal(weir_handle_open(weir, "shadow:tried", 12, &other),
                      WEIR_ENAME);
+    assert_false(weir_name_is_valid("shadow:tried", 12));
     assert_int_equal(take_name(weir, "shadow:tried"), WEIR_PASS);
     assert_int_equal(weir_sync(weir, GUARD), 0);
     assert_int_equal(root_passed(&root, "tried"), 8);

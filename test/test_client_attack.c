@@ -153,7 +153,8 @@ static void dead_root_comes_back(void **state)
     struct weir *weir = limiter_ready(root.address, &seen);
     UNTIL(knows(weir, "q"));
     for (unsigned round = 1; round <= 2; round++) {
-        assert_int_equal(take(weir, "q"), WEIR_PASS);
+        /* Not while one before isn't answered for: a stop holds then. */
+        UNTIL(take(weir, "q") == WEIR_PASS);
         root_kill(&root, round == 1 ? SIGKILL : SIGTERM);
         UNTIL(seen_count(&seen, WEIR_EVENT_ROOT_DOWN) == round);
         UNTIL(seen_count(&seen, WEIR_EVENT_STALE) == round);

@@ -15,50 +15,28 @@
 
 #define SECRET "a-token-that-nobody-may-read"
 
-static struct {
-    char folder[64];
-    struct maker_ca *ca, *other;
-} pki;
+static struct maker_pki pki;
 
-/* A path in the folder; so many live at a time. */
 static const char *at(const char *name)
 {
-    static char paths[32][160];
-    static unsigned next;
-    char *path = paths[next++ % WEIR_COUNT_OF(paths)];
-    snprintf(path, sizeof(paths[0]), "%s/%s", pki.folder, name);
-    return path;
+    return maker_pki_path(&pki, name);
 }
 
 static void put(const char *name, const char *text)
 {
-    char fresh[170];
-    snprintf(fresh, sizeof(fresh), "%s.fresh", at(name));
-    FILE *file = fopen(fresh, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    assert_int_equal(fclose(file), 0);
-    assert_int_equal(rename(fresh, at(name)), 0);
+    maker_pki_put(&pki, name, text);
 }
 
 static void issue(const char *file, const char *name)
 {
-    char cert[32], key[32];
-    snprintf(cert, sizeof(cert), "%s.crt", file);
-    snprintf(key, sizeof(key), "%s.key", file);
     struct maker_leaf leaf = { name, "DNS:localhost,IP:127.0.0.1" };
-    maker_issue(pki.ca, &leaf, at(cert), at(key));
+    maker_pki_issue(&pki, file, pki.ca, &leaf);
 }
 
 static int make_files(void **state)
 {
     (void)state;
-    strcpy(pki.folder, "/tmp/weir-client-tls-XXXXXX");
-    assert_non_null(mkdtemp(pki.folder));
-    pki.ca = maker_ca_new("ours");
-    pki.other = maker_ca_new("another");
-    maker_ca_write(pki.ca, at("ca.crt"));
-    maker_ca_write(pki.other, at("other.crt"));
+    maker_pki_init(&pki);
     issue("root", "root-1");
     issue("pay", "payments");
     put("token", SECRET "\nand a second line\n");
@@ -68,11 +46,8 @@ static int make_files(void **state)
 static int drop_files(void **state)
 {
     (void)state;
-    char command[128];
-    maker_ca_free(pki.ca);
-    maker_ca_free(pki.other);
-    snprintf(command, sizeof(command), "rm -r %s", pki.folder);
-    return system(command);
+    maker_pki_fini(&pki);
+    return 0;
 }
 
 /* ---- Limiters ---- */
@@ -175,6 +150,8 @@ static void expect_no_limiter(const struct weir_options *options,
     assert_int_equal(weir_open(options, &weir), error);
     assert_null(weir);
     assert_int_equal(seen_count(seen, WEIR_EVENT_CREDENTIAL), before + 1);
+    assert_int_equal(weir_check(options), error);
+    assert_int_equal(seen_count(seen, WEIR_EVENT_CREDENTIAL), before + 2);
     if (!says(seen, WEIR_EVENT_CREDENTIAL, text))
         fail_msg("'%s' doesn't say '%s'", seen->text[WEIR_EVENT_CREDENTIAL],
                  text);

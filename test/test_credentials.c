@@ -2,6 +2,7 @@
  * test/test_credentials.c - who is let in by a file of credentials, and what
  * a file must be to be taken. */
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -345,6 +346,17 @@ static void a_reload_takes_all_or_nothing(void **state)
     assert_false(weir_credentials_is_changed(c));
     assert_is(c, NULL, "Bearer " TOKEN, WEIR_ROLE_READ, "ann");
     assert_stranger(c, NULL, "Bearer another-long-secret");
+
+    /* What is written over it counts, whatever its time says. */
+    struct stat was;
+    assert_int_equal(stat(file->path, &was), 0);
+    FILE *over = fopen(file->path, "r+e");
+    assert_true(fputs("edit", over) >= 0);
+    assert_int_equal(fclose(over), 0);
+    const struct timespec times[] = { was.st_atim, was.st_mtim };
+    assert_int_equal(utimensat(AT_FDCWD, file->path, times, 0), 0);
+    assert_true(weir_credentials_is_changed(c));
+    assert_int_equal(weir_credentials_reload(c, &diag), WEIR_ESYNTAX);
 
     /* Nor does one that has gone. */
     unlink(file->path);

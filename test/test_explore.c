@@ -26,12 +26,7 @@
 #include <cmocka.h>
 
 #define WEIR_EXPLORE
-#include "quota/table.c"
-#include "quota/table_edit.c"
-#include "quota/table_rule.c"
-#include "quota/table_shadow.c"
-#include "quota/table_sync.c"
-#include "quota/table_take.c"
+#include "table_sources.h"
 
 #include "explore.h"
 #include "fiber.h"
@@ -63,7 +58,8 @@ static struct stage *stage_new(size_t *out_bytes)
 {
     struct weir_table_options options = { .slots = SLOTS,
                                           .stripes = 1,
-                                          .seed = 3 };
+                                          .seed = 3,
+                                          .meter_bytes = AREA_UNIT };
     size_t bytes = sizeof(struct stage) + weir_table_size(&options);
     void *block = NULL;
     assert_int_equal(posix_memalign(&block, WEIR_CACHE_LINE, bytes), 0);

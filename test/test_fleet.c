@@ -211,6 +211,54 @@ static void test_without_slack_time_alone_reports(void **state)
     assert_true(often.deviation < out.deviation);
 }
 
+/* What the bucket holds if nobody has to report: what passed, and leaked. */
+static double truth(struct weir_fleet *fleet, uint32_t limiters,
+                    const double *before)
+{
+    double passed = 0;
+    for (uint32_t i = 0; i < limiters; i++)
+        passed += (double)weir_fleet_count(fleet, i, Q);
+    double in = passed - before[0];
+    double leaked =
+        ((double)weir_fleet_now(fleet) / WEIR_SECOND - before[1]) * LIMIT;
+    return in - leaked;
+}
+
+/* All begin at once at three times the limit. Until a limiter's slack is used
+ * up its root hears nothing, and its bucket leaks from nothing: by that it is
+ * too full from then on, and two roots are apart, for as long as load lasts. At
+ * an onset slack lasts for high / (2 x the load). */
+static void test_roots_are_apart_by_an_onset(void **state)
+{
+    (void)state;
+    double most = 0, least_over = 1e9, most_over = 0;
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        struct weir_fleet *fleet =
+            make_fleet(5, 10 * WEIR_MILLISECOND, &with_slack);
+        for (uint64_t skip = 0; skip < seed; skip++)
+            weir_world_chance(weir_fleet_world(fleet), 0.5);
+        double highest = 0;
+        const double before[] = { 0, (double)weir_fleet_now(fleet) /
+                                         WEIR_SECOND };
+        for (int second = 0; second < 5; second++)
+            second_of(fleet, 5, 3.0 * LIMIT, &highest);
+        double fill[2], is = truth(fleet, 5, before);
+        for (uint32_t i = 0; i < 2; i++) {
+            fill[i] = weir_fleet_root_fill(fleet, i, Q);
+            least_over = fmin(least_over, fill[i] - is);
+            most_over = fmax(most_over, fill[i] - is);
+        }
+        most = fmax(most, fabs(fill[0] - fill[1]));
+        weir_fleet_free(fleet);
+    }
+    print_message("an onset: roots hold %.0f to %.0f units more than there "
+                  "are, and are %.0f apart at most\n",
+                  least_over, most_over, most);
+    assert_true(most < 0.25 * LIMIT);
+    assert_true(most_over < 0.25 * LIMIT);
+    assert_true(least_over > -0.03 * LIMIT);
+}
+
 /* A root dies, is born again, and the limiters come back to it one after the
  * other: the last ones bring pictures in which the first ones' counts are. */
 static void test_reborn_root_agrees_with_its_neighbour(void **state)
@@ -347,6 +395,36 @@ static void test_correction_adds_what_others_count(void **state)
     assert_true(learnt < plain - 100);
 }
 
+/* A quota goes amid its load, and is made anew, while a root stands still: it
+ * finds one edit, and that the limiter's slot has gone it never hears. What it
+ * presumes of that slot ends all the same; nobody counts there any more. */
+static void test_a_pace_ends_with_its_slot(void **state)
+{
+    (void)state;
+    struct weir_fleet *fleet = make_fleet(1, 2 * WEIR_MILLISECOND, &with_slack);
+    put(fleet, BIG, LIMIT, LIMIT, LIMIT);
+    double fill = 0;
+    for (int second = 0; second < 5; second++)
+        second_of(fleet, 1, LIMIT * 0.8, &fill);
+    struct weir_place place = { .root = true, .index = 1 };
+    weir_fleet_pause(fleet, place, true);
+    weir_fleet_remove(fleet, "q", NULL);
+    run_on(fleet, 100 * WEIR_MILLISECOND);
+    weir_fleet_remove(fleet, "big", NULL); /* its slot is the next to be had */
+    put(fleet, Q, LIMIT / 10, LIMIT / 10, LIMIT / 10);
+    weir_fleet_pause(fleet, place, false);
+    run_on(fleet, 30 * WEIR_SECOND);
+    print_message("root2 holds %.1f units of what nobody asks for\n",
+                  weir_fleet_root_fill(fleet, 1, Q));
+    assert_true(weir_fleet_root_fill(fleet, 1, Q) < 1);
+    for (int i = 0; i < 50; i++) {
+        unsigned outcome = weir_fleet_take(fleet, 0, Q, 1, NULL);
+        assert_int_equal(outcome & WEIR_OUTCOME_LIMITED, 0);
+        run_on(fleet, 20 * WEIR_MILLISECOND);
+    }
+    weir_fleet_free(fleet);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -354,9 +432,11 @@ int main(void)
         cmocka_unit_test(test_hold_outlasts_a_silent_cut),
         cmocka_unit_test(test_slack_holds_over_a_slow_network),
         cmocka_unit_test(test_without_slack_time_alone_reports),
+        cmocka_unit_test(test_roots_are_apart_by_an_onset),
         cmocka_unit_test(test_reborn_root_agrees_with_its_neighbour),
         cmocka_unit_test(test_root_that_heard_late_agrees_with_its_neighbour),
         cmocka_unit_test(test_correction_adds_what_others_count),
+        cmocka_unit_test(test_a_pace_ends_with_its_slot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -107,6 +108,29 @@ static void expansion_is_bounded(void **state)
                      WEIR_ENAME);
 }
 
+/* Whoever says more comes first, in both sets alike; never two that are
+ * different in the same place. */
+static void the_one_that_says_more_comes_first(void **state)
+{
+    (void)state;
+    static const char *const sorted[] = {
+        "api/user/*", "api/*/x", "*/*/**abc", "a*/b", "ab*/", "a*", "*", "**",
+    };
+    for (size_t i = 0; i < WEIR_COUNT_OF(sorted); i++) {
+        for (size_t k = 0; k < WEIR_COUNT_OF(sorted); k++) {
+            char a[32], b[32];
+            snprintf(a, sizeof a, "shadow:%s", sorted[i]);
+            snprintf(b, sizeof b, "shadow:%s", sorted[k]);
+            int order = weir_glob_compare(weir_text_of(sorted[i]),
+                                          weir_text_of(sorted[k]));
+            int shadow = weir_glob_compare(weir_text_of(a), weir_text_of(b));
+            assert_int_equal(order < 0, i < k);
+            assert_int_equal(order == 0, i == k);
+            assert_int_equal(shadow < 0, i < k);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -114,6 +138,7 @@ int main(void)
         cmocka_unit_test(hostile_patterns_end),
         cmocka_unit_test(expands_captures),
         cmocka_unit_test(expansion_is_bounded),
+        cmocka_unit_test(the_one_that_says_more_comes_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

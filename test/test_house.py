@@ -171,6 +171,7 @@ class House(unittest.TestCase):
         planted = self.plant("planted.c", text)
         subprocess.run([*CC, "-shared", "-fPIC", planted, "-o",
                         self.build / "libweir.so"], check=True)
+        (self.source / "include/weir/pacer.h").unlink()
         self.plant("include/weir/weir.h",
                    "WEIR_API WEIR_MUST_USE int weir_one(int (*f)(void));\n"
                    "/* WEIR_API int weir_none(void); */\n")
@@ -197,6 +198,21 @@ class House(unittest.TestCase):
         self.plant("src/algo/planted.c", "int x;\n\n" + function(71))
         self.assert_caught("planted.c:3: weir_long() has 71 lines",
                            "check-size")
+
+    def test_functions_in_c_plus_plus(self):
+        whole = ["class planted", "{", *["    int f();"] * 80, "};", ""]
+        self.plant("bindings/planted.hpp", "\n".join(whole))
+        self.assert_clean("check-size")
+        self.plant("bindings/planted.cpp", "int x;\n\n" + function(71))
+        self.assert_caught("planted.cpp:3: weir_long() has 71 lines",
+                           "check-size")
+
+    def test_file_without_licence(self):
+        self.plant("bindings/planted.go",
+                   "// SPDX-License-Identifier: MIT\npackage weir\n")
+        self.assert_clean("check-licence")
+        self.plant("bindings/planted.go", "package weir\n")
+        self.assert_caught("bindings/planted.go: no SPDX", "check-licence")
 
     def test_exception_with_its_reason(self):
         reason = "/* size: one table, one row a line */\n"

@@ -302,6 +302,9 @@ static void test_a_bad_log_is_refused_by_line(void **state)
         { AT("a", "10:00:00 +0000") "hello world\n", ":2: no time like" },
         { "a [then]\n", ":1: no time like" },
         { " a [17/May/2015:10:00:00 +0000]\n", ":1: a line of an access" },
+        { AT("h:80 a", "10:00:00 +0000"), ":1: not client, ident and user" },
+        { "a [17/May/2015:10:00:00 +0000] \"\"\n", ":1: not client" },
+        { "a -  [17/May/2015:10:00:00 +0000] \"\"\n", ":1: not client" },
     };
     for (size_t i = 0; i < WEIR_COUNT_OF(cases); i++) {
         struct weir_access_log log;

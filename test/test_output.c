@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "lab/model.h"
 #include "lab/output.h"
 
 #define SAMPLES 100
@@ -358,6 +359,26 @@ static void test_a_measure_stands_against_another(void **state)
     free(script);
 }
 
+/* Its metrics are numbered by itself, and may be more than a fleet's. */
+static void test_a_models_measure_has_its_unit_in_its_name(void **state)
+{
+    struct world *world = *state;
+    static const struct weir_model model = { .name = "model" };
+    for (size_t v = 0; v < VARIANTS; v++)
+        world->scenarios[v].model = &model;
+    world->measures[0].metric = WEIR_METRIC_COUNT + 5;
+    world->measures[1].metric = WEIR_METRIC_PASSED_MEAN;
+    world->figures[1].against = mean;
+    world->figures[0] = world->figures[1];
+    double other[2] = { 0.25, 4 };
+    char *data, *script;
+    draw_second(world, other, &data, &script);
+    assert_non_null(strstr(script, "set xlabel 'passed_mean'"));
+    assert_non_null(strstr(script, "set ylabel 'echo'"));
+    free(data);
+    free(script);
+}
+
 static void test_a_setting_wins_over_a_measure_of_its_name(void **state)
 {
     struct world *world = *state;
@@ -413,6 +434,7 @@ int main(void)
         TEST(test_measures_are_means_over_seeds),
         TEST(test_words_stand_side_by_side),
         TEST(test_a_measure_stands_against_another),
+        TEST(test_a_models_measure_has_its_unit_in_its_name),
         TEST(test_a_setting_wins_over_a_measure_of_its_name),
         TEST(test_means_that_span_decades_are_told_apart),
         TEST(test_a_folder_that_cant_be_made_is_named),

@@ -349,7 +349,7 @@ static void of_another_schema(void **state)
                                                "reads up to 2"));
     sql(fixture->url, "UPDATE weir.weir_meta SET schema = 1");
     assert_int_equal(reopen(fixture), WEIR_ESCHEMA);
-    assert_non_null(strstr(fixture->diag.text, "weir store upgrade"));
+    assert_non_null(strstr(fixture->diag.text, "which no Weir has made"));
     assert_int_equal(weir_store_upgrade(fixture->url, &from, NULL),
                      WEIR_ESCHEMA);
 }
@@ -455,31 +455,41 @@ static int sum_log(void *context, const struct weir_log_entry *entry)
     return 0;
 }
 
-/* Both hold the same, ids and epochs included. */
-static void compare(struct weir_store *a, struct weir_store *b)
+struct contents {
+    struct weir_store_id id;
+    uint64_t epoch, floor;
+    struct weir_catalog *set; /* owned */
+    struct log_sum log;
+};
+
+static void gather(struct weir_store *store, struct contents *out)
 {
-    struct weir_store_id ids[2];
-    uint64_t epochs[2], floors[2];
-    struct weir_catalog *sets[2];
-    struct log_sum sums[2] = { { 0 }, { 0 } };
-    struct weir_store *const stores[] = { a, b };
-    for (int i = 0; i < 2; i++) {
-        sets[i] = weir_catalog_new(&maker_mem, 1);
-        weir_store_identity(stores[i], &ids[i], &epochs[i], &floors[i], NULL);
-        assert_int_equal(weir_store_read(stores[i], 0, same_row, sets[i],
-                                         NULL), 0);
-        assert_int_equal(weir_store_log(stores[i], 0, weir_text_of(NULL),
-                                        1000000, sum_log, &sums[i], NULL), 0);
-    }
-    assert_memory_equal(&ids[0], &ids[1], sizeof(ids[0]));
-    assert_int_equal(epochs[0], epochs[1]);
-    assert_int_equal(floors[0], floors[1]);
-    assert_memory_equal(&sums[0], &sums[1], sizeof(sums[0]));
-    assert_int_equal(weir_catalog_count(sets[0]), weir_catalog_count(sets[1]));
+    *out = (struct contents){ .set = weir_catalog_new(&maker_mem, 1) };
+    assert_int_equal(weir_store_identity(store, &out->id, &out->epoch,
+                                         &out->floor, NULL), 0);
+    assert_int_equal(weir_store_read(store, 0, same_row, out->set, NULL), 0);
+    assert_int_equal(weir_store_log(store, 0, weir_text_of(NULL), 1000000,
+                                    sum_log, &out->log, NULL), 0);
+}
+
+/* The store at 'url' holds the same, ids and epochs included. */
+static void compare(const struct contents *was, const char *url)
+{
+    struct weir_store *store;
+    struct contents is;
+    assert_int_equal(weir_store_open(url, &store, NULL), 0);
+    gather(store, &is);
+    weir_store_close(store);
+    assert_memory_equal(&was->id, &is.id, sizeof(is.id));
+    assert_int_equal(was->epoch, is.epoch);
+    assert_int_equal(was->floor, is.floor);
+    assert_memory_equal(&was->log, &is.log, sizeof(is.log));
+    assert_int_equal(weir_catalog_count(was->set),
+                     weir_catalog_count(is.set));
     struct weir_cursor at[2] = { { { 0 } } };
     struct weir_change x, y;
-    while (weir_catalog_since(sets[0], 0, &at[0], &x)) {
-        assert_true(weir_catalog_since(sets[1], 0, &at[1], &y));
+    while (weir_catalog_since(was->set, 0, &at[0], &x)) {
+        assert_true(weir_catalog_since(is.set, 0, &at[1], &y));
         assert_int_equal(x.removed, y.removed);
         assert_int_equal(x.quota.epoch, y.quota.epoch);
         assert_int_equal(x.quota.id, y.quota.id);
@@ -487,9 +497,8 @@ static void compare(struct weir_store *a, struct weir_store *b)
         assert_true(weir_text_equal(x.quota.name, y.quota.name));
         assert_true(x.removed || weir_quota_equal(&x.quota, &y.quota));
     }
-    assert_false(weir_catalog_since(sets[1], 0, &at[1], &y));
-    weir_catalog_free(sets[0]);
-    weir_catalog_free(sets[1]);
+    assert_false(weir_catalog_since(is.set, 0, &at[1], &y));
+    weir_catalog_free(is.set);
 }
 
 static void fill(struct weir_store *store)
@@ -536,22 +545,28 @@ static void there_and_back(void **state)
     char file[URL_MAX];
     char back[URL_MAX];
     size_t quotas = 0;
-    struct weir_store *other;
+    struct contents was;
     assert_non_null(mkdtemp(folder));
     snprintf(file, sizeof(file), "sqlite:%s/q.db", folder);
     fill(fixture->store);
+    gather(fixture->store, &was);
     if (weir_store_migrate(fixture->url, file, &quotas, &fixture->diag) < 0)
         fail_msg("%s", fixture->diag.text);
     assert_int_equal(quotas, 2500);
-    assert_int_equal(weir_store_open(file, &other, NULL), 0);
-    compare(fixture->store, other);
-    weir_store_close(other);
+    compare(&was, file);
+    /* where it went is all that the old one says, until it is used again */
+    assert_int_equal(edit(fixture, "late"), WEIR_ESTORE);
+    assert_non_null(strstr(fixture->diag.text, file));
+    assert_int_equal(reopen(fixture), WEIR_ESTORE);
+    uint64_t restores;
+    assert_int_equal(weir_store_restored(fixture->url, &restores, NULL), 0);
+    assert_int_equal(reopen(fixture), 0);
+    assert_int_equal(edit(fixture, "late"), 0);
     make_url(back, sizeof(back));
     if (weir_store_migrate(file, back, &quotas, &fixture->diag) < 0)
         fail_msg("%s", fixture->diag.text);
-    assert_int_equal(weir_store_open(back, &other, NULL), 0);
-    compare(fixture->store, other);
-    weir_store_close(other);
+    compare(&was, back);
+    weir_catalog_free(was.set);
     /* neither kind is written over */
     assert_int_equal(weir_store_migrate(file, back, &quotas, NULL),
                      WEIR_EEXIST);

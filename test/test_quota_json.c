@@ -37,7 +37,8 @@ static void shows_every_field(void **state)
         "{\"name\":\"a\",\"parent\":\"\",\"kind\":\"rate\",\"limit\":"
         "\"100/s\",\"low_burst\":\"1s\",\"high_burst\":\"1.5s\","
         "\"algorithm\":\"leaky\",\"sharing\":\"counted\",\"mode\":"
-        "\"enforce\",\"on_stale\":\"open\",\"order\":0,\"overflow\":\"\","
+        "\"enforce\",\"on_stale\":\"open\",\"order\":0,\"glob\":\"name\","
+        "\"overflow\":\"\","
         "\"description\":\"\",\"labels\":{\"team\":\"web\"},\"id\":7,"
         "\"epoch\":0,\"created\":0}");
     free(text);
@@ -87,13 +88,15 @@ static void refuses_the_rest(void **state)
     (void)state;
     refuse("[]", WEIR_ESYNTAX, "JSON object");
     refuse("{\"mode\": \"off\", \"limt\": 1}", WEIR_ENOENT, "'limit'");
-    refuse("{\"limit\": 100}", WEIR_EQUOTA, "has no period");
+    refuse("{\"limit\": \"100/\"}", WEIR_EQUOTA, "period after '/' is missing");
     refuse("{\"limit\": -1}", WEIR_EQUOTA, "negative");
     refuse("{\"limit\": 1.5}", WEIR_ESYNTAX, "must be a string");
     refuse("{\"limit\": true}", WEIR_ESYNTAX, "must be a string");
     refuse("{\"limit\": [\"1/s\"]}", WEIR_ESYNTAX, "must be a string");
     refuse("{\"name\": 17}", WEIR_ESYNTAX, "must be a string");
     refuse("{\"order\": \"1\"}", WEIR_ESYNTAX, "a whole number");
+    refuse("{\"order\": -1}", WEIR_EQUOTA, "negative");
+    refuse("{\"priority\": 1.5}", WEIR_ESYNTAX, "a whole number");
     refuse("{\"order\": 4294967296}", WEIR_EQUOTA, "4294967295");
     refuse("{\"id\": \"7\"}", WEIR_ESYNTAX, "a whole number");
     refuse("{\"epoch\": -7}", WEIR_ESYNTAX, "a whole number");
@@ -126,21 +129,90 @@ static void a_quota_is_read_back(void **state)
         make_quota(&rng, i, &made);
         made.quota.id = weir_rng_next(&rng) >> 1;
         made.quota.epoch = i;
-        json_t *object = weir_quota_to_json(&made.quota);
-        char *text = json_dumps(object, 0);
-        json_decref(object);
+        json_t *shown = weir_quota_to_json(&made.quota);
+        char *text = json_dumps(shown, 0);
+        json_t *object;
         struct weir_quota back;
         weir_quota_init(&back);
         assert_int_equal(read_text(text, &object, &back, NULL), 0);
-        /* a burst that is unset comes back as the one in force */
-        weir_quota_effective(&made.quota, &made.quota.low_burst,
-                             &made.quota.high_burst);
-        if (!weir_quota_equal(&made.quota, &back))
+        struct weir_diag diag = { .text = "" };
+        if (weir_quota_check(&back, &diag) < 0)
+            fail_msg("%s: %s", text, diag.text);
+        /* what is unset comes back as what was in force, and shows the same */
+        json_t *again = weir_quota_to_json(&back);
+        if (!json_equal(shown, again))
             fail_msg("%s", text);
         assert_int_equal(back.id, made.quota.id);
         assert_int_equal(back.epoch, made.quota.epoch);
         free(text);
+        json_decref(again);
         json_decref(object);
+        json_decref(shown);
+    }
+}
+
+static void a_priority_may_be_negative(void **state)
+{
+    (void)state;
+    struct weir_quota quota;
+    weir_quota_init(&quota);
+    json_t *object;
+    assert_int_equal(read_text("{\"sharing\": \"leased\", \"priority\":"
+                               " -9223372036854775808}", &object, &quota,
+                               NULL), 0);
+    assert_true(quota.priority == INT64_MIN);
+    json_t *shown = weir_quota_to_json(&quota);
+    json_int_t got = json_integer_value(json_object_get(shown, "priority"));
+    assert_true(got == INT64_MIN);
+    json_decref(shown);
+    json_decref(object);
+}
+
+static void a_flag_is_true_or_false(void **state)
+{
+    (void)state;
+    struct weir_quota quota;
+    weir_quota_init(&quota);
+    json_t *object;
+    struct weir_diag diag;
+    assert_int_equal(read_text("{\"algorithm\": \"sliding_log\","
+                               " \"count_refused\": true, \"limit\": "
+                               "\"7/min\", \"max_entries\": 5}", &object,
+                               &quota, NULL), 0);
+    assert_true(quota.count_refused);
+    assert_int_equal(quota.max_entries, 5);
+    json_t *shown = weir_quota_to_json(&quota);
+    assert_true(json_is_true(json_object_get(shown, "count_refused")));
+    assert_string_equal(json_string_value(json_object_get(shown, "window")),
+                        "1min");
+    /* what means nothing to a sliding log isn't there */
+    assert_null(json_object_get(shown, "high_burst"));
+    assert_null(json_object_get(shown, "tz"));
+    assert_null(json_object_get(shown, "store"));
+    json_decref(shown);
+    json_decref(object);
+    assert_int_equal(read_text("{\"count_refused\": 1}", &object, &quota,
+                               &diag), WEIR_ESYNTAX);
+    assert_non_null(strstr(diag.text, "must be true or false"));
+    json_decref(object);
+}
+
+/* Each number of its own member. */
+static void test_numbers_are_shown(void **state)
+{
+    (void)state;
+    static const char *const fields[] = { "sub_windows", "max_entries",
+                                          "queue_max" };
+    for (size_t i = 0; i < WEIR_COUNT_OF(fields); i++) {
+        struct weir_quota quota;
+        char shown[WEIR_FIELD_VALUE_MAX];
+        weir_quota_init(&quota);
+        assert_int_equal(weir_quota_set(&quota, weir_text_of(fields[i]),
+                                        WEIR_TEXT("11"), NULL),
+                         0);
+        size_t len = weir_quota_get(&quota, fields[i], shown, sizeof(shown));
+        assert_true(
+            weir_text_equal((struct weir_text){ shown, len }, WEIR_TEXT("11")));
     }
 }
 
@@ -152,6 +224,9 @@ int main(void)
         cmocka_unit_test(refuses_the_rest),
         cmocka_unit_test(a_nul_is_seen),
         cmocka_unit_test(a_quota_is_read_back),
+        cmocka_unit_test(a_flag_is_true_or_false),
+        cmocka_unit_test(a_priority_may_be_negative),
+        cmocka_unit_test(test_numbers_are_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -196,8 +196,9 @@ static void check_agreement(struct regions *r)
 {
     for (uint32_t i = 0; i < r->shape->roots; i++) {
         print_message("  root %u: fill %.1f\n", i, fill_at(r, i));
-        /* What was presumed of silent limiters goes within their slack. */
-        assert_true(fabs(fill_at(r, i) - fill_at(r, 0)) < 0.1 * LIMIT);
+        /* What an onset leaves between roots (count/merge.c): over twelve
+         * seeds up to 0.2. */
+        assert_true(fabs(fill_at(r, i) - fill_at(r, 0)) < 0.25 * LIMIT);
     }
 }
 
@@ -293,6 +294,8 @@ static void cut_off(const char *what, enum weir_on_stale on_stale,
                   mended.part[0] + mended.part[1]);
     assert_true(cut.part[0] >= least && cut.part[0] <= most);
     assert_true(fabs(cut.part[1] - 1) < 0.03);
+    /* The bucket was full at once, and is in the band again soon. */
+    assert_true(fabs(mending.part[0] + mending.part[1] - 1) < 0.2);
     assert_true(fabs(mended.part[0] + mended.part[1] - 1) < 0.03);
     quiet(&r);
     print_message("         truth %llu, tops %llu, %llu\n",
@@ -312,8 +315,38 @@ static void test_cut_off_region_goes_on_by_on_stale(void **state)
         cut_off("open", WEIR_STALE_OPEN, 1.45, 1.55, noticed[i]);
         cut_off("closed", WEIR_STALE_CLOSED, 0, 0, noticed[i]);
         cut_off("share", WEIR_STALE_SHARE, 0.4, 0.55, noticed[i]);
-        /* Two thirds of all were refused. */
-        cut_off("hold", WEIR_STALE_HOLD, 0.45, 0.55, noticed[i]);
+        /* Two thirds of all were refused, as each saw it at that moment: of 40
+         * seeds a mean of 0.44, a deviation of 0.04. */
+        cut_off("hold", WEIR_STALE_HOLD, 0.35, 0.55, noticed[i]);
+    }
+}
+
+/* Top roots that are all newly born, one a little after the other, hear of what
+ * went on by `open` for the first time: it fills no bucket beyond 'high'. */
+static void test_what_passed_by_open_is_no_debt(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 8; seed++) {
+        struct regions r;
+        make(&r, 6, seed, &fast);
+        put(&r, LIMIT, WEIR_SECOND, LIMIT, LIMIT * 3 / 2, WEIR_STALE_OPEN);
+        run_on(&r, 2 * WEIR_SECOND);
+        seconds_of(&r, 10, 3.0 * LIMIT);
+        for (uint32_t top = 0; top < r.shape->tops; top++)
+            weir_fleet_kill(r.fleet, root_at(top));
+        struct rates cut = seconds_of(&r, 10, 3.0 * LIMIT);
+        struct weir_rng *rng = &weir_fleet_world(r.fleet)->rng;
+        for (uint32_t top = 0; top < r.shape->tops; top++) {
+            weir_fleet_start(r.fleet, root_at(top));
+            load(&r, (double)weir_rng_below(rng, 1000) / 1000, 3.0 * LIMIT);
+        }
+        struct rates mended = seconds_of(&r, 3, 3.0 * LIMIT);
+        print_message("  seed %llu: cut off %.3f, mended %.3f\n",
+                      (unsigned long long)seed, cut.part[0] + cut.part[1],
+                      mended.part[0] + mended.part[1]);
+        assert_true(cut.part[0] + cut.part[1] > 2);
+        assert_true(fabs(mended.part[0] + mended.part[1] - 1) < 0.1);
+        weir_fleet_free(r.fleet);
     }
 }
 
@@ -638,6 +671,52 @@ static void test_edit_at_the_top_reaches_limiters(void **state)
     weir_fleet_free(r.fleet);
 }
 
+static void put_gauge(struct regions *r, uint64_t units)
+{
+    struct weir_quota quota;
+    weir_quota_init(&quota);
+    quota.name = Q;
+    quota.kind = WEIR_CONCURRENCY;
+    quota.limit = (struct weir_limit){ .units = units };
+    assert_int_equal(weir_fleet_put(r->fleet, &quota, NULL), 0);
+}
+
+/* From a rate to what is in flight and back: what was handed up isn't handed
+ * up once more. */
+static void test_a_detour_hands_nothing_up_twice(void **state)
+{
+    (void)state;
+    struct regions r;
+    struct weir_hold hold;
+    make(&r, 2, 1, &fast);
+    put(&r, 1000, WEIR_SECOND, 1000, 1000, WEIR_STALE_OPEN);
+    run_on(&r, 2 * WEIR_SECOND);
+    for (int i = 0; i < 20; i++) {
+        weir_fleet_take(r.fleet, 0, Q, 400, NULL);
+        run_on(&r, WEIR_SECOND);
+    }
+    run_on(&r, 4 * WEIR_SECOND);
+    put_gauge(&r, 40);
+    run_on(&r, 2 * WEIR_SECOND);
+    weir_fleet_enter(r.fleet, 0, Q, 3, &hold);
+    run_on(&r, 2 * WEIR_SECOND);
+    weir_fleet_leave(r.fleet, 0, &hold);
+    run_on(&r, 2 * WEIR_SECOND);
+    put(&r, 1000, WEIR_SECOND, 1000, 1000, WEIR_STALE_OPEN);
+    run_on(&r, WEIR_SECOND);
+    weir_fleet_take(r.fleet, 0, Q, 5, NULL);
+    run_on(&r, 200 * WEIR_MILLISECOND);
+    weir_fleet_take(r.fleet, 0, Q, 5, NULL);
+    double most = 0;
+    for (int i = 0; i < 30; i++) {
+        run_on(&r, 100 * WEIR_MILLISECOND);
+        for (uint32_t root = 0; root < 6; root++)
+            most = fill_at(&r, root) > most ? fill_at(&r, root) : most;
+    }
+    assert_true(most <= 10);
+    weir_fleet_free(r.fleet);
+}
+
 /* Bytes that ten idle seconds cost after 'quotas' quotas were in use. */
 static uint64_t idle_bytes(uint32_t quotas)
 {
@@ -772,9 +851,11 @@ int main(void)
         cmocka_unit_test(test_two_regions_hold_one_limit),
         cmocka_unit_test(test_three_tiers_hold_one_limit),
         cmocka_unit_test(test_cut_off_region_goes_on_by_on_stale),
+        cmocka_unit_test(test_what_passed_by_open_is_no_debt),
         cmocka_unit_test(test_carrier_dies_and_nothing_is_counted_twice),
         cmocka_unit_test(test_any_network_counts_once),
         cmocka_unit_test(test_edit_at_the_top_reaches_limiters),
+        cmocka_unit_test(test_a_detour_hands_nothing_up_twice),
         cmocka_unit_test(test_idle_set_costs_nothing),
         cmocka_unit_test(test_whole_set_is_served_when_it_is_settled),
         cmocka_unit_test(test_restored_region_serves_before_it_is_told),

@@ -199,6 +199,26 @@ static void edits_go_on_from_those_before_them_in_time(void **state)
     weir_scenario_free(s);
 }
 
+static void quotas_have_every_algorithm(void **state)
+{
+    (void)state;
+    struct weir_scenario *s = build_more(
+        "quota w limit=1000/month algorithm=fixed_window window=month "
+        "tz=Europe/Berlin sharing=local count_refused=yes\n"
+        "quota v limit=9/s algorithm=token_buckets sharing=local "
+        "next_buckets=\"20/s:200, spill:500\"\n"
+        "quota e limit=9/s sharing=exact store=redis://[::1]:1/2 "
+        "deadline=3ms\n"
+        "at 2s set w algorithm=leaky window= tz= count_refused=\n");
+    const struct weir_quota *edited = &s->actions[0].quota;
+    assert_int_equal(edited->algorithm, WEIR_LEAKY);
+    assert_true(edited->window.unset);
+    check_round_trip(s, "a file with algorithms");
+    weir_scenario_free(s);
+    refuse("quota b algorithm=leaky window=5s", 7, "window goes with");
+    refuse("quota b algorithm=magic", 19, "it is one of leaky");
+}
+
 static void a_name_is_the_measure_before_it_is_the_metric(void **state)
 {
     (void)state;
@@ -555,6 +575,10 @@ static const char *const pool[] = {
     "ideal curve=smooth",
     "set key% = \"a b\"",
     "quota q% limit=%k/min low_burst=1% high_burst=2% on_stale=hold",
+    "quota w% limit=%0/min sharing=local algorithm=fixed_window window=day "
+    "tz=+0%:00",
+    "quota v% limit=%/s sharing=local algorithm=token_buckets "
+    "next_buckets=\"%/s:5, spill:%\"",
     "quota \"t %/*\" parent=api limit=1%/s mode=shadow order=%",
     "load a% to api rate=0.%x,1%/s@1.%s sine=%%/%3s weight=%..90",
     "load b% to api/% rate=1%/min burst=%0ms/1s arrivals=regular",
@@ -718,6 +742,7 @@ int main(void)
         cmocka_unit_test(a_scenario_says_what_its_file_says),
         cmocka_unit_test(actions_come_in_the_order_of_time),
         cmocka_unit_test(edits_go_on_from_those_before_them_in_time),
+        cmocka_unit_test(quotas_have_every_algorithm),
         cmocka_unit_test(a_name_is_the_measure_before_it_is_the_metric),
         cmocka_unit_test(variants_are_a_grid),
         cmocka_unit_test(a_setting_from_outside_rules_over_variants),

@@ -334,6 +334,61 @@ static void not_a_store(void **state)
                      WEIR_ESTORE);
 }
 
+/* The write-ahead log of a store that was removed alone. */
+static void a_log_that_was_left_behind(void **state)
+{
+    struct fixture *fixture = *state;
+    char log[sizeof(fixture->url) + 8];
+    char kept[sizeof(log) + 8];
+    snprintf(log, sizeof(log), "%s-wal", fixture->path);
+    snprintf(kept, sizeof(kept), "%s.kept", log);
+    assert_int_equal(edit(fixture, "old"), 0);
+    assert_int_equal(link(log, kept), 0);
+    weir_store_close(fixture->store);
+    fixture->store = NULL;
+    unlink(fixture->path);
+    assert_int_equal(rename(kept, log), 0);
+    assert_int_equal(weir_store_init(fixture->url, &fixture->diag),
+                     WEIR_EEXIST);
+    assert_non_null(strstr(fixture->diag.text, "-wal of a store that was"));
+    unlink(log);
+    assert_int_equal(weir_store_init(fixture->url, NULL), 0);
+}
+
+/* Where it went is all that a migrated store says, to whoever has it open and
+ * to whoever opens it, until it is said to be in use again. */
+static void migrated(void **state)
+{
+    struct fixture *fixture = *state;
+    struct weir_store *other;
+    char to[sizeof(fixture->url) + 8];
+    char third[sizeof(fixture->url) + 8];
+    size_t quotas;
+    uint64_t epoch, floor, restores;
+    struct weir_store_id id;
+    assert_int_equal(edit(fixture, "a"), 0);
+    snprintf(to, sizeof(to), "%s.to", fixture->url);
+    snprintf(third, sizeof(third), "%s.third", fixture->url);
+    assert_int_equal(weir_store_migrate(fixture->url, to, &quotas, NULL), 0);
+    assert_int_equal(edit(fixture, "b"), WEIR_ESTORE);
+    assert_non_null(strstr(fixture->diag.text, "was migrated to "));
+    assert_non_null(strstr(fixture->diag.text, to));
+    assert_int_equal(weir_store_undo(fixture->store, 1, weir_text_of("ann"),
+                                     &epoch, NULL), WEIR_ESTORE);
+    assert_int_equal(weir_store_identity(fixture->store, &id, &epoch, &floor,
+                                         NULL), WEIR_ESTORE);
+    assert_int_equal(weir_store_open(fixture->url, &other, NULL),
+                     WEIR_ESTORE);
+    assert_int_equal(weir_store_migrate(fixture->url, third, &quotas, NULL),
+                     WEIR_ESTORE);
+    assert_int_equal(weir_store_open(third, &other, NULL), WEIR_ENOENT);
+    assert_int_equal(weir_store_restored(fixture->url, &restores, NULL), 0);
+    assert_int_equal(edit(fixture, "b"), 0);
+    assert_int_equal(weir_store_open(to, &other, NULL), 0);
+    weir_store_close(other);
+    unlink(strchr(to, ':') + 1);
+}
+
 static void rows_that_say_nothing(void **state)
 {
     struct fixture *fixture = *state;
@@ -443,6 +498,8 @@ int main(void)
         UNDER(of_an_older_schema),
         UNDER(an_upgrade_that_fails),
         UNDER(not_a_store),
+        UNDER(a_log_that_was_left_behind),
+        UNDER(migrated),
         UNDER(rows_that_say_nothing),
         UNDER(locked_by_another_process),
         UNDER(no_room_on_the_disk),

@@ -98,6 +98,20 @@ static void test_no_swarm_violates_anything(void **state)
     assert_true(sum.ends > 20 * seeds_run);
 }
 
+/* Those of other seeds that spoke once, each for another reason. */
+static void test_what_was_bad_once(void **state)
+{
+    (void)state;
+    static const uint64_t seeds[] = { 901307, 910583, 930544, 930893 };
+    for (size_t i = 0; i < WEIR_COUNT_OF(seeds); i++) {
+        struct weir_result *result = play(seeds[i]);
+        if (result->violation)
+            fail_msg("seed %llu: %s", (unsigned long long)seeds[i],
+                     result->violation);
+        weir_result_free(result);
+    }
+}
+
 /* The same seed is the same run, to the event; another is another. */
 static void test_a_seed_is_a_run(void **state)
 {
@@ -141,6 +155,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_swarm_can_be_printed),
         cmocka_unit_test(test_a_seed_is_a_run),
+        cmocka_unit_test(test_what_was_bad_once),
         cmocka_unit_test(test_no_swarm_violates_anything),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,6 +24,7 @@
  * one that died, and only the upper bound is left; how many histories were
  * judged how is printed. */
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,6 +35,7 @@
 #include <cmocka.h>
 
 #include "lab/fleet.h"
+#include "node/root_state.h"
 
 /* Of one run; WEIR_HISTORIES says otherwise. */
 #define HISTORIES 100000
@@ -73,6 +75,7 @@ struct history {
     double behind[NAMES];
     uint64_t high[NAMES];
     uint64_t high_least[NAMES]; /* it ever was */
+    double forgiven[NAMES]; /* presumed when late counts filled a bucket */
     struct told told[LIMITERS_MAX][NAMES];
     struct known known[LIMITERS_MAX][NAMES];
     uint64_t pace_most[LIMITERS_MAX][NAMES];
@@ -207,9 +210,26 @@ static void note_pace(struct history *h, uint32_t limiter,
         h->pace_most[limiter][name] = count->pace;
 }
 
-static void note_report(struct history *h, uint32_t limiter,
+/* Late counts fill what is left of a bucket; what was presumed in it may never
+ * come. */
+static void note_late(struct history *h, uint32_t index, int name)
+{
+    struct weir_root *root = weir_fleet_root(h->fleet, index);
+    struct weir_use *use =
+        weir_merge_get(&root->merge, weir_text_of(names[name]));
+    if (use)
+        h->forgiven[name] += ldexp(
+            (double)weir_merge_presumed(&root->merge, use,
+                                        weir_fleet_clock_of(h->fleet,
+                                                            root_at(index))),
+            -(int)use->bucket.leak.frac);
+}
+
+static void note_report(struct history *h, uint32_t root, uint32_t limiter,
                         const struct weir_report *report)
 {
+    for (int n = 0; report->late_from > 0 && n < NAMES; n++)
+        note_late(h, root, n);
     for (size_t i = 0; i < report->announce_count; i++) {
         if (report->announces[i].fill > 0)
             doubt_picture(h, limiter, &report->announces[i]);
@@ -254,7 +274,7 @@ static void note_message(void *context, struct weir_place to, uint32_t from,
 {
     struct history *h = context;
     if (message->type == WEIR_MESSAGE_REPORT)
-        note_report(h, from, &message->report);
+        note_report(h, to.index, from, &message->report);
     if (message->type != WEIR_MESSAGE_FILLS)
         return;
     for (size_t i = 0; i < message->fills.count; i++)
@@ -517,8 +537,9 @@ static void check_counted_once(struct history *h)
         if (h->limiter_killed + h->root_killed + h->cut > 1)
             least = 0;
         /* Counts that come late fill a bucket and put it into no debt. */
-        if (least > (double)h->high_least[n])
-            least = (double)h->high_least[n];
+        double full = (double)h->high_least[n] - h->forgiven[n];
+        if (least > full)
+            least = full;
         if (h->root_killed)
             least -= h->behind[n] + (double)h->doubtful[n];
         /* A limiter that reaches a newborn root last, because it was cut

@@ -518,6 +518,53 @@ static void test_lives_end_under_takers(void **state)
     free(t);
 }
 
+/* ---- What passed while nobody spoke ---- */
+
+#define MANY 100000 /* slots that are told of it one after the other */
+
+struct flood {
+    struct weir_table *table;
+    struct weir_ref ref;
+    bool over; /* atomic */
+};
+
+static void *take_on(void *context)
+{
+    struct flood *flood = context;
+    while (!weir_load(&flood->over))
+        weir_table_take(flood->table, 0, flood->ref, 1, NULL, MADE_AT);
+    return NULL;
+}
+
+/* A root speaks again, and each slot is told: until that is done the last one
+ * passes all, and owes nothing for it either. */
+static void test_nothing_is_owed_that_passed_as_open(void **state)
+{
+    (void)state;
+    struct weir_table *t = made_table(MANY, 2, 5);
+    for (unsigned i = 1; i < MANY; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "q%u", i);
+        struct weir_quota other = made_quota_of(name, NULL, 1, 10);
+        made_put(t, &other, MADE_AT);
+    }
+    struct weir_quota quota = made_quota_of("last", NULL, 1, 10);
+    struct weir_ref ref = made_put(t, &quota, MADE_AT);
+    pthread_t taker;
+    struct flood flood = { .table = t, .ref = ref };
+    weir_table_set_stale(t, true, MADE_AT);
+    assert_int_equal(pthread_create(&taker, NULL, take_on, &flood), 0);
+    while (weir_table_count(t, ref.slot) < 1000)
+        continue;
+    weir_table_set_stale(t, false, MADE_AT);
+    weir_store(&flood.over, true);
+    pthread_join(taker, NULL);
+    struct weir_slot_view view;
+    weir_table_view(t, ref.slot, &view, MADE_AT);
+    assert_true(view.fill == view.bucket.high);
+    free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -528,6 +575,7 @@ int main(void)
         cmocka_unit_test(test_a_reader_never_mixes_two_edits),
         cmocka_unit_test(test_a_killed_writer_leaves_a_sound_slot),
         cmocka_unit_test(test_lives_end_under_takers),
+        cmocka_unit_test(test_nothing_is_owed_that_passed_as_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,37 +26,17 @@
 
 /* ---- Certificates, made once ---- */
 
-static struct {
-    char directory[64];
-    struct maker_ca *ca, *other;
-} pki;
+static struct maker_pki pki;
 
-/* A path in the directory; so many live at a time. */
 static const char *at(const char *name)
 {
-    static char paths[32][160];
-    static unsigned next;
-    char *path = paths[next++ % WEIR_COUNT_OF(paths)];
-    snprintf(path, sizeof(paths[0]), "%s/%s", pki.directory, name);
-    return path;
+    return maker_pki_path(&pki, name);
 }
 
 static void issue(const char *file, const struct maker_ca *ca,
                   struct maker_leaf leaf)
 {
-    char cert[32];
-    char key[32];
-    snprintf(cert, sizeof(cert), "%s.crt", file);
-    snprintf(key, sizeof(key), "%s.key", file);
-    maker_issue(ca, &leaf, at(cert), at(key));
-}
-
-static void put(const char *name, const char *text)
-{
-    FILE *file = fopen(at(name), "w");
-    assert_non_null(file);
-    fputs(text, file);
-    assert_int_equal(fclose(file), 0);
+    maker_pki_issue(&pki, file, ca, &leaf);
 }
 
 #define BOTH "DNS:localhost,IP:127.0.0.1"
@@ -64,12 +44,7 @@ static void put(const char *name, const char *text)
 static int make_certificates(void **state)
 {
     (void)state;
-    strcpy(pki.directory, "/tmp/weir-tls-XXXXXX");
-    assert_non_null(mkdtemp(pki.directory));
-    pki.ca = maker_ca_new("ours");
-    pki.other = maker_ca_new("another");
-    maker_ca_write(pki.ca, at("ca.crt"));
-    maker_ca_write(pki.other, at("other.crt"));
+    maker_pki_init(&pki);
     issue("root", pki.ca, (struct maker_leaf){ "root-1", BOTH });
     issue("root-other", pki.other, (struct maker_leaf){ "root-1", BOTH });
     issue("root-old", pki.ca, (struct maker_leaf){ "root-1", BOTH, -9, -2 });
@@ -92,11 +67,8 @@ static int make_certificates(void **state)
 static int drop_certificates(void **state)
 {
     (void)state;
-    char command[128];
-    maker_ca_free(pki.ca);
-    maker_ca_free(pki.other);
-    snprintf(command, sizeof(command), "rm -r %s", pki.directory);
-    return system(command);
+    maker_pki_fini(&pki);
+    return 0;
 }
 
 /* ---- The stage ---- */
@@ -315,7 +287,7 @@ static void halve(const char *from, const char *to)
     size_t len = fread(text, 1, sizeof(text) - 1, file);
     fclose(file);
     text[len / 2] = '\0';
-    put(to, text);
+    maker_pki_put(&pki, to, text);
 }
 
 static void test_files_that_cannot_be_used(void **state)
@@ -326,7 +298,7 @@ static void test_files_that_cannot_be_used(void **state)
     struct weir_tls_options bad = good;
     bad.cert = at("nothing.crt");
     expect_refusal(bad, WEIR_ENOENT, "nothing.crt: it can't be read: No such");
-    put("empty.crt", "");
+    maker_pki_put(&pki, "empty.crt", "");
     bad.cert = at("empty.crt");
     expect_refusal(bad, WEIR_ETLS, "empty.crt: this is no whole PEM file");
     halve("root.crt", "half.crt");
@@ -771,7 +743,7 @@ static void copy(const char *from, const char *to)
     size_t len = fread(text, 1, sizeof(text) - 1, file);
     fclose(file);
     text[len] = '\0';
-    put(to, text);
+    maker_pki_put(&pki, to, text);
 }
 
 static void test_reload(void **state)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * test/test_units.c - limits, bursts and durations as texts. */
 
+#include <inttypes.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,6 +59,8 @@ static void limits_mean_what_people_write(void **state)
     check_limit("1/d", 1, DAY, "1/day");
     check_limit("7/2d", 7, 2 * DAY, "7/2d");
     check_limit("1/week", 1, 7 * DAY, "1/w");
+    check_limit("1000/month", 1000, 30 * DAY, "1000/30d");
+    check_limit("5/2month", 5, 60 * DAY, "5/60d");
     check_limit("0", 0, WEIR_SECOND, "0");
     check_limit("0/s", 0, WEIR_SECOND, "0");
     check_limit("100G/s", WEIR_LIMIT_MAX, WEIR_SECOND, "100G/s");
@@ -213,6 +217,94 @@ static void bursts_and_units(void **state)
                      WEIR_EQUOTA);
 }
 
+/* ---- Limits as numbers ---- */
+
+static void check_rate(double rate, int wanted, const char *printed)
+{
+    struct weir_limit limit;
+    if (weir_limit_of_rate(rate, &limit) != wanted)
+        fail_msg("%.17g", rate);
+    char buf[64];
+    buf[weir_limit_format(&limit, buf, 63)] = '\0';
+    assert_string_equal(buf, printed);
+    assert_true(wanted == 1 || weir_limit_rate(&limit) == rate);
+}
+
+static void rates_have_the_digits_that_people_write(void **state)
+{
+    (void)state;
+    check_rate(0, 0, "0");
+    check_rate(-0.0, 0, "0");
+    check_rate(500, 0, "500/s");
+    check_rate(0.1, 0, "1/10s");
+    check_rate(2.5, 0, "5/2s");
+    check_rate(33.333, 0, "33333/1000s");
+    check_rate(1e-7, 0, "1/10000000s");
+    check_rate(1.0 / 3, 0, "1/3s");
+    check_rate(1.0 / 86400, 0, "1/day");
+    check_rate(1e11, 0, "100G/s");
+    check_rate(99999999999.5, 0, "199999999999/2s");
+    check_rate(1.0000001e11, 1, "100G/s");
+    check_rate(1.7976931348623157e308, 1, "100G/s");
+    check_rate(3e-8, 1, "1/366d");
+    check_rate(1e-8, 1, "0");
+    check_rate(4.9406564584124654e-324, 1, "0");
+    struct weir_limit limit = { 7, 7, false };
+    assert_int_equal(weir_limit_of_rate(NAN, &limit), WEIR_EINVAL);
+    assert_int_equal(weir_limit_of_rate(INFINITY, &limit), WEIR_EINVAL);
+    assert_int_equal(weir_limit_of_rate(-1, &limit), WEIR_EINVAL);
+    assert_int_equal(limit.units, 7);
+    assert_true(weir_limit_rate(&(struct weir_limit){ .unlimited = true }) ==
+                1e11);
+}
+
+/* Against long double, whose 64 bits decide between two doubles but where
+ * they are both as near. */
+static void a_limit_is_its_nearest_rate(void **state)
+{
+    (void)state;
+    struct weir_rng rng = maker_seed("rates of limits");
+    for (int i = 0; i < 200000; i++) {
+        struct weir_limit limit = make_limit(&rng);
+        if (limit.unlimited)
+            continue;
+        double rate = weir_limit_rate(&limit);
+        long double exact = (long double)limit.units * 1e9L /
+                            (long double)limit.per;
+        long double off = fabsl((long double)rate - exact);
+        long double half = (nextafter(rate, INFINITY) - rate) / 2;
+        if (off > half * (1 + 0x1p-9L))
+            fail_msg("%" PRIu64 " in %" PRIu64, limit.units, limit.per);
+    }
+}
+
+/* Any double of the range, of all exponents alike, and digits as they stand
+ * in files. */
+static void a_rate_comes_back_from_its_limit(void **state)
+{
+    (void)state;
+    struct weir_rng rng = maker_seed("rates");
+    for (int i = 0; i < 200000; i++) {
+        double rate = ldexp((double)(weir_rng_next(&rng) >> 11 | 1),
+                            (int)weir_rng_below(&rng, 61) - 77);
+        if (weir_rng_below(&rng, 2))
+            rate = (double)weir_rng_below(&rng, 1000000000) /
+                   pow(10, (double)weir_rng_below(&rng, 10));
+        struct weir_limit limit;
+        int got = weir_limit_of_rate(rate, &limit);
+        struct weir_quota quota;
+        weir_quota_init(&quota);
+        quota.name = WEIR_TEXT("a");
+        quota.limit = limit;
+        if (got < 0 || weir_quota_check(&quota, NULL) < 0)
+            fail_msg("%.17g", rate);
+        bool beyond = rate > 1e11 || (rate > 0 && rate < 1e9 / 31622400e9);
+        if (got != beyond || (!beyond && weir_limit_rate(&limit) != rate))
+            fail_msg("%.17g gave %d and %.17g", rate, got,
+                     weir_limit_rate(&limit));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -223,6 +315,9 @@ int main(void)
         cmocka_unit_test(durations),
         cmocka_unit_test(durations_refused),
         cmocka_unit_test(bursts_and_units),
+        cmocka_unit_test(rates_have_the_digits_that_people_write),
+        cmocka_unit_test(a_limit_is_its_nearest_rate),
+        cmocka_unit_test(a_rate_comes_back_from_its_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,6 +15,7 @@ static bool same_announce(const Weir__V1__Announce *theirs,
            theirs->refused == ours->refused && theirs->fill == ours->fill &&
            theirs->witnessed == ours->witnessed &&
            theirs->sank == ours->sank &&
+           theirs->in_flight == ours->in_flight &&
            theirs->name.len == ours->name.len &&
            memcmp(theirs->name.data, ours->name.p, ours->name.len) == 0;
 }
@@ -87,6 +88,8 @@ static bool same_report(const Weir__V1__Report *theirs,
         theirs->late_from_ns != ours->late_from ||
         theirs->unknown != ours->unknown ||
         theirs->carried != ours->carried ||
+        theirs->no_room != ours->no_room ||
+        theirs->again != ours->again ||
         theirs->n_announces != ours->announce_count)
         return false;
     for (size_t i = 0; i < ours->announce_count; i++) {
@@ -125,6 +128,161 @@ static bool same_fills(const Weir__V1__Fills *theirs,
                   ours->unknown_count * sizeof(uint32_t)) == 0;
 }
 
+static bool same_ask(const Weir__V1__Ask *theirs,
+                     const struct weir_step_ask *ours)
+{
+    return theirs->number == ours->number &&
+           theirs->name.len == ours->name.len &&
+           memcmp(theirs->name.data, ours->name.p, ours->name.len) == 0 &&
+           theirs->op == (uint32_t)ours->ask.op &&
+           theirs->weight == ours->ask.weight &&
+           theirs->wait_max_ns == ours->ask.wait_max &&
+           theirs->level == ours->ask.level &&
+           theirs->patience_ns == ours->patience &&
+           theirs->permit == ours->ask.permit;
+}
+
+static bool same_asks(const Weir__V1__Asks *theirs,
+                      const struct weir_asks *ours)
+{
+    if (theirs->n_asks != ours->count)
+        return false;
+    for (size_t i = 0; i < ours->count; i++) {
+        if (!same_ask(theirs->asks[i], &ours->asks[i]))
+            return false;
+    }
+    return true;
+}
+
+/* With an error nothing else is believed. */
+static bool same_answer(const Weir__V1__Answer *theirs,
+                        const struct weir_step_answer *ours)
+{
+    const struct weir_meter_answer *answer = &ours->answer;
+    if (theirs->number != ours->number ||
+        theirs->error != (uint32_t)ours->error)
+        return false;
+    return theirs->error != 0 ||
+           (theirs->passed == answer->passed &&
+            theirs->never == answer->never &&
+            theirs->level == answer->level && theirs->used == answer->used &&
+            theirs->remaining == answer->remaining &&
+            theirs->retry_after_ns == answer->retry_after &&
+            theirs->wait_ns == answer->wait);
+}
+
+static bool same_answers(const Weir__V1__Answers *theirs,
+                         const struct weir_answers *ours)
+{
+    if (theirs->n_answers != ours->count)
+        return false;
+    for (size_t i = 0; i < ours->count; i++) {
+        if (!same_answer(theirs->answers[i], &ours->answers[i]))
+            return false;
+    }
+    return true;
+}
+
+static bool same_text(ProtobufCBinaryData theirs, struct weir_text ours)
+{
+    return theirs.len == ours.len &&
+           (ours.len == 0 || memcmp(theirs.data, ours.p, ours.len) == 0);
+}
+
+static bool same_want(const Weir__V1__Want *theirs,
+                      const struct weir_want *ours)
+{
+    if (!same_text(theirs->name, ours->name) || theirs->has != ours->has ||
+        theirs->safe != ours->safe || theirs->taken != ours->taken ||
+        theirs->roll != ours->roll ||
+        theirs->release != ours->release ||
+        theirs->learning != ours->learning ||
+        theirs->n_bands != ours->band_count)
+        return false;
+    for (size_t i = 0; i < ours->band_count; i++) {
+        const Weir__V1__Band *band = theirs->bands[i];
+        if (band->priority != ours->bands[i].priority ||
+            band->clients != ours->bands[i].clients ||
+            band->wants != ours->bands[i].wants)
+            return false;
+    }
+    return true;
+}
+
+static bool wants_agree(const void *bytes, size_t len,
+                        const struct weir_message *message)
+{
+    const struct weir_wants *ours = &message->wants;
+    Weir__V1__ToRoot *theirs = weir__v1__to_root__unpack(NULL, len, bytes);
+    bool same = theirs && theirs->session == message->session &&
+                theirs->body_case == WEIR__V1__TO_ROOT__BODY_WANTS &&
+                theirs->wants->number == ours->number &&
+                theirs->wants->n_wants == ours->count;
+    for (size_t i = 0; same && i < ours->count; i++)
+        same = same_want(theirs->wants->wants[i], &ours->wants[i]);
+    weir__v1__to_root__free_unpacked(theirs, NULL);
+    return same;
+}
+
+/* With an error nothing else is believed. */
+static bool same_grant(const Weir__V1__Grant *theirs,
+                       const struct weir_lease_grant *row)
+{
+    const struct weir_grant *ours = &row->grant;
+    if (!same_text(theirs->name, row->name) ||
+        theirs->error != (uint32_t)row->error)
+        return false;
+    return theirs->error != 0 ||
+           (theirs->serial == ours->serial &&
+            theirs->capacity == ours->capacity && theirs->safe == ours->safe &&
+            theirs->lease_ns == ours->lease &&
+            theirs->safe_lease_ns == ours->safe_lease &&
+            theirs->refresh_ns == ours->refresh &&
+            theirs->roll == ours->roll);
+}
+
+static bool grants_agree(const void *bytes, size_t len,
+                         const struct weir_message *message)
+{
+    const struct weir_grants *ours = &message->grants;
+    Weir__V1__ToLimiter *theirs =
+        weir__v1__to_limiter__unpack(NULL, len, bytes);
+    bool same = theirs && theirs->session == message->session &&
+                theirs->body_case == WEIR__V1__TO_LIMITER__BODY_GRANTS &&
+                theirs->grants->answer == ours->answer &&
+                theirs->grants->term == ours->term &&
+                theirs->grants->elsewhere == ours->elsewhere &&
+                same_text(theirs->grants->master, ours->master) &&
+                theirs->grants->n_grants == ours->count;
+    for (size_t i = 0; same && i < ours->count; i++)
+        same = same_grant(theirs->grants->grants[i], &ours->grants[i]);
+    weir__v1__to_limiter__free_unpacked(theirs, NULL);
+    return same;
+}
+
+static bool asks_agree(const void *bytes, size_t len,
+                       const struct weir_message *message)
+{
+    Weir__V1__ToRoot *theirs = weir__v1__to_root__unpack(NULL, len, bytes);
+    bool same = theirs && theirs->session == message->session &&
+                theirs->body_case == WEIR__V1__TO_ROOT__BODY_ASKS &&
+                same_asks(theirs->asks, &message->asks);
+    weir__v1__to_root__free_unpacked(theirs, NULL);
+    return same;
+}
+
+static bool answers_agree(const void *bytes, size_t len,
+                          const struct weir_message *message)
+{
+    Weir__V1__ToLimiter *theirs =
+        weir__v1__to_limiter__unpack(NULL, len, bytes);
+    bool same = theirs && theirs->session == message->session &&
+                theirs->body_case == WEIR__V1__TO_LIMITER__BODY_ANSWERS &&
+                same_answers(theirs->answers, &message->answers);
+    weir__v1__to_limiter__free_unpacked(theirs, NULL);
+    return same;
+}
+
 bool oracle_agrees(const void *bytes, size_t len,
                    const struct weir_message *message)
 {
@@ -136,6 +294,14 @@ bool oracle_agrees(const void *bytes, size_t len,
         weir__v1__to_root__free_unpacked(theirs, NULL);
         return same;
     }
+    if (message->type == WEIR_MESSAGE_ASKS)
+        return asks_agree(bytes, len, message);
+    if (message->type == WEIR_MESSAGE_ANSWERS)
+        return answers_agree(bytes, len, message);
+    if (message->type == WEIR_MESSAGE_WANTS)
+        return wants_agree(bytes, len, message);
+    if (message->type == WEIR_MESSAGE_GRANTS)
+        return grants_agree(bytes, len, message);
     if (message->type != WEIR_MESSAGE_FILLS)
         return true;
     Weir__V1__ToLimiter *theirs =

@@ -8,11 +8,16 @@ build="gcc libc6-dev make meson ninja-build pkg-config python3
     protobuf-c-compiler libprotobuf-c-dev libevent-dev libnghttp2-dev
     libssl-dev
     libsqlite3-dev libpq-dev libjansson-dev libyaml-dev libxxhash-dev
-    libcmocka-dev zlib1g-dev"
+    libhiredis-dev libmemcached-dev libcmocka-dev zlib1g-dev"
 check="g++ binutils clang libclang-rt-dev llvm git curl openssl
-    gnuplot-nox postgresql iproute2 libfaketime"
-demo="wrk curl gzip"
-bench="wrk nginx curl"
+    gnuplot-nox postgresql redis-server memcached etcd-server iproute2
+    libfaketime protobuf-compiler protobuf-compiler-grpc python3-grpcio
+    python3-protobuf python3-redis python3-jsonschema python3-yaml
+    golang-go golang-google-grpc-dev golang-goprotobuf-dev prometheus
+    chromium npm nginx nginx-dev libnginx-mod-http-lua wrk
+    default-jdk-headless"
+demo="wrk curl gzip postgresql"
+bench="wrk nginx nginx-dev curl nghttp2-client"
 lab="gnuplot-nox"
 format="clang-format"
 
@@ -50,6 +55,12 @@ case " $wanted " in
     wanted=$(echo $wanted | sed "s/libclang-rt-dev/$runtime/")
     ;;
 esac
+
+# npm brings uPlot into the page. It comes with Node.js where that isn't
+# Debian's, whose npm then couldn't be installed.
+if command -v npm >/dev/null; then
+    wanted=$(echo " $wanted " | sed 's/ npm / /')
+fi
 
 here=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' 2>/dev/null |
     sed -n 's/ installed$//p')

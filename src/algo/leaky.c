@@ -14,8 +14,7 @@
 static unsigned frac_of_rate(uint64_t units, weir_duration per)
 {
     unsigned frac = WEIR_FRAC_MAX;
-    while (frac > 0 &&
-           ((weir_u128)units << frac) >= ((weir_u128)per << 7))
+    while (frac > 0 && ((weir_u128)units << frac) >= ((weir_u128)per << 7))
         frac--;
     return frac;
 }
@@ -69,14 +68,29 @@ void weir_bucket_closed(struct weir_bucket *bucket)
     *bucket = (struct weir_bucket){ .low = -1, .high = -1 };
 }
 
+/* Nanoseconds until 'wanted', in 2^-64 of a scaled unit, has leaked. */
+static weir_duration time_of(struct weir_leak leak, weir_u128 wanted)
+{
+    weir_u128 rate = ((weir_u128)leak.whole << 64) | leak.part;
+    if (rate == 0)
+        return WEIR_NEVER;
+    weir_u128 time = wanted / rate + (wanted % rate != 0);
+    return time > INT64_MAX ? WEIR_NEVER : (weir_duration)time;
+}
+
 weir_duration weir_leak_time(struct weir_leak leak, int64_t scaled)
 {
     if (scaled <= 0)
         return 0;
-    weir_u128 rate = ((weir_u128)leak.whole << 64) | leak.part;
-    if (rate == 0)
-        return WEIR_NEVER;
-    weir_u128 wanted = (weir_u128)(uint64_t)scaled << 64;
-    weir_u128 time = (wanted + rate - 1) / rate;
-    return time > INT64_MAX ? WEIR_NEVER : (weir_duration)time;
+    return time_of(leak, (weir_u128)(uint64_t)scaled << 64);
+}
+
+weir_duration weir_leak_wait(struct weir_leak leak, int64_t scaled,
+                             uint64_t elapsed)
+{
+    if (scaled <= 0)
+        return 0;
+    /* What has leaked of the next scaled unit already. */
+    uint64_t begun = elapsed * leak.part;
+    return time_of(leak, ((weir_u128)(uint64_t)scaled << 64) - begun);
 }

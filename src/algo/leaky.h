@@ -73,6 +73,10 @@ static inline uint64_t weir_leaked(struct weir_leak leak, uint64_t elapsed)
 /* Nanoseconds until 'scaled' (> 0) has leaked, rounded up; WEIR_NEVER when
  * nothing leaks or it takes longer than 2^63 ns. Slow path. */
 weir_duration weir_leak_time(struct weir_leak leak, int64_t scaled);
+/* The same from an instant on, to the nanosecond: the smallest d for which
+ * weir_leaked(elapsed + d) - weir_leaked(elapsed) >= scaled. */
+weir_duration weir_leak_wait(struct weir_leak leak, int64_t scaled,
+                             uint64_t elapsed);
 
 /* Whether a bucket at 'fill' in the band between low and high refuses, for a
  * 'chance' uniform over 64 bits: probability (fill - low) / (high - low). */

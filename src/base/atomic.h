@@ -45,6 +45,7 @@
 /* Orders what is before against what is after, for readers of a sequence. */
 #define weir_fence_acquire() __atomic_thread_fence(__ATOMIC_ACQUIRE)
 #define weir_fence_release() __atomic_thread_fence(__ATOMIC_RELEASE)
+#define weir_fence() __atomic_thread_fence(__ATOMIC_SEQ_CST)
 
 #else /* WEIR_EXPLORE */
 
@@ -90,6 +91,7 @@ void weir_explore_pause(void);
 #define weir_store_release(p, v) weir_store((p), (v))
 #define weir_fence_acquire() ((void)0)
 #define weir_fence_release() ((void)0)
+#define weir_fence() ((void)0)
 
 #endif /* WEIR_EXPLORE */
 

@@ -47,6 +47,8 @@ static const char *const sentences[] = {
     [-WEIR_ECHANGED] = "it has been changed since: look at it again",
     [-WEIR_ETLS] = "TLS failed: are certificate, key and authority the right "
                    "ones?",
+    [-WEIR_ETABLE] = "the shared table can't be used: is it of this user, and "
+                     "of this version of Weir?",
 };
 
 const char *weir_strerror(int error)

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "weir/exact.h"
+
 #define OPTIONS_MAX 24
 #define WORD_MAX 31
 
@@ -264,7 +266,7 @@ static char open_failure[sizeof ((struct weir_event *)0)->text];
 static void on_event(void *context, const struct weir_event *event)
 {
     (void)context;
-    if (event->type == WEIR_EVENT_CREDENTIAL)
+    if (event->type == WEIR_EVENT_CREDENTIAL || event->type == WEIR_EVENT_TABLE)
         memcpy(open_failure, event->text, sizeof open_failure);
 }
 
@@ -276,6 +278,9 @@ int weir_cli_open(const struct weir_cli *cli, struct weir_options *options,
     options->tls_cert = cli->login.tls_cert;
     options->tls_key = cli->login.tls_key;
     options->token_file = cli->login.token_file;
+    options->exact = weir_exact();
+    options->exact_secrets_file = getenv("WEIR_STORE_SECRETS");
+    options->exact_prefix = getenv("WEIR_STORE_PREFIX");
     options->on_event = on_event;
     open_failure[0] = '\0';
     int error = weir_open(options, out);

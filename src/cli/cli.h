@@ -85,6 +85,9 @@ int weir_cli_take(int argc, char **argv);
 int weir_cli_status(int argc, char **argv);
 int weir_cli_top(int argc, char **argv);
 int weir_cli_lab(int argc, char **argv);
+int weir_cli_pace(int argc, char **argv);
+int weir_cli_replay(int argc, char **argv);
 int weir_cli_cert(int argc, char **argv);
+int weir_cli_agent(int argc, char **argv);
 
 #endif /* WEIR_CLI_H */

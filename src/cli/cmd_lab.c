@@ -23,6 +23,7 @@ static const char lab_help[] =
     "  list     the scenarios that come with the program\n"
     "  show     print one, to begin one's own with\n"
     "  check    read a file and say what is wrong with it\n"
+    "  models   experiments that aren't fleets, for one's own scenarios\n"
     "  run      run a scenario, in the simulator or in real processes\n"
     "  compare  run it under two settings, side by side\n"
     "  swarm    random scenarios with random faults, under all checkers\n"
@@ -156,6 +157,7 @@ int weir_cli_lab(int argc, char **argv)
         { "list", run_list },
         { "show", run_show },
         { "check", run_check },
+        { "models", weir_cli_lab_models },
         { "run", weir_cli_lab_run },
         { "compare", weir_cli_lab_compare },
         { "swarm", weir_cli_lab_swarm },

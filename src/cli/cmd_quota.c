@@ -41,6 +41,10 @@ static const char set_help[] =
     "    weir quota set uploads limit=100MiB/s high_burst=2s mode=shadow\n"
     "    weir quota set 'client/*' limit=50/s parent=site labels=team=web\n"
     "    weir quota set site low_burst=          (the default again)\n"
+    "    weir quota set mail algorithm=fixed_window sharing=local \\\n"
+    "        limit=1000/month window=month tz=Europe/Berlin\n"
+    "    weir quota set sms algorithm=token_bucket sharing=exact \\\n"
+    "        limit=100/min store=redis://10.0.0.5:6379\n"
     "\n"
     "  --new                refuse a quota that exists\n"
     "  --roots HOST:PORT,…  the roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
@@ -49,7 +53,7 @@ static const char set_help[] =
     "Fields:\n";
 
 static const char get_help[] =
-    "Shows a quota, every field.\n"
+    "Shows a quota, every field that its algorithm and sharing have.\n"
     "\n"
     "    weir quota get site\n"
     "\n"
@@ -68,8 +72,8 @@ static const char ls_help[] =
     "  --json               a JSON list\n";
 
 static const char rm_help[] =
-    "Removes quotas. One that others name as parent is refused, unless they\n"
-    "are named as well.\n"
+    "Removes quotas, all of them or none. One that others name as parent is\n"
+    "refused, unless they are named as well.\n"
     "\n"
     "    weir quota rm 'client/*' site\n"
     "\n"
@@ -163,9 +167,9 @@ json_t *weir_cli_quota_all(struct weir_root_client *client, const char *path,
 
 /* ---- set ---- */
 
-#define FIELD_COLUMN 15
+#define FIELD_COLUMN 18
 #define LINE_WIDTH 79
-#define FIELDS_MAX 32
+#define FIELDS_MAX 48
 
 /* Words into lines, all but the first indented. */
 static void print_wrapped(const char *text)
@@ -216,14 +220,37 @@ static json_t *labels_object(const char *typed)
     return object;
 }
 
-static bool is_field(const char *key)
+static const struct weir_field *find_field(const char *key)
 {
     size_t count;
     const struct weir_field *fields = weir_quota_fields(&count);
     for (size_t i = 0; i < count; i++)
         if (strcmp(fields[i].name, key) == 0)
-            return true;
-    return false;
+            return &fields[i];
+    return NULL;
+}
+
+/* The value in the type that JSON has for it, if it is sound. NULL: it isn't
+ * UTF-8; of labels: an error was said. */
+static json_t *value_object(const struct weir_field *field, const char *typed)
+{
+    struct weir_text text = weir_text_of(typed);
+    int64_t number = 0;
+    if (text.len == 0)
+        return json_null();
+    switch (field->type) {
+    case WEIR_FIELD_TEXT:
+        break;
+    case WEIR_FIELD_MAP:
+        return labels_object(typed);
+    case WEIR_FIELD_NUMBER:
+        (void)weir_signed_parse(text, &number);
+        return json_integer(number);
+    case WEIR_FIELD_FLAG:
+        return json_boolean(strcmp(typed, "yes") == 0 ||
+                            strcmp(typed, "true") == 0);
+    }
+    return json_string(typed);
 }
 
 static int refuse_field(const char *key)
@@ -287,14 +314,17 @@ static int add_field(json_t *object, const char *argument)
                              "quota set --help`", argument);
     memcpy(key, argument, len);
     key[len] = '\0';
-    if (!is_field(key))
+    const struct weir_field *field = find_field(key);
+    if (!field)
         return refuse_field(key);
     if (json_object_get(object, key))
         return weir_cli_fail("%s is given twice; say it once", key);
-    bool labels = strcmp(key, "labels") == 0;
-    json_t *value =
-        labels ? labels_object(equals + 1) : json_string(equals + 1);
-    if (!value && labels)
+    /* Its default is no limit at all, which nobody should get by a typo. */
+    if (!equals[1] && strcmp(key, "limit") == 0)
+        return weir_cli_fail("limit= would let everything through; if that is "
+                             "meant, write limit=unlimited");
+    json_t *value = value_object(field, equals + 1);
+    if (!value && field->type == WEIR_FIELD_MAP)
         return WEIR_EXIT_ERROR;
     if (!value)
         return weir_cli_fail("the value of %s isn't UTF-8", key);
@@ -318,12 +348,38 @@ static void print_set(json_t *fields, const json_t *answer)
         if (json_is_integer(value))
             printf(" %s=%" JSON_INTEGER_FORMAT, key,
                    json_integer_value(value));
+        else if (json_is_boolean(value))
+            printf(" %s=%s", key, json_is_true(value) ? "yes" : "no");
         else if (json_is_string(value))
             printf(" %s=%s", key, json_string_value(value));
         else
             printf(" %s", key);
     }
     putchar('\n');
+}
+
+/* Each process has its min for itself: together they may be more than what is
+ * behind them bears, which is seen too late. */
+static void warn_of_min(struct weir_root_client *client, const json_t *quota)
+{
+    const char *fleet = weir_cli_text(quota, "fleet_max");
+    bool whole = strtod(fleet, NULL) > 0;
+    const char *bound = whole ? fleet : weir_cli_text(quota, "max");
+    const char *min = weir_cli_text(quota, "min");
+    json_t *root;
+    if (strcmp(weir_cli_text(quota, "sharing"), "adaptive") != 0 ||
+        weir_cli_ask(client, "GET", "/v1/status", NULL, &root, NULL) != 0)
+        return;
+    const json_t *stats = json_object_get(root, "stats");
+    double processes =
+        json_number_value(json_object_get(stats, "limiters_connected"));
+    double together = strtod(min, NULL) * processes;
+    if (together > strtod(bound, NULL))
+        fprintf(stderr,
+                "weir: warning: min=%s in each of %.0f processes is %.4g in "
+                "flight, above %s=%s; lower min, or write fleet_min\n",
+                min, processes, together, whole ? "fleet_max" : "max", bound);
+    json_decref(root);
 }
 
 static int send_set(const struct weir_cli *cli, const char *name, bool create,
@@ -338,6 +394,8 @@ static int send_set(const struct weir_cli *cli, const char *name, bool create,
     json_t *answer;
     int http;
     status = weir_cli_ask(client, "PATCH", path, fields, &answer, &http);
+    if (!status)
+        warn_of_min(client, answer);
     weir_root_client_free(&client);
     if (status)
         return status;
@@ -388,6 +446,8 @@ static void print_value(struct weir_rows *rows, const char *key,
                  json_integer_value(value));
         shown = number;
     }
+    if (json_is_boolean(value))
+        shown = json_is_true(value) ? "yes" : "no";
     if (!shown || !shown[0])
         return;
     weir_rows_add(rows, key);
@@ -562,33 +622,19 @@ int weir_cli_quota_ls(int argc, char **argv)
 
 /* ---- rm ---- */
 
-/* Removes what can be removed; names that were removed become NULL. Returns
- * how many were; '*diag' is the last refusal. */
-static size_t remove_pass(struct weir_root_client *client, char **names,
-                          size_t count, int *error, json_int_t *epoch,
-                          struct weir_diag *diag)
+static json_t *names_object(char **names, int count)
 {
-    size_t removed = 0;
-    *error = 0;
-    for (size_t i = 0; i < count; i++) {
-        char path[WEIR_CLI_PATH_MAX];
-        if (!names[i] || weir_cli_quota_path(names[i], "", path) != 0)
-            continue;
-        json_t *answer;
-        int failed = weir_root_client_ask(client, "DELETE", path, NULL,
-                                          &answer, NULL, diag);
-        if (failed < 0) {
-            *error = failed;
-            if (failed != WEIR_ECHILDREN)
-                return removed;
-            continue;
+    json_t *list = json_array();
+    for (int i = 0; i < count; i++) {
+        struct weir_diag diag = { 0 };
+        if (weir_name_check(weir_text_of(names[i]), &diag) < 0) {
+            weir_cli_fail("%s", diag.text);
+            json_decref(list);
+            return NULL;
         }
-        *epoch = json_integer_value(json_object_get(answer, "epoch"));
-        json_decref(answer);
-        names[i] = NULL;
-        removed++;
+        json_array_append_new(list, json_string(names[i]));
     }
-    return removed;
+    return json_pack("{s:o}", "names", list);
 }
 
 int weir_cli_quota_rm(int argc, char **argv)
@@ -599,35 +645,23 @@ int weir_cli_quota_rm(int argc, char **argv)
         return weir_cli_parsed(at);
     if (at == argc)
         return weir_cli_fail("which quota? For example: weir quota rm site");
-    for (int i = at; i < argc; i++) {
-        char path[WEIR_CLI_PATH_MAX];
-        if (weir_cli_quota_path(argv[i], "", path) != 0)
-            return WEIR_EXIT_ERROR;
-    }
-    struct weir_root_client *client = weir_cli_connect(&cli);
-    if (!client)
-        return WEIR_EXIT_ERROR;
-    size_t total = 0;
-    size_t removed;
-    json_int_t epoch = 0;
-    int error;
-    struct weir_diag diag = { 0 };
-    /* A parent goes once its children went, in whatever order they came. */
-    do {
-        removed = remove_pass(client, argv + at, (size_t)(argc - at), &error,
-                              &epoch, &diag);
-        total += removed;
-    } while (removed > 0 && error == WEIR_ECHILDREN);
+    json_t *names = names_object(argv + at, argc - at);
+    struct weir_root_client *client = names ? weir_cli_connect(&cli) : NULL;
+    json_t *answer;
+    int status = client ? weir_cli_ask(client, "POST", "/v1/quotas:remove",
+                                       names, &answer, NULL)
+                        : WEIR_EXIT_ERROR;
     weir_root_client_free(&client);
-    if (error < 0 && total > 0)
-        return weir_cli_fail("%s; %zu removed before", diag.text, total);
-    if (error < 0)
-        return weir_cli_fail("%s", diag.text);
-    if (cli.json)
-        weir_cli_print_json(json_pack("{s:I, s:I}", "removed",
-                                      (json_int_t)total, "epoch", epoch));
-    else
-        printf("removed %zu\n", total);
+    json_decref(names);
+    if (status)
+        return status;
+    if (cli.json) {
+        weir_cli_print_json(answer);
+        return WEIR_EXIT_OK;
+    }
+    printf("removed %" JSON_INTEGER_FORMAT "\n",
+           json_integer_value(json_object_get(answer, "removed")));
+    json_decref(answer);
     return WEIR_EXIT_OK;
 }
 

@@ -74,6 +74,49 @@ static void print_limiters(json_t *limiters)
     weir_rows_print(&rows, stdout);
 }
 
+static void add_limit(struct weir_rows *rows, const char *limiter,
+                      const json_t *limit)
+{
+    char buf[48];
+    weir_rows_add(rows, limiter);
+    weir_rows_add(rows, weir_cli_text(limit, "quota"));
+    snprintf(buf, sizeof buf, "%.3g",
+             json_number_value(json_object_get(limit, "limit")));
+    weir_rows_add(rows, buf);
+    snprintf(buf, sizeof buf, "%lld", number(limit, "in_flight"));
+    weir_rows_add(rows, buf);
+    weir_rows_add(rows, weir_cli_text(limit, "latency"));
+    weir_rows_add(rows, weir_cli_text(limit, "reason"));
+    show_age(json_number_value(json_object_get(limit, "moved_s")), buf,
+             sizeof buf);
+    strcat(buf, " ago");
+    weir_rows_add(rows, buf);
+}
+
+/* Where processes have found limits of their own. */
+static void print_limits(json_t *limiters)
+{
+    static const char *const heads[] = { "LIMITER", "ADAPTIVE", "LIMIT",
+                                         "IN FLIGHT", "LATENCY", "WHY",
+                                         "MOVED" };
+    struct weir_rows rows = { .columns = 7, .right = 1u << 2 | 1u << 3 |
+                                                     1u << 4 | 1u << 6 };
+    size_t index, place;
+    json_t *limiter, *limit;
+    json_array_foreach(limiters, index, limiter) {
+        json_t *list = json_object_get(limiter, "adaptive");
+        json_array_foreach(list, place, limit) {
+            while (rows.count < WEIR_COUNT_OF(heads))
+                weir_rows_add(&rows, heads[rows.count]);
+            add_limit(&rows, weir_cli_text(limiter, "name"), limit);
+        }
+    }
+    if (rows.count == 0)
+        return;
+    putchar('\n');
+    weir_rows_print(&rows, stdout);
+}
+
 static void print_snapshot(const json_t *snapshot)
 {
     if (!json_is_object(snapshot))
@@ -108,11 +151,13 @@ static void print_region(json_t *region)
     printf("  region    %s, under ", weir_cli_text(region, "name"));
     size_t index;
     json_t *root;
-    json_array_foreach(json_object_get(region, "upstream"), index, root)
-        printf("%s%s %s", index > 0 ? ", " : "",
-               weir_cli_text(root, "address"),
-               json_is_true(json_object_get(root, "up")) ? "(up)"
-                                                         : "(DOWN)");
+    json_array_foreach(json_object_get(region, "upstream"), index, root) {
+        const char *problem = weir_cli_text(root, "problem");
+        bool up = json_is_true(json_object_get(root, "up"));
+        printf("%s%s (%s%s%s)", index > 0 ? ", " : "",
+               weir_cli_text(root, "address"), up ? "up" : "DOWN",
+               problem[0] ? ": " : "", problem);
+    }
     char shown[32] = "";
     if (json_is_real(age))
         show_age(json_number_value(age), shown, sizeof shown);
@@ -161,6 +206,7 @@ static void print_root(const char *address, const json_t *root)
         printf("  unknown   %lld requests by names without quota passed\n",
                number(stats, "unknown"));
     print_limiters(json_object_get(root, "limiters"));
+    print_limits(json_object_get(root, "limiters"));
 }
 
 int weir_cli_status(int argc, char **argv)

@@ -22,9 +22,11 @@ static const char store_help[] =
     "\n"
     "  init URL         makes an empty store\n"
     "  upgrade URL      brings one that an older Weir made up to date\n"
-    "  migrate FROM TO  makes TO and copies FROM into it, with all it knows\n"
+    "  migrate FROM TO  makes TO and copies FROM into it, with all it knows;\n"
+    "                   FROM takes no edits from then on\n"
     "  restored URL     says that a backup was put back, so that roots and\n"
-    "                   limiters forget what they know and begin anew\n"
+    "                   limiters forget what they know, begin anew; or that\n"
+    "                   a store that was migrated is to be used after all\n"
     "\n"
     "Several roots may serve one store: a file on one machine, a database on\n"
     "many. A password is best kept out of URLs: libpq reads ~/.pgpass.\n";
@@ -110,8 +112,8 @@ static int run_migrate(const struct weir_cli *cli, char **urls)
                                       (json_int_t)quotas));
     else
         printf("made %s with %zu quota%s; start the roots again with: weir "
-               "serve --store %s\n", shown, quotas, quotas == 1 ? "" : "s",
-               shown);
+               "serve --store %s\nthe old store takes no edits any more\n",
+               shown, quotas, quotas == 1 ? "" : "s", shown);
     return WEIR_EXIT_OK;
 }
 

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cli/cli.h"
 #include "cli/quota_set.h"
@@ -22,6 +23,7 @@ static const char take_help[] =
     "    weir take site && echo passed\n"
     "    weir take --weight 64Ki uploads\n"
     "    weir take --wait=30s nightly-jobs && ./job\n"
+    "    weir take --hold=5s connections\n"
     "\n"
     "  -w, --weight UNITS   what the request costs                     [1]\n"
     "  -n, --count N        ask that many times                        [1]\n"
@@ -29,21 +31,28 @@ static const char take_help[] =
     "      --charge         count without asking\n"
     "      --refund         give back\n"
     "      --wait[=MAX]     wait for the turn, at most so long       [10s]\n"
+    "      --hold=TIME      of kind=concurrency: be in flight for so long;\n"
+    "                       with --wait as soon as there is room\n"
+    "      --class NAME     … as one of this class, of an adaptive quota\n"
     "      --timeout TIME   for a root to tell its quotas             [2s]\n"
     "  -q, --quiet          print nothing, say it by the exit status\n"
     "  --roots HOST:PORT,…  all roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
     "  --json               the verdict as JSON\n"
     "\n"
-    "A name without quota passes, with a note.\n";
+    "A name without quota passes, with a note. Exact quotas ask their stores;\n"
+    "$WEIR_STORE_SECRETS names a file with lines HOST:PORT USER PASSWORD.\n";
 
 struct take {
     struct weir_cli cli;
     bool peek, charge, refund, quiet;
     const char *wait;    /* NULL: no */
+    const char *hold;    /* likewise */
+    const char *klass;   /* likewise: none */
     const char *weight_text, *count_text, *timeout_text;
     uint64_t weight;
     uint64_t count;
     weir_duration wait_max;
+    weir_duration hold_for;
     weir_duration timeout;
     const char *name;
 };
@@ -67,10 +76,13 @@ static int parse_units(const char *option, const char *text, uint64_t *out)
 
 static int check(struct take *take)
 {
-    int modes = take->peek + take->charge + take->refund + !!take->wait;
+    int modes = take->peek + take->charge + take->refund +
+                (take->wait || take->hold);
     if (modes > 1)
-        return weir_cli_fail("choose one of --peek, --charge, --refund and "
-                             "--wait");
+        return weir_cli_fail("choose one of --peek, --charge, --refund, and "
+                             "--wait or --hold or both");
+    if (take->klass && !take->hold)
+        return weir_cli_fail("--class is of what is in flight; say --hold");
     int status = parse_units("--weight", take->weight_text, &take->weight);
     if (status == 0)
         status = parse_units("--count", take->count_text, &take->count);
@@ -80,8 +92,13 @@ static int check(struct take *take)
     if (status == 0 && take->wait)
         status = parse_duration("--wait", take->wait[0] ? take->wait : "10s",
                                 &take->wait_max);
+    if (status == 0 && take->hold)
+        status = parse_duration("--hold", take->hold, &take->hold_for);
     if (status)
         return status;
+    if (take->hold && take->count > 1)
+        return weir_cli_fail("--hold holds one permit; for more units say "
+                             "--weight");
     if (take->weight > WEIR_WEIGHT_MAX)
         return weir_cli_fail("--weight: a request weighs 4Gi units at most");
     struct weir_diag diag = { 0 };
@@ -140,41 +157,49 @@ static void print_shadow(const struct take *take)
         puts("passed (shadow: would be limited by a quota in mode shadow)");
 }
 
-static void print_reply(const struct take *take,
-                        const struct weir_reply *reply)
+/* " at level 1", where a later one of several buckets paid. */
+static const char *show_level(const struct weir_reply *reply, char *buf,
+                              size_t size)
 {
-    char wait[64];
-    if (reply->verdict == WEIR_PASS) {
-        if (reply->shadow) {
-            print_shadow(take);
-            return;
-        }
-        if (reply->wait > 0) {
-            show_duration(reply->wait, wait, sizeof wait);
-            printf("passed after %s\n", wait);
-            return;
-        }
-        puts("passed");
+    buf[0] = '\0';
+    if (reply->level > 0)
+        snprintf(buf, size, " at level %u", reply->level);
+    return buf;
+}
+
+/* " (counted in redis://…)": what decided an exact quota; what was granted to
+ * this process of a leased one. */
+static void show_ground(const struct take *take, const struct weir_reply *reply,
+                        char *buf, size_t size)
+{
+    buf[0] = '\0';
+    if (reply->leased)
+        snprintf(buf, size, " (leased: %.10g%s granted)", reply->granted,
+                 take->hold ? "" : "/s");
+    if (!reply->exact)
         return;
-    }
-    if (reply->never) {
-        printf("limited by %s: it never lets %" PRIu64 " units through at "
-               "once; raise its high_burst or ask for less\n", reply->quota,
-               take->weight);
-        return;
-    }
-    show_duration(reply->retry_after, wait, sizeof wait);
-    printf("limited by %s; try again in %s\n", reply->quota, wait);
+    char path[WEIR_CLI_PATH_MAX];
+    json_t *quota = NULL;
+    struct weir_diag diag = { 0 };
+    struct weir_root_client *client = weir_cli_connect(&take->cli);
+    if (client && weir_cli_quota_path(reply->quota, "", path) == 0)
+        weir_root_client_ask(client, "GET", path, NULL, &quota, NULL, &diag);
+    const char *store = quota ? weir_cli_text(quota, "store") : "";
+    snprintf(buf, size, " (counted in %s)", store[0] ? store : "its store");
+    json_decref(quota);
+    weir_root_client_free(&client);
 }
 
 static void print_reply_json(const struct weir_reply *reply)
 {
     json_t *object = json_pack(
-        "{s:s, s:s*, s:b, s:b, s:b, s:b, s:I, s:o, s:f, s:o}", "verdict",
-        reply->verdict == WEIR_PASS ? "pass" : "limited", "quota",
+        "{s:s, s:s*, s:b, s:b, s:b, s:b, s:b, s:o*, s:i, s:I, s:o, s:f, s:o}",
+        "verdict", reply->verdict == WEIR_PASS ? "pass" : "limited", "quota",
         reply->quota_len ? reply->quota : NULL, "unknown", reply->unknown,
-        "never", reply->never, "stale", reply->stale, "shadow",
-        reply->shadow, "fill", (json_int_t)reply->fill, "remaining",
+        "never", reply->never, "stale", reply->stale, "shadow", reply->shadow,
+        "exact", reply->exact, "granted",
+        reply->leased ? json_real(reply->granted) : NULL, "level",
+        (int)reply->level, "fill", (json_int_t)reply->fill, "remaining",
         reply->remaining > INT64_MAX
             ? json_null()
             : json_integer((json_int_t)reply->remaining),
@@ -183,6 +208,40 @@ static void print_reply_json(const struct weir_reply *reply)
             ? json_null()
             : json_real((double)reply->retry_after / 1e9));
     weir_cli_print_json(object);
+}
+
+static void print_reply(const struct take *take,
+                        const struct weir_reply *reply)
+{
+    if (take->cli.json) {
+        print_reply_json(reply);
+        return;
+    }
+    char wait[64], level[32], store[600];
+    show_level(reply, level, sizeof level);
+    show_ground(take, reply, store, sizeof store);
+    if (reply->verdict == WEIR_PASS) {
+        if (reply->shadow) {
+            print_shadow(take);
+            return;
+        }
+        if (reply->wait > 0) {
+            show_duration(reply->wait, wait, sizeof wait);
+            printf("passed after %s%s%s\n", wait, level, store);
+            return;
+        }
+        printf("passed%s%s\n", level, store);
+        return;
+    }
+    if (reply->never) {
+        printf("limited by %s: it never lets %" PRIu64 " units through at "
+               "once; raise its high_burst (of kind=concurrency its limit) "
+               "or ask for less\n", reply->quota,
+               take->weight);
+        return;
+    }
+    show_duration(reply->retry_after, wait, sizeof wait);
+    printf("limited by %s%s; try again in %s\n", reply->quota, store, wait);
 }
 
 static void print_many(const struct take *take, uint64_t passed,
@@ -223,6 +282,18 @@ static enum weir_verdict ask(const struct take *take,
     return WEIR_PASS;
 }
 
+/* What a verdict alone doesn't say. */
+static void note(const struct take *take, const struct weir_reply *reply)
+{
+    if (reply->unknown)
+        fprintf(stderr, "weir: no quota rules '%s', so it passes; make one: "
+                        "weir quota set %s limit=100/s\n", take->name,
+                take->name);
+    if (reply->stale)
+        fprintf(stderr, "weir: no root was heard for a while, or no store of "
+                        "an exact quota; decided by on_stale\n");
+}
+
 static int ask_all(const struct take *take, struct weir_handle handle)
 {
     uint64_t passed = 0;
@@ -233,19 +304,11 @@ static int ask_all(const struct take *take, struct weir_handle handle)
         passed += pass;
         shadow += pass && reply.shadow;
     }
-    if (reply.unknown)
-        fprintf(stderr, "weir: no quota rules '%s', so it passes; make one: "
-                        "weir quota set %s limit=100/s\n", take->name,
-                take->name);
-    if (reply.stale)
-        fprintf(stderr, "weir: no root was heard for a while; decided by "
-                        "on_stale\n");
+    note(take, &reply);
     bool silent = take->quiet || take->count == 0;
     if (!silent && take->count > 1)
         print_many(take, passed, take->count - passed, shadow);
-    else if (!silent && take->cli.json)
-        print_reply_json(&reply);
-    else if (!silent && (take->charge || take->refund))
+    else if (!silent && (take->charge || take->refund) && !take->cli.json)
         puts(take->charge ? "charged" : "refunded");
     else if (!silent)
         print_reply(take, &reply);
@@ -270,6 +333,35 @@ static int refuse_unready(struct take *take, struct weir *weir)
                          take->timeout_text, why);
 }
 
+/* While others see it in flight. */
+static int hold(const struct take *take, struct weir_handle handle)
+{
+    struct weir_permit permit;
+    struct weir_reply reply = { 0 };
+    uint32_t klass = take->klass ? weir_class(take->klass, strlen(take->klass))
+                                 : 0;
+    enum weir_verdict verdict =
+        take->wait ? weir_enter_wait(handle, klass, take->weight, 0,
+                                     take->wait_max, &permit, &reply)
+                   : weir_enter(handle, klass, take->weight, &permit, &reply,
+                                0);
+    bool pass = verdict == WEIR_PASS;
+    note(take, &reply);
+    if (!take->quiet)
+        print_reply(take, &reply);
+    if (!pass)
+        return WEIR_EXIT_LIMITED;
+    fflush(stdout);
+    struct timespec left = {
+        .tv_sec = (time_t)(take->hold_for / WEIR_SECOND),
+        .tv_nsec = (long)(take->hold_for % WEIR_SECOND),
+    };
+    while (nanosleep(&left, &left) < 0 && errno == EINTR)
+        continue;
+    weir_leave(&permit, WEIR_PERMIT_SUCCESS, 0);
+    return WEIR_EXIT_OK;
+}
+
 static int run(struct take *take)
 {
     char name[WEIR_NAME_MAX + 1];
@@ -292,10 +384,10 @@ static int run(struct take *take)
         if (error == 0 && weir_sync(weir, take->timeout) < 0)
             fprintf(stderr, "weir: no root answered in time; deciding on "
                             "what is known here\n");
-        status = error == 0 || error == WEIR_EFULL
-                     ? ask_all(take, handle)
-                     : weir_cli_fail("%s: %s", take->name,
-                                     weir_strerror(error));
+        if (error < 0 && error != WEIR_EFULL)
+            status = weir_cli_fail("%s: %s", take->name, weir_strerror(error));
+        else
+            status = take->hold ? hold(take, handle) : ask_all(take, handle);
         if (error == 0)
             weir_handle_close(handle);
     }
@@ -314,6 +406,8 @@ int weir_cli_take(int argc, char **argv)
         { .name = "charge", .flag = &take.charge },
         { .name = "refund", .flag = &take.refund },
         { .name = "wait", .maybe = &take.wait },
+        { .name = "hold", .value = &take.hold },
+        { .name = "class", .value = &take.klass },
         { .name = "timeout", .value = &take.timeout_text },
         { .name = "quiet", .letter = 'q', .flag = &take.quiet },
     };

@@ -138,6 +138,13 @@ static double figure(const json_t *entry, const char *key)
     return json_number_value(json_object_get(entry, key));
 }
 
+/* Of an adaptive quota where its processes stand, if any told of it. */
+static const char *limit_shown(const json_t *entry)
+{
+    const json_t *adaptive = json_object_get(entry, "adaptive");
+    return weir_cli_text(json_is_object(adaptive) ? adaptive : entry, "limit");
+}
+
 static void make_line(const struct sample *before, const json_t *entry,
                       double seconds, struct line *out)
 {
@@ -148,7 +155,7 @@ static void make_line(const struct sample *before, const json_t *entry,
     /* Refunds may make it fall. */
     *out = (struct line){
         .name = name,
-        .limit = weir_cli_text(entry, "limit"),
+        .limit = limit_shown(entry),
         .mode = weir_cli_text(entry, "mode"),
         .passed = passed > 0 ? passed / seconds : 0,
         .limited = limited > 0 ? limited / seconds : 0,

@@ -9,6 +9,8 @@
 /* lab_run.c: */
 int weir_cli_lab_run(int argc, char **argv);
 int weir_cli_lab_compare(int argc, char **argv);
+/* lab_models.c: */
+int weir_cli_lab_models(int argc, char **argv);
 /* lab_swarm.c: */
 int weir_cli_lab_swarm(int argc, char **argv);
 

@@ -18,12 +18,16 @@ static const char main_help[] =
     "    weir top\n"
     "\n"
     "  serve     run a root: it knows the quotas and adds up the counts\n"
-    "  quota     set, get, ls, tree, rm, import, export\n"
+    "  agent     decide for programs of this host, by HTTP\n"
+    "  quota     set, get, ls, tree, rm; import, export; log, undo; diff,\n"
+    "            promote, discard\n"
     "  take      ask for units of a quota, as a service would\n"
     "  status    how the roots stand\n"
     "  top       what is offered, passed and limited, live\n"
     "  store     make, upgrade or move a quota store\n"
     "  cert      make certificates to try TLS with\n"
+    "  pace      copy standard input to standard output at a rate\n"
+    "  replay    what a file of quotas would have refused of an access log\n"
     "  lab       whole fleets in one process, in virtual time\n"
     "  version   which one this is\n"
     "  help      this, or `weir help COMMAND`\n"
@@ -55,11 +59,13 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    { "serve", run_serve },     { "quota", weir_cli_quota },
-    { "take", weir_cli_take },  { "status", weir_cli_status },
-    { "top", weir_cli_top },    { "store", weir_cli_store },
-    { "cert", weir_cli_cert },  { "lab", weir_cli_lab },
-    { "version", run_version }, { "help", run_help },
+    { "serve", run_serve },        { "agent", weir_cli_agent },
+    { "quota", weir_cli_quota },   { "take", weir_cli_take },
+    { "status", weir_cli_status }, { "top", weir_cli_top },
+    { "store", weir_cli_store },   { "cert", weir_cli_cert },
+    { "lab", weir_cli_lab },       { "pace", weir_cli_pace },
+    { "replay", weir_cli_replay }, { "version", run_version },
+    { "help", run_help },
 };
 
 static int run_command(int argc, char **argv)

@@ -11,6 +11,7 @@
 
 #include "cli/quota_set.h"
 #include "server/quota_export.h"
+#include "wire/rls_rules.h"
 #include "wire/yaml.h"
 
 static const char tree_help[] =
@@ -38,6 +39,11 @@ static const char import_help[] =
     "        limit: 50/s\n"
     "\n"
     "  --replace            remove what the file doesn't name\n"
+    "  --from envoy         FILE is a configuration of envoyproxy/ratelimit:\n"
+    "                       see weir-envoy(7)\n"
+    "  --exact STORE        with --from: count as there, in windows of the\n"
+    "                       clock, in redis://…, memcached://… or the root\n"
+    "                       [buckets that all processes fill together]\n"
     "  --shadow             make it the shadow set, in the place of one that\n"
     "                       is there: decided and counted beside the live set\n"
     "                       on live traffic, and never in force; see `weir\n"
@@ -171,8 +177,10 @@ static json_t *read_all(const struct weir_cli *cli, bool shadow,
 
 static void print_facts(const struct weir_quota *quota)
 {
-    static const char *const shown[] = { "limit", "low_burst", "high_burst",
-                                         "mode", "sharing", "on_stale" };
+    static const char *const shown[] = {
+        "limit", "algorithm", "window",   "low_burst", "high_burst",
+        "mode",  "sharing",   "on_stale", "store",
+    };
     char value[WEIR_FIELD_VALUE_MAX];
     for (size_t i = 0; i < WEIR_COUNT_OF(shown); i++) {
         bool limit = strcmp(shown[i], "limit") == 0;
@@ -473,7 +481,187 @@ static int send_import(const struct weir_cli *cli, const char *file,
     return WEIR_EXIT_OK;
 }
 
-json_t *weir_cli_quota_file(const char *path)
+/* ---- A shadow set in parts ----
+ *
+ * A root takes 64 MiB at once, which isn't a million quotas. A shadow set is
+ * in force nowhere, so it may come in parts: the first takes the place of the
+ * set that is there, the others are added. Each part must find its parents
+ * and overflow quotas there, so those without parent come first, then their
+ * children, and templates last. */
+
+#define PART_MAX (16u << 20) /* bytes */
+#define RANK_TEMPLATE (WEIR_DEPTH_MAX + 1)
+#define RANKS (RANK_TEMPLATE + 1)
+
+/* 'parents': name -> the name of its parent. */
+static size_t rank_of(const json_t *parents, const json_t *quota)
+{
+    size_t depth = 0;
+    const char *parent = weir_cli_text(quota, "parent");
+    bool path = strcmp(weir_cli_text(quota, "glob"), "path") == 0;
+    if (strpbrk(weir_cli_text(quota, "name"), path ? "*?[\\" : "*"))
+        return RANK_TEMPLATE;
+    while (parent && parent[0] && depth < WEIR_DEPTH_MAX) {
+        parent = json_string_value(json_object_get(parents, parent));
+        depth++;
+    }
+    return depth;
+}
+
+/* The same quotas, those first that others need; a new reference. */
+static json_t *sort_list(json_t *list)
+{
+    json_t *parents = json_object();
+    json_t *ranks[RANKS];
+    size_t index;
+    json_t *quota;
+    json_array_foreach(list, index, quota)
+        json_object_set_new(parents, weir_cli_text(quota, "name"),
+                            json_string(weir_cli_text(quota, "parent")));
+    for (size_t i = 0; i < RANKS; i++)
+        ranks[i] = json_array();
+    json_array_foreach(list, index, quota)
+        json_array_append(ranks[rank_of(parents, quota)], quota);
+    for (size_t i = 1; i < RANKS; i++) {
+        json_array_extend(ranks[0], ranks[i]);
+        json_decref(ranks[i]);
+    }
+    json_decref(parents);
+    return ranks[0];
+}
+
+/* As many from '*at' on as fit. */
+static json_t *next_part(const json_t *list, size_t *at)
+{
+    json_t *part = json_array();
+    size_t bytes = 0;
+    for (; *at < json_array_size(list); ++*at) {
+        json_t *quota = json_array_get(list, *at);
+        bytes += json_dumpb(quota, NULL, 0, JSON_COMPACT) + 1;
+        if (bytes > PART_MAX && json_array_size(part) > 0)
+            break;
+        json_array_append(part, quota);
+    }
+    return part;
+}
+
+static void add_counts(json_t *sums, const json_t *answer)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)answer, key, value)
+    {
+        json_int_t before =
+            strcmp(key, "epoch") == 0
+                ? 0
+                : json_integer_value(json_object_get(sums, key));
+        json_object_set_new(sums, key,
+                            json_integer(before + json_integer_value(value)));
+    }
+}
+
+/* Where the root didn't answer, nobody knows whether it took the part. */
+static int refuse_part(const char *file, size_t sent, size_t total, int error,
+                       const struct weir_diag *diag)
+{
+    bool doubtful = error == WEIR_ECONNECT;
+    if (sent == 0 && doubtful)
+        return weir_cli_fail("%s", diag->text);
+    if (sent == 0)
+        return weir_cli_fail("%s: %s; nothing was changed", file, diag->text);
+    return weir_cli_fail("%s: %s; the shadow set has %sthe first %zu of %zu "
+                         "quotas: import it again, or drop it with `weir "
+                         "quota discard`", file, diag->text,
+                         doubtful ? "at least " : "", sent, total);
+}
+
+static int send_parts(const struct weir_cli *cli, const char *file,
+                      const json_t *list)
+{
+    struct weir_root_client *client = weir_cli_connect(cli);
+    if (!client)
+        return WEIR_EXIT_ERROR;
+    json_t *sums = json_object();
+    int status = WEIR_EXIT_OK;
+    size_t at = 0;
+    do {
+        size_t sent = at;
+        json_t *part = next_part(list, &at);
+        json_t *answer;
+        struct weir_diag diag = { 0 };
+        int error = weir_root_client_ask(
+            client, "POST", sent == 0 ? "/v1/quotas:import?shadow=1"
+                                      : "/v1/quotas:import?shadow=1&add=1",
+            part, &answer, NULL, &diag);
+        json_decref(part);
+        if (error < 0) {
+            status =
+                refuse_part(file, sent, json_array_size(list), error, &diag);
+            break;
+        }
+        add_counts(sums, answer);
+        json_decref(answer);
+    } while (at < json_array_size(list));
+    weir_root_client_free(&client);
+    if (status == WEIR_EXIT_OK)
+        weir_cli_print_counts(cli, sums);
+    else
+        json_decref(sums);
+    return status;
+}
+
+static int send_shadow(const struct weir_cli *cli, const char *file,
+                       const json_t *body)
+{
+    json_t *list = sort_list(json_object_get(body, "quotas"));
+    int status = send_parts(cli, file, list);
+    json_decref(list);
+    return status;
+}
+
+/* What a file's text is read by: 0 and a body, or an error with its place. */
+typedef int read_file_fn(struct weir_text text, const char *exact,
+                         json_t **out, struct weir_diag *diag);
+
+static int read_own(struct weir_text text, const char *exact, json_t **out,
+                    struct weir_diag *diag)
+{
+    (void)exact;
+    struct weir_yaml *yaml;
+    struct weir_quota *quotas;
+    size_t count;
+    int error = weir_yaml_parse(text, &yaml, &quotas, &count, diag);
+    if (error < 0)
+        return error;
+    *out = import_object(quotas, count);
+    weir_yaml_free(yaml);
+    return 0;
+}
+
+static int read_envoy(struct weir_text text, const char *exact, json_t **out,
+                      struct weir_diag *diag)
+{
+    const struct weir_rls_quotas_options options = {
+        .exact = weir_text_of(exact),
+    };
+    struct weir_rls_rules *rules;
+    struct weir_rls_quotas *made;
+    const struct weir_quota *quotas;
+    size_t count;
+    int error = weir_rls_rules_parse(text, &rules, diag);
+    if (error < 0)
+        return error;
+    error = weir_rls_quotas_new(rules, &options, &made, &quotas, &count, diag);
+    if (error == 0) {
+        *out = import_object(quotas, count);
+        weir_rls_quotas_free(made);
+    }
+    weir_rls_rules_free(rules);
+    return error;
+}
+
+static json_t *file_object(const char *path, read_file_fn *read,
+                           const char *exact)
 {
     size_t len;
     char *text = read_file(path, &len);
@@ -481,20 +669,27 @@ json_t *weir_cli_quota_file(const char *path)
         weir_cli_fail("%s: %s", path, strerror(errno));
         return NULL;
     }
-    struct weir_yaml *yaml;
-    struct weir_quota *quotas;
-    size_t count;
     struct weir_diag diag = { 0 };
     json_t *body = NULL;
-    if (weir_yaml_parse((struct weir_text){ text, len }, &yaml, &quotas,
-                        &count, &diag) < 0) {
+    if (read((struct weir_text){ text, len }, exact, &body, &diag) < 0)
         show_place(path, text, len, &diag);
-    } else {
-        body = import_object(quotas, count);
-        weir_yaml_free(yaml);
-    }
     free(text);
     return body;
+}
+
+json_t *weir_cli_quota_file(const char *path)
+{
+    return file_object(path, read_own, NULL);
+}
+
+static json_t *read_foreign(const char *path, const char *from,
+                            const char *exact)
+{
+    if (strcmp(from, "envoy") == 0)
+        return file_object(path, read_envoy, exact);
+    weir_cli_fail("--from %s isn't known; there is --from envoy, the "
+                  "configuration of envoyproxy/ratelimit", from);
+    return NULL;
 }
 
 int weir_cli_quota_import(int argc, char **argv)
@@ -502,23 +697,33 @@ int weir_cli_quota_import(int argc, char **argv)
     struct weir_cli cli;
     bool replace = false;
     bool shadow = false;
+    const char *from = NULL;
+    const char *exact = NULL;
     const struct weir_cli_option options[] = {
         { .name = "replace", .flag = &replace },
         { .name = "shadow", .flag = &shadow },
+        { .name = "from", .value = &from },
+        { .name = "exact", .value = &exact },
     };
-    int at = weir_cli_parse(&cli, import_help, options, 2, argc, argv);
+    int at = weir_cli_parse(&cli, import_help, options,
+                            WEIR_COUNT_OF(options), argc, argv);
     if (at < 0)
         return weir_cli_parsed(at);
     if (argc - at != 1)
         return weir_cli_fail("one FILE, please, or - for standard input; see "
                              "`weir quota import --help`");
-    json_t *body = weir_cli_quota_file(argv[at]);
+    if (exact && !from)
+        return weir_cli_fail("--exact says how --from envoy is to count; a "
+                             "file of Weir's own says it itself");
+    json_t *body = from ? read_foreign(argv[at], from, exact)
+                        : weir_cli_quota_file(argv[at]);
     if (!body)
         return WEIR_EXIT_ERROR;
-    int status = send_import(&cli, argv[at], body,
-                             shadow    ? "/v1/quotas:import?shadow=1"
-                             : replace ? "/v1/quotas:import?replace=1"
-                                       : "/v1/quotas:import");
+    int status =
+        shadow ? send_shadow(&cli, argv[at], body)
+               : send_import(&cli, argv[at], body,
+                             replace ? "/v1/quotas:import?replace=1"
+                                     : "/v1/quotas:import");
     json_decref(body);
     return status;
 }

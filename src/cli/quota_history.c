@@ -24,8 +24,9 @@ static const char log_help[] =
     "  --roots HOST:PORT,…  the roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
     "  --json               a JSON list\n"
     "\n"
-    "Who is the name of a token or certificate, or anonymous. EPOCH is what\n"
-    "`weir quota undo` takes.\n";
+    "Who is the name of a token or certificate, or anonymous. Lines without\n"
+    "WHEN and WHO are of the same edit as the one above. EPOCH is what `weir\n"
+    "quota undo` takes, and any of an edit's will do.\n";
 
 static const char undo_help[] =
     "Takes back the edit that made an epoch, all that it changed, unless one\n"
@@ -130,7 +131,14 @@ static char *describe(json_t *entry)
 
 /* ---- log ---- */
 
-static void print_entry(struct weir_rows *rows, json_t *entry)
+static bool is_same_edit(const json_t *a, const json_t *b)
+{
+    return a && json_equal(json_object_get(a, "edit"),
+                           json_object_get(b, "edit"));
+}
+
+/* When and who stand at the first line of an edit only. */
+static void print_entry(struct weir_rows *rows, json_t *entry, bool first)
 {
     char when[32], epoch[24], name[WEIR_NAME_MAX + 16];
     json_int_t at = json_integer_value(json_object_get(entry, "at_ms"));
@@ -144,8 +152,8 @@ static void print_entry(struct weir_rows *rows, json_t *entry)
     snprintf(name, sizeof name, "%s%s", weir_cli_text(entry, "name"),
              shadow ? " (shadow)" : "");
     char *change = describe(entry);
-    weir_rows_add(rows, when);
-    weir_rows_add(rows, weir_cli_text(entry, "who"));
+    weir_rows_add(rows, first ? when : "");
+    weir_rows_add(rows, first ? weir_cli_text(entry, "who") : "");
     weir_rows_add(rows, epoch);
     weir_rows_add(rows, name);
     weir_rows_add(rows, change);
@@ -162,8 +170,12 @@ static void print_log(const json_t *entries)
         weir_rows_add(&rows, heads[i]);
     size_t index;
     json_t *entry;
+    const json_t *before = NULL;
     json_array_foreach(entries, index, entry)
-        print_entry(&rows, entry);
+    {
+        print_entry(&rows, entry, !is_same_edit(before, entry));
+        before = entry;
+    }
     weir_rows_print(&rows, stdout);
 }
 

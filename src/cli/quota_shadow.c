@@ -19,7 +19,8 @@ static const char diff_help[] =
     "LIMITED is what each refused of the live traffic since this root first\n"
     "saw it, and which part that is; of a template, what its instances did.\n"
     "Of a quota in a chain, what it refused itself, and what was asked of it\n"
-    "and refused above.\n"
+    "and refused above. WOULD BE is the same of the shadow set, which mostly\n"
+    "has been there for a shorter time: compare the percentages.\n"
     "\n"
     "  --roots HOST:PORT,…  the roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
     "  --json               a JSON list\n";

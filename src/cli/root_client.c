@@ -26,6 +26,7 @@ struct root {
     struct weir_address address;
     char name[300];
     char why[160]; /* it couldn't be asked */
+    bool refused;  /* … for the handshake of TLS failed */
 };
 
 struct weir_root_client {
@@ -131,6 +132,7 @@ static void on_lost(void *context, struct weir_h2_link *link,
 {
     struct weir_root_client *c = context;
     c->lost = true;
+    c->roots[c->current].refused = weir_h2_link_is_refused(link);
     c->opened &= !weir_h2_link_is_refused(link);
     snprintf(c->roots[c->current].why, sizeof c->roots[0].why, "%s", why);
 }
@@ -247,13 +249,19 @@ static int refuse_all(struct weir_root_client *c, struct weir_diag *diag)
 {
     char list[WEIR_DIAG_MAX] = "";
     size_t len = 0;
+    bool refused = true;
     for (size_t i = 0; i < c->count && len < sizeof list; i++) {
         if (c->only && i != c->current)
             continue;
+        refused = refused && c->roots[i].refused;
         len += (size_t)snprintf(list + len, sizeof list - len, "%s%s (%s)",
                                 len ? ", " : "", c->roots[i].name,
                                 c->roots[i].why);
     }
+    if (refused)
+        return weir_diag_set(diag, WEIR_ECONNECT, "no root lets us in at ",
+                             list, "; look at --tls-ca, --tls-cert and "
+                             "--tls-key", NULL);
     return weir_diag_set(diag, WEIR_ECONNECT, "no root answers at ", list,
                          "; start one with `weir serve` or name others with "
                          "--roots", NULL);
@@ -261,11 +269,12 @@ static int refuse_all(struct weir_root_client *c, struct weir_diag *diag)
 
 static int refuse_half(struct weir_root_client *c, struct weir_diag *diag)
 {
-    return weir_diag_set(diag, WEIR_ECONNECT, "the root at ",
-                         c->roots[c->current].name,
-                         " went away before it answered (",
-                         c->roots[c->current].why, "); look whether the "
-                         "change was made before you repeat it", NULL);
+    const struct root *root = &c->roots[c->current];
+    return weir_diag_set(diag, WEIR_ECONNECT, "the root at ", root->name,
+                         c->timed_out ? " may yet do it ("
+                                      : " went away before it answered (",
+                         root->why, "); look whether the change was made "
+                         "before you repeat it", NULL);
 }
 
 /* It is there, and didn't take the call itself. */

@@ -7,8 +7,15 @@
  *     callers' threads                      the background thread
  *     ----------------                      ---------------------
  *     decide.c: take, peek, …  -> table <-  pump.c: limiter node, links
+ *     permit.c: enter, leave   -> table
+ *     waiting.c: who waits for it   <- mutex, conditions ->
+ *     adaptive.c: what limits there are  <- told and looked after
  *     stripe.c: a thread's corner           link.c: one root's connection
+ *     exact.c: stores, asked by      exact_book.c: opened, told of
+ *         the callers themselves     zones.c: what windows begin by
+ *     exact_root.c: steps that a root makes  <- mutex, conditions ->
  *     weir.c: open, close, ready   <- mutex, condition ->
+ *     block.c: memory that processes share  <- office.c: a thread that watches
  *     event_queue.c: what goes on  <- mutex, eventfd   ->
  *
  * A child of fork() has the callers' side and a copy of the memory, but no
@@ -19,6 +26,9 @@
 
 #include <pthread.h>
 
+#include "client/block.h"
+#include "client/exact.h"
+#include "client/look.h"
 #include "node/limiter.h"
 #include "os/root_link.h"
 #include "os/login.h"
@@ -27,6 +37,8 @@
 #define WEIR_EVENT_QUEUE_MAX 64
 #define WEIR_SLOTS_DEFAULT 65536
 #define WEIR_STRIPES_DEFAULT 64
+#define WEIR_LEASES_DEFAULT 1024
+#define WEIR_BASINS_DEFAULT 256
 /* Time that closing waits for the last counts to be answered. */
 #define WEIR_CLOSE_PATIENCE (100 * WEIR_MILLISECOND)
 
@@ -39,6 +51,7 @@ struct weir_client_link {
     uint32_t index;            /* of the limiter's link */
     struct weir_address address;
     struct weir_root_link *link; /* owned */
+    struct weir_look_root seen;  /* under the limiter's mutex */
 };
 
 struct weir_event_queue {
@@ -62,6 +75,56 @@ struct weir_stripe_lease {
     uint32_t stripe;
 };
 
+#define WEIR_EXACT_STORES_MAX 16 /* of one limiter */
+
+/* A store of exact quotas. */
+struct weir_exact_entry {
+    char uri[WEIR_STORE_MAX + 1];
+    bool root;                      /* a root decides; else: */
+    struct weir_exact_store *store; /* owned; NULL: 'why' */
+    char why[160];
+    uint32_t failed; /* steps without answer in a row, up to "away"; atomic */
+    bool told;       /* that it is away; the thread's */
+};
+struct weir_exact_book {
+    const struct weir_exact *functions; /* NULL: not linked */
+    bool shared;                        /* the table is: nobody is asked */
+    struct weir_exact_root *root;       /* owned */
+    char *secrets_file, *tls_ca, *prefix; /* owned; may be NULL */
+    pthread_mutex_t mutex;              /* who adds an entry */
+    uint32_t count;                     /* atomic */
+    uint64_t drawn; /* of permits' ids: where chance is; atomic */
+    uint32_t full; /* 1: a store had no room, see 'lost'; 2: told; atomic */
+    char lost[WEIR_STORE_MAX + 1]; /* the first such; set before 'full' */
+    struct weir_exact_entry entry[WEIR_EXACT_STORES_MAX];
+};
+
+#define WEIR_WAITING_BUCKETS 64
+struct weir_waiting_line;
+/* Who waits to enter (waiting.c). */
+struct weir_waiting {
+    pthread_mutex_t mutex;    /* guards all below */
+    uint32_t count;           /* threads that wait; atomic */
+    uint32_t standing;        /* of them, those in a line */
+    uint64_t tickets;         /* drawn so far */
+    uint64_t woken;           /* threads, ever */
+    uint64_t rounds;          /* of serving, ever */
+    weir_instant look_at;     /* when the thread looks again */
+    struct weir_waiting_line *bucket[WEIR_WAITING_BUCKETS]; /* by slot; owned */
+    struct weir_waiting_line *first_due, *last_due;
+};
+
+/* What somebody waits for. */
+struct weir_wish {
+    struct weir_ref ref;
+    uint64_t weight;
+    int64_t priority;
+    weir_instant until;
+    struct weir_hold *hold;   /* borrowed: his class, then what he holds */
+    struct weir_reply *reply; /* borrowed, never NULL */
+    uint64_t ticket;          /* 0: none yet */
+};
+
 struct weir {
     /* The callers' side. */
     struct weir_table *table;
@@ -69,7 +132,14 @@ struct weir {
     pthread_key_t stripe_key;
     struct weir_stripe_lease *leases; /* owned; one a stripe */
     struct weir_own *own;      /* wiped in a child of fork() */
+    uint32_t forks;            /* ancestors that were a limiter; constant
+                                * once 'own' is this process's */
     int kick_fd;               /* eventfd: wakes the thread */
+    uint32_t process;          /* number in a shared table; else 0 */
+    struct weir_block *block;  /* NULL: the table is this process's own */
+    struct weir_exact_book exact;
+    struct weir_waiting waiting;
+    uint32_t fleet;            /* limiters, as roots told; atomic */
 
     /* Memory. */
     void *table_block, *limiter_block, *arena_block; /* owned */
@@ -78,10 +148,15 @@ struct weir {
     /* Options, kept for a child. */
     char name[WEIR_NAME_MAX + 1];
     bool named;                /* by the caller */
-    uint32_t slots, stripes;
+    uint32_t slots, stripes, leases_max, basins;
+    int64_t lease_priority;
     weir_event_fn *on_event;
     void *event_context;
     uint32_t link_count;
+    enum weir_table_role role;
+    uint64_t roots_hash;       /* those that it would talk to for a shared
+                                * table; 0: there are none */
+    bool unmaps;               /* the block was mapped here */
     struct weir_login *login;  /* owned; its paths are fixed, the rest is the
                                 * background thread's */
 
@@ -94,6 +169,15 @@ struct weir {
     struct weir_status status;
     struct weir_event_queue events;
 
+    /* Of a shared table: the thread that watches (office.c). */
+    pthread_t watcher;
+    bool watches;
+    bool parting;              /* it is to end; atomic */
+    bool office;               /* this process has it: the watcher's while it
+                                * runs */
+    weir_instant office_at;    /* not to be taken before; likewise */
+    uint32_t kicks_seen;       /* of the block's, before the watcher ran */
+
     /* The background thread's. */
     pthread_t thread;
     bool thread_runs;
@@ -103,17 +187,45 @@ struct weir {
     struct weir_client_link link[WEIR_ROOTS_MAX];
     struct weir_arena arena;
     bool tell_forked;          /* as the thread's first event */
+    bool told_full;            /* that adaptive quotas found no room */
     char *out;                 /* owned: a message being encoded */
     size_t out_size;
     uint64_t sync_begun;       /* of sync_wanted: hurried for */
     bool stopping;
     weir_instant stop_at;
+    uint32_t prepared;         /* zones and stores of so many rules of meters
+                                * are known */
+    weir_instant zones_at;     /* … and zones are to be looked at again */
 };
 
 /* ---- weir.c ---- */
 void weir_locks_init(struct weir *weir);
 /* How the limiter is called: as the caller said, or by program and pid. */
 void weir_name_limiter(struct weir *weir);
+
+/* A table of this process's own. */
+int weir_table_make(struct weir *weir);
+/* The limiter node over the table: in the memory that is there for it. */
+void weir_limiter_make(struct weir *weir);
+
+/* ---- office.c: a shared table; nothing happens to one's own ---- */
+/* Joins, takes the office if it is to be had, and begins to watch. */
+int weir_office_open(struct weir *weir);
+/* In two steps: ends to watch; and when the background thread has ended, gives
+ * everything back. */
+void weir_office_part(struct weir *weir);
+void weir_office_close(struct weir *weir);
+/* In a child: one more process of the parent's table; or of none. */
+void weir_office_forked(struct weir *weir);
+/* On the background thread, as it begins: the table's next limiter. */
+void weir_office_begin(struct weir *weir);
+/* On it: what others may see, and a successor must know; 'changed': somebody
+ * may wait for it. */
+void weir_office_publish(struct weir *weir, bool changed);
+/* As the public calls. */
+int weir_office_ready(struct weir *weir, weir_duration timeout);
+int weir_office_sync(struct weir *weir, weir_duration timeout);
+void weir_office_status(const struct weir *weir, struct weir_status *out);
 
 /* ---- event_queue.c ---- */
 int weir_event_queue_init(struct weir_event_queue *queue);
@@ -127,16 +239,112 @@ void weir_stripes_fini(struct weir *weir);
 /* The calling thread's stripe. In a child of fork() the first such call makes
  * the limiter the child's own. */
 uint32_t weir_stripe_mine(struct weir *weir);
-/* In a child: gives back what threads held that stayed with the parent. */
+/* In a child: no thread of it has a stripe; those of its own table are free. */
 void weir_stripes_forked(struct weir *weir);
 
+/* ---- decide.c: what enters share with takes ---- */
+/* A name without quota passes. 'weir' and 'reply' may be NULL. */
+enum weir_verdict weir_decide_unknown(struct weir *weir,
+                                      struct weir_reply *reply);
+/* The name isn't in the table: a template may rule it. '*own' says whether
+ * what rules it is a slot of that name. */
+bool weir_decide_resolve(struct weir *weir, struct weir_text name,
+                         struct weir_ref *out, bool *own, weir_instant now);
+
+/* ---- adaptive.c ---- */
+/* On the thread, when it is awake: what is due of limits; those that found no
+ * room are an event. */
+void weir_adaptive_look(struct weir *weir, weir_instant now);
+
+/* ---- zones.c ---- */
+/* On the thread: what windows begin by. 'anew': quotas may name other zones
+ * than before. */
+void weir_zones_follow(struct weir *weir, bool anew, weir_instant now);
+
+/* ---- exact.c ---- */
+/* A call whose outcome was WEIR_OUTCOME_EXACT. Returns its outcome; blocks for
+ * at most the deadlines of the chain's exact quotas. 'out_hold' is an enter's;
+ * NULL for all else. */
+unsigned weir_exact_decide(struct weir *weir, struct weir_ref ref,
+                           const struct weir_meter_ask *ask,
+                           struct weir_hold *out_hold, struct weir_reply *reply,
+                           weir_instant now);
+/* An id that no other permit has, in this process or another; never 0. Any
+ * thread. */
+uint64_t weir_exact_permit(struct weir *weir);
+/* Takes the permit out of the stores of the exact quotas that 'hold' holds,
+ * each asked for as long as its deadline at most. To be called before they are
+ * given back to the table. */
+void weir_exact_leave(struct weir *weir, const struct weir_hold *hold,
+                      uint64_t permit);
+
+/* ---- exact_book.c ---- */
+int weir_exact_book_init(struct weir_exact_book *book,
+                         const struct weir_options *options);
+/* No step may be running. */
+void weir_exact_book_fini(struct weir_exact_book *book);
+/* The store of that address, opened if it wasn't; NULL: there are too many.
+ * Any thread. */
+struct weir_exact_entry *weir_exact_book_find(struct weir *weir,
+                                              const char *uri);
+/* How a step ended: 0 or an error. Any thread. */
+void weir_exact_note(struct weir *weir, struct weir_exact_entry *entry,
+                     int error);
+/* On the thread: opens the stores of all quotas; tells what changed. */
+void weir_exact_book_prepare(struct weir *weir);
+void weir_exact_book_tell(struct weir *weir);
+/* In a child: its own stores. */
+void weir_exact_book_forked(struct weir_exact_book *book);
+
+/* ---- exact_root.c ---- */
+/* NULL: no memory. */
+struct weir_exact_root *weir_exact_root_new(void);
+/* No step may be running. NULL is legal. */
+void weir_exact_root_free(struct weir_exact_root *root);
+/* In a child: nobody waits any more. */
+void weir_exact_root_forked(struct weir_exact_root *root);
+/* As weir_shared_step(), by the root's own rule of that name. Any thread but
+ * the background one. */
+int weir_exact_root_step(struct weir *weir, struct weir_text key,
+                         const struct weir_meter_ask *ask,
+                         struct weir_meter_answer *out,
+                         weir_duration deadline);
+/* On the thread: hands what callers ask to the limiter node, before its
+ * messages are sent; and its answers to them, after. */
+void weir_exact_root_ask(struct weir *weir, weir_instant now);
+void weir_exact_root_answer(struct weir *weir);
+
+/* ---- waiting.c ---- */
+void weir_waiting_init(struct weir_waiting *waiting);
+/* Nobody may be waiting. In a child of fork(), where nobody is: init alone. */
+void weir_waiting_fini(struct weir_waiting *waiting);
+/* Enters, or waits for it. Returns an outcome; LIMITED: it was too late, or
+ * there are too many who wait. Blocks until 'until' at most. */
+unsigned weir_waiting_enter(struct weir *weir, struct weir_wish *wish);
+/* Units came free at these slots: hands them to who is next. Any thread. */
+void weir_waiting_left(struct weir *weir, const uint32_t *slots, uint32_t count,
+                       weir_instant now);
+/* On the thread: the same of all slots. Returns when to look again though
+ * nobody leaves, or WEIR_NEVER. */
+weir_instant weir_waiting_look(struct weir *weir, weir_instant now);
+void weir_waiting_sleep(weir_instant until);
+/* Until he may ask again, as his reply says; at most until it is too late. */
+void weir_waiting_pause(const struct weir_wish *wish, weir_instant now);
+
 /* ---- pump.c ---- */
+
+/* Begins a thread of the library: no signal of the program is delivered to it,
+ * and 'name' is what tools show. false: the system has none. */
+bool weir_client_thread(struct weir *weir, const char *name,
+                        void *(*run)(void *), pthread_t *out);
 /* Makes the loop and its links and starts the thread. */
 int weir_pump_start(struct weir *weir);
 /* Asks the thread to end, waits for it, frees loop and links. */
 void weir_pump_stop(struct weir *weir);
 /* From a callers' thread: there is something to do. Async-signal-safe. */
 void weir_pump_kick(struct weir *weir);
+/* The same of the process whose thread it is. */
+void weir_pump_wake(struct weir *weir);
 /* On the thread: drains the limiter's messages and events, sets the timer. */
 void weir_pump_run(struct weir *weir);
 
@@ -157,5 +365,30 @@ bool weir_fork_is_own(const struct weir *weir);
 void weir_fork_try(struct weir *weir);
 /* The same, and waits for the other thread: for who will take a lock. */
 void weir_fork_check(struct weir *weir);
+
+/* ---- What decide.c and permit.c share ---- */
+
+/* Wakes whom the outcome says: the thread, or who waits to enter. */
+void weir_outcome_heed(struct weir *weir, unsigned outcome);
+
+/* A slot may change hands between lookup and take; that often in a row only
+ * if the table is being churned, and then the name is as good as unknown. */
+#define WEIR_STALE_TRIES 4
+
+static inline enum weir_verdict weir_verdict_of(struct weir *weir,
+                                                unsigned outcome)
+{
+    if (WEIR_UNLIKELY(outcome & (WEIR_OUTCOME_KICK | WEIR_OUTCOME_NEXT)))
+        weir_outcome_heed(weir, outcome);
+    return outcome & WEIR_OUTCOME_LIMITED ? WEIR_LIMITED : WEIR_PASS;
+}
+
+/* A name that may have a quota. Those of the shadow set are nobody's to ask
+ * for: they pass as unknown ones do. */
+static inline bool weir_name_is_askable(struct weir_text name)
+{
+    return name.len > 0 && name.len <= WEIR_NAME_MAX &&
+           !weir_name_is_shadow(name);
+}
 
 #endif /* WEIR_CLIENT_H */

@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * client/decide.c - the decisions, as a caller sees them: a handle or a name
  * in, a verdict out. All of it is the table's; here is only what surrounds
- * it: the clock, the thread's stripe, names that aren't there yet, and the
- * kick that wakes the background thread. */
+ * it: the clock, the thread's stripe, names that aren't there yet, the kick
+ * that wakes the background thread, and the way to exact.c. */
 
 #include "client/client.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "os/clock.h"
-
-/* A slot may change hands between lookup and take; that often in a row only
- * if the table is being churned, and then the name is as good as unknown. */
-#define STALE_TRIES 4
 
 /* Names of a batch whose memory is fetched together. */
 #define BATCH 16
@@ -23,15 +18,7 @@ static weir_instant at(weir_instant now)
     return now ? now : weir_clock_now();
 }
 
-static enum weir_verdict verdict(struct weir *weir, unsigned outcome)
-{
-    if (WEIR_UNLIKELY(outcome & WEIR_OUTCOME_KICK))
-        weir_pump_kick(weir);
-    return outcome & WEIR_OUTCOME_LIMITED ? WEIR_LIMITED : WEIR_PASS;
-}
-
-/* A name without quota passes. */
-static enum weir_verdict pass_unknown(struct weir *weir,
+enum weir_verdict weir_decide_unknown(struct weir *weir,
                                       struct weir_reply *reply)
 {
     if (weir)
@@ -76,22 +63,49 @@ static bool is_empty(struct weir_handle quota)
 
 /* ---- By handle ---- */
 
+/* The rest of a take that the table alone didn't settle. */
+static __attribute__((noinline)) enum weir_verdict
+finish_take(struct weir_handle quota, uint64_t weight,
+            struct weir_reply *reply, unsigned outcome, weir_instant now)
+{
+    struct weir *weir = quota.weir;
+    struct weir_meter_ask ask = { .op = WEIR_METER_TAKE, .weight = weight };
+    struct weir_act act = { .kind = WEIR_ACT_TAKE, .weight = weight };
+    if (outcome & WEIR_OUTCOME_EXACT)
+        outcome =
+            weir_exact_decide(weir, ref_of(quota), &ask, NULL, reply, now);
+    if (outcome & WEIR_OUTCOME_STALE_REF)
+        return weir_decide_unknown(weir, reply);
+    if (outcome & WEIR_OUTCOME_SHADOW)
+        outcome = ask_shadow(weir, ref_of(quota), act, outcome, now);
+    return weir_verdict_of(weir, outcome);
+}
+
 enum weir_verdict weir_take(struct weir_handle quota, uint64_t weight,
                             struct weir_reply *reply, weir_instant now)
 {
     struct weir *weir = quota.weir;
     if (WEIR_UNLIKELY(is_empty(quota)))
-        return pass_unknown(weir, reply);
+        return weir_decide_unknown(weir, reply);
     now = at(now);
     unsigned outcome =
         weir_table_take(weir->table, weir_stripe_mine(weir), ref_of(quota),
                         weight, reply, now);
     if (WEIR_LIKELY(outcome < WEIR_OUTCOME_STALE_REF))
-        return verdict(weir, outcome);
-    if (outcome & WEIR_OUTCOME_STALE_REF)
-        return pass_unknown(weir, reply);
-    struct weir_act act = { .kind = WEIR_ACT_TAKE, .weight = weight };
-    return verdict(weir, ask_shadow(weir, ref_of(quota), act, outcome, now));
+        return weir_verdict_of(weir, outcome);
+    return finish_take(quota, weight, reply, outcome, now);
+}
+
+/* The outcome of a peek at what 'ref' is. */
+static unsigned peek_at(struct weir *weir, struct weir_ref ref, uint64_t weight,
+                        struct weir_reply *reply, weir_instant now)
+{
+    struct weir_meter_ask ask = { .op = WEIR_METER_PEEK, .weight = weight };
+    unsigned outcome = weir_table_peek(weir->table, weir_stripe_mine(weir), ref,
+                                       weight, reply, now);
+    if (outcome & WEIR_OUTCOME_EXACT)
+        outcome = weir_exact_decide(weir, ref, &ask, NULL, reply, now);
+    return outcome;
 }
 
 enum weir_verdict weir_peek(struct weir_handle quota, uint64_t weight,
@@ -99,13 +113,11 @@ enum weir_verdict weir_peek(struct weir_handle quota, uint64_t weight,
 {
     struct weir *weir = quota.weir;
     if (is_empty(quota))
-        return pass_unknown(weir, reply);
-    unsigned outcome =
-        weir_table_peek(weir->table, weir_stripe_mine(weir), ref_of(quota),
-                        weight, reply, at(now));
+        return weir_decide_unknown(weir, reply);
+    unsigned outcome = peek_at(weir, ref_of(quota), weight, reply, at(now));
     if (outcome & WEIR_OUTCOME_STALE_REF)
-        return pass_unknown(weir, reply);
-    return verdict(weir, outcome);
+        return weir_decide_unknown(weir, reply);
+    return weir_verdict_of(weir, outcome);
 }
 
 static void move(struct weir_handle quota, enum weir_act_kind kind,
@@ -119,9 +131,15 @@ static void move(struct weir_handle quota, enum weir_act_kind kind,
             ? weir_table_charge(weir->table, stripe, ref, weight, now)
             : weir_table_refund(weir->table, stripe, ref, weight, now);
     struct weir_act act = { .kind = kind, .weight = weight };
+    struct weir_meter_ask ask = {
+        .op = kind == WEIR_ACT_CHARGE ? WEIR_METER_CHARGE : WEIR_METER_REFUND,
+        .weight = weight,
+    };
+    if (outcome & WEIR_OUTCOME_EXACT)
+        outcome = weir_exact_decide(weir, ref, &ask, NULL, NULL, now);
     if (outcome & WEIR_OUTCOME_SHADOW)
         outcome = ask_shadow(weir, ref, act, outcome, now);
-    verdict(weir, outcome);
+    weir_verdict_of(weir, outcome);
 }
 
 void weir_charge(struct weir_handle quota, uint64_t weight, weir_instant now)
@@ -144,29 +162,25 @@ enum weir_verdict weir_reserve(struct weir_handle quota, uint64_t weight,
 {
     struct weir *weir = quota.weir;
     if (is_empty(quota))
-        return pass_unknown(weir, reply);
+        return weir_decide_unknown(weir, reply);
     now = at(now);
     unsigned outcome =
         weir_table_reserve(weir->table, weir_stripe_mine(weir),
                            ref_of(quota), weight, wait_max, reply, now);
+    struct weir_meter_ask ask = { .op = WEIR_METER_RESERVE,
+                                  .weight = weight,
+                                  .wait_max = wait_max };
+    if (outcome & WEIR_OUTCOME_EXACT)
+        outcome =
+            weir_exact_decide(weir, ref_of(quota), &ask, NULL, reply, now);
     if (outcome & WEIR_OUTCOME_STALE_REF)
-        return pass_unknown(weir, reply);
+        return weir_decide_unknown(weir, reply);
     struct weir_act act = { .kind = WEIR_ACT_RESERVE,
                             .weight = weight,
                             .wait_max = wait_max };
     if (outcome & WEIR_OUTCOME_SHADOW)
         outcome = ask_shadow(weir, ref_of(quota), act, outcome, now);
-    return verdict(weir, outcome);
-}
-
-static void sleep_until(weir_instant then)
-{
-    struct timespec at_then = {
-        .tv_sec = (time_t)(then / WEIR_SECOND),
-        .tv_nsec = (long)(then % WEIR_SECOND),
-    };
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at_then, NULL))
-        continue;
+    return weir_verdict_of(weir, outcome);
 }
 
 enum weir_verdict weir_wait(struct weir_handle quota, uint64_t weight,
@@ -174,29 +188,40 @@ enum weir_verdict weir_wait(struct weir_handle quota, uint64_t weight,
 {
     struct weir_reply spare;
     struct weir_reply *answer = reply ? reply : &spare;
-    weir_instant now = weir_clock_now();
-    enum weir_verdict result =
-        weir_reserve(quota, weight, wait_max, answer, now);
-    if (result == WEIR_PASS && answer->wait > 0)
-        sleep_until(now + answer->wait);
-    return result;
+    weir_instant begun = weir_clock_now();
+    weir_duration waited = 0;
+    for (;;) {
+        weir_instant now = begun + waited;
+        weir_duration left = wait_max - waited;
+        enum weir_verdict result =
+            weir_reserve(quota, weight, left, answer, now);
+        if (result == WEIR_PASS && answer->wait > 0)
+            weir_waiting_sleep(now + answer->wait);
+        if (result == WEIR_PASS)
+            answer->wait += waited;
+        if (result == WEIR_PASS || answer->retry_after > left)
+            return result;
+        weir_waiting_sleep(now + answer->retry_after);
+        waited = weir_clock_now() - begun;
+        if (waited > wait_max)
+            return result;
+    }
 }
 
 /* ---- By name ---- */
 
-/* The name isn't in the table: a template may rule it. '*own' says whether
- * what rules it is a slot of that name. */
-static __attribute__((noinline)) bool resolve(struct weir *weir,
-                                              struct weir_text name,
-                                              struct weir_ref *out, bool *own,
-                                              weir_instant now)
+__attribute__((noinline)) bool weir_decide_resolve(struct weir *weir,
+                                                   struct weir_text name,
+                                                   struct weir_ref *out,
+                                                   bool *own, weir_instant now)
 {
     weir_fork_check(weir);
     /* Any bytes may match a template; a name that roots don't take for one
      * would end each link that it is announced on. */
     if (weir_name_check(name, NULL) < 0)
         return false;
-    switch (weir_table_resolve(weir->table, name, false, out, now)) {
+    switch (weir_table_resolve_as(weir->table, weir->process, name, false, out,
+                                  now)) {
     case WEIR_RESOLVED:
         return true;
     case WEIR_RESOLVED_FULL:
@@ -210,15 +235,17 @@ static __attribute__((noinline)) bool resolve(struct weir *weir,
     return false;
 }
 
-/* The rest of a take when there is a shadow set. */
+/* The rest of a take when there is a shadow set, or was a store to ask. */
 static __attribute__((noinline)) enum weir_verdict
-finish_shadow(struct weir *weir, struct weir_text name, struct weir_ref ref,
+finish_named(struct weir *weir, struct weir_text name, struct weir_ref ref,
               bool own, uint64_t weight, unsigned outcome, weir_instant now)
 {
     struct weir_act act = { .kind = WEIR_ACT_TAKE, .weight = weight };
+    if (!(outcome & WEIR_OUTCOME_SHADOW))
+        return weir_verdict_of(weir, outcome);
     outcome = own ? ask_shadow(weir, ref, act, outcome, now)
                   : outcome | ask_shadow_name(weir, name, weight, now);
-    return verdict(weir, outcome);
+    return weir_verdict_of(weir, outcome);
 }
 
 static enum weir_verdict take_hashed(struct weir *weir,
@@ -228,29 +255,25 @@ static enum weir_verdict take_hashed(struct weir *weir,
                                      weir_instant now)
 {
     uint32_t stripe = weir_stripe_mine(weir);
-    for (int tries = 0; tries < STALE_TRIES; tries++) {
+    for (int tries = 0; tries < WEIR_STALE_TRIES; tries++) {
         struct weir_ref ref;
         bool own = true;
         if (!weir_table_find_hashed(weir->table, name, hash, &ref) &&
-            !resolve(weir, name, &ref, &own, now))
+            !weir_decide_resolve(weir, name, &ref, &own, now))
             break;
         unsigned outcome = weir_table_take(weir->table, stripe, ref, weight,
                                            reply, now);
         if (WEIR_LIKELY(outcome < WEIR_OUTCOME_STALE_REF))
-            return verdict(weir, outcome);
+            return weir_verdict_of(weir, outcome);
+        struct weir_meter_ask ask = { .op = WEIR_METER_TAKE,
+                                      .weight = weight };
+        if (outcome & WEIR_OUTCOME_EXACT)
+            outcome = weir_exact_decide(weir, ref, &ask, NULL, reply, now);
         if (!(outcome & WEIR_OUTCOME_STALE_REF))
-            return finish_shadow(weir, name, ref, own, weight, outcome, now);
+            return finish_named(weir, name, ref, own, weight, outcome, now);
     }
-    verdict(weir, ask_shadow_name(weir, name, weight, now));
-    return pass_unknown(weir, reply);
-}
-
-/* A name that may have a quota. Those of the shadow set are nobody's to ask
- * for: they pass as unknown ones do. */
-static inline bool is_askable(struct weir_text name)
-{
-    return name.len > 0 && name.len <= WEIR_NAME_MAX &&
-           !weir_name_is_shadow(name);
+    weir_verdict_of(weir, ask_shadow_name(weir, name, weight, now));
+    return weir_decide_unknown(weir, reply);
 }
 
 enum weir_verdict weir_take_by_name(struct weir *weir, const char *name,
@@ -259,10 +282,43 @@ enum weir_verdict weir_take_by_name(struct weir *weir, const char *name,
                                     weir_instant now)
 {
     struct weir_text text = { name, len };
-    if (WEIR_UNLIKELY(!is_askable(text)))
-        return pass_unknown(weir, reply);
+    if (WEIR_UNLIKELY(!weir_name_is_askable(text)))
+        return weir_decide_unknown(weir, reply);
     return take_hashed(weir, text, weir_table_hash(weir->table, text),
                        weight, reply, at(now));
+}
+
+enum weir_verdict weir_peek_by_name(struct weir *weir, const char *name,
+                                    size_t len, uint64_t weight,
+                                    struct weir_reply *reply, weir_instant now)
+{
+    struct weir_text text = { name, len };
+    if (WEIR_UNLIKELY(!weir_name_is_askable(text)))
+        return weir_decide_unknown(weir, reply);
+    uint64_t hash = weir_table_hash(weir->table, text);
+    now = at(now);
+    for (int tries = 0; tries < WEIR_STALE_TRIES; tries++) {
+        struct weir_ref ref;
+        bool own;
+        if (!weir_table_find_hashed(weir->table, text, hash, &ref) &&
+            !weir_decide_resolve(weir, text, &ref, &own, now))
+            break;
+        unsigned outcome = peek_at(weir, ref, weight, reply, now);
+        if (WEIR_LIKELY(!(outcome & WEIR_OUTCOME_STALE_REF)))
+            return weir_verdict_of(weir, outcome);
+    }
+    return weir_decide_unknown(weir, reply);
+}
+
+int weir_policy(struct weir *weir, const char *name, size_t len,
+                struct weir_policy *out_policy)
+{
+    if (!weir || !name || !out_policy)
+        return WEIR_EINVAL;
+    bool found = weir_table_policy(weir->table, weir_stripe_mine(weir),
+                                   (struct weir_text){ name, len },
+                                   out_policy);
+    return found ? 0 : WEIR_ENOENT;
 }
 
 static size_t take_batch(struct weir *weir, struct weir_ask *asks,
@@ -271,7 +327,7 @@ static size_t take_batch(struct weir *weir, struct weir_ask *asks,
     uint64_t hash[BATCH];
     for (size_t i = 0; i < count; i++) {
         struct weir_text name = { asks[i].name, asks[i].len };
-        if (!is_askable(name))
+        if (!weir_name_is_askable(name))
             continue;
         hash[i] = weir_table_hash(weir->table, name);
         weir_table_prefetch(weir->table, hash[i]);
@@ -280,9 +336,9 @@ static size_t take_batch(struct weir *weir, struct weir_ask *asks,
     for (size_t i = 0; i < count; i++) {
         struct weir_text name = { asks[i].name, asks[i].len };
         asks[i].verdict =
-            is_askable(name) ? take_hashed(weir, name, hash[i],
-                                           asks[i].weight, NULL, now)
-                             : pass_unknown(weir, NULL);
+            weir_name_is_askable(name)
+                ? take_hashed(weir, name, hash[i], asks[i].weight, NULL, now)
+                : weir_decide_unknown(weir, NULL);
         passed += asks[i].verdict == WEIR_PASS;
     }
     return passed;
@@ -302,19 +358,22 @@ size_t weir_take_many(struct weir *weir, struct weir_ask *asks, size_t count,
 
 /* ---- Handles ---- */
 
+bool weir_name_is_valid(const char *name, size_t len)
+{
+    struct weir_text text = { name, len };
+    return weir_name_check(text, NULL) == 0 && !weir_name_is_shadow(text);
+}
+
 int weir_handle_open(struct weir *weir, const char *name, size_t len,
                      struct weir_handle *out_handle)
 {
     struct weir_text text = { name, len };
     struct weir_ref ref = { WEIR_SLOT_NONE, 0 };
-    int error = weir_name_check(text, NULL);
-    if (error == 0 && weir_name_is_shadow(text))
-        error = WEIR_ENAME;
-    if (error < 0)
-        return error;
+    if (!weir_name_is_valid(name, len))
+        return WEIR_ENAME;
     weir_fork_check(weir);
-    enum weir_resolved resolved =
-        weir_table_pin(weir->table, text, &ref, weir_clock_now());
+    enum weir_resolved resolved = weir_table_pin_as(
+        weir->table, weir->process, text, &ref, weir_clock_now());
     *out_handle = (struct weir_handle){ weir, ref.slot, ref.generation };
     return resolved == WEIR_RESOLVED ? WEIR_OK : WEIR_EFULL;
 }
@@ -324,5 +383,18 @@ void weir_handle_close(struct weir_handle quota)
     if (is_empty(quota))
         return;
     weir_fork_check(quota.weir);
-    weir_table_unpin(quota.weir->table, ref_of(quota));
+    weir_table_unpin_as(quota.weir->table, quota.weir->process, ref_of(quota));
+}
+
+int weir_want(struct weir_handle quota, double wants, weir_instant now)
+{
+    (void)now; /* it is in force when the thread has heard it */
+    if (is_empty(quota) || !(wants >= 0 && wants <= WEIR_LEASE_UNITS_MAX))
+        return WEIR_EINVAL;
+    struct weir *weir = quota.weir;
+    weir_fork_check(weir);
+    unsigned outcome = weir_table_want(weir->table, ref_of(quota), wants);
+    if (outcome & WEIR_OUTCOME_KICK)
+        weir_pump_kick(weir);
+    return WEIR_OK;
 }

@@ -18,7 +18,17 @@
  * properly would be to speak to the kernel about the parent's epoll set. They
  * cost the child a few descriptors. So are its sessions of TLS: the child makes
  * its own, of the files as they are by then, and no byte of a session leaves
- * from two processes. */
+ * from two processes. And so are the stores of exact quotas, whose threads
+ * stayed with the parent.
+ *
+ * Of a table that processes share the child becomes one more (office.c): the
+ * memory is the same, and so are the handles; stripes and permits stay the
+ * parent's. Where there is no place for one more it decides nothing.
+ *
+ * Where the table has meters, no thread decides before all of this is done: so
+ * a meter that is found locked was left so by the parent. And none enters or
+ * leaves: the parent's permits are its own to give back, and what they hold is
+ * nothing that this process has in flight. */
 
 #include "client/client.h"
 
@@ -71,16 +81,35 @@ static void forget_loop(struct weir *weir)
     weir->out_size = 0;
 }
 
-static void become_limiter(struct weir *weir)
+/* The copy of the table, and of the limiter over it. */
+static void own_table(struct weir *weir)
 {
     uint8_t incarnation[WEIR_INCARNATION_SIZE];
     weir_entropy(incarnation, sizeof(incarnation));
+    weir_table_forget_holds(weir->table);
     weir_table_break_lock(weir->table);
-    weir_stripes_forked(weir);
-    weir_name_limiter(weir);
     weir_limiter_reincarnate(weir->limiter, weir_text_of(weir->name),
                              incarnation, weir_clock_now());
+}
+
+static void start(struct weir *weir)
+{
+    if (weir->block)
+        weir_office_forked(weir);
+    else
+        (void)!weir_pump_start(weir);
+}
+
+static void become_limiter(struct weir *weir)
+{
+    weir->forks++;
+    weir_name_limiter(weir);
+    if (!weir->block)
+        own_table(weir);
+    weir_stripes_forked(weir);
     weir_locks_init(weir);
+    weir_waiting_init(&weir->waiting);
+    weir_exact_book_forked(&weir->exact);
     weir->closing = false;
     weir->sync_wanted = weir->sync_begun = weir->sync_done = 0;
     memset(&weir->status, 0, sizeof(weir->status));
@@ -89,7 +118,7 @@ static void become_limiter(struct weir *weir)
     /* Nothing is left to try when this fails: the child then goes on as if
      * no root could be reached. */
     if (weir_event_queue_init(&weir->events) == 0)
-        (void)!weir_pump_start(weir);
+        start(weir);
 }
 
 void weir_fork_try(struct weir *weir)

@@ -9,9 +9,27 @@
 
 #include "os/clock.h"
 
+/* For who looks (look.c): as it stands now. 'why' NULL: as was told before. */
+static void note(struct weir_client_link *link, bool up, const char *why)
+{
+    pthread_mutex_lock(&link->weir->mutex);
+    link->seen.up = up;
+    if (why)
+        snprintf(link->seen.why, sizeof link->seen.why, "%s", why);
+    pthread_mutex_unlock(&link->weir->mutex);
+}
+
+static void note_heard(struct weir_client_link *link, weir_instant now)
+{
+    pthread_mutex_lock(&link->weir->mutex);
+    link->seen.heard_at = now;
+    pthread_mutex_unlock(&link->weir->mutex);
+}
+
 static void on_up(void *context)
 {
     struct weir_client_link *link = context;
+    note(link, true, "");
     weir_limiter_link(link->weir->limiter, link->index, true,
                       weir_clock_now());
     weir_pump_run(link->weir);
@@ -22,12 +40,14 @@ static int on_bytes(void *context, const void *bytes, size_t len)
     struct weir_client_link *link = context;
     struct weir *weir = link->weir;
     struct weir_message message;
+    weir_instant now = weir_clock_now();
     int error = weir_v1_decode(bytes, len, false, &weir->arena, &message);
     if (error == 0)
         error = weir_limiter_receive(weir->limiter, link->index, &message,
-                                     weir_clock_now());
+                                     now);
     if (error < 0)
         return error;
+    note_heard(link, now);
     weir_pump_run(weir);
     return 0;
 }
@@ -37,6 +57,7 @@ static void on_down(void *context, const char *why)
     struct weir_client_link *link = context;
     weir_instant now = weir_clock_now();
     weir_limiter_link(link->weir->limiter, link->index, false, now);
+    note(link, false, why);
     if (why) {
         struct weir_event event = { .type = WEIR_EVENT_ROOT_DOWN,
                                     .at = now,
@@ -74,7 +95,14 @@ int weir_client_link_init(struct weir *weir, uint32_t index)
                      .on_file = on_file },
     };
     link->link = weir_root_link_new(&options);
-    return link->link ? WEIR_OK : WEIR_ENOMEM;
+    if (!link->link)
+        return WEIR_ENOMEM;
+    pthread_mutex_lock(&weir->mutex);
+    link->seen = (struct weir_look_root){ .why = "not tried yet" };
+    snprintf(link->seen.address, sizeof link->seen.address, "%s",
+             weir_root_link_text(link->link));
+    pthread_mutex_unlock(&weir->mutex);
+    return WEIR_OK;
 }
 
 void weir_client_link_connect(struct weir_client_link *link)
@@ -99,4 +127,9 @@ void weir_client_link_send(struct weir_client_link *link,
 void weir_client_link_fini(struct weir_client_link *link)
 {
     weir_root_link_free(&link->link);
+    if (!link->weir) /* none was begun */
+        return;
+    pthread_mutex_lock(&link->weir->mutex);
+    link->seen.address[0] = '\0';
+    pthread_mutex_unlock(&link->weir->mutex);
 }

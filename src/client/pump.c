@@ -13,13 +13,22 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/atomic.h"
 #include "os/clock.h"
 
-void weir_pump_kick(struct weir *weir)
+void weir_pump_wake(struct weir *weir)
 {
     uint64_t one = 1;
     ssize_t done = write(weir->kick_fd, &one, sizeof(one));
     (void)done; /* EAGAIN: it is awake anyway */
+}
+
+void weir_pump_kick(struct weir *weir)
+{
+    if (weir->block)
+        weir_block_kick(weir->block);
+    else
+        weir_pump_wake(weir);
 }
 
 /* ---- What callers may see ---- */
@@ -31,16 +40,22 @@ static void publish(struct weir *weir)
     weir->status.roots_up = weir_limiter_links_up(limiter);
     weir->status.epoch = weir_limiter_epoch(limiter);
     weir->status.reports = weir_limiter_reports(limiter);
+    for (uint32_t i = 0; i < weir->link_count; i++)
+        weir->link[i].seen.epoch = weir_limiter_root_epoch(limiter, i);
+    /* Relaxed: a decision beside it goes by the number before. */
+    weir_store_relaxed(&weir->fleet, weir_limiter_fleet(limiter));
     bool ready = weir_limiter_ready(limiter);
     bool synced = weir->sync_done != weir->sync_begun && ready &&
                   weir->status.roots_up > 0 &&
                   weir_limiter_settled(limiter);
     if (synced)
         weir->sync_done = weir->sync_begun;
-    if (ready != weir->ready || synced)
+    bool changed = ready != weir->ready || synced;
+    if (changed)
         pthread_cond_broadcast(&weir->changed);
     weir->ready = ready;
     pthread_mutex_unlock(&weir->mutex);
+    weir_office_publish(weir, changed);
 }
 
 static void tell_events(struct weir *weir)
@@ -53,11 +68,32 @@ static void tell_events(struct weir *weir)
     }
 }
 
+static bool is_sending(const struct weir *weir)
+{
+    for (uint32_t i = 0; i < weir->link_count; i++) {
+        if (weir_root_link_queued(weir->link[i].link) > 0)
+            return true;
+    }
+    return false;
+}
+
+/* Who waits is let in where there is room now. When to look again; not at once,
+ * or it would be a spin. */
+static weir_instant look_at_waiting(struct weir *weir, weir_instant now)
+{
+    weir_instant due = weir_waiting_look(weir, now);
+    return due > now + WEIR_MILLISECOND ? due : now + WEIR_MILLISECOND;
+}
+
 static void sleep_till_due(struct weir *weir, weir_instant now)
 {
     weir_instant due = weir_limiter_deadline(weir->limiter, now);
+    weir_instant waiting = look_at_waiting(weir, now);
+    due = waiting < due ? waiting : due;
     if (weir->stopping && weir->stop_at < due)
         due = weir->stop_at;
+    if (weir->stopping && is_sending(weir)) /* nobody tells when it is done */
+        due = now + WEIR_MILLISECOND;
     /* Never 0: a deadline of "now" lets the loop turn first. */
     weir_duration wait = due > now ? due - now : 1000;
     if (wait > 3600 * WEIR_SECOND)
@@ -69,18 +105,40 @@ static void sleep_till_due(struct weir *weir, weir_instant now)
     evtimer_add(weir->timer, &tv);
 }
 
+/* What new quotas need before they are asked, be there others without room. */
+static void prepare(struct weir *weir, weir_instant now)
+{
+    uint32_t metered = weir_table_metered(weir->table);
+    bool anew = metered != weir->prepared;
+    weir->prepared = metered;
+    weir_zones_follow(weir, anew, now);
+    if (anew)
+        weir_exact_book_prepare(weir);
+}
+
+/* What isn't answered, a release, has left when the system has it. */
+static bool is_idle(const struct weir *weir)
+{
+    if (weir_limiter_links_up(weir->limiter) == 0)
+        return true;
+    return weir_limiter_settled(weir->limiter) && !is_sending(weir);
+}
+
 void weir_pump_run(struct weir *weir)
 {
     weir_instant now = weir_clock_now();
     uint32_t index;
     struct weir_message message;
+    weir_exact_root_ask(weir, now);
     while (weir_limiter_next(weir->limiter, &index, &message, now))
         weir_client_link_send(&weir->link[index], &message);
+    weir_exact_root_answer(weir);
+    prepare(weir, now);
     tell_events(weir);
+    weir_exact_book_tell(weir);
     publish(weir);
-    bool idle = weir_limiter_settled(weir->limiter) ||
-                weir_limiter_links_up(weir->limiter) == 0;
-    if (weir->stopping && (idle || now >= weir->stop_at))
+    weir_adaptive_look(weir, now);
+    if (weir->stopping && (is_idle(weir) || now >= weir->stop_at))
         event_base_loopbreak(weir->base);
     sleep_till_due(weir, now);
 }
@@ -91,10 +149,14 @@ void weir_pump_run(struct weir *weir)
 static void heed_callers(struct weir *weir, weir_instant now)
 {
     pthread_mutex_lock(&weir->mutex);
+    if (weir->block)
+        weir->sync_wanted = weir_load(&weir->block->sync_wanted);
     bool stop = weir->closing && !weir->stopping;
     bool hurry = weir->sync_wanted != weir->sync_begun || stop;
     weir->sync_begun = weir->sync_wanted;
     pthread_mutex_unlock(&weir->mutex);
+    if (stop)
+        weir_limiter_release(weir->limiter, now);
     if (hurry)
         weir_limiter_hurry(weir->limiter, now);
     if (!stop)
@@ -135,6 +197,7 @@ static void tell_forked(struct weir *weir)
 static void *thread_main(void *context)
 {
     struct weir *weir = context;
+    weir_office_begin(weir);
     if (weir->tell_forked)
         tell_forked(weir);
     for (uint32_t i = 0; i < weir->link_count; i++)
@@ -144,17 +207,24 @@ static void *thread_main(void *context)
     return NULL;
 }
 
-static int start_thread(struct weir *weir)
+bool weir_client_thread(struct weir *weir, const char *name,
+                        void *(*run)(void *), pthread_t *out)
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&weir->thread, NULL, thread_main, weir);
+    int error = pthread_create(out, NULL, run, weir);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    weir->thread_runs = error == 0;
     if (error == 0)
-        pthread_setname_np(weir->thread, "weir");
-    return error == 0 ? WEIR_OK : WEIR_ESYSTEM;
+        pthread_setname_np(*out, name);
+    return error == 0;
+}
+
+static int start_thread(struct weir *weir)
+{
+    weir->thread_runs =
+        weir_client_thread(weir, "weir", thread_main, &weir->thread);
+    return weir->thread_runs ? WEIR_OK : WEIR_ESYSTEM;
 }
 
 static struct event_base *make_base(void)
@@ -231,7 +301,7 @@ void weir_pump_stop(struct weir *weir)
         weir->closing = true;
         pthread_cond_broadcast(&weir->changed);
         pthread_mutex_unlock(&weir->mutex);
-        weir_pump_kick(weir);
+        weir_pump_wake(weir);
         pthread_join(weir->thread, NULL);
         weir->thread_runs = false;
     }

@@ -4,10 +4,16 @@
  * A thread-local word remembers the stripe of the limiter used last, so that
  * a decision costs three loads. Behind it stands a key of the limiter, which
  * also gives the stripe back when the thread ends. More threads than stripes
- * share stripe 0.
+ * share one of the process: 0, or its number in a table that it shares.
  *
  * The id that is compared lies on a page that is wiped in a child of fork(),
- * so the same comparison finds a child out, at no cost to anybody else. */
+ * so the same comparison finds a child out, at no cost to anybody else.
+ *
+ * A child has copies of its parent's words: of the thread that forked. They
+ * must neither be used there nor give anything back, of a shared table least of
+ * all: the stripe is the parent's thread's, which goes on. So the child's
+ * limiter has another id and another key, and until it has them nothing is
+ * given back. */
 
 #include "client/client.h"
 
@@ -27,7 +33,10 @@ static __thread struct {
 static void give_back(void *value)
 {
     const struct weir_stripe_lease *lease = value;
-    weir_table_release_stripe(lease->weir->table, lease->stripe);
+    /* What the thread does after this, as it ends, claims another. */
+    mine.id = ID_NONE;
+    if (weir_fork_is_own(lease->weir))
+        weir_table_release_stripe(lease->weir->table, lease->stripe);
 }
 
 int weir_stripes_init(struct weir *weir)
@@ -54,29 +63,36 @@ void weir_stripes_fini(struct weir *weir)
 
 void weir_stripes_forked(struct weir *weir)
 {
-    const struct weir_stripe_lease *lease =
-        pthread_getspecific(weir->stripe_key);
-    uint32_t kept = lease ? lease->stripe : 0;
-    for (uint32_t i = 1; i < weir->stripes; i++) {
-        if (i != kept)
-            weir_table_release_stripe(weir->table, i);
-    }
+    weir_entropy(&weir->id, sizeof(weir->id));
+    weir->id |= 2; /* as in make_nodes() */
+    /* Without a key each decision claims a stripe and gives it back. */
+    pthread_key_delete(weir->stripe_key);
+    (void)pthread_key_create(&weir->stripe_key, give_back);
+    /* A shared table's are the parent's, all of them. */
+    for (uint32_t i = 1; !weir->block && i < weir->stripes; i++)
+        weir_table_release_stripe(weir->table, i);
 }
 
 static __attribute__((noinline)) uint32_t find_mine(struct weir *weir)
 {
-    weir_fork_try(weir);
+    /* A meter's lock may be a former thread's, and is broken meanwhile: then
+     * nobody decides before that is done. */
+    if (weir->block || weir_table_metered(weir->table) > 0)
+        weir_fork_check(weir);
+    else
+        weir_fork_try(weir);
     /* Another thread is at it, and gives stripes back. */
     if (!weir_fork_is_own(weir))
         return 0;
     const struct weir_stripe_lease *lease =
         pthread_getspecific(weir->stripe_key);
     if (!lease) {
-        uint32_t stripe = weir_table_claim_stripe(weir->table);
+        uint32_t stripe =
+            weir_table_claim_stripe_as(weir->table, weir->process);
         lease = &weir->leases[stripe];
         if (pthread_setspecific(weir->stripe_key, lease) != 0) {
             weir_table_release_stripe(weir->table, stripe);
-            return 0;
+            return weir->process;
         }
     }
     mine.id = weir->id;

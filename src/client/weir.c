@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/atomic.h"
+#include "base/hash.h"
 #include "os/clock.h"
 
 #define ARENA_SIZE WEIR_DECODE_ARENA_SIZE
@@ -90,6 +91,16 @@ static void tell_why(const struct weir_options *options, const char *why)
         options->on_event(options->event_context, &event);
 }
 
+static void tell_table(const struct weir_options *options, const char *why)
+{
+    struct weir_event event = { .type = WEIR_EVENT_TABLE,
+                                .at = weir_clock_now(),
+                                .count = 1 };
+    snprintf(event.text, sizeof(event.text), "%.191s", why);
+    if (options->on_event)
+        options->on_event(options->event_context, &event);
+}
+
 static int check_login(const struct weir *weir,
                        const struct weir_login_options *login,
                        struct weir_diag *diag)
@@ -125,6 +136,10 @@ static int read_options(struct weir *weir,
     if (options->struct_size < sizeof(*options) ||
         options->quotas_max > WEIR_SLOTS_MAX ||
         options->threads_max >= WEIR_STRIPES_MAX ||
+        options->leases_max > WEIR_LEASE_PLACES_MAX ||
+        options->adaptive_max > WEIR_BASINS_MAX ||
+        options->table_role < WEIR_TABLE_MAY_RUN ||
+        options->table_role > WEIR_TABLE_DECIDES ||
         set_name(weir, options->name) < 0)
         return WEIR_EINVAL;
     weir->slots =
@@ -132,10 +147,20 @@ static int read_options(struct weir *weir,
     /* Stripe 0 is for those who come late. */
     weir->stripes = 1 + (options->threads_max ? options->threads_max
                                               : WEIR_STRIPES_DEFAULT);
+    weir->leases_max =
+        options->leases_max ? options->leases_max : WEIR_LEASES_DEFAULT;
+    weir->basins =
+        options->adaptive_max ? options->adaptive_max : WEIR_BASINS_DEFAULT;
+    weir->lease_priority = options->lease_priority;
+    weir->role = options->table_role;
+    if (options->roots && *options->roots && weir->role != WEIR_TABLE_DECIDES)
+        weir->roots_hash = weir_hash(weir_text_of(options->roots), 0) | 1;
     weir->on_event = options->on_event;
     weir->event_context = options->event_context;
     int error = parse_roots(weir, options->roots);
-    return error < 0 ? error : read_login(weir, options);
+    if (error == 0)
+        error = read_login(weir, options);
+    return error < 0 ? error : weir_exact_book_init(&weir->exact, options);
 }
 
 /* ---- Memory ---- */
@@ -154,43 +179,77 @@ static void unmap(void *p, size_t size)
         munmap(p, size);
 }
 
-static int make_nodes(struct weir *weir)
+static struct weir_limiter_options limiter_options(const struct weir *weir)
 {
-    weir_instant now = weir_clock_now();
-    uint64_t seeds[2];
-    weir_entropy(seeds, sizeof(seeds));
-    weir_entropy(&weir->id, sizeof(weir->id));
-    weir->id |= 2; /* 0 and 1 mean something else */
-    struct weir_table_options table = { .slots = weir->slots,
-                                        .stripes = weir->stripes,
-                                        .seed = seeds[0] };
-    struct weir_limiter_options limiter = {
+    return (struct weir_limiter_options){
+        .table = weir->table,
         .slots = weir->slots,
         .links = weir->link_count,
+        .asks = WEIR_ASKS_MAX,
+        .leases = weir->leases_max,
+        .limits =
+            weir->basins < WEIR_LIMITS_MAX ? weir->basins : WEIR_LIMITS_MAX,
+        .lease_priority = weir->lease_priority,
         .name = weir_text_of(weir->name),
-        .seed = seeds[1],
     };
-    weir_entropy(limiter.incarnation, sizeof(limiter.incarnation));
+}
+
+void weir_limiter_make(struct weir *weir)
+{
+    struct weir_limiter_options options = limiter_options(weir);
+    weir_entropy(&options.seed, sizeof(options.seed));
+    if (weir->block)
+        memcpy(options.incarnation, weir->block->estate.incarnation,
+               WEIR_INCARNATION_SIZE);
+    else
+        weir_entropy(options.incarnation, sizeof(options.incarnation));
+    weir->limiter =
+        weir_limiter_init(weir->limiter_block, &options, weir_clock_now());
+}
+
+int weir_table_make(struct weir *weir)
+{
+    struct weir_table_options table = { .slots = weir->slots,
+                                        .stripes = weir->stripes,
+                                        .basins = weir->basins };
+    weir_instant now = weir_clock_now();
+    weir_entropy(&table.seed, sizeof(table.seed));
     weir->table_size = weir_table_size(&table);
-    weir->limiter_size = weir_limiter_size(&limiter);
     weir->table_block = map(weir->table_size);
-    weir->limiter_block = map(weir->limiter_size);
-    weir->arena_block = map(ARENA_SIZE);
-    if (!weir->table_block || !weir->limiter_block || !weir->arena_block)
+    if (!weir->table_block)
         return WEIR_ENOMEM;
     /* A cold decision costs three misses; with huge pages only of the cache
      * and not also of the TLB. A refusal is no harm. */
     madvise(weir->table_block, weir->table_size, MADV_HUGEPAGE);
     weir->table = weir_table_init(weir->table_block, &table, now);
-    limiter.table = weir->table;
-    weir->limiter = weir_limiter_init(weir->limiter_block, &limiter, now);
+    weir_zones_follow(weir, false, now);
+    return WEIR_OK;
+}
+
+/* Over the table; of a shared one the limiter is made by who gets the office.
+ */
+static int make_nodes(struct weir *weir)
+{
+    struct weir_limiter_options options = limiter_options(weir);
+    weir_entropy(&weir->id, sizeof(weir->id));
+    weir->id |= 2; /* 0 and 1 mean something else */
+    weir->limiter_size = weir_limiter_size(&options);
+    weir->limiter_block = map(weir->limiter_size);
+    weir->arena_block = map(ARENA_SIZE);
+    if (!weir->limiter_block || !weir->arena_block)
+        return WEIR_ENOMEM;
     weir->arena = (struct weir_arena){ weir->arena_block, ARENA_SIZE, 0 };
+    if (!weir->block)
+        weir_limiter_make(weir);
     return WEIR_OK;
 }
 
 static void free_memory(struct weir *weir)
 {
+    weir_exact_book_fini(&weir->exact);
     unmap(weir->table_block, weir->table_size);
+    if (weir->unmaps)
+        weir_block_unmap(weir->block);
     unmap(weir->limiter_block, weir->limiter_size);
     unmap(weir->arena_block, ARENA_SIZE);
     weir_login_free(&weir->login);
@@ -222,7 +281,7 @@ static int bring_up(struct weir *weir)
     error = weir_fork_watch(weir);
     if (error < 0)
         goto no_watch;
-    error = weir_pump_start(weir);
+    error = weir->block ? weir_office_open(weir) : weir_pump_start(weir);
     if (error == 0)
         return WEIR_OK;
     weir_fork_unwatch(weir);
@@ -233,20 +292,76 @@ no_queue:
     return error;
 }
 
-int weir_open(const struct weir_options *options, struct weir **out_weir)
+/* ---- Shared tables ---- */
+
+static struct weir_block_shape shape_of(const struct weir_options *options)
 {
-    if (!options || !out_weir)
-        return WEIR_EINVAL;
+    return (struct weir_block_shape){ .slots = options->quotas_max,
+                                      .stripes = options->threads_max };
+}
+
+static void use_block(struct weir *weir)
+{
+    struct weir_table_options shape;
+    weir->table = weir_block_table(weir->block);
+    weir_table_shape(weir->table, &shape);
+    weir->slots = shape.slots;
+    weir->stripes = shape.stripes;
+    weir->basins = 0; /* none of an adaptive quota in a shared table, yet */
+    weir->exact.shared = true;
+}
+
+/* The table: this process's own, in the file that is named, or in 'memory'. */
+static int find_table(struct weir *weir, const struct weir_options *options,
+                      void *memory, size_t size)
+{
+    struct weir_block_shape shape = shape_of(options);
+    struct weir_diag diag = { .text = "" };
+    bool file = !memory && options->table && *options->table;
+    int error;
+    if (file)
+        error = weir_block_open(options->table, &shape, &weir->block, &diag);
+    else if (memory)
+        error = weir_block_enter(memory, size, &shape, &weir->block, &diag);
+    else
+        return weir_table_make(weir);
+    weir->unmaps = file && error == 0;
+    if (error == 0)
+        use_block(weir);
+    else
+        tell_table(options, diag.text);
+    return error;
+}
+
+size_t weir_table_bytes(const struct weir_options *options)
+{
+    if (!options || options->quotas_max > WEIR_SLOTS_MAX ||
+        options->threads_max > WEIR_STRIPES_MAX - WEIR_BLOCK_MEMBERS)
+        return 0;
+    struct weir_block_shape shape = shape_of(options);
+    return weir_block_size(&shape);
+}
+
+static int open_with(const struct weir_options *options, void *memory,
+                     size_t size, struct weir **out_weir)
+{
     struct weir *weir = weir_mem_system.alloc(NULL, sizeof(*weir));
     if (!weir)
         return WEIR_ENOMEM;
     weir->kick_fd = -1;
     int error = read_options(weir, options);
     if (error == 0)
+        error = find_table(weir, options, memory, size);
+    if (error == 0)
         error = make_nodes(weir);
     if (error == 0) {
         weir_locks_init(weir);
+        weir_waiting_init(&weir->waiting);
         error = bring_up(weir);
+        if (error == WEIR_ETABLE)
+            tell_table(options, "its processes that run now name other roots, "
+                                "or in another order: end them first, or name "
+                                "theirs");
     }
     if (error < 0) {
         free_memory(weir);
@@ -256,17 +371,47 @@ int weir_open(const struct weir_options *options, struct weir **out_weir)
     return WEIR_OK;
 }
 
+int weir_open(const struct weir_options *options, struct weir **out_weir)
+{
+    if (!options || !out_weir)
+        return WEIR_EINVAL;
+    return open_with(options, NULL, 0, out_weir);
+}
+
+int weir_open_in(void *memory, size_t size, const struct weir_options *options,
+                 struct weir **out_weir)
+{
+    if (!memory || !options || !out_weir || weir_table_bytes(options) == 0)
+        return WEIR_EINVAL;
+    return open_with(options, memory, size, out_weir);
+}
+
+int weir_check(const struct weir_options *options)
+{
+    if (!options)
+        return WEIR_EINVAL;
+    struct weir *weir = weir_mem_system.alloc(NULL, sizeof(*weir));
+    if (!weir)
+        return WEIR_ENOMEM;
+    int error = read_options(weir, options);
+    free_memory(weir);
+    return error;
+}
+
 void weir_close(struct weir *weir)
 {
     if (!weir)
         return;
     weir_fork_check(weir);
+    weir_office_part(weir);
     weir_pump_stop(weir);
     weir_fork_unwatch(weir);
     weir_event_queue_fini(&weir->events);
     weir_stripes_fini(weir);
+    weir_office_close(weir);
     pthread_cond_destroy(&weir->changed);
     pthread_mutex_destroy(&weir->mutex);
+    weir_waiting_fini(&weir->waiting);
     free_memory(weir);
 }
 
@@ -310,6 +455,8 @@ static bool is_synced(const struct weir *weir, uint64_t wanted)
 int weir_ready(struct weir *weir, weir_duration timeout)
 {
     weir_fork_check(weir);
+    if (weir->block)
+        return weir_office_ready(weir, timeout);
     pthread_mutex_lock(&weir->mutex);
     int error = wait_for(weir, timeout, is_ready, 0);
     pthread_mutex_unlock(&weir->mutex);
@@ -319,6 +466,8 @@ int weir_ready(struct weir *weir, weir_duration timeout)
 int weir_sync(struct weir *weir, weir_duration timeout)
 {
     weir_fork_check(weir);
+    if (weir->block)
+        return weir_office_sync(weir, timeout);
     pthread_mutex_lock(&weir->mutex);
     uint64_t wanted = ++weir->sync_wanted;
     weir_pump_kick(weir);
@@ -334,12 +483,17 @@ void weir_status(struct weir *weir, struct weir_status *out)
     *out = weir->status;
     out->ready = weir->ready;
     pthread_mutex_unlock(&weir->mutex);
+    if (weir->block)
+        weir_office_status(weir, out);
     out->roots = weir->link_count;
     out->slots = weir->slots;
     out->slots_used = weir_table_live(weir->table);
     out->stale = weir_table_is_stale(weir->table);
     out->unknown = weir_table_unknown(weir->table);
     out->overflowed = weir_table_overflowed(weir->table);
+    out->adaptive = weir_table_adaptives(weir->table, &out->adaptive_lost);
+    /* Relaxed: of a moment ago. */
+    out->waiting = weir_load_relaxed(&weir->waiting.count);
 }
 
 const char *weir_version(void)

@@ -4,7 +4,14 @@
 #ifndef WEIR_BITS_H
 #define WEIR_BITS_H
 
+#include <stddef.h>
 #include <stdint.h>
+
+/* Words of a set of so many. */
+static inline size_t weir_bit_words(uint32_t count)
+{
+    return ((size_t)count + 63) / 64;
+}
 
 static inline void weir_bit_set(uint64_t *bits, uint32_t i)
 {

@@ -17,6 +17,9 @@
 /* Bounds. */
 #define WEIR_USAGES_MAX (1u << 24)      /* buckets in use */
 #define WEIR_CELLS_MAX (1u << 24)       /* of one limiter: its slots */
+/* Units that one limiter may say it has in flight, and that all have: peers may
+ * lie, and sums must not overflow. */
+#define WEIR_IN_FLIGHT_MAX ((uint64_t)1 << 51)
 /* Fills that nobody asked for go out at most this often on a link … */
 #define WEIR_PUSH_SPACING (20 * WEIR_MILLISECOND)
 /* … of a root with many links less often: so many in a second on all … */
@@ -35,7 +38,9 @@ struct weir_use {
     bool live;               /* else the place is free */
     bool counted;            /* sharing counted: fills are told */
     bool unlimited;
+    bool gauge;              /* of kind concurrency: 'held' is its fill */
     bool touched;            /* in the queue of those to look at */
+    bool passed_over;        /* not all was told of it, under overload */
     uint32_t next_touched;   /* index + 1 */
     uint32_t cell_count;
     uint32_t connected;      /* cells of limiters that are connected */
@@ -51,6 +56,8 @@ struct weir_use {
     weir_u128 pace_from;     /* … and of pace * paced_at: what is presumed by
                               * now is (pace * now - pace_from) / span */
     uint64_t added;          /* units, all that came in, modulo 2^64 */
+    uint64_t held;           /* units in flight: the sum of the last totals of
+                              * cells that count such */
     /* Since who is to be told was last looked for: */
     uint64_t stirred;        /* units by which counts moved it, at most … */
     uint64_t pace_most;      /* … and the most it, or what was told, went on */
@@ -66,11 +73,15 @@ struct weir_use {
     uint64_t carried_refused; /* the same */
     uint64_t carried_pace;    /* of the cells that do, as 'pace' … */
     weir_u128 carried_from;   /* … and 'pace_from' */
+    uint64_t carried_held;    /* units: of 'held', that of cells that do */
     bool carrying;            /* in the queue of those to be carried on */
     uint32_t next_carrying;   /* index + 1 */
     /* The region's: its slot, and how much of all that it has there. */
     uint32_t up_slot, up_generation; /* 0: none */
     uint64_t up_count, up_refused;
+    uint64_t up_held;
+    bool up_paced;     /* … and it goes on there */
+    uint64_t up_whole; /* what was said of the whole region's */
 };
 
 /* One limiter's use of one quota. */
@@ -83,6 +94,7 @@ struct weir_cell {
     uint64_t last;           /* total merged */
     uint64_t pace;           /* what it presumably adds since … */
     weir_instant paced_at;   /* … the last count, since our birth */
+    weir_instant counted_at; /* … which is later, if it had a lead by then */
     uint64_t refused_base;
     uint64_t refused_last;
     uint64_t dry;            /* the bucket's, at the last report … */
@@ -93,8 +105,11 @@ struct weir_cell {
                               * but its own, modulo 2^64 */
     uint64_t told_slack;     /* 1/1024 units */
     uint64_t told_pace;      /* of others … */
-    weir_instant told_at;    /* … since then, as paced_at */
-    bool carried;            /* its last report was: the pace is, too */
+    weir_instant told_at;    /* … since then, as paced_at; 0: not since it
+                              * was announced */
+    bool carried;            /* its last report was: the pace is, too, and
+                              * what is in flight */
+    bool gauge;              /* 'last' is what its limiter has in flight */
 };
 
 #define WEIR_CELLS_A_PAGE 64
@@ -111,6 +126,7 @@ struct weir_merge_limiter {
     uint32_t cells;
     uint32_t due;            /* cells to be told */
     bool connected;
+    bool released; /* what it had in flight was given back */
 };
 
 /* What the roots above tell of a bucket; false: nothing. */
@@ -118,6 +134,8 @@ struct weir_merge_upstream {
     void *context;
     bool (*above)(void *context, const struct weir_use *use,
                   struct weir_above *out, weir_instant now);
+    /* The use goes, and all that was carried of it is nobody's. */
+    void (*dropped)(void *context, const struct weir_use *use);
 };
 
 struct weir_merge {
@@ -126,8 +144,11 @@ struct weir_merge {
     weir_instant origin;
     weir_duration learn;    /* so long after its birth a root adopts fills */
     weir_duration pace_good; /* so long a limiter goes by a pace it was told */
+    weir_duration pace_most; /* so long one lasts that isn't said again; 0: as
+                              * long as its link */
     bool slack;
     const struct weir_merge_upstream *upstream; /* NULL: a topmost root's */
+    bool strained;          /* overloaded: tell the least (merge.c) */
     bool adrift;            /* it can't be asked: counts put nobody into debt */
     weir_duration late_from; /* of what was carried since it was last 0 */
     struct weir_index index;
@@ -170,8 +191,9 @@ int64_t weir_merge_fill(struct weir_merge *merge,
 /* Of it, what limiters have presumably counted since they reported; scaled. */
 uint64_t weir_merge_presumed(const struct weir_merge *merge,
                              const struct weir_use *use, weir_instant now);
-/* Frees up to 'look' buckets from '*cursor' on that nobody uses and that are
- * empty. */
+/* Frees those of 'look' buckets from '*cursor' on that nobody uses and that
+ * are empty; after an overload, makes up for what wasn't told of the others.
+ * Paces end there that nobody says any more. */
 void weir_merge_sweep(struct weir_merge *merge, uint32_t *cursor,
                       uint32_t look, weir_instant now);
 
@@ -184,7 +206,12 @@ void weir_merge_hush(struct weir_merge *merge,
                      struct weir_merge_limiter *limiter);
 void weir_merge_forget(struct weir_merge *merge,
                        struct weir_merge_limiter *limiter);
-/* Whether every bucket the limiter uses is empty: it may be forgotten. */
+/* Gives back what is in flight at a limiter that isn't connected, once: it says
+ * it again, should it come back. */
+void weir_merge_release(struct weir_merge *merge,
+                        struct weir_merge_limiter *limiter);
+/* Whether every bucket the limiter uses is empty, but for what is in flight: it
+ * may be forgotten. */
 bool weir_merge_drained(struct weir_merge *merge,
                         struct weir_merge_limiter *limiter,
                         weir_instant now);

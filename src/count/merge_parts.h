@@ -42,8 +42,36 @@ int64_t weir_use_rescaled(const struct weir_use *use, int64_t fill,
 /* The cell of a slot; NULL: none was made. */
 struct weir_cell *weir_cell_of(const struct weir_merge_limiter *limiter,
                                uint32_t slot);
+
+/* ---- merge_carry.c ---- */
+
+/* Into the queue of those to be carried on. */
+void weir_use_carry_on(struct weir_merge *merge, struct weir_use *use);
+/* From now on the cell's pace, as it is, or what it has in flight, is that of
+ * one who carries by us, or isn't. */
+void weir_cell_set_carried(struct weir_merge *merge, struct weir_use *use,
+                           struct weir_cell *cell, bool carried);
+/* What the cell's limiter hands over by the count, and hands over presumably.
+ * 'refused': units more than at its last report. */
+void weir_cell_carry(struct weir_merge *merge, struct weir_use *use,
+                     struct weir_cell *cell, const struct weir_count *count,
+                     uint64_t refused, weir_duration late_from);
+
+/* ---- merge.c ---- */
+
 /* Whether the cell's limiter is to be told of it. */
-void weir_cell_set_due(struct weir_cell *cell, bool due);
+static inline void weir_cell_set_due(struct weir_cell *cell, bool due)
+{
+    struct weir_merge_limiter *limiter = cell->limiter;
+    uint64_t *bits = &limiter->pages[cell->slot / WEIR_CELLS_A_PAGE]->due;
+    uint64_t bit = (uint64_t)1 << (cell->slot % WEIR_CELLS_A_PAGE);
+    bool was = (*bits & bit) != 0;
+    if (was == due)
+        return;
+    *bits ^= bit;
+    limiter->due += due ? 1 : (uint32_t)-1;
+}
+
 /* Of what is presumed, the cell's own, scaled. */
 uint64_t weir_cell_presumed(const struct weir_merge *merge,
                             const struct weir_use *use,
@@ -52,5 +80,8 @@ uint64_t weir_cell_presumed(const struct weir_merge *merge,
 uint64_t weir_cell_others(const struct weir_merge *merge,
                           const struct weir_use *use,
                           const struct weir_cell *cell, weir_instant now);
+/* Whether a count of the slot is answered with a fill. */
+bool weir_cell_is_owed(struct weir_merge *merge, struct weir_use *use,
+                       const struct weir_cell *cell, weir_instant now);
 
 #endif /* WEIR_MERGE_PARTS_H */

@@ -17,6 +17,7 @@ struct picture {
     uint64_t room; /* up to 'high', 1/1024 units; UINT64_MAX: nothing to fear */
     bool above;    /* what roots above tell is in it */
     bool full;     /* nothing may be counted until they answer */
+    bool far;      /* the least is to be told of it: see merge.c */
 };
 
 /* What is left up to 'high', 1/1024 units. */
@@ -36,6 +37,9 @@ static void join_above(const struct weir_use *use,
                        const struct weir_above *above, struct picture *out)
 {
     int64_t fill = weir_use_rescaled(use, above->fill, above->bucket.leak.frac);
+    /* What is in flight by our limiters' last word isn't up there yet. */
+    if (use->gauge)
+        fill += (int64_t)(use->carried_held - use->up_held);
     out->above = true;
     if (fill > out->fill) {
         out->fill = fill;
@@ -50,6 +54,14 @@ static void join_above(const struct weir_use *use,
         out->fill = use->bucket.high;
     if (out->pace < leak)
         out->pace = leak;
+}
+
+/* Above, what is told of a bucket goes into what is told below. */
+static bool is_far(const struct weir_merge *merge, const struct weir_use *use,
+                   int64_t fill)
+{
+    return merge->strained && merge->slack && !merge->upstream &&
+           !use->unlimited && fill < use->bucket.high / 2;
 }
 
 static void picture_of(struct weir_merge *merge, struct weir_use *use,
@@ -67,6 +79,7 @@ static void picture_of(struct weir_merge *merge, struct weir_use *use,
     out->room = room_of(merge, use, out->fill);
     if (told && above.allowance < out->room)
         out->room = above.allowance;
+    out->far = is_far(merge, use, out->fill);
 }
 
 int64_t weir_merge_told_fill(struct weir_merge *merge, struct weir_use *use,
@@ -145,9 +158,30 @@ static uint64_t others_off(const struct weir_merge *merge,
     return off > INT64_MAX ? 0 - off : off;
 }
 
+/* The slack it was told has shrunk by half, or grown from nothing. */
+static bool slack_moved(const struct weir_use *use,
+                        const struct weir_cell *cell, uint64_t room)
+{
+    uint64_t slack = slack_of(use, room);
+    return slack < cell->told_slack / 2 ||
+           (slack > 0 && slack / 4 >= cell->told_slack);
+}
+
+bool weir_cell_is_owed(struct weir_merge *merge, struct weir_use *use,
+                       const struct weir_cell *cell, weir_instant now)
+{
+    if (!merge->strained || cell->told_at == 0)
+        return true;
+    struct picture picture;
+    picture_of(merge, use, &picture, now);
+    if (!picture.far || slack_moved(use, cell, picture.room))
+        return true;
+    use->passed_over = true;
+    return false;
+}
+
 /* Others added more, since the cell was told, than the grain of the room
- * (without slack: anything); or its slack has shrunk by half, or grown from
- * nothing. */
+ * (without slack: anything); or its slack is another. */
 static bool cell_moved(const struct weir_merge *merge,
                        const struct weir_use *use, const struct weir_cell *cell,
                        const struct picture *picture, weir_instant now)
@@ -155,14 +189,12 @@ static bool cell_moved(const struct weir_merge *merge,
     uint64_t moved = others_off(merge, use, cell, picture, now);
     if (!merge->slack)
         return moved > 0;
-    /* A picture from above is rounded on its way. */
-    uint64_t least = picture->above ? 2 : 1;
+    /* A picture from above is rounded on its way, but for whole units. */
+    uint64_t least = picture->above && !use->gauge ? 2 : 1;
     uint64_t grain = (picture->room >> WEIR_FILL_FRAC) / WEIR_ROOM_GRAINS;
-    if (moved >= least && moved >= grain)
+    if (!picture->far && moved >= least && moved >= grain)
         return true;
-    uint64_t slack = slack_of(use, picture->room);
-    return slack < cell->told_slack / 2 ||
-           (slack > 0 && slack / 4 >= cell->told_slack);
+    return slack_moved(use, cell, picture->room);
 }
 
 /* Whether, since the last look at its cells, the bucket can have moved for
@@ -206,6 +238,7 @@ static uint32_t look_at(struct weir_merge *merge, struct weir_use *use,
     if (!has_stirred(merge, use, &picture, now))
         return 1;
     note_looked(merge, use, &picture, now);
+    use->passed_over |= picture.far;
     for (struct weir_cell *cell = use->cells; cell; cell = cell->next) {
         if (!cell->limiter->connected)
             continue;
@@ -261,7 +294,7 @@ static void tell(struct weir_merge *merge, struct weir_cell *cell,
     out->slot = cell->slot;
     out->fill = weir_rescale(fill, use->bucket.leak.frac, WEIR_FILL_FRAC);
     out->slack = slack_of(use, picture.room);
-    out->pace = pace_told(cell, &picture);
+    out->pace = use->gauge ? 0 : pace_told(cell, &picture);
     cell->told_others = picture.above ? others_in(merge, use, cell, fill, now)
                                       : weir_cell_others(merge, use, cell, now);
     cell->told_slack = out->slack;

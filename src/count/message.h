@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * count/message.h - what a limiter and a root say to each other.
  *
- * One stream a root link, five messages:
+ * One stream a root link, nine messages:
  *
  *     limiter                                   root
  *        | -- hello: who I am, my epoch -------->  |
@@ -11,6 +11,11 @@
  *        | <---- fills n: what it came to, slack - |
  *        | <---- fills n: pushed, others moved --- |
  *        | -- report n+1 ------------------------> |
+ *        | -- asks: steps of exact meters -------> |
+ *        | <----------------- answers to some ---- |
+ *        | -- wants n: of leased quotas -------->  |
+ *        | <-------- grants: the answer to n ----- |
+ *        | <--------------- grants: pushed ------- |
  *
  * Why it survives loss, doubling, reordering and replay, though gRPC would
  * forbid them: the nodes are also run over a network that does all of it.
@@ -32,6 +37,13 @@
  *  - A region's root hands up what its limiters count. They report to all of
  *    its roots, and each names one its carrier: what it hands to a carrier,
  *    whichever, it hands over once (count.carry; tally.c).
+ *  - An ask is at most once: numbers rise over the asks of a session, and a
+ *    root takes only what is above all it took. A doubled or late one is
+ *    dropped; what is lost costs who asked its patience, and nothing is said
+ *    again, since nobody knows whether it was charged.
+ *  - Wants are said in full, and again; grants have serials, and wants say
+ *    which was taken (lease/holder.h, lease/broker.h). What is lost costs
+ *    time, what is doubled or late is known by its serial or its number.
  *  - Quotas go in the order of epochs, each in its present state; a limiter
  *    says the epoch it has reached in each report. Any prefix is sound, any
  *    loss is repaired by starting again from there.
@@ -45,8 +57,10 @@
 
 #include <string.h>
 
+#include "algo/meter.h"
 #include "base/base.h"
 #include "quota/catalog.h"
+#include "quota/lease.h"
 
 #define WEIR_PROTOCOL 1          /* the version in hello and welcome */
 #define WEIR_INCARNATION_SIZE 16 /* bytes */
@@ -67,6 +81,12 @@
  * long run, whatever the number of names it is flooded with. */
 #define WEIR_ANNOUNCES_PER_S 20000
 #define WEIR_QUOTAS_MAX 512
+#define WEIR_ASKS_MAX 1024 /* in a message, and under way in one limiter */
+#define WEIR_PATIENCE_MAX (60 * WEIR_SECOND) /* of an ask: more is cut */
+#define WEIR_TIERS_MAX 16 /* of regions above each other */
+#define WEIR_LEASES_MAX 1024 /* quotas in one message of wants or grants */
+#define WEIR_LIMITS_MAX 256  /* adaptive limits that a limiter tells of */
+#define WEIR_MASTER_MAX 255           /* bytes of a master's address */
 #define WEIR_MESSAGE_BYTES_MAX (4u << 20)
 
 enum weir_message_type {
@@ -75,6 +95,11 @@ enum weir_message_type {
     WEIR_MESSAGE_QUOTAS = 3,
     WEIR_MESSAGE_REPORT = 4,
     WEIR_MESSAGE_FILLS = 5,
+    WEIR_MESSAGE_ASKS = 6,
+    WEIR_MESSAGE_ANSWERS = 7,
+    WEIR_MESSAGE_WANTS = 8,
+    WEIR_MESSAGE_GRANTS = 9,
+    WEIR_MESSAGE_LIMITS = 10,
 };
 
 /* A quota store: which, how often restored, how far. */
@@ -96,7 +121,10 @@ struct weir_hello {
     struct weir_text name;       /* for people: "service@host", <= 255 B */
     struct weir_store_id store;  /* whose quotas it has */
     uint64_t epoch;              /* up to which */
-    bool region;                 /* it is the upper half of a region's root */
+    bool region;                 /* it is the upper half of a region's root … */
+    struct weir_text region_name; /* … and that region's, <= 255 B; absent: it
+                                   * has none. All roots of a region are one
+                                   * client of what is leased */
 };
 
 /* What a root tells its limiters to do. */
@@ -114,6 +142,8 @@ struct weir_welcome {
     struct weir_text name;
     weir_duration age;          /* since this incarnation was born */
     bool ready;                 /* has its quotas; else store is unknown */
+    bool provisional;           /* it can't ask its store, which may be ahead
+                                 * of 'epoch': nothing is forgotten for it */
     struct weir_store_id store;
     uint64_t epoch;             /* the newest it has */
     struct weir_settings settings;
@@ -124,6 +154,15 @@ struct weir_welcome {
     uint64_t last_session;
     uint64_t last_number;
     weir_duration top_age;      /* as in fills */
+    size_t region_count;        /* the regions between it and the topmost
+                                 * roots, its own included; at most … */
+    const struct weir_text *regions; /* … WEIR_TIERS_MAX names */
+    bool leases;                /* it is master of the leased quotas … */
+    uint64_t term;              /* … for the time of this number, which rises
+                                 * with each master; else the highest it has
+                                 * heard of */
+    struct weir_text master;    /* if it isn't, who is: an address, at most
+                                 * WEIR_MASTER_MAX bytes; absent: unknown */
 };
 
 /* Changes in the order of epochs. 'full': forget what isn't named between
@@ -133,6 +172,9 @@ struct weir_quotas {
     uint64_t from;    /* holds every change above this epoch … */
     uint64_t epoch;   /* … up to this one, reached when they are applied */
     uint64_t target;  /* the root's newest */
+    uint64_t known;   /* of a whole set: up to where the root knew the limiter
+                       * to be. One that is further by now, and past 'target',
+                       * has it from another root, and keeps it. */
     size_t count;
     const struct weir_change *changes;
 };
@@ -153,6 +195,8 @@ struct weir_announce {
     bool sank;        /* a report that lowered the total is in doubt: a root
                        * that knows the slot may rightly hold less than
                        * 'base' */
+    bool in_flight;   /* of kind concurrency: the totals that counts lead to
+                       * from 'base' are what its permits hold then */
 };
 
 /* A slot's counts since the last answered report. */
@@ -162,7 +206,8 @@ struct weir_count {
     uint64_t refused; /* units */
     int64_t late;     /* of 'passed': what has drained from the limiter's
                        * own bucket before the root could hear of it, or
-                       * was above its high burst */
+                       * was above its high burst. Without a 'late_from' the
+                       * root alone was the reason: it didn't rule the slot */
     uint64_t pace;    /* what it presumably goes on to pass: units in
                        * WEIR_PACE_SPAN; the root adds that until it hears
                        * of the slot again */
@@ -176,6 +221,9 @@ struct weir_count {
 struct weir_report {
     uint64_t number;  /* 1, 2, … in a session */
     uint64_t epoch;   /* of the limiter's quotas */
+    bool no_room;     /* … the next of which its table has no room for: it
+                       * needn't be said again … */
+    bool again;       /* … but now: there is */
     weir_duration late_from; /* the link was down, or slow, since then */
     uint64_t unknown; /* requests by unknown names, total */
     bool carried;     /* the root is this limiter's carrier */
@@ -212,6 +260,112 @@ struct weir_fills {
                                       * announce them again later */
 };
 
+/* One step of the meter 'name', which the root keeps for all (sharing: exact,
+ * store: root). */
+struct weir_step_ask {
+    uint64_t number;        /* > 0 */
+    struct weir_text name;
+    struct weir_meter_ask ask;
+    weir_duration patience; /* who asks waits no longer than that */
+};
+
+/* The numbers are the wire's. */
+enum weir_step_error {
+    WEIR_STEP_ANSWERED = 0,
+    WEIR_STEP_UNKNOWN = 1, /* no exact quota of a root's, or not here yet */
+    WEIR_STEP_NO_ROOM = 2, /* for another meter; nothing was charged */
+    WEIR_STEP_AWAY = 3,    /* of a region's root: those above are away, or don't
+                            * answer; whether it was charged isn't known */
+};
+
+/* Of one ask. Each has its number, not the first alone as in a report: a
+ * region's root answers in the order in which roots above do. */
+struct weir_step_answer {
+    uint64_t number;
+    enum weir_step_error error;      /* if it is any, all zero: */
+    struct weir_meter_answer answer;
+};
+
+struct weir_asks {
+    size_t count;                     /* 1 .. WEIR_ASKS_MAX */
+    const struct weir_step_ask *asks; /* numbers strictly ascending */
+};
+struct weir_answers {
+    size_t count;                     /* 1 .. WEIR_ASKS_MAX */
+    const struct weir_step_answer *answers;
+};
+
+/* What a limiter, or who asks on behalf of others, wants of one leased quota.
+ * A release gives all back, has nothing but 'taken' beside, and isn't
+ * answered. */
+struct weir_want {
+    struct weir_text name;
+    bool release;
+    bool learning;  /* its own holders haven't all been heard of: it may have
+                     * handed out more than it says */
+    double has;     /* what it goes by, or has handed out: as a band's wants */
+    double safe;    /* what it goes by when its lease is over, or has promised
+                     * for then: likewise */
+    uint64_t taken; /* the serial of the grant that it goes by; 0: none of this
+                     * master */
+    uint64_t roll;  /* to a master that hasn't answered yet: the last one of
+                     * another's, if it goes by a grant of that one's still */
+    size_t band_count;             /* 1 .. WEIR_LEASE_BANDS_MAX */
+    const struct weir_band *bands; /* priorities strictly descending */
+};
+
+struct weir_wants {
+    uint64_t number; /* > 0; rises as long as the limiter lives */
+    uint64_t term;   /* the highest that the root has told on this link: a
+                      * master hears only what was said when it was one. What
+                      * was sent before may be of long ago, and the master
+                      * before may have granted more since. */
+    size_t count;    /* 1 .. WEIR_LEASES_MAX */
+    const struct weir_want *wants;
+};
+
+/* The numbers are the wire's. */
+enum weir_lease_error {
+    WEIR_LEASE_GRANTED = 0,
+    WEIR_LEASE_UNKNOWN = 1,    /* no such quota here, or not yet */
+    WEIR_LEASE_NOT_LEASED = 2, /* it is shared in another way */
+    WEIR_LEASE_NO_ROOM = 3,    /* for another quota, holder or priority */
+};
+
+struct weir_lease_grant {
+    struct weir_text name;
+    enum weir_lease_error error; /* if it is any, all zero: */
+    struct weir_grant grant;     /* its 'holder' doesn't travel */
+};
+
+/* Without any grant it says who is master. */
+struct weir_grants {
+    uint64_t answer; /* the number of the wants; 0: pushed */
+    uint64_t term;
+    bool elsewhere;  /* this root isn't master; then there is no grant, and
+                      * 'term' is the highest it has heard of */
+    struct weir_text master; /* … but there, as in welcome */
+    size_t count;    /* at most WEIR_LEASES_MAX */
+    const struct weir_lease_grant *grants;
+};
+
+/* Where an adaptive limit of one process stands. */
+struct weir_limit_told {
+    struct weir_text name; /* of the quota or instance */
+    double limit;          /* units in flight: 0 .. WEIR_PERMITS_MAX */
+    uint32_t in_flight;
+    uint32_t reason;       /* of its last move, by the numbers of enum
+                            * weir_limit_reason; or one of a later version */
+    weir_duration latency; /* of the last window; 0: none */
+    weir_duration age;     /* since it last moved */
+};
+/* All of them, or the first; those told before are forgotten. Nobody answers:
+ * what is lost is told again when something has moved. */
+struct weir_limits {
+    size_t count; /* at most WEIR_LIMITS_MAX */
+    const struct weir_limit_told *limits;
+};
+
 struct weir_message {
     enum weir_message_type type;
     uint64_t session; /* of the link: the limiter's choice, in every one */
@@ -221,6 +375,11 @@ struct weir_message {
         struct weir_quotas quotas;
         struct weir_report report;
         struct weir_fills fills;
+        struct weir_asks asks;
+        struct weir_answers answers;
+        struct weir_wants wants;
+        struct weir_grants grants;
+        struct weir_limits limits;
     };
 };
 

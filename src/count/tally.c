@@ -11,7 +11,8 @@
  * 'acked' moves to 'sent' when the answer comes. The root's fill F holds our
  * total A (= acked), so the bucket here is F - A + count, leaking since F
  * came: nothing counted meanwhile is lost, and nothing is added twice. With
- * several roots the largest such fill is taken, whichever answered when.
+ * several roots the largest such fill is taken, whichever answered when; of
+ * those whose link is down only while no other has spoken.
  *
  * Where to stop. With each count a root is told our pace, and goes on adding
  * that to A (merge.c): P by now. It wants to hear when our count is off A + P
@@ -26,13 +27,29 @@
  * there is no pace, and P is 0.
  *
  * The smallest over the links that answer rules. A link that has been silent
- * for a while rules only if all have: the others see all counts too. While
- * roots are connected and none answers, the stops hold until the node
- * declares the table stale; with no root connected decisions go on from our
- * own counts.
+ * for a while rules only if all have: the others see all counts too. So it is
+ * with a root that is overloaded and asks for fewer reports: it rules only if
+ * all do. When one of three was slow and its slack ruled, limiters that had
+ * used it up waited up to a second for leave to report, all of them together,
+ * while two roots stood idle: a second's deviation was 0.18 of the limit, and
+ * is 0.02 (weir-roots, 10 seeds). That the least stretch rules was tried too:
+ * where all are overloaded two limiters may then go by two roots, of which
+ * neither holds both. So may a limiter that reaches the stretched root alone
+ * and one that reaches others too, for up to a stretch: they are two groups
+ * without a common root, as where links are cut. Only who has spoken of a slot
+ * in this session rules it: one that is up without its quotas takes no rule
+ * over. While roots are connected and none answers, the stops
+ * hold until the node declares the table stale; with no root connected
+ * decisions go on from our own counts.
  *
  * Between two fills the bucket also grows by the pace of all others, as the
  * root tells it: it does so there too.
+ *
+ * What is in flight. The count of a gauge is what its permits hold: it sinks as
+ * often as it grows, and all of the above holds for it, without a pace. A leave
+ * asks for a report when the count has sunk by the slack (table_permit.c), or
+ * others would wait for what is free already. Each session says all of it anew,
+ * for the root may have given it back meanwhile.
  *
  * A session's start. The same root, back again, remembers what it merged:
  * counts go on from 'acked'. A root that has just been born knows nothing:
@@ -80,7 +97,7 @@ static size_t lay_out(struct weir_tally *tally, char *block, uint32_t slots,
                       uint32_t links, bool region)
 {
     size_t at = 0;
-    size_t words = ((size_t)slots + 63) / 64;
+    size_t words = weir_bit_words(slots);
     /* A report speaks of a slot once. */
     size_t announces = at_most(slots, WEIR_REPORT_ANNOUNCES_MAX);
     size_t counts = at_most(slots, WEIR_REPORT_COUNTS_MAX);
@@ -90,9 +107,12 @@ static size_t lay_out(struct weir_tally *tally, char *block, uint32_t slots,
     tally->share_mark = carve(block, &at, slots * sizeof(uint64_t));
     tally->pace = carve(block, &at, slots * sizeof(*tally->pace));
     tally->paced = carve(block, &at, words * sizeof(uint64_t));
+    tally->hold = carve(block, &at, slots * sizeof(*tally->hold));
     tally->handed = carve(block, &at, slots * sizeof(*tally->handed));
-    if (region)
+    if (region) {
         tally->carried = carve(block, &at, slots * sizeof(*tally->carried));
+        tally->share_whole = carve(block, &at, slots * sizeof(uint64_t));
+    }
     tally->announces =
         carve(block, &at, announces * sizeof(struct weir_announce));
     tally->names = carve(block, &at, announces * (WEIR_NAME_MAX + 1));
@@ -136,7 +156,10 @@ struct weir_tally_cell *weir_tally_cell_of(struct weir_tally *tally,
                                            const struct weir_slot_view *view)
 {
     struct weir_tally_cell *cell = &link->cells[slot];
-    if (cell->begun && cell->generation == view->generation)
+    /* Who hears later of the quota made anew forgets what is in flight. */
+    bool anew = view->gauge && cell->created != (uint32_t)view->created;
+    if (cell->begun && cell->generation == view->generation &&
+        cell->gauge == view->gauge && !anew)
         return cell;
     uint64_t settled = weir_table_settled(tally->table, slot);
     *cell = (struct weir_tally_cell){
@@ -145,7 +168,10 @@ struct weir_tally_cell *weir_tally_cell_of(struct weir_tally *tally,
         .prompt = settled,
         .refused_acked = view->refused,
         .refused_sent = view->refused,
+        .created = (uint32_t)view->created,
         .generation = view->generation,
+        .gauge = view->gauge,
+        .sank = tally->inherited,
         .begun = true,
     };
     return cell;
@@ -160,7 +186,10 @@ static void collect_slot(struct weir_tally *tally, uint32_t slot,
     weir_table_view(tally->table, slot, &view, now);
     if (view.state <= WEIR_SLOT_MAKING)
         return;
-    weir_tally_handed_of(tally, slot, view.generation);
+    if (view.sharing != WEIR_COUNTED &&
+        weir_bit_next(tally->told, slot, slot + 1) == slot)
+        weir_tally_unshare(tally, slot, now);
+    weir_tally_handed_of(tally, slot, view.generation, view.gauge);
     for (uint32_t i = 0; i < tally->link_count; i++) {
         struct weir_tally_link *link = &tally->link[i];
         weir_tally_cell_of(tally, link, slot, &view);
@@ -174,9 +203,11 @@ static void collect_slot(struct weir_tally *tally, uint32_t slot,
 
 void weir_tally_collect(struct weir_tally *tally, bool all, weir_instant now)
 {
-    size_t words = weir_table_bits_words(tally->table);
-    memset(tally->fresh, 0, words * sizeof(uint64_t));
+    uint32_t end = weir_table_used(tally->table);
+    memset(tally->fresh, 0, weir_bit_words(end) * sizeof(uint64_t));
     weir_table_collect(tally->table, tally->fresh);
+    end = weir_table_used(tally->table);
+    size_t words = weir_bit_words(end);
     for (size_t i = 0; i < words; i++) {
         tally->recent[i] |= tally->fresh[i];
         if (!all)
@@ -184,7 +215,6 @@ void weir_tally_collect(struct weir_tally *tally, bool all, weir_instant now)
         tally->fresh[i] = tally->recent[i] | tally->paced[i];
         tally->recent[i] = 0;
     }
-    uint32_t end = weir_table_used(tally->table);
     for (uint32_t slot = weir_bit_next(tally->fresh, 0, end); slot < end;
          slot = weir_bit_next(tally->fresh, slot + 1, end))
         collect_slot(tally, slot, now);
@@ -192,13 +222,19 @@ void weir_tally_collect(struct weir_tally *tally, bool all, weir_instant now)
 
 /* ---- Where to stop ---- */
 
+/* Whether a slot goes by that link. One that is silent, or stretched, gives
+ * way to others as far as those have spoken of the slot: who has told nothing
+ * yet stops nobody. */
 static bool rules(const struct weir_tally *tally,
-                  const struct weir_tally_link *link)
+                  const struct weir_tally_link *link, uint32_t slot)
 {
-    if (!link->up || link->answering)
-        return link->up;
+    if (!link->up)
+        return false;
     for (uint32_t i = 0; i < tally->link_count; i++) {
-        if (tally->link[i].up && tally->link[i].answering)
+        const struct weir_tally_link *other = &tally->link[i];
+        if (!other->up || !other->answering || !other->cells[slot].told)
+            continue;
+        if (!link->answering || (link->stretch > 0 && other->stretch == 0))
             return false;
     }
     return true;
@@ -297,7 +333,7 @@ static struct soonest soonest_of(const struct weir_tally *tally, uint32_t slot,
     for (uint32_t i = 0; i < tally->link_count; i++) {
         const struct weir_tally_link *link = &tally->link[i];
         const struct weir_tally_cell *cell = &link->cells[slot];
-        if (!rules(tally, link))
+        if (!rules(tally, link, slot))
             continue;
         uint64_t reported = link->unanswered ? cell->sent : cell->acked;
         /* While no slack is known the next unit is worth a report. */
@@ -373,21 +409,29 @@ static int64_t told_fill(const struct weir_tally *tally,
     return (int64_t)((uint64_t)fill + own - leaked);
 }
 
-/* What was told, the largest over the links; NULL: nothing. */
+/* What was told, the largest over the links; NULL: nothing. What a root said
+ * whose link is down holds all that was counted since, and of that another one,
+ * once it is told, takes no more for true than a full bucket (late counts): the
+ * other's word is the better. */
 static const struct weir_tally_cell *most_told(
     struct weir_tally *tally, uint32_t slot, const struct weir_slot_view *view,
     int64_t *out_fill, weir_instant now)
 {
     const struct weir_tally_cell *most = NULL;
+    bool most_up = false;
     int64_t most_fill = 0;
     for (uint32_t i = 0; i < tally->link_count; i++) {
         const struct weir_tally_cell *cell = &tally->link[i].cells[slot];
-        if (!cell->told || cell->generation != view->generation)
+        bool up = tally->link[i].up;
+        bool same =
+            cell->generation == view->generation && cell->gauge == view->gauge;
+        if (!cell->told || !same)
             continue;
         int64_t fill = told_fill(tally, cell, view, now);
-        if (most && fill <= most_fill)
+        if (most && (up == most_up ? fill <= most_fill : most_up))
             continue;
         most = cell;
+        most_up = up;
         most_fill = fill;
     }
     *out_fill = most_fill;
@@ -429,15 +473,16 @@ bool weir_tally_above(struct weir_tally *tally, struct weir_ref ref,
     return true;
 }
 
-/* The bucket, by what others presumably went on to count. */
+/* The bucket, by what others presumably went on to count. It gets no emptier:
+ * since the fill was told it may have run empty, and was filled again. */
 static void follow_others(struct weir_tally *tally, uint32_t slot,
-                          weir_instant now)
+                          const struct weir_slot_view *view, weir_instant now)
 {
-    struct weir_slot_view view;
-    weir_table_view(tally->table, slot, &view, now);
-    if (view.sharing == WEIR_COUNTED && !view.unlimited &&
-        !is_stale(tally, slot, now))
-        update_fill(tally, slot, &view, now);
+    int64_t fill;
+    if (view->sharing == WEIR_COUNTED && !view->unlimited &&
+        !is_stale(tally, slot, now) &&
+        most_told(tally, slot, view, &fill, now) && fill > view->fill)
+        weir_table_set_fill(tally->table, slot, fill, view->count, now);
 }
 
 /* Whether what is presumed of us, or of others, goes on. */
@@ -453,30 +498,28 @@ static bool moves(const struct weir_tally *tally,
 static uint32_t look_at(struct weir_tally *tally, uint32_t slot,
                         weir_instant now)
 {
-    uint64_t count = weir_table_count(tally->table, slot);
+    struct weir_slot_view view;
+    weir_table_view(tally->table, slot, &view, now);
     uint32_t urgent = 0;
     bool paced = false;
-    for (uint32_t i = 0; i < tally->link_count; i++) {
+    /* Of what has gone no report has anything, however often it is asked for:
+     * its pace ended with it. */
+    uint32_t links = weir_tally_is_told_of(&view) ? tally->link_count : 0;
+    for (uint32_t i = 0; i < links; i++) {
         struct weir_tally_link *link = &tally->link[i];
         const struct weir_tally_cell *cell = &link->cells[slot];
         paced |= link->up && moves(tally, link, cell, now);
-        if (!deviates(tally, link, cell, count, now))
+        if (!deviates(tally, link, cell, view.count, now))
             continue;
         urgent |= 1u << i;
         weir_bit_set(link->dirty, slot);
     }
     if (paced)
-        follow_others(tally, slot, now);
+        follow_others(tally, slot, &view, now);
     else
         weir_bit_clear(tally->paced, slot);
     weir_tally_update_slack(tally, slot, now);
     return urgent;
-}
-
-bool weir_tally_paced(const struct weir_tally *tally)
-{
-    uint32_t end = weir_table_used(tally->table);
-    return weir_bit_next(tally->paced, 0, end) < end;
 }
 
 uint32_t weir_tally_look(struct weir_tally *tally, weir_instant now)
@@ -490,6 +533,16 @@ uint32_t weir_tally_look(struct weir_tally *tally, weir_instant now)
                 look_at(tally, slot + (uint32_t)__builtin_ctzll(word), now);
     }
     return urgent;
+}
+
+void weir_tally_stretch(struct weir_tally *tally, uint32_t index,
+                        weir_duration stretch, weir_instant now)
+{
+    struct weir_tally_link *link = &tally->link[index];
+    if (link->stretch == stretch)
+        return;
+    link->stretch = stretch;
+    update_all_slack(tally, now);
 }
 
 void weir_tally_listen(struct weir_tally *tally, weir_duration patience,
@@ -534,10 +587,12 @@ static bool told_since(const struct weir_tally *tally, uint32_t slot,
     return false;
 }
 
-/* What was told, and what the root presumed, is of another session. */
+/* What was told, and what the root presumed, is of another session. So is what
+ * it answered for too late: that has leaked there by now. */
 static void forget(struct weir_tally_cell *cell)
 {
     cell->told = false;
+    cell->prompt = cell->acked;
     cell->pace = cell->others_pace = cell->ahead = 0;
 }
 
@@ -585,13 +640,16 @@ static void announce_all(struct weir_tally *tally, struct weir_tally_link *link,
          * answered is: we tell how it differs. */
         cell->acked = held_of_us(tally, slot, cell->acked, now);
         cell->sent = cell->prompt = cell->acked;
+        cell->unruled_at = 0;
+        weir_bit_set(link->dirty, slot);
+        if (view.gauge)
+            continue;
         /* All that it never saw was made before it was there. */
         link->missed = true;
         cell->adopt = true;
         cell->witnessed = told_since(tally, slot, root_born);
         cell->fill = fill_without(&view, cell->acked);
         cell->fill_at = now;
-        weir_bit_set(link->dirty, slot);
     }
 }
 
@@ -608,6 +666,7 @@ static void forget_told(struct weir_tally *tally, struct weir_tally_link *link)
 void weir_tally_meet(struct weir_tally *tally, uint32_t index)
 {
     tally->link[index].meeting = true;
+    tally->link[index].stretch = 0;
 }
 
 void weir_tally_begin(struct weir_tally *tally, uint32_t index,
@@ -636,6 +695,8 @@ void weir_tally_begin(struct weir_tally *tally, uint32_t index,
         forget_told(tally, link);
     else
         announce_all(tally, link, root_born, now);
+    if (same_root)
+        weir_tally_say_in_flight(tally, link);
     if (link->answered_at == 0)
         link->answered_at = now;
     update_all_slack(tally, now);
@@ -682,26 +743,34 @@ static bool listed(const struct weir_fills *fills, size_t *at, uint32_t slot)
 static void acknowledge(struct weir_tally *tally, struct weir_tally_link *link,
                         const struct weir_fills *fills, weir_instant now)
 {
-    bool late = weir_tally_is_late(tally, link, now);
     size_t at = 0;
+    bool ruled = fills->unknown_count == 0;
     for (uint32_t i = 0; i < link->outstanding_count; i++) {
         uint32_t slot = link->outstanding[i];
         struct weir_tally_cell *cell = &link->cells[slot];
+        if (!cell->reported)
+            continue; /* another name has the slot since, unannounced */
+        cell->reported = false;
         if (listed(fills, &at, slot)) {
             /* The root doesn't rule it (yet): said again next time. */
             cell->session = (uint32_t)link->session - 1;
             cell->pace = cell->ahead = 0;
             weir_tally_hand_back(tally, slot, cell);
             cell->carry = 0;
+            if (cell->unruled_at == 0)
+                cell->unruled_at = link->acked_at + 1; /* never 0 */
             weir_bit_set(link->dirty, slot);
             continue;
         }
+        ruled = true;
         cell->session = (uint32_t)link->session;
         weir_tally_hand_rest(tally, link, slot);
+        weir_tally_take_over(tally, link, slot);
         cell->adopt = cell->sank = false;
         cell->acked = cell->sent;
-        if (!late)
+        if (!weir_tally_is_late(tally, link, cell, now))
             cell->prompt = cell->sent;
+        cell->unruled_at = 0;
         cell->carry = 0;
         cell->ahead = cell->ahead_sent;
         cell->pace = cell->pace_sent;
@@ -713,20 +782,22 @@ static void acknowledge(struct weir_tally *tally, struct weir_tally_link *link,
     link->outstanding_count = 0;
     link->unanswered = false;
     link->answered_at = now;
-    if (fills->unknown_count > 0)
-        return; /* they will be said again, and be older */
+    if (!ruled)
+        return; /* it has no quotas yet: all will be said again, and be older */
     link->acked_at = link->made_at;
     link->missed = false;
     link->late_since = 0;
 }
 
 /* Learns what others add from how the bucket moved beyond our own counts. */
-static void learn_rates(struct weir_tally *tally, struct weir_tally_cell *cell,
+static void learn_rates(struct weir_tally *tally, uint32_t slot,
+                        struct weir_tally_cell *cell,
                         const struct weir_slot_view *view, int64_t fill,
                         weir_instant now)
 {
     weir_duration span = weir_age(cell->fill_at, now);
-    if (!cell->told || span < WEIR_MILLISECOND || view->unlimited)
+    if (!cell->told || span < WEIR_MILLISECOND || view->unlimited ||
+        weir_table_is_held(tally->table) || view->gauge)
         return;
     unsigned frac = view->bucket.leak.frac;
     float unit = (float)((uint64_t)1 << frac);
@@ -734,6 +805,8 @@ static void learn_rates(struct weir_tally *tally, struct weir_tally_cell *cell,
     float own = (float)(int64_t)(cell->acked - cell->fill_total);
     float moved = (float)(fill - cell->fill) / WEIR_FILL_ONE;
     float others = moved + leaked - own;
+    struct weir_tally_added added = { own, others, fill };
+    weir_tally_learn_part(tally, slot, cell, view, &added, now);
     /* An empty bucket hides what leaked through it. */
     if (fill <= 0 || others < 0)
         others = 0;
@@ -742,12 +815,12 @@ static void learn_rates(struct weir_tally *tally, struct weir_tally_cell *cell,
     tally->observed = tally->observed * 0.99f + others;
     cell->others_per_s =
         weir_smoothed(cell->others_per_s, others / seconds, span);
-    cell->own_per_s = weir_smoothed(cell->own_per_s, own / seconds, span);
 }
 
 /* A region's root whose allowance is used up says "full" and no slack until it
- * has heard from above: that is no picture of the bucket. Where there is no
- * band, full is what the picture mostly is. */
+ * has heard from above: that is no picture of the bucket, and what it moved by
+ * isn't what others counted. Where there is no band, full is what the picture
+ * mostly is. */
 static bool is_blind(const struct weir_fill *told,
                      const struct weir_slot_view *view)
 {
@@ -757,17 +830,15 @@ static bool is_blind(const struct weir_fill *told,
            view->bucket.low < view->bucket.high;
 }
 
-/* Only when a root has just spoken: while roots are silent and not yet given
- * up, we wait at our stops, and the bucket forgets why it refused. */
-static void note_hold(struct weir_tally *tally, uint32_t slot,
-                      weir_instant now)
+/* Whether some root's last word is no picture of the bucket. */
+static bool blinds(const struct weir_tally *tally, uint32_t slot)
 {
     for (uint32_t i = 0; i < tally->link_count; i++) {
         const struct weir_tally_cell *cell = &tally->link[i].cells[slot];
         if (cell->told && cell->blind)
-            return;
+            return true;
     }
-    weir_table_note_hold(tally->table, slot, now);
+    return false;
 }
 
 static void take_fill(struct weir_tally *tally, struct weir_tally_link *link,
@@ -779,23 +850,46 @@ static void take_fill(struct weir_tally *tally, struct weir_tally_link *link,
     /* Until the announcement of this life is answered, the root may speak of
      * a former owner of the slot. */
     if (!cell->begun || !weir_tally_announced(link, cell) ||
-        cell->generation != view.generation || view.sharing != WEIR_COUNTED)
+        cell->generation != view.generation || cell->gauge != view.gauge ||
+        view.sharing != WEIR_COUNTED)
         return;
-    learn_rates(tally, cell, &view, told->fill, now);
+    if (weir_table_leasing(tally->table, told->slot) ==
+        WEIR_LEASING_PARTING) {
+        weir_table_end_lease(tally->table, told->slot, now);
+        weir_table_view(tally->table, told->slot, &view, now);
+    }
+    bool blind = is_blind(told, &view);
+    if (!blind && !cell->blind)
+        learn_rates(tally, told->slot, cell, &view, told->fill, now);
     cell->fill = told->fill;
-    cell->others_pace = told->pace;
-    if (told->pace != 0)
+    cell->others_pace = view.gauge ? 0 : told->pace;
+    if (cell->others_pace != 0)
         weir_bit_set(tally->paced, told->slot);
     cell->fill_total = cell->acked;
+    if (tally->carried)
+        cell->fill_ours = tally->carried[told->slot].whole;
     cell->fill_at = now;
     cell->slack = told->slack;
     cell->told = true;
-    cell->blind = is_blind(told, &view);
+    cell->blind = blind;
     weir_bit_set(tally->told, told->slot);
     if (!view.unlimited)
         update_fill(tally, told->slot, &view, now);
-    note_hold(tally, told->slot, now);
+    if (view.on_stale == WEIR_STALE_HOLD && !view.unlimited)
+        weir_tally_learn_hold(tally, told->slot, blinds(tally, told->slot),
+                              now);
     weir_tally_update_slack(tally, told->slot, now);
+}
+
+static void hear_of_fleet(struct weir_tally *tally, uint32_t limiters,
+                          weir_instant now)
+{
+    bool fewer = limiters < tally->limiters &&
+                 now < tally->limiters_at + WEIR_FLEET_HOLD;
+    if (limiters == 0 || fewer)
+        return;
+    tally->limiters = limiters;
+    tally->limiters_at = now;
 }
 
 int weir_tally_fills(struct weir_tally *tally, uint32_t index,
@@ -814,8 +908,7 @@ int weir_tally_fills(struct weir_tally *tally, uint32_t index,
     }
     if (fills->stamp > link->stamp)
         link->stamp = fills->stamp;
-    if (fills->limiters > 0)
-        tally->limiters = fills->limiters;
+    hear_of_fleet(tally, fills->limiters, now);
     for (size_t i = 0; i < fills->count; i++) {
         if (fills->fills[i].slot >= weir_table_used(tally->table))
             return WEIR_EPROTOCOL;
@@ -854,6 +947,8 @@ void weir_tally_stale(struct weir_tally *tally, bool stale, weir_instant now)
          slot = weir_bit_next(tally->told, slot + 1, end)) {
         uint64_t count = weir_table_count(tally->table, slot);
         tally->share_mark[slot] = count;
+        if (tally->carried)
+            tally->share_whole[slot] = tally->carried[slot].whole;
         if (stale && tally->carried)
             follow_last(tally, slot, now);
         if (stale && (!tally->slack || is_stale(tally, slot, now)))
@@ -862,6 +957,17 @@ void weir_tally_stale(struct weir_tally *tally, bool stale, weir_instant now)
         else
             weir_tally_update_slack(tally, slot, now);
     }
+}
+
+void weir_tally_unshare(struct weir_tally *tally, uint32_t slot,
+                        weir_instant now)
+{
+    for (uint32_t i = 0; i < tally->link_count; i++) {
+        forget(&tally->link[i].cells[slot]);
+        tally->link[i].cells[slot].counted = false;
+    }
+    weir_bit_clear(tally->told, slot);
+    weir_tally_update_slack(tally, slot, now);
 }
 
 void weir_tally_disown(struct weir_tally *tally, weir_instant now)

@@ -12,6 +12,14 @@
  * an answer that says so, and is lost, would leave a doubt that a number can't
  * resolve.
  *
+ * What is in flight isn't handed over by differences: what a limiter last told
+ * its carrier is in flight there, all of it, and a report says whether it is to
+ * one. So nothing of it can be counted twice for good, or lost. Another carrier
+ * is told of it all; when it has answered, the former one is told that it is
+ * that no more. Of one that can't be told, what it was handed goes as of a
+ * limiter that is gone (merge.c): until then it is above by two ways, which
+ * refuses too much for a moment and lets nothing through.
+ *
  * A region's root is a limiter here, and its count is what its own limiters
  * counted and what it presumes of them ('ahead'). Only the former is ever
  * reported as passed. The latter is said beside it: were it mixed in and the
@@ -23,14 +31,15 @@
 #include "count/tally_parts.h"
 
 uint64_t *weir_tally_handed_of(struct weir_tally *tally, uint32_t slot,
-                               uint32_t generation)
+                               uint32_t generation, bool gauge)
 {
     struct weir_tally_handed *handed = &tally->handed[slot];
-    if (handed->generation != generation) {
+    if (handed->generation != generation || handed->gauge != gauge) {
         handed->total = weir_table_settled(tally->table, slot);
         handed->generation = generation;
+        handed->gauge = gauge;
         if (tally->carried)
-            tally->carried[slot] = (struct weir_tally_carried){ 0, 0 };
+            tally->carried[slot].ahead = tally->carried[slot].pace = 0;
     }
     return &handed->total;
 }
@@ -39,7 +48,8 @@ void weir_tally_hand_back(struct weir_tally *tally, uint32_t slot,
                           const struct weir_tally_cell *cell)
 {
     struct weir_tally_handed *handed = &tally->handed[slot];
-    if (handed->generation != cell->generation || cell->carry == 0)
+    if (handed->generation != cell->generation || handed->gauge ||
+        cell->carry == 0)
         return;
     handed->total -= (uint64_t)cell->carry;
     if (tally->carrier != WEIR_CARRIER_NONE)
@@ -49,11 +59,39 @@ void weir_tally_hand_back(struct weir_tally *tally, uint32_t slot,
 void weir_tally_hand_rest(struct weir_tally *tally,
                           struct weir_tally_link *link, uint32_t slot)
 {
-    if (!link->carried ||
+    if (!link->carried || tally->handed[slot].gauge ||
         tally->handed[slot].total == link->cells[slot].sent)
         return;
     weir_bit_set(link->dirty, slot);
     link->hurry = true;
+}
+
+void weir_tally_take_over(struct weir_tally *tally,
+                          struct weir_tally_link *link, uint32_t slot)
+{
+    struct weir_tally_cell *cell = &link->cells[slot];
+    uint32_t carrier = tally->carrier;
+    cell->handed = cell->gauge && link->carried;
+    if (!cell->handed || carrier == WEIR_CARRIER_NONE ||
+        !tally->link[carrier].cells[slot].handed)
+        return;
+    for (uint32_t i = 0; i < tally->link_count; i++) {
+        struct weir_tally_link *other = &tally->link[i];
+        if (i == carrier || !other->up || !other->cells[slot].handed)
+            continue;
+        weir_bit_set(other->dirty, slot);
+        other->hurry = true;
+    }
+}
+
+void weir_tally_say_in_flight(struct weir_tally *tally,
+                              struct weir_tally_link *link)
+{
+    uint32_t end = weir_table_used(tally->table);
+    for (uint32_t slot = 0; slot < end; slot++) {
+        if (link->cells[slot].begun && link->cells[slot].gauge)
+            weir_bit_set(link->dirty, slot);
+    }
 }
 
 bool weir_tally_is_handed(const struct weir_tally *tally, uint32_t slot,
@@ -63,7 +101,8 @@ bool weir_tally_is_handed(const struct weir_tally *tally, uint32_t slot,
         if (tally->link[i].cells[slot].carry != 0)
             return false;
     }
-    return (int64_t)(tally->handed[slot].total - total) >= 0;
+    return tally->handed[slot].gauge ||
+           (int64_t)(tally->handed[slot].total - total) >= 0;
 }
 
 void weir_tally_resolve(struct weir_tally *tally, uint32_t index, bool taken)
@@ -86,8 +125,11 @@ static void carry_slot(struct weir_tally *tally, uint32_t slot, uint32_t from,
         weir_table_count(tally->table, slot) - weir_tally_ahead_of(tally, slot);
     uint64_t bit = (uint64_t)1 << (slot % 64);
     bool is_paced = (tally->paced[slot / 64] & bit) != 0;
-    if (tally->handed[slot].generation == 0 ||
-        (!is_paced && tally->handed[slot].total == count))
+    const struct weir_tally_handed *handed = &tally->handed[slot];
+    if (handed->generation != 0 && handed->gauge && count != 0)
+        weir_bit_set(tally->link[to].dirty, slot);
+    if (handed->generation == 0 || handed->gauge ||
+        (!is_paced && handed->total == count))
         return;
     weir_bit_set(tally->link[to].dirty, slot);
     if (is_paced && from != WEIR_CARRIER_NONE)
@@ -109,8 +151,17 @@ void weir_tally_carry(struct weir_tally *tally, uint32_t carrier)
 void weir_tally_presume(struct weir_tally *tally, struct weir_ref ref,
                         uint64_t ahead, uint64_t pace)
 {
-    weir_tally_handed_of(tally, ref.slot, ref.generation);
-    tally->carried[ref.slot] = (struct weir_tally_carried){ ahead, pace };
+    weir_tally_handed_of(tally, ref.slot, ref.generation,
+                         tally->handed[ref.slot].gauge);
+    tally->carried[ref.slot].ahead = ahead;
+    tally->carried[ref.slot].pace = pace;
+}
+
+void weir_tally_region(struct weir_tally *tally, struct weir_ref ref,
+                       int64_t units)
+{
+    if (tally->handed[ref.slot].generation == ref.generation)
+        tally->carried[ref.slot].whole += (uint64_t)units;
 }
 
 void weir_tally_late(struct weir_tally *tally, weir_instant since)

@@ -23,6 +23,12 @@ bool weir_tally_pending(const struct weir_tally *tally, uint32_t index)
            weir_bit_next(link->dirty, 0, end) < end;
 }
 
+bool weir_tally_paced(const struct weir_tally *tally)
+{
+    uint32_t end = weir_table_used(tally->table);
+    return weir_bit_next(tally->paced, 0, end) < end;
+}
+
 /* What a newborn root is to take over, leaked since it was drawn. */
 static int64_t adopted_fill(const struct weir_tally_cell *cell,
                             const struct weir_slot_view *view, weir_instant now)
@@ -52,16 +58,30 @@ static void write_announce(struct weir_tally *tally, size_t i, uint32_t slot,
         .fill = adopted_fill(cell, view, now),
         .witnessed = cell->adopt && cell->witnessed,
         .sank = cell->sank,
+        .in_flight = cell->gauge,
     };
 }
 
-bool weir_tally_is_late(const struct weir_tally *tally,
-                        const struct weir_tally_link *link, weir_instant now)
+static bool is_long_ago(const struct weir_tally *tally, weir_instant then,
+                        weir_instant now)
 {
     weir_duration some = WEIR_PACE_INTERVALS * tally->interval;
+    return weir_age(then, now) >= (some > LATE_LEAST ? some : LATE_LEAST);
+}
+
+static bool is_link_late(const struct weir_tally *tally,
+                         const struct weir_tally_link *link, weir_instant now)
+{
     return (link->missed && link->answered_at > 0) ||
-           weir_age(link->acked_at, now) >=
-               (some > LATE_LEAST ? some : LATE_LEAST);
+           is_long_ago(tally, link->acked_at, now);
+}
+
+bool weir_tally_is_late(const struct weir_tally *tally,
+                        const struct weir_tally_link *link,
+                        const struct weir_tally_cell *cell, weir_instant now)
+{
+    return is_link_late(tally, link, now) ||
+           (cell->unruled_at > 0 && is_long_ago(tally, cell->unruled_at, now));
 }
 
 /* Of what wasn't answered in time, what has drained from our own bucket since,
@@ -125,6 +145,8 @@ static uint64_t pace_to_tell(struct weir_tally *tally, uint32_t slot,
                              const struct weir_slot_view *view,
                              weir_instant now)
 {
+    if (view->gauge)
+        return 0;
     if (!tally->carried)
         return pace_of(tally, slot, cell, view, now);
     uint64_t pace = tally->slack ? tally->carried[slot].pace : 0;
@@ -140,6 +162,7 @@ static void draw_up(struct weir_tally *tally, struct weir_tally_link *link,
 {
     struct weir_tally_cell *cell = &link->cells[slot];
     uint64_t ahead = weir_tally_ahead_of(tally, slot);
+    cell->reported = true;
     cell->pace_sent = pace_to_tell(tally, slot, cell, view, now);
     cell->ahead_sent = 0;
     if (cell->pace_sent != 0)
@@ -148,8 +171,9 @@ static void draw_up(struct weir_tally *tally, struct weir_tally_link *link,
     cell->counted = view->sharing == WEIR_COUNTED && !view->unlimited;
     cell->refused_sent = weir_table_refused(tally->table, slot);
     cell->carry = 0;
-    if (link->carried && weir_tally_announced(link, cell)) {
-        uint64_t *handed = weir_tally_handed_of(tally, slot, view->generation);
+    if (link->carried && !view->gauge && weir_tally_announced(link, cell)) {
+        uint64_t *handed =
+            weir_tally_handed_of(tally, slot, view->generation, false);
         cell->carry = (int64_t)(cell->sent - *handed);
         *handed = cell->sent;
     }
@@ -178,12 +202,15 @@ static enum added report_slot(struct weir_tally *tally,
 {
     struct weir_slot_view view;
     weir_table_view(tally->table, slot, &view, now);
-    if (view.state != WEIR_SLOT_QUOTA && view.state != WEIR_SLOT_INSTANCE)
+    if (!weir_tally_is_told_of(&view))
         return ADDED;
     struct weir_tally_cell *cell =
         again ? &link->cells[slot]
               : weir_tally_cell_of(tally, link, slot, &view);
     bool announce = !weir_tally_announced(link, cell);
+    if (again && !cell->reported)
+        return ADDED; /* another name has the slot since: what was told of the
+                       * life before was settled */
     if (again && announce && cell->generation != view.generation)
         return ADDED; /* the root never heard of that life: nothing is lost,
                        * it was settled when it ended */
@@ -201,11 +228,14 @@ static enum added report_slot(struct weir_tally *tally,
         .slot = slot,
         .passed = (int64_t)(cell->sent - cell->acked),
         .refused = cell->refused_sent - cell->refused_acked,
-        .late = weir_tally_is_late(tally, link, now)
+        .late = !cell->gauge && weir_tally_is_late(tally, link, cell, now)
                     ? late_of(tally, cell, &view)
                     : 0,
         .pace = cell->pace_sent,
-        .carry = cell->carry,
+        /* What a row says nothing of: a carrier goes by the total. */
+        .carry = cell->gauge && link->carried
+                     ? (int64_t)(cell->sent - cell->acked)
+                     : cell->carry,
         .ahead = cell->ahead_sent,
     };
     return ADDED;
@@ -270,7 +300,7 @@ void weir_tally_report(struct weir_tally *tally, uint32_t index,
             weir_tally_update_slack(tally, link->outstanding[i], now);
     }
     out->number = link->number;
-    if (link->missed || weir_tally_is_late(tally, link, now))
+    if (link->missed || is_link_late(tally, link, now))
         out->late_from = weir_age(link->acked_at, now);
     if (link->late_since > 0 &&
         weir_age(link->late_since, now) > out->late_from)

@@ -11,12 +11,6 @@
  * the heartbeat), and earlier, though not within 20 ms of the last one,
  * when the table says that some slot used up its slack.
  *
- * Quotas. Every root streams the same store's quotas; each message says
- * above which epoch it begins, and is applied only if we have all before it:
- * loss and reordering delay, and the root begins again from the epoch that
- * our reports show. A whole set is announced by its first message; what it
- * didn't name is dropped when its target is reached, not before.
- *
  * Stale. When the topmost root hasn't spoken for stale_after, the table
  * follows each quota's on_stale until it speaks again. Roots of a region tell
  * how long it has been silent to them; the youngest such age counts. While
@@ -31,8 +25,8 @@
 
 #include <string.h>
 
-#include "base/rng.h"
-#include "count/tally.h"
+#include "base/hash.h"
+#include "node/limiter_state.h"
 
 #define EXTRAPOLATE_EVERY (50 * WEIR_MILLISECOND)
 #define LOOK_EVERY (50 * WEIR_MILLISECOND)
@@ -46,67 +40,8 @@
 #define RESEND_MOST (8 * WEIR_SECOND)
 /* A link silent for so long doesn't rule slack while others answer. */
 #define PATIENCE (500 * WEIR_MILLISECOND)
-#define EVENTS_MAX 32
 
-enum link_state { DOWN, GREETING, WAITING, UP };
-
-struct link {
-    enum link_state state;
-    bool urgent;
-    bool first;      /* no report was made in this session yet */
-    bool met;        /* 'root' is known */
-    bool full_taken; /* a whole set was begun in this session */
-    uint8_t root[WEIR_INCARNATION_SIZE];
-    uint64_t session;
-    uint64_t root_epoch;     /* the newest it spoke of */
-    struct weir_store_id odd; /* another store it spoke for: told already */
-    bool root_ready;
-    bool ask;                /* the welcome is wanted again */
-    bool carries;            /* the root has an upstream */
-    bool topped;             /* it has told of the topmost root, heard … */
-    weir_instant top_at;     /* … at last */
-    weir_instant sent_at;    /* hello or report, last time */
-    weir_instant report_at;  /* the interval's next report */
-    weir_duration resend;
-    weir_duration stretch;
-};
-
-struct weir_limiter {
-    struct weir_table *table;
-    struct weir_tally tally;
-    uint32_t link_count;
-    struct link link[WEIR_ROOTS_MAX];
-    uint8_t incarnation[WEIR_INCARNATION_SIZE];
-    const struct weir_limiter_sink *region;
-    char name[WEIR_NAME_MAX];
-    size_t name_len;
-    struct weir_rng rng;
-    uint32_t sessions;       /* begun */
-
-    struct weir_settings settings;
-    struct weir_store_id store;
-    uint64_t epoch;
-    uint64_t target;
-    bool full;               /* a whole set is under way */
-    bool ready;
-    bool heard;              /* ever, any root */
-    bool topped;             /* ever, the topmost one */
-    bool stale;
-    weir_instant born;       /* this incarnation */
-    weir_instant heard_at;   /* the topmost root, or the first to speak */
-    weir_instant spoken_at;  /* any root */
-    weir_instant collect_at;
-    weir_instant extrapolate_at;
-    weir_instant look_at; /* … at the slots with a pace */
-    weir_instant sweep_at;
-    uint64_t reports;
-    uint64_t full_seen;      /* overflows told as events */
-    uint64_t unknown_before; /* counted by an earlier incarnation */
-
-    struct weir_event event[EVENTS_MAX];
-    uint32_t event_first, event_count;
-    uint64_t events_lost;
-};
+static const struct weir_text no_text = { NULL, 0 };
 
 /* ---- Memory ---- */
 
@@ -118,8 +53,11 @@ static size_t head_size(void)
 
 size_t weir_limiter_size(const struct weir_limiter_options *options)
 {
-    return head_size() + weir_tally_size(options->slots, options->links,
-                                         options->region != NULL);
+    return head_size() + weir_limiter_asks_size(options->asks) +
+           weir_limiter_leases_size(options) +
+           weir_limiter_limits_size(options->limits) +
+           weir_tally_size(options->slots, options->links,
+                           options->region != NULL);
 }
 
 static void set_name(struct weir_limiter *limiter, struct weir_text name)
@@ -147,9 +85,16 @@ weir_limiter_init(void *block, const struct weir_limiter_options *options,
         .stale_after = 3 * WEIR_SECOND,
         .slack = true,
     };
-    weir_tally_init(&limiter->tally, (char *)block + head_size(),
-                    options->table, options->slots, options->links,
-                    options->region != NULL, now);
+    char *rest = (char *)block + head_size();
+    weir_limiter_asks_init(&limiter->asks, rest, options->asks);
+    rest += weir_limiter_asks_size(options->asks);
+    weir_limiter_leases_init(&limiter->leases, rest, options);
+    rest += weir_limiter_leases_size(options);
+    limiter->limits.rows = (struct weir_limit_told *)rest;
+    limiter->limits.capacity = options->limits;
+    rest += weir_limiter_limits_size(options->limits);
+    weir_tally_init(&limiter->tally, rest, options->table, options->slots,
+                    options->links, options->region != NULL, now);
     limiter->tally.slack = true;
     limiter->born = now;
     limiter->collect_at = now + WEIR_SECOND;
@@ -167,12 +112,7 @@ void weir_limiter_reincarnate(struct weir_limiter *limiter,
     weir_tally_disown(&limiter->tally, now);
     /* As if each slot's life began: its first use is told at once. It mends
      * too what the other's sync was in the midst of. */
-    uint32_t end = weir_table_used(limiter->table);
-    for (uint32_t slot = 0; slot < end; slot++) {
-        uint64_t count = weir_table_count(limiter->table, slot);
-        weir_table_set_slack(limiter->table, slot, count,
-                             count + WEIR_COUNT_FAR);
-    }
+    weir_table_lift_stops(limiter->table);
     limiter->unknown_before = weir_table_unknown(limiter->table);
     limiter->full_seen = weir_table_overflowed(limiter->table);
     limiter->reports = 0;
@@ -181,46 +121,39 @@ void weir_limiter_reincarnate(struct weir_limiter *limiter,
     /* It has not been silent that nobody could speak to. */
     limiter->heard_at = limiter->spoken_at = now;
     for (uint32_t i = 0; i < limiter->link_count; i++)
-        limiter->link[i] = (struct link){ .state = DOWN };
+        limiter->link[i] = (struct limiter_link){ .state = LINK_DOWN };
+    weir_limiter_asks_forget(&limiter->asks);
+    weir_limiter_leases_forget(limiter, now);
     limiter->collect_at = now;
     limiter->born = now;
 }
 
 /* ---- Events ---- */
 
-static struct weir_event *event_new(struct weir_limiter *limiter,
-                                    enum weir_event_type type,
-                                    weir_instant now)
+struct weir_event *weir_limiter_note(struct weir_limiter *limiter,
+                                     enum weir_event_type type,
+                                     struct weir_text text, weir_instant now)
 {
-    if (limiter->event_count == EVENTS_MAX) {
+    if (limiter->event_count == LIMITER_EVENTS_MAX) {
         limiter->events_lost++;
         return NULL;
     }
-    uint32_t at =
-        (limiter->event_first + limiter->event_count++) % EVENTS_MAX;
+    uint32_t at = (limiter->event_first + limiter->event_count++) %
+                  LIMITER_EVENTS_MAX;
     struct weir_event *event = &limiter->event[at];
-    memset(event, 0, sizeof(*event));
-    event->type = type;
-    event->at = now;
-    event->count = 1;
-    return event;
-}
-
-static void event_text(struct weir_event *event, struct weir_text text)
-{
-    if (!event)
-        return;
+    *event = (struct weir_event){ .type = type, .at = now, .count = 1 };
     size_t len = text.len < sizeof(event->text) - 1 ? text.len
                                                     : sizeof(event->text) - 1;
     if (len > 0)
         memcpy(event->text, text.p, len);
+    return event;
 }
 
 bool weir_limiter_event(struct weir_limiter *limiter, struct weir_event *out)
 {
     if (limiter->event_count > 0) {
         *out = limiter->event[limiter->event_first];
-        limiter->event_first = (limiter->event_first + 1) % EVENTS_MAX;
+        limiter->event_first = (limiter->event_first + 1) % LIMITER_EVENTS_MAX;
         limiter->event_count--;
         return true;
     }
@@ -236,7 +169,7 @@ bool weir_limiter_event(struct weir_limiter *limiter, struct weir_event *out)
 
 /* How long the topmost root has been silent, as the message tells; WEIR_NEVER:
  * it tells nothing of it. */
-static weir_duration top_age_in(const struct link *link,
+static weir_duration top_age_in(const struct limiter_link *link,
                                 const struct weir_message *message)
 {
     if (message->type == WEIR_MESSAGE_WELCOME)
@@ -254,7 +187,13 @@ static void note_later(weir_instant at, weir_duration age, weir_instant now,
         *in = at;
 }
 
-static void hear(struct weir_limiter *limiter, struct link *link,
+static bool is_long_ago(const struct weir_limiter *limiter, weir_instant then,
+                        weir_instant now)
+{
+    return now > then && now - then >= limiter->settings.stale_after;
+}
+
+static void hear(struct weir_limiter *limiter, struct limiter_link *link,
                  weir_duration age, weir_instant now)
 {
     weir_instant at = now > age ? now - age : 0;
@@ -268,20 +207,13 @@ static void hear(struct weir_limiter *limiter, struct link *link,
         limiter->heard_at = now; /* it is given as long as any other */
     }
     limiter->heard = true;
-    if (!limiter->stale ||
-        now - limiter->heard_at >= limiter->settings.stale_after)
+    if (!limiter->stale || is_long_ago(limiter, limiter->heard_at, now))
         return;
     limiter->stale = false;
     limiter->tally.share_above = false;
     weir_table_set_stale(limiter->table, false, now);
     weir_tally_stale(&limiter->tally, !limiter->tally.slack, now);
-    event_new(limiter, WEIR_EVENT_FRESH, now);
-}
-
-static bool is_long_ago(const struct weir_limiter *limiter, weir_instant then,
-                        weir_instant now)
-{
-    return now - then >= limiter->settings.stale_after;
+    weir_limiter_note(limiter, WEIR_EVENT_FRESH, no_text, now);
 }
 
 static void check_stale(struct weir_limiter *limiter, weir_instant now)
@@ -292,7 +224,7 @@ static void check_stale(struct weir_limiter *limiter, weir_instant now)
     if (limiter->stale && limiter->tally.share_above == spoken)
         return;
     if (!limiter->stale)
-        event_new(limiter, WEIR_EVENT_STALE, now);
+        weir_limiter_note(limiter, WEIR_EVENT_STALE, no_text, now);
     limiter->stale = true;
     limiter->tally.share_above = spoken;
     weir_table_set_stale(limiter->table, true, now);
@@ -304,8 +236,8 @@ static void check_stale(struct weir_limiter *limiter, weir_instant now)
 /* As a carrier; 0: it can't be one. */
 static unsigned fitness(const struct weir_limiter *limiter, uint32_t index)
 {
-    const struct link *link = &limiter->link[index];
-    if (link->state != UP || !link->carries)
+    const struct limiter_link *link = &limiter->link[index];
+    if (link->state != LINK_UP || !link->carries)
         return 0;
     /* Behind what others tell of the topmost root: in a region that is cut off
      * all are old by about the same, and nothing is won by another. */
@@ -346,9 +278,9 @@ static void set_interval(struct weir_limiter *limiter)
 {
     weir_duration interval = limiter->settings.report_interval;
     for (uint32_t i = 0; i < limiter->link_count; i++) {
-        const struct link *link = &limiter->link[i];
-        if (link->state == UP && link->stretch > interval)
-            interval = link->stretch;
+        weir_duration stretch = limiter->tally.link[i].stretch;
+        if (limiter->link[i].state == LINK_UP && stretch > interval)
+            interval = stretch;
     }
     limiter->tally.interval = interval;
 }
@@ -357,24 +289,29 @@ void weir_limiter_link(struct weir_limiter *limiter, uint32_t index, bool up,
                        weir_instant now)
 {
     weir_assert(index < limiter->link_count);
-    struct link *link = &limiter->link[index];
+    struct limiter_link *link = &limiter->link[index];
+    weir_limiter_asks_lost(limiter, index);
+    weir_limiter_asks_heard(link);
+    weir_limiter_leases_link(limiter, index, NULL, now);
     if (!up) {
-        if (link->state == UP)
-            event_new(limiter, WEIR_EVENT_ROOT_DOWN, now);
-        link->state = DOWN;
+        link->tried = true;
+        if (link->state == LINK_UP)
+            weir_limiter_note(limiter, WEIR_EVENT_ROOT_DOWN, no_text, now);
+        link->state = LINK_DOWN;
         set_interval(limiter);
         weir_tally_end(&limiter->tally, index, now);
         choose_carrier(limiter);
+        weir_limiter_seek_leader(limiter);
         return;
     }
     weir_tally_meet(&limiter->tally, index);
     /* The low half counts, so that no two sessions share it; never 0. */
     link->session = (weir_rng_next(&limiter->rng) << 32) |
                     ++limiter->sessions;
-    link->state = GREETING;
-    link->urgent = link->ask = false;
+    link->state = LINK_GREETING;
+    link->urgent = link->ask = link->again = false;
     link->full_taken = false;
-    link->stretch = 0;
+    link->target = 0;
     link->resend = RESEND_FIRST;
 }
 
@@ -386,47 +323,66 @@ static void greet(const struct weir_limiter *limiter,
         .protocol = WEIR_PROTOCOL,
         .name = { limiter->name, limiter->name_len },
         .store = limiter->store,
-        .epoch = limiter->epoch,
+        .epoch = weir_limiter_epoch(limiter),
         .region = limiter->region != NULL,
     };
+    if (limiter->region)
+        out->hello.region_name = limiter->region->name;
     memcpy(out->hello.incarnation, limiter->incarnation,
            WEIR_INCARNATION_SIZE);
 }
 
 static bool other_store_beside(const struct weir_limiter *limiter,
-                               const struct link *link)
+                               const struct limiter_link *link)
 {
     for (uint32_t i = 0; i < limiter->link_count; i++) {
-        const struct link *other = &limiter->link[i];
-        if (other != link && other->state == UP && other->root_ready)
+        const struct limiter_link *other = &limiter->link[i];
+        if (other != link && other->state == LINK_UP && other->root_ready)
             return true;
     }
     return false;
 }
 
+/* What roots held is of no worth any more: any may send a whole set anew. */
+static void expect_whole(struct weir_limiter *limiter)
+{
+    for (uint32_t i = 0; i < limiter->link_count; i++)
+        limiter->link[i].full_taken = false;
+}
+
+/* In its session there was a later welcome, or this one already: its epoch may
+ * be of before an edit that we have. If it is the root's clock that was set
+ * back, a backup is missed here, and the root sees that we stay ahead. */
+static bool is_overtaken(const struct limiter_link *link,
+                         const struct weir_welcome *welcome)
+{
+    return link->state == LINK_UP && welcome->age <= link->root_age;
+}
+
 /* The root speaks for a store: ours, a first one, or another. */
-static int meet_store(struct weir_limiter *limiter, struct link *link,
+static int meet_store(struct weir_limiter *limiter, struct limiter_link *link,
                       const struct weir_welcome *welcome, weir_instant now)
 {
     static const struct weir_store_id none;
     if (weir_store_id_equal(&limiter->store, &welcome->store)) {
-        /* The same root address with an older epoch: a restored backup. */
-        if (welcome->epoch < link->root_epoch)
-            limiter->epoch = 0;
+        /* The same root address with an older epoch: a restored backup, but
+         * by the word of one that has just asked its store. */
+        if (!welcome->provisional && welcome->epoch < link->root_epoch &&
+            !is_overtaken(link, welcome))
+            weir_limiter_begin_anew(limiter);
         return WEIR_OK;
     }
     if (!weir_store_id_equal(&limiter->store, &none)) {
         if (!weir_store_id_equal(&link->odd, &welcome->store))
-            event_text(event_new(limiter, WEIR_EVENT_STORE_CHANGED, now),
-                       welcome->name);
+            weir_limiter_note(limiter, WEIR_EVENT_STORE_CHANGED,
+                              welcome->name, now);
         link->odd = welcome->store;
         if (other_store_beside(limiter, link))
             return WEIR_EPROTOCOL;
     }
     link->odd = none;
     limiter->store = welcome->store;
-    limiter->epoch = 0;
-    limiter->full = false;
+    weir_limiter_begin_anew(limiter);
     return WEIR_OK;
 }
 
@@ -454,17 +410,31 @@ static bool was_taken(const struct weir_tally_link *link,
     return last == doubted && welcome->last_number >= link->number;
 }
 
+/* How far the root is; of the past only how far it was at least. */
+static void note_epoch(struct limiter_link *link,
+                       const struct weir_welcome *welcome)
+{
+    bool overtaken = is_overtaken(link, welcome);
+    uint64_t epoch = welcome->epoch;
+    if (epoch > link->root_epoch || (!welcome->provisional && !overtaken))
+        link->root_epoch = epoch;
+    if (epoch > link->target || !overtaken)
+        link->target = epoch;
+}
+
 static int welcomed(struct weir_limiter *limiter, uint32_t index,
                     const struct weir_welcome *welcome, weir_instant now)
 {
-    struct link *link = &limiter->link[index];
+    struct limiter_link *link = &limiter->link[index];
     if (welcome->protocol != WEIR_PROTOCOL)
         return WEIR_EPROTOCOL;
-    if (link->state == GREETING)
+    if (link->state == LINK_GREETING)
         return WEIR_OK;
     apply_settings(limiter, &welcome->settings, now);
     link->root_ready = welcome->ready;
+    link->provisional = welcome->provisional;
     link->carries = welcome->carries;
+    link->root_hash = weir_hash(welcome->name, 0);
     if (welcome->top_age == WEIR_NEVER)
         link->topped = false;
     if (welcome->ready) {
@@ -472,17 +442,21 @@ static int welcomed(struct weir_limiter *limiter, uint32_t index,
         int error = meet_store(limiter, link, welcome, now);
         if (error < 0)
             return error;
-        link->root_epoch = welcome->epoch;
-        link->full_taken &= limiter->epoch >= before;
+        note_epoch(link, welcome);
+        if (limiter->epoch < before)
+            expect_whole(limiter);
     }
-    if (link->state == UP)
+    if (!is_overtaken(link, welcome))
+        link->root_age = welcome->age;
+    weir_limiter_leases_link(limiter, index, welcome, now);
+    if (link->state == LINK_UP)
         return WEIR_OK;
     bool same = link->met ? memcmp(link->root, welcome->incarnation,
                                    WEIR_INCARNATION_SIZE) == 0
                           : welcome->age >= link->sent_at - limiter->born;
     memcpy(link->root, welcome->incarnation, WEIR_INCARNATION_SIZE);
-    link->met = true;
-    link->state = UP;
+    link->met = link->tried = true;
+    link->state = LINK_UP;
     link->report_at = now;
     link->first = true;
     weir_instant born = now > welcome->age ? now - welcome->age : 0;
@@ -491,111 +465,47 @@ static int welcomed(struct weir_limiter *limiter, uint32_t index,
         was_taken(&limiter->tally.link[index], welcome, same));
     weir_tally_begin(&limiter->tally, index, link->session, same, born, now);
     choose_carrier(limiter);
-    event_text(event_new(limiter, WEIR_EVENT_ROOT_UP, now), welcome->name);
+    weir_limiter_seek_leader(limiter);
+    weir_limiter_note(limiter, WEIR_EVENT_ROOT_UP, welcome->name, now);
     return WEIR_OK;
 }
 
-/* ---- Quotas ---- */
-
-static int apply_change(struct weir_limiter *limiter,
-                        const struct weir_change *change, weir_instant now)
-{
-    if (change->quota.epoch <= limiter->epoch)
-        return WEIR_OK;
-    const struct weir_limiter_sink *region = limiter->region;
-    int error =
-        region ? region->change(region->context, change, now) : WEIR_OK;
-    if (error < 0)
-        return error;
-    if (change->removed) {
-        weir_table_drop(limiter->table, change->quota.name, now);
-        return WEIR_OK;
-    }
-    if (weir_table_put(limiter->table, &change->quota, now) < 0)
-        event_text(event_new(limiter, WEIR_EVENT_TABLE_FULL, now),
-                   change->quota.name);
-    return WEIR_OK;
-}
-
-/* The first message of a whole set, unless we are in the midst of it. */
-static int begin_full(struct weir_limiter *limiter, struct link *link,
-                      weir_instant now)
-{
-    if (limiter->full || link->full_taken)
-        return WEIR_OK;
-    const struct weir_limiter_sink *region = limiter->region;
-    int error = region ? region->whole(region->context, &limiter->store, now)
-                       : WEIR_OK;
-    if (error < 0)
-        return error;
-    link->full_taken = true;
-    limiter->full = true;
-    limiter->epoch = 0;
-    weir_table_begin_full(limiter->table);
-    return WEIR_OK;
-}
-
-/* All up to limiter->epoch is here. */
-static int reach(struct weir_limiter *limiter, weir_instant now)
-{
-    if (limiter->full)
-        weir_table_end_full(limiter->table, now);
-    limiter->full = false;
-    if (!limiter->ready)
-        event_new(limiter, WEIR_EVENT_READY, now);
-    limiter->ready = true;
-    const struct weir_limiter_sink *region = limiter->region;
-    return region ? region->reached(region->context, limiter->epoch, now)
-                  : WEIR_OK;
-}
-
-static int take_quotas(struct weir_limiter *limiter, struct link *link,
-                       const struct weir_quotas *quotas, weir_instant now)
-{
-    int error = quotas->full ? begin_full(limiter, link, now) : WEIR_OK;
-    if (quotas->from > limiter->epoch)
-        return error; /* something before it was lost: it will be said again */
-    for (size_t i = 0; i < quotas->count && error == 0; i++)
-        error = apply_change(limiter, &quotas->changes[i], now);
-    if (error < 0)
-        return error;
-    if (quotas->epoch > limiter->epoch)
-        limiter->epoch = quotas->epoch;
-    if (quotas->target > link->root_epoch)
-        link->root_epoch = quotas->target;
-    return limiter->epoch < quotas->target ? WEIR_OK : reach(limiter, now);
-}
+/* ---- Messages ---- */
 
 static int take_fills(struct weir_limiter *limiter, uint32_t index,
                       const struct weir_fills *fills, weir_instant now)
 {
-    struct weir_tally_link *link = &limiter->tally.link[index];
     int error = weir_tally_fills(&limiter->tally, index, fills, now);
-    limiter->link[index].urgent |= link->hurry;
-    link->hurry = false;
+    for (uint32_t i = 0; i < limiter->link_count; i++) {
+        struct weir_tally_link *link = &limiter->tally.link[i];
+        limiter->link[i].urgent |= link->hurry;
+        link->hurry = false;
+    }
     return error;
 }
 
 /* The root asks for reports that far apart. */
-static void stretch(struct weir_limiter *limiter, struct link *link,
-                    weir_duration asked, weir_instant now)
+static void take_stretch(struct weir_limiter *limiter, uint32_t index,
+                         weir_duration asked, weir_instant now)
 {
     weir_duration most = limiter->settings.stale_after / 2;
-    weir_duration before = link->stretch;
-    link->stretch = asked < most ? asked : most;
-    link->resend = 2 * link->stretch > RESEND_FIRST ? 2 * link->stretch
-                                                    : RESEND_FIRST;
-    if (link->stretch == before)
+    weir_duration before = limiter->tally.link[index].stretch;
+    weir_duration stretch = asked < most ? asked : most;
+    limiter->link[index].resend =
+        2 * stretch > RESEND_FIRST ? 2 * stretch : RESEND_FIRST;
+    weir_tally_stretch(&limiter->tally, index, stretch, now);
+    if (stretch == before)
         return;
     set_interval(limiter);
-    if (link->stretch < before)
+    if (stretch < before)
         return;
-    struct weir_event *event =
-        event_new(limiter, WEIR_EVENT_ROOT_STRETCH, now);
+    struct weir_event *event = weir_limiter_note(
+        limiter, WEIR_EVENT_ROOT_STRETCH,
+        WEIR_TEXT("an overloaded root: reports, and what others count, come "
+                  "later"),
+        now);
     if (event)
-        event->count = link->stretch / WEIR_MILLISECOND;
-    event_text(event, WEIR_TEXT("an overloaded root: reports, and what "
-                                "others count, come later"));
+        event->count = stretch / WEIR_MILLISECOND;
 }
 
 int weir_limiter_receive(struct weir_limiter *limiter, uint32_t index,
@@ -603,10 +513,11 @@ int weir_limiter_receive(struct weir_limiter *limiter, uint32_t index,
                          weir_instant now)
 {
     weir_assert(index < limiter->link_count);
-    struct link *link = &limiter->link[index];
-    if (link->state == DOWN || message->session != link->session)
+    struct limiter_link *link = &limiter->link[index];
+    if (link->state == LINK_DOWN || message->session != link->session)
         return WEIR_OK;
     hear(limiter, link, top_age_in(link, message), now);
+    weir_limiter_asks_heard(link);
     switch (message->type) {
     case WEIR_MESSAGE_WELCOME:
         return welcomed(limiter, index, &message->welcome, now);
@@ -614,22 +525,37 @@ int weir_limiter_receive(struct weir_limiter *limiter, uint32_t index,
         /* A region passes them on, and has to say whose they are: the welcome
          * that would have told was lost, or overtaken. */
         link->ask = limiter->region && !link->root_ready;
-        if (link->state != UP || link->ask)
+        if (link->state != LINK_UP || link->ask)
             return WEIR_OK;
-        return take_quotas(limiter, link, &message->quotas, now);
+        return weir_limiter_take_quotas(limiter, link, &message->quotas, now);
     case WEIR_MESSAGE_FILLS:
-        if (link->state != UP)
+        if (link->state != LINK_UP)
             return WEIR_OK;
-        stretch(limiter, link, message->fills.stretch, now);
+        take_stretch(limiter, index, message->fills.stretch, now);
         return take_fills(limiter, index, &message->fills, now);
+    case WEIR_MESSAGE_ANSWERS:
+        weir_limiter_take_answers(limiter, index, &message->answers, now);
+        return WEIR_OK;
+    case WEIR_MESSAGE_GRANTS:
+        weir_limiter_leases_take(limiter, index, &message->grants, now);
+        return WEIR_OK;
     case WEIR_MESSAGE_HELLO:
     case WEIR_MESSAGE_REPORT:
+    case WEIR_MESSAGE_ASKS:
+    case WEIR_MESSAGE_WANTS:
+    case WEIR_MESSAGE_LIMITS:
         break;
     }
     return WEIR_EPROTOCOL;
 }
 
 /* ---- Time ---- */
+
+static void collect(struct weir_limiter *limiter, bool all, weir_instant now)
+{
+    weir_tally_collect(&limiter->tally, all, now);
+    weir_limiter_leases_fresh(limiter, now);
+}
 
 static void learn_ratio(struct weir_limiter *limiter)
 {
@@ -646,13 +572,29 @@ static bool extrapolates(const struct weir_limiter *limiter)
            limiter->settings.correction_ppm > 0;
 }
 
+/* Nobody here can lease anything. Told when it was so at two intervals' ends,
+ * for links come one after the other, and so do masters. */
+static void elsewhere_event(struct weir_limiter *limiter, weir_instant now)
+{
+    const struct weir_lease_client *client = limiter->leases.client;
+    struct weir_text master = weir_lease_client_elsewhere(client);
+    uint32_t cursor = 0, place;
+    bool leases = weir_lease_client_each(client, &cursor, &place);
+    uint64_t hash = leases && master.len > 0 ? weir_hash(master, 0) | 1 : 0;
+    bool stays = hash != 0 && hash == limiter->elsewhere;
+    if (stays && !limiter->elsewhere_told)
+        weir_limiter_note(limiter, WEIR_EVENT_ELSEWHERE, master, now);
+    limiter->elsewhere = hash;
+    limiter->elsewhere_told = stays;
+}
+
 static void overflow_events(struct weir_limiter *limiter, weir_instant now)
 {
     uint64_t seen = weir_table_overflowed(limiter->table);
     if (seen == limiter->full_seen)
         return;
     struct weir_event *event =
-        event_new(limiter, WEIR_EVENT_TABLE_FULL, now);
+        weir_limiter_note(limiter, WEIR_EVENT_TABLE_FULL, no_text, now);
     if (event)
         event->count = seen - limiter->full_seen;
     limiter->full_seen = seen;
@@ -661,21 +603,27 @@ static void overflow_events(struct weir_limiter *limiter, weir_instant now)
 void weir_limiter_tick(struct weir_limiter *limiter, weir_instant now)
 {
     check_stale(limiter, now);
+    weir_limiter_asks_expire(limiter, now);
     weir_tally_listen(&limiter->tally, PATIENCE, now);
     choose_carrier(limiter);
-    bool kicked = weir_table_urgent(limiter->table);
+    bool kicked = weir_table_urgent(limiter->table) ||
+                  weir_limiter_leases_due(limiter, now);
+    if (kicked || (limiter->settings.slack && now >= limiter->look_at))
+        collect(limiter, false, now);
     if (limiter->settings.slack && (kicked || now >= limiter->look_at)) {
-        weir_tally_collect(&limiter->tally, false, now);
         uint32_t urgent = weir_tally_look(&limiter->tally, now);
         for (uint32_t i = 0; i < limiter->link_count; i++)
             limiter->link[i].urgent |= urgent >> i & 1;
         limiter->look_at = now + LOOK_EVERY;
     }
     if (now >= limiter->collect_at) {
-        weir_tally_collect(&limiter->tally, true, now);
+        collect(limiter, true, now);
         limiter->collect_at = now + limiter->settings.report_interval;
         overflow_events(limiter, now);
+        elsewhere_event(limiter, now);
     }
+    weir_limiter_leases_look(limiter, now);
+    weir_limiter_limits_look(limiter, now);
     if (now >= limiter->extrapolate_at) {
         learn_ratio(limiter);
         if (extrapolates(limiter))
@@ -687,6 +635,7 @@ void weir_limiter_tick(struct weir_limiter *limiter, weir_instant now)
         weir_table_sweep(limiter->table,
                          crowded ? SWEEP_CROWDED : SWEEP_SLOTS, now);
         limiter->sweep_at = now + SWEEP_EVERY;
+        weir_limiter_seek_room(limiter, now);
     }
 }
 
@@ -704,25 +653,25 @@ static weir_instant later(weir_instant a, weir_instant b)
 static weir_instant link_due(const struct weir_limiter *limiter,
                              uint32_t index)
 {
-    const struct link *link = &limiter->link[index];
+    const struct limiter_link *link = &limiter->link[index];
     switch (link->state) {
-    case DOWN:
+    case LINK_DOWN:
         return WEIR_NEVER;
-    case GREETING:
+    case LINK_GREETING:
         return 0;
-    case WAITING:
+    case LINK_WAITING:
         return link->sent_at + link->resend;
-    case UP:
+    case LINK_UP:
         break;
     }
     if (link->ask)
         return 0;
     if (limiter->tally.link[index].unanswered)
         return link->sent_at + link->resend;
-    weir_duration spacing = later(WEIR_REPORT_SPACING, link->stretch);
+    weir_duration stretch = limiter->tally.link[index].stretch;
     if (link->urgent)
-        return link->sent_at + spacing;
-    return later(link->report_at, link->sent_at + link->stretch);
+        return link->sent_at + later(WEIR_REPORT_SPACING, stretch);
+    return later(link->report_at, link->sent_at + stretch);
 }
 
 weir_instant weir_limiter_deadline(const struct weir_limiter *limiter,
@@ -741,19 +690,30 @@ weir_instant weir_limiter_deadline(const struct weir_limiter *limiter,
                       limiter->spoken_at + limiter->settings.stale_after);
     for (uint32_t i = 0; i < limiter->link_count; i++)
         due = earlier(due, link_due(limiter, i));
+    const struct limiter_asks *asks = &limiter->asks;
+    if (asks->queued.first != 0)
+        due = earlier(due, weir_limiter_asks_from(limiter));
+    due = earlier(due, asks->look_at);
+    due = earlier(due, weir_limiter_leases_deadline(limiter, now));
+    due = earlier(due, weir_limiter_limits_deadline(limiter));
     return later(due, now);
 }
 
 static void make_report(struct weir_limiter *limiter, uint32_t index,
                         struct weir_message *out, weir_instant now)
 {
-    struct link *link = &limiter->link[index];
+    struct limiter_link *link = &limiter->link[index];
     bool again = limiter->tally.link[index].unanswered;
+    /* First: who isn't in this one asks for the next. */
+    weir_table_set_reporting(limiter->table, false);
     if (!again)
-        weir_tally_collect(&limiter->tally, false, now);
+        collect(limiter, false, now);
     out->type = WEIR_MESSAGE_REPORT;
     weir_tally_report(&limiter->tally, index, &out->report, now);
-    out->report.epoch = limiter->epoch;
+    out->report.epoch = weir_limiter_epoch(limiter);
+    out->report.no_room = limiter->missing != 0;
+    out->report.again = link->again;
+    link->again = false;
     out->report.unknown =
         weir_table_unknown(limiter->table) - limiter->unknown_before;
     if (again && link->resend < RESEND_MOST)
@@ -771,30 +731,53 @@ static void make_report(struct weir_limiter *limiter, uint32_t index,
     limiter->reports++;
 }
 
+/* Nothing more is to be said for now. Whether all roots there are will be told
+ * of what happens next without being asked, by a report that only waits for its
+ * time. One that waits for an answer isn't enough: it was made already, and
+ * who is marked meanwhile would be told of at the interval's end. */
+static void note_reporting(struct weir_limiter *limiter)
+{
+    bool up = false;
+    bool coming = true;
+    for (uint32_t i = 0; i < limiter->link_count; i++) {
+        const struct limiter_link *link = &limiter->link[i];
+        if (link->state != LINK_UP)
+            continue;
+        up = true;
+        coming &= link->urgent;
+    }
+    weir_table_set_reporting(limiter->table, up && coming);
+}
+
 bool weir_limiter_next(struct weir_limiter *limiter, uint32_t *out_link,
                        struct weir_message *out, weir_instant now)
 {
+    /* Somebody waits for these. */
+    if (weir_limiter_asks_next(limiter, out_link, out, now) ||
+        weir_limiter_leases_next(limiter, out_link, out, now))
+        return true;
     for (uint32_t i = 0; i < limiter->link_count; i++) {
-        struct link *link = &limiter->link[i];
+        struct limiter_link *link = &limiter->link[i];
         if (link_due(limiter, i) > now)
             continue;
         *out_link = i;
         out->session = link->session;
-        if (link->state == UP && link->ask) {
+        if (link->state == LINK_UP && link->ask) {
             greet(limiter, out);
             link->ask = false;
             return true;
         }
-        if (link->state == UP) {
+        if (link->state == LINK_UP) {
             make_report(limiter, i, out, now);
         } else {
             greet(limiter, out);
-            link->state = WAITING;
+            link->state = LINK_WAITING;
         }
         link->sent_at = now;
         return true;
     }
-    return false;
+    note_reporting(limiter);
+    return weir_limiter_limits_next(limiter, out_link, out, now);
 }
 
 /* ---- How it stands ---- */
@@ -804,35 +787,42 @@ bool weir_limiter_ready(const struct weir_limiter *limiter)
     return limiter->ready;
 }
 
-uint64_t weir_limiter_epoch(const struct weir_limiter *limiter)
-{
-    return limiter->epoch;
-}
-
 uint64_t weir_limiter_reports(const struct weir_limiter *limiter)
 {
     return limiter->reports;
+}
+
+uint32_t weir_limiter_fleet(const struct weir_limiter *limiter)
+{
+    return limiter->tally.limiters > 0 ? limiter->tally.limiters : 1;
 }
 
 uint32_t weir_limiter_links_up(const struct weir_limiter *limiter)
 {
     uint32_t up = 0;
     for (uint32_t i = 0; i < limiter->link_count; i++)
-        up += limiter->link[i].state == UP;
+        up += limiter->link[i].state == LINK_UP;
     return up;
+}
+
+uint64_t weir_limiter_root_epoch(const struct weir_limiter *limiter,
+                                 uint32_t index)
+{
+    weir_assert(index < limiter->link_count);
+    return limiter->link[index].root_epoch;
 }
 
 uint64_t weir_limiter_session(const struct weir_limiter *limiter,
                               uint32_t index)
 {
     weir_assert(index < limiter->link_count);
-    const struct link *link = &limiter->link[index];
-    return link->state == UP ? link->session : 0;
+    const struct limiter_link *link = &limiter->link[index];
+    return link->state == LINK_UP ? link->session : 0;
 }
 
 void weir_limiter_hurry(struct weir_limiter *limiter, weir_instant now)
 {
-    weir_tally_collect(&limiter->tally, false, now);
+    collect(limiter, false, now);
     for (uint32_t i = 0; i < limiter->link_count; i++)
         limiter->link[i].urgent = true;
 }
@@ -840,11 +830,11 @@ void weir_limiter_hurry(struct weir_limiter *limiter, weir_instant now)
 bool weir_limiter_settled(const struct weir_limiter *limiter)
 {
     for (uint32_t i = 0; i < limiter->link_count; i++) {
-        if (limiter->link[i].state == UP &&
+        if (limiter->link[i].state == LINK_UP &&
             weir_tally_pending(&limiter->tally, i))
             return false;
     }
-    return true;
+    return !weir_lease_client_waits(limiter->leases.client);
 }
 
 /* ---- Of a region ---- */
@@ -860,6 +850,16 @@ weir_duration weir_limiter_top_age(const struct weir_limiter *limiter,
 bool weir_limiter_stale(const struct weir_limiter *limiter)
 {
     return limiter->stale;
+}
+
+bool weir_limiter_provisional(const struct weir_limiter *limiter)
+{
+    for (uint32_t i = 0; i < limiter->link_count; i++) {
+        const struct limiter_link *link = &limiter->link[i];
+        if (link->state == LINK_UP && link->root_ready && !link->provisional)
+            return false;
+    }
+    return true;
 }
 
 const struct weir_settings *
@@ -879,6 +879,20 @@ bool weir_limiter_carry(struct weir_limiter *limiter, struct weir_ref ref,
     return true;
 }
 
+bool weir_limiter_carry_held(struct weir_limiter *limiter, struct weir_ref ref,
+                             uint64_t units, uint64_t refused)
+{
+    weir_assert(limiter->region);
+    return weir_table_carry_held(limiter->table, ref, units, refused);
+}
+
+void weir_limiter_region(struct weir_limiter *limiter, struct weir_ref ref,
+                         int64_t units)
+{
+    weir_assert(limiter->region);
+    weir_tally_region(&limiter->tally, ref, units);
+}
+
 void weir_limiter_carry_late(struct weir_limiter *limiter, weir_duration age,
                              weir_instant now)
 {
@@ -889,32 +903,4 @@ bool weir_limiter_above(struct weir_limiter *limiter, struct weir_ref ref,
                         struct weir_above *out, weir_instant now)
 {
     return weir_tally_above(&limiter->tally, ref, out, now);
-}
-
-int weir_limiter_restore(struct weir_limiter *limiter,
-                         const struct weir_store_id *store, weir_instant now)
-{
-    limiter->store = *store;
-    limiter->epoch = 0;
-    limiter->full = true;
-    weir_table_begin_full(limiter->table);
-    const struct weir_limiter_sink *region = limiter->region;
-    return region ? region->whole(region->context, store, now) : WEIR_OK;
-}
-
-int weir_limiter_restore_change(struct weir_limiter *limiter,
-                                const struct weir_change *change,
-                                weir_instant now)
-{
-    return apply_change(limiter, change, now);
-}
-
-int weir_limiter_restored(struct weir_limiter *limiter, uint64_t epoch,
-                          weir_instant now)
-{
-    /* It is given as long as if a root had spoken. */
-    limiter->heard = true;
-    limiter->heard_at = limiter->spoken_at = now;
-    limiter->epoch = epoch;
-    return reach(limiter, now);
 }

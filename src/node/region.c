@@ -6,6 +6,7 @@
  *     tally        ---- above ----------> merge: the larger picture is told
  *     quotas       ---- sink -----------> catalog
  *     top_age      ---------------------> top_at, adrift
+ *     (its links)  <--- region_lease.c --> brokers
  *
  * Up. A use's slot counts what limiters handed over and what is presumed of
  * them by now: so the limiter half leaves what roots presume of it when the
@@ -29,6 +30,12 @@
  * how long the silence has lasted beyond one interval: 0 in a sound tree of any
  * depth, and each tier finds out an interval later than the one above.
  *
+ * Loops. What limiters count goes up, so a region must not be above itself.
+ * Each root says by which regions the way from it leads to the top, and a
+ * region's takes no upstream root that names its own. In a loop the names go
+ * round until one finds itself; then its link is refused, and while the others
+ * stand it is refused at once.
+ *
  * Rejected: telling what is presumed as passed (tally_carry.c says what would
  * be counted twice), and joining the two pictures by a sum with the common part
  * taken out (nobody knows it: another root of the region may carry some). */
@@ -37,11 +44,27 @@
 
 #include <string.h>
 
+#include "node/region_lease.h"
 #include "node/root_state.h"
 
 /* Between two walks over what is to be carried on, and how far one goes. */
 #define CARRY_EVERY WEIR_REPORT_SPACING
 #define CARRY_WORK 100000
+
+/* The regions by which the way to the top leads, ours the first. */
+struct way {
+    struct weir_text names[WEIR_TIERS_MAX];
+    char bytes[WEIR_TIERS_MAX][WEIR_NAME_MAX];
+    size_t count;
+};
+
+/* Whose ask it is that the upstream half has under way. */
+struct relay {
+    uint32_t peer;
+    uint32_t next_free; /* + 1 */
+    uint64_t session;
+    uint64_t number;
+};
 
 struct weir_region {
     struct weir_mem mem;
@@ -54,11 +77,21 @@ struct weir_region {
     uint32_t slots;
     struct weir_merge_upstream upstream;
     struct weir_limiter_sink sink;
+    struct weir_region_lease *lease; /* owned */
     uint64_t restore_epoch;
     weir_instant carry_at;
     weir_instant now;             /* of the walk that is under way */
     bool stale;                   /* as it last was */
+    struct way way;               /* ours, and all that follow */
+    struct way above[WEIR_ROOTS_MAX]; /* as each link tells */
+    bool named;                   /* the first of 'way' is ours */
+    uint32_t upstreams;
+    const char *misplaced[WEIR_ROOTS_MAX]; /* static; of each link */
+    bool carries[WEIR_ROOTS_MAX]; /* those that aren't have an upstream */
     uint64_t carried, no_room;
+    uint32_t relayed;             /* places ever used … */
+    uint32_t free_relay;          /* … and the first free of them, + 1 */
+    struct relay relay[WEIR_ASKS_MAX];
 };
 
 /* ---- Quotas down ---- */
@@ -121,6 +154,17 @@ static struct weir_ref slot_of(const struct weir_use *use)
     return (struct weir_ref){ use->up_slot, use->up_generation };
 }
 
+/* Nobody else speaks for the slot yet: that one would have found it. */
+static void drop_held(void *context, const struct weir_use *use)
+{
+    struct weir_region *region = context;
+    uint32_t number = (uint32_t)(use - region->root->merge.uses) + 1;
+    if (use->up_generation == 0 || region->use_of[use->up_slot] != number)
+        return;
+    region->use_of[use->up_slot] = 0;
+    weir_table_uncarry_held(region->table, use->up_slot);
+}
+
 /* The use's slot, found or made. */
 static bool find_slot(struct weir_region *region, struct weir_use *use)
 {
@@ -129,6 +173,8 @@ static bool find_slot(struct weir_region *region, struct weir_use *use)
     if (weir_table_resolve(region->table, name, false, &ref, region->now) !=
         WEIR_RESOLVED)
         return false;
+    if (ref.slot != use->up_slot)
+        drop_held(region, use);
     use->up_slot = ref.slot;
     use->up_generation = ref.generation;
     region->use_of[ref.slot] =
@@ -146,23 +192,77 @@ static bool carry_units(struct weir_region *region, struct weir_use *use,
                               use->carried_pace, region->now);
 }
 
+/* All that the region passed, whoever carries it: `share` is its part of what
+ * the roots above see. */
+static void tell_whole(struct weir_region *region, struct weir_use *use)
+{
+    uint64_t presumed =
+        weir_merge_presumed(&region->root->merge, use, region->now);
+    uint64_t whole = use->passed + (presumed >> use->bucket.leak.frac);
+    weir_limiter_region(region->limiter, slot_of(use),
+                        (int64_t)(whole - use->up_whole));
+    use->up_whole = whole;
+}
+
+/* Nothing of it is carried here but what the slot has. */
+static bool is_up(const struct weir_use *use, uint64_t count)
+{
+    return use->up_generation != 0 && use->carried_pace == 0 &&
+           !use->up_paced && count == use->up_count &&
+           use->carried_refused == use->up_refused;
+}
+
+/* What is in flight at limiters that carry by us is so in the slot, in all. */
+static bool tell_held(struct weir_region *region, const struct weir_use *use)
+{
+    uint64_t held = use->carried_held < WEIR_IN_FLIGHT_MAX ? use->carried_held
+                                                           : WEIR_IN_FLIGHT_MAX;
+    return use->up_generation != 0 &&
+           weir_limiter_carry_held(region->limiter, slot_of(use), held,
+                                   use->carried_refused - use->up_refused);
+}
+
+static bool carry_held(struct weir_region *region, struct weir_use *use)
+{
+    if (!tell_held(region, use) &&
+        !(find_slot(region, use) && tell_held(region, use)))
+        return false;
+    use->up_held = use->carried_held;
+    use->up_refused = use->carried_refused;
+    region->carried++;
+    return true;
+}
+
 /* Without a slot it waits for one. */
 static bool carry_use(void *context, struct weir_use *use)
 {
     struct weir_region *region = context;
+    bool held = use->gauge || use->carried_held != use->up_held;
+    if (held && !carry_held(region, use)) {
+        region->no_room++;
+        return true;
+    }
+    if (use->gauge) {
+        /* What it counted before was of another kind. */
+        use->up_count = use->carried;
+        use->up_paced = false;
+        return false;
+    }
     const struct weir_merge *merge = &region->root->merge;
     uint64_t ahead = weir_merge_ahead(merge, use, region->now);
     uint64_t count = use->carried + ahead;
-    if (!carry_units(region, use, count, ahead) &&
-        (!find_slot(region, use) ||
-         !carry_units(region, use, count, ahead))) {
+    bool is_new = !is_up(use, count);
+    if (is_new && !carry_units(region, use, count, ahead) &&
+        (!find_slot(region, use) || !carry_units(region, use, count, ahead))) {
         region->no_room++;
         return true;
     }
     use->up_count = count;
     use->up_refused = use->carried_refused;
-    region->carried++;
-    return use->carried_pace != 0;
+    use->up_paced = use->carried_pace != 0;
+    region->carried += is_new;
+    tell_whole(region, use);
+    return use->pace != 0;
 }
 
 static void carry_up(struct weir_region *region, weir_instant now)
@@ -224,9 +324,192 @@ static void follow_top(struct weir_region *region, weir_instant now)
                        weir_limiter_settings(region->limiter)->report_interval;
     bool stale = weir_limiter_stale(region->limiter);
     root->merge.adrift = stale || !root->topped;
+    weir_root_set_provisional(root,
+                              weir_limiter_provisional(region->limiter));
     if (stale != region->stale)
         touch_all(region);
     region->stale = stale;
+}
+
+/* ---- Exact quotas: asks up, answers down ---- */
+
+/* The place's number is the ticket. There is one: the upstream half has no
+ * more asks under way than there are places. */
+static uint32_t relay_place(struct weir_region *region)
+{
+    uint32_t first = region->free_relay;
+    if (first == 0) {
+        weir_assert(region->relayed < WEIR_ASKS_MAX);
+        return region->relayed++;
+    }
+    region->free_relay = region->relay[first - 1].next_free;
+    return first - 1;
+}
+
+static void relay_free(struct weir_region *region, uint32_t place)
+{
+    region->relay[place].next_free = region->free_relay;
+    region->free_relay = place + 1;
+}
+
+static int relay_ask(void *context, uint32_t peer, uint64_t session,
+                     const struct weir_step_ask *ask, weir_instant now)
+{
+    struct weir_region *region = context;
+    if (weir_limiter_asks_left(region->limiter) == 0)
+        return WEIR_EFULL;
+    uint32_t place = relay_place(region);
+    int error = weir_limiter_ask(region->limiter, ask, place, now);
+    if (error < 0) {
+        relay_free(region, place);
+        return error;
+    }
+    region->relay[place] = (struct relay){ .peer = peer,
+                                           .session = session,
+                                           .number = ask->number };
+    return WEIR_OK;
+}
+
+/* What took too long isn't said: who asked doesn't wait any more. */
+static enum weir_step_error step_error(int error)
+{
+    if (error == 0)
+        return WEIR_STEP_ANSWERED;
+    if (error == WEIR_ENOENT)
+        return WEIR_STEP_UNKNOWN;
+    return error == WEIR_EFULL ? WEIR_STEP_NO_ROOM : WEIR_STEP_AWAY;
+}
+
+static void hand_down_answers(struct weir_region *region)
+{
+    uint64_t place;
+    int error;
+    struct weir_meter_answer answer = { .passed = false };
+    while (weir_limiter_answered(region->limiter, &place, &error, &answer)) {
+        const struct relay *relay = &region->relay[place];
+        struct weir_step_answer out = { .number = relay->number,
+                                        .error = step_error(error) };
+        if (error == 0)
+            out.answer = answer;
+        if (error != WEIR_ETIMEOUT)
+            weir_root_answer(region->root, relay->peer, relay->session, &out);
+        relay_free(region, (uint32_t)place);
+    }
+}
+
+/* ---- The way to the top ---- */
+
+static bool way_has(const struct way *way, struct weir_text name)
+{
+    for (size_t i = 0; i < way->count; i++) {
+        if (weir_text_equal(way->names[i], name))
+            return true;
+    }
+    return false;
+}
+
+/* False: there are too many. */
+static bool way_add(struct way *way, struct weir_text name)
+{
+    if (name.len == 0 || way_has(way, name))
+        return true;
+    if (way->count == WEIR_TIERS_MAX)
+        return false;
+    char *bytes = way->bytes[way->count];
+    memcpy(bytes, name.p, name.len);
+    way->names[way->count++] = (struct weir_text){ bytes, name.len };
+    return true;
+}
+
+static bool is_above_us(const struct weir_region *region,
+                        const struct weir_welcome *welcome)
+{
+    for (size_t i = 0; region->named && i < welcome->region_count; i++) {
+        if (weir_text_equal(welcome->regions[i], region->way.names[0]))
+            return false;
+    }
+    return true;
+}
+
+static bool is_of_one_tier(const struct weir_region *region, uint32_t link,
+                           bool carries)
+{
+    for (uint32_t i = 0; i < region->upstreams; i++) {
+        if (i != link && weir_limiter_session(region->limiter, i) != 0 &&
+            region->carries[i] != carries)
+            return false;
+    }
+    return true;
+}
+
+static bool is_same_way(const struct way *a, const struct way *b)
+{
+    for (size_t i = 0; i < a->count && i < b->count; i++) {
+        if (a->names[i].len != b->names[i].len ||
+            memcmp(a->bytes[i], b->bytes[i], a->names[i].len) != 0)
+            return false;
+    }
+    return a->count == b->count;
+}
+
+/* What the links tell, put together anew; false: there are too many. */
+static bool follow_way(struct weir_region *region)
+{
+    struct way before = region->way;
+    bool fits = true;
+    region->way.count = region->named;
+    for (uint32_t link = 0; link < region->upstreams; link++) {
+        const struct way *above = &region->above[link];
+        for (size_t i = 0; i < above->count; i++)
+            fits &= way_add(&region->way, above->names[i]);
+    }
+    region->root->region_count = region->way.count;
+    if (!is_same_way(&before, &region->way))
+        weir_root_welcome_all(region->root);
+    return fits;
+}
+
+static const char *misplacement(struct weir_region *region, uint32_t link,
+                                const struct weir_welcome *welcome)
+{
+    if (!is_above_us(region, welcome))
+        return "it is of this region, or below it: --upstream is for roots "
+               "above";
+    if (!is_of_one_tier(region, link, welcome->carries))
+        return "it is of another tier than the other roots above: counts "
+               "would go up twice";
+    struct way *above = &region->above[link];
+    bool fits = true;
+    above->count = 0;
+    for (size_t i = 0; i < welcome->region_count; i++)
+        fits &= way_add(above, welcome->regions[i]);
+    if (!fits || !follow_way(region))
+        return "there are more than 16 regions above each other";
+    return NULL;
+}
+
+/* By this link no way leads to the top. */
+static void lose_way(struct weir_region *region, uint32_t link)
+{
+    region->above[link].count = 0;
+    follow_way(region);
+}
+
+static bool place(struct weir_region *region, uint32_t link,
+                  const struct weir_welcome *welcome)
+{
+    region->misplaced[link] = misplacement(region, link, welcome);
+    region->carries[link] = welcome->carries;
+    if (region->misplaced[link])
+        lose_way(region, link);
+    return !region->misplaced[link];
+}
+
+const char *weir_region_misplaced(const struct weir_region *region,
+                                  uint32_t link)
+{
+    weir_assert(link < WEIR_ROOTS_MAX);
+    return region->misplaced[link];
 }
 
 /* ---- The upstream half ---- */
@@ -235,18 +518,53 @@ void weir_region_up_link(struct weir_region *region, uint32_t link, bool up,
                          weir_instant now)
 {
     weir_limiter_link(region->limiter, link, up, now);
+    weir_region_lease_link(region->lease, link, NULL, now);
+    if (!up)
+        lose_way(region, link);
     touch_all(region);
+    hand_down_answers(region);
+}
+
+static bool is_current(const struct weir_region *region, uint32_t link,
+                       const struct weir_message *message)
+{
+    uint64_t session = weir_limiter_session(region->limiter, link);
+    return session != 0 && session == message->session;
+}
+
+static void take_welcome(struct weir_region *region, uint32_t link,
+                         const struct weir_message *message, weir_instant now)
+{
+    if (is_current(region, link, message))
+        weir_region_lease_link(region->lease, link, &message->welcome, now);
+    touch_all(region);
+}
+
+/* Leases are this half's alone: its table has none of its own. */
+static int take_grants(struct weir_region *region, uint32_t link,
+                       const struct weir_message *message, weir_instant now)
+{
+    if (is_current(region, link, message))
+        weir_region_lease_take(region->lease, link, &message->grants, now);
+    return WEIR_OK;
 }
 
 int weir_region_up_receive(struct weir_region *region, uint32_t link,
                            const struct weir_message *message,
                            weir_instant now)
 {
+    if (message->type == WEIR_MESSAGE_WELCOME &&
+        !place(region, link, &message->welcome))
+        return WEIR_EPROTOCOL;
+    if (message->type == WEIR_MESSAGE_GRANTS)
+        return take_grants(region, link, message, now);
     int error = weir_limiter_receive(region->limiter, link, message, now);
     if (message->type == WEIR_MESSAGE_FILLS)
         touch_told(region, &message->fills);
     else if (message->type == WEIR_MESSAGE_WELCOME)
-        touch_all(region);
+        take_welcome(region, link, message, now);
+    else if (message->type == WEIR_MESSAGE_ANSWERS)
+        hand_down_answers(region);
     follow_top(region, now);
     return error;
 }
@@ -254,7 +572,11 @@ int weir_region_up_receive(struct weir_region *region, uint32_t link,
 bool weir_region_up_next(struct weir_region *region, uint32_t *out_link,
                          struct weir_message *out, weir_instant now)
 {
-    return weir_limiter_next(region->limiter, out_link, out, now);
+    if (!weir_region_lease_next(region->lease, out_link, &out->wants, now))
+        return weir_limiter_next(region->limiter, out_link, out, now);
+    out->type = WEIR_MESSAGE_WANTS;
+    out->session = weir_limiter_session(region->limiter, *out_link);
+    return true;
 }
 
 bool weir_region_up_event(struct weir_region *region, struct weir_event *out)
@@ -273,7 +595,9 @@ void weir_region_tick(struct weir_region *region, weir_instant now)
 {
     carry_up(region, now);
     weir_limiter_tick(region->limiter, now);
+    hand_down_answers(region);
     follow_top(region, now);
+    weir_region_lease_tick(region->lease, now);
     weir_root_tick(region->root, now);
 }
 
@@ -284,7 +608,11 @@ weir_instant weir_region_deadline(const struct weir_region *region,
     weir_instant up = weir_limiter_deadline(region->limiter, now);
     if (up < due)
         due = up;
-    if (weir_table_is_urgent(region->table))
+    weir_instant lease = weir_region_lease_deadline(region->lease, now);
+    if (lease < due)
+        due = lease;
+    if (weir_table_is_urgent(region->table) ||
+        weir_limiter_has_answers(region->limiter))
         due = now;
     if (region->root->merge.carrying != 0 && region->carry_at < due)
         due = region->carry_at;
@@ -336,6 +664,7 @@ static bool make_limiter(struct weir_region *region,
     struct weir_limiter_options limiter = { .table = region->table,
                                             .slots = region->slots,
                                             .links = options->upstreams,
+                                            .asks = WEIR_ASKS_MAX,
                                             .name = options->root.name,
                                             .seed = options->root.seed + 1,
                                             .region = &region->sink };
@@ -362,7 +691,13 @@ static bool make_parts(struct weir_region *region,
     if (!region->root || !region->use_of ||
         !make_table(region, &root, now) || !make_limiter(region, options, now))
         return false;
+    region->lease = weir_region_lease_new(mem, region->root, region->upstreams,
+                                          region->slots, ~root.seed);
+    if (!region->lease)
+        return false;
     region->root->merge.upstream = &region->upstream;
+    region->root->asks.relay =
+        (struct weir_root_relay){ .context = region, .ask = relay_ask };
     return true;
 }
 
@@ -378,14 +713,23 @@ struct weir_region *weir_region_new(const struct weir_region_options *options,
         return NULL;
     region->mem = *mem;
     region->slots = options->slots;
-    region->upstream =
-        (struct weir_merge_upstream){ .context = region, .above = above };
+    region->upstreams = options->upstreams;
+    region->named = options->name.len > 0;
+    way_add(&region->way, options->name);
+    region->upstream = (struct weir_merge_upstream){ .context = region,
+                                                     .above = above,
+                                                     .dropped = drop_held };
     region->sink = (struct weir_limiter_sink){ .context = region,
                                                .whole = take_whole,
                                                .change = take_change,
                                                .reached = take_reached };
-    if (make_parts(region, options, now))
+    if (region->named)
+        region->sink.name = region->way.names[0];
+    if (make_parts(region, options, now)) {
+        region->root->regions = region->way.names;
+        region->root->region_count = region->way.count;
         return region;
+    }
     weir_region_free(region);
     return NULL;
 }
@@ -395,6 +739,7 @@ void weir_region_free(struct weir_region *region)
     if (!region)
         return;
     const struct weir_mem mem = region->mem;
+    weir_region_lease_free(region->lease);
     weir_root_free(region->root);
     if (region->table_block)
         mem.free(mem.context, region->table_block,

@@ -44,6 +44,7 @@ struct weir_region;
 
 struct weir_region_options {
     struct weir_root_options root; /* 'name' is the region root's own */
+    struct weir_text name;         /* the region's; copied; "": none */
     uint32_t upstreams;            /* 1 .. WEIR_ROOTS_MAX */
     uint32_t slots;                /* quotas and instances, as of a table */
 };
@@ -69,6 +70,13 @@ bool weir_region_up_next(struct weir_region *region, uint32_t *out_link,
 bool weir_region_up_event(struct weir_region *region, struct weir_event *out);
 
 /* ---- Both ---- */
+
+/* Why the upstream root was refused, for people; NULL: it wasn't. One whose
+ * way to the top leads through a region of our name (it is this root, another
+ * of the region, or one below), and one of another tier than the others: what
+ * limiters count would go round, or up by two ways. */
+const char *weir_region_misplaced(const struct weir_region *region,
+                                  uint32_t link);
 
 /* Carries counts up and fills down; also weir_root_tick() and
  * weir_limiter_tick(). */

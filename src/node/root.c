@@ -11,6 +11,8 @@
  * more. In the order of what can wait least:
  *
  *     welcome    a hello came, or the settings or the store changed
+ *     answers    steps of exact meters: somebody waits (root_ask.c)
+ *     grants     of leased quotas, and who is master of them (root_lease.c)
  *     answer     a report was taken (or repeated)
  *     quotas     changes above what was sent
  *     push       buckets moved beyond what the limiter was told
@@ -32,6 +34,7 @@
 #define LOOK_WORK 50000
 #define SWEEP_EVERY WEIR_SECOND
 #define SWEEP_USES 4096
+#define SWEEP_METERS 4096
 /* A limiter that is gone is forgotten when its buckets are empty, but not
  * before (it may come back, and then it matters since when it is late); and at
  * last in any case. */
@@ -42,6 +45,12 @@
 #define LEARN_LEAST (10 * WEIR_SECOND)
 /* Quotas that a limiter hasn't confirmed for so long are sent again. */
 #define QUOTAS_RESEND (2 * WEIR_SECOND)
+/* So long a limiter may be ahead of us: another root may have heard of an edit
+ * first. Then it has what our store, restored, has not. */
+#define AHEAD_MOST (30 * WEIR_SECOND)
+/* Roots that don't agree for good send whole sets in turn: each time that is
+ * waited twice as long, up to this. */
+#define AHEAD_LAST (64 * AHEAD_MOST)
 
 /* ---- Life ---- */
 
@@ -68,7 +77,8 @@ static bool make_parts(struct weir_root *root, weir_instant now)
     root->peers = allocate(mem, root->peers_max * sizeof(*root->peers));
     root->fills = allocate(mem, WEIR_FILLS_MAX * sizeof(*root->fills));
     root->changes = allocate(mem, WEIR_QUOTAS_MAX * sizeof(*root->changes));
-    return root->catalog && root->peers && root->fills && root->changes;
+    return root->catalog && root->peers && root->fills && root->changes &&
+           weir_root_leases_init(root);
 }
 
 struct weir_root *weir_root_new(const struct weir_root_options *options,
@@ -88,6 +98,7 @@ struct weir_root *weir_root_new(const struct weir_root_options *options,
     if (root->name_len > 0)
         memcpy(root->name, options->name.p, root->name_len);
     memcpy(root->incarnation, options->incarnation, WEIR_INCARNATION_SIZE);
+    root->asks.zone_of = options->zones;
     root->look_at = now;
     root->sweep_at = now + SWEEP_EVERY;
     if (!make_parts(root, now)) {
@@ -102,10 +113,20 @@ static void free_limiter(struct weir_root *root, uint32_t index)
     struct root_limiter *limiter = root->limiters[index];
     if (limiter->live) {
         weir_merge_forget(&root->merge, &limiter->cells);
+        weir_root_forget_limits(root, limiter);
         weir_index_remove(&root->limiter_index, limiter->hash, index);
         limiter->live = false;
         root->limiter_live--;
     }
+}
+
+static void free_peer(struct root_peer *peer, const struct weir_mem *mem)
+{
+    mem->free(mem->context, peer->unknown,
+              peer->unknown_capacity * sizeof(*peer->unknown));
+    mem->free(mem->context, peer->answers,
+              peer->answer_capacity * sizeof(*peer->answers));
+    weir_root_lease_free_peer(peer, mem);
 }
 
 void weir_root_free(struct weir_root *root)
@@ -118,8 +139,9 @@ void weir_root_free(struct weir_root *root)
         mem.free(mem.context, root->limiters[i], sizeof(**root->limiters));
     }
     for (uint32_t i = 0; root->peers && i < root->peers_max; i++)
-        mem.free(mem.context, root->peers[i].unknown,
-                 root->peers[i].unknown_capacity * sizeof(uint32_t));
+        free_peer(&root->peers[i], &mem);
+    weir_root_asks_fini(root);
+    weir_root_leases_fini(root);
     mem.free(mem.context, root->limiters,
              root->limiter_capacity * sizeof(*root->limiters));
     weir_index_fini(&root->limiter_index, &mem);
@@ -137,7 +159,7 @@ void weir_root_free(struct weir_root *root)
 
 /* ---- The queue of peers that have something to be said ---- */
 
-static void enqueue(struct weir_root *root, uint32_t index)
+void weir_root_enqueue(struct weir_root *root, uint32_t index)
 {
     struct root_peer *peer = &root->peers[index];
     if (peer->queued || !peer->greeted)
@@ -154,7 +176,7 @@ static void enqueue(struct weir_root *root, uint32_t index)
 static void enqueue_all(struct weir_root *root)
 {
     for (uint32_t i = 0; i < root->peers_max; i++)
-        enqueue(root, i);
+        weir_root_enqueue(root, i);
 }
 
 static bool dequeue(struct weir_root *root, uint32_t *out_index)
@@ -191,6 +213,14 @@ static bool find_limiter(const struct weir_root *root,
             return true;
     }
     return false;
+}
+
+const struct root_limiter *
+weir_root_find_limiter(const struct weir_root *root, const uint8_t *incarnation)
+{
+    uint32_t index;
+    return find_limiter(root, incarnation, &index) ? root->limiters[index]
+                                                   : NULL;
 }
 
 /* A free place, or a new one. */
@@ -247,6 +277,8 @@ static void detach(struct weir_root *root, struct root_peer *peer)
         return;
     struct root_limiter *limiter = root->limiters[peer->limiter];
     weir_merge_connect(&root->merge, &limiter->cells, false);
+    weir_root_lease_detach(root, limiter->peer);
+    weir_root_forget_limits(root, limiter);
     limiter->peer = NO_PEER;
     peer->greeted = false;
     root->connected--;
@@ -271,24 +303,41 @@ static void attach(struct weir_root *root, uint32_t index,
                                       : WEIR_NAME_MAX);
     if (limiter->name_len > 0)
         memcpy(limiter->name, hello->name.p, limiter->name_len);
+    struct weir_text region = hello->region_name;
+    limiter->speaks_for_others = hello->region;
+    limiter->region_len =
+        hello->region && region.len <= WEIR_NAME_MAX ? (uint8_t)region.len : 0;
+    if (limiter->region_len > 0)
+        memcpy(limiter->region, region.p, limiter->region_len);
     weir_merge_connect(&root->merge, &limiter->cells, true);
     root->connected++;
 }
 
 /* ---- Quotas ---- */
 
-/* From where the peer is to be sent quotas, given what it says it has. */
-static void plan(struct weir_root *root, struct root_peer *peer,
+/* From where the peer is to be sent quotas, given what it says it has; or the
+ * whole set in any case. */
+static void plan(struct weir_root *root, struct root_peer *peer, bool anew,
                  weir_instant now)
 {
-    bool whole = peer->known == 0 ||
+    bool whole = anew || peer->known == 0 ||
                  !weir_store_id_equal(&peer->store, &root->store) ||
                  peer->known < weir_catalog_floor(root->catalog);
     peer->sent = whole ? 0 : peer->known;
     peer->full_owed = whole;
+    peer->full_known = peer->known;
+    peer->floor = weir_catalog_floor(root->catalog);
     peer->cursor = (struct weir_cursor){ { 0, 0 } };
     peer->progress_at = now;
     peer->planned = true;
+}
+
+/* Removals that it has yet to be told of were forgotten meanwhile. */
+static bool fell_behind(const struct weir_root *root,
+                        const struct root_peer *peer)
+{
+    uint64_t floor = weir_catalog_floor(root->catalog);
+    return peer->planned && peer->sent < floor && peer->floor < floor;
 }
 
 static bool quotas_owed(const struct weir_root *root,
@@ -305,8 +354,8 @@ static void replan_all(struct weir_root *root, weir_instant now)
         if (!peer->greeted)
             continue;
         peer->welcome_owed = true;
-        plan(root, peer, now);
-        enqueue(root, i);
+        plan(root, peer, false, now);
+        weir_root_enqueue(root, i);
     }
 }
 
@@ -350,6 +399,8 @@ static void take_over(struct weir_root *root)
     root->catalog = root->coming;
     root->coming = NULL;
     root->store = root->coming_store;
+    if (root->ready)
+        weir_root_lease_forget(root);
     root->ready = false;
     root->rule_all = true;
 }
@@ -372,15 +423,22 @@ static void rule(struct weir_root *root, struct weir_use *use,
 int weir_root_apply(struct weir_root *root, const struct weir_change *change,
                     weir_instant now)
 {
+    /* What was one may be none any more, and a removal says its name alone. */
+    const struct weir_quota *old =
+        weir_catalog_get(filling(root), change->quota.name);
+    bool template = weir_quota_is_template(&change->quota) ||
+                    (old && weir_quota_is_template(old));
+    weir_root_lease_change(root, old, change);
     int error = weir_catalog_apply(filling(root), change);
     if (error < 0)
         return error;
     if (root->coming)
         return WEIR_OK;
-    if (weir_quota_is_template(&change->quota)) {
+    if (template) {
         root->rule_all = true;
         return WEIR_OK;
     }
+    weir_root_lease_edit(root, &change->quota.name, now);
     struct weir_use *use =
         weir_merge_get(&root->merge, change->quota.name);
     if (use)
@@ -396,6 +454,8 @@ void weir_root_settle(struct weir_root *root, weir_instant now)
         if (root->merge.uses[i].live)
             rule(root, &root->merge.uses[i], now);
     }
+    if (root->rule_all)
+        weir_root_lease_edit(root, NULL, now);
     root->rule_all = false;
     uint64_t epoch = weir_catalog_epoch(root->catalog);
     root->epoch = epoch > root->store_epoch ? epoch : root->store_epoch;
@@ -405,6 +465,27 @@ void weir_root_settle(struct weir_root *root, weir_instant now)
     }
     root->ready = true;
     replan_all(root, now);
+}
+
+void weir_root_welcome_all(struct weir_root *root)
+{
+    for (uint32_t i = 0; i < root->peers_max; i++) {
+        struct root_peer *peer = &root->peers[i];
+        if (!peer->greeted)
+            continue;
+        peer->welcome_owed = true;
+        weir_root_enqueue(root, i);
+    }
+}
+
+void weir_root_set_provisional(struct weir_root *root, bool provisional)
+{
+    if (root->provisional == provisional)
+        return;
+    if (provisional)
+        weir_root_lease_forget(root);
+    root->provisional = provisional;
+    weir_root_welcome_all(root);
 }
 
 bool weir_root_ready(const struct weir_root *root)
@@ -432,15 +513,16 @@ void weir_root_link(struct weir_root *root, uint32_t index, bool up,
     weir_assert(index < root->peers_max);
     struct root_peer *peer = &root->peers[index];
     detach(root, peer);
-    bool queued = peer->queued;
-    uint32_t next = peer->next_queued;
-    uint32_t *unknown = peer->unknown;
-    size_t capacity = peer->unknown_capacity;
+    const struct root_peer before = *peer;
     *peer = (struct root_peer){ .up = up,
-                                .queued = queued,
-                                .next_queued = next,
-                                .unknown = unknown,
-                                .unknown_capacity = capacity };
+                                .queued = before.queued,
+                                .next_queued = before.next_queued,
+                                .answers = before.answers,
+                                .answer_capacity = before.answer_capacity,
+                                .granted = before.granted,
+                                .pushed = before.pushed,
+                                .unknown = before.unknown,
+                                .unknown_capacity = before.unknown_capacity };
 }
 
 void weir_root_hold(struct weir_root *root, uint32_t index, bool hold)
@@ -448,7 +530,7 @@ void weir_root_hold(struct weir_root *root, uint32_t index, bool hold)
     weir_assert(index < root->peers_max);
     root->peers[index].hold = hold;
     if (!hold)
-        enqueue(root, index);
+        weir_root_enqueue(root, index);
 }
 
 static int take_hello(struct weir_root *root, uint32_t index,
@@ -468,7 +550,7 @@ static int take_hello(struct weir_root *root, uint32_t index,
     uint32_t number = (uint32_t)message->session;
     if (peer->greeted && peer->session == message->session) {
         peer->welcome_owed = true; /* the welcome was lost */
-        enqueue(root, index);
+        weir_root_enqueue(root, index);
         return WEIR_OK;
     }
     if (number <= limiter->session_low)
@@ -478,14 +560,18 @@ static int take_hello(struct weir_root *root, uint32_t index,
     peer->session = message->session;
     peer->number = 0;
     peer->stamp = 0;
+    peer->asked = 0;
+    peer->answer_count = 0;
     peer->unknown_count = 0;
     peer->answer_owed = false;
+    peer->ahead_at = 0;
+    peer->ahead_most = AHEAD_MOST;
     peer->store = hello->store;
     peer->known = hello->epoch;
     peer->welcome_owed = true;
     peer->push_at = now;
-    plan(root, peer, now);
-    enqueue(root, index);
+    plan(root, peer, false, now);
+    weir_root_enqueue(root, index);
     return WEIR_OK;
 }
 
@@ -542,22 +628,43 @@ static int take_counts(struct weir_root *root, struct root_peer *peer,
     return error;
 }
 
-/* How far the limiter's quotas are. */
-static void follow_epoch(struct weir_root *root, struct root_peer *peer,
-                         uint64_t epoch, weir_instant now)
+/* It has stayed ahead of our store for too long. */
+static bool stays_ahead(const struct weir_root *root, struct root_peer *peer,
+                        weir_instant now)
 {
+    bool ahead = root->ready && !root->provisional && !root->coming &&
+                 peer->planned && !peer->full_owed &&
+                 peer->known > root->epoch;
+    if (!ahead || peer->ahead_at == 0 || now < peer->ahead_at)
+        peer->ahead_at = ahead ? now : 0;
+    return ahead && now - peer->ahead_at >= peer->ahead_most;
+}
+
+/* How far the limiter's quotas are; whether it has room for the next. */
+static void follow_epoch(struct weir_root *root, struct root_peer *peer,
+                         const struct weir_report *report, weir_instant now)
+{
+    uint64_t epoch = report->epoch;
     if (epoch != peer->known)
         peer->progress_at = now;
     peer->known = epoch;
     if (peer->planned && root->ready)
         peer->store = root->store; /* what it has by now is ours */
+    if (stays_ahead(root, peer, now)) {
+        peer->ahead_at = 0;
+        if (peer->ahead_most < AHEAD_LAST)
+            peer->ahead_most *= 2;
+        plan(root, peer, true, now);
+        return;
+    }
     if (!peer->full_owed && epoch > peer->sent && epoch <= root->epoch) {
         peer->sent = epoch; /* another root was faster */
         peer->cursor = (struct weir_cursor){ { 0, 0 } };
     }
-    if (epoch < peer->sent && !peer->hold &&
-        now - peer->progress_at >= QUOTAS_RESEND)
-        plan(root, peer, now);
+    bool lost = !peer->hold && !report->no_room &&
+                now - peer->progress_at >= QUOTAS_RESEND;
+    if (epoch < peer->sent && (report->again || lost))
+        plan(root, peer, false, now);
 }
 
 static int take_report(struct weir_root *root, uint32_t index,
@@ -572,7 +679,7 @@ static int take_report(struct weir_root *root, uint32_t index,
             weir_merge_repeat(&root->merge, &limiter->cells,
                               report->counts[i].slot);
         peer->answer_owed = true;
-        enqueue(root, index);
+        weir_root_enqueue(root, index);
         return WEIR_OK;
     }
     if (report->number != peer->number + 1)
@@ -585,9 +692,9 @@ static int take_report(struct weir_root *root, uint32_t index,
     limiter->unknown = report->unknown;
     limiter->reports++;
     root->stats.reports++;
-    follow_epoch(root, peer, report->epoch, now);
+    follow_epoch(root, peer, report, now);
     peer->answer_owed = true;
-    enqueue(root, index);
+    weir_root_enqueue(root, index);
     return take_counts(root, peer, report, now);
 }
 
@@ -608,9 +715,26 @@ int weir_root_receive(struct weir_root *root, uint32_t index,
             return WEIR_OK;
         error = take_report(root, index, &message->report, now);
         break;
+    case WEIR_MESSAGE_ASKS:
+        if (!peer->greeted || peer->session != message->session)
+            return WEIR_OK;
+        error = weir_root_take_asks(root, index, &message->asks, now);
+        break;
+    case WEIR_MESSAGE_WANTS:
+        if (!peer->greeted || peer->session != message->session)
+            return WEIR_OK;
+        error = weir_root_take_wants(root, index, &message->wants, now);
+        break;
+    case WEIR_MESSAGE_LIMITS:
+        if (!peer->greeted || peer->session != message->session)
+            return WEIR_OK;
+        error = weir_root_take_limits(root, index, &message->limits, now);
+        break;
     case WEIR_MESSAGE_WELCOME:
     case WEIR_MESSAGE_QUOTAS:
     case WEIR_MESSAGE_FILLS:
+    case WEIR_MESSAGE_ANSWERS:
+    case WEIR_MESSAGE_GRANTS:
         break;
     }
     root->stats.protocol_errors += error == WEIR_EPROTOCOL;
@@ -638,9 +762,12 @@ static void say_welcome(struct weir_root *root, struct root_peer *peer,
         .name = { root->name, root->name_len },
         .age = now - root->merge.origin,
         .ready = root->ready,
+        .provisional = root->provisional,
         .settings = root->settings,
         .carries = root->region,
         .top_age = top_age(root, now),
+        .regions = root->regions,
+        .region_count = root->region_count,
     };
     if (root->region) {
         const struct root_limiter *limiter = root->limiters[peer->limiter];
@@ -653,7 +780,8 @@ static void say_welcome(struct weir_root *root, struct root_peer *peer,
     }
     memcpy(out->welcome.incarnation, root->incarnation,
            WEIR_INCARNATION_SIZE);
-    peer->welcome_owed = false;
+    weir_root_welcome_leases(root, &out->welcome);
+    peer->welcome_owed = peer->master_owed = false;
 }
 
 /* Between two pushes on a link. */
@@ -706,6 +834,8 @@ static void say_quotas(struct weir_root *root, struct root_peer *peer,
                                     .epoch = peer->sent,
                                     .target = root->epoch,
                                     .changes = root->changes };
+    if (quotas->full)
+        quotas->known = peer->full_known;
     while (quotas->count < WEIR_QUOTAS_MAX) {
         struct weir_change *change = &root->changes[quotas->count];
         if (!weir_catalog_since(root->catalog, quotas->epoch, &peer->cursor,
@@ -728,9 +858,15 @@ static bool say(struct weir_root *root, struct root_peer *peer,
     if (!peer->greeted)
         return false;
     out->session = peer->session;
+    if (fell_behind(root, peer))
+        plan(root, peer, false, now);
     const struct root_limiter *limiter = root->limiters[peer->limiter];
     if (peer->welcome_owed)
         say_welcome(root, peer, out, now);
+    else if (peer->answer_count > 0)
+        weir_root_say_answers(peer, out);
+    else if (weir_root_owes_grants(peer))
+        weir_root_say_grants(root, peer, out);
     else if (peer->answer_owed)
         say_fills(root, peer, out, now);
     else if (!peer->hold && quotas_owed(root, peer))
@@ -750,7 +886,7 @@ bool weir_root_next(struct weir_root *root, uint32_t *out_peer,
     while (dequeue(root, &index)) {
         if (!say(root, &root->peers[index], out, now))
             continue;
-        enqueue(root, index);
+        weir_root_enqueue(root, index);
         *out_peer = index;
         return true;
     }
@@ -765,16 +901,21 @@ static void forget_limiters(struct weir_root *root, weir_instant now)
     if (interval < root->stretch)
         interval = root->stretch;
     weir_duration pace_good = WEIR_PACE_INTERVALS * interval;
+    root->merge.pace_most = 2 * pace_good;
     for (uint32_t i = 0; i < root->limiter_used; i++) {
         struct root_limiter *limiter = root->limiters[i];
         if (!limiter->live)
             continue;
-        weir_duration silent = now - limiter->heard_at;
+        weir_duration silent =
+            now > limiter->heard_at ? now - limiter->heard_at : 0;
         if (limiter->peer != NO_PEER) {
             if (silent >= pace_good && silent < pace_good + 2 * SWEEP_EVERY)
                 weir_merge_hush(&root->merge, &limiter->cells);
             continue;
         }
+        /* By then it goes by on_stale. */
+        if (silent >= root->settings.stale_after)
+            weir_merge_release(&root->merge, &limiter->cells);
         /* A carrier is asked which report it took last. */
         if (silent < (root->region ? FORGET_LAST : FORGET_FIRST))
             continue;
@@ -794,7 +935,7 @@ static bool enqueue_due(struct weir_root *root, weir_instant now)
             !weir_merge_due(&root->limiters[peer->limiter]->cells))
             continue;
         if (now >= peer->push_at && !peer->hold)
-            enqueue(root, i);
+            weir_root_enqueue(root, i);
         else
             waiting = true;
     }
@@ -811,9 +952,11 @@ void weir_root_tick(struct weir_root *root, weir_instant now)
     }
     if (now >= root->sweep_at) {
         weir_merge_sweep(&root->merge, &root->sweep_hand, SWEEP_USES, now);
+        weir_root_sweep_meters(root, SWEEP_METERS, now);
         forget_limiters(root, now);
         root->sweep_at = now + SWEEP_EVERY;
     }
+    weir_root_lease_tick(root, now);
 }
 
 weir_instant weir_root_deadline(const struct weir_root *root,
@@ -823,5 +966,8 @@ weir_instant weir_root_deadline(const struct weir_root *root,
     weir_instant due = look && root->look_at < root->sweep_at
                            ? root->look_at
                            : root->sweep_at;
+    weir_instant lease = weir_brokers_deadline(root->leases.brokers, now);
+    if (lease < due)
+        due = lease;
     return due > now ? due : now;
 }

@@ -15,6 +15,23 @@
 
 struct weir_root;
 
+#define WEIR_ROOT_METER_BYTES (64u << 20) /* of exact quotas' meters, in all */
+
+/* What a pump that has files knows of time zones; any quota that names one is
+ * asked for at its first use, and after weir_root_set_wall(…, true). */
+struct weir_root_zones {
+    void *context;
+    int32_t (*offset_s)(void *context, struct weir_text zone);
+};
+
+/* Who decides in a root's stead: a region's root asks those above. 0: it will
+ * be answered by weir_root_answer(); else WEIR_ECONNECT, WEIR_EFULL. */
+struct weir_root_relay {
+    void *context;
+    int (*ask)(void *context, uint32_t peer, uint64_t session,
+                const struct weir_step_ask *ask, weir_instant now);
+};
+
 struct weir_root_options {
     struct weir_mem mem;
     struct weir_text name;   /* copied; <= WEIR_NAME_MAX bytes */
@@ -23,6 +40,7 @@ struct weir_root_options {
     uint32_t peers_max;      /* 1 .. 65,536 */
     struct weir_settings settings;
     bool region;             /* it has an upstream: node/region.h */
+    struct weir_root_zones zones; /* 'offset_s' NULL: all are UTC */
 };
 
 /* NULL: no memory. */
@@ -51,6 +69,15 @@ void weir_root_busy(struct weir_root *root, uint32_t ppm, weir_instant now);
 /* The peer's output is full: nothing but answers for it until false. */
 void weir_root_hold(struct weir_root *root, uint32_t peer, bool hold);
 
+/* ---- Exact quotas that the root decides (root_ask.c) ---- */
+
+/* What 'now' lacks to nanoseconds since 1970: windows and calendars go by that.
+ * 0 until it is said. 'zones': they may have changed. */
+void weir_root_set_wall(struct weir_root *root, uint64_t offset, bool zones);
+/* Of what was relayed; one for a session that is over is dropped. */
+void weir_root_answer(struct weir_root *root, uint32_t peer, uint64_t session,
+                      const struct weir_step_answer *answer);
+
 /* ---- Quotas, as the pump reads them from the store ---- */
 
 /* Which store this is; before the first change. With an identity that differs
@@ -68,6 +95,10 @@ int weir_root_apply(struct weir_root *root, const struct weir_change *change,
  * first call makes the root ready. */
 void weir_root_settle(struct weir_root *root, weir_instant now);
 bool weir_root_ready(const struct weir_root *root);
+/* The store can't be asked (any more): what is served may be behind it, and
+ * limiters that are ahead keep what they have. False (at first) ends that;
+ * limiters are told of both. */
+void weir_root_set_provisional(struct weir_root *root, bool provisional);
 /* Of the store whose quotas these are. */
 void weir_root_identity(const struct weir_root *root,
                         struct weir_store_id *out);
@@ -101,6 +132,9 @@ struct weir_limiter_usage {
     uint64_t unknown;      /* requests by names without quota */
     uint64_t reports;
     uint32_t quotas;       /* in use there */
+    size_t limit_count;    /* its adaptive limits, … */
+    const struct weir_limit_told *limits; /* … until the next message */
+    weir_duration limits_age;             /* as they were so long ago */
 };
 bool weir_root_limiter_usage(struct weir_root *root, size_t *cursor,
                              struct weir_limiter_usage *out,
@@ -119,6 +153,19 @@ struct weir_root_stats {
     uint64_t pushes;          /* fills messages not asked for */
     uint64_t protocol_errors;
     uint64_t unknown;         /* requests by names without quota */
+    uint64_t asks;            /* steps of exact meters made, or relayed */
+    uint64_t asks_dropped;    /* doubled, late, or too many unanswered */
+    uint64_t asks_refused;    /* unknown here, or no room */
+    uint64_t meters;          /* of exact quotas in memory … */
+    uint64_t meter_bytes;     /* … and what they take */
+    uint32_t leased;          /* leased quotas in use, by this master … */
+    uint32_t lease_holders;   /* … and who has, or wants, some of them */
+    uint64_t lease_grants;    /* told: answers … */
+    uint64_t lease_pushes;    /* … and grants not asked for */
+    uint64_t lease_dropped;   /* wants that came late or doubled, or had no
+                               * room: not answered */
+    uint64_t lease_refused;   /* wants of unknown or other quotas, or for which
+                               * there was no room */
     uint32_t busy_ppm;        /* as weir_root_busy() last heard */
     weir_duration stretch;    /* limiters report no more often; 0: as set */
 };

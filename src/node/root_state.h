@@ -7,14 +7,26 @@
 
 #include "base/rng.h"
 #include "count/merge.h"
+#include "lease/brokers.h"
 #include "node/root.h"
 
 /* A limiter, by its incarnation; outlives its link. */
+/* Where a limiter's adaptive limits stood; one block, with the names behind. */
+struct root_limits {
+    size_t size; /* of the block */
+    size_t count;
+    weir_instant at;
+    struct weir_limit_told told[];
+};
+
 struct root_limiter {
     uint8_t incarnation[WEIR_INCARNATION_SIZE];
     uint64_t hash;
     char name[WEIR_NAME_MAX + 1];
     uint8_t name_len;
+    char region[WEIR_NAME_MAX]; /* that it is a root of */
+    uint8_t region_len;         /* 0: it is none, or its region has no name */
+    bool speaks_for_others; /* it is a root of a region */
     bool live;             /* else the place is free */
     uint32_t peer;         /* its link, or UINT32_MAX */
     uint32_t session_low;  /* the newest session's number */
@@ -24,7 +36,97 @@ struct root_limiter {
     uint64_t epoch;
     uint64_t unknown;
     uint64_t reports;
+    uint64_t wanted; /* the number of the last wants taken */
+    struct root_limits *limits; /* owned; NULL: it told of none */
     struct weir_merge_limiter cells;
+};
+
+/* The meter of an exact quota that the root decides. One block, whose end is
+ * the state. */
+struct root_meter {
+    uint64_t hash;
+    uint64_t created, epoch; /* of the quota whose rule it is */
+    uint32_t zones;          /* by root_asks.zones */
+    uint32_t size;           /* of the block */
+    struct weir_meter_rule rule;
+    uint8_t name_len;
+    char name[WEIR_NAME_MAX];
+    uint64_t state[];
+};
+
+struct root_asks {
+    struct weir_root_zones zone_of;
+    struct weir_root_relay relay; /* 'ask' NULL: decided here */
+    uint64_t wall;                /* what 'now' lacks, for calendars … */
+    uint64_t aligned;             /* … and for other windows: as it was first */
+    uint32_t zones;               /* how often they may have changed */
+    struct root_meter **meters;   /* owned; NULL: a free place */
+    size_t capacity;
+    uint32_t used, live;
+    struct weir_index index;
+    size_t bytes;
+    uint32_t hand;                /* of the sweep */
+    weir_instant barren_till;     /* no room was found */
+};
+
+/* What those above a region's root grant it of a leased quota. */
+struct root_lessor {
+    void *context;
+    /* Takes from '*rule', which is as the catalog has it, what isn't granted.
+     * Returns 0; WEIR_ENOTREADY: it was asked for, and nothing was heard yet:
+     * '*rule' has nothing to give; or why there is nothing, as
+     * weir_root_lease_ask(). */
+    int (*grant)(void *context, const struct weir_quota *quota,
+                 struct weir_text name, struct weir_leased *rule,
+                 weir_instant now);
+    /* What its clients want, or have, is another. */
+    void (*moved)(void *context, struct weir_text name, weir_instant now);
+};
+
+/* Wants of one quota that are answered when those above have answered. */
+struct root_awaiting {
+    uint32_t peer;
+    uint64_t session;
+    uint64_t number;
+    weir_instant since;
+    struct weir_want want;
+    struct weir_band bands[WEIR_LEASE_BANDS_MAX];
+    char name[WEIR_NAME_MAX];
+};
+
+/* This root as master of leased quotas, or whom it knows as such. */
+struct root_leases {
+    struct weir_brokers *brokers; /* owned */
+    uint64_t term;
+    weir_instant ask_from; /* those above, not before */
+    bool unkept;    /* a number is to be kept before anybody is answered */
+    bool alone;     /* as weir_root_lease_alone() */
+    uint64_t known; /* what was created after this epoch nobody has leased
+                     * before; UINT64_MAX: it can't be said */
+    bool forgot;    /* … and won't be any more: something leased has gone */
+    uint8_t master_len;
+    char master[WEIR_MASTER_MAX];
+    struct root_lessor lessor; /* 'grant' NULL: the capacity is ours */
+    struct root_awaiting *awaiting; /* owned */
+    uint64_t *awaiting_keys;        /* owned: who waits for what, hashed */
+    size_t awaiting_count, awaiting_capacity, awaiting_key_capacity;
+    struct weir_lease_grant *rows; /* owned scratch: of a message */
+};
+
+/* Grants that are to be said to one peer. */
+struct root_grant {
+    uint64_t number; /* of the wants that it answers; 0: pushed */
+    uint32_t hash;   /* of the name */
+    uint32_t name_at;
+    uint8_t name_len;
+    enum weir_lease_error error;
+    struct weir_grant grant;
+};
+struct root_grants {
+    struct root_grant *rows; /* owned; from 'first' on */
+    char *names;             /* owned; one after the other */
+    size_t first, count, capacity;
+    size_t name_bytes, name_capacity;
 };
 
 struct root_peer {
@@ -34,7 +136,8 @@ struct root_peer {
     bool hold;
     bool welcome_owed;
     bool answer_owed;
-    bool full_owed;        /* the next quotas message begins a whole set */
+    bool master_owed;      /* who is master of the leased quotas */
+    bool full_owed;        /* the next quotas message begins a whole set … */
     bool planned;          /* 'sent' is where the quotas stand */
     uint32_t next_queued;  /* index + 1 */
     uint32_t limiter;      /* index into the limiters */
@@ -42,11 +145,20 @@ struct root_peer {
     uint64_t number;       /* of the last report taken */
     uint64_t stamp;
     struct weir_store_id store; /* as the hello said */
+    uint64_t full_known;   /* … which was planned when 'known' was this */
     uint64_t known;        /* epoch of the limiter, as it last said */
     uint64_t sent;         /* epoch up to which changes were sent */
     struct weir_cursor cursor;
     weir_instant progress_at; /* when 'known' last moved, or we sent */
+    weir_instant ahead_at; /* since when it has been above ours; 0: it isn't */
+    weir_duration ahead_most; /* for so long it may be */
+    uint64_t floor;        /* the catalog's, when that was planned */
     weir_instant push_at;
+    uint64_t asked;        /* the last ask's number */
+    struct weir_step_answer *answers; /* owned: to be said */
+    size_t answer_count, answer_capacity; /* at most WEIR_ASKS_MAX */
+    struct root_grants granted; /* answers to wants: to be said */
+    struct root_grants pushed;
     uint32_t *unknown;     /* owned: slots of the last report */
     size_t unknown_count, unknown_capacity;
 };
@@ -60,6 +172,7 @@ struct weir_root {
     struct weir_settings settings;
 
     bool ready;
+    bool provisional;      /* the store may be ahead of 'epoch' */
     bool rule_all;         /* a template changed: look at all buckets */
     struct weir_store_id store;
     uint64_t epoch;        /* what limiters may know */
@@ -69,11 +182,15 @@ struct weir_root {
                                    * NULL: none */
     struct weir_store_id coming_store;
 
+    const struct weir_text *regions; /* borrowed: on the way to the top */
+    size_t region_count;
     bool region;           /* it has an upstream, and … */
     bool topped;           /* … has heard of the topmost root … */
     weir_instant top_at;   /* … last, as far as that is unusual */
 
     struct weir_merge merge;
+    struct root_asks asks;
+    struct root_leases leases;
     struct root_limiter **limiters; /* owned */
     size_t limiter_capacity;
     uint32_t limiter_used;
@@ -96,5 +213,70 @@ struct weir_root {
     struct weir_fill *fills;      /* owned scratch */
     struct weir_change *changes;  /* owned scratch */
 };
+
+/* ---- root_views.c ---- */
+
+/* 0 or WEIR_ENOMEM. */
+int weir_root_take_limits(struct weir_root *root, uint32_t peer,
+                          const struct weir_limits *limits, weir_instant now);
+void weir_root_forget_limits(struct weir_root *root,
+                             struct root_limiter *limiter);
+
+/* ---- root_ask.c ---- */
+
+void weir_root_asks_fini(struct weir_root *root);
+/* 0 or WEIR_ENOMEM. */
+int weir_root_take_asks(struct weir_root *root, uint32_t peer,
+                        const struct weir_asks *asks, weir_instant now);
+void weir_root_say_answers(struct root_peer *peer, struct weir_message *out);
+/* Forgets some meters that are as good as new, or nobody's. */
+void weir_root_sweep_meters(struct weir_root *root, uint32_t work,
+                            weir_instant now);
+
+/* ---- root_lease.c ---- */
+
+/* False: no memory. */
+bool weir_root_leases_init(struct weir_root *root);
+/* A quota is about to be edited. */
+void weir_root_lease_change(struct weir_root *root,
+                            const struct weir_quota *old,
+                            const struct weir_change *change);
+/* All quotas are about to be replaced. */
+void weir_root_lease_forget(struct weir_root *root);
+void weir_root_leases_fini(struct weir_root *root);
+/* 0 or WEIR_EPROTOCOL. */
+int weir_root_take_wants(struct weir_root *root, uint32_t peer,
+                         const struct weir_wants *wants, weir_instant now);
+/* The peer has lost its link, or speaks for another limiter. */
+void weir_root_lease_detach(struct weir_root *root, uint32_t peer);
+void weir_root_lease_free_peer(struct root_peer *peer,
+                               const struct weir_mem *mem);
+/* Whether there is something of leases to be said to the peer, and that. An
+ * answer is said though the peer is held. */
+bool weir_root_owes_grants(const struct root_peer *peer);
+void weir_root_say_grants(struct weir_root *root, struct root_peer *peer,
+                          struct weir_message *out);
+void weir_root_welcome_leases(const struct weir_root *root,
+                              struct weir_welcome *out);
+/* The quota has changed; NULL: any may have. */
+void weir_root_lease_edit(struct weir_root *root, const struct weir_text *name,
+                          weir_instant now);
+/* Those above have spoken of the quota: its rule is another, and who waits for
+ * it is answered. */
+void weir_root_lease_heard(struct weir_root *root, struct weir_text name,
+                           weir_instant now);
+/* Brings what is to be pushed to the peers that it is for. */
+void weir_root_lease_tick(struct weir_root *root, weir_instant now);
+
+/* ---- root.c ---- */
+
+/* The peer has something to be said. */
+void weir_root_enqueue(struct weir_root *root, uint32_t peer);
+/* The limiter of that incarnation; NULL: it isn't known. */
+const struct root_limiter *
+weir_root_find_limiter(const struct weir_root *root,
+                       const uint8_t *incarnation);
+/* What a welcome says has changed. */
+void weir_root_welcome_all(struct weir_root *root);
 
 #endif /* WEIR_ROOT_STATE_H */

@@ -14,7 +14,9 @@
  * The gap between the two is more than a factor of two, so that halving the
  * load doesn't ask for doubling it again; and a stretch is judged only when
  * its effect can have been seen. What it costs: a limiter that has used up
- * its slack waits longer for more, so under overload less passes, never more.
+ * its slack waits longer for more, so where all roots are overloaded less
+ * passes, never more; where one is, limiters go by the slack of the others.
+ * Until it has time again it also tells only what it must (count/merge.c).
  * It ends at a third of stale_after: a limiter that hears nothing for longer
  * than that would begin to decide without us. */
 
@@ -55,4 +57,5 @@ void weir_root_busy(struct weir_root *root, uint32_t ppm, weir_instant now)
     else
         return;
     root->judge_at = now + 2 * root->stretch;
+    root->merge.strained = root->stretch > 0;
 }

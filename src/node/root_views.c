@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * node/root_views.c - what people look at: usage, limiters, totals. Reads
- * what the root holds anyway; nothing is counted for display alone. */
+ * what the root holds anyway; nothing is counted for display alone, but where
+ * the adaptive limits of processes stand, which they say of themselves. */
 
 #include "node/root_state.h"
 
@@ -63,6 +64,11 @@ bool weir_root_limiter_usage(struct weir_root *root, size_t *cursor,
             .reports = limiter->reports,
             .quotas = limiter->cells.cells,
         };
+        if (limiter->limits) {
+            out->limit_count = limiter->limits->count;
+            out->limits = limiter->limits->told;
+            out->limits_age = now - limiter->limits->at;
+        }
         memcpy(out->incarnation, limiter->incarnation,
                WEIR_INCARNATION_SIZE);
         return true;
@@ -81,8 +87,57 @@ void weir_root_stats(const struct weir_root *root,
     out->epoch = root->epoch;
     out->counts = root->merge.merged;
     out->stretch = root->stretch;
+    out->meters = root->asks.live;
+    out->meter_bytes = root->asks.bytes;
+    out->leased =
+        weir_brokers_count(root->leases.brokers, &out->lease_holders);
     for (uint32_t i = 0; i < root->limiter_used; i++) {
         if (root->limiters[i]->live)
             out->unknown += root->limiters[i]->unknown;
     }
+}
+
+/* ---- Adaptive limits ---- */
+
+void weir_root_forget_limits(struct weir_root *root,
+                             struct root_limiter *limiter)
+{
+    if (limiter->limits)
+        root->mem.free(root->mem.context, limiter->limits,
+                       limiter->limits->size);
+    limiter->limits = NULL;
+}
+
+static void copy_limits(const struct weir_limits *limits,
+                        struct root_limits *out)
+{
+    char *names = (char *)&out->told[limits->count];
+    out->count = limits->count;
+    for (size_t i = 0; i < limits->count; i++) {
+        const struct weir_text name = limits->limits[i].name;
+        out->told[i] = limits->limits[i];
+        out->told[i].name.p = names;
+        memcpy(names, name.p, name.len);
+        names += name.len;
+    }
+}
+
+int weir_root_take_limits(struct weir_root *root, uint32_t peer,
+                          const struct weir_limits *limits, weir_instant now)
+{
+    struct root_limiter *limiter = root->limiters[root->peers[peer].limiter];
+    size_t size = sizeof(struct root_limits) +
+                  limits->count * sizeof(struct weir_limit_told);
+    for (size_t i = 0; i < limits->count; i++)
+        size += limits->limits[i].name.len;
+    weir_root_forget_limits(root, limiter);
+    if (limits->count == 0)
+        return 0;
+    limiter->limits = root->mem.alloc(root->mem.context, size);
+    if (!limiter->limits)
+        return WEIR_ENOMEM;
+    limiter->limits->size = size;
+    limiter->limits->at = now;
+    copy_limits(limits, limiter->limits);
+    return 0;
 }

@@ -10,14 +10,33 @@
 #include <sys/random.h>
 #include <time.h>
 
-weir_instant weir_clock_now(void)
+static weir_instant read_clock(clockid_t clock)
 {
     struct timespec now;
     /* It can't fail: the clock exists on every Linux and 'now' is ours. */
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    (void)clock_gettime(clock, &now);
     weir_instant instant =
         (weir_instant)now.tv_sec * WEIR_SECOND + (weir_instant)now.tv_nsec;
     return instant > 0 ? instant : 1;
+}
+
+weir_instant weir_clock_now(void)
+{
+    return read_clock(CLOCK_MONOTONIC);
+}
+
+weir_instant weir_clock_boot(void)
+{
+    return read_clock(CLOCK_BOOTTIME);
+}
+
+uint64_t weir_clock_wall_offset(void)
+{
+    struct timespec wall;
+    (void)clock_gettime(CLOCK_REALTIME, &wall);
+    uint64_t since = (uint64_t)wall.tv_sec * WEIR_SECOND +
+                     (uint64_t)wall.tv_nsec;
+    return since - weir_clock_now();
 }
 
 struct weir_thread_time weir_clock_thread(void)

@@ -83,6 +83,11 @@ static void leave(struct weir_h2_link *link)
         destroy(link);
 }
 
+bool weir_h2_link_is_lost(const struct weir_h2_link *link)
+{
+    return link->lost;
+}
+
 static void lose(struct weir_h2_link *link, const char *why)
 {
     if (link->lost || link->closed)
@@ -343,6 +348,12 @@ bool weir_h2_link_peer_names(const struct weir_h2_link *link,
                              struct weir_tls_peer *out)
 {
     return weir_stream_peer_names(link->stream, out);
+}
+
+const char *weir_h2_link_peer_doubt(const struct weir_h2_link *link,
+                                    const struct weir_tls *now)
+{
+    return weir_stream_peer_doubt(link->stream, now);
 }
 
 void weir_h2_link_close(struct weir_h2_link **link)

@@ -71,6 +71,11 @@ bool weir_h2_link_is_refused(const struct weir_h2_link *link);
 /* Who that is by its certificate: as weir_stream_peer_names(). */
 bool weir_h2_link_peer_names(const struct weir_h2_link *link,
                              struct weir_tls_peer *out);
+/* As weir_stream_peer_doubt(). */
+const char *weir_h2_link_peer_doubt(const struct weir_h2_link *link,
+                                    const struct weir_tls *now);
+/* The connection has ended: on_lost comes next, or has come. */
+bool weir_h2_link_is_lost(const struct weir_h2_link *link);
 /* Says GOAWAY, writes what is queued (at most 2 s), closes. NULL is legal.
  * Whoever wishes to let calls end first says weir_h2_shutdown() and
  * weir_h2_link_flush(): on_lost comes when the last call has ended. */

@@ -227,6 +227,12 @@ uint64_t weir_listener_refused(const struct weir_listener *listener)
     return listener->refused;
 }
 
+void weir_listener_doubt(struct weir_listener *listener)
+{
+    while (listener && listener->handshakes.oldest)
+        weir_stream_give_up(listener->handshakes.oldest, WEIR_TLS_OUTDATED);
+}
+
 void weir_listener_free(struct weir_listener **listener)
 {
     struct weir_listener *self = *listener;

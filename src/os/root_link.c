@@ -18,7 +18,9 @@
 #include "wire/weir_v1.h"
 
 #define BACKOFF_FIRST (50 * WEIR_MILLISECOND)
-#define BACKOFF_MOST (2 * WEIR_SECOND)
+/* Who waits for a root decides without it: a root that is back is met within
+ * a second. */
+#define BACKOFF_MOST (800 * WEIR_MILLISECOND)
 /* A link that stood for so long is tried again at once when it is lost; one
  * that ends soon after each welcome isn't, for all its good beginnings. */
 #define GOOD_FOR WEIR_SECOND
@@ -206,6 +208,11 @@ void weir_root_link_send(struct weir_root_link *link, const void *bytes,
     weir_h2_send(weir_h2_link_h2(link->link), link->stream, bytes, len,
                  false);
     weir_h2_link_flush(link->link);
+}
+
+size_t weir_root_link_queued(const struct weir_root_link *link)
+{
+    return link->link ? weir_h2_link_queued(link->link) : 0;
 }
 
 /* ---- Life ---- */

@@ -45,6 +45,8 @@ void weir_root_link_connect(struct weir_root_link *link);
 /* A message, while it is up; otherwise nothing. */
 void weir_root_link_send(struct weir_root_link *link, const void *bytes,
                          size_t len);
+/* Bytes that weren't given to the system yet. */
+size_t weir_root_link_queued(const struct weir_root_link *link);
 /* "127.0.0.1:7077", for people. */
 const char *weir_root_link_text(const struct weir_root_link *link);
 

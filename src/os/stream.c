@@ -778,6 +778,12 @@ bool weir_stream_peer_names(const struct weir_stream *stream,
     return true;
 }
 
+const char *weir_stream_peer_doubt(const struct weir_stream *stream,
+                                   const struct weir_tls *now)
+{
+    return stream->tls ? weir_tls_session_doubt(stream->tls, now) : NULL;
+}
+
 void weir_address_show(const struct sockaddr *address, char *buf)
 {
     char host[INET6_ADDRSTRLEN] = "?";

@@ -77,6 +77,10 @@ bool weir_stream_is_refused(const struct weir_stream *stream);
 bool weir_stream_peer_names(const struct weir_stream *stream,
                             struct weir_tls_peer *out);
 
+/* As weir_tls_bufferevent_doubt(); NULL in plain text. */
+const char *weir_stream_peer_doubt(const struct weir_stream *stream,
+                                   const struct weir_tls *now);
+
 typedef void weir_accept_fn(void *context, struct weir_stream *stream);
 typedef void weir_refused_fn(void *context, const char *peer, const char *why);
 struct weir_listener_options {
@@ -104,6 +108,9 @@ int weir_listener_new(struct event_base *base,
 uint16_t weir_listener_port(const struct weir_listener *listener);
 /* Handshakes that failed, so far. */
 uint64_t weir_listener_refused(const struct weir_listener *listener);
+/* The files of its 'tls' were read anew: ends the handshakes that go by what
+ * they were, as weir_tls_bufferevent_doubt() says. NULL is legal. */
+void weir_listener_doubt(struct weir_listener *listener);
 void weir_listener_free(struct weir_listener **listener);
 
 #endif /* WEIR_STREAM_H */

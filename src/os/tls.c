@@ -177,10 +177,12 @@ static int choose_protocol(SSL *ssl, const unsigned char **out,
 
 static bool use_protocol(const struct weir_tls *tls, SSL_CTX *ssl)
 {
-    if (tls->server) {
+    if (tls->server && tls->alpn) {
         SSL_CTX_set_alpn_select_cb(ssl, choose_protocol, (void *)tls->alpn);
         return true;
     }
+    if (!tls->alpn)
+        return true;
     unsigned char offer[32];
     size_t len = strlen(tls->alpn);
     weir_assert(len > 0 && len < sizeof(offer));

@@ -10,7 +10,7 @@
  * Reading again. weir_tls_reload() reads all files into a fresh context and
  * puts that in the place of the old one only if every part of it is sound:
  * half-written files change nothing. Connections that stand keep what they
- * began with.
+ * began with; whether their peers would still be let in can be asked.
  *
  * All on the loop's thread. */
 
@@ -20,6 +20,8 @@
 #include "base/base.h"
 
 #define WEIR_TLS_HANDSHAKE_MAX (5 * WEIR_SECOND) /* then it is dropped */
+#define WEIR_TLS_OUTDATED \
+    "its handshake goes by files that have been read anew since it began"
 #define WEIR_TLS_NAME_MAX 255                    /* bytes of a peer's name */
 #define WEIR_TLS_NAMES_MAX 8                     /* names looked at */
 #define WEIR_TLS_SYSTEM "system"                 /* as 'ca': the system's */
@@ -28,7 +30,8 @@ struct weir_tls;
 
 struct weir_tls_options {
     bool server;
-    const char *alpn; /* "h2" or "http/1.1"; static */
+    const char *alpn; /* "h2" or "http/1.1"; static. NULL: none is offered, or
+                       * chosen */
     const char *ca;   /* PEM file: whose certificates are trusted. Server:
                        * NULL, clients aren't asked for one. Client: never
                        * NULL; WEIR_TLS_SYSTEM: the system's authorities */
@@ -77,5 +80,14 @@ struct bufferevent *weir_tls_bufferevent(struct weir_tls *tls,
 /* Who is at the other end of one of those, its handshake done. */
 void weir_tls_bufferevent_names(struct bufferevent *bufferevent,
                                 struct weir_tls_peer *out);
+
+/* Whether the certificate that it showed is still good: not ended by the
+ * clock, and with 'now' (a server's; NULL: the clock alone, which is cheap) not
+ * without an authority in the files as they were last read, some 0.1 ms each
+ * certificate. A handshake that isn't over goes by the files of its beginning:
+ * with 'now' that is wrong, too, and who made it may begin again. NULL: it is
+ * good, or none was shown; else what is wrong, for the peer, static. */
+const char *weir_tls_bufferevent_doubt(struct bufferevent *bufferevent,
+                                       const struct weir_tls *now);
 
 #endif /* WEIR_TLS_H */

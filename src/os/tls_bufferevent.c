@@ -36,3 +36,10 @@ void weir_tls_bufferevent_names(struct bufferevent *bufferevent,
     if (ssl)
         weir_tls_names_of(ssl, out);
 }
+
+const char *weir_tls_bufferevent_doubt(struct bufferevent *bufferevent,
+                                       const struct weir_tls *now)
+{
+    const SSL *ssl = bufferevent_openssl_get_ssl(bufferevent);
+    return ssl ? weir_tls_doubt(ssl, now) : NULL;
+}

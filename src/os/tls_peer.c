@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * os/tls_peer.c - who is at the other end, or why it isn't. */
+ * os/tls_peer.c - who is at the other end, still is, or why it isn't. */
 
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
@@ -57,6 +57,46 @@ void weir_tls_names_of(const SSL *ssl, struct weir_tls_peer *out)
     add_common_name(out, shown);
     add_dns_names(out, shown);
     ERR_clear_error();
+}
+
+/* ---- Still? ---- */
+
+static bool is_ended(const X509 *certificate)
+{
+    return X509_cmp_current_time(X509_get0_notAfter(certificate)) < 0;
+}
+
+/* Whether a server's authorities, as they are now, would take it. */
+static bool is_trusted(const SSL *ssl, X509 *shown, const struct weir_tls *now)
+{
+    X509_STORE *store = SSL_CTX_get_cert_store(weir_tls_context_of(now)->ssl);
+    X509_STORE_CTX *check = X509_STORE_CTX_new();
+    bool good = check &&
+                X509_STORE_CTX_init(check, store, shown,
+                                    SSL_get_peer_cert_chain(ssl)) == 1 &&
+                X509_STORE_CTX_set_default(check, "ssl_client") == 1 &&
+                X509_verify_cert(check) == 1;
+    X509_STORE_CTX_free(check);
+    ERR_clear_error();
+    return good;
+}
+
+const char *weir_tls_doubt(const SSL *ssl, const struct weir_tls *now)
+{
+    if (!SSL_is_init_finished(ssl))
+        return now ? WEIR_TLS_OUTDATED : NULL;
+    X509 *shown = SSL_get0_peer_certificate(ssl);
+    if (!shown)
+        return NULL;
+    const STACK_OF(X509) *chain = SSL_get0_verified_chain(ssl);
+    for (int i = 0; i < sk_X509_num(chain); i++)
+        if (is_ended(sk_X509_value(chain, i)))
+            return "the certificate shown, or one that it hangs on, has "
+                   "ended";
+    if (now && !is_trusted(ssl, shown, now))
+        return "the certificate shown is from no authority that is trusted "
+               "here any more";
+    return NULL;
 }
 
 /* ---- Reasons ---- */

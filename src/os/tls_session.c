@@ -246,7 +246,9 @@ enum weir_tls_step weir_tls_handshake(struct weir_tls_session *session)
     begin_step(session);
     enum weir_tls_step step =
         judge(session, SSL_do_handshake(session->ssl));
-    session->more = SSL_has_pending(session->ssl);
+    /* Before its end what OpenSSL holds is part of a record of the handshake,
+     * of which only the socket can have more. */
+    session->more = step == WEIR_TLS_DONE && SSL_has_pending(session->ssl);
     return step;
 }
 
@@ -339,4 +341,10 @@ void weir_tls_session_names(const struct weir_tls_session *session,
                             struct weir_tls_peer *out)
 {
     weir_tls_names_of(session->ssl, out);
+}
+
+const char *weir_tls_session_doubt(const struct weir_tls_session *session,
+                                   const struct weir_tls *now)
+{
+    return weir_tls_doubt(session->ssl, now);
 }

@@ -51,4 +51,8 @@ bool weir_tls_is_refused(const struct weir_tls_session *session);
 void weir_tls_session_names(const struct weir_tls_session *session,
                             struct weir_tls_peer *out);
 
+/* As weir_tls_bufferevent_doubt(). */
+const char *weir_tls_session_doubt(const struct weir_tls_session *session,
+                                   const struct weir_tls *now);
+
 #endif /* WEIR_TLS_SESSION_H */

@@ -33,6 +33,7 @@
 #include "base/hash.h"
 #include "quota/catalog_sort.h"
 #include "quota/quota_text.h"
+#include "quota/throttle_name.h"
 
 enum state { LIVE, TOMBSTONE, PHANTOM };
 
@@ -75,6 +76,7 @@ struct weir_catalog {
     size_t tombstones;
     uint64_t epoch;
     uint64_t floor;
+    struct weir_quota *brought; /* owned: by the name asked for last */
 };
 
 #define BUCKETS_MIN 64
@@ -91,35 +93,18 @@ static void give_memory(struct weir_catalog *catalog, void *p, size_t size)
     catalog->mem.free(catalog->mem.context, p, size);
 }
 
-static struct weir_text copy_text(char **at, struct weir_text text)
-{
-    if (text.len == 0)
-        return (struct weir_text){ NULL, 0 };
-    memcpy(*at, text.p, text.len);
-    struct weir_text copy = { *at, text.len };
-    *at += text.len;
-    return copy;
-}
-
 static struct node *make_node(struct weir_catalog *catalog,
                               const struct weir_quota *quota,
                               enum state state, uint32_t hash)
 {
-    size_t size = sizeof(struct node) + quota->name.len + quota->parent.len +
-                  quota->overflow.len + quota->description.len +
-                  quota->labels.len;
+    size_t size = sizeof(struct node) + weir_quota_texts_size(quota);
     struct node *node = take_memory(catalog, size);
     if (!node)
         return NULL;
     *node = (struct node){
         .quota = *quota, .size = size, .state = state, .hash = hash
     };
-    char *at = node->texts;
-    node->quota.name = copy_text(&at, quota->name);
-    node->quota.parent = copy_text(&at, quota->parent);
-    node->quota.overflow = copy_text(&at, quota->overflow);
-    node->quota.description = copy_text(&at, quota->description);
-    node->quota.labels = copy_text(&at, quota->labels);
+    weir_quota_texts_move(&node->quota, node->texts);
     return node;
 }
 
@@ -215,14 +200,10 @@ static void drop_phantom(struct weir_catalog *catalog, struct node *node)
 
 /* ---- Parents and children ------------------------------------------- */
 
-static bool is_pattern(struct weir_text text, char mark)
-{
-    return text.len > 0 && memchr(text.p, mark, text.len);
-}
-
 static bool has_literal_parent(const struct weir_quota *quota)
 {
-    return quota->parent.len > 0 && !is_pattern(quota->parent, '{');
+    return quota->parent.len > 0 &&
+           !memchr(quota->parent.p, '{', quota->parent.len);
 }
 
 static void unlink_child(struct weir_catalog *catalog, struct node *node)
@@ -275,7 +256,7 @@ static bool is_tried_before(const struct weir_quota *a,
 {
     if (a->order != b->order)
         return a->order < b->order;
-    return a->created < b->created;
+    return weir_glob_compare(a->name, b->name) < 0;
 }
 
 static void remove_template(struct weir_catalog *catalog,
@@ -389,8 +370,9 @@ struct weir_catalog *weir_catalog_new(const struct weir_mem *mem,
     catalog->bucket_count = BUCKETS_MIN;
     catalog->buckets = take_memory(catalog,
                                    BUCKETS_MIN * sizeof(*catalog->buckets));
-    if (!catalog->buckets) {
-        mem->free(mem->context, catalog, sizeof(*catalog));
+    catalog->brought = take_memory(catalog, sizeof(*catalog->brought));
+    if (!catalog->buckets || !catalog->brought) {
+        weir_catalog_free(catalog);
         return NULL;
     }
     return catalog;
@@ -400,7 +382,7 @@ void weir_catalog_free(struct weir_catalog *catalog)
 {
     if (!catalog)
         return;
-    for (size_t i = 0; i < catalog->bucket_count; i++) {
+    for (size_t i = 0; catalog->buckets && i < catalog->bucket_count; i++) {
         if (catalog->buckets[i])
             free_node(catalog, catalog->buckets[i]);
     }
@@ -412,6 +394,7 @@ void weir_catalog_free(struct weir_catalog *catalog)
                 catalog->template_capacity * sizeof(*catalog->templates));
     give_memory(catalog, catalog->sorted,
                 catalog->sorted_capacity * sizeof(*catalog->sorted));
+    give_memory(catalog, catalog->brought, sizeof(*catalog->brought));
     struct weir_mem mem = catalog->mem;
     mem.free(mem.context, catalog, sizeof(*catalog));
 }
@@ -475,7 +458,7 @@ static void replace_node(struct weir_catalog *catalog, struct node *old,
     if (old->state == TOMBSTONE)
         catalog->tombstones--;
     leave_log(catalog, old);
-    if (old->state == LIVE && is_pattern(old->quota.name, '*'))
+    if (old->state == LIVE && weir_quota_is_template(&old->quota))
         remove_template(catalog, &old->quota);
     free_node(catalog, old);
 }
@@ -495,7 +478,7 @@ static void enter(struct weir_catalog *catalog, struct node *node,
     catalog->count++;
     if (parent)
         link_child(parent, node);
-    if (is_pattern(node->quota.name, '*'))
+    if (weir_quota_is_template(&node->quota))
         insert_template(catalog, &node->quota);
 }
 
@@ -548,6 +531,13 @@ const struct weir_quota *weir_catalog_get(const struct weir_catalog *catalog,
     return node && node->state == LIVE ? &node->quota : NULL;
 }
 
+bool weir_catalog_removed(const struct weir_catalog *catalog,
+                          struct weir_text name)
+{
+    const struct node *node = find_node(catalog, name);
+    return node && node->state == TOMBSTONE;
+}
+
 const struct weir_quota *weir_catalog_find(const struct weir_catalog *catalog,
                                            struct weir_text name,
                                            struct weir_captures *captures)
@@ -556,11 +546,13 @@ const struct weir_quota *weir_catalog_find(const struct weir_catalog *catalog,
     const struct weir_quota *quota = weir_catalog_get(catalog, name);
     bool shadow = weir_name_is_shadow(name);
     for (size_t i = 0; !quota && i < catalog->template_count; i++) {
-        struct weir_text pattern = catalog->templates[i]->name;
-        if (weir_name_is_shadow(pattern) == shadow &&
-            weir_glob_match(pattern, name, &found))
-            quota = catalog->templates[i];
+        const struct weir_quota *template = catalog->templates[i];
+        if (weir_name_is_shadow(template->name) == shadow &&
+            weir_template_match(template->glob, template->name, name, &found))
+            quota = template;
     }
+    if (!quota && weir_throttle_name_read(name, catalog->brought))
+        quota = catalog->brought;
     if (quota && captures)
         *captures = found;
     return quota;

@@ -10,9 +10,12 @@
 #include "quota/quota.h"
 
 /* One change of a set: a quota as it is now, or the removal of a name. A
- * removal carries only name, epoch and 'order' 0. */
+ * removal carries only name, epoch and 'order' 0. A quota is 'reduced' where
+ * it came over a link from a newer version and can't be decided by this one:
+ * then it only has a name and a place, and lets all pass. */
 struct weir_change {
     bool removed;
+    bool reduced;
     struct weir_quota quota;
 };
 
@@ -62,9 +65,16 @@ weir_catalog_template(const struct weir_catalog *catalog, size_t index);
 const struct weir_quota *weir_catalog_get(const struct weir_catalog *catalog,
                                           struct weir_text name);
 
-/* The quota that rules 'name': exact, else the first template of its set
- * (live or shadow) in order (ties: lower created first) with 'captures'
- * filled (count 0 for exact); NULL when there is none. */
+/* Whether a quota of that name was removed, as far as is remembered: since the
+ * floor. */
+bool weir_catalog_removed(const struct weir_catalog *catalog,
+                          struct weir_text name);
+
+/* The quota that rules 'name': exact, else the first template of its set (live
+ * or shadow) by order (ties: weir_glob_compare()) with 'captures' filled (count
+ * 0 for the others), else the one that the name brings (quota/throttle_name.h;
+ * it lives until the next call, and borrows 'name'); NULL when there is none.
+ */
 const struct weir_quota *weir_catalog_find(const struct weir_catalog *catalog,
                                            struct weir_text name,
                                            struct weir_captures *captures);

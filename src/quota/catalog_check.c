@@ -12,6 +12,9 @@
  * by that depth, so a broken set (a store written by something else) can't
  * make them endless; the walk below visits every descendant once.
  *
+ * At most one quota of a chain is adaptive: each finds its limit by how long
+ * the same requests take, and two that did would blame each other.
+ *
  * A template's parent with captures names a quota that is known only when
  * the template is used, so there is nothing to walk: the limiter's table
  * holds the chain of each instance to the same depth. */
@@ -31,6 +34,11 @@ static int refuse_missing(const struct weir_catalog *catalog,
     if (!ruler)
         return weir_diag_set(diag, error, "the ", what, " ", shown,
                              " doesn't exist; create it first", NULL);
+    if (weir_text_equal(ruler->name, name))
+        return weir_diag_set(diag, error, "the ", what, " ", shown,
+                             " is what its name says, and transient; create a "
+                             "quota of that name first",
+                             NULL);
     char pattern[WEIR_SHOW_MAX];
     return weir_diag_set(diag, error, "the ", what, " ", shown,
                          " is only an instance of the template ",
@@ -105,6 +113,63 @@ static int check_parent_is_plain(const struct weir_quota *parent,
                          " is a template", NULL);
 }
 
+static int refuse_second(struct weir_text above, struct weir_text below,
+                         struct weir_diag *diag)
+{
+    char upper[WEIR_SHOW_MAX];
+    char lower[WEIR_SHOW_MAX];
+    return weir_diag_set(diag, WEIR_EQUOTA, weir_text_show(below, lower),
+                         " and ", weir_text_show(above, upper), " above it "
+                         "would both be adaptive, and only one of a chain may "
+                         "be; make the other local or counted", NULL);
+}
+
+/* The first adaptive quota below 'name', or NULL; as height(). */
+static const struct weir_quota *adaptive_below(
+    const struct weir_catalog *catalog, struct weir_text name)
+{
+    const struct weir_quota *path[WEIR_DEPTH_MAX];
+    size_t depth = 0;
+    const struct weir_quota *at = weir_catalog_child(catalog, name, NULL);
+    for (;;) {
+        if (at && at->sharing == WEIR_ADAPTIVE)
+            return at;
+        if (at && depth < WEIR_DEPTH_MAX) {
+            path[depth++] = at;
+            at = weir_catalog_child(catalog, at->name, NULL);
+            continue;
+        }
+        if (depth == 0)
+            return NULL;
+        struct weir_text above = path[--depth]->parent;
+        at = weir_catalog_child(catalog, above, path[depth]);
+    }
+}
+
+/* The chains through 'quota', whose own ancestors are sound. */
+static int check_adaptive(const struct weir_catalog *catalog,
+                          const struct weir_quota *quota,
+                          struct weir_diag *diag)
+{
+    const struct weir_quota *highest =
+        quota->sharing == WEIR_ADAPTIVE ? quota : NULL;
+    struct weir_text above = quota->parent;
+    while (above.len > 0 && !memchr(above.p, '{', above.len)) {
+        const struct weir_quota *parent = weir_catalog_get(catalog, above);
+        if (!parent)
+            break;
+        if (parent->sharing == WEIR_ADAPTIVE && highest)
+            return refuse_second(parent->name, highest->name, diag);
+        if (parent->sharing == WEIR_ADAPTIVE)
+            highest = parent;
+        above = parent->parent;
+    }
+    if (!highest)
+        return 0;
+    const struct weir_quota *below = adaptive_below(catalog, quota->name);
+    return below ? refuse_second(highest->name, below->name, diag) : 0;
+}
+
 /* Walks up from 'quota' by its parent. Returns the number of ancestors. */
 static int check_above(const struct weir_catalog *catalog,
                        const struct weir_quota *quota,
@@ -133,17 +198,44 @@ static int check_overflow(const struct weir_catalog *catalog,
                           const struct weir_quota *quota,
                           struct weir_diag *diag)
 {
-    if (quota->overflow.len == 0 ||
-        weir_catalog_get(catalog, quota->overflow))
+    if (quota->overflow.len == 0)
+        return 0;
+    const struct weir_quota *overflow =
+        weir_catalog_get(catalog, quota->overflow);
+    char shown[WEIR_SHOW_MAX];
+    if (overflow && weir_quota_is_template(overflow))
+        return weir_diag_set(diag, WEIR_EQUOTA, "the overflow quota ",
+                             weir_text_show(overflow->name, shown),
+                             " is a template", NULL);
+    if (overflow)
         return 0;
     return refuse_missing(catalog, quota->overflow, "overflow quota",
                           WEIR_EQUOTA, diag);
+}
+
+/* A quota with children may become a template by its glob alone. */
+static int check_children(const struct weir_catalog *catalog,
+                          const struct weir_quota *quota,
+                          struct weir_diag *diag)
+{
+    if (!weir_quota_is_template(quota))
+        return 0;
+    char shown[WEIR_SHOW_MAX];
+    const struct weir_quota *child =
+        weir_catalog_child(catalog, quota->name, NULL);
+    if (!child)
+        return 0;
+    return weir_diag_set(diag, WEIR_ECHILDREN, "a template has no children; "
+                         "remove or move ",
+                         weir_text_show(child->name, shown), " first", NULL);
 }
 
 static int check_set(const struct weir_catalog *catalog,
                      const struct weir_quota *quota, struct weir_diag *diag)
 {
     int error = check_overflow(catalog, quota, diag);
+    if (error == 0)
+        error = check_children(catalog, quota, diag);
     if (error < 0)
         return error;
     bool captures = quota->parent.len > 0 &&
@@ -156,7 +248,7 @@ static int check_set(const struct weir_catalog *catalog,
     size_t most = (size_t)(WEIR_DEPTH_MAX - ancestors);
     if (height(catalog, quota->name, most) == most)
         return refuse_depth(quota, diag);
-    return 0;
+    return check_adaptive(catalog, quota, diag);
 }
 
 static int check_removed(const struct weir_catalog *catalog,
@@ -188,8 +280,9 @@ static int check_template_count(const struct weir_catalog *catalog,
                                 struct weir_diag *diag)
 {
     size_t count = weir_catalog_templates(catalog);
+    const struct weir_quota *old = weir_catalog_get(catalog, quota->name);
     if (weir_quota_is_template(quota) &&
-        !weir_catalog_get(catalog, quota->name))
+        !(old && weir_quota_is_template(old)))
         count++;
     if (count <= WEIR_TEMPLATES_MAX)
         return 0;
@@ -227,7 +320,10 @@ int weir_catalog_check(const struct weir_catalog *catalog,
     /* who keeps its parent keeps its place: spares the walk over a million
      * descendants when the limit of their root is edited */
     const struct weir_quota *old = weir_catalog_get(catalog, quota->name);
-    if (old && weir_text_equal(old->parent, quota->parent))
+    bool adapts = quota->sharing == WEIR_ADAPTIVE;
+    if (old && old->glob == quota->glob &&
+        (!adapts || old->sharing == WEIR_ADAPTIVE) &&
+        weir_text_equal(old->parent, quota->parent))
         return check_overflow(catalog, quota, diag);
     return check_set(catalog, quota, diag);
 }

@@ -15,6 +15,11 @@
  * compared (names have 255). A backtracking matcher would be exponential in
  * the globs unless it forgot all but the last, which is this one in disguise.
  *
+ * Of templates that match the same name, the one that says more rules:
+ * "api_user_*" before "api_*". What was made first would be another choice,
+ * but then a set that is copied, promoted or undone would rule otherwise than
+ * the one that it was made from.
+ *
  * Globs work on bytes. UTF-8 makes that right: no character's bytes occur
  * inside another's, so a literal piece is found at characters only. */
 
@@ -22,6 +27,7 @@
 
 #include <string.h>
 
+#include "quota/glob_path.h"
 #include "quota/quota_text.h"
 
 static struct weir_text drop(struct weir_text text, size_t len)
@@ -90,6 +96,18 @@ bool weir_glob_match(struct weir_text pattern, struct weir_text name,
     return true;
 }
 
+bool weir_template_match(enum weir_glob glob, struct weir_text pattern,
+                         struct weir_text name,
+                         struct weir_captures *captures)
+{
+    if (glob != WEIR_GLOB_PATH)
+        return weir_glob_match(pattern, name, captures);
+    bool match = weir_glob_path_match(pattern, name);
+    if (match && captures)
+        captures->count = 0;
+    return match;
+}
+
 int weir_glob_expand(struct weir_text pattern,
                      const struct weir_captures *captures, char *buf)
 {
@@ -114,4 +132,21 @@ int weir_glob_expand(struct weir_text pattern,
     if (out.len > 0)
         memcpy(buf, expanded, out.len);
     return (int)out.len;
+}
+
+static size_t literals_of(struct weir_text pattern)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < pattern.len; i++)
+        count += pattern.p[i] != '*';
+    return count;
+}
+
+int weir_glob_compare(struct weir_text a, struct weir_text b)
+{
+    size_t in_a = literals_of(a);
+    size_t in_b = literals_of(b);
+    if (in_a != in_b)
+        return in_a > in_b ? -1 : 1;
+    return weir_text_compare(a, b);
 }

@@ -12,10 +12,24 @@
  * doesn't exist.
  *
  *     kind         sharing  algorithm
- *     rate         local    leaky       yes
- *     rate         counted  leaky       yes
- *     rate         leased   any         "sharing=leased isn't built ..."
+ *     rate         local    any             yes
+ *     rate         counted  leaky           yes
+ *     rate         counted  token_bucket    yes
+ *     rate         counted  any             "...; use exact or local ..."
+ *     rate         exact    any             yes
+ *     rate         leased   leaky           yes
  *     ...
+ *     concurrency  local    (leaky)         yes
+ *     concurrency  counted  (leaky)         yes
+ *     concurrency  adaptive (leaky)         yes
+ *
+ * A quota of kind concurrency has no algorithm, and so none of an algorithm's
+ * fields: its limit is units at a time, nothing leaks and no window ends. The
+ * field stays at its default.
+ *
+ * Then every field that is set must belong to that kind, algorithm and sharing
+ * (quota_fields.c), and the fields that only some have must be sound
+ * (quota_algorithm.c, quota_lease.c, quota_adaptive.c).
  *
  * Bursts are compared as they were entered where both are units or both are
  * time, and in units of the limit else; with limit 0 or none at all such a
@@ -26,6 +40,10 @@
 #include <string.h>
 
 #include "quota/glob.h"
+#include "quota/glob_path.h"
+#include "quota/quota_adaptive.h"
+#include "quota/quota_algorithm.h"
+#include "quota/quota_lease.h"
 #include "quota/quota_text.h"
 
 struct combination {
@@ -36,18 +54,40 @@ struct combination {
 };
 
 static const struct combination combinations[] = {
-    { WEIR_RATE, WEIR_LOCAL, WEIR_LEAKY, NULL },
+    { WEIR_RATE, WEIR_LOCAL, 0, NULL },
     { WEIR_RATE, WEIR_COUNTED, WEIR_LEAKY, NULL },
+    { WEIR_RATE, WEIR_COUNTED, WEIR_TOKEN_BUCKET, NULL },
+    { WEIR_RATE, WEIR_COUNTED, WEIR_LEAKY_QUEUE,
+      "algorithm=leaky_queue can't be counted: a turn in the queue is one "
+      "process's to give; use sharing=exact or local, or algorithm=leaky" },
+    { WEIR_RATE, WEIR_COUNTED, WEIR_TOKEN_BUCKETS,
+      "algorithm=token_buckets can't be counted: which bucket paid is known "
+      "in one place only; use sharing=exact or local, or "
+      "algorithm=token_bucket" },
+    { WEIR_RATE, WEIR_COUNTED, 0,
+      "windows and logs can't be counted; use sharing=exact or local, or "
+      "algorithm=leaky" },
+    { WEIR_RATE, WEIR_EXACT, 0, NULL },
+    { WEIR_RATE, WEIR_LEASED, WEIR_LEAKY, NULL },
+    { WEIR_RATE, WEIR_LEASED, WEIR_TOKEN_BUCKET, NULL },
     { WEIR_RATE, WEIR_LEASED, 0,
-      "sharing=leased isn't built into this version; use counted or local" },
-    { WEIR_RATE, WEIR_EXACT, 0,
-      "sharing=exact isn't built into this version; use counted or local" },
+      "a lease is a rate, which only algorithm=leaky and token_bucket can "
+      "follow as it changes; use one of them, or sharing=exact or local" },
     { WEIR_RATE, WEIR_ADAPTIVE, 0,
       "sharing=adaptive goes with kind=concurrency only; use counted or "
       "local" },
+    { WEIR_CONCURRENCY, 0, WEIR_LEAKY, NULL },
     { WEIR_CONCURRENCY, 0, 0,
-      "kind=concurrency isn't built into this version; use rate" },
+      "kind=concurrency has no algorithm: nothing leaks and no window ends; "
+      "leave algorithm out" },
 };
+
+#define DEADLINE_DEFAULT (20 * WEIR_MILLISECOND)
+#define SUB_WINDOWS_DEFAULT 4
+#define LEASE_DEFAULT (60 * WEIR_SECOND)
+#define PERMIT_TIMEOUT_DEFAULT (60 * WEIR_SECOND)
+#define QUEUE_MAX_DEFAULT 1000
+#define TARGET_DEFAULT (200 * WEIR_MILLISECOND)
 
 static const struct weir_burst low_default = { WEIR_SECOND, true, false };
 static const struct weir_burst high_default = { 3 * WEIR_SECOND / 2, true,
@@ -64,6 +104,21 @@ void weir_quota_init(struct weir_quota *quota)
         .sharing = WEIR_COUNTED,
         .mode = WEIR_ENFORCE,
         .on_stale = WEIR_STALE_OPEN,
+        .window = { .length = WEIR_SECOND, .unset = true },
+        .initial = { .unset = true },
+        .deadline = DEADLINE_DEFAULT,
+        .sub_windows = SUB_WINDOWS_DEFAULT,
+        .lease = LEASE_DEFAULT,
+        .refresh = WEIR_DURATION_UNSET,
+        .learning = WEIR_DURATION_UNSET,
+        .permit_timeout = PERMIT_TIMEOUT_DEFAULT,
+        .target = TARGET_DEFAULT,
+        .controller = WEIR_CONTROLLER_TARGET,
+        .decay_factor = WEIR_DECAY_ONE,
+        .share_algorithm = WEIR_SHARE_FAIR,
+        .queue = WEIR_LINEUP_FIFO,
+        .queue_max = QUEUE_MAX_DEFAULT,
+        .glob = WEIR_GLOB_NAME,
     };
 }
 
@@ -75,9 +130,17 @@ static size_t count_globs(struct weir_text name)
     return globs;
 }
 
+static bool holds(struct weir_text text, char c)
+{
+    return text.len > 0 && memchr(text.p, c, text.len);
+}
+
 bool weir_quota_is_template(const struct weir_quota *quota)
 {
-    return count_globs(quota->name) > 0;
+    struct weir_text name = quota->name;
+    return holds(name, '*') ||
+           (quota->glob == WEIR_GLOB_PATH &&
+            (holds(name, '?') || holds(name, '[') || holds(name, '\\')));
 }
 
 /* The same rule for a name, a parent and an overflow; 'what' is how the
@@ -112,11 +175,6 @@ static int check_name(struct weir_text name, const char *what,
 int weir_name_check(struct weir_text name, struct weir_diag *diag)
 {
     return check_name(name, "name", diag);
-}
-
-static bool holds(struct weir_text text, char c)
-{
-    return text.len > 0 && memchr(text.p, c, text.len);
 }
 
 static int check_braces(struct weir_text name, const char *what,
@@ -195,15 +253,21 @@ static int check_parent(const struct weir_quota *quota,
 {
     if (quota->parent.len == 0)
         return 0;
-    if (!weir_quota_is_template(quota))
+    char shown[WEIR_SHOW_MAX];
+    weir_text_show(quota->parent, shown);
+    bool template = weir_quota_is_template(quota);
+    bool path = quota->glob == WEIR_GLOB_PATH;
+    if (template && path && holds(quota->parent, '{'))
+        return weir_diag_set(diag, WEIR_ENAME, "the parent ", shown, " uses a "
+                             "capture, and a template with glob=path has "
+                             "none; name one quota, or use glob=name", NULL);
+    if (!template || path)
         return check_plain(quota->parent, "parent", diag);
     int error = check_name(quota->parent, "parent", diag);
     if (error < 0)
         return error;
-    char shown[WEIR_SHOW_MAX];
     if (holds(quota->parent, '*'))
-        return weir_diag_set(diag, WEIR_ENAME, "the parent ",
-                             weir_text_show(quota->parent, shown),
+        return weir_diag_set(diag, WEIR_ENAME, "the parent ", shown,
                              " holds a '*'; write {1} for what the first "
                              "'*' of the name matched", NULL);
     return check_captures(quota, diag);
@@ -223,6 +287,24 @@ static int check_overflow(const struct weir_quota *quota,
     return check_plain(quota->overflow, "overflow", diag);
 }
 
+static int check_pattern(const struct weir_quota *quota,
+                         struct weir_diag *diag)
+{
+    char shown[WEIR_SHOW_MAX];
+    weir_text_show(quota->name, shown);
+    if (quota->glob == WEIR_GLOB_PATH &&
+        weir_glob_path_check(quota->name, NULL) < 0)
+        return weir_diag_set(diag, WEIR_ENAME, "the name ", shown, " has a "
+                             "syntax error in its pattern; with glob=path a "
+                             "[ ends with ], and a \\ is followed by what it "
+                             "stands for", NULL);
+    if (quota->glob != WEIR_GLOB_PATH &&
+        count_globs(quota->name) > WEIR_CAPTURES_MAX)
+        return weir_diag_set(diag, WEIR_ENAME, "the name ", shown,
+                             " holds more than 9 '*'", NULL);
+    return 0;
+}
+
 static int check_names(const struct weir_quota *quota, struct weir_diag *diag)
 {
     int error = check_name(quota->name, "name", diag);
@@ -230,17 +312,52 @@ static int check_names(const struct weir_quota *quota, struct weir_diag *diag)
         error = check_braces(quota->name, "name", diag);
     if (error < 0)
         return error;
-    char shown[WEIR_SHOW_MAX];
-    if (count_globs(quota->name) > WEIR_CAPTURES_MAX)
-        return weir_diag_set(diag, WEIR_ENAME, "the name ",
-                             weir_text_show(quota->name, shown),
-                             " holds more than 9 '*'", NULL);
+    error = check_pattern(quota, diag);
+    if (error < 0)
+        return error;
     error = check_parent(quota, diag);
     return error < 0 ? error : check_overflow(quota, diag);
 }
 
-static int check_limit(const struct weir_limit *limit, struct weir_diag *diag)
+/* Units at a time: of no period. */
+static int check_in_flight(const struct weir_quota *quota,
+                           struct weir_diag *diag)
 {
+    const struct weir_limit *limit = &quota->limit;
+    if (quota->on_stale == WEIR_STALE_HOLD)
+        return weir_diag_set(diag, WEIR_EQUOTA, "on_stale=hold refuses a part "
+                             "of a rate, and what is in flight has none; use "
+                             "share, open or closed", NULL);
+    if (limit->unlimited || limit->units == 0)
+        return 0;
+    char shown[64];
+    struct weir_limit alone = { .units = limit->units };
+    shown[weir_limit_format(&alone, shown, sizeof(shown) - 1)] = '\0';
+    if (limit->per != 0)
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "the limit of "
+                             "kind=concurrency is units at a time and has no "
+                             "period; write limit=",
+                             shown, NULL);
+    if (limit->units > WEIR_BURST_MAX)
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "limit may be 2^50 units at "
+                             "most; for no limit at all write unlimited",
+                             NULL);
+    return 0;
+}
+
+static int check_rate(const struct weir_limit *limit, struct weir_diag *diag)
+{
+    char shown[64];
+    shown[weir_limit_format(limit, shown, sizeof(shown) - 1)] = '\0';
+    if (limit->per == 0 && limit->units > 0 && !limit->unlimited)
+        return weir_diag_set(diag, WEIR_EQUOTA, "the limit ", shown,
+                             " has "
+                             "no period; write it as ",
+                             shown, "/s or ", shown,
+                             "/min, or write kind=concurrency for ", shown,
+                             " at a time", NULL);
     if (limit->per == 0 || limit->per > WEIR_PERIOD_MAX)
         return weir_diag_set(diag, WEIR_EQUOTA, "the period of a limit may "
                              "be 1 ns to 366 days", NULL);
@@ -252,11 +369,11 @@ static int check_limit(const struct weir_limit *limit, struct weir_diag *diag)
     return 0;
 }
 
-static uint64_t burst_units(const struct weir_limit *limit,
-                            const struct weir_burst *burst)
+uint64_t weir_burst_units(const struct weir_limit *limit,
+                          const struct weir_burst *burst)
 {
     weir_u128 units = burst->amount;
-    if (burst->in_time)
+    if (burst->in_time && limit->per > 0)
         units = (units * limit->units + limit->per - 1) / limit->per;
     return units < WEIR_BURST_MAX ? (uint64_t)units : WEIR_BURST_MAX;
 }
@@ -268,7 +385,7 @@ static bool is_above(const struct weir_limit *limit,
         return a->amount > b->amount;
     if (limit->unlimited || limit->units == 0)
         return false;
-    return burst_units(limit, a) > burst_units(limit, b);
+    return weir_burst_units(limit, a) > weir_burst_units(limit, b);
 }
 
 void weir_quota_effective(const struct weir_quota *quota,
@@ -285,6 +402,8 @@ void weir_quota_effective(const struct weir_quota *quota,
         high = low;
     if (quota->low_burst.unset && is_above(&quota->limit, &low, &high))
         low = high;
+    if (quota->algorithm != WEIR_LEAKY)
+        low = high;
     *out_low = low;
     *out_high = high;
 }
@@ -295,8 +414,8 @@ void weir_quota_bursts(const struct weir_quota *quota, uint64_t *out_low,
     struct weir_burst low;
     struct weir_burst high;
     weir_quota_effective(quota, &low, &high);
-    uint64_t high_units = burst_units(&quota->limit, &high);
-    uint64_t low_units = burst_units(&quota->limit, &low);
+    uint64_t high_units = weir_burst_units(&quota->limit, &high);
+    uint64_t low_units = weir_burst_units(&quota->limit, &low);
     if (high_units == 0)
         high_units = 1;
     *out_low = low_units < high_units ? low_units : high_units;
@@ -323,6 +442,8 @@ static int check_bursts(const struct weir_quota *quota,
     int error = check_burst(&quota->low_burst, "low_burst", diag);
     if (error == 0)
         error = check_burst(&quota->high_burst, "high_burst", diag);
+    if (error == 0)
+        error = check_burst(&quota->initial, "initial", diag);
     if (error < 0)
         return error;
     struct weir_burst low;
@@ -347,13 +468,25 @@ static int check_enumerations(const struct weir_quota *quota,
         wrong = "kind";
     if (quota->sharing < WEIR_LOCAL || quota->sharing > WEIR_ADAPTIVE)
         wrong = "sharing";
-    if (quota->algorithm != WEIR_LEAKY)
+    if (quota->algorithm < WEIR_LEAKY ||
+        quota->algorithm > WEIR_SLIDING_WINDOW)
         wrong = "algorithm";
     if (quota->mode < WEIR_ENFORCE || quota->mode > WEIR_OFF)
         wrong = "mode";
     if (quota->on_stale < WEIR_STALE_OPEN ||
         quota->on_stale > WEIR_STALE_HOLD)
         wrong = "on_stale";
+    if ((unsigned)quota->window.calendar > WEIR_CALENDAR_MONTH)
+        wrong = "window";
+    if (quota->share_algorithm < WEIR_SHARE_NONE ||
+        quota->share_algorithm > WEIR_SHARE_PRIORITY)
+        wrong = "share_algorithm";
+    if ((unsigned)quota->controller >= WEIR_CONTROLLER_KINDS)
+        wrong = "controller";
+    if (quota->queue < WEIR_LINEUP_FIFO || quota->queue > WEIR_LINEUP_PRIORITY)
+        wrong = "queue";
+    if (quota->glob < WEIR_GLOB_NAME || quota->glob > WEIR_GLOB_PATH)
+        wrong = "glob";
     if (!wrong)
         return 0;
     return weir_diag_set(diag, WEIR_EQUOTA, wrong, " holds a value that this "
@@ -403,8 +536,18 @@ int weir_quota_check(const struct weir_quota *quota, struct weir_diag *diag)
     if (error == 0)
         error = check_combination(quota, diag);
     if (error == 0)
-        error = check_limit(&quota->limit, diag);
+        error = quota->kind == WEIR_CONCURRENCY
+                    ? check_in_flight(quota, diag)
+                    : check_rate(&quota->limit, diag);
     if (error == 0)
         error = check_bursts(quota, diag);
+    if (error == 0)
+        error = weir_quota_check_fields(quota, diag);
+    if (error == 0)
+        error = weir_quota_check_algorithm(quota, diag);
+    if (error == 0)
+        error = weir_quota_check_lease(quota, diag);
+    if (error == 0 && quota->sharing == WEIR_ADAPTIVE)
+        error = weir_quota_check_adaptive(quota, diag);
     return error;
 }

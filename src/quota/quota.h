@@ -7,7 +7,10 @@
 
 #include <string.h>
 
-#include "base/base.h"
+#include "adapt/controller_kind.h"
+#include "algo/lineup.h"
+#include "algo/meter.h"
+#include "quota/lease.h"
 
 /* The enumerations leave room: a value that a later version defines is
  * refused today by weir_quota_check(), by name. The numbers are the wire's
@@ -20,13 +23,31 @@ enum weir_sharing {
     WEIR_EXACT = 4,
     WEIR_ADAPTIVE = 5,
 };
-enum weir_algorithm { WEIR_LEAKY = 1 };
+/* enum weir_algorithm is algo/meter.h's. */
 enum weir_mode { WEIR_ENFORCE = 1, WEIR_SHADOW = 2, WEIR_OFF = 3 };
 enum weir_on_stale {
     WEIR_STALE_OPEN = 1,
     WEIR_STALE_CLOSED = 2,
     WEIR_STALE_SHARE = 3,
     WEIR_STALE_HOLD = 4,
+};
+
+/* Who gets how much of a leased quota where more is wanted than there is;
+ * lease/share.h says it to the unit. (enum weir_algorithm says how a holder
+ * keeps to what it has.) */
+enum weir_share {
+    WEIR_SHARE_NONE = 1,         /* what it wants; the limit doesn't matter */
+    WEIR_SHARE_STATIC = 2,       /* … at most the whole limit */
+    WEIR_SHARE_PROPORTIONAL = 3, /* by what is wanted beyond an equal part */
+    WEIR_SHARE_FAIR = 4,         /* weighted max-min */
+    WEIR_SHARE_PRIORITY = 5,     /* the higher priority first, then fair */
+};
+
+/* How a template's name matches others. */
+enum weir_glob {
+    WEIR_GLOB_NAME = 1, /* quota/glob.h: '*' is any run of characters */
+    WEIR_GLOB_PATH = 2, /* quota/glob_path.h: the rules of Go's filepath.Match,
+                         * which captures nothing */
 };
 
 /* The shadow set: a whole set that is tried beside the live one. Its quotas
@@ -59,12 +80,29 @@ static inline struct weir_text weir_name_live(struct weir_text name)
 #define WEIR_LABELS_COUNT_MAX 64           /* labels of one quota */
 #define WEIR_TEMPLATES_MAX 1024            /* templates in one store */
 #define WEIR_CAPTURES_MAX 9                /* globs in a template's name */
+#define WEIR_TZ_MAX 64                     /* bytes of a zone's name */
+#define WEIR_NEXT_BUCKETS_MAX 256          /* bytes of next_buckets */
+#define WEIR_STORE_MAX 512                 /* bytes of a store's address */
+#define WEIR_STORE_SERVERS_MAX 16          /* of one memcached:// */
+#define WEIR_WINDOW_MIN WEIR_MILLISECOND
+#define WEIR_DEADLINE_MIN (WEIR_MILLISECOND / 10)
+#define WEIR_DEADLINE_MAX (60 * WEIR_SECOND)
+#define WEIR_REFRESH_MIN (100 * WEIR_MILLISECOND)
+#define WEIR_DECAY_ONE 1000000000u /* a decay_factor of 1 */
+#define WEIR_CLASSES_TEXT_MAX 512          /* bytes of classes */
+#define WEIR_DECIMAL_ONE 10000u /* a 1 of min, max, percentile, … */
+#define WEIR_WAITERS_MAX 1000000u          /* who wait for a permit */
+#define WEIR_PERMIT_TIMEOUT_MIN (100 * WEIR_MILLISECOND)
+#define WEIR_PERMIT_TIMEOUT_MAX (86400 * WEIR_SECOND)
 
-/* A rate as it was entered: 'units' every 'per' nanoseconds. units 0
- * refuses all; 'unlimited' only counts. */
+/* A rate as it was entered: 'units' every 'per' nanoseconds; or, of kind
+ * concurrency, units at a time, without a period. units 0 refuses all;
+ * 'unlimited' only counts. */
 struct weir_limit {
     uint64_t units;
-    weir_duration per; /* 1 ns .. WEIR_PERIOD_MAX; never 0 */
+    weir_duration per; /* 1 ns .. WEIR_PERIOD_MAX; 0: units at a time, of kind
+                        * concurrency only, where it says nothing with 0 units
+                        * or unlimited */
     bool unlimited;
 };
 #define WEIR_PERIOD_MAX (366ull * 86400 * WEIR_SECOND)
@@ -80,7 +118,22 @@ struct weir_burst {
     bool unset;
 };
 
-/* A quota. All texts are borrowed. */
+/* A window as it was entered. 'unset': it is the limit's period; read it
+ * through weir_quota_window(). */
+struct weir_window {
+    weir_duration length; /* of no meaning with a calendar, but in what
+                           * weir_quota_window() says: a month has 30 d */
+    enum weir_calendar calendar;
+    bool unset;
+};
+
+/* Of refresh and learning: nobody entered it, and it is what
+ * weir_quota_refresh() or weir_quota_learning() says. */
+#define WEIR_DURATION_UNSET UINT64_MAX
+
+/* A quota. All texts are borrowed. The fields from 'window' on belong to some
+ * kinds, algorithms or sharings only (weir_quota_applies()) and are at their
+ * default in any other sound quota. */
 struct weir_quota {
     struct weir_text name;        /* 1 .. WEIR_NAME_MAX bytes of UTF-8 */
     struct weir_text parent;      /* absent: a root of the tree */
@@ -92,7 +145,7 @@ struct weir_quota {
     uint64_t id;      /* the store's, never reused; 0: not stored yet */
     uint64_t epoch;   /* of its last change */
     uint64_t created; /* the epoch at which the name was created */
-    uint32_t order;   /* templates: first match wins, lowest first */
+    uint32_t order;   /* templates: lowest first, then by glob.h */
     enum weir_kind kind;
     struct weir_limit limit;
     struct weir_burst low_burst;
@@ -101,6 +154,36 @@ struct weir_quota {
     enum weir_sharing sharing;
     enum weir_mode mode;
     enum weir_on_stale on_stale;
+    struct weir_window window;
+    struct weir_text tz;           /* of a calendar window; absent: UTC */
+    struct weir_text next_buckets; /* of token_buckets: "LIMIT:BURST, …" */
+    struct weir_text store;        /* of sharing exact; absent: the root */
+    struct weir_burst initial;     /* token_bucket; unset: the burst */
+    weir_duration deadline;        /* of a decision by a store */
+    uint32_t sub_windows;
+    uint32_t max_entries;          /* 0: weir_quota_entries() */
+    struct weir_limit safe_capacity; /* of a client whose lease is over; 'per'
+                                      * 0: unset, which is dynamic: the limit
+                                      * by the number of clients */
+    weir_duration lease;
+    weir_duration refresh;        /* or WEIR_DURATION_UNSET */
+    weir_duration learning;       /* or WEIR_DURATION_UNSET; 0: none */
+    weir_duration permit_timeout; /* of kind concurrency */
+    weir_duration target;         /* of a controller, this and what follows */
+    struct weir_text classes;     /* "sync:observed, bulk:50%"; absent: one */
+    /* In 1 / WEIR_DECIMAL_ONE; 0: unset, which is the controller's default;
+     * of the fleet none. */
+    uint64_t percentile;
+    uint64_t min, max;             /* permits of a process */
+    uint64_t fleet_min, fleet_max; /* permits of all processes together */
+    int64_t priority;             /* of wants; the higher, the earlier */
+    uint32_t decay_factor;        /* in 1 / WEIR_DECAY_ONE: 1 .. that */
+    enum weir_share share_algorithm;
+    enum weir_controller_kind controller;
+    enum weir_lineup_order queue;   /* who of those that wait comes first */
+    uint32_t queue_max;           /* so many wait in a process, 1 .. */
+    enum weir_glob glob;
+    bool count_refused;
 };
 
 /* A quota with every field at its default and no name: rate, counted,
@@ -112,7 +195,7 @@ void weir_quota_init(struct weir_quota *quota);
  * Returns 0 or WEIR_ENAME. */
 int weir_name_check(struct weir_text name, struct weir_diag *diag);
 
-/* Whether the name holds a glob ('*'). */
+/* Whether the name holds a glob: '*', with WEIR_GLOB_PATH also one of ? [ \. */
 bool weir_quota_is_template(const struct weir_quota *quota);
 
 /* Checks a quota alone: the name, the ranges, low <= high, the table of
@@ -127,17 +210,72 @@ void weir_quota_effective(const struct weir_quota *quota,
                           struct weir_burst *out_high);
 
 /* The bursts in units, as the bucket uses them: time turned into units of
- * the limit, high at least one unit. Only for a quota that passed the
- * check and isn't unlimited. */
+ * the limit, high at least one unit. All but leaky have one burst: low is
+ * high. Only for a quota of kind rate that passed the check and isn't
+ * unlimited. */
 void weir_quota_bursts(const struct weir_quota *quota, uint64_t *out_low,
                        uint64_t *out_high);
 
-/* ---- Fields as texts: one table serves the command line, YAML, JSON and
- * the stores. Fields: name parent overflow description labels kind limit
- * low_burst high_burst algorithm sharing mode on_stale order; read-only:
- * id epoch created. ---- */
+/* A burst in units of the limit, rounded up, at most WEIR_BURST_MAX. */
+uint64_t weir_burst_units(const struct weir_limit *limit,
+                          const struct weir_burst *burst);
 
-enum weir_field_type { WEIR_FIELD_TEXT, WEIR_FIELD_NUMBER, WEIR_FIELD_MAP };
+/* The window in force, never 'unset'. */
+struct weir_window weir_quota_window(const struct weir_quota *quota);
+
+/* Units that pass in one window: limit x window, rounded down, at most
+ * WEIR_METER_QUANTITY_MAX, as without a limit. For a quota that has windows
+ * and passed the check: 0 with a limit of 0 only. */
+uint64_t weir_quota_quantity(const struct weir_quota *quota);
+
+/* Entries of a sliding log in force: max_entries, or as many as units pass in
+ * a window, 1 .. 1024. */
+uint32_t weir_quota_entries(const struct weir_quota *quota);
+
+/* How often leases are renewed that a root gives which is 'level' levels below
+ * the topmost (0): refresh x decay_factor^level, WEIR_REFRESH_MIN at least.
+ * Without a refresh a quarter of the lease, at most 15 s. For a leased quota
+ * that passed the check: at most the lease. */
+weir_duration weir_quota_refresh(const struct weir_quota *quota,
+                                 unsigned level);
+/* How long a root that takes over learns: without 'learning' the lease. */
+weir_duration weir_quota_learning(const struct weir_quota *quota);
+/* What a broker is told: units a second, or at a time; 'safe' below 0:
+ * dynamic. */
+double weir_quota_capacity(const struct weir_quota *quota);
+double weir_quota_safe(const struct weir_quota *quota);
+
+/* One of token_buckets' further buckets. 'spill': it has no limit and gets
+ * what overflows from the one before. */
+struct weir_next_bucket {
+    struct weir_limit limit;
+    uint64_t burst; /* units, 1 .. WEIR_BURST_MAX */
+    bool spill;
+};
+/* Takes the first bucket off a text "20/s:200, spill:500". Returns 1, or 0 at
+ * the text's end, or WEIR_EQUOTA. */
+int weir_next_bucket_parse(struct weir_text *text,
+                           struct weir_next_bucket *out,
+                           struct weir_diag *diag);
+
+/* "+03:00", "-11:30", "UTC", "" (UTC): seconds east of Greenwich. false: it is
+ * no such text, so at best the name of a zone. */
+bool weir_tz_fixed(struct weir_text tz, int32_t *out_offset_s);
+
+/* ---- Fields as texts: one table serves the command line, YAML, JSON and
+ * the stores. Fields: name parent kind limit low_burst high_burst algorithm
+ * window tz sub_windows max_entries count_refused initial next_buckets
+ * sharing store deadline share_algorithm safe_capacity lease refresh learning
+ * priority decay_factor controller target percentile min max fleet_min
+ * fleet_max classes permit_timeout queue queue_max mode on_stale order glob
+ * overflow description labels; read-only: id epoch created. ---- */
+
+enum weir_field_type {
+    WEIR_FIELD_TEXT,
+    WEIR_FIELD_NUMBER,
+    WEIR_FIELD_MAP,
+    WEIR_FIELD_FLAG,
+};
 struct weir_field {
     const char *name;
     enum weir_field_type type; /* how YAML and JSON show it */
@@ -154,16 +292,30 @@ int weir_quota_set(struct weir_quota *quota, struct weir_text field,
 
 /* Writes a field's value as weir_quota_set() would read it back without
  * loss. Returns the bytes written (no NUL), at most 'size'; 0 for a field
- * that doesn't exist. A value at its default is written too, a burst that is
- * unset as the one in force: who must keep 'unset' asks
- * weir_quota_is_default() first. WEIR_FIELD_VALUE_MAX bytes always
- * suffice. */
+ * that doesn't exist, or is at its default and doesn't apply. A value at its
+ * default is written too, one that is unset (a burst, a window …) as the one
+ * in force: who must keep 'unset' asks weir_quota_is_default() first.
+ * WEIR_FIELD_VALUE_MAX bytes always suffice. */
 #define WEIR_FIELD_VALUE_MAX 4200
 size_t weir_quota_get(const struct weir_quota *quota, const char *field,
                       char *buf, size_t size);
 /* Whether the field has its default value (an export leaves it out). */
 bool weir_quota_is_default(const struct weir_quota *quota,
                            const char *field);
+
+/* Whether the field means anything with the quota's kind, algorithm, window
+ * and sharing. A sound quota has every other at its default. */
+bool weir_quota_applies(const struct weir_quota *quota, const char *field);
+/* The part of weir_quota_check() that says so: WEIR_EQUOTA for a field that
+ * is set and doesn't apply, with what it goes with and the edit that gives up
+ * all such fields, as "sharing=counted lease= refresh=". */
+int weir_quota_check_fields(const struct weir_quota *quota,
+                            struct weir_diag *diag);
+
+/* For who keeps a quota: the bytes of all its texts together, and their move
+ * into a block of as many, which 'quota' then borrows. */
+size_t weir_quota_texts_size(const struct weir_quota *quota);
+void weir_quota_texts_move(struct weir_quota *quota, char *block);
 
 /* Whether two quotas say the same: all fields but id, epoch and created. */
 bool weir_quota_equal(const struct weir_quota *a, const struct weir_quota *b);
@@ -183,11 +335,25 @@ bool weir_labels_next(struct weir_text *labels, struct weir_text *out_key,
 
 /* "100/s", "90000/s", "100MiB/s", "100/min", "1.5k/h", "3/10s", "1/day",
  * "0", "unlimited". Decimal factors k M G T, binary Ki Mi Gi Ti with an
- * optional B; periods ns us ms s m min h d day w, with an optional count. */
+ * optional B; periods ns us ms s m min h d day w month (30 days), with an
+ * optional count. */
 int weir_limit_parse(struct weir_text text, struct weir_limit *out,
                      struct weir_diag *diag);
 size_t weir_limit_format(const struct weir_limit *limit, char *buf,
                          size_t size);
+/* ---- Limits as numbers, as brokers and Doorman's files have them ---- */
+
+/* Units a second: the nearest double. Of unlimited WEIR_LIMIT_MAX. */
+double weir_limit_rate(const struct weir_limit *limit);
+/* The limit of which weir_limit_rate() is 'rate' again, with the digits that a
+ * person would write: 0.1 is 1/10s. Returns 0; or 1: it can't be, and '*out' is
+ * the nearest that can (WEIR_LIMIT_MAX, a unit in WEIR_PERIOD_MAX, or 0); or
+ * WEIR_EINVAL: NaN, infinite or below 0. */
+int weir_limit_of_rate(double rate, struct weir_limit *out);
+
+/* The same, or "40", "16Ki": units at a time. */
+int weir_bound_parse(struct weir_text text, struct weir_limit *out,
+                     struct weir_diag *diag);
 /* "150", "1Mi" (units) or "1.5s", "200ms" (time of the limit). */
 int weir_burst_parse(struct weir_text text, struct weir_burst *out,
                      struct weir_diag *diag);
@@ -197,6 +363,22 @@ size_t weir_burst_format(const struct weir_burst *burst, char *buf,
 int weir_duration_parse(struct weir_text text, weir_duration *out,
                         struct weir_diag *diag);
 size_t weir_duration_format(weir_duration duration, char *buf, size_t size);
+/* "0.5", "1": above 0, at most 1, with 9 decimals at most; in 1 /
+ * WEIR_DECAY_ONE. */
+int weir_ratio_parse(struct weir_text text, uint32_t *out,
+                     struct weir_diag *diag);
+size_t weir_ratio_format(uint32_t ratio, char *buf, size_t size);
+/* "0.25", "40", "99.9": above 0, with 4 decimals at most; in 1 /
+ * WEIR_DECIMAL_ONE. 'what' is what is to be called so. */
+int weir_decimal_parse(struct weir_text text, const char *what, uint64_t *out,
+                       struct weir_diag *diag);
+size_t weir_decimal_format(uint64_t decimal, char *buf, size_t size);
+/* "1min", or minute, hour, day, week, month of the calendar. */
+int weir_window_parse(struct weir_text text, struct weir_window *out,
+                      struct weir_diag *diag);
+weir_duration weir_calendar_length(enum weir_calendar calendar); /* nominal */
+size_t weir_window_format(const struct weir_window *window, char *buf,
+                          size_t size);
 /* Units as a weight: "1", "4Ki", "10M". */
 int weir_units_parse(struct weir_text text, uint64_t *out,
                      struct weir_diag *diag);

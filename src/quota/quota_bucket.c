@@ -15,6 +15,11 @@ void weir_quota_bucket(const struct weir_quota *quota,
         weir_bucket_closed(out);
         return;
     }
+    if (quota->kind == WEIR_CONCURRENCY) {
+        int64_t units = (int64_t)quota->limit.units;
+        *out = (struct weir_bucket){ .low = units, .high = units };
+        return;
+    }
     uint64_t low, high;
     weir_quota_bursts(quota, &low, &high);
     weir_bucket_init(out, quota->limit.units, quota->limit.per, low, high);

@@ -12,4 +12,10 @@
 void weir_quota_bucket(const struct weir_quota *quota,
                        struct weir_bucket *out);
 
+/* The same of any real number of units a second (>= 0; 0: one that refuses all;
+ * above WEIR_LIMIT_MAX one that never refuses), held to 10^-9 of it from 10^-3
+ * on, and bursts in units, 0 <= low <= high. (table_lease.c) */
+void weir_bucket_of_rate(struct weir_bucket *bucket, double per_s, double low,
+                         double high);
+
 #endif /* WEIR_QUOTA_BUCKET_H */

@@ -31,6 +31,13 @@ void weir_out_number(struct weir_out *out, uint64_t number)
     weir_out_string(out, weir_number_show(number, digits));
 }
 
+void weir_out_signed(struct weir_out *out, int64_t number)
+{
+    uint64_t size = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+    weir_out_string(out, number < 0 ? "-" : "");
+    weir_out_number(out, size);
+}
+
 const char *weir_number_show(uint64_t number, char *buf)
 {
     size_t digits = 1;
@@ -92,9 +99,10 @@ static bool is_control(uint32_t character, const char *allowed)
     return true;
 }
 
-/* How many bytes at the start are printable ASCII, in steps of eight: a set of
- * a million names is hardly anything else. In each byte of a word the highest
- * bit says that it is not: it was set, or the byte is below 0x20, or 0x7F. */
+/* How many bytes at the start are printable ASCII, in steps of eight as long as
+ * there are so many: a set of a million names is hardly anything else. In each
+ * byte of a word the highest bit says that it is not: it was set, or the byte
+ * is below 0x20, or 0x7F. */
 static size_t plain_prefix(struct weir_text text)
 {
     const uint64_t ones = UINT64_MAX / 255;
@@ -105,8 +113,10 @@ static size_t plain_prefix(struct weir_text text)
         uint64_t below = word - ones * 0x20;
         uint64_t delete = word + ones;
         if ((word | below | delete) & ones * 0x80)
-            break;
+            return at;
     }
+    while (at < text.len && text.p[at] >= 0x20 && text.p[at] < 0x7F)
+        at++;
     return at;
 }
 
@@ -171,5 +181,17 @@ bool weir_number_parse(struct weir_text text, uint64_t *out_number)
         number = number * 10 + digit;
     }
     *out_number = number;
+    return true;
+}
+
+bool weir_signed_parse(struct weir_text text, int64_t *out_number)
+{
+    bool negative = text.len > 0 && text.p[0] == '-';
+    struct weir_text digits = { text.p + negative, text.len - negative };
+    uint64_t number;
+    if (!weir_number_parse(digits, &number) ||
+        number > (uint64_t)INT64_MAX + negative)
+        return false;
+    *out_number = (int64_t)(negative ? 0 - number : number);
     return true;
 }

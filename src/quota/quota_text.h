@@ -15,6 +15,7 @@ struct weir_out {
 void weir_out_text(struct weir_out *out, struct weir_text text);
 void weir_out_string(struct weir_out *out, const char *text);
 void weir_out_number(struct weir_out *out, uint64_t number);
+void weir_out_signed(struct weir_out *out, int64_t number);
 
 /* Quotes a text for a message: 'like this', control and broken bytes as '?',
  * cut with "..." when it is long. 'buf' holds WEIR_SHOW_MAX bytes. Returns
@@ -31,6 +32,8 @@ struct weir_text weir_text_trim(struct weir_text text);
 
 /* Decimal digits and nothing else, within 64 bits. */
 bool weir_number_parse(struct weir_text text, uint64_t *out_number);
+/* The same, with a '-' before them or not. */
+bool weir_signed_parse(struct weir_text text, int64_t *out_number);
 
 /* The length of the UTF-8 sequence at the start of 'text', and its
  * character; 0 when it is broken, overlong, a surrogate or past U+10FFFF. */

@@ -25,6 +25,9 @@
 
 #include "base/hash.h"
 
+/* Of who mustn't wait for the dead. */
+#define LOCK_TRIES 10000
+
 /* ---- Layout ---- */
 
 static uint64_t aligned(uint64_t bytes)
@@ -43,7 +46,34 @@ static uint32_t power_of_two_above(uint32_t least)
 static bool options_valid(const struct weir_table_options *options)
 {
     return options->slots >= 1 && options->slots <= WEIR_SLOTS_MAX &&
-           options->stripes >= 1 && options->stripes <= WEIR_STRIPES_MAX;
+           options->stripes >= 1 && options->stripes <= WEIR_STRIPES_MAX &&
+           options->processes <= WEIR_TABLE_PROCESSES_MAX &&
+           options->processes <= options->stripes &&
+           (options->meter_bytes == 0 || options->meter_bytes >= AREA_UNIT) &&
+           options->meter_bytes <= WEIR_METER_BYTES_MAX &&
+           options->basins <= WEIR_BASINS_MAX;
+}
+
+static uint32_t area_units(const struct weir_table_options *options)
+{
+    uint64_t bytes = options->meter_bytes;
+    if (bytes == 0)
+        bytes = AREA_LEAST + (uint64_t)options->slots *
+                                 WEIR_METER_BYTES_A_SLOT;
+    return (uint32_t)(bytes / AREA_UNIT);
+}
+
+/* Rules and states of meters, behind all else. Returns where they end. */
+static uint64_t lay_out_meters(struct weir_table *t, uint64_t at,
+                               const struct weir_table_options *options)
+{
+    t->area_units = area_units(options);
+    t->meters_at = at;
+    at += (uint64_t)options->slots * sizeof(struct meter);
+    t->area_map_at = at;
+    at = aligned(at + t->area_units);
+    t->area_at = at;
+    return at + (uint64_t)t->area_units * AREA_UNIT;
 }
 
 /* Fills the header's shape; returns the bytes in all. */
@@ -59,6 +89,9 @@ static size_t lay_out(struct weir_table *t,
     t->bucket_mask = buckets - 1;
     t->chunk_count = slots / 2 + 64;
     t->bits_words = (slots + 63) / 64;
+    t->commons = options->processes > 1 ? options->processes : 1;
+    t->pins_at = t->pinned_at = t->kept_at = t->holds_at = 0;
+    t->pin_count = 0;
 
     uint64_t at = sizeof(*t);
     at += (uint64_t)slots * sizeof(struct hot);
@@ -75,7 +108,13 @@ static size_t lay_out(struct weir_table *t,
     t->stripes_at = at;
     at += (uint64_t)options->stripes * sizeof(struct weir_stripe);
     t->twins_at = at;
-    return at + (uint64_t)slots * sizeof(struct twin);
+    at += (uint64_t)slots * sizeof(struct twin);
+    t->gauges_at = at;
+    at += (uint64_t)slots * sizeof(struct gauge);
+    t->leased_at = lay_out_meters(t, at, options);
+    at = t->leased_at + (uint64_t)slots * sizeof(struct leased);
+    at = weir_basins_lay_out(t, at, options->basins);
+    return t->commons > 1 ? weir_share_lay_out(t, at) : at;
 }
 
 size_t weir_table_size(const struct weir_table_options *options)
@@ -120,15 +159,32 @@ struct weir_table *weir_table_init(void *block,
 
 /* ---- The writer lock ---- */
 
-void weir_table_lock(struct weir_table *t)
+static bool lock_once(struct weir_table *t, uint32_t process)
 {
-    for (;;) {
-        uint64_t free = 0;
-        if (weir_load_relaxed(&t->writer) == 0 &&
-            weir_cas(&t->writer, &free, 1))
-            return;
+    uint64_t free = 0;
+    return weir_load_relaxed(&t->writer) == 0 &&
+           weir_cas(&t->writer, &free, process + 1);
+}
+
+void weir_table_lock_as(struct weir_table *t, uint32_t process)
+{
+    while (!lock_once(t, process))
+        weir_pause();
+}
+
+bool weir_table_try_lock_as(struct weir_table *t, uint32_t process)
+{
+    for (int tries = 0; tries < LOCK_TRIES; tries++) {
+        if (lock_once(t, process))
+            return true;
         weir_pause();
     }
+    return false;
+}
+
+void weir_table_lock(struct weir_table *t)
+{
+    weir_table_lock_as(t, 0);
 }
 
 void weir_table_unlock(struct weir_table *t)
@@ -547,12 +603,19 @@ void weir_slot_release(struct weir_table *t, uint32_t slot)
     struct cold *cold = weir_cold(t, slot);
     weir_store(&hot->generation, hot->generation + (hot->generation & 1));
     index_remove(t, slot);
+    weir_meter_drop(t, slot, t->origin);
+    weir_slot_unadapt(t, slot);
     weir_store_release(&cold->state, WEIR_SLOT_FREE);
     weir_chunks_free(t, weir_name(t, slot)->more);
     weir_chunks_free(t, cold->aux);
     cold->aux = t->free_head;
     t->free_head = slot;
     weir_store_relaxed(&t->live, t->live - 1);
+}
+
+bool weir_table_ref_lives(const struct weir_table *t, struct weir_ref ref)
+{
+    return ref.slot < t->slots && weir_ref_is_live(t, ref);
 }
 
 uint32_t weir_table_used(const struct weir_table *t)
@@ -567,32 +630,38 @@ uint32_t weir_table_live(const struct weir_table *t)
 
 /* ---- Stripes ---- */
 
-uint32_t weir_table_claim_stripe(struct weir_table *t)
+uint32_t weir_table_claim_stripe_as(struct weir_table *t, uint32_t process)
 {
-    for (uint32_t i = 1; i < t->stripe_count; i++) {
+    for (uint32_t i = t->commons; i < t->stripe_count; i++) {
         uint32_t free = 0;
         struct weir_stripe *stripe = weir_stripe(t, i);
         if (weir_load_relaxed(&stripe->owned) == 0 &&
-            weir_cas(&stripe->owned, &free, 1)) {
+            weir_cas(&stripe->owned, &free, process + 1)) {
             weir_store_relaxed(&stripe->used, 1);
             return i;
         }
     }
-    return 0;
+    return process;
+}
+
+uint32_t weir_table_claim_stripe(struct weir_table *t)
+{
+    return weir_table_claim_stripe_as(t, 0);
 }
 
 void weir_table_release_stripe(struct weir_table *t, uint32_t stripe)
 {
-    if (stripe == 0)
+    if (stripe < t->commons)
         return;
     /* release: the next owner goes on from this one's counts. */
     weir_store_release(&weir_stripe(t, stripe)->owned, 0);
 }
 
-/* The shared stripe needs the locked add; an owner alone doesn't. */
-static void stripe_count(uint64_t *counter, uint32_t stripe)
+/* A stripe that threads share needs the locked add; an owner alone doesn't. */
+static void stripe_count(const struct weir_table *t, uint64_t *counter,
+                         uint32_t stripe)
 {
-    if (stripe == 0)
+    if (stripe < t->commons)
         weir_fetch_add(counter, 1);
     else
         weir_store_relaxed(counter, *counter + 1);
@@ -600,12 +669,12 @@ static void stripe_count(uint64_t *counter, uint32_t stripe)
 
 void weir_table_count_unknown(struct weir_table *t, uint32_t stripe)
 {
-    stripe_count(&weir_stripe(t, stripe)->unknown, stripe);
+    stripe_count(t, &weir_stripe(t, stripe)->unknown, stripe);
 }
 
 void weir_table_count_overflow(struct weir_table *t, uint32_t stripe)
 {
-    stripe_count(&weir_stripe(t, stripe)->overflowed, stripe);
+    stripe_count(t, &weir_stripe(t, stripe)->overflowed, stripe);
 }
 
 uint64_t weir_table_unknown(const struct weir_table *t)

@@ -7,6 +7,7 @@
  * time: a caller who makes an instance waits for one of these steps, never
  * for a whole set. */
 
+#include "quota/glob.h"
 #include "quota/quota_bucket.h"
 #include "quota/table_layout.h"
 
@@ -91,8 +92,12 @@ void weir_slot_switch(struct weir_table *t, uint32_t slot,
         struct look look;
         weir_look(t, slot, elapsed, &look);
         int64_t fill = empty ? 0 : fill_rescaled(&look, bucket->leak.frac);
-        uint64_t scaled = (uint64_t)fill + leaked -
-                          (look.count << bucket->leak.frac);
+        /* A gauge's look has what is held in the place of the count. */
+        uint64_t count = look.flags & META_GAUGE
+                             ? weir_load_relaxed(&hot->count)
+                             : look.count;
+        uint64_t scaled =
+            (uint64_t)fill + leaked - (count << bucket->leak.frac);
         if (weir_cas(&hot->base, &look.base, (scaled << 1) | 1))
             break;
     }
@@ -110,9 +115,11 @@ void weir_slot_set_flags(struct weir_table *t, uint32_t slot, uint32_t flags)
 
 static uint32_t flags_of(const struct weir_quota *quota)
 {
+    uint32_t flags = quota->kind == WEIR_CONCURRENCY ? META_GAUGE : 0;
+    flags |= quota->sharing == WEIR_ADAPTIVE ? META_ADAPTIVE : 0;
     if (quota->mode == WEIR_OFF)
-        return META_OFF;
-    return quota->mode == WEIR_SHADOW ? META_SHADOW : 0;
+        return flags | META_OFF;
+    return flags | (quota->mode == WEIR_SHADOW ? META_SHADOW : 0);
 }
 
 uint32_t weir_slot_stale_flags(const struct weir_table *t, uint32_t slot)
@@ -135,35 +142,65 @@ uint32_t weir_slot_stale_flags(const struct weir_table *t, uint32_t slot)
 
 /* ---- Templates ---- */
 
+typedef uint64_t __attribute__((may_alias)) entry_word;
+static_assert(sizeof(struct template_entry) == sizeof(entry_word), "");
+
+/* One whole entry: a writer that is killed leaves each of them somewhere, and
+ * one perhaps twice. */
+static void entry_store(struct weir_table *t, uint32_t i,
+                        struct template_entry entry)
+{
+    uint64_t word;
+    memcpy(&word, &entry, sizeof(word));
+    weir_store_relaxed((entry_word *)&t->templates[i], word);
+}
+
 static void template_remove(struct weir_table *t, uint32_t slot)
 {
+    uint32_t kept = 0;
     for (uint32_t i = 0; i < t->template_count; i++) {
-        if (t->templates[i].slot != slot)
+        struct template_entry entry = t->templates[i];
+        if (entry.slot == slot)
             continue;
-        memmove(&t->templates[i], &t->templates[i + 1],
-                (t->template_count - i - 1) * sizeof(t->templates[0]));
-        t->template_count--;
-        return;
+        if (kept != i)
+            entry_store(t, kept, entry);
+        kept++;
     }
+    t->template_count = kept;
 }
 
-static bool comes_before(const struct template_entry *a,
-                         const struct template_entry *b)
+static bool comes_before(const struct weir_table *t,
+                         const struct weir_quota *quota,
+                         const struct template_entry *other)
 {
-    if (a->order != b->order)
-        return a->order < b->order;
-    return a->created < b->created;
+    if (quota->order != other->order)
+        return quota->order < other->order;
+    char buf[WEIR_NAME_MAX + 1];
+    size_t len = weir_table_name(t, other->slot, buf);
+    return weir_glob_compare(quota->name, (struct weir_text){ buf, len }) < 0;
 }
 
+/* By halves: for each entry of the same order its name must be loaded. */
 static void template_insert(struct weir_table *t,
-                            const struct template_entry *entry)
+                            const struct weir_quota *quota, uint32_t slot)
 {
-    uint32_t i = t->template_count;
-    while (i > 0 && comes_before(entry, &t->templates[i - 1]))
-        i--;
-    memmove(&t->templates[i + 1], &t->templates[i],
-            (t->template_count - i) * sizeof(t->templates[0]));
-    t->templates[i] = *entry;
+    uint32_t from = 0;
+    uint32_t to = t->template_count;
+    while (from < to) {
+        uint32_t middle = from + (to - from) / 2;
+        if (comes_before(t, quota, &t->templates[middle]))
+            to = middle;
+        else
+            from = middle + 1;
+    }
+    for (uint32_t i = t->template_count; i > from; i--)
+        entry_store(t, i, t->templates[i - 1]);
+    struct template_entry entry = {
+        .order = quota->order,
+        .slot = slot & 0xFFFFFF,
+        .path = quota->glob == WEIR_GLOB_PATH,
+    };
+    entry_store(t, from, entry);
     t->template_count++;
 }
 
@@ -190,18 +227,18 @@ static int template_put(struct weir_table *t, uint32_t slot,
         return WEIR_EFULL;
     }
     template_remove(t, slot);
-    weir_chunks_free(t, cold->aux);
+    /* In this order: a writer that is killed between loses some chunks. */
+    uint32_t chunks = cold->aux;
     cold->aux = aux;
     cold->aux_len = (uint8_t)quota->parent.len;
-    uint32_t before = cold->rule;
+    weir_chunks_free(t, chunks);
+    /* An instance's rule is its template, which it doesn't hold. */
+    uint32_t before = another ? WEIR_SLOT_NONE : cold->rule;
     weir_store_relaxed(&cold->rule, overflow);
     if (before != WEIR_SLOT_NONE)
         weir_slot_unref(t, before);
     weir_slot_set_parent(t, slot, WEIR_SLOT_NONE);
-    struct template_entry entry = { .order = quota->order,
-                                    .slot = slot,
-                                    .created = quota->created };
-    template_insert(t, &entry);
+    template_insert(t, quota, slot);
     return WEIR_OK;
 }
 
@@ -210,9 +247,10 @@ static void template_forget(struct weir_table *t, uint32_t slot)
     struct cold *cold = weir_cold(t, slot);
     uint32_t overflow = cold->rule;
     template_remove(t, slot);
-    weir_chunks_free(t, cold->aux);
+    uint32_t chunks = cold->aux;
     cold->aux = CHUNK_NONE;
     cold->aux_len = 0;
+    weir_chunks_free(t, chunks);
     weir_store_relaxed(&cold->rule, WEIR_SLOT_NONE);
     if (overflow != WEIR_SLOT_NONE)
         weir_slot_unref(t, overflow);
@@ -251,9 +289,78 @@ static int put_links(struct weir_table *t, uint32_t slot,
     return WEIR_OK;
 }
 
+static void measure(struct weir_table *t, uint32_t slot,
+                    const struct weir_bucket *bucket, uint32_t flags,
+                    const struct meter_plan *plan, bool empty,
+                    weir_instant now)
+{
+    if (plan->where != 0) {
+        struct weir_bucket open;
+        weir_bucket_open(&open);
+        weir_meter_follow(t, slot, plan, empty, now);
+        weir_slot_switch(t, slot, &open, flags | plan->flags, empty, now);
+        return;
+    }
+    /* In this order: what is taken meanwhile by the meter may be counted here
+     * twice, but is never lost. */
+    weir_slot_switch(t, slot, bucket, flags, empty, now);
+    uint64_t units = weir_meter_drop(t, slot, now);
+    if (units > 0 && !empty && bucket->high != WEIR_SCALED_MAX)
+        weir_table_add_others(t, slot,
+                              (int64_t)(units << bucket->leak.frac));
+}
+
+/* Counts are of another kind, or another life's, from now on: none of them was
+ * told to any root, and no mark of the former ones means anything. */
+static void begin_kind(struct weir_table *t, uint32_t slot)
+{
+    uint64_t count = weir_table_count(t, slot);
+    struct hot *hot = weir_hot(t, slot);
+    struct cold *cold = weir_cold(t, slot);
+    weir_store_relaxed(&weir_gauge(t, slot)->others, 0);
+    weir_store_relaxed(&cold->settled, count);
+    weir_store_relaxed(&cold->report_at, count);
+    weir_store(&hot->stop, count + WEIR_COUNT_FAR);
+    weir_store(&hot->early, WEIR_MINI_FAR);
+}
+
+void weir_slot_measure(struct weir_table *t, uint32_t slot,
+                       const struct weir_bucket *bucket, uint32_t flags,
+                       const struct meter_plan *plan, bool empty,
+                       weir_instant now)
+{
+    weir_table_mend_switch(t);
+    /* What a rate let through isn't in flight, nor the other way round. */
+    bool flips = (weir_hot(t, slot)->meta ^ flags) & META_GAUGE;
+    bool making = weir_cold(t, slot)->state == WEIR_SLOT_MAKING;
+    measure(t, slot, bucket, flags, plan, empty || flips, now);
+    if (flips || (making && (flags & META_GAUGE)))
+        begin_kind(t, slot);
+    /* Roots are told of the new kind at once, of what is in flight too: they
+     * may have taken the quota for removed. */
+    if (flips && !making)
+        weir_slot_mark(t, slot);
+}
+
+void weir_slot_share(struct weir_table *t, uint32_t slot,
+                     enum weir_sharing before)
+{
+    const struct cold *cold = weir_cold(t, slot);
+    if (before != WEIR_COUNTED || cold->sharing == WEIR_COUNTED ||
+        cold->state == WEIR_SLOT_MAKING)
+        return;
+    struct hot *hot = weir_hot(t, slot);
+    if (hot->meta & META_GAUGE)
+        weir_store_relaxed(&weir_gauge(t, slot)->others, 0);
+    weir_store(&hot->stop, weir_table_count(t, slot) + WEIR_COUNT_FAR);
+    weir_store(&hot->early, WEIR_MINI_FAR);
+    weir_slot_mark(t, slot);
+}
+
 /* The quota's fields, in a slot whose links are made. */
 static void put_fields(struct weir_table *t, uint32_t slot,
-                       const struct weir_quota *quota, weir_instant now)
+                       const struct weir_quota *quota,
+                       const struct meter_plan *plan, weir_instant now)
 {
     struct cold *cold = weir_cold(t, slot);
     bool template = weir_quota_is_template(quota);
@@ -262,14 +369,27 @@ static void put_fields(struct weir_table *t, uint32_t slot,
     bool another = cold->state == WEIR_SLOT_MAKING ||
                    (cold->created != quota->created &&
                     cold->state == WEIR_SLOT_QUOTA);
+    bool ruled = known || cold->state == WEIR_SLOT_INSTANCE;
+    enum weir_sharing before = (enum weir_sharing)cold->sharing;
     cold->created = quota->created;
     cold->sharing = (uint8_t)(quota->sharing & 7);
     cold->on_stale = (uint8_t)(quota->on_stale & 7);
     cold->seen = 1;
     struct weir_bucket bucket;
     weir_quota_bucket(quota, &bucket);
+    if (quota->sharing == WEIR_LEASED)
+        weir_leased(t, slot)->priority = quota->priority;
+    if (!template)
+        weir_slot_lease(t, slot, before, another || !ruled, &bucket);
+    weir_slot_adapt(t, slot, quota, another, now);
+    weir_slot_queue(t, slot, quota);
     uint32_t flags = flags_of(quota) | weir_slot_stale_flags(t, slot);
-    weir_slot_switch(t, slot, &bucket, flags, another, now);
+    weir_slot_measure(t, slot, &bucket, flags, plan, another, now);
+    weir_slot_share(t, slot, before);
+    /* What is in flight has to be told of again, to a root that took the quota
+     * for another one. */
+    if (flags & META_GAUGE)
+        weir_slot_mark(t, slot);
     /* release: who sees the state sees the rest. */
     weir_store_release(&cold->state,
                        template ? WEIR_SLOT_TEMPLATE : WEIR_SLOT_QUOTA);
@@ -287,19 +407,33 @@ static int put_locked(struct weir_table *t, const struct weir_quota *quota,
     if (slot == WEIR_SLOT_NONE)
         return WEIR_EFULL;
     struct cold *cold = weir_cold(t, slot);
-    /* Held: its links may need room, and it may be an idle instance. */
-    cold->refs++;
-    int error = put_links(t, slot, quota, now);
-    cold->refs--;
+    struct meter_plan plan;
+    int error = weir_meter_plan(t, slot, quota, &plan);
+    if (error == 0) {
+        /* Held: its links may need room, and it may be an idle instance. */
+        cold->refs++;
+        error = put_links(t, slot, quota, now);
+        cold->refs--;
+        if (error < 0)
+            weir_meter_unplan(t, &plan);
+    }
     if (error < 0) {
         if (fresh)
             weir_slot_free(t, slot);
         return error;
     }
-    put_fields(t, slot, quota, now);
+    put_fields(t, slot, quota, &plan, now);
     if (fresh)
         weir_slot_publish(t, slot);
     return WEIR_OK;
+}
+
+static bool is_template(struct weir_table *t, struct weir_text name)
+{
+    struct weir_ref ref;
+    return weir_table_find(t, name, &ref) &&
+           weir_load_acquire(&weir_cold(t, ref.slot)->state) ==
+               WEIR_SLOT_TEMPLATE;
 }
 
 /* A quota comes before instances: what is idle makes room, some slots under
@@ -309,6 +443,9 @@ int weir_table_put(struct weir_table *t, const struct weir_quota *quota,
 {
     int error = WEIR_EFULL;
     uint32_t looks = 0;
+    /* Without its glob=path the same name may be that of a quota. */
+    if (!weir_quota_is_template(quota) && is_template(t, quota->name))
+        weir_table_drop(t, quota->name, now);
     while (error == WEIR_EFULL && looks <= weir_table_used(t)) {
         weir_table_lock(t);
         if (looks > 0)
@@ -336,10 +473,13 @@ static void drop_slot(struct weir_table *t, uint32_t slot, weir_instant now)
         size_t len = weir_table_name(t, slot, name);
         weir_shadow_count(t, (struct weir_text){ name, len }, -1);
         weir_store_release(&cold->state, WEIR_SLOT_PLACEHOLDER);
-        /* Held by nobody, it is freed, even if a template matches. */
+        /* Held by nobody, it is freed, even if a template matches. An enter
+         * may be faster: what it finds limits nothing by then. */
         cold->refs++;
-        if (cold->refs > 1)
+        if (cold->refs > 1 || weir_slot_is_held(t, slot))
             weir_slot_rule(t, slot, now);
+        else if (!template)
+            weir_slot_unrule(t, slot, now);
         weir_slot_unref(t, slot);
     }
     weir_table_unlock(t);
@@ -389,6 +529,21 @@ uint8_t weir_look_refusal(const struct look *look)
     return (uint8_t)((weir_u128)(uint64_t)over * 255 / (uint64_t)look->band);
 }
 
+void weir_slot_forgive(struct weir_table *t, uint32_t slot, uint64_t weight,
+                       uint64_t elapsed)
+{
+    struct look look;
+    weir_look(t, slot, elapsed, &look);
+    if (look.flags & (META_OFF | META_GAUGE))
+        return;
+    int64_t over = look.fill - look.high;
+    if (over <= 0)
+        return;
+    if (weight <= (uint64_t)over >> look.leak.frac)
+        over = (int64_t)(weight << look.leak.frac);
+    weir_table_add_others(t, slot, -over);
+}
+
 static void stale_slot(struct weir_table *t, uint32_t slot, weir_instant now)
 {
     struct cold *cold = weir_cold(t, slot);
@@ -401,12 +556,13 @@ static void stale_slot(struct weir_table *t, uint32_t slot, weir_instant now)
     if ((added & META_HOLD) && !(before & META_HOLD)) {
         struct look look;
         weir_look(t, slot, weir_elapsed(t, now), &look);
-        /* What a root said last, or what our own counts made of it since:
-         * a bucket that nobody fills any more forgets why it refused. One
-         * that was told full by who can't ask never knew. */
-        uint8_t told = weir_load_relaxed(&cold->hold);
+        /* What was learnt while roots spoke: a bucket that nobody fills any
+         * more forgets why it refused. Was there nothing to refuse, what our
+         * own counts made of it since. One that was told full by who can't
+         * ask never knew. */
+        uint8_t learnt = weir_load_relaxed(&cold->hold);
         uint8_t own = t->held ? 0 : weir_look_refusal(&look);
-        weir_store_relaxed(&cold->hold, own > told ? own : told);
+        weir_store_relaxed(&cold->hold, learnt > 0 ? learnt : own);
     }
     weir_slot_set_flags(t, slot, flags | added);
 }
@@ -438,6 +594,11 @@ static void clear_half_lives(struct weir_table *t)
         bool alive = weir_hot(t, slot)->generation & 1;
         if (alive || weir_cold(t, slot)->state == WEIR_SLOT_FREE)
             continue;
+        /* As evict() looks again after it has ended a life. */
+        if (weir_slot_is_held(t, slot)) {
+            weir_slot_publish(t, slot);
+            continue;
+        }
         template_remove(t, slot);
         weir_slot_free(t, slot);
     }
@@ -461,12 +622,51 @@ static void gather_free_slots(struct weir_table *t)
     weir_shadow_recount(t);
 }
 
-void weir_table_break_lock(struct weir_table *t)
+static bool is_before(const struct weir_table *t, uint32_t end, uint32_t slot)
 {
-    if (weir_load_relaxed(&t->writer) == 0)
-        return;
-    weir_table_mend_switch(t);
+    for (uint32_t i = 0; i < end; i++) {
+        if (t->templates[i].slot == slot)
+            return true;
+    }
+    return false;
+}
+
+/* An entry that was moved may be there twice, or be of what is no template any
+ * more; the one behind the last may be the last. */
+static void mend_templates(struct weir_table *t)
+{
+    uint32_t count = t->template_count;
+    uint32_t kept = 0;
+    if (count < WEIR_TEMPLATES_MAX)
+        count++;
+    for (uint32_t i = 0; i < count; i++) {
+        struct template_entry entry = t->templates[i];
+        if (entry.slot >= t->used || is_before(t, kept, entry.slot) ||
+            weir_cold(t, entry.slot)->state != WEIR_SLOT_TEMPLATE)
+            continue;
+        entry_store(t, kept++, entry);
+    }
+    t->template_count = kept;
+}
+
+void weir_table_mend_slots(struct weir_table *t)
+{
+    mend_templates(t);
     clear_half_lives(t);
     gather_free_slots(t);
+    weir_basins_mend(t);
+}
+
+void weir_table_break_lock(struct weir_table *t)
+{
+    bool held = weir_load_relaxed(&t->writer) != 0;
+    if (held)
+        weir_table_mend_switch(t);
+    weir_meters_mend(t);
+    if (!held)
+        return;
+    clear_half_lives(t);
+    gather_free_slots(t);
+    weir_basins_mend(t);
     weir_table_unlock(t);
 }

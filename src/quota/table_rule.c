@@ -4,23 +4,30 @@
  * A name in the table is one of
  *
  *     quota, template   put by the sync
- *     instance          made of the first template that matches; evicted
- *                       when nobody needs it
+ *     instance          made of the first template that matches, or by its
+ *                       own name (throttle_name.h); evicted when nobody needs
+ *                       it
  *     placeholder       no quota rules it, but somebody refers to it: a
  *                       handle, a child, a template's overflow. Passes.
  *
  * 'refs' counts children and pins. A child holds its parent, so what can be
  * evicted is always a leaf, and a chain never leads through a freed slot.
+ * What permits hold isn't freed either, not even if its quota was removed: it
+ * stays as a placeholder, so that they are given back to nobody else.
  *
  * Making an instance may make its parent, and that one's: recursion is
  * bounded by WEIR_DEPTH_MAX, beyond which the chain just ends. */
 
 #include "quota/glob.h"
+#include "quota/quota_bucket.h"
 #include "quota/table_layout.h"
+#include "quota/throttle_name.h"
 
 /* Slots a caller in need of one looks at before it gives up. */
 #define EVICT_LOOK_MAX 256
 #define BARREN (20 * WEIR_MILLISECOND)
+/* Freed for a meter: one may be too small, or not beside another. */
+#define EVICT_METERS 8
 /* Slots swept in one hold of the lock: some microseconds. */
 #define SWEEP_HOLD 32
 
@@ -34,6 +41,18 @@ void weir_slot_free(struct weir_table *t, uint32_t slot)
         weir_slot_unref(t, parent);
 }
 
+/* Frees a placeholder that nobody refers to. As in evict(): the generation
+ * first, then a last look whether some enter was faster. */
+static void free_placeholder(struct weir_table *t, uint32_t slot)
+{
+    struct hot *hot = weir_hot(t, slot);
+    weir_store(&hot->generation, hot->generation + (hot->generation & 1));
+    if (weir_slot_is_held(t, slot))
+        weir_slot_publish(t, slot);
+    else
+        weir_slot_free(t, slot);
+}
+
 void weir_slot_unref(struct weir_table *t, uint32_t slot)
 {
     struct cold *cold = weir_cold(t, slot);
@@ -43,7 +62,7 @@ void weir_slot_unref(struct weir_table *t, uint32_t slot)
         return;
     t->barren_till = 0;
     if (cold->state == WEIR_SLOT_PLACEHOLDER)
-        weir_slot_free(t, slot);
+        free_placeholder(t, slot);
 }
 
 void weir_slot_set_parent(struct weir_table *t, uint32_t slot,
@@ -68,7 +87,7 @@ void weir_slot_set_parent(struct weir_table *t, uint32_t slot,
 /* Whether nobody needs the slot, as it looks now; '*out_count' is its count
  * then. A placeholder is idle as soon as nobody holds it: one that was
  * resolved and never pinned. */
-static bool is_idle(const struct weir_table *t, uint32_t slot,
+static bool is_idle(struct weir_table *t, uint32_t slot,
                     uint64_t *out_count, weir_instant now)
 {
     const struct cold *cold = weir_cold(t, slot);
@@ -80,10 +99,13 @@ static bool is_idle(const struct weir_table *t, uint32_t slot,
     if (weir_load_relaxed(&weir_bits(t)[slot / 64]) & bit)
         return false;
     struct look look;
+    *out_count = weir_load(&weir_hot(t, slot)->count);
     weir_look(t, slot, weir_elapsed(t, now), &look);
-    *out_count = look.count;
-    bool empty = look.fill <= 0 || look.high == WEIR_SCALED_MAX;
-    return empty && look.count == weir_load_relaxed(&cold->settled);
+    bool empty = look.fill <= 0 || look.high == WEIR_SCALED_MAX ||
+                 (look.flags & META_GAUGE);
+    return empty && !weir_slot_is_held(t, slot) &&
+           look.count == weir_load_relaxed(&cold->settled) &&
+           weir_meter_is_idle(t, slot, now);
 }
 
 /* Frees an instance that nobody needs. The generation moves before the count
@@ -97,7 +119,7 @@ static bool evict(struct weir_table *t, uint32_t slot, weir_instant now)
         return false;
     struct hot *hot = weir_hot(t, slot);
     weir_store(&hot->generation, hot->generation + 1);
-    if (weir_load(&hot->count) != count) {
+    if (weir_load(&hot->count) != count || weir_slot_is_held(t, slot)) {
         weir_slot_publish(t, slot);
         return false;
     }
@@ -136,6 +158,15 @@ bool weir_table_is_crowded(const struct weir_table *t)
     return t->slots - weir_table_live(t) < t->slots / 8 + 1;
 }
 
+/* Whether it is an instance that found no room for its template's meter. */
+static bool lacks_meter(const struct weir_table *t, uint32_t slot)
+{
+    const struct cold *cold = weir_cold(t, slot);
+    return t->metered && cold->state == WEIR_SLOT_INSTANCE &&
+           cold->rule != WEIR_SLOT_NONE && weir_meter(t, slot)->where == 0 &&
+           weir_meter(t, cold->rule)->where != 0;
+}
+
 /* Under the lock: the hand moves on by some slots. */
 static uint32_t sweep_some(struct weir_table *t, uint32_t count,
                            weir_instant now)
@@ -146,6 +177,8 @@ static uint32_t sweep_some(struct weir_table *t, uint32_t count,
         uint32_t slot = t->hand = t->hand + 1 < t->used ? t->hand + 1 : 0;
         if (weir_cold(t, slot)->state > WEIR_SLOT_MAKING)
             weir_slot_lift(t, slot, elapsed);
+        if (lacks_meter(t, slot) || weir_slot_wants_basin(t, slot))
+            weir_slot_rule(t, slot, now);
         if (weir_table_is_crowded(t))
             freed += evict(t, slot, now);
     }
@@ -183,8 +216,10 @@ static uint32_t match_template(const struct weir_table *t,
         uint32_t slot = t->templates[i].slot;
         size_t len = weir_table_name(t, slot, buf);
         struct weir_text pattern = { buf, len };
+        enum weir_glob glob =
+            t->templates[i].path ? WEIR_GLOB_PATH : WEIR_GLOB_NAME;
         if (weir_name_is_shadow(pattern) == shadow &&
-            weir_glob_match(pattern, name, captures))
+            weir_template_match(glob, pattern, name, captures))
             return slot;
     }
     return WEIR_SLOT_NONE;
@@ -238,25 +273,60 @@ static void link_instance(struct weir_table *t, uint32_t slot,
     cold->refs--;
 }
 
-/* Copies the template's parameters: an instance is its quota. */
-static void become_instance(struct weir_table *t, uint32_t slot,
-                            uint32_t template, bool empty, weir_instant now)
+/* Copies the template's parameters: an instance is its quota. One that finds
+ * no room for its meter limits nothing by itself, and WEIR_EFULL says so. */
+static int become_instance(struct weir_table *t, uint32_t slot,
+                           uint32_t template, bool empty, weir_instant now)
 {
     struct look look;
+    struct meter_plan plan;
+    int error = weir_meter_plan_instance(t, slot, template, &plan);
     weir_look(t, template, weir_elapsed(t, now), &look);
     struct weir_bucket bucket = { .leak = look.leak,
                                   .low = look.high - look.band,
                                   .high = look.high };
     const struct cold *from = weir_cold(t, template);
     struct cold *cold = weir_cold(t, slot);
+    enum weir_sharing before = (enum weir_sharing)cold->sharing;
     weir_store_relaxed(&cold->rule, template);
     cold->created = from->created;
     cold->sharing = from->sharing;
     cold->on_stale = from->on_stale;
     weir_store_relaxed(&cold->hold, weir_load_relaxed(&from->hold));
-    uint32_t flags = (look.flags & ~META_STALE) |
-                     weir_slot_stale_flags(t, slot);
-    weir_slot_switch(t, slot, &bucket, flags, empty, now);
+    uint32_t flags =
+        look.flags & (META_OFF | META_SHADOW | META_GAUGE | META_ADAPTIVE);
+    flags |= weir_slot_stale_flags(t, slot) | (error < 0 ? META_OFF : 0);
+    if (from->sharing == WEIR_LEASED)
+        weir_leased(t, slot)->priority = weir_leased(t, template)->priority;
+    weir_slot_lease(t, slot, before, empty, &bucket);
+    weir_slot_adapt_as(t, slot, template, empty, now);
+    weir_slot_queue_as(t, slot, template);
+    weir_slot_measure(t, slot, &bucket, flags, &plan, empty, now);
+    weir_slot_share(t, slot, before);
+    weir_store_release(&cold->state, WEIR_SLOT_INSTANCE);
+    return error;
+}
+
+/* What its name brings. Whatever quota had the name before was another. */
+static void become_throttle(struct weir_table *t, uint32_t slot,
+                            const struct weir_quota *brought, weir_instant now)
+{
+    struct weir_bucket bucket;
+    struct meter_plan none = { .where = 0 };
+    struct cold *cold = weir_cold(t, slot);
+    enum weir_sharing before = (enum weir_sharing)cold->sharing;
+    weir_quota_bucket(brought, &bucket);
+    cold->created = brought->created;
+    cold->sharing = (uint8_t)(brought->sharing & 7);
+    cold->on_stale = (uint8_t)(brought->on_stale & 7);
+    weir_slot_lease(t, slot, before, true, &bucket);
+    weir_slot_unadapt(t, slot);
+    weir_slot_measure(t, slot, &bucket, weir_slot_stale_flags(t, slot), &none,
+                      true, now);
+    weir_slot_share(t, slot, before);
+    weir_slot_set_parent(t, slot, WEIR_SLOT_NONE);
+    /* Last: by it weir_slot_rule() knows that all of this was done. */
+    weir_store_relaxed(&cold->rule, WEIR_SLOT_NONE);
     weir_store_release(&cold->state, WEIR_SLOT_INSTANCE);
 }
 
@@ -269,8 +339,17 @@ static void become_placeholder(struct weir_table *t, uint32_t slot,
     weir_store_relaxed(&cold->rule, WEIR_SLOT_NONE);
     cold->created = 0;
     cold->sharing = WEIR_LOCAL;
-    weir_slot_switch(t, slot, &bucket, META_OFF, true, now);
+    weir_slot_lease(t, slot, WEIR_LOCAL, true, &bucket);
+    weir_slot_unadapt(t, slot);
+    struct meter_plan none = { .where = 0 };
+    weir_slot_measure(t, slot, &bucket, META_OFF, &none, true, now);
     weir_store_release(&cold->state, WEIR_SLOT_PLACEHOLDER);
+}
+
+void weir_slot_unrule(struct weir_table *t, uint32_t slot, weir_instant now)
+{
+    become_placeholder(t, slot, now);
+    weir_slot_set_parent(t, slot, WEIR_SLOT_NONE);
 }
 
 void weir_slot_rule(struct weir_table *t, uint32_t slot, weir_instant now)
@@ -282,6 +361,7 @@ void weir_slot_rule(struct weir_table *t, uint32_t slot, weir_instant now)
     char buf[WEIR_NAME_MAX + 1];
     size_t len = weir_table_name(t, slot, buf);
     struct weir_captures captures;
+    struct weir_quota brought;
     uint32_t template =
         match_template(t, (struct weir_text){ buf, len }, &captures);
     if (template != WEIR_SLOT_NONE) {
@@ -291,10 +371,15 @@ void weir_slot_rule(struct weir_table *t, uint32_t slot, weir_instant now)
         link_instance(t, slot, template, &captures, 0, now);
         return;
     }
-    become_placeholder(t, slot, now);
-    weir_slot_set_parent(t, slot, WEIR_SLOT_NONE);
+    if (weir_throttle_name_read((struct weir_text){ buf, len }, &brought)) {
+        if (cold->state == WEIR_SLOT_PLACEHOLDER ||
+            cold->rule != WEIR_SLOT_NONE)
+            become_throttle(t, slot, &brought, now);
+        return;
+    }
+    weir_slot_unrule(t, slot, now);
     if (cold->refs == 0)
-        weir_slot_free(t, slot);
+        free_placeholder(t, slot);
 }
 
 static enum weir_resolved no_room(struct weir_table *t, uint32_t template,
@@ -327,6 +412,23 @@ static bool may_make(struct weir_table *t, struct weir_text name,
     return weir_table_evict(t, EVICT_LOOK_MAX, 1, now) > 0;
 }
 
+/* A new instance; what is idle makes room for its meter, once in a while. */
+static int make_room(struct weir_table *t, uint32_t slot, uint32_t template,
+                     weir_instant now)
+{
+    int error = become_instance(t, slot, template, true, now);
+    if (error == 0 || now < t->barren_till)
+        return error;
+    weir_cold(t, slot)->refs++;
+    uint32_t freed = weir_table_evict(t, EVICT_LOOK_MAX, EVICT_METERS, now);
+    weir_cold(t, slot)->refs--;
+    if (freed > 0)
+        error = become_instance(t, slot, template, true, now);
+    if (error < 0)
+        t->barren_till = now + BARREN;
+    return error;
+}
+
 enum weir_resolved weir_slot_resolve(struct weir_table *t,
                                      struct weir_text name, bool keep,
                                      unsigned depth, uint32_t *out,
@@ -343,8 +445,11 @@ enum weir_resolved weir_slot_resolve(struct weir_table *t,
         return WEIR_RESOLVED;
     }
     struct weir_captures captures;
+    struct weir_quota brought;
     uint32_t template = match_template(t, name, &captures);
-    if (template == WEIR_SLOT_NONE && !keep)
+    bool brings = template == WEIR_SLOT_NONE &&
+                  weir_throttle_name_read(name, &brought);
+    if (template == WEIR_SLOT_NONE && !brings && !keep)
         return WEIR_RESOLVED_NONE;
     slot = may_make(t, name, template, now) ? weir_slot_make(t, name, now)
                                             : WEIR_SLOT_NONE;
@@ -352,7 +457,12 @@ enum weir_resolved weir_slot_resolve(struct weir_table *t,
         return no_room(t, template, &captures, depth, out, now);
     if (template != WEIR_SLOT_NONE) {
         link_instance(t, slot, template, &captures, depth, now);
-        become_instance(t, slot, template, true, now);
+        if (make_room(t, slot, template, now) < 0) {
+            weir_slot_free(t, slot);
+            return no_room(t, template, &captures, depth, out, now);
+        }
+    } else if (brings) {
+        become_throttle(t, slot, &brought, now);
     } else {
         become_placeholder(t, slot, now);
     }
@@ -375,52 +485,96 @@ static bool find_ruled(struct weir_table *t, struct weir_text name,
     return true;
 }
 
-static enum weir_resolved resolve_ref(struct weir_table *t,
-                                      struct weir_text name, bool keep,
-                                      bool pin, struct weir_ref *out,
-                                      weir_instant now)
+void weir_slot_mark_chain(struct weir_table *t, uint32_t slot)
+{
+    /* Between two edits the parents of a table may go round. */
+    for (unsigned i = 0; slot != WEIR_SLOT_NONE && i < WEIR_DEPTH_MAX; i++) {
+        weir_slot_mark(t, slot);
+        slot = weir_parent(weir_hot(t, slot));
+    }
+}
+
+/* Roots tell of what is held, before it is first asked. */
+static void hold(struct weir_table *t, struct weir_ref ref, weir_instant now)
+{
+    weir_cold(t, ref.slot)->refs++;
+    weir_slot_mark_chain(t, ref.slot);
+    weir_shadow_meet(t, ref, now);
+}
+
+/* Under the lock. */
+static enum weir_resolved find_or_make(struct weir_table *t,
+                                       struct weir_text name, bool keep,
+                                       struct weir_ref *out, weir_instant now)
+{
+    uint32_t slot;
+    enum weir_resolved resolved =
+        weir_slot_resolve(t, name, keep, 0, &slot, now);
+    if (resolved != WEIR_RESOLVED_NONE)
+        *out = (struct weir_ref){ slot, weir_hot(t, slot)->generation };
+    return resolved;
+}
+
+enum weir_resolved weir_table_resolve_as(struct weir_table *t, uint32_t process,
+                                         struct weir_text name, bool keep,
+                                         struct weir_ref *out, weir_instant now)
 {
     if (name.len == 0 || name.len > WEIR_NAME_MAX)
         return WEIR_RESOLVED_NONE;
-    if (!pin && find_ruled(t, name, out))
+    if (find_ruled(t, name, out))
         return WEIR_RESOLVED;
-    uint32_t slot;
-    weir_table_lock(t);
-    enum weir_resolved resolved =
-        weir_slot_resolve(t, name, keep, 0, &slot, now);
+    weir_table_lock_as(t, process);
+    enum weir_resolved resolved = find_or_make(t, name, keep, out, now);
+    weir_table_unlock(t);
+    return resolved;
+}
+
+enum weir_resolved weir_table_pin_as(struct weir_table *t, uint32_t process,
+                                     struct weir_text name,
+                                     struct weir_ref *out, weir_instant now)
+{
+    if (name.len == 0 || name.len > WEIR_NAME_MAX)
+        return WEIR_RESOLVED_NONE;
+    weir_table_lock_as(t, process);
+    enum weir_resolved resolved = find_or_make(t, name, true, out, now);
     if (resolved != WEIR_RESOLVED_NONE) {
-        out->slot = slot;
-        out->generation = weir_hot(t, slot)->generation;
-        if (pin) {
-            weir_cold(t, slot)->refs++;
-            weir_slot_mark(t, slot); /* roots tell of what is held */
-        }
+        if (weir_share_pin(t, process, out->slot))
+            hold(t, *out, now);
+        else
+            resolved = WEIR_RESOLVED_FULL;
     }
     weir_table_unlock(t);
     return resolved;
+}
+
+void weir_table_unpin_as(struct weir_table *t, uint32_t process,
+                         struct weir_ref ref)
+{
+    weir_table_lock_as(t, process);
+    if (ref.slot < t->slots &&
+        weir_hot(t, ref.slot)->generation == ref.generation &&
+        weir_share_unpin(t, process, ref.slot))
+        weir_slot_unref(t, ref.slot);
+    weir_table_unlock(t);
 }
 
 enum weir_resolved weir_table_resolve(struct weir_table *t,
                                       struct weir_text name, bool keep,
                                       struct weir_ref *out, weir_instant now)
 {
-    return resolve_ref(t, name, keep, false, out, now);
+    return weir_table_resolve_as(t, 0, name, keep, out, now);
 }
 
 enum weir_resolved weir_table_pin(struct weir_table *t,
                                   struct weir_text name,
                                   struct weir_ref *out, weir_instant now)
 {
-    return resolve_ref(t, name, true, true, out, now);
+    return weir_table_pin_as(t, 0, name, out, now);
 }
 
 void weir_table_unpin(struct weir_table *t, struct weir_ref ref)
 {
-    weir_table_lock(t);
-    if (ref.slot < t->slots &&
-        weir_hot(t, ref.slot)->generation == ref.generation)
-        weir_slot_unref(t, ref.slot);
-    weir_table_unlock(t);
+    weir_table_unpin_as(t, 0, ref);
 }
 
 uint32_t weir_table_template_of(const struct weir_table *t, uint32_t slot)

@@ -100,11 +100,6 @@ void weir_shadow_freed(struct weir_table *t)
 
 static const struct weir_ref nobody = { WEIR_SLOT_NONE, 0 };
 
-static bool is_live(const struct weir_table *t, struct weir_ref ref)
-{
-    return weir_load(&weir_hot(t, ref.slot)->generation) == ref.generation;
-}
-
 /* "shadow:" + 'name' in 'buf'; len 0 when that is longer than a name can be,
  * or 'name' is of the shadow set itself. */
 static struct weir_text shadow_name(struct weir_text name,
@@ -139,18 +134,18 @@ static struct weir_ref resolve_locked(struct weir_table *t,
     return (struct weir_ref){ slot, weir_hot(t, slot)->generation };
 }
 
-static struct weir_ref learn_locked(struct weir_table *t,
-                                    struct weir_ref ref, weir_instant now)
+static struct weir_ref learn_locked(struct weir_table *t, struct weir_ref ref,
+                                    weir_instant now)
 {
     char buf[WEIR_NAME_MAX + 1];
-    if (!is_live(t, ref))
+    if (!weir_ref_is_live(t, ref))
         return nobody;
     size_t len = weir_table_name(t, ref.slot, buf);
     uint32_t version = t->shadow_version;
     struct weir_ref found =
         resolve_locked(t, (struct weir_text){ buf, len }, now);
     /* To make room for its twin, an idle slot may itself have gone. */
-    if (!is_live(t, ref))
+    if (!weir_ref_is_live(t, ref))
         return found;
     struct twin *twin = weir_twin(t, ref.slot);
     weir_store_relaxed(&twin->ref,
@@ -161,17 +156,19 @@ static struct weir_ref learn_locked(struct weir_table *t,
     return found;
 }
 
-__attribute__((noinline)) static struct weir_ref
-learn(struct weir_table *t, struct weir_ref ref, weir_instant now)
+__attribute__((noinline)) static struct weir_ref learn(struct weir_table *t,
+                                                       uint32_t stripe,
+                                                       struct weir_ref ref,
+                                                       weir_instant now)
 {
-    weir_table_lock(t);
+    weir_table_lock_as(t, weir_process_of(t, stripe));
     struct weir_ref found = learn_locked(t, ref, now);
     weir_table_unlock(t);
     return found;
 }
 
-static struct weir_ref twin_of(struct weir_table *t, struct weir_ref ref,
-                               weir_instant now)
+static struct weir_ref twin_of(struct weir_table *t, uint32_t stripe,
+                               struct weir_ref ref, weir_instant now)
 {
     const struct twin *twin = weir_twin(t, ref.slot);
     /* acquire: pairs with learn_locked(). It also orders the look at the
@@ -182,10 +179,20 @@ static struct weir_ref twin_of(struct weir_table *t, struct weir_ref ref,
     struct weir_ref found = { (uint32_t)word, (uint32_t)(word >> 32) };
     /* Relaxed: as in weir_shadow_outcome(). */
     bool known = version == weir_load_relaxed(&t->shadow_version) &&
-                 is_live(t, ref);
-    if (known && (found.slot == WEIR_SLOT_NONE || is_live(t, found)))
+                 weir_ref_is_live(t, ref);
+    if (known && (found.slot == WEIR_SLOT_NONE || weir_ref_is_live(t, found)))
         return found;
-    return learn(t, ref, now);
+    return learn(t, stripe, ref, now);
+}
+
+void weir_shadow_meet(struct weir_table *t, struct weir_ref ref,
+                      weir_instant now)
+{
+    if (weir_shadow_outcome(t) == 0)
+        return;
+    struct weir_ref twin = learn_locked(t, ref, now);
+    if (twin.slot != WEIR_SLOT_NONE)
+        weir_slot_mark_chain(t, twin.slot);
 }
 
 /* ---- The odds of a refund ---- */
@@ -248,7 +255,7 @@ unsigned weir_table_shadow(struct weir_table *t, uint32_t stripe,
     bool decides = act->kind == WEIR_ACT_TAKE ||
                    act->kind == WEIR_ACT_RESERVE;
     for (int tries = 0; tries < STALE_TRIES; tries++) {
-        struct weir_ref twin = twin_of(t, ref, now);
+        struct weir_ref twin = twin_of(t, stripe, ref, now);
         if (twin.slot == WEIR_SLOT_NONE)
             return 0;
         unsigned outcome = act_on(t, stripe, ref, twin, act, now);
@@ -272,7 +279,8 @@ unsigned weir_table_shadow_name(struct weir_table *t, uint32_t stripe,
         return 0;
     for (int tries = 0; tries < STALE_TRIES; tries++) {
         struct weir_ref ref;
-        if (weir_table_resolve(t, name, false, &ref, now) ==
+        uint32_t process = weir_process_of(t, stripe);
+        if (weir_table_resolve_as(t, process, name, false, &ref, now) ==
             WEIR_RESOLVED_NONE)
             return 0;
         unsigned outcome =

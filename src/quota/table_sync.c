@@ -30,7 +30,7 @@ static void rearm(struct weir_table *t, uint32_t word, uint64_t marked)
         marked &= marked - 1;
         uint32_t slot = word * 64 + bit;
         struct hot *hot = weir_hot(t, slot);
-        uint64_t count = weir_load_relaxed(&hot->count);
+        uint64_t count = weir_table_count(t, slot);
         /* A stop that stands for "never" moves on with the count: 2^60
          * units of weight 2^32 are half a minute. */
         push_off(&weir_cold(t, slot)->report_at, count);
@@ -44,7 +44,7 @@ static void rearm(struct weir_table *t, uint32_t word, uint64_t marked)
  * look do it here. */
 static void collect_refusals(struct weir_table *t, uint64_t *bits)
 {
-    for (uint32_t i = 1; i < t->stripe_count; i++) {
+    for (uint32_t i = t->commons; i < t->stripe_count; i++) {
         struct weir_stripe *stripe = weir_stripe(t, i);
         if (!weir_load_relaxed(&stripe->used))
             continue;
@@ -76,6 +76,9 @@ void weir_table_collect(struct weir_table *t, uint64_t *bits)
 
 uint64_t weir_table_count(const struct weir_table *t, uint32_t slot)
 {
+    /* Relaxed: what is asked of a slot beside an edit is of before or after. */
+    if (weir_load_relaxed(&weir_hot(t, slot)->meta) & META_GAUGE)
+        return weir_load(&weir_gauge(t, slot)->held);
     return weir_load(&weir_hot(t, slot)->count);
 }
 
@@ -93,7 +96,7 @@ static uint64_t entry_units(const struct refusal *entry, uint32_t slot)
 uint64_t weir_table_refused(const struct weir_table *t, uint32_t slot)
 {
     uint64_t sum = weir_load(&weir_cold(t, slot)->refused);
-    for (uint32_t i = 1; i < t->stripe_count; i++)
+    for (uint32_t i = t->commons; i < t->stripe_count; i++)
         sum += entry_units(&weir_stripe(t, i)->refusals[slot % STRIPE_ENTRIES],
                            slot);
     return sum;
@@ -109,6 +112,15 @@ bool weir_table_is_urgent(const struct weir_table *t)
     return weir_load_relaxed(&t->urgent) != 0;
 }
 
+void weir_table_set_reporting(struct weir_table *t, bool reporting)
+{
+    /* Relaxed: nobody else writes it. The store is in the order of all, before
+     * a collect that follows: a take that still sees the report coming in
+     * touch() has set its mark before that, and is in it. */
+    if (weir_load_relaxed(&t->reporting) != reporting)
+        weir_store(&t->reporting, reporting);
+}
+
 static void view_locked(const struct weir_table *t, uint32_t slot,
                         struct weir_slot_view *out, weir_instant now)
 {
@@ -122,6 +134,7 @@ static void view_locked(const struct weir_table *t, uint32_t slot,
     out->sharing = (enum weir_sharing)cold->sharing;
     out->on_stale = (enum weir_on_stale)cold->on_stale;
     out->created = cold->created;
+    out->refs = cold->refs;
     out->count = look.count;
     out->fill = look.fill > 0 ? look.fill : 0;
     out->in = (look.count << look.leak.frac) +
@@ -130,6 +143,7 @@ static void view_locked(const struct weir_table *t, uint32_t slot,
                                         .low = look.high - look.band,
                                         .high = look.high };
     out->unlimited = look.high == WEIR_SCALED_MAX;
+    out->gauge = look.flags & META_GAUGE;
 }
 
 void weir_table_view(struct weir_table *t, uint32_t slot,
@@ -158,9 +172,29 @@ void weir_table_set_slack(struct weir_table *t, uint32_t slot,
     weir_store(&weir_hot(t, slot)->early, WEIR_MINI_FAR);
 }
 
+void weir_table_lift_stops(struct weir_table *t)
+{
+    uint32_t used = weir_table_used(t);
+    for (uint32_t slot = 0; slot < used; slot++) {
+        uint64_t count = weir_table_count(t, slot);
+        weir_table_set_slack(t, slot, count, count + WEIR_COUNT_FAR);
+    }
+}
+
 void weir_table_set_held(struct weir_table *t, bool held)
 {
     t->held = held;
+}
+
+bool weir_table_is_held(const struct weir_table *t)
+{
+    return t->held;
+}
+
+static void set_others(struct weir_table *t, uint32_t slot, int64_t units)
+{
+    uint64_t others = units > 0 ? (uint64_t)units : 0;
+    weir_store_relaxed(&weir_gauge(t, slot)->others, others);
 }
 
 void weir_table_set_fill(struct weir_table *t, uint32_t slot, int64_t fill,
@@ -171,6 +205,10 @@ void weir_table_set_fill(struct weir_table *t, uint32_t slot, int64_t fill,
     for (;;) {
         struct look look;
         weir_look(t, slot, 0, &look);
+        if (look.flags & META_GAUGE) {
+            set_others(t, slot, fill - (int64_t)count);
+            return;
+        }
         if (look.flags & META_OFF)
             return;
         uint64_t scaled = (uint64_t)fill +
@@ -182,14 +220,20 @@ void weir_table_set_fill(struct weir_table *t, uint32_t slot, int64_t fill,
     }
 }
 
-void weir_table_note_hold(struct weir_table *t, uint32_t slot, weir_instant at)
+float weir_table_refusal(struct weir_table *t, uint32_t slot, weir_instant now)
 {
-    struct cold *cold = weir_cold(t, slot);
-    if (cold->on_stale != WEIR_STALE_HOLD || weir_table_is_stale(t) || t->held)
-        return;
     struct look look;
-    weir_look(t, slot, weir_elapsed(t, at), &look);
-    weir_store_relaxed(&cold->hold, weir_look_refusal(&look));
+    weir_look(t, slot, weir_elapsed(t, now), &look);
+    return (float)weir_look_refusal(&look) / 255;
+}
+
+void weir_table_set_hold(struct weir_table *t, uint32_t slot, float refusal)
+{
+    weir_assert(refusal >= 0 && refusal <= 1);
+    if (weir_table_is_stale(t) || t->held)
+        return;
+    weir_store_relaxed(&weir_cold(t, slot)->hold,
+                       (uint8_t)(refusal * 255 + 0.5f));
 }
 
 void weir_table_add_others(struct weir_table *t, uint32_t slot,
@@ -207,4 +251,53 @@ void weir_table_set_settled(struct weir_table *t, uint32_t slot,
 uint64_t weir_table_settled(const struct weir_table *t, uint32_t slot)
 {
     return weir_load_relaxed(&weir_cold(t, slot)->settled);
+}
+
+/* ---- What a region's limiters counted ---- */
+
+bool weir_table_carry(struct weir_table *t, struct weir_ref ref, int64_t units,
+                      uint64_t refused, weir_instant now)
+{
+    if (!weir_table_ref_lives(t, ref))
+        return false;
+    struct look look;
+    uint64_t elapsed = weir_elapsed(t, now);
+    weir_look(t, ref.slot, elapsed, &look);
+    if (look.fill < 0)
+        weir_slot_lift(t, ref.slot, elapsed);
+    uint64_t count =
+        weir_fetch_add(&weir_hot(t, ref.slot)->count, (uint64_t)units);
+    weir_slot_note(t, ref.slot, count + (uint64_t)units);
+    if (units > 0 && (look.flags & (META_OPEN | META_HOLD)))
+        weir_slot_forgive(t, ref.slot, (uint64_t)units, elapsed);
+    weir_fetch_add(&weir_cold(t, ref.slot)->refused, refused);
+    weir_slot_mark(t, ref.slot);
+    return true;
+}
+
+/* Whether it is worth a report, up or down, the sync finds out. */
+static void carry_held(struct weir_table *t, uint32_t slot, uint64_t units)
+{
+    bool moves = weir_table_held(t, slot) != units;
+    weir_store(&weir_gauge(t, slot)->held, units);
+    weir_slot_mark(t, slot);
+    if (moves)
+        weir_store(&t->urgent, 1);
+}
+
+bool weir_table_carry_held(struct weir_table *t, struct weir_ref ref,
+                           uint64_t units, uint64_t refused)
+{
+    if (!weir_table_ref_lives(t, ref))
+        return false;
+    weir_fetch_add(&weir_cold(t, ref.slot)->refused, refused);
+    carry_held(t, ref.slot, units);
+    return true;
+}
+
+void weir_table_uncarry_held(struct weir_table *t, uint32_t slot)
+{
+    weir_assert(slot < t->slots);
+    if (weir_slot_is_held(t, slot))
+        carry_held(t, slot, 0);
 }

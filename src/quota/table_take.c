@@ -15,6 +15,12 @@
  *                            whole chain, so that the largest of its
  *                            probabilities decides and not their product
  *     shadow                 would be refused: noted, not charged, goes on
+ *     meter                  not judged by this walk: when it passes, the
+ *                            meters step (table_meter.c), before the charge
+ *     store                  the chain isn't decided here alone: nothing is
+ *                            charged, who asked goes on by weir_table_begin()
+ *     gauge                  judged as a bucket is, and never charged: an enter
+ *                            holds it (table_permit.c), before the meters step
  *
  * Most takes need none of this but the bare comparison, so each link is first
  * judged by its line alone, in registers; the first link about which that
@@ -22,31 +28,10 @@
  *
  * A refused request writes only to its thread's stripe. */
 
-#include "quota/table_layout.h"
-
-#include <string.h>
-
-/* When nothing better is known: a root answers about every 20 ms. */
-#define STOP_RETRY (20 * WEIR_MILLISECOND)
-#define HOLD_RETRY WEIR_SECOND
-
-enum how { TAKE, PEEK };
+#include "quota/table_walk.h"
 
 /* For what must stay in registers: the compiler counts lines, not calls. */
 #define INLINE static inline __attribute__((always_inline))
-
-struct walk {
-    uint64_t elapsed;
-    uint64_t chance;
-    uint32_t links;
-    uint32_t lift;    /* bits: links whose bucket stands below empty */
-    uint32_t skip;    /* bits: links not to be charged */
-    uint32_t shadow;  /* bits: links that would have refused */
-    uint32_t refuser; /* index of a link, or WEIR_DEPTH_MAX */
-    enum set set;     /* whose chance it draws from */
-    bool drawn;
-    uint32_t slot[WEIR_DEPTH_MAX];
-};
 
 /* ---- The stripe ---- */
 
@@ -78,7 +63,7 @@ __attribute__((noinline)) static unsigned
 count_refused_slowly(struct weir_table *t, uint32_t stripe, uint32_t slot,
                      uint64_t weight)
 {
-    if (stripe == 0) {
+    if (stripe < t->commons) {
         weir_fetch_add(&weir_cold(t, slot)->refused, weight);
         weir_slot_mark(t, slot);
         return WEIR_OUTCOME_LIMITED;
@@ -97,7 +82,7 @@ INLINE unsigned count_refused(struct weir_table *t, uint32_t stripe,
 {
     struct refusal *entry =
         &weir_stripe(t, stripe)->refusals[slot % STRIPE_ENTRIES];
-    /* Those of the shared stripe are never anybody's. */
+    /* Those of a stripe that threads share are never anybody's. */
     if (WEIR_UNLIKELY(entry->slot != slot))
         return count_refused_slowly(t, stripe, slot, weight);
     weir_store_relaxed(&entry->units, entry->units + weight);
@@ -187,14 +172,10 @@ void weir_look_spare(const struct weir_table *t, uint32_t slot,
         out->band = weir_mini_get(band);
         out->flags = meta & META_FLAGS;
         out->fill = weir_fill_of(count, base, out->leak, elapsed);
+        if (meta & META_GAUGE)
+            weir_look_gauge(t, slot, out);
         return;
     }
-}
-
-/* It only counts: a fill that overflows is lifted as if it were idle. */
-static inline bool is_endless(const struct look *look)
-{
-    return look->high == WEIR_SCALED_MAX;
 }
 
 static bool drawn_against(struct weir_table *t, uint32_t stripe,
@@ -224,7 +205,7 @@ static bool link_refuses(struct weir_table *t, uint32_t stripe,
     if (WEIR_UNLIKELY(look->flags & META_STALE))
         return flagged_refuses(t, stripe, walk, slot, look);
     /* Before the stop, which may be of the limit that was until just now. */
-    if (is_endless(look))
+    if (weir_look_is_endless(look))
         return false;
     uint64_t stop = weir_load_relaxed(&weir_hot(t, slot)->stop);
     if ((int64_t)(look->count - stop) >= 0)
@@ -244,6 +225,24 @@ static inline void prefetch_above(const struct weir_table *t, uint64_t up)
         __builtin_prefetch(weir_hot(t, above), 1);
 }
 
+/* Whose decision it is besides. What isn't there is charged nothing, and what
+ * counts units in flight is held by permits alone. */
+static inline void note_flags(struct walk *walk, uint32_t flags, uint32_t bit)
+{
+    if (flags & (META_OFF | META_GAUGE))
+        walk->skip |= bit;
+    if (WEIR_UNLIKELY(flags & (META_OPEN | META_HOLD)))
+        walk->free |= bit;
+    if (WEIR_LIKELY(!(flags & (META_METER | META_AWAY | META_GAUGE))) ||
+        (flags & META_OFF))
+        return;
+    walk->gauges |= flags & META_GAUGE ? bit : 0;
+    walk->adaptive |= flags & META_ADAPTIVE ? bit : 0;
+    walk->meters |= flags & META_METER ? bit : 0;
+    walk->away |= flags & META_AWAY ? bit : 0;
+    walk->quiet |= flags & META_SHADOW ? bit : 0;
+}
+
 /* Judges the chain from 'slot' up. Returns whether it passes; either way
  * 'walk' holds what was seen, up to the refuser. */
 static bool walk_up(struct weir_table *t, uint32_t stripe, uint32_t slot,
@@ -258,9 +257,9 @@ static bool walk_up(struct weir_table *t, uint32_t stripe, uint32_t slot,
         walk->slot[walk->links++] = slot;
         if (look.fill < 0)
             walk->lift |= bit;
-        if (look.flags & META_OFF) {
-            walk->skip |= bit;
-        } else if (link_refuses(t, stripe, walk, slot, &look, weight)) {
+        note_flags(walk, look.flags, bit);
+        bool judged = !(look.flags & (META_OFF | META_METER | META_AWAY));
+        if (judged && link_refuses(t, stripe, walk, slot, &look, weight)) {
             if (!(look.flags & META_SHADOW)) {
                 walk->refuser = walk->links - 1;
                 return false;
@@ -283,9 +282,10 @@ enum judged {
 
 /* weir_look() and link_refuses() for a slot without flags, outside of its
  * band and of an edit. What was computed from a torn line is thrown away at
- * the end: so little is live at a time that nothing is spilled. */
+ * the end: so little is live at a time that nothing is spilled. Of 'out' only
+ * what a lift needs is set. */
 INLINE enum judged judge(const struct hot *hot, uint64_t elapsed,
-                         uint64_t weight)
+                         uint64_t weight, struct look *out)
 {
     uint32_t meta = weir_load_acquire(&hot->meta);
     uint64_t base = weir_load_acquire(&hot->base);
@@ -296,6 +296,7 @@ INLINE enum judged judge(const struct hot *hot, uint64_t elapsed,
     uint64_t count = weir_load_relaxed(&hot->count);
     int64_t found = weir_fill_of(count, base, leak, elapsed);
     int64_t fill = found > 0 ? found : 0;
+    *out = (struct look){ .base = base, .fill = found };
     int64_t high = weir_load_relaxed(&hot->high);
     enum judged judged = found < 0 ? IDLE : EASY;
     if (fill + (int64_t)(weight << leak.frac) > high)
@@ -309,20 +310,19 @@ INLINE enum judged judge(const struct hot *hot, uint64_t elapsed,
 
 /* ---- Charging ---- */
 
+INLINE bool lift_seen(struct hot *hot, struct look *look)
+{
+    return weir_cas(&hot->base, &look->base,
+                    look->base - ((uint64_t)look->fill << 1));
+}
+
 void weir_slot_lift(struct weir_table *t, uint32_t slot, uint64_t elapsed)
 {
     struct hot *hot = weir_hot(t, slot);
-    for (;;) {
-        struct look look;
+    struct look look;
+    do {
         weir_look(t, slot, elapsed, &look);
-        if (look.fill >= 0)
-            return;
-        uint64_t scaled = weir_leaked(look.leak, elapsed) -
-                          (look.count << look.leak.frac);
-        uint64_t lifted = (scaled << 1) | (look.base & 1);
-        if (weir_cas(&hot->base, &look.base, lifted))
-            return;
-    }
+    } while (look.fill < 0 && !lift_seen(hot, &look));
 }
 
 /* The count came within 'early' of 'stop': marks the slot, and asks for an
@@ -334,7 +334,10 @@ void weir_slot_lift(struct weir_table *t, uint32_t slot, uint64_t elapsed)
  * finds 'early' moved, or the mark set, added to the count before the collect
  * that undoes it, which therefore reports it; and no slot stays with 'early'
  * moved and no mark. A distance that became wrong under way, because the sync
- * moved 'stop', is seen and computed again: the sync resets 'early' last. */
+ * moved 'stop', is seen and computed again: the sync resets 'early' last.
+ *
+ * One that nothing stops, such as a name at its first use, asks for nothing
+ * while a report is coming anyway: each of a flood would wake the sync. */
 __attribute__((noinline)) static unsigned
 touch(struct weir_table *t, uint32_t slot, uint64_t count)
 {
@@ -352,6 +355,10 @@ touch(struct weir_table *t, uint32_t slot, uint64_t count)
     weir_slot_mark(t, slot);
     if (!over || weir_load_relaxed(&t->urgent))
         return 0;
+    /* In the order of all, after the mark: see weir_table_set_reporting(). */
+    if ((int64_t)(stop - count) >= (int64_t)(WEIR_COUNT_FAR / 2) &&
+        weir_load(&t->reporting))
+        return 0;
     return weir_exchange(&t->urgent, 1) ? 0 : WEIR_OUTCOME_KICK;
 }
 
@@ -360,6 +367,11 @@ INLINE bool is_near(const struct hot *hot, uint64_t count)
     weir_mini early = weir_load(&hot->early);
     uint64_t stop = weir_load_relaxed(&hot->stop);
     return WEIR_UNLIKELY((int64_t)(stop - count) <= weir_mini_get(early));
+}
+
+unsigned weir_slot_note(struct weir_table *t, uint32_t slot, uint64_t count)
+{
+    return is_near(weir_hot(t, slot), count) ? touch(t, slot, count) : 0;
 }
 
 INLINE unsigned add(struct weir_table *t, uint32_t slot, uint64_t units)
@@ -394,16 +406,6 @@ INLINE bool has_moved(struct weir_table *t, const struct walk *walk,
     return false;
 }
 
-static inline bool ref_is_live(const struct weir_table *t,
-                               struct weir_ref ref)
-{
-    return weir_load(&weir_hot(t, ref.slot)->generation) == ref.generation;
-}
-
-/* More than a verdict: the chain changed while it was charged, nothing is
- * charged, all is to be asked again. */
-#define OUTCOME_MOVED 0x80000000u
-
 /* Takes back what links 'from' and above were charged. */
 INLINE unsigned uncharge(struct weir_table *t, const struct walk *walk,
                          uint32_t from, uint64_t weight)
@@ -429,103 +431,8 @@ INLINE unsigned charge_walked(struct weir_table *t, const struct walk *walk,
         if (WEIR_UNLIKELY(has_moved(t, walk, i)))
             return uncharge(t, walk, i, weight);
     }
-    return WEIR_LIKELY(ref_is_live(t, ref)) ? outcome
-                                            : uncharge(t, walk, 0, weight);
-}
-
-/* ---- The reply ---- */
-
-static void reply_name(const struct weir_table *t, uint32_t slot,
-                       struct weir_reply *reply)
-{
-    reply->quota_len = (uint8_t)weir_table_name(t, slot, reply->quota);
-}
-
-static weir_duration jittered(struct weir_table *t, uint32_t stripe,
-                              weir_duration wait)
-{
-    if (wait == 0 || wait > WEIR_NEVER / 2)
-        return wait;
-    return wait + (weir_duration)(((weir_u128)(wait / 4 + 1) *
-                                   weir_stripe_draw(t, stripe, LIVE)) >>
-                                  64);
-}
-
-/* How long until the refuser would let the weight pass for certain. */
-static weir_duration retry_after(const struct look *look, uint64_t weight,
-                                 bool stopped)
-{
-    if (look->flags & META_STALE)
-        return HOLD_RETRY;
-    int64_t scaled = (int64_t)(weight << look->leak.frac);
-    int64_t fill = look->fill > 0 ? look->fill : 0;
-    int64_t to_low = fill - (look->high - look->band);
-    int64_t to_high = fill + scaled - look->high;
-    int64_t leak = to_low > to_high ? to_low : to_high;
-    weir_duration wait = weir_leak_time(look->leak, leak);
-    weir_duration least = stopped ? STOP_RETRY : 1;
-    return wait < least ? least : wait;
-}
-
-static void explain_refusal(struct weir_table *t, uint32_t stripe,
-                            const struct walk *walk, uint64_t weight,
-                            struct weir_reply *reply)
-{
-    uint32_t slot = walk->slot[walk->refuser];
-    struct look look;
-    weir_look(t, slot, walk->elapsed, &look);
-    uint64_t stop = weir_load_relaxed(&weir_hot(t, slot)->stop);
-    bool stopped = (int64_t)(look.count - stop) >= 0;
-    reply->verdict = WEIR_LIMITED;
-    reply->never = !(look.flags & META_STALE) &&
-                   (int64_t)(weight << look.leak.frac) > look.high;
-    reply->fill = look.fill > 0 ? look.fill >> look.leak.frac : 0;
-    reply->retry_after =
-        reply->never ? WEIR_NEVER
-                     : jittered(t, stripe,
-                                retry_after(&look, weight, stopped));
-    reply_name(t, slot, reply);
-}
-
-/* Names the link nearest to its limit, and what is left there. */
-static void explain_pass(struct weir_table *t, const struct walk *walk,
-                         struct weir_reply *reply)
-{
-    uint32_t nearest = WEIR_SLOT_NONE;
-    reply->remaining = UINT64_MAX;
-    for (uint32_t i = 0; i < walk->links; i++) {
-        struct look look;
-        weir_look(t, walk->slot[i], walk->elapsed, &look);
-        if (look.flags & (META_OFF | META_SHADOW | META_OPEN))
-            continue;
-        int64_t fill = look.fill > 0 ? look.fill : 0;
-        int64_t room = look.high > fill ? look.high - fill : 0;
-        bool endless = is_endless(&look);
-        uint64_t units = endless ? UINT64_MAX
-                                 : (uint64_t)room >> look.leak.frac;
-        if (nearest != WEIR_SLOT_NONE && units >= reply->remaining)
-            continue;
-        nearest = walk->slot[i];
-        reply->remaining = units;
-        reply->fill = endless ? 0 : fill >> look.leak.frac;
-    }
-    if (nearest != WEIR_SLOT_NONE)
-        reply_name(t, nearest, reply);
-}
-
-static void explain(struct weir_table *t, uint32_t stripe,
-                    const struct walk *walk, uint64_t weight, bool passed,
-                    struct weir_reply *reply)
-{
-    memset(reply, 0, sizeof(*reply));
-    reply->stale = weir_table_is_stale(t);
-    reply->shadow = walk->shadow != 0;
-    uint8_t state = weir_load_acquire(&weir_cold(t, walk->slot[0])->state);
-    reply->unknown = state == WEIR_SLOT_PLACEHOLDER;
-    if (passed)
-        explain_pass(t, walk, reply);
-    else
-        explain_refusal(t, stripe, walk, weight, reply);
+    return WEIR_LIKELY(weir_ref_is_live(t, ref)) ? outcome
+                                                 : uncharge(t, walk, 0, weight);
 }
 
 /* ---- The calls ---- */
@@ -540,8 +447,8 @@ static void count_shadow(struct weir_table *t, uint32_t stripe,
 }
 
 /* A handle's name may have no quota yet. */
-static void count_placeholder(struct weir_table *t, uint32_t stripe,
-                              uint32_t slot)
+void weir_placeholder_count(struct weir_table *t, uint32_t stripe,
+                            uint32_t slot)
 {
     if (weir_load_acquire(&weir_cold(t, slot)->state) ==
         WEIR_SLOT_PLACEHOLDER)
@@ -562,8 +469,12 @@ static inline unsigned refuse(struct weir_table *t, uint32_t stripe,
 static inline void walk_begin(struct walk *walk, const struct weir_table *t,
                               weir_instant now)
 {
+    walk->now = now;
     walk->elapsed = weir_elapsed(t, now);
-    walk->links = walk->lift = walk->skip = walk->shadow = 0;
+    walk->links = walk->lift = walk->skip = walk->shadow = walk->free = 0;
+    walk->meters = walk->away = walk->quiet = walk->gauges = 0;
+    walk->stripe = 0;
+    walk->adaptive = 0;
     walk->set = LIVE;
     walk->drawn = false;
 }
@@ -573,29 +484,81 @@ static inline uint64_t clipped(uint64_t weight)
     return weight < WEIR_WEIGHT_MAX ? weight : WEIR_WEIGHT_MAX;
 }
 
-/* Judges and, if it is a take that passes, charges. */
-static unsigned decide(struct weir_table *t, uint32_t stripe,
-                       struct weir_ref ref, uint64_t weight, enum how how,
-                       enum set set, struct walk *walk, weir_instant now)
+/* By how it was judged: the table may hear a root meanwhile. */
+static void forgive_walked(struct weir_table *t, const struct walk *walk,
+                           uint64_t weight)
 {
-    unsigned outcome;
-    do {
-        walk_begin(walk, t, now);
-        walk->set = set;
-        bool passed = walk_up(t, stripe, ref.slot, weight, walk);
-        if (!ref_is_live(t, ref))
-            return WEIR_OUTCOME_STALE_REF;
-        outcome = passed ? 0 : WEIR_OUTCOME_LIMITED;
-        if (passed && how == TAKE)
-            outcome = charge_walked(t, walk, ref, weight);
-    } while (outcome == OUTCOME_MOVED);
+    for (uint32_t i = 0; i < walk->links; i++)
+        if (walk->free & ~walk->skip & 1u << i)
+            weir_slot_forgive(t, walk->slot[i], weight, walk->elapsed);
+}
+
+/* Charges what the meters let pass; what changed meanwhile undoes both. */
+static unsigned charge_stepped(struct weir_table *t, const struct walk *walk,
+                               struct steps *steps,
+                               const struct weir_question *q)
+{
+    unsigned outcome = charge_walked(t, walk, q->ref, q->ask.weight);
+    if (outcome == OUTCOME_MOVED)
+        weir_walk_step_back(t, walk, steps, &q->ask);
+    else if (WEIR_UNLIKELY(walk->free != 0))
+        forgive_walked(t, walk, q->ask.weight);
     return outcome;
 }
 
+/* The meters of a walk whose buckets let it pass. */
+static inline unsigned step_walked(struct weir_table *t, struct walk *walk,
+                                   struct steps *steps,
+                                   const struct weir_question *q)
+{
+    *steps = (struct steps){ .charged = 0 };
+    if (WEIR_LIKELY(walk->meters == 0))
+        return 0;
+    return weir_walk_step(t, walk, &q->ask, steps);
+}
+
+/* The gauges of an enter whose buckets let it pass. */
+static inline unsigned hold_walked(struct weir_table *t, struct walk *walk,
+                                   const struct weir_question *q,
+                                   unsigned *out_kick)
+{
+    if (q->hold)
+        return weir_walk_hold(t, walk, q, out_kick);
+    return WEIR_LIKELY(walk->adaptive == 0) ? 0 : weir_walk_see(t, walk, q);
+}
+
+/* Judges and, if it is a take that passes, charges. */
+unsigned weir_walk_decide(struct weir_table *t, const struct weir_question *q,
+                          struct walk *walk, struct steps *steps,
+                          weir_instant now)
+{
+    unsigned outcome;
+    unsigned kick = 0; /* of all rounds: no later one asks again */
+    do {
+        walk_begin(walk, t, now);
+        walk->set = q->set;
+        walk->stripe = q->stripe;
+        bool passed = walk_up(t, q->stripe, q->ref.slot, q->ask.weight, walk);
+        if (!weir_ref_is_live(t, q->ref))
+            return WEIR_OUTCOME_STALE_REF | kick;
+        if (WEIR_UNLIKELY(walk->away != 0) && !q->whole)
+            return WEIR_OUTCOME_EXACT | kick;
+        outcome = passed ? hold_walked(t, walk, q, &kick)
+                         : WEIR_OUTCOME_LIMITED;
+        if (outcome == 0)
+            outcome = step_walked(t, walk, steps, q);
+        if (outcome == 0 && q->ask.op == WEIR_METER_TAKE)
+            outcome = charge_stepped(t, walk, steps, q);
+        if (q->hold && (outcome & (WEIR_OUTCOME_LIMITED | OUTCOME_MOVED)))
+            kick |= weir_table_leave(t, q->hold);
+    } while (outcome == OUTCOME_MOVED);
+    return outcome | kick;
+}
+
 /* Counts what a take refused, or would have. */
-static void count_decided(struct weir_table *t, uint32_t stripe,
-                          const struct walk *walk, uint64_t weight,
-                          unsigned outcome)
+void weir_walk_count(struct weir_table *t, uint32_t stripe,
+                     const struct walk *walk, uint64_t weight,
+                     unsigned outcome)
 {
     if (walk->shadow != 0)
         count_shadow(t, stripe, walk, weight);
@@ -603,35 +566,50 @@ static void count_decided(struct weir_table *t, uint32_t stripe,
         refuse(t, stripe, walk->slot[0], walk->slot[walk->refuser], weight);
 }
 
-__attribute__((noinline)) static unsigned
-ask(struct weir_table *t, uint32_t stripe, struct weir_ref ref, uint64_t weight,
-    struct weir_reply *reply, weir_instant now, enum how how)
+__attribute__((noinline)) unsigned weir_walk_ask(struct weir_table *t,
+                                                 const struct weir_question *q,
+                                                 struct weir_reply *reply,
+                                                 weir_instant now)
 {
     struct walk walk;
-    unsigned outcome =
-        decide(t, stripe, ref, weight, how, LIVE, &walk, now);
-    if (outcome & WEIR_OUTCOME_STALE_REF)
+    struct steps steps;
+    uint64_t weight = q->ask.weight;
+    unsigned outcome = weir_walk_decide(t, q, &walk, &steps, now);
+    if (outcome & (WEIR_OUTCOME_STALE_REF | WEIR_OUTCOME_EXACT))
         return outcome;
-    if (how == TAKE && (walk.skip & 1))
-        count_placeholder(t, stripe, ref.slot);
-    if (how == TAKE)
-        count_decided(t, stripe, &walk, weight, outcome);
-    if (reply)
-        explain(t, stripe, &walk, weight, !(outcome & WEIR_OUTCOME_LIMITED),
-                reply);
+    if (q->ask.op == WEIR_METER_TAKE) {
+        if (walk.skip & 1)
+            weir_placeholder_count(t, q->stripe, q->ref.slot);
+        bool limited = outcome & WEIR_OUTCOME_LIMITED;
+        if (!q->turn || !limited || !weir_walk_tell_turn(t, &walk, q))
+            weir_walk_count(t, q->stripe, &walk, weight, outcome);
+    }
+    if (!reply)
+        return outcome;
+    bool passed = !(outcome & WEIR_OUTCOME_LIMITED);
+    weir_walk_explain(t, q->stripe, &walk, weight, passed, reply);
+    reply->level = passed ? steps.level : 0;
     return outcome;
 }
 
+/* What the shadow set leaves to a store passes there: nobody is to wait for
+ * an answer that makes no difference to him. */
 unsigned weir_slot_take_shadow(struct weir_table *t, uint32_t stripe,
                                struct weir_ref ref, uint64_t weight,
                                weir_instant now)
 {
     struct walk walk;
-    weight = clipped(weight);
-    unsigned outcome =
-        decide(t, stripe, ref, weight, TAKE, SHADOW, &walk, now);
+    struct steps steps;
+    struct weir_question q = {
+        .stripe = stripe,
+        .ref = ref,
+        .ask = { .op = WEIR_METER_TAKE, .weight = clipped(weight) },
+        .set = SHADOW,
+        .whole = true,
+    };
+    unsigned outcome = weir_walk_decide(t, &q, &walk, &steps, now);
     if (!(outcome & WEIR_OUTCOME_STALE_REF))
-        count_decided(t, stripe, &walk, weight, outcome);
+        weir_walk_count(t, stripe, &walk, q.ask.weight, outcome);
     return outcome;
 }
 
@@ -639,12 +617,29 @@ __attribute__((noinline)) static unsigned
 take_slowly(struct weir_table *t, uint32_t stripe, struct weir_ref ref,
             uint64_t weight, struct weir_reply *reply, weir_instant now)
 {
-    return ask(t, stripe, ref, clipped(weight), reply, now, TAKE) |
-           weir_shadow_outcome(t);
+    struct weir_question q = {
+        .stripe = stripe,
+        .ref = ref,
+        .ask = { .op = WEIR_METER_TAKE, .weight = clipped(weight) },
+    };
+    return weir_walk_ask(t, &q, reply, now) | weir_shadow_outcome(t);
 }
 
-/* The take of a chain whose first link passes; 'lift' says whether that one
- * stood empty. */
+/* The end of a take: it passes one link that stands alone. */
+INLINE unsigned charge_alone(struct weir_table *t, struct weir_ref ref,
+                             uint64_t weight)
+{
+    struct hot *hot = weir_hot(t, ref.slot);
+    uint64_t count = weir_fetch_add(&hot->count, weight) + weight;
+    if (WEIR_UNLIKELY(!weir_ref_is_live(t, ref))) {
+        weir_fetch_sub(&hot->count, weight);
+        return WEIR_OUTCOME_STALE_REF;
+    }
+    return is_near(hot, count) ? touch(t, ref.slot, count) : 0;
+}
+
+/* The take of a chain whose first link passes, or of a link that stands alone;
+ * 'lift' says whether the first stood empty, as a link alone then did. */
 __attribute__((noinline)) static unsigned
 take_chain(struct weir_table *t, uint32_t stripe, struct weir_ref ref,
            uint64_t weight, uint32_t lift, weir_instant now)
@@ -653,13 +648,19 @@ take_chain(struct weir_table *t, uint32_t stripe, struct weir_ref ref,
     walk.elapsed = weir_elapsed(t, now);
     walk.slot[0] = ref.slot;
     uint32_t links = 1;
-    uint32_t slot = weir_parent(weir_hot(t, ref.slot));
+    struct hot *own = weir_hot(t, ref.slot);
+    uint32_t slot = weir_parent(own);
+    struct look look;
+    if (slot == WEIR_SLOT_NONE &&
+        judge(own, walk.elapsed, weight, &look) == IDLE &&
+        lift_seen(own, &look))
+        return charge_alone(t, ref, weight);
     while (slot != WEIR_SLOT_NONE && links < WEIR_DEPTH_MAX) {
         const struct hot *hot = weir_hot(t, slot);
         uint64_t up = weir_load_relaxed(&hot->up);
         prefetch_above(t, up);
-        enum judged judged = judge(hot, walk.elapsed, weight);
-        if (WEIR_UNLIKELY(judged == OVER && ref_is_live(t, ref)))
+        enum judged judged = judge(hot, walk.elapsed, weight, &look);
+        if (WEIR_UNLIKELY(judged == OVER && weir_ref_is_live(t, ref)))
             return refuse(t, stripe, ref.slot, slot, weight);
         if (WEIR_UNLIKELY(judged >= OVER))
             return take_slowly(t, stripe, ref, weight, NULL, now);
@@ -688,28 +689,29 @@ unsigned weir_table_take(struct weir_table *t, uint32_t stripe,
     struct hot *hot = weir_hot(t, ref.slot);
     uint64_t up = weir_load_relaxed(&hot->up);
     prefetch_above(t, up);
-    enum judged judged = judge(hot, weir_elapsed(t, now), weight);
+    struct look look;
+    enum judged judged = judge(hot, weir_elapsed(t, now), weight, &look);
     if (WEIR_UNLIKELY(judged == HARD))
         return take_slowly(t, stripe, ref, weight, reply, now);
     if (judged == OVER)
-        return ref_is_live(t, ref)
+        return weir_ref_is_live(t, ref)
                    ? count_refused(t, stripe, ref.slot, weight)
                    : WEIR_OUTCOME_STALE_REF;
     if (judged == IDLE || (uint32_t)up != WEIR_SLOT_NONE)
         return take_chain(t, stripe, ref, weight, judged == IDLE, now);
-    uint64_t count = weir_fetch_add(&hot->count, weight) + weight;
-    if (WEIR_UNLIKELY(!ref_is_live(t, ref))) {
-        weir_fetch_sub(&hot->count, weight);
-        return WEIR_OUTCOME_STALE_REF;
-    }
-    return is_near(hot, count) ? touch(t, ref.slot, count) : 0;
+    return charge_alone(t, ref, weight);
 }
 
 unsigned weir_table_peek(struct weir_table *t, uint32_t stripe,
                          struct weir_ref ref, uint64_t weight,
                          struct weir_reply *reply, weir_instant now)
 {
-    return ask(t, stripe, ref, clipped(weight), reply, now, PEEK);
+    struct weir_question q = {
+        .stripe = stripe,
+        .ref = ref,
+        .ask = { .op = WEIR_METER_PEEK, .weight = clipped(weight) },
+    };
+    return weir_walk_ask(t, &q, reply, now);
 }
 
 /* ---- Charge, refund, reserve ---- */
@@ -723,8 +725,8 @@ static void walk_plainly(struct weir_table *t, struct weir_ref ref,
     do {
         struct look look;
         weir_look(t, slot, walk->elapsed, &look);
-        if (look.flags & META_OFF)
-            walk->skip |= 1u << walk->links;
+        /* A reservation waits for its turn by `hold`, as ever. */
+        note_flags(walk, look.flags & ~META_HOLD, 1u << walk->links);
         if (look.fill < 0)
             walk->lift |= 1u << walk->links;
         walk->slot[walk->links++] = slot;
@@ -735,7 +737,7 @@ static void walk_plainly(struct weir_table *t, struct weir_ref ref,
 /* How much of 'weight' fits below the bound of debt. */
 static uint64_t below_debt(const struct look *look, uint64_t weight)
 {
-    if (is_endless(look))
+    if (weir_look_is_endless(look))
         return weight;
     int64_t debt = (int64_t)(WEIR_DEBT_MAX << look->leak.frac);
     int64_t high = look->high > 0 ? look->high : 0;
@@ -779,64 +781,70 @@ static unsigned move_walked(struct weir_table *t, const struct walk *walk,
         }
         whole = !has_moved(t, walk, i);
     }
-    if (whole && ref_is_live(t, ref))
+    if (whole && weir_ref_is_live(t, ref))
         return outcome;
     for (i = 0; i < walk->links; i++)
         weir_fetch_sub(&weir_hot(t, walk->slot[i])->count, moved[i]);
     return OUTCOME_MOVED;
 }
 
-static unsigned move(struct weir_table *t, struct weir_ref ref,
-                     uint64_t weight, bool back, weir_instant now)
+/* Charges or gives back along the chain, whatever is there. */
+unsigned weir_walk_move(struct weir_table *t, const struct weir_question *q,
+                        struct walk *walk, struct steps *steps,
+                        weir_instant now)
 {
+    bool back = q->ask.op == WEIR_METER_REFUND;
     unsigned outcome;
     do {
-        struct walk walk;
-        walk_plainly(t, ref, now, &walk);
-        if (!ref_is_live(t, ref))
+        walk_plainly(t, q->ref, now, walk);
+        walk->stripe = q->stripe;
+        if (!weir_ref_is_live(t, q->ref))
             return WEIR_OUTCOME_STALE_REF;
-        outcome = move_walked(t, &walk, ref, clipped(weight), back);
+        if (walk->away != 0 && !q->whole)
+            return WEIR_OUTCOME_EXACT;
+        outcome = step_walked(t, walk, steps, q);
+        if (outcome == OUTCOME_MOVED)
+            continue;
+        outcome = move_walked(t, walk, q->ref, q->ask.weight, back);
+        if (outcome == OUTCOME_MOVED)
+            weir_walk_step_back(t, walk, steps, &q->ask);
     } while (outcome == OUTCOME_MOVED);
-    return outcome | weir_shadow_outcome(t);
+    return outcome;
+}
+
+static unsigned move(struct weir_table *t, uint32_t stripe,
+                     struct weir_ref ref, struct weir_meter_ask ask,
+                     weir_instant now)
+{
+    struct walk walk;
+    struct steps steps;
+    struct weir_question q = { .stripe = stripe, .ref = ref, .ask = ask };
+    return weir_walk_move(t, &q, &walk, &steps, now) | weir_shadow_outcome(t);
 }
 
 unsigned weir_table_charge(struct weir_table *t, uint32_t stripe,
                            struct weir_ref ref, uint64_t weight,
                            weir_instant now)
 {
-    (void)stripe;
-    return move(t, ref, weight, false, now);
+    struct weir_meter_ask ask = { .op = WEIR_METER_CHARGE,
+                                  .weight = clipped(weight) };
+    return move(t, stripe, ref, ask, now);
 }
 
 unsigned weir_table_refund(struct weir_table *t, uint32_t stripe,
                            struct weir_ref ref, uint64_t weight,
                            weir_instant now)
 {
-    (void)stripe;
-    return move(t, ref, weight, true, now);
-}
-
-bool weir_table_carry(struct weir_table *t, struct weir_ref ref,
-                      int64_t units, uint64_t refused, weir_instant now)
-{
-    if (ref.slot >= t->slots || !ref_is_live(t, ref))
-        return false;
-    struct look look;
-    uint64_t elapsed = weir_elapsed(t, now);
-    weir_look(t, ref.slot, elapsed, &look);
-    if (look.fill < 0)
-        weir_slot_lift(t, ref.slot, elapsed);
-    add(t, ref.slot, (uint64_t)units);
-    weir_fetch_add(&weir_cold(t, ref.slot)->refused, refused);
-    weir_slot_mark(t, ref.slot);
-    return true;
+    struct weir_meter_ask ask = { .op = WEIR_METER_REFUND,
+                                  .weight = clipped(weight) };
+    return move(t, stripe, ref, ask, now);
 }
 
 /* What one link asks of a reservation: how long, or WEIR_NEVER. */
 static weir_duration link_wait(const struct look *look, uint64_t weight)
 {
     if ((look->flags & (META_OFF | META_SHADOW | META_OPEN)) ||
-        is_endless(look))
+        weir_look_is_endless(look))
         return 0;
     int64_t scaled = (int64_t)(weight << look->leak.frac);
     if ((look->flags & META_CLOSED) || scaled > look->high)
@@ -844,6 +852,8 @@ static weir_duration link_wait(const struct look *look, uint64_t weight)
     if (below_debt(look, weight) < weight)
         return WEIR_NEVER;
     int64_t fill = look->fill > 0 ? look->fill : 0;
+    if ((look->flags & META_GAUGE) && fill + scaled > look->high)
+        return WEIR_NEVER; /* nobody knows when somebody leaves */
     return weir_leak_time(look->leak, fill + scaled - look->high);
 }
 
@@ -859,7 +869,7 @@ static weir_duration walk_wait(const struct weir_table *t, struct walk *walk,
         weir_look(t, walk->slot[i], walk->elapsed, &look);
         uint64_t stop = weir_load_relaxed(&weir_hot(t, walk->slot[i])->stop);
         weir_duration link = link_wait(&look, weight);
-        if (!is_endless(&look) && (int64_t)(look.count - stop) >= 0 &&
+        if (!weir_look_is_endless(&look) && (int64_t)(look.count - stop) >= 0 &&
             link < STOP_RETRY)
             link = STOP_RETRY;
         if (link <= wait)
@@ -870,23 +880,42 @@ static weir_duration walk_wait(const struct weir_table *t, struct walk *walk,
     return wait;
 }
 
-static unsigned reserve(struct weir_table *t, uint32_t stripe,
-                        struct weir_ref ref, uint64_t weight,
-                        weir_duration wait_max, struct walk *walk,
-                        weir_duration *out_wait, weir_instant now)
+/* The buckets' wait first, which charges nothing; then the meters', each of
+ * which charges what it lets wait. */
+static unsigned reserve_walked(struct weir_table *t,
+                               const struct weir_question *q,
+                               struct walk *walk, struct steps *steps)
+{
+    weir_duration wait = walk_wait(t, walk, q->ask.weight);
+    *steps = (struct steps){ .wait = wait };
+    if (!weir_ref_is_live(t, q->ref))
+        return WEIR_OUTCOME_STALE_REF;
+    if (wait > q->ask.wait_max || wait == WEIR_NEVER)
+        return WEIR_OUTCOME_LIMITED;
+    if (walk->adaptive != 0 && weir_walk_see(t, walk, q) != 0)
+        return WEIR_OUTCOME_LIMITED;
+    unsigned outcome = step_walked(t, walk, steps, q);
+    if (wait > steps->wait)
+        steps->wait = wait;
+    return outcome == 0 ? charge_stepped(t, walk, steps, q) : outcome;
+}
+
+unsigned weir_walk_reserve(struct weir_table *t,
+                           const struct weir_question *q, struct walk *walk,
+                           struct steps *steps, weir_instant now)
 {
     unsigned outcome;
     do {
-        walk_plainly(t, ref, now, walk);
-        weir_duration wait = walk_wait(t, walk, weight);
-        if (!ref_is_live(t, ref))
-            return WEIR_OUTCOME_STALE_REF;
-        *out_wait = wait;
-        outcome = wait > wait_max || wait == WEIR_NEVER
-                      ? refuse(t, stripe, ref.slot,
-                               walk->slot[walk->refuser], weight)
-                      : charge_walked(t, walk, ref, weight);
+        walk_plainly(t, q->ref, now, walk);
+        walk->stripe = q->stripe;
+        if (walk->away != 0 && !q->whole)
+            return weir_ref_is_live(t, q->ref) ? WEIR_OUTCOME_EXACT
+                                               : WEIR_OUTCOME_STALE_REF;
+        outcome = reserve_walked(t, q, walk, steps);
     } while (outcome == OUTCOME_MOVED);
+    if (outcome & WEIR_OUTCOME_LIMITED)
+        refuse(t, q->stripe, q->ref.slot, walk->slot[walk->refuser],
+               q->ask.weight);
     return outcome;
 }
 
@@ -896,17 +925,23 @@ unsigned weir_table_reserve(struct weir_table *t, uint32_t stripe,
                             weir_instant now)
 {
     struct walk walk;
-    weir_duration wait = 0;
-    weight = clipped(weight);
-    unsigned outcome =
-        reserve(t, stripe, ref, weight, wait_max, &walk, &wait, now);
-    if (outcome & WEIR_OUTCOME_STALE_REF)
+    struct steps steps;
+    struct weir_question q = {
+        .stripe = stripe,
+        .ref = ref,
+        .ask = { .op = WEIR_METER_RESERVE,
+                 .weight = clipped(weight),
+                 .wait_max = wait_max },
+    };
+    unsigned outcome = weir_walk_reserve(t, &q, &walk, &steps, now);
+    if (outcome & (WEIR_OUTCOME_STALE_REF | WEIR_OUTCOME_EXACT))
         return outcome;
     if (walk.skip & 1)
-        count_placeholder(t, stripe, ref.slot);
-    explain(t, stripe, &walk, weight, !(outcome & WEIR_OUTCOME_LIMITED),
-            reply);
-    reply->wait = wait;
+        weir_placeholder_count(t, stripe, ref.slot);
+    bool passed = !(outcome & WEIR_OUTCOME_LIMITED);
+    weir_walk_explain(t, stripe, &walk, q.ask.weight, passed, reply);
+    reply->wait = steps.wait;
+    reply->level = passed ? steps.level : 0;
     return outcome | weir_shadow_outcome(t);
 }
 
@@ -915,7 +950,15 @@ unsigned weir_slot_reserve_shadow(struct weir_table *t, uint32_t stripe,
                                   weir_duration wait_max, weir_instant now)
 {
     struct walk walk;
-    weir_duration wait;
-    return reserve(t, stripe, ref, clipped(weight), wait_max, &walk, &wait,
-                   now);
+    struct steps steps;
+    struct weir_question q = {
+        .stripe = stripe,
+        .ref = ref,
+        .ask = { .op = WEIR_METER_RESERVE,
+                 .weight = clipped(weight),
+                 .wait_max = wait_max },
+        .set = SHADOW,
+        .whole = true,
+    };
+    return weir_walk_reserve(t, &q, &walk, &steps, now);
 }

@@ -47,6 +47,7 @@ struct scale {
 #define HOUR (60 * MINUTE)
 #define DAY (24 * HOUR)
 #define WEEK (7 * DAY)
+#define MONTH (30 * DAY)
 
 static const struct scale factors[] = {
     { "", 1 },
@@ -71,6 +72,7 @@ static const struct scale periods[] = {
     { "h", HOUR },      { "hour", HOUR },
     { "d", DAY },       { "day", DAY },
     { "w", WEEK },      { "week", WEEK },
+    { "month", MONTH },
 };
 
 /* As printed, largest first; 'day' stands alone, '2d' with a count. */
@@ -198,7 +200,7 @@ static int refuse_period(struct weir_text name, struct weir_diag *diag)
     char shown[WEIR_SHOW_MAX];
     return weir_diag_set(diag, WEIR_EQUOTA, weir_text_show(name, shown),
                          " is no period that Weir knows; write ns us ms s "
-                         "min h day or w", NULL);
+                         "min h day w or month", NULL);
 }
 
 /* number x unit in whole nanoseconds. */
@@ -265,6 +267,105 @@ size_t weir_duration_format(weir_duration duration, char *buf, size_t size)
     weir_out_number(&out, duration / scale->value);
     out_fraction(&out, duration % scale->value, scale->value);
     weir_out_string(&out, scale->name);
+    return out.len;
+}
+
+int weir_ratio_parse(struct weir_text text, uint32_t *out,
+                     struct weir_diag *diag)
+{
+    struct weir_text rest = weir_text_trim(text);
+    struct number number;
+    int error = take_number(&rest, "factor", &number, diag);
+    if (error < 0)
+        return error;
+    char shown[WEIR_SHOW_MAX];
+    weir_text_show(text, shown);
+    if (rest.len > 0 || number.num == 0 || number.num > number.den)
+        return weir_diag_set(diag, WEIR_EQUOTA, shown, " is no factor above "
+                             "0 and at most 1; write it as 0.5", NULL);
+    weir_u128 ratio = number.num * WEIR_DECAY_ONE;
+    if (ratio % number.den != 0)
+        return weir_diag_set(diag, WEIR_EQUOTA, shown, " has more than 9 "
+                             "decimals", NULL);
+    *out = (uint32_t)(ratio / number.den);
+    return 0;
+}
+
+size_t weir_ratio_format(uint32_t ratio, char *buf, size_t size)
+{
+    struct weir_out out = { buf, size, 0 };
+    weir_out_number(&out, ratio / WEIR_DECAY_ONE);
+    out_fraction(&out, ratio % WEIR_DECAY_ONE, WEIR_DECAY_ONE);
+    return out.len;
+}
+
+#define DECIMAL_MAX (1ull << 53) /* what a double can say */
+
+int weir_decimal_parse(struct weir_text text, const char *what, uint64_t *out,
+                       struct weir_diag *diag)
+{
+    struct weir_text rest = weir_text_trim(text);
+    struct number number;
+    int error = take_number(&rest, what, &number, diag);
+    if (error < 0)
+        return error;
+    char shown[WEIR_SHOW_MAX];
+    weir_text_show(text, shown);
+    if (rest.len > 0 || number.num == 0)
+        return weir_diag_set(diag, WEIR_EQUOTA, shown, " is no ", what,
+                             " above 0; write it as 40 or 0.5", NULL);
+    weir_u128 decimal = number.num * WEIR_DECIMAL_ONE;
+    if (decimal % number.den != 0 || decimal / number.den > DECIMAL_MAX)
+        return weir_diag_set(diag, WEIR_EQUOTA, shown, " has more than 4 "
+                             "decimals, or is above 10^11", NULL);
+    *out = (uint64_t)(decimal / number.den);
+    return 0;
+}
+
+size_t weir_decimal_format(uint64_t decimal, char *buf, size_t size)
+{
+    struct weir_out out = { buf, size, 0 };
+    weir_out_number(&out, decimal / WEIR_DECIMAL_ONE);
+    out_fraction(&out, decimal % WEIR_DECIMAL_ONE, WEIR_DECIMAL_ONE);
+    return out.len;
+}
+
+/* By the numbers of enum weir_calendar. */
+static const struct scale calendars[] = {
+    { "", 0 },        { "minute", MINUTE }, { "hour", HOUR },
+    { "day", DAY },   { "week", WEEK },     { "month", MONTH },
+};
+
+weir_duration weir_calendar_length(enum weir_calendar calendar)
+{
+    weir_assert((size_t)calendar < WEIR_COUNT_OF(calendars));
+    return calendars[calendar].value;
+}
+
+int weir_window_parse(struct weir_text text, struct weir_window *out,
+                      struct weir_diag *diag)
+{
+    struct weir_window window = { 0 };
+    const struct scale *calendar =
+        find_scale(calendars, WEIR_COUNT_OF(calendars), weir_text_trim(text));
+    if (calendar && calendar->value > 0) {
+        window.calendar = (enum weir_calendar)(calendar - calendars);
+    } else {
+        int error = weir_duration_parse(text, &window.length, diag);
+        if (error < 0)
+            return error;
+    }
+    *out = window;
+    return 0;
+}
+
+size_t weir_window_format(const struct weir_window *window, char *buf,
+                          size_t size)
+{
+    if (window->calendar == WEIR_CALENDAR_NONE)
+        return weir_duration_format(window->length, buf, size);
+    struct weir_out out = { buf, size, 0 };
+    weir_out_string(&out, calendars[window->calendar].name);
     return out.len;
 }
 
@@ -411,6 +512,21 @@ static int make_limit(struct weir_text text, struct number units,
     return 0;
 }
 
+int weir_bound_parse(struct weir_text text, struct weir_limit *out,
+                     struct weir_diag *diag)
+{
+    bool alone = text.len > 0 && !memchr(text.p, '/', text.len);
+    uint64_t units = 0;
+    if (!alone || weir_text_equal(weir_text_trim(text), WEIR_TEXT("unlimited")))
+        return weir_limit_parse(text, out, diag);
+    int error = whole_units(text, "limit", WEIR_BURST_MAX, &units, diag);
+    if (error < 0)
+        return error;
+    *out = (struct weir_limit){ .units = units,
+                                .per = units > 0 ? 0 : WEIR_SECOND };
+    return 0;
+}
+
 int weir_limit_parse(struct weir_text text, struct weir_limit *out,
                      struct weir_diag *diag)
 {
@@ -455,7 +571,7 @@ size_t weir_limit_format(const struct weir_limit *limit, char *buf,
         return out.len;
     }
     out_units(&out, limit->units);
-    if (limit->units == 0 && limit->per == WEIR_SECOND)
+    if (limit->per == 0 || (limit->units == 0 && limit->per == WEIR_SECOND))
         return out.len;
     const struct scale *scale = printed;
     while (limit->per % scale->value != 0)

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "door/page_file.h"
 #include "server/admin_parts.h"
 #include "server/credentials.h"
 #include "server/problem.h"
@@ -86,69 +87,23 @@ static void answer_method(const struct weir_admin_call *call,
 
 /* ---- Queries ---- */
 
-#define VALUE_MAX 20
-
-/* The decoded value of 'key', NUL-terminated. 1: there, 0: not there. */
-static int query_value(const struct weir_admin_call *call, const char *key,
-                       char buf[VALUE_MAX + 1])
-{
-    struct weir_text text;
-    if (!weir_uri_query(call->uri.query, key, &text))
-        return 0;
-    int len = weir_uri_decode(text, true, buf, VALUE_MAX);
-    buf[len < 0 ? 0 : len] = '\0';
-    return 1;
-}
-
 int weir_admin_flag(const struct weir_admin_call *call, const char *key,
                     bool *out, struct weir_diag *diag)
 {
-    char value[VALUE_MAX + 1];
-    if (!query_value(call, key, value))
-        return 0;
-    bool on = strcmp(value, "1") == 0 || strcmp(value, "true") == 0;
-    bool off = strcmp(value, "0") == 0 || strcmp(value, "false") == 0;
-    if (!on && !off)
-        return weir_diag_set(diag, WEIR_EINVAL, "write ?", key, "=1 or ?",
-                             key, "=0", NULL);
-    *out = on;
-    return 0;
+    return weir_query_flag(call->uri.query, key, out, diag);
 }
 
 int weir_admin_number(const struct weir_admin_call *call, const char *key,
                       size_t max, size_t *out, struct weir_diag *diag)
 {
-    char value[VALUE_MAX + 1];
-    if (!query_value(call, key, value))
-        return 0;
-    uint64_t number = 0;
-    struct weir_text text = weir_text_of(value);
-    if (weir_units_parse(text, &number, NULL) < 0 || number < 1 ||
-        number > max)
-        return weir_diag_set(diag, WEIR_EINVAL, "?", key, "= is a number "
-                             "from 1 on, and not above the page's bound",
-                             NULL);
-    *out = (size_t)number;
-    return 0;
+    return weir_query_number(call->uri.query, key, max, out, diag);
 }
 
 int weir_admin_query_name(const struct weir_admin_call *call,
                           const char *key, char *buf, struct weir_text *out,
                           struct weir_diag *diag)
 {
-    struct weir_text text;
-    *out = (struct weir_text){ buf, 0 };
-    if (!weir_uri_query(call->uri.query, key, &text))
-        return 0;
-    int len = weir_uri_decode(text, true, buf, WEIR_NAME_MAX);
-    if (len == WEIR_ESYNTAX)
-        return weir_diag_set(diag, WEIR_EINVAL, "?", key, "= has a '%' "
-                             "without two hexadecimal digits", NULL);
-    if (len < 0)
-        return weir_diag_set(diag, WEIR_EINVAL, "?", key, "= is longer than "
-                             "a name can be, 255 bytes", NULL);
-    out->len = (size_t)len;
-    return 0;
+    return weir_query_name(call->uri.query, key, buf, out, diag);
 }
 
 /* ---- Routes ---- */
@@ -166,6 +121,7 @@ struct route {
 };
 
 static void list_routes(struct weir_admin_call *call);
+static void view(struct weir_admin_call *call);
 
 #define QUOTA_METHODS "GET, PUT, PATCH, DELETE"
 static const struct route routes[] = {
@@ -178,15 +134,25 @@ static const struct route routes[] = {
     { "/v1/quotas/", "DELETE", EDIT, weir_admin_delete, QUOTA_METHODS, 0 },
     { "/v1/quotas", "GET", READ, weir_admin_list, "GET", 0 },
     { "/v1/quotas:export", "GET", READ, weir_admin_export, "GET", 0 },
+    { "/v1/quotas:brief", "GET", READ, weir_admin_brief, "GET", 0 },
     { "/v1/quotas:import", "POST", EDIT, weir_admin_import, "POST",
+      WEIR_ADMIN_IMPORT_MAX },
+    { "/v1/quotas:remove", "POST", EDIT, weir_admin_remove, "POST",
       WEIR_ADMIN_IMPORT_MAX },
     { "/v1/shadow:promote", "POST", EDIT, weir_admin_promote, "POST", 0 },
     { "/v1/shadow:discard", "POST", EDIT, weir_admin_discard, "POST", 0 },
     { "/v1/log", "GET", READ, weir_admin_log, "GET", 0 },
-    { "/v1/undo", "POST", EDIT, weir_admin_undo, "POST",
-      WEIR_ADMIN_BODY_MAX },
+    { "/v1/undo", "POST", EDIT, weir_admin_undo, "POST", WEIR_ADMIN_BODY_MAX },
     { "/v1/status", "GET", READ, weir_admin_status, "GET", 0 },
-    { "/v1/usage", "GET", READ, weir_admin_usage, "GET", 0 },
+    { "/v1/usage", "GET", READ, view, "GET", 0 },
+    { "/v1/live", "GET", READ, view, "GET", 0 },
+    { WEIR_PAGE_EVENTS, "GET", READ, view, "GET", 0 },
+    { "/v1/past", "GET", READ, view, "GET", 0 },
+    { "/v1/why", "GET", READ, view, "GET", 0 },
+    { "/v1/preview", "POST", EDIT, weir_admin_preview, "POST",
+      WEIR_ADMIN_BODY_MAX },
+    { "/debug/status", "GET", READ, weir_admin_debug_status, "GET", 0 },
+    { "/debug/resources", "GET", READ, weir_admin_debug_resources, "GET", 0 },
     { "/metrics", "GET", READ, weir_admin_metrics, "GET", 0 },
     { "/healthz", "GET", OPEN, weir_admin_health, "GET", 0 },
     { "/readyz", "GET", OPEN, weir_admin_readiness, "GET", 0 },
@@ -252,6 +218,19 @@ static void list_routes(struct weir_admin_call *call)
     }
     weir_admin_answer_json(call->done, call->context, 200,
                            json_pack("{s:o}", "routes", list));
+}
+
+/* What the page looks at. */
+static void view(struct weir_admin_call *call)
+{
+    struct weir_diag diag = { 0 };
+    json_t *answer;
+    int error = weir_views_answer(call->admin->views, &call->uri, &answer,
+                                  &diag, call->now);
+    if (error < 0)
+        weir_admin_answer_error(call->done, call->context, error, &diag);
+    else
+        weir_admin_answer_json(call->done, call->context, 200, answer);
 }
 
 static int decode_name(struct weir_admin_call *call,
@@ -328,20 +307,15 @@ void weir_admin_call(struct weir_admin *admin,
 static void on_store(void *context, const struct weir_store_id *id,
                      uint64_t epoch, uint64_t floor, weir_instant now)
 {
-    static const struct weir_store_id none;
     struct weir_admin *admin = context;
-    struct weir_catalog *catalog = weir_root_catalog(admin->root);
-    uint64_t known = weir_catalog_epoch(catalog);
     if (admin->watch.on_store)
         admin->watch.on_store(admin->watch.context, id, epoch);
     admin->store_id = *id;
     admin->floor = floor;
-    /* What was removed in between is forgotten: the whole set is wanted, and
-     * nothing of what is here. */
-    if (known > 0 && known < floor &&
-        weir_root_store(admin->root, &none, 0, 0, now) < 0)
-        abort();
-    if (weir_root_store(admin->root, id, epoch, floor, now) < 0)
+    /* Apart from what is here, be it of the same store: a reading that breaks
+     * off would leave half an edit in force. */
+    if (weir_root_renew(admin->root, id) < 0 ||
+        weir_root_store(admin->root, id, epoch, floor, now) < 0)
         abort(); /* no memory, and no way to go on with half a set */
 }
 
@@ -399,15 +373,20 @@ struct weir_store_listener weir_admin_store_listener(struct weir_admin *admin)
 struct weir_admin *weir_admin_new(const struct weir_admin_options *options)
 {
     struct weir_admin *admin = calloc(1, sizeof *admin);
+    if (!admin)
+        return NULL;
     char shown[WEIR_STORE_SHOW_MAX];
+    admin->root = options->root;
+    const struct weir_view_source source = weir_admin_source(admin);
     char *url = strdup(weir_store_show(
         options->store_url ? options->store_url : "", shown));
-    if (!admin || !url) {
-        free(admin);
+    admin->views = weir_views_new(&source);
+    if (!url || !admin->views) {
+        weir_views_free(&admin->views);
         free(url);
+        free(admin);
         return NULL;
     }
-    admin->root = options->root;
     admin->settings = options->settings;
     admin->store_url = url;
     admin->version = options->version ? options->version : "";
@@ -426,6 +405,7 @@ void weir_admin_free(struct weir_admin **admin)
     if (!*admin)
         return;
     weir_admin_edits_fini(*admin);
+    weir_views_free(&(*admin)->views);
     free((*admin)->store_url);
     free(*admin);
     *admin = NULL;
@@ -449,10 +429,27 @@ void weir_admin_set_upstream(struct weir_admin *admin,
     admin->upstream = upstream;
 }
 
+void weir_admin_set_doorman(struct weir_admin *admin,
+                            const struct weir_doorman_source *source)
+{
+    admin->doorman = source;
+}
+
+void weir_admin_set_calls(struct weir_admin *admin,
+                          const struct weir_door_doorman *calls)
+{
+    admin->calls = calls;
+}
+
 void weir_admin_set_watch(struct weir_admin *admin,
                           const struct weir_admin_watch *watch)
 {
     admin->watch = *watch;
+}
+
+void weir_admin_tick(struct weir_admin *admin, weir_instant now)
+{
+    weir_views_tick(admin->views, now);
 }
 
 size_t weir_admin_waiting(const struct weir_admin *admin)

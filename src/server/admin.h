@@ -9,6 +9,8 @@
 #define WEIR_ADMIN_H
 
 #include "node/root.h"
+#include "server/door_doorman.h"
+#include "server/doorman_source.h"
 #include "server/snapshot.h"
 #include "server/store_thread.h"
 #include "server/upstream.h"
@@ -19,8 +21,8 @@
 #define WEIR_ADMIN_PAGE_MAX 1000          /* quotas in one list */
 #define WEIR_ADMIN_EXPORT_PAGE 10000      /* quotas in one export */
 #define WEIR_ADMIN_LOG_MAX 1000           /* entries in one log */
-#define WEIR_ADMIN_USAGE_MAX 1000         /* quotas in one usage */
 #define WEIR_ADMIN_LIMITERS_MAX 1000      /* limiters in a status */
+#define WEIR_ADMIN_PREVIEW_MAX 600        /* steps of one preview */
 #define WEIR_METRICS_QUOTAS_MAX 200       /* with figures of their own */
 
 struct weir_admin;
@@ -69,6 +71,13 @@ void weir_admin_set_snapshot(struct weir_admin *admin,
 void weir_admin_set_upstream(struct weir_admin *admin,
                              const struct weir_upstream *upstream);
 
+/* Of a root whose quotas are a Doorman file's: edits are sent there. */
+void weir_admin_set_doorman(struct weir_admin *admin,
+                            const struct weir_doorman_source *source);
+/* Whose figures to tell. Borrowed; NULL: none. */
+void weir_admin_set_calls(struct weir_admin *admin,
+                          const struct weir_door_doorman *calls);
+
 struct weir_admin_request {
     struct weir_text method; /* "GET" … */
     struct weir_text target; /* "/v1/quotas?match=*", as it came */
@@ -102,6 +111,8 @@ void weir_admin_call(struct weir_admin *admin,
  * that lets somebody's request not through. */
 void weir_admin_refuse(int error, const struct weir_diag *diag,
                        weir_admin_done_fn *done, void *context);
+/* To be called about each second: keeps what GET /v1/past tells. */
+void weir_admin_tick(struct weir_admin *admin, weir_instant now);
 /* Edits that were begun and not answered yet. */
 size_t weir_admin_waiting(const struct weir_admin *admin);
 /* From here on edits are refused (a stop waits for those that are begun). */

@@ -5,8 +5,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "os/zone.h"
 #include "server/admin_edit.h"
 #include "wire/quota_json.h"
+
+/* Limiters decide on their own machines, but a zone that even the root's
+ * doesn't know is most likely misspelt. */
+static int check_zone(const struct weir_quota *quota, struct weir_diag *diag)
+{
+    int32_t offset;
+    int64_t until;
+    if (weir_tz_fixed(quota->tz, &offset))
+        return 0;
+    int error = weir_zone_at(quota->tz, 0, &offset, &until, diag);
+    return error < 0 ? WEIR_EQUOTA : 0;
+}
+
+static int check_quota(const struct weir_quota *quota, struct weir_diag *diag)
+{
+    int error = weir_quota_check(quota, diag);
+    return error < 0 ? error : check_zone(quota, diag);
+}
 
 int weir_admin_add_quota(struct weir_admin *admin,
                          struct weir_admin_edit *edit,
@@ -14,7 +33,7 @@ int weir_admin_add_quota(struct weir_admin *admin,
                          struct weir_changes *changes,
                          struct weir_diag *diag)
 {
-    int error = weir_quota_check(quota, diag);
+    int error = check_quota(quota, diag);
     if (error < 0)
         return error;
     const struct weir_quota *old =
@@ -68,21 +87,38 @@ static int make_one(struct weir_admin *admin, struct weir_admin_edit *edit,
     return weir_admin_add_quota(admin, edit, &quota, changes, diag);
 }
 
-static int make_removal(struct weir_admin *admin,
-                        struct weir_admin_edit *edit,
+/* Whether others depend on it the store finds out, which sees the whole edit.
+ */
+static int make_removal(struct weir_admin_edit *edit, struct weir_text name,
                         struct weir_changes *changes, struct weir_diag *diag)
 {
     struct weir_change change = { .removed = true };
     weir_quota_init(&change.quota);
-    change.quota.name = weir_admin_edit_name(edit);
+    change.quota.name = name;
     int error = weir_shadow_refuse(&change.quota, diag);
-    if (error == 0)
-        error = weir_catalog_check(weir_root_catalog(admin->root), &change,
-                                   diag);
     if (error < 0)
         return error;
-    edit->removed = 1;
+    edit->removed++;
     return weir_changes_add(changes, &change);
+}
+
+static int make_removals(struct weir_admin_edit *edit,
+                         struct weir_changes *changes,
+                         struct weir_diag *diag)
+{
+    int error = 0;
+    size_t index;
+    json_t *name;
+    json_array_foreach(json_object_get(edit->body, "names"), index, name)
+    {
+        struct weir_text text = { json_string_value(name),
+                                  json_string_length(name) };
+        if (error == 0)
+            error = weir_name_check(text, diag);
+        if (error == 0)
+            error = make_removal(edit, text, changes, diag);
+    }
+    return error;
 }
 
 static int compare_names(const void *a, const void *b)
@@ -162,7 +198,7 @@ static int read_entry(json_t *entry, size_t n, struct weir_quota *quota,
     weir_quota_init(quota);
     int error = apply_object(entry, quota, diag);
     if (error == 0)
-        error = weir_quota_check(quota, diag);
+        error = check_quota(quota, diag);
     if (error == 0)
         return 0;
     char at[32];
@@ -252,7 +288,9 @@ int weir_admin_make_changes(struct weir_admin *admin,
     case WEIR_VERB_PATCH:
         return make_one(admin, edit, changes, diag);
     case WEIR_VERB_REMOVE:
-        return make_removal(admin, edit, changes, diag);
+        return make_removal(edit, weir_admin_edit_name(edit), changes, diag);
+    case WEIR_VERB_REMOVE_ALL:
+        return make_removals(edit, changes, diag);
     case WEIR_VERB_IMPORT:
         return make_import(admin, edit, changes, diag);
     case WEIR_VERB_PROMOTE:

@@ -97,6 +97,7 @@ static json_t *result(struct weir_admin *admin,
             return weir_quota_to_json(quota);
         return json_pack("{s:I}", "epoch", (json_int_t)epoch);
     case WEIR_VERB_REMOVE:
+    case WEIR_VERB_REMOVE_ALL:
     case WEIR_VERB_DISCARD:
         return json_pack("{s:I, s:I}", "removed", (json_int_t)edit->removed,
                          "epoch", (json_int_t)epoch);
@@ -236,6 +237,19 @@ static int check_list(json_t *body, struct weir_diag *diag)
                          "or {\"weir\": 1, \"quotas\": [...]}", NULL);
 }
 
+static int check_removal(json_t *body, struct weir_diag *diag)
+{
+    json_t *names = json_object_get(body, "names");
+    bool good = json_array_size(names) > 0;
+    size_t index;
+    json_t *name;
+    json_array_foreach(names, index, name)
+        good = good && json_is_string(name);
+    return good ? 0
+                : weir_diag_set(diag, WEIR_EINVAL, "the body is "
+                                "{\"names\": [\"NAME\", ...]}", NULL);
+}
+
 static int check_open(const struct weir_admin *admin, struct weir_diag *diag)
 {
     if (admin->stopping)
@@ -246,6 +260,12 @@ static int check_open(const struct weir_admin *admin, struct weir_diag *diag)
                              "which has its quotas from ",
                              weir_upstream_text(admin->upstream),
                              "; ask there", NULL);
+    if (admin->doorman) {
+        struct weir_doorman_source_state file;
+        weir_doorman_source_state(admin->doorman, &file);
+        return weir_diag_set(diag, WEIR_ESTORE, "quotas come from ",
+                             file.text, "; edit that file", NULL);
+    }
     if (!admin->store)
         return weir_diag_set(diag, WEIR_ESTORE, "the root has no store",
                              NULL);
@@ -263,6 +283,7 @@ static int read_request(struct weir_admin_call *call,
     bool body = edit->verb == WEIR_VERB_PUT ||
                 edit->verb == WEIR_VERB_PATCH ||
                 edit->verb == WEIR_VERB_IMPORT ||
+                edit->verb == WEIR_VERB_REMOVE_ALL ||
                 edit->verb == WEIR_VERB_UNDO;
     int error = body ? read_body(call, &edit->body, diag) : 0;
     if (error < 0)
@@ -276,8 +297,12 @@ static int read_request(struct weir_admin_call *call,
         error = weir_admin_flag(call, "replace", &edit->replace, diag);
         if (error == 0)
             error = weir_admin_flag(call, "shadow", &edit->shadow, diag);
-        edit->replace = edit->replace || edit->shadow;
+        if (error == 0)
+            error = weir_admin_flag(call, "add", &edit->add, diag);
+        edit->replace = edit->replace || (edit->shadow && !edit->add);
         return error < 0 ? error : check_list(edit->body, diag);
+    case WEIR_VERB_REMOVE_ALL:
+        return check_removal(edit->body, diag);
     case WEIR_VERB_UNDO:
         return weir_admin_read_undo(edit, diag);
     case WEIR_VERB_LOG:
@@ -349,4 +374,9 @@ void weir_admin_delete(struct weir_admin_call *call)
 void weir_admin_import(struct weir_admin_call *call)
 {
     weir_admin_enqueue(call, WEIR_VERB_IMPORT);
+}
+
+void weir_admin_remove(struct weir_admin_call *call)
+{
+    weir_admin_enqueue(call, WEIR_VERB_REMOVE_ALL);
 }

@@ -16,6 +16,7 @@ enum weir_admin_verb {
     WEIR_VERB_PUT,
     WEIR_VERB_PATCH,
     WEIR_VERB_REMOVE,
+    WEIR_VERB_REMOVE_ALL, /* that the body names */
     WEIR_VERB_IMPORT,
     WEIR_VERB_PROMOTE, /* the shadow set becomes the live one */
     WEIR_VERB_DISCARD, /* the shadow set goes */
@@ -30,6 +31,7 @@ struct weir_admin_edit {
     enum weir_admin_verb verb;
     bool create;    /* refuse a quota that exists */
     bool replace;   /* of an import */
+    bool add;       /* … of the shadow set: doesn't replace it */
     bool shadow;    /* an import of the shadow set; a log of its quota */
     bool sent;      /* the store's thread has the changes */
     unsigned tries; /* times they were sent */

@@ -7,7 +7,8 @@
 #include <jansson.h>
 
 #include "server/admin.h"
-#include "server/uri.h"
+#include "server/query.h"
+#include "server/view.h"
 
 #define WEIR_JSON_TYPE "application/json"
 #define WEIR_PROBLEM_TYPE "application/problem+json"
@@ -21,6 +22,8 @@ struct weir_admin {
     struct weir_store_thread *store; /* borrowed; NULL: none */
     const struct weir_snapshot *snapshot; /* borrowed; NULL: off */
     const struct weir_upstream *upstream; /* borrowed; NULL: a top root */
+    const struct weir_doorman_source *doorman; /* borrowed; NULL: no file */
+    const struct weir_door_doorman *calls;     /* borrowed; NULL: none */
     struct weir_admin_watch watch;
     const struct weir_gate *gate;    /* borrowed; NULL: none */
     struct weir_settings settings;
@@ -34,6 +37,8 @@ struct weir_admin {
     int trouble;                     /* of the store; 0: it is well */
     char trouble_why[WEIR_DIAG_MAX];
     bool stopping;
+    struct weir_views *views;     /* owned */
+    char parent[WEIR_NAME_MAX];   /* scratch of view_root.c */
     /* Edits, the first of which is being made; owned. */
     struct weir_admin_edit *edits, **edits_end;
     size_t edits_count;
@@ -75,23 +80,46 @@ int weir_admin_query_name(const struct weir_admin_call *call,
                           const char *key, char *buf, struct weir_text *out,
                           struct weir_diag *diag);
 
+/* ---- Usage, for the lists of more than one part ---- */
+
+/* Of a template: what its instances in use have together. */
+struct weir_admin_sum {
+    const struct weir_quota *quota; /* borrowed */
+    json_t *object;                 /* the caller's */
+    uint64_t passed, refused, instances;
+};
+json_t *weir_admin_sum_object(const struct weir_admin_sum *sum);
+/* Sums all in one walk; 'sums' are sorted for it, by address of the quota
+ * (admin_read.c). */
+void weir_admin_sum(struct weir_root *root, struct weir_admin_sum *sums,
+                    size_t count, weir_instant now);
+
+/* What the page looks at (view_root.c). */
+struct weir_view_source weir_admin_source(struct weir_admin *admin);
+
 /* ---- Handlers ---- */
 
 /* admin_read.c */
 void weir_admin_get_quota(struct weir_admin_call *call);
 void weir_admin_list(struct weir_admin_call *call);
 void weir_admin_export(struct weir_admin_call *call);
+void weir_admin_brief(struct weir_admin_call *call);
 /* admin_status.c */
 void weir_admin_status(struct weir_admin_call *call);
-void weir_admin_usage(struct weir_admin_call *call);
 void weir_admin_metrics(struct weir_admin_call *call);
 void weir_admin_health(struct weir_admin_call *call);
 void weir_admin_readiness(struct weir_admin_call *call);
+/* admin_preview.c */
+void weir_admin_preview(struct weir_admin_call *call);
+/* admin_debug.c */
+void weir_admin_debug_status(struct weir_admin_call *call);
+void weir_admin_debug_resources(struct weir_admin_call *call);
 /* admin_edit.c */
 void weir_admin_put(struct weir_admin_call *call);
 void weir_admin_patch(struct weir_admin_call *call);
 void weir_admin_delete(struct weir_admin_call *call);
 void weir_admin_import(struct weir_admin_call *call);
+void weir_admin_remove(struct weir_admin_call *call);
 /* admin_log.c */
 void weir_admin_log(struct weir_admin_call *call);
 void weir_admin_undo(struct weir_admin_call *call);

@@ -70,6 +70,9 @@ static int refuse_name(struct weir_catalog *catalog, struct weir_text name,
         return weir_diag_set(diag, WEIR_ENOENT, "there is no quota '", shown,
                              "'; `weir quota ls` lists those there are",
                              NULL);
+    if (weir_text_equal(template->name, name))
+        return weir_diag_set(diag, WEIR_ENOENT, "no quota is called '", shown,
+                             "'; the name brings its own limit", NULL);
     char pattern[WEIR_NAME_MAX + 1];
     memcpy(pattern, template->name.p, template->name.len);
     pattern[template->name.len] = '\0';
@@ -130,6 +133,13 @@ static size_t index_after(struct weir_catalog *catalog,
     return low;
 }
 
+/* How much of each quota a list has. */
+enum form {
+    FORM_WHOLE,    /* every field */
+    FORM_EXPORTED, /* what isn't at its default */
+    FORM_BRIEF,    /* what a tree shows */
+};
+
 /* What a list is asked for. */
 struct page {
     char after_buf[WEIR_NAME_MAX];
@@ -139,6 +149,7 @@ struct page {
     size_t limit;
     bool usage;
     bool shadow; /* of the shadow set */
+    enum form form;
 };
 
 static int read_page(struct weir_admin_call *call, size_t limit, size_t max,
@@ -188,30 +199,22 @@ static size_t first_index(struct weir_catalog *catalog,
 
 /* ---- The usage of templates: that of their instances, summed ---- */
 
-struct sum {
-    const struct weir_quota *quota; /* borrowed */
-    json_t *object;                 /* borrowed: of the page */
-    uint64_t passed, refused, instances;
-};
-
 static int by_quota(const void *a, const void *b)
 {
-    uintptr_t x = (uintptr_t)((const struct sum *)a)->quota;
-    uintptr_t y = (uintptr_t)((const struct sum *)b)->quota;
+    uintptr_t x = (uintptr_t)((const struct weir_admin_sum *)a)->quota;
+    uintptr_t y = (uintptr_t)((const struct weir_admin_sum *)b)->quota;
     return x < y ? -1 : x > y;
 }
 
-/* One walk of all that is in use for a whole page. */
-static void add_sums(struct weir_admin_call *call, struct sum *sums,
-                     size_t count)
+void weir_admin_sum(struct weir_root *root, struct weir_admin_sum *sums,
+                    size_t count, weir_instant now)
 {
     size_t cursor = 0;
     struct weir_usage usage;
     qsort(sums, count, sizeof *sums, by_quota);
-    while (count > 0 && weir_root_usage(call->admin->root, &cursor, &usage,
-                                        call->now)) {
-        struct sum key = { .quota = usage.quota };
-        struct sum *sum =
+    while (count > 0 && weir_root_usage(root, &cursor, &usage, now)) {
+        struct weir_admin_sum key = { .quota = usage.quota };
+        struct weir_admin_sum *sum =
             bsearch(&key, sums, count, sizeof *sums, by_quota);
         if (!sum)
             continue;
@@ -219,20 +222,32 @@ static void add_sums(struct weir_admin_call *call, struct sum *sums,
         sum->refused += usage.refused;
         sum->instances++;
     }
-    for (size_t i = 0; i < count; i++)
-        json_object_set_new(
-            sums[i].object, "usage",
-            json_pack("{s:I, s:I, s:I}", "passed",
-                      (json_int_t)sums[i].passed, "refused",
-                      (json_int_t)sums[i].refused, "instances",
-                      (json_int_t)sums[i].instances));
+}
+
+json_t *weir_admin_sum_object(const struct weir_admin_sum *sum)
+{
+    return weir_view_sum(sum->passed, sum->refused, sum->instances);
+}
+
+static json_t *row(struct weir_admin_call *call, const struct page *page,
+                   const struct weir_quota *quota)
+{
+    struct weir_quota shown = weir_shadow_live(quota);
+    switch (page->form) {
+    case FORM_WHOLE:
+        break;
+    case FORM_EXPORTED:
+        return weir_quota_export(&shown);
+    case FORM_BRIEF:
+        return weir_view_brief(&shown);
+    }
+    return quota_object(call, quota, page->usage);
 }
 
 /* Fills 'list' with a page; returns its last quota if there are more. */
 static const struct weir_quota *fill_page(struct weir_admin_call *call,
                                           const struct page *page,
-                                          const size_t stretch[2], bool whole,
-                                          json_t *list)
+                                          const size_t stretch[2], json_t *list)
 {
     struct weir_catalog *catalog = weir_root_catalog(call->admin->root);
     size_t end = page->shadow ? stretch[1] : weir_catalog_count(catalog);
@@ -249,9 +264,7 @@ static const struct weir_quota *fill_page(struct weir_admin_call *call,
             continue;
         if (json_array_size(list) == page->limit)
             return last;
-        json_array_append_new(list,
-                              whole ? quota_object(call, quota, page->usage)
-                                    : weir_quota_export(&shown));
+        json_array_append_new(list, row(call, page, quota));
         last = quota;
     }
     return NULL;
@@ -260,7 +273,7 @@ static const struct weir_quota *fill_page(struct weir_admin_call *call,
 static void add_template_usage(struct weir_admin_call *call,
                                const struct page *page, json_t *list)
 {
-    struct sum sums[WEIR_TEMPLATES_MAX] = { 0 };
+    struct weir_admin_sum sums[WEIR_TEMPLATES_MAX] = { 0 };
     size_t count = 0;
     size_t index;
     json_t *object;
@@ -271,22 +284,25 @@ static void add_template_usage(struct weir_admin_call *call,
         json_t *name = json_object_get(object, "name");
         named.name.p = json_string_value(name);
         named.name.len = json_string_length(name);
-        if (!weir_quota_is_template(&named) || count == WEIR_TEMPLATES_MAX ||
+        if (count == WEIR_TEMPLATES_MAX ||
             (page->shadow &&
              weir_shadow_quota(&named, &texts, &named, NULL) < 0))
             continue;
-        sums[count++] = (struct sum){
-            .quota = weir_catalog_get(weir_root_catalog(call->admin->root),
-                                      named.name),
-            .object = object,
-        };
+        const struct weir_quota *quota = weir_catalog_get(
+            weir_root_catalog(call->admin->root), named.name);
+        if (quota && weir_quota_is_template(quota))
+            sums[count++] =
+                (struct weir_admin_sum){ .quota = quota, .object = object };
     }
-    add_sums(call, sums, count);
+    /* One walk of all that is in use for a whole page. */
+    weir_admin_sum(call->admin->root, sums, count, call->now);
+    for (size_t i = 0; i < count; i++)
+        json_object_set_new(sums[i].object, "usage",
+                            weir_admin_sum_object(&sums[i]));
 }
 
-static void answer_page(struct weir_admin_call *call,
-                        const struct page *page, json_t *answer,
-                        bool whole)
+static void answer_page(struct weir_admin_call *call, const struct page *page,
+                        json_t *answer)
 {
     struct weir_catalog *catalog = weir_root_catalog(call->admin->root);
     size_t stretch[2];
@@ -299,36 +315,45 @@ static void answer_page(struct weir_admin_call *call,
                         json_integer((json_int_t)weir_catalog_epoch(catalog)));
     json_object_set_new(answer, "total", json_integer((json_int_t)total));
     json_object_set_new(answer, "quotas", list);
-    const struct weir_quota *last =
-        fill_page(call, page, stretch, whole, list);
+    const struct weir_quota *last = fill_page(call, page, stretch, list);
     if (last) {
         struct weir_text name = weir_name_live(last->name);
         json_object_set_new(answer, "next", json_stringn(name.p, name.len));
     }
-    if (whole && page->usage)
+    if (page->form == FORM_WHOLE && page->usage)
         add_template_usage(call, page, list);
     weir_admin_answer_json(call->done, call->context, 200, answer);
 }
 
-void weir_admin_list(struct weir_admin_call *call)
+/* 'answer' is what comes before the list; stolen. */
+static void answer_list(struct weir_admin_call *call, enum form form,
+                        size_t limit, size_t max, json_t *answer)
 {
     struct page page;
     struct weir_diag diag = { 0 };
-    int error = read_page(call, 100, WEIR_ADMIN_PAGE_MAX, &page, &diag);
-    if (error < 0)
-        refuse(call, error, &diag);
-    else
-        answer_page(call, &page, json_object(), true);
+    int error = read_page(call, limit, max, &page, &diag);
+    page.form = form;
+    if (error == 0) {
+        answer_page(call, &page, answer);
+        return;
+    }
+    json_decref(answer);
+    refuse(call, error, &diag);
+}
+
+void weir_admin_list(struct weir_admin_call *call)
+{
+    answer_list(call, FORM_WHOLE, 100, WEIR_ADMIN_PAGE_MAX, json_object());
 }
 
 void weir_admin_export(struct weir_admin_call *call)
 {
-    struct page page;
-    struct weir_diag diag = { 0 };
-    int error = read_page(call, WEIR_ADMIN_EXPORT_PAGE,
-                          WEIR_ADMIN_EXPORT_PAGE, &page, &diag);
-    if (error < 0)
-        refuse(call, error, &diag);
-    else
-        answer_page(call, &page, json_pack("{s:i}", "weir", 1), false);
+    answer_list(call, FORM_EXPORTED, WEIR_ADMIN_EXPORT_PAGE,
+                WEIR_ADMIN_EXPORT_PAGE, json_pack("{s:i}", "weir", 1));
+}
+
+void weir_admin_brief(struct weir_admin_call *call)
+{
+    answer_list(call, FORM_BRIEF, WEIR_ADMIN_EXPORT_PAGE,
+                WEIR_ADMIN_EXPORT_PAGE, json_object());
 }

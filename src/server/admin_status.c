@@ -6,17 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/adaptive_seen.h"
 #include "server/admin_parts.h"
-#include "server/busiest.h"
 #include "server/metrics.h"
 
 /* ---- GET /v1/status ---- */
-
-static void hex(const uint8_t *bytes, size_t len, char *out)
-{
-    for (size_t i = 0; i < len; i++)
-        snprintf(out + 2 * i, 3, "%02x", bytes[i]);
-}
 
 static json_t *duration(weir_duration value)
 {
@@ -41,7 +35,7 @@ static json_t *store_object(const struct weir_admin *admin)
     char uuid[33];
     struct weir_store_id id;
     weir_root_identity(admin->root, &id);
-    hex(id.uuid, sizeof id.uuid, uuid);
+    weir_view_hex(id.uuid, sizeof id.uuid, uuid);
     const char *state = !admin->trouble                    ? "ok"
                         : admin->trouble == WEIR_ELOCKED ? "locked"
                                                          : "unreachable";
@@ -69,7 +63,7 @@ static json_t *snapshot_object(const struct weir_snapshot *snapshot)
     if (object && s.usable) {
         double age = (double)(int64_t)(weir_snapshot_clock() - s.info.at_ms);
         char uuid[33];
-        hex(s.info.store.uuid, sizeof s.info.store.uuid, uuid);
+        weir_view_hex(s.info.store.uuid, sizeof s.info.store.uuid, uuid);
         json_object_set_new(object, "store", json_string(uuid));
         json_object_set_new(object, "epoch",
                             json_integer((json_int_t)s.info.epoch));
@@ -90,9 +84,9 @@ static json_t *region_object(const struct weir_upstream *upstream,
     weir_upstream_look(upstream, &s, now);
     json_t *roots = json_array();
     for (uint32_t i = 0; i < s.count; i++)
-        json_array_append_new(roots, json_pack("{s:s, s:b}", "address",
-                                               s.addresses[i], "up",
-                                               s.up[i]));
+        json_array_append_new(
+            roots, json_pack("{s:s, s:b, s:s*}", "address", s.addresses[i],
+                             "up", s.up[i], "problem", s.problems[i]));
     json_t *age = s.region.age == WEIR_NEVER
                       ? json_null()
                       : json_real((double)s.region.age / 1e9);
@@ -119,18 +113,43 @@ static json_t *stats_object(const struct weir_root_stats *s)
         (json_int_t)s->unknown);
 }
 
+static const char *reason_text(uint32_t reason)
+{
+    return reason < WEIR_LIMIT_REASONS
+               ? weir_limit_reason_text((enum weir_limit_reason)reason)
+               : "unknown";
+}
+
+/* One that nobody told of has moved since, as far as it is known. */
+static json_t *limits_list(const struct weir_limiter_usage *limiter)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < limiter->limit_count; i++) {
+        const struct weir_limit_told *told = &limiter->limits[i];
+        json_array_append_new(
+            list,
+            json_pack("{s:s%, s:f, s:I, s:s, s:f, s:o}", "quota", told->name.p,
+                      told->name.len, "limit", told->limit, "in_flight",
+                      (json_int_t)told->in_flight, "reason",
+                      reason_text(told->reason), "moved_s",
+                      ((double)told->age + (double)limiter->limits_age) / 1e9,
+                      "latency", duration(told->latency)));
+    }
+    return list;
+}
+
 static json_t *limiter_object(const struct weir_limiter_usage *limiter)
 {
     char incarnation[2 * WEIR_INCARNATION_SIZE + 1];
-    hex(limiter->incarnation, WEIR_INCARNATION_SIZE, incarnation);
+    weir_view_hex(limiter->incarnation, WEIR_INCARNATION_SIZE, incarnation);
     return json_pack(
-        "{s:s%, s:s, s:b, s:f, s:I, s:I, s:I, s:I}", "name",
+        "{s:s%, s:s, s:b, s:f, s:I, s:I, s:I, s:I, s:o}", "name",
         limiter->name.len ? limiter->name.p : "", limiter->name.len,
         "incarnation", incarnation, "connected", limiter->connected,
         "silent_s", (double)limiter->silent / 1e9, "epoch",
         (json_int_t)limiter->epoch, "quotas", (json_int_t)limiter->quotas,
         "reports", (json_int_t)limiter->reports, "unknown",
-        (json_int_t)limiter->unknown);
+        (json_int_t)limiter->unknown, "adaptive", limits_list(limiter));
 }
 
 static json_t *limiters_list(const struct weir_admin_call *call)
@@ -152,7 +171,7 @@ void weir_admin_status(struct weir_admin_call *call)
 {
     struct weir_admin *admin = call->admin;
     char incarnation[2 * WEIR_INCARNATION_SIZE + 1];
-    hex(admin->incarnation, WEIR_INCARNATION_SIZE, incarnation);
+    weir_view_hex(admin->incarnation, WEIR_INCARNATION_SIZE, incarnation);
     struct weir_root_stats stats;
     weir_root_stats(admin->root, &stats);
     json_t *status = json_pack(
@@ -168,67 +187,6 @@ void weir_admin_status(struct weir_admin_call *call)
     weir_admin_answer_json(call->done, call->context, 200, status);
 }
 
-/* ---- GET /v1/usage ---- */
-
-static json_t *busy_object(const struct weir_busy *busy)
-{
-    char limit[64];
-    size_t len = weir_limit_format(&busy->limit, limit, sizeof limit);
-    json_t *shown = busy->removed ? json_null() : json_stringn(limit, len);
-    bool bounded = !busy->removed && !busy->limit.unlimited;
-    json_t *high =
-        bounded ? json_integer((json_int_t)busy->high) : json_null();
-    return json_pack("{s:s%, s:s?, s:o, s:o, s:f, s:I, s:I, s:I}", "name",
-                     busy->name, busy->name_len, "mode",
-                     weir_busy_mode(busy), "limit", shown, "high", high,
-                     "fill", busy->fill, "passed",
-                     (json_int_t)busy->passed, "refused",
-                     (json_int_t)busy->refused, "limiters",
-                     (json_int_t)busy->limiters);
-}
-
-static json_t *usage_object(struct weir_admin_call *call,
-                            const struct weir_busy_query *query)
-{
-    struct weir_busy *busy = malloc(query->max * sizeof *busy);
-    if (!busy)
-        return NULL;
-    size_t used;
-    size_t count =
-        weir_busiest(call->admin->root, query, busy, &used, call->now);
-    json_t *list = json_array();
-    for (size_t i = 0; i < count; i++)
-        json_array_append_new(list, busy_object(&busy[i]));
-    free(busy);
-    struct weir_root_stats stats;
-    weir_root_stats(call->admin->root, &stats);
-    char incarnation[2 * WEIR_INCARNATION_SIZE + 1];
-    hex(call->admin->incarnation, WEIR_INCARNATION_SIZE, incarnation);
-    return json_pack("{s:s, s:f, s:I, s:I, s:o}", "incarnation", incarnation,
-                     "at", (double)call->now / 1e9,
-                     "used", (json_int_t)used, "unknown",
-                     (json_int_t)stats.unknown, "quotas", list);
-}
-
-void weir_admin_usage(struct weir_admin_call *call)
-{
-    struct weir_diag diag = { 0 };
-    char buf[WEIR_NAME_MAX];
-    struct weir_busy_query query = { .rank = WEIR_RANK_OFFERED, .max = 100 };
-    int error = weir_admin_number(call, "limit", WEIR_ADMIN_USAGE_MAX,
-                                  &query.max, &diag);
-    if (error == 0)
-        error = weir_admin_flag(call, "shadow", &query.shadow, &diag);
-    if (error == 0)
-        error = weir_admin_query_name(call, "match", buf, &query.match,
-                                      &diag);
-    if (error < 0)
-        weir_admin_answer_error(call->done, call->context, error, &diag);
-    else
-        weir_admin_answer_json(call->done, call->context, 200,
-                               usage_object(call, &query));
-}
-
 /* ---- The rest ---- */
 
 void weir_admin_metrics(struct weir_admin_call *call)
@@ -242,7 +200,9 @@ void weir_admin_metrics(struct weir_admin_call *call)
                                           .edits_waiting = admin->edits_count,
                                           .gate = admin->gate,
                                           .snapshot = admin->snapshot,
-                                          .upstream = admin->upstream };
+                                          .upstream = admin->upstream,
+                                          .file = admin->doorman,
+                                          .doorman = admin->calls };
     char *text = weir_metrics_print(&source, call->now, &len);
     if (!text) {
         weir_admin_answer_error(call->done, call->context, WEIR_ENOMEM, NULL);

@@ -13,6 +13,36 @@
 
 #include "quota/glob.h"
 
+/* ---- A root's ---- */
+
+static size_t root_count(void *context)
+{
+    struct weir_root_stats stats;
+    weir_root_stats(context, &stats);
+    return stats.quotas_used;
+}
+
+static bool root_next(void *context, size_t *cursor, struct weir_usage *out,
+                      weir_instant now)
+{
+    return weir_root_usage(context, cursor, out, now);
+}
+
+static bool root_of(void *context, struct weir_text name,
+                    struct weir_usage *out, weir_instant now)
+{
+    return weir_root_usage_of(context, name, out, now);
+}
+
+struct weir_usages weir_usages_of_root(struct weir_root *root)
+{
+    return (struct weir_usages){
+        .context = root, .count = root_count, .next = root_next, .of = root_of
+    };
+}
+
+/* ---- The choice ---- */
+
 static uint64_t rank_of(const struct weir_usage *usage, enum weir_rank rank)
 {
     switch (rank) {
@@ -44,17 +74,16 @@ void weir_busy_of(const struct weir_usage *usage, struct weir_busy *out)
     if (!usage->quota)
         return;
     out->mode = usage->quota->mode;
+    out->adaptive = usage->quota->sharing == WEIR_ADAPTIVE;
     out->limit = usage->quota->limit;
     uint64_t low;
     if (!out->limit.unlimited)
         weir_quota_bursts(usage->quota, &low, &out->high);
 }
 
-const char *weir_busy_mode(const struct weir_busy *busy)
+const char *weir_mode_word(enum weir_mode mode)
 {
-    if (busy->removed)
-        return NULL;
-    switch (busy->mode) {
+    switch (mode) {
     case WEIR_ENFORCE:
         return "enforce";
     case WEIR_SHADOW:
@@ -63,6 +92,11 @@ const char *weir_busy_mode(const struct weir_busy *busy)
         return "off";
     }
     return NULL;
+}
+
+const char *weir_busy_mode(const struct weir_busy *busy)
+{
+    return busy->removed ? NULL : weir_mode_word(busy->mode);
 }
 
 static void swap(struct weir_busy *a, struct weir_busy *b)
@@ -104,33 +138,56 @@ static int by_rank(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-size_t weir_busiest(struct weir_root *root,
+/* Whether it belongs into the choice, and takes it in if so. */
+static void consider(const struct weir_usages *usages,
+                     struct weir_busy_choice *choice, struct weir_usage *usage,
+                     weir_instant now)
+{
+    const struct weir_busy_query *query = &choice->query;
+    struct weir_busy *out = choice->out;
+    if (weir_name_is_shadow(usage->name) != query->shadow)
+        return;
+    choice->used++;
+    uint64_t value = rank_of(usage, query->rank);
+    if (choice->count == query->max && value <= out[0].rank)
+        return;
+    if (query->match.len > 0 &&
+        !weir_glob_match(query->match, weir_name_live(usage->name), NULL))
+        return;
+    if (usages->complete)
+        usages->complete(usages->context, usage, now);
+    bool room = choice->count < query->max;
+    struct weir_busy *place = room ? &out[choice->count++] : &out[0];
+    weir_busy_of(usage, place);
+    place->rank = value;
+    if (room)
+        sift_up(out, choice->count - 1);
+    else
+        sift_down(out, choice->count);
+}
+
+void weir_busiest_of_all(const struct weir_usages *usages,
+                         struct weir_busy_choice *choices, size_t count,
+                         weir_instant now)
+{
+    size_t cursor = 0;
+    struct weir_usage usage;
+    for (size_t i = 0; i < count; i++)
+        choices[i].count = choices[i].used = 0;
+    while (usages->next(usages->context, &cursor, &usage, now))
+        for (size_t i = 0; i < count; i++)
+            consider(usages, &choices[i], &usage, now);
+    for (size_t i = 0; i < count; i++)
+        qsort(choices[i].out, choices[i].count, sizeof *choices[i].out,
+              by_rank);
+}
+
+size_t weir_busiest(const struct weir_usages *usages,
                     const struct weir_busy_query *query,
                     struct weir_busy *out, size_t *out_used, weir_instant now)
 {
-    size_t count = 0;
-    size_t cursor = 0;
-    *out_used = 0;
-    struct weir_usage usage;
-    while (weir_root_usage(root, &cursor, &usage, now)) {
-        if (weir_name_is_shadow(usage.name) != query->shadow)
-            continue;
-        ++*out_used;
-        uint64_t value = rank_of(&usage, query->rank);
-        if (count == query->max && value <= out[0].rank)
-            continue;
-        if (query->match.len > 0 &&
-            !weir_glob_match(query->match, weir_name_live(usage.name), NULL))
-            continue;
-        bool room = count < query->max;
-        struct weir_busy *place = room ? &out[count++] : &out[0];
-        weir_busy_of(&usage, place);
-        place->rank = value;
-        if (room)
-            sift_up(out, count - 1);
-        else
-            sift_down(out, count);
-    }
-    qsort(out, count, sizeof *out, by_rank);
-    return count;
+    struct weir_busy_choice choice = { .query = *query, .out = out };
+    weir_busiest_of_all(usages, &choice, 1, now);
+    *out_used = choice.used;
+    return choice.count;
 }

@@ -6,6 +6,23 @@
 
 #include "node/root.h"
 
+/* All that is in use, of a root or of another who knows. */
+struct weir_usages {
+    void *context;
+    /* How many there are, at most. */
+    size_t (*count)(void *context);
+    /* As weir_root_usage() and weir_root_usage_of(). */
+    bool (*next)(void *context, size_t *cursor, struct weir_usage *out,
+                 weir_instant now);
+    bool (*of)(void *context, struct weir_text name, struct weir_usage *out,
+               weir_instant now);
+    /* What next() gave may be a little old, and without its quota: makes it
+     * whole, before the next call of that. NULL: it always is. */
+    void (*complete)(void *context, struct weir_usage *usage, weir_instant now);
+};
+/* A root's; it is borrowed. */
+struct weir_usages weir_usages_of_root(struct weir_root *root);
+
 /* A quota in use, copied. */
 struct weir_busy {
     char name[WEIR_NAME_MAX + 1]; /* NUL-terminated, as in its set */
@@ -16,6 +33,7 @@ struct weir_busy {
     uint32_t limiters;
     bool removed;       /* its quota is gone: mode, limit and high say
                          * nothing */
+    bool adaptive;
     enum weir_mode mode;
     struct weir_limit limit;
     uint64_t high;      /* high_burst in units; 0: unlimited */
@@ -28,7 +46,9 @@ enum weir_rank {
 };
 
 void weir_busy_of(const struct weir_usage *usage, struct weir_busy *out);
-/* "shadow", as in quotas; NULL when the quota is gone. */
+/* "shadow", as in quotas; static. NULL: it is no mode. */
+const char *weir_mode_word(enum weir_mode mode);
+/* The same; NULL when the quota is gone. */
 const char *weir_busy_mode(const struct weir_busy *busy);
 
 struct weir_busy_query {
@@ -40,9 +60,19 @@ struct weir_busy_query {
 /* Fills 'out' with at most 'max' quotas of the set whose names match, highest
  * rank first. Returns how many; '*out_used' is how many of the set are in use.
  * O(used * log max). */
-size_t weir_busiest(struct weir_root *root,
+size_t weir_busiest(const struct weir_usages *usages,
                     const struct weir_busy_query *query,
                     struct weir_busy *out, size_t *out_used,
                     weir_instant now);
+
+/* The same for several at once: one walk. */
+struct weir_busy_choice {
+    struct weir_busy_query query;
+    struct weir_busy *out; /* query.max of them; borrowed */
+    size_t count, used;    /* out: what weir_busiest() answers */
+};
+void weir_busiest_of_all(const struct weir_usages *usages,
+                         struct weir_busy_choice *choices, size_t count,
+                         weir_instant now);
 
 #endif /* WEIR_BUSIEST_H */

@@ -8,30 +8,6 @@
 #include "server/changes.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-static size_t texts_size(const struct weir_quota *quota)
-{
-    return quota->name.len + quota->parent.len + quota->overflow.len +
-           quota->description.len + quota->labels.len;
-}
-
-static char *move_text(struct weir_text *text, char *to)
-{
-    if (text->len > 0)
-        memcpy(to, text->p, text->len);
-    text->p = to;
-    return to + text->len;
-}
-
-static void move_texts(struct weir_quota *quota, char *to)
-{
-    to = move_text(&quota->name, to);
-    to = move_text(&quota->parent, to);
-    to = move_text(&quota->overflow, to);
-    to = move_text(&quota->description, to);
-    move_text(&quota->labels, to);
-}
 
 static int grow(struct weir_changes *list)
 {
@@ -57,12 +33,12 @@ int weir_changes_add(struct weir_changes *list,
     if (error < 0)
         return error;
     /* One byte more: a block of none may be NULL. */
-    char *texts = malloc(texts_size(&change->quota) + 1);
+    char *texts = malloc(weir_quota_texts_size(&change->quota) + 1);
     if (!texts)
         return WEIR_ENOMEM;
     struct weir_change *copy = &list->at[list->count];
     *copy = *change;
-    move_texts(&copy->quota, texts);
+    weir_quota_texts_move(&copy->quota, texts);
     list->texts[list->count] = texts;
     list->count++;
     return 0;

@@ -56,7 +56,8 @@ struct stamp {
     dev_t device;
     ino_t inode;
     off_t size;
-    struct timespec changed;
+    struct timespec modified; /* the content; may be set by anybody */
+    struct timespec changed;  /* anything at all; only by the system */
 };
 
 struct weir_credentials {
@@ -319,7 +320,8 @@ static struct stamp stamp_of(const struct stat *file)
     return (struct stamp){ .device = file->st_dev,
                            .inode = file->st_ino,
                            .size = file->st_size,
-                           .changed = file->st_mtim };
+                           .modified = file->st_mtim,
+                           .changed = file->st_ctim };
 }
 
 static int refuse_file(int error, const char *why, struct weir_diag *diag)
@@ -464,6 +466,11 @@ void weir_credentials_free(struct weir_credentials **credentials)
     *credentials = NULL;
 }
 
+static bool same_time(struct timespec a, struct timespec b)
+{
+    return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+
 bool weir_credentials_is_changed(const struct weir_credentials *credentials)
 {
     if (!credentials->path)
@@ -475,8 +482,8 @@ bool weir_credentials_is_changed(const struct weir_credentials *credentials)
     const struct stamp *known = &credentials->stamp;
     return stamp.device != known->device || stamp.inode != known->inode ||
            stamp.size != known->size ||
-           stamp.changed.tv_sec != known->changed.tv_sec ||
-           stamp.changed.tv_nsec != known->changed.tv_nsec;
+           !same_time(stamp.modified, known->modified) ||
+           !same_time(stamp.changed, known->changed);
 }
 
 int weir_credentials_reload(struct weir_credentials *credentials,
@@ -496,6 +503,15 @@ int weir_credentials_reload(struct weir_credentials *credentials,
 size_t weir_credentials_count(const struct weir_credentials *credentials)
 {
     return credentials->set.count;
+}
+
+size_t
+weir_credentials_certificates(const struct weir_credentials *credentials)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < credentials->set.count; i++)
+        count += !credentials->set.list[i].is_token;
+    return count;
 }
 
 /* ---- Who it is ---- */

@@ -66,6 +66,9 @@ int weir_credentials_parse(struct weir_text text,
 void weir_credentials_free(struct weir_credentials **credentials);
 /* Lines with a credential. */
 size_t weir_credentials_count(const struct weir_credentials *credentials);
+/* … that is a certificate's name. */
+size_t
+weir_credentials_certificates(const struct weir_credentials *credentials);
 /* As of os/tls.h. */
 bool weir_credentials_is_changed(const struct weir_credentials *credentials);
 int weir_credentials_reload(struct weir_credentials *credentials,

@@ -3,6 +3,7 @@
  *
  *     socket -> weir_h2_link -> stream of Link -> decode -> weir_root_receive
  *                            -> stream of Call -> body   -> weir_admin_call
+ *                            -> a Doorman call   -> weir_door_doorman_call
  *     weir_root_next -> encode -> the peer's stream -> socket
  *
  * A limiter's stream of Link is a peer of the root, by a number that is free.
@@ -30,11 +31,12 @@
 
 #include "os/clock.h"
 #include "os/h2_link.h"
+#include "server/busyness.h"
 #include "wire/weir_v1.h"
 
 struct connection;
 
-enum kind { LINK, CALL };
+enum kind { LINK, CALL, DOORMAN };
 
 struct stream {
     struct stream *next; /* of the connection */
@@ -50,6 +52,8 @@ struct stream {
     /* What it is used for: a limiter's link, until its hello says that it is
      * a region's root. */
     enum weir_role role;
+    /* DOORMAN */
+    enum weir_doorman_method doorman;
     /* CALL */
     char method[WEIR_V1_METHOD_MAX + 1];
     char *target;   /* owned */
@@ -69,6 +73,9 @@ struct connection {
     struct stream *streams;    /* owned */
     weir_instant since; /* it came, or its credential was last doubted */
     bool known;         /* somebody has been let in by it since */
+    bool guest;         /* Doorman's calls come by it, without a credential */
+    uint32_t way;       /* the root's word for it, if it leases; or
+                         * WEIR_WAY_NONE */
 };
 
 struct weir_door_grpc {
@@ -87,8 +94,12 @@ struct weir_door_grpc {
     struct stream *peers[WEIR_PEERS_MAX]; /* borrowed; NULL: free */
     uint32_t free_peers[WEIR_PEERS_MAX];  /* a stack */
     uint32_t free_count;
-    weir_instant measured_at; /* how busy we are: when last … */
-    struct weir_thread_time thread; /* … and what it had worked then */
+    struct weir_door_doorman *doorman;  /* borrowed; NULL: none */
+    bool doorman_open, loopback;
+    struct weir_mastership *mastership; /* borrowed; NULL: nobody's */
+    uint32_t *free_ways;                /* owned: a stack, as the peers' */
+    uint32_t free_way_count;
+    struct weir_busyness busyness;
     struct weir_arena arena; /* owned: of the decoder */
     unsigned char *out;      /* owned: of the encoder */
     size_t out_size;
@@ -263,58 +274,22 @@ static void set_timer(struct weir_door_grpc *door, weir_instant now)
     event_add(door->timer, &in);
 }
 
-static void log_stretch(const struct weir_door_grpc *door,
-                        weir_duration before)
+/* What was made while this root was master isn't sent when it may be one no
+ * more: its holder will ask again. */
+static bool may_send(struct weir_door_grpc *door,
+                     const struct weir_message *message)
 {
-    struct weir_root_stats stats;
-    weir_root_stats(door->root, &stats);
-    unsigned percent = stats.busy_ppm / 10000;
-    unsigned ms = (unsigned)(stats.stretch / WEIR_MILLISECOND);
-    if (stats.stretch > before)
-        weir_log(door->log, WEIR_LOG_WARNING,
-                 "busy for %u %% of the time: limiters are asked to report "
-                 "no more often than every %u ms", percent, ms);
-    else if (stats.stretch == 0 && before > 0)
-        weir_log(door->log, WEIR_LOG_INFO,
-                 "busy for %u %% of the time: limiters report as set again",
-                 percent);
-}
-
-/* How much of the time that this thread could have had it used. On a machine
- * with too much to do it waits for its turn; that is no work, but no leisure
- * either. */
-static uint32_t busy_share(const struct weir_thread_time *before,
-                           const struct weir_thread_time *after,
-                           weir_duration span)
-{
-    weir_duration ran = after->ran - before->ran;
-    weir_duration waited = after->waited - before->waited;
-    weir_duration had = span > waited ? span - waited : 0;
-    return ran < had ? (uint32_t)(ran * 1000000 / had) : 1000000;
-}
-
-/* Tells the root once a second. */
-static void measure(struct weir_door_grpc *door, weir_instant now)
-{
-    weir_duration span = now - door->measured_at;
-    if (door->measured_at > 0 && span < WEIR_SECOND)
-        return;
-    struct weir_thread_time thread = weir_clock_thread();
-    struct weir_root_stats before;
-    weir_root_stats(door->root, &before);
-    if (door->measured_at > 0) {
-        weir_root_busy(door->root, busy_share(&door->thread, &thread, span),
-                       now);
-        log_stretch(door, before.stretch);
-    }
-    door->measured_at = now;
-    door->thread = thread;
+    bool gives = message->type == WEIR_MESSAGE_GRANTS &&
+                 message->grants.count > 0;
+    return !gives || !door->mastership ||
+           weir_mastership_holds(door->mastership);
 }
 
 static void pump(struct weir_door_grpc *door)
 {
     weir_instant now = weir_clock_now();
-    measure(door, now);
+    weir_busyness_measure(&door->busyness, door->root, door->log, now);
+    weir_root_set_wall(door->root, weir_clock_wall_offset(), false);
     if (door->upstream)
         weir_upstream_tick(door->upstream, now);
     else if (weir_root_deadline(door->root, now) <= now)
@@ -323,9 +298,10 @@ static void pump(struct weir_door_grpc *door)
     struct weir_message message;
     while (weir_root_next(door->root, &peer, &message, now)) {
         struct stream *stream = door->peers[peer];
-        if (stream)
+        if (stream && may_send(door, &message))
             send_message(door, stream, &message);
     }
+    weir_mastership_keep(door->mastership);
     if (door->upstream)
         weir_upstream_flush(door->upstream, now);
     set_timer(door, now);
@@ -530,7 +506,80 @@ static void on_call_end(struct weir_door_grpc *door, struct stream *stream)
                     weir_clock_now());
 }
 
+/* ---- Doorman ---- */
+
+/* Its clients have nothing to show, so there is an option for them. */
+static int admit_doorman(struct connection *connection,
+                         const char *authorization, struct weir_diag *diag)
+{
+    struct weir_door_grpc *door = connection->door;
+    struct weir_identity identity;
+    if (door->doorman_open) {
+        connection->guest = true;
+        return 0;
+    }
+    if (!weir_gate_is_shut(door->gate) && !door->loopback)
+        return weir_diag_set(diag, WEIR_EDENIED, "Doorman's calls beyond "
+                             "loopback want --doorman-insecure, or "
+                             "credentials", NULL);
+    int error = identify(connection, authorization, &identity, diag);
+    if (error == 0)
+        set_known(connection, true);
+    return error < 0 ? error
+                     : admit(connection, &identity, WEIR_ROLE_TAKE, diag);
+}
+
+static uint32_t way_of(struct connection *connection)
+{
+    struct weir_door_grpc *door = connection->door;
+    if (connection->way == WEIR_WAY_NONE && door->free_way_count > 0)
+        connection->way = door->free_ways[--door->free_way_count];
+    return connection->way;
+}
+
+static void drop_way(struct connection *connection)
+{
+    struct weir_door_grpc *door = connection->door;
+    if (connection->way == WEIR_WAY_NONE)
+        return;
+    weir_root_lease_way_lost(door->root, connection->way);
+    door->free_ways[door->free_way_count++] = connection->way;
+    connection->way = WEIR_WAY_NONE;
+}
+
+/* One message is all that such a call has. */
+static void on_doorman_message(struct stream *stream, const void *bytes,
+                               size_t len)
+{
+    struct connection *connection = stream->connection;
+    struct weir_door_grpc *door = connection->door;
+    struct weir_h2_link *link = connection->link;
+    const struct weir_doorman_call call = { .method = stream->doorman,
+                                            .bytes = bytes,
+                                            .len = len,
+                                            .way = way_of(connection) };
+    struct weir_text out;
+    connection->since = weir_clock_now();
+    int status =
+        weir_door_doorman_call(door->doorman, &call, &out, connection->since);
+    bool answers = status == WEIR_GRPC_OK;
+    if (answers && weir_h2_send(weir_h2_link_h2(link), stream->id, out.p,
+                                out.len, false) < 0)
+        finish(stream, WEIR_GRPC_RESOURCE_EXHAUSTED, "the link is too slow");
+    else
+        finish(stream, status, answers ? NULL : out.p);
+    /* Others may have to be told of less now. */
+    weir_door_grpc_kick(door);
+}
+
 /* ---- What comes over a connection ---- */
+
+static void add_stream(struct connection *connection, struct stream *stream)
+{
+    stream->connection = connection;
+    stream->next = connection->streams;
+    connection->streams = stream;
+}
 
 static void begin_call(struct connection *connection, int32_t id,
                        enum kind kind, const char *authorization,
@@ -551,11 +600,30 @@ static void begin_call(struct connection *connection, int32_t id,
     stream->identity = *identity;
     stream->authorization = kept;
     stream->role = WEIR_ROLE_TAKE;
-    stream->connection = connection;
-    stream->next = connection->streams;
-    connection->streams = stream;
+    add_stream(connection, stream);
     if (kind == LINK)
         begin_link(connection->door, stream);
+}
+
+static void begin_doorman(struct connection *connection, int32_t id,
+                          enum weir_doorman_method method,
+                          const char *authorization)
+{
+    struct weir_h2 *h2 = weir_h2_link_h2(connection->link);
+    struct weir_diag why = { 0 };
+    int error = admit_doorman(connection, authorization, &why);
+    struct stream *stream = error == 0 ? calloc(1, sizeof *stream) : NULL;
+    if (!stream) {
+        (void)weir_h2_finish(h2, id,
+                             error < 0 ? status_of(error)
+                                       : WEIR_GRPC_RESOURCE_EXHAUSTED,
+                             error < 0 ? why.text : "out of memory");
+        return;
+    }
+    stream->kind = DOORMAN;
+    stream->id = id;
+    stream->doorman = method;
+    add_stream(connection, stream);
 }
 
 /* A stranger isn't told which methods there are. */
@@ -565,6 +633,13 @@ static bool on_call(void *context, struct weir_h2 *h2, int32_t id,
     struct connection *connection = context;
     struct weir_identity identity;
     struct weir_diag why = { 0 };
+    enum weir_doorman_method doorman = connection->door->doorman
+                                           ? weir_doorman_method_of(path)
+                                           : WEIR_DOORMAN_NONE;
+    if (doorman != WEIR_DOORMAN_NONE) {
+        begin_doorman(connection, id, doorman, authorization);
+        return true;
+    }
     int error = identify(connection, authorization, &identity, &why);
     bool is_link = strcmp(path, WEIR_V1_LINK) == 0;
     if (error == 0)
@@ -590,10 +665,17 @@ static void on_message(void *context, struct weir_h2 *h2, int32_t id,
     struct stream *stream = find_stream(connection, id);
     if (!stream)
         return;
-    if (stream->kind == LINK)
+    switch (stream->kind) {
+    case LINK:
         on_link_message(connection->door, stream, bytes, len);
-    else
+        return;
+    case CALL:
         on_call_message(stream, bytes, len);
+        return;
+    case DOORMAN:
+        on_doorman_message(stream, bytes, len);
+        return;
+    }
 }
 
 static void on_end(void *context, struct weir_h2 *h2, int32_t id)
@@ -603,11 +685,18 @@ static void on_end(void *context, struct weir_h2 *h2, int32_t id)
     struct stream *stream = find_stream(connection, id);
     if (!stream)
         return;
-    if (stream->kind == CALL) {
+    switch (stream->kind) {
+    case LINK:
+        finish(stream, WEIR_GRPC_OK, NULL);
+        return;
+    case CALL:
         on_call_end(connection->door, stream);
         return;
+    case DOORMAN:
+        finish(stream, WEIR_GRPC_INVALID_ARGUMENT,
+               "a call without a request");
+        return;
     }
-    finish(stream, WEIR_GRPC_OK, NULL);
 }
 
 static void on_close(void *context, struct weir_h2 *h2, int32_t id,
@@ -644,6 +733,7 @@ static void connection_free(struct connection *connection)
 {
     while (connection->streams)
         drop_stream(connection->streams);
+    drop_way(connection);
     weir_h2_link_close(&connection->link);
     set_known(connection, true);
     *connection->self = connection->next;
@@ -696,6 +786,7 @@ static void on_accept(void *context, struct weir_stream *socket)
         .on_lost = on_lost,
     };
     connection->door = door;
+    connection->way = WEIR_WAY_NONE;
     connection->since = weir_clock_now();
     connection->link = weir_h2_link_new(socket, true, &handler);
     if (!connection->link) {
@@ -752,15 +843,48 @@ void weir_door_grpc_recheck(struct weir_door_grpc *door)
     }
 }
 
+/* Says to each call and link why it ends; the sockets write that and close
+ * by themselves. */
+static void end_streams(struct connection *connection, int status,
+                        const char *why)
+{
+    struct weir_h2 *h2 = weir_h2_link_h2(connection->link);
+    weir_h2_shutdown(h2);
+    for (struct stream *s = connection->streams; s; s = s->next)
+        if (!s->reply)
+            (void)weir_h2_finish(h2, s->id, status, why);
+}
+
+void weir_door_grpc_doubt(struct weir_door_grpc *door,
+                          const struct weir_tls *tls)
+{
+    struct connection *next;
+    if (tls)
+        weir_listener_doubt(door->listener);
+    for (struct connection *c = door->connections; c; c = next) {
+        next = c->next;
+        const char *why = weir_h2_link_peer_doubt(c->link, tls);
+        if (!why)
+            continue;
+        weir_gate_note(door->gate, WEIR_DOOR_GRPC, WEIR_REFUSED_TLS,
+                       weir_h2_link_peer(c->link), why, weir_clock_now());
+        end_streams(c, WEIR_GRPC_UNAUTHENTICATED, why);
+        connection_free(c);
+    }
+}
+
 void weir_door_grpc_look(struct weir_door_grpc *door)
 {
+    weir_door_grpc_doubt(door, NULL);
     if (!weir_gate_is_shut(door->gate))
         return;
     weir_instant now = weir_clock_now();
     struct connection *next;
     for (struct connection *c = door->connections; c; c = next) {
         next = c->next;
-        if (c->known || c->streams || now < c->since + WEIR_STRANGER_MAX)
+        /* Guests stay, but among strangers: of too many the oldest goes. */
+        if (c->known || c->guest || c->streams ||
+            now < c->since + WEIR_STRANGER_MAX)
             continue;
         weir_gate_note(door->gate, WEIR_DOOR_GRPC, WEIR_REFUSED_CREDENTIAL,
                        weir_h2_link_peer(c->link), "it stayed for 10 s and "
@@ -780,9 +904,25 @@ static void destroy(struct weir_door_grpc *door)
         event_free(door->timer);
     if (door->turn)
         event_free(door->turn);
+    free(door->free_ways);
     free(door->arena.base);
     free(door->out);
     free(door);
+}
+
+static void fill_stacks(struct weir_door_grpc *door)
+{
+    while (door->free_count < WEIR_PEERS_MAX) {
+        door->free_peers[door->free_count] =
+            WEIR_PEERS_MAX - 1 - door->free_count;
+        door->free_count++;
+    }
+    /* Those of the root's peers are below. */
+    while (door->free_ways && door->free_way_count < door->connections_max) {
+        door->free_ways[door->free_way_count] =
+            WEIR_PEERS_MAX + door->free_way_count;
+        door->free_way_count++;
+    }
 }
 
 int weir_door_grpc_new(const struct weir_door_grpc_options *options,
@@ -802,19 +942,19 @@ int weir_door_grpc_new(const struct weir_door_grpc_options *options,
     door->connections_max = options->connections_max
                                 ? options->connections_max
                                 : WEIR_CONNECTIONS_MAX;
-    while (door->free_count < WEIR_PEERS_MAX) {
-        door->free_peers[door->free_count] =
-            WEIR_PEERS_MAX - 1 - door->free_count;
-        door->free_count++;
-    }
+    door->doorman = options->doorman;
+    door->doorman_open = options->doorman_open;
+    door->loopback = options->loopback;
+    door->free_ways = calloc(door->connections_max, sizeof *door->free_ways);
+    fill_stacks(door);
     door->timer = event_new(door->base, -1, 0, on_turn, door);
     door->turn = event_new(door->base, -1, 0, on_turn, door);
     door->arena.size = WEIR_DECODE_ARENA_SIZE;
     door->arena.base = malloc(door->arena.size);
-    int error = door->timer && door->turn && door->arena.base
-                    ? 0
-                    : weir_diag_set(diag, WEIR_ENOMEM,
-                                    weir_strerror(WEIR_ENOMEM), NULL);
+    int error = 0;
+    if (!door->timer || !door->turn || !door->arena.base || !door->free_ways)
+        error = weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
+                              NULL);
     struct weir_listener_options listen = {
         .address = options->address,
         .tls = options->tls,
@@ -833,6 +973,12 @@ int weir_door_grpc_new(const struct weir_door_grpc_options *options,
     return 0;
 }
 
+void weir_door_grpc_set_mastership(struct weir_door_grpc *door,
+                                   struct weir_mastership *mastership)
+{
+    door->mastership = mastership;
+}
+
 uint16_t weir_door_grpc_port(const struct weir_door_grpc *door)
 {
     return weir_listener_port(door->listener);
@@ -843,24 +989,12 @@ void weir_door_grpc_stop(struct weir_door_grpc *door)
     weir_listener_free(&door->listener);
 }
 
-/* Says to each call and link why it ends; the sockets write that and close
- * by themselves. */
-static void end_streams(struct connection *connection)
-{
-    struct weir_h2 *h2 = weir_h2_link_h2(connection->link);
-    weir_h2_shutdown(h2);
-    for (struct stream *s = connection->streams; s; s = s->next)
-        if (!s->reply)
-            (void)weir_h2_finish(h2, s->id, WEIR_GRPC_UNAVAILABLE,
-                                 "the root is stopping");
-}
-
 void weir_door_grpc_free(struct weir_door_grpc **door)
 {
     if (!*door)
         return;
     for (struct connection *c = (*door)->connections; c; c = c->next)
-        end_streams(c);
+        end_streams(c, WEIR_GRPC_UNAVAILABLE, "the root is stopping");
     destroy(*door);
     *door = NULL;
 }

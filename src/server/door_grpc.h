@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * server/door_grpc.h - weir.v1.Root over gRPC: the links of limiters, and
- * the administration for the command line. It is the pump of the root node.
+ * the administration for the command line; and Doorman's calls, which it hands
+ * on. It is the pump of the root node.
  */
 
 #ifndef WEIR_DOOR_GRPC_H
@@ -8,6 +9,7 @@
 
 #include "os/stream.h"
 #include "server/admin.h"
+#include "server/door_doorman.h"
 #include "server/gate.h"
 #include "server/log.h"
 #include "server/upstream.h"
@@ -28,6 +30,11 @@ struct weir_door_grpc_options {
     struct weir_gate *gate;   /* never NULL */
     struct weir_tls *tls;     /* a server's; NULL: plain text */
     struct weir_upstream *upstream; /* of a region's root; NULL: a top one */
+    struct weir_door_doorman *doorman; /* NULL: its calls aren't known */
+    /* Who may call it: whoever shows a credential with 'take' and, where none
+     * are in force, everybody on loopback; or everybody ('open'). */
+    bool doorman_open;
+    bool loopback;            /* 'address' is */
     struct weir_address address;
     size_t connections_max;   /* 0: WEIR_CONNECTIONS_MAX; for tests */
 };
@@ -37,11 +44,19 @@ int weir_door_grpc_new(const struct weir_door_grpc_options *options,
 uint16_t weir_door_grpc_port(const struct weir_door_grpc *door);
 /* The root was changed from outside (quotas): pump it soon. */
 void weir_door_grpc_kick(struct weir_door_grpc *door);
+/* Who may hand out leases at this moment; borrowed. Until then grants are sent
+ * as the root makes them. */
+void weir_door_grpc_set_mastership(struct weir_door_grpc *door,
+                                   struct weir_mastership *mastership);
 /* Credentials were read again: ends the links of whoever may no longer have
  * one. */
 void weir_door_grpc_recheck(struct weir_door_grpc *door);
-/* To be called each second: drops connections that nobody known has used for
- * WEIR_STRANGER_MAX. */
+/* Certificates were read again: ends the connections of whoever shows one that
+ * wouldn't be taken now. */
+void weir_door_grpc_doubt(struct weir_door_grpc *door,
+                          const struct weir_tls *tls);
+/* To be called each second: drops connections whose certificate has ended, and
+ * those that nobody known has used for WEIR_STRANGER_MAX. */
 void weir_door_grpc_look(struct weir_door_grpc *door);
 /* Takes no new connections. */
 void weir_door_grpc_stop(struct weir_door_grpc *door);

@@ -5,38 +5,43 @@
  * connection and the header Authorization, before the administration sees it.
  *
  * A browser can reach this door too, on behalf of any page that it shows, and
- * may have a certificate to show. An Origin, which browsers add to what a page
- * sends elsewhere, must therefore be this very host, or a loopback name. Where
- * loopback is all that keeps strangers out, the Host must be a loopback name
- * as well: a page whose name was made to resolve to 127.0.0.1 sends its own.
- * (Over TLS such a name has no certificate.)
+ * may have a certificate to show: os/origin.h.
  *
  * An edit is answered later. The request then belongs to a 'pending', which
- * outlives the connection if the client goes away first: evhttp frees the
- * request, the pending forgets it, the answer finds nobody. */
+ * outlives the connection if the client goes away first: the pending frees
+ * and forgets the request, the answer finds nobody.
+ *
+ * The page's own files hold nothing of the root's and are given to everybody:
+ * a browser that is sent to a page has no token to show yet. */
 
 #include "server/door_http.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
 #include <event2/http.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/socket.h>
 
+#include "door/page_file.h"
 #include "os/clock.h"
+#include "os/origin.h"
+#include "server/http_streams.h"
 #include "server/http_visitors.h"
+#include "server/view.h"
 
 struct weir_door_http {
     struct evhttp *http;                /* owned */
     struct evhttp_bound_socket *socket; /* of 'http'; NULL once stopped */
-    struct weir_admin *admin;           /* borrowed */
+    struct weir_admin *admin;           /* borrowed; NULL: it has gone */
     struct weir_gate *gate;             /* borrowed */
     struct weir_http_visitors *visitors; /* owned; NULL: plain text */
+    struct weir_http_streams *streams;   /* owned */
     bool of_loopback; /* loopback is what keeps strangers out */
     uint16_t port;
 };
@@ -49,42 +54,13 @@ struct pending {
 
 /* ---- Who asks ---- */
 
-/* "localhost", "127.0.0.1:7078", "[::1]:7078" … */
-static bool is_loopback_host(const char *host)
-{
-    struct weir_address address = { .port = 0 };
-    size_t len = strlen(host);
-    const char *begin = host;
-    const char *end = host + len;
-    if (host[0] == '[') {
-        begin = host + 1;
-        end = strchr(host, ']');
-    } else if (strchr(host, ':')) {
-        end = strchr(host, ':');
-    }
-    if (!end || (size_t)(end - begin) >= sizeof address.host)
-        return false;
-    memcpy(address.host, begin, (size_t)(end - begin));
-    return weir_address_is_loopback(&address);
-}
-
-/* "https://root.example:7078" is of the Host "root.example:7078". */
-static bool is_own(const char *origin, const char *host)
-{
-    const char *slashes = strstr(origin, "://");
-    return slashes && (is_loopback_host(slashes + 3) ||
-                       (host && strcasecmp(slashes + 3, host) == 0));
-}
-
 static bool is_welcome(const struct weir_door_http *door,
                        struct evhttp_request *request)
 {
     struct evkeyvalq *headers = evhttp_request_get_input_headers(request);
     const char *host = evhttp_find_header(headers, "Host");
     const char *origin = evhttp_find_header(headers, "Origin");
-    if (door->of_loopback && host && !is_loopback_host(host))
-        return false;
-    return !origin || is_own(origin, host);
+    return weir_origin_is_welcome(host, origin, door->of_loopback);
 }
 
 /* Who it is, and whether it may: 0, WEIR_ECREDENTIAL or WEIR_EDENIED. */
@@ -158,6 +134,10 @@ static void on_gone(struct evhttp_connection *connection, void *context)
 {
     (void)connection;
     struct pending *pending = context;
+    /* It is left to us where the client has gone, and goes with a connection
+     * that is freed from here. */
+    if (!evhttp_request_get_connection(pending->request))
+        evhttp_request_free(pending->request);
     pending->request = NULL;
 }
 
@@ -191,6 +171,40 @@ static void refuse(struct evhttp_request *request)
     send_answer(request, &answer);
 }
 
+/* ---- The page ---- */
+
+static void send_file(struct weir_door_http *door,
+                      struct evhttp_request *request,
+                      const struct weir_page_file *file)
+{
+    struct evkeyvalq *asked = evhttp_request_get_input_headers(request);
+    struct evkeyvalq *headers = evhttp_request_get_output_headers(request);
+    const char *known = evhttp_find_header(asked, "If-None-Match");
+    const char *takes = evhttp_find_header(asked, "Accept-Encoding");
+    bool gzip = takes && strstr(takes, "gzip");
+    evhttp_add_header(headers, "ETag", file->etag);
+    evhttp_add_header(headers, "Cache-Control", "no-cache");
+    evhttp_add_header(headers, "Vary", "Accept-Encoding");
+    if (weir_gate_is_shut(door->gate))
+        evhttp_add_header(headers, "Connection", "close");
+    if (known && strstr(known, file->etag)) {
+        evhttp_send_reply(request, HTTP_NOTMODIFIED, NULL, NULL);
+        return;
+    }
+    evhttp_add_header(headers, "Content-Type", file->type);
+    evhttp_add_header(headers, "Content-Security-Policy",
+                      WEIR_PAGE_POLICY);
+    evhttp_add_header(headers, "X-Content-Type-Options", "nosniff");
+    evhttp_add_header(headers, "Referrer-Policy", "no-referrer");
+    if (gzip)
+        evhttp_add_header(headers, "Content-Encoding", "gzip");
+    /* The bytes are the program's own: sent from where they lie. */
+    evbuffer_add_reference(evhttp_request_get_output_buffer(request),
+                           gzip ? file->gzip : file->plain,
+                           gzip ? file->gzip_len : file->plain_len, NULL, NULL);
+    evhttp_send_reply(request, HTTP_OK, NULL, NULL);
+}
+
 /* ---- Requests ---- */
 
 static const char *method_of(struct evhttp_request *request)
@@ -211,8 +225,22 @@ static const char *method_of(struct evhttp_request *request)
     return "OTHER";
 }
 
+/* By what it showed; where nobody shows anything, where it comes from. */
+static void write_reader(const struct weir_door_http *door,
+                         struct evhttp_request *request,
+                         const struct weir_identity *identity, char *reader)
+{
+    char *host;
+    uint16_t port;
+    evhttp_connection_get_peer(evhttp_request_get_connection(request), &host,
+                               &port);
+    snprintf(reader, WEIR_HTTP_READER_MAX, "%s",
+             weir_gate_is_shut(door->gate) ? identity->who : host);
+}
+
 static void ask(struct weir_door_http *door, struct evhttp_request *request,
-                struct pending *pending, struct weir_text body)
+                struct weir_text body, char *reader, weir_admin_done_fn *done,
+                void *context)
 {
     struct weir_admin_request ask = {
         .method = weir_text_of(method_of(request)),
@@ -222,21 +250,28 @@ static void ask(struct weir_door_http *door, struct evhttp_request *request,
     struct weir_identity identity = { .roles = 0 };
     struct weir_diag why = { 0 };
     int error = let_in(door, request, &ask, &identity, &why);
+    if (error == 0 && !door->admin)
+        error = weir_diag_set(&why, WEIR_ECLOSED, "this root is stopping: "
+                              "ask another", NULL);
     ask.who = weir_text_of(identity.who);
+    if (reader)
+        write_reader(door, request, &identity, reader);
     if (error < 0)
-        weir_admin_refuse(error, &why, on_answer, pending);
+        weir_admin_refuse(error, &why, done, context);
     else
-        weir_admin_call(door->admin, &ask, on_answer, pending,
-                        weir_clock_now());
+        weir_admin_call(door->admin, &ask, done, context, weir_clock_now());
 }
 
-static void on_request(struct evhttp_request *request, void *context)
+static void ask_event(void *context, struct evhttp_request *request,
+                      char reader[WEIR_HTTP_READER_MAX],
+                      weir_admin_done_fn *done, void *done_context)
 {
-    struct weir_door_http *door = context;
-    if (!is_welcome(door, request)) {
-        refuse(request);
-        return;
-    }
+    ask(context, request, WEIR_TEXT(""), reader, done, done_context);
+}
+
+static void answer_once(struct weir_door_http *door,
+                        struct evhttp_request *request)
+{
     struct pending *pending = calloc(1, sizeof *pending);
     struct evbuffer *in = evhttp_request_get_input_buffer(request);
     size_t len = evbuffer_get_length(in);
@@ -250,10 +285,56 @@ static void on_request(struct evhttp_request *request, void *context)
     pending->in_call = true;
     evhttp_connection_set_closecb(evhttp_request_get_connection(request),
                                   on_gone, pending);
-    ask(door, request, pending, (struct weir_text){ body, len });
+    ask(door, request, (struct weir_text){ body, len }, NULL, on_answer,
+        pending);
     pending->in_call = false;
     if (pending->answered)
         free(pending);
+}
+
+static void hear(struct evhttp_request *request, size_t max)
+{
+    struct evhttp_connection *connection =
+        evhttp_request_get_connection(request);
+    bufferevent_setwatermark(evhttp_connection_get_bufferevent(connection),
+                             EV_READ, 0, max);
+}
+
+static void on_sent(struct evhttp_request *request, void *context)
+{
+    (void)context;
+    hear(request, 0); /* all of the next one */
+}
+
+/* While it answers, evhttp reads on, to see that a client goes, and would keep
+ * all that comes: who takes no answer, or listens to events, could fill the
+ * memory. What is over the bound stays with him. */
+static void hear_little(struct evhttp_request *request)
+{
+    hear(request, WEIR_HTTP_AHEAD_MAX);
+    evhttp_request_set_on_complete_cb(request, on_sent, NULL);
+}
+
+static void on_request(struct evhttp_request *request, void *context)
+{
+    struct weir_door_http *door = context;
+    hear_little(request);
+    if (!is_welcome(door, request)) {
+        refuse(request);
+        return;
+    }
+    struct weir_text path =
+        weir_uri_split(weir_text_of(evhttp_request_get_uri(request))).path;
+    bool get = evhttp_request_get_command(request) == EVHTTP_REQ_GET;
+    bool head = evhttp_request_get_command(request) == EVHTTP_REQ_HEAD;
+    const struct weir_page_file *file =
+        get || head ? weir_page_file_find(path) : NULL;
+    if (file)
+        send_file(door, request, file);
+    else if (get && weir_text_equal(path, WEIR_TEXT(WEIR_PAGE_EVENTS)))
+        weir_http_streams_open(door->streams, request);
+    else
+        answer_once(door, request);
 }
 
 /* ---- Life ---- */
@@ -312,6 +393,18 @@ static int use_tls(struct weir_door_http *door, struct weir_tls *tls,
     return 0;
 }
 
+static int use_streams(struct weir_door_http *door, struct event_base *base,
+                       struct weir_diag *diag)
+{
+    const struct weir_http_streams_options options = {
+        .base = base, .ask = ask_event, .send = send_answer, .context = door
+    };
+    door->streams = weir_http_streams_new(&options);
+    return door->streams ? 0
+                         : weir_diag_set(diag, WEIR_ENOMEM,
+                                         weir_strerror(WEIR_ENOMEM), NULL);
+}
+
 int weir_door_http_new(const struct weir_door_http_options *options,
                        struct weir_door_http **out, struct weir_diag *diag)
 {
@@ -330,7 +423,9 @@ int weir_door_http_new(const struct weir_door_http_options *options,
         !options->tls && weir_address_is_loopback(&options->address);
     set_limits(http);
     evhttp_set_gencb(http, on_request, door);
-    int error = use_tls(door, options->tls, diag);
+    int error = use_streams(door, options->base, diag);
+    if (error == 0)
+        error = use_tls(door, options->tls, diag);
     if (error == 0)
         error = bind_door(door, &options->address, diag);
     if (error < 0) {
@@ -355,6 +450,13 @@ void weir_door_http_recheck(struct weir_door_http *door)
         weir_http_visitors_recheck(door->visitors);
 }
 
+void weir_door_http_doubt(struct weir_door_http *door,
+                          const struct weir_tls *tls)
+{
+    if (door->visitors)
+        weir_http_visitors_doubt(door->visitors, tls);
+}
+
 void weir_door_http_look(struct weir_door_http *door)
 {
     if (door->visitors)
@@ -370,6 +472,11 @@ void weir_door_http_stop(struct weir_door_http *door)
     door->socket = NULL;
 }
 
+void weir_door_http_leave(struct weir_door_http *door)
+{
+    door->admin = NULL;
+}
+
 void weir_door_http_free(struct weir_door_http **door)
 {
     if (!*door)
@@ -377,6 +484,7 @@ void weir_door_http_free(struct weir_door_http **door)
     if ((*door)->visitors)
         weir_http_visitors_set_listener((*door)->visitors, NULL);
     evhttp_free((*door)->http);
+    weir_http_streams_free(&(*door)->streams);
     weir_http_visitors_free(&(*door)->visitors);
     free(*door);
     *door = NULL;

@@ -10,6 +10,7 @@
 
 #define WEIR_HTTP_HEADERS_MAX 16384 /* bytes */
 #define WEIR_HTTP_TIMEOUT 30        /* seconds of silence */
+#define WEIR_HTTP_AHEAD_MAX 4096    /* bytes kept of who talks on, unanswered */
 
 struct weir_door_http;
 
@@ -27,10 +28,17 @@ int weir_door_http_new(const struct weir_door_http_options *options,
 uint16_t weir_door_http_port(const struct weir_door_http *door);
 /* Credentials were read again. */
 void weir_door_http_recheck(struct weir_door_http *door);
-/* To be called each second: drops strangers who stay too long. */
+/* Certificates were read again: as weir_door_grpc_doubt(). */
+void weir_door_http_doubt(struct weir_door_http *door,
+                          const struct weir_tls *tls);
+/* To be called each second: drops strangers who stay too long, and whose
+ * certificate has ended. */
 void weir_door_http_look(struct weir_door_http *door);
 /* Takes no new connections. */
 void weir_door_http_stop(struct weir_door_http *door);
+/* The administration is about to go: from now on requests are answered that
+ * the root is stopping. */
+void weir_door_http_leave(struct weir_door_http *door);
 /* After weir_admin_free() or when nothing waits. NULL inside is legal. */
 void weir_door_http_free(struct weir_door_http **door);
 

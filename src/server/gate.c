@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * server/gate.c - the doors' one way in.
  *
- * Every refusal is counted. Of the log a stranger gets a line a second and no
- * more, or he could fill the disk; the line says how many went before it
- * without one. */
+ * Every refusal is counted. Of the log strangers get a line a second for each
+ * kind of refusal at each door and no more, or they could fill the disk; the
+ * line says how many such went before it without one. */
 
 #include "server/gate.h"
 
@@ -42,19 +42,21 @@ void weir_gate_note(struct weir_gate *gate, enum weir_door door,
                     enum weir_refusal refusal, const char *address,
                     const char *why, weir_instant now)
 {
+    weir_instant *logged = &gate->logged[door][refusal];
+    uint64_t *unlogged = &gate->unlogged[door][refusal];
     gate->refused[door][refusal]++;
-    bool soon = gate->logged != 0 && now < gate->logged + WEIR_GATE_LOG_EVERY;
+    bool soon = *logged != 0 && now < *logged + WEIR_GATE_LOG_EVERY;
     if (soon || !gate->log) {
-        gate->unlogged++;
+        ++*unlogged;
         return;
     }
     weir_log(gate->log, WEIR_LOG_WARNING,
              "%s door: %s refused (%s): %s; %llu more since the last such "
              "line", weir_door_name(door), address,
              weir_refusal_name(refusal), why,
-             (unsigned long long)gate->unlogged);
-    gate->logged = now;
-    gate->unlogged = 0;
+             (unsigned long long)*unlogged);
+    *logged = now;
+    *unlogged = 0;
 }
 
 int weir_gate_identify(struct weir_gate *gate, const struct weir_caller *who,

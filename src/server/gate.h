@@ -36,8 +36,8 @@ struct weir_gate {
     const struct weir_log *log; /* borrowed; NULL: says nothing */
     /* The gate's own: */
     uint64_t refused[WEIR_DOORS][WEIR_REFUSALS];
-    weir_instant logged;
-    uint64_t unlogged; /* refusals since then */
+    weir_instant logged[WEIR_DOORS][WEIR_REFUSALS]; /* last; 0: never */
+    uint64_t unlogged[WEIR_DOORS][WEIR_REFUSALS]; /* since then */
 };
 
 /* Who asks. */

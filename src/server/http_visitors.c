@@ -224,8 +224,23 @@ void weir_http_visitors_recheck(struct weir_http_visitors *visitors)
     }
 }
 
+void weir_http_visitors_doubt(struct weir_http_visitors *visitors,
+                              const struct weir_tls *tls)
+{
+    for (struct visitor *v = visitors->first; v; v = v->next) {
+        const char *why =
+            v->dropped ? NULL : weir_tls_bufferevent_doubt(v->bufferevent, tls);
+        if (!why)
+            continue;
+        weir_gate_note(visitors->gate, WEIR_DOOR_HTTP, WEIR_REFUSED_TLS,
+                       v->address, why, weir_clock_now());
+        drop(v);
+    }
+}
+
 void weir_http_visitors_look(struct weir_http_visitors *visitors)
 {
+    weir_http_visitors_doubt(visitors, NULL);
     weir_instant now = weir_clock_now();
     bool shut = weir_gate_is_shut(visitors->gate);
     for (struct visitor *v = visitors->first; v; v = v->next) {

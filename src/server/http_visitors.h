@@ -35,7 +35,12 @@ void weir_http_visitors_asked(struct weir_http_visitors *visitors,
                               struct bufferevent *bufferevent, bool known);
 /* Credentials were read again: nobody is known until the next request. */
 void weir_http_visitors_recheck(struct weir_http_visitors *visitors);
-/* To be called each second: drops who has stayed too long. */
+/* Certificates were read again: drops whoever shows one that wouldn't be taken
+ * now. */
+void weir_http_visitors_doubt(struct weir_http_visitors *visitors,
+                              const struct weir_tls *tls);
+/* To be called each second: drops who has stayed too long, or whose
+ * certificate has ended. */
 void weir_http_visitors_look(struct weir_http_visitors *visitors);
 /* Connections that stand live on. NULL inside is legal. */
 void weir_http_visitors_free(struct weir_http_visitors **visitors);

@@ -9,25 +9,21 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "server/adaptive_seen.h"
 #include "server/admin.h"
 #include "server/busiest.h"
 #include "server/gate.h"
+#include "server/metrics_parts.h"
 
-struct figure {
-    const char *name;
-    const char *type;
-    const char *help;
-    double value;
-};
-
-static void print_head(FILE *out, const char *name, const char *type,
+void weir_metrics_head(FILE *out, const char *name, const char *type,
                        const char *help)
 {
     fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-static void print_label(FILE *out, const char *text, size_t len)
+void weir_metrics_label(FILE *out, const char *text, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
         char c = text[i];
@@ -40,11 +36,12 @@ static void print_label(FILE *out, const char *text, size_t len)
     }
 }
 
-static void print_figures(FILE *out, const struct figure *figures,
+void weir_metrics_figures(FILE *out, const struct weir_metrics_figure *figures,
                           size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        print_head(out, figures[i].name, figures[i].type, figures[i].help);
+        weir_metrics_head(out, figures[i].name, figures[i].type,
+                          figures[i].help);
         fprintf(out, "%s %.17g\n", figures[i].name, figures[i].value);
     }
 }
@@ -53,7 +50,7 @@ static void print_root(FILE *out, const struct weir_metrics_source *of)
 {
     struct weir_root_stats s;
     weir_root_stats(of->root, &s);
-    const struct figure figures[] = {
+    const struct weir_metrics_figure figures[] = {
         { "weir_root_ready", "gauge", "Whether the quotas have been read.",
           weir_root_ready(of->root) },
         { "weir_store_up", "gauge", "Whether the quota store can be used.",
@@ -96,14 +93,37 @@ static void print_root(FILE *out, const struct weir_metrics_source *of)
           "Requests by names without quota, which passed.",
           (double)s.unknown },
     };
-    print_figures(out, figures, WEIR_COUNT_OF(figures));
+    weir_metrics_figures(out, figures, WEIR_COUNT_OF(figures));
+}
+
+static void print_exact(FILE *out, const struct weir_root *root)
+{
+    struct weir_root_stats s;
+    weir_root_stats(root, &s);
+    const struct weir_metrics_figure figures[] = {
+        { "weir_asks_total", "counter",
+          "Decisions on exact quotas made, or handed to the roots above.",
+          (double)s.asks },
+        { "weir_asks_refused_total", "counter",
+          "Asks for a quota that isn't exact or isn't here, or without room "
+          "for its meter.",
+          (double)s.asks_refused },
+        { "weir_asks_dropped_total", "counter",
+          "Asks that came again, or while too many were unanswered.",
+          (double)s.asks_dropped },
+        { "weir_meters", "gauge", "Meters of exact quotas in memory.",
+          (double)s.meters },
+        { "weir_meter_bytes", "gauge", "Memory that these meters take.",
+          (double)s.meter_bytes },
+    };
+    weir_metrics_figures(out, figures, WEIR_COUNT_OF(figures));
 }
 
 static void print_snapshot(FILE *out, const struct weir_snapshot *snapshot)
 {
     struct weir_snapshot_state s;
     weir_snapshot_look(snapshot, &s);
-    const struct figure figures[] = {
+    const struct weir_metrics_figure figures[] = {
         { "weir_snapshot_serving", "gauge",
           "Whether the root goes by its snapshot, for want of its store.",
           s.serving },
@@ -115,7 +135,7 @@ static void print_snapshot(FILE *out, const struct weir_snapshot *snapshot)
         { "weir_snapshot_failures_total", "counter",
           "Snapshots that couldn't be written.", (double)s.failures },
     };
-    print_figures(out, figures, WEIR_COUNT_OF(figures));
+    weir_metrics_figures(out, figures, WEIR_COUNT_OF(figures));
 }
 
 static void print_upstream(FILE *out, const struct weir_upstream *upstream,
@@ -123,7 +143,7 @@ static void print_upstream(FILE *out, const struct weir_upstream *upstream,
 {
     struct weir_upstream_state s;
     weir_upstream_look(upstream, &s, now);
-    const struct figure figures[] = {
+    const struct weir_metrics_figure figures[] = {
         { "weir_upstream_roots", "gauge", "Roots above this one.", s.count },
         { "weir_upstream_roots_up", "gauge", "Those that answer.",
           s.region.upstreams_up },
@@ -138,9 +158,9 @@ static void print_upstream(FILE *out, const struct weir_upstream *upstream,
           "Counts that found no slot to be carried in.",
           (double)s.region.no_room },
     };
-    print_figures(out, figures, WEIR_COUNT_OF(figures));
+    weir_metrics_figures(out, figures, WEIR_COUNT_OF(figures));
     static const char age[] = "weir_region_age_seconds";
-    print_head(out, age, "gauge",
+    weir_metrics_head(out, age, "gauge",
                "Since a topmost root was heard; +Inf: never.");
     if (s.region.age == WEIR_NEVER)
         fprintf(out, "%s +Inf\n", age);
@@ -162,13 +182,15 @@ static double cell(const struct weir_busy *busy, enum column column)
     case LIMIT:
         break;
     }
+    if (busy->limit.per == 0) /* units at a time */
+        return (double)busy->limit.units;
     return (double)busy->limit.units * 1e9 / (double)busy->limit.per;
 }
 
 static void print_column(FILE *out, enum column column,
                          const struct weir_busy *busy, size_t count)
 {
-    static const struct figure heads[] = {
+    static const struct weir_metrics_figure heads[] = {
         [PASSED] = { "weir_quota_passed_units_total", "counter",
                      "Units passed, of the quotas that refused most." },
         [REFUSED] = { "weir_quota_refused_units_total", "counter",
@@ -178,20 +200,78 @@ static void print_column(FILE *out, enum column column,
         [LIMIT] = { "weir_quota_limit_units_per_second", "gauge",
                     "The limit, of the quotas that refused most." },
     };
-    const struct figure *head = &heads[column];
-    print_head(out, head->name, head->type, head->help);
+    const struct weir_metrics_figure *head = &heads[column];
+    weir_metrics_head(out, head->name, head->type, head->help);
     for (size_t i = 0; i < count; i++) {
         bool limited = !busy[i].removed && !busy[i].limit.unlimited;
         if (column == LIMIT && !limited)
             continue;
         fprintf(out, "%s{quota=\"", head->name);
-        print_label(out, busy[i].name, busy[i].name_len);
+        weir_metrics_label(out, busy[i].name, busy[i].name_len);
         /* Refusals that nobody felt must not look like the others. */
         const char *mode = weir_busy_mode(&busy[i]);
         if (mode)
             fprintf(out, "\",mode=\"%s", mode);
         fprintf(out, "\"} %.17g\n", cell(&busy[i], column));
     }
+}
+
+static void print_adaptive_limits(FILE *out,
+                                  const struct weir_adaptive_seen *seen,
+                                  size_t count)
+{
+    static const char *const of[] = { "min", "median", "max" };
+    static const char limit[] = "weir_adaptive_limit_units";
+    weir_metrics_head(out, limit, "gauge",
+                      "The adaptive limit, over the processes that have one.");
+    for (size_t i = 0; i < count; i++) {
+        const double limits[] = { seen[i].min, seen[i].median, seen[i].max };
+        for (size_t j = 0; j < 3; j++) {
+            fprintf(out, "%s{quota=\"", limit);
+            weir_metrics_label(out, seen[i].name, strlen(seen[i].name));
+            fprintf(out, "\",of=\"%s\"} %.17g\n", of[j], limits[j]);
+        }
+    }
+    static const char flight[] = "weir_adaptive_in_flight_units";
+    weir_metrics_head(out, flight, "gauge",
+                      "In flight when the limits were told, in all processes.");
+    for (size_t i = 0; i < count; i++) {
+        fprintf(out, "%s{quota=\"", flight);
+        weir_metrics_label(out, seen[i].name, strlen(seen[i].name));
+        fprintf(out, "\"} %llu\n", (unsigned long long)seen[i].in_flight);
+    }
+}
+
+static void print_adaptive_reasons(FILE *out,
+                                   const struct weir_adaptive_seen *seen,
+                                   size_t count)
+{
+    static const char processes[] = "weir_adaptive_processes";
+    weir_metrics_head(out, processes, "gauge",
+                      "Processes, by why their adaptive limit last moved.");
+    for (size_t i = 0; i < count; i++) {
+        for (unsigned why = 0; why < WEIR_LIMIT_REASONS; why++) {
+            fprintf(out, "%s{quota=\"", processes);
+            weir_metrics_label(out, seen[i].name, strlen(seen[i].name));
+            fprintf(out, "\",reason=\"%s\"} %u\n",
+                    weir_limit_reason_text((enum weir_limit_reason)why),
+                    seen[i].by_reason[why]);
+        }
+    }
+}
+
+static int print_adaptive(FILE *out, struct weir_root *root, weir_instant now)
+{
+    struct weir_adaptive_seen *seen =
+        malloc(WEIR_METRICS_QUOTAS_MAX * sizeof *seen);
+    if (!seen)
+        return WEIR_ENOMEM;
+    size_t count = weir_adaptive_see(root, (struct weir_text){ NULL, 0 }, seen,
+                                     WEIR_METRICS_QUOTAS_MAX, now);
+    print_adaptive_limits(out, seen, count);
+    print_adaptive_reasons(out, seen, count);
+    free(seen);
+    return 0;
 }
 
 static int print_quotas(FILE *out, struct weir_root *root, weir_instant now)
@@ -203,7 +283,8 @@ static int print_quotas(FILE *out, struct weir_root *root, weir_instant now)
     size_t used;
     const struct weir_busy_query query = { .rank = WEIR_RANK_REFUSED,
                                            .max = WEIR_METRICS_QUOTAS_MAX };
-    size_t count = weir_busiest(root, &query, busy, &used, now);
+    const struct weir_usages usages = weir_usages_of_root(root);
+    size_t count = weir_busiest(&usages, &query, busy, &used, now);
     print_column(out, PASSED, busy, count);
     print_column(out, REFUSED, busy, count);
     print_column(out, FILL, busy, count);
@@ -215,8 +296,9 @@ static int print_quotas(FILE *out, struct weir_root *root, weir_instant now)
 static void print_gate(FILE *out, const struct weir_gate *gate)
 {
     static const char refused[] = "weir_refused_credentials_total";
-    print_head(out, refused, "counter", "Handshakes, calls and requests that "
-               "were refused: no TLS, nobody known, or not allowed.");
+    weir_metrics_head(out, refused, "counter",
+                      "Handshakes, calls and requests that were refused: no "
+                      "TLS, nobody known, or not allowed.");
     for (int door = 0; door < WEIR_DOORS; door++)
         for (int why = 0; why < WEIR_REFUSALS; why++)
             fprintf(out, "%s{door=\"%s\",reason=\"%s\"} %llu\n", refused,
@@ -226,8 +308,9 @@ static void print_gate(FILE *out, const struct weir_gate *gate)
     if (!gate->tls)
         return;
     static const char expires[] = "weir_certificate_expires_seconds";
-    print_head(out, expires, "gauge", "Seconds until the certificate that "
-               "this root shows ends.");
+    weir_metrics_head(out, expires, "gauge",
+                      "Seconds until the certificate that this root shows "
+                      "ends.");
     fprintf(out, "%s %lld\n", expires,
             (long long)weir_tls_expires_in(gate->tls));
 }
@@ -239,19 +322,24 @@ char *weir_metrics_print(const struct weir_metrics_source *source,
     FILE *out = open_memstream(&text, out_len);
     if (!out)
         return NULL;
-    print_head(out, "weir_build_info", "gauge", "The version that runs.");
+    weir_metrics_head(out, "weir_build_info", "gauge",
+                      "The version that runs.");
     fprintf(out, "weir_build_info{version=\"%s\",root=\"", source->version);
     struct weir_text shown = weir_text_of(source->name);
-    print_label(out, shown.p, shown.len);
+    weir_metrics_label(out, shown.p, shown.len);
     fputs("\"} 1\n", out);
     print_root(out, source);
+    print_exact(out, source->root);
     if (source->gate)
         print_gate(out, source->gate);
     if (source->snapshot)
         print_snapshot(out, source->snapshot);
     if (source->upstream)
         print_upstream(out, source->upstream, now);
+    weir_metrics_leases(out, source, now);
     int error = print_quotas(out, source->root, now);
+    if (error == 0)
+        error = print_adaptive(out, source->root, now);
     if (fclose(out) != 0 || error < 0) {
         free(text);
         return NULL;

@@ -20,6 +20,8 @@ struct weir_metrics_source {
     const struct weir_gate *gate; /* NULL: nothing is told of it */
     const struct weir_snapshot *snapshot; /* NULL: likewise */
     const struct weir_upstream *upstream; /* NULL: likewise */
+    const struct weir_doorman_source *file;  /* NULL: likewise */
+    const struct weir_door_doorman *doorman; /* NULL: likewise */
 };
 
 /* The page, malloc'ed, or NULL when there is no memory. At most

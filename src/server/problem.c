@@ -34,7 +34,8 @@
     X(WEIR_ECREDENTIAL, 401, "Nobody is known by that credential")     \
     X(WEIR_EDENIED, 403, "The credential's role doesn't allow that")   \
     X(WEIR_ECHANGED, 409, "It has been changed since")                 \
-    X(WEIR_ETLS, 500, "TLS failed")
+    X(WEIR_ETLS, 500, "TLS failed")                                    \
+    X(WEIR_ETABLE, 500, "The shared table can't be used")
 
 struct row {
     int error;
@@ -77,10 +78,13 @@ json_t *weir_problem(int error, int status, const struct weir_diag *diag)
     const char *detail =
         diag && diag->text[0] ? diag->text : weir_strerror(error);
     /* A detail that quotes hostile bytes and was cut in the middle of a
-     * character is replaced as a whole ('*'). */
-    json_t *problem = json_pack("{s:s, s:s, s:i, s:s*, s:s}", "type", type,
-                                "title", row->title, "status", status,
-                                "detail", detail, "error", row->name);
+     * character is no JSON text, and is replaced as a whole. */
+    json_t *said = json_string(detail);
+    if (!said)
+        said = json_string(weir_strerror(error));
+    json_t *problem = json_pack("{s:s, s:s, s:i, s:o, s:s}", "type", type,
+                                "title", row->title, "status", status, "detail",
+                                said, "error", row->name);
     if (problem && diag && diag->line > 0) {
         json_object_set_new(problem, "line", json_integer(diag->line));
         json_object_set_new(problem, "column", json_integer(diag->column));

@@ -3,6 +3,7 @@
  * it ends.
  *
  *     store's thread --news--> loop: root node, administration, two doors
+ *     a Doorman file, election ----^
  *
  * Each second the files of certificates and credentials are looked at, and
  * strangers who have stayed too long are dropped.
@@ -24,16 +25,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "os/clock.h"
 #include "os/daemon.h"
 #include "server/door_grpc.h"
 #include "server/door_http.h"
+#include "server/doorman_source.h"
+#include "server/inner_door.h"
+#include "server/mastership.h"
+#include "server/port_file.h"
 #include "server/serve_options.h"
 #include "server/snapshot.h"
 #include "server/upstream.h"
+#include "server/zone_watch.h"
 
 #define DAY_S 86400
 #define LOOK_S 1           /* whether files have changed */
@@ -51,7 +56,11 @@ struct serve {
     struct weir_region *region;      /* NULL: a top root */
     struct weir_upstream *upstream;  /* likewise */
     struct weir_admin *admin;
-    struct weir_store_thread *store; /* NULL: a region's root */
+    struct weir_store_thread *store; /* NULL: a region's root, or … */
+    struct weir_doorman_source *source; /* … a Doorman file's */
+    struct weir_mastership *mastership;
+    struct weir_door_doorman *doorman;
+    char identity[WEIR_MASTER_MAX + 1]; /* "HOST:PORT" for clients */
     struct weir_snapshot *snapshot;  /* NULL: off */
     struct event *store_event;
     struct event *stop_event;
@@ -63,25 +72,24 @@ struct serve {
     weir_instant warn_at;            /* of the certificate's end, again */
     struct weir_door_grpc *grpc;
     struct weir_door_http *http;     /* NULL: off */
+    struct weir_inner_door *inner;   /* likewise */
+    struct weir_zone_watch zones;    /* of exact quotas' windows */
     weir_instant stop_until;         /* 0: not stopping */
     bool ready;
+    bool troubled;                   /* of a Doorman file, and that was told */
+    bool failed;                     /* it can't stand: it ends */
     bool loading;                    /* the snapshot is being handed out */
-    bool serving;                    /* the root goes by it */
+    bool serving;                    /* the root goes by it … */
+    bool leaving;                    /* … until the store's set is settled */
     char name[WEIR_NAME_MAX + 1];
 };
 
 /* ---- The snapshot ---- */
 
-/* A first store that broke off in the middle has left a part of its quotas:
- * they go. */
 static int take_store(void *context, const struct weir_snapshot_info *info)
 {
-    static const struct weir_store_id none;
     struct serve *serve = context;
     weir_instant now = weir_clock_now();
-    int error = weir_root_store(serve->root, &none, 0, 0, now);
-    if (error < 0)
-        return error;
     struct weir_store_listener to = weir_admin_store_listener(serve->admin);
     to.on_store(to.context, &info->store, info->epoch, info->floor, now);
     return 0;
@@ -109,6 +117,7 @@ static void load_snapshot(struct serve *serve)
         struct weir_store_listener to =
             weir_admin_store_listener(serve->admin);
         serve->serving = true;
+        weir_root_set_provisional(serve->root, true);
         weir_snapshot_set_serving(serve->snapshot, true);
         to.on_settle(to.context, weir_clock_now());
     } else {
@@ -117,9 +126,11 @@ static void load_snapshot(struct serve *serve)
     serve->loading = false;
 }
 
+/* Not before the store's own set stands: one that breaks off is dropped, and
+ * what is served is still the snapshot's. */
 static void leave_snapshot(struct serve *serve)
 {
-    serve->serving = false;
+    serve->serving = serve->leaving = false;
     weir_snapshot_set_serving(serve->snapshot, false);
 }
 
@@ -139,7 +150,7 @@ static void on_store(void *context, const struct weir_store_id *id,
     bool same = memcmp(ours->uuid, id->uuid, sizeof id->uuid) == 0 &&
                 ours->restores == id->restores;
     unsigned long long from = state.info.epoch;
-    leave_snapshot(serve);
+    serve->leaving = true;
     if (!same)
         weir_log(&serve->log, WEIR_LOG_WARNING, "the store that answers is "
                  "another than that of the snapshot, which is dropped");
@@ -164,10 +175,25 @@ static void on_store_news(evutil_socket_t fd, short what, void *context)
     weir_door_grpc_kick(serve->grpc);
 }
 
+static void tell_file(struct serve *serve, int error, const char *why)
+{
+    bool was_troubled = serve->troubled;
+    serve->troubled = error < 0;
+    if (error == 0 && was_troubled)
+        weir_log(&serve->log, WEIR_LOG_INFO, "well again: the quotas are "
+                 "those of %s", serve->options->doorman_config);
+    if (error < 0)
+        weir_log(&serve->log, WEIR_LOG_ERROR, "%s: %s",
+                 serve->ready ? "the quotas stay as they were" : "not ready",
+                 why);
+}
+
 static void on_trouble(void *context, int error, const char *why)
 {
     struct serve *serve = context;
-    if (error == 0)
+    if (serve->options->doorman_config)
+        tell_file(serve, error, why);
+    else if (error == 0)
         weir_log(&serve->log, WEIR_LOG_INFO, "the store is well");
     else
         weir_log(&serve->log, WEIR_LOG_WARNING, "%s: %s",
@@ -176,6 +202,21 @@ static void on_trouble(void *context, int error, const char *why)
                  why);
     if (error < 0)
         load_snapshot(serve);
+    weir_root_set_provisional(serve->root, error < 0 || serve->serving);
+}
+
+static int stand(struct serve *serve, struct weir_diag *diag);
+
+/* Who has no quotas could be elected and give nothing, while others could. */
+static void stand_at_last(struct serve *serve)
+{
+    struct weir_diag diag = { 0 };
+    if (serve->mastership || serve->stop_until || !serve->grpc ||
+        stand(serve, &diag) == 0)
+        return;
+    weir_log(&serve->log, WEIR_LOG_ERROR, "%s", diag.text);
+    serve->failed = true;
+    event_base_loopbreak(serve->base);
 }
 
 static void on_epoch(void *context, uint64_t epoch)
@@ -183,6 +224,9 @@ static void on_epoch(void *context, uint64_t epoch)
     struct serve *serve = context;
     bool first = !serve->ready;
     serve->ready = true;
+    if (serve->leaving)
+        leave_snapshot(serve);
+    weir_root_set_provisional(serve->root, serve->serving);
     size_t count = weir_catalog_count(weir_root_catalog(serve->root));
     weir_log(&serve->log, first ? WEIR_LOG_INFO : WEIR_LOG_DEBUG,
              "%squotas: %zu, at epoch %llu%s",
@@ -191,6 +235,7 @@ static void on_epoch(void *context, uint64_t epoch)
                             : "",
              count, (unsigned long long)epoch,
              serve->serving ? "; edits fail till the store is there" : "");
+    stand_at_last(serve);
 }
 
 /* ---- Certificates and credentials ---- */
@@ -207,15 +252,16 @@ static void warn_of_end(struct serve *serve, weir_instant now)
         weir_log(&serve->log, WEIR_LOG_ERROR,
                  "the certificate %s has ended: nobody who checks it comes "
                  "in; replace it, no restart is needed",
-                 serve->options->tls_cert);
+                 serve->options->reach.tls_cert);
     else
         weir_log(&serve->log, WEIR_LOG_WARNING,
                  "the certificate %s ends in %lld days: replace it, no "
-                 "restart is needed", serve->options->tls_cert,
-                 (long long)(left / DAY_S));
+                 "restart is needed",
+                 serve->options->reach.tls_cert, (long long)(left / DAY_S));
 }
 
-/* Both doors show the same files. */
+/* Both doors show the same files. Who stands in by a certificate of an
+ * authority that isn't in them any more goes. */
 static void reload_tls(struct serve *serve)
 {
     struct weir_diag why = { 0 };
@@ -223,15 +269,25 @@ static void reload_tls(struct serve *serve)
     if (error == 0)
         error = weir_tls_reload(serve->http_tls, &why);
     serve->warn_at = 0;
-    if (error < 0)
+    if (error < 0) {
         weir_log(&serve->log, WEIR_LOG_ERROR,
                  "certificates aren't reloaded, the old ones stay: %s",
                  why.text);
-    else
-        weir_log(&serve->log, WEIR_LOG_INFO,
-                 "reloaded the certificate %s; it ends in %lld days",
-                 serve->options->tls_cert,
-                 (long long)(weir_tls_expires_in(serve->grpc_tls) / DAY_S));
+        return;
+    }
+    weir_log(&serve->log, WEIR_LOG_INFO,
+             "reloaded the certificate %s; it ends in %lld days",
+             serve->options->reach.tls_cert,
+             (long long)(weir_tls_expires_in(serve->grpc_tls) / DAY_S));
+    weir_door_grpc_doubt(serve->grpc, serve->grpc_tls);
+    if (serve->http)
+        weir_door_http_doubt(serve->http, serve->http_tls);
+}
+
+static void warn_of_names(const struct serve *serve)
+{
+    weir_reach_warn_of_names(&serve->options->reach, serve->credentials,
+                             &serve->log);
 }
 
 /* Whoever stands in is looked at again. */
@@ -246,7 +302,8 @@ static void reload_credentials(struct serve *serve)
     }
     weir_log(&serve->log, WEIR_LOG_INFO, "reloaded %zu credentials of %s",
              weir_credentials_count(serve->credentials),
-             serve->options->credentials);
+             serve->options->reach.credentials);
+    warn_of_names(serve);
     weir_door_grpc_recheck(serve->grpc);
     if (serve->http)
         weir_door_http_recheck(serve->http);
@@ -261,7 +318,15 @@ static void look_again(struct serve *serve, bool all)
     if (serve->credentials &&
         (all || weir_credentials_is_changed(serve->credentials)))
         reload_credentials(serve);
+    if (serve->source)
+        weir_doorman_source_look(serve->source, all);
     warn_of_end(serve, weir_clock_now());
+}
+
+static void follow_zones(struct serve *serve)
+{
+    if (weir_zone_watch_is_due(&serve->zones, weir_clock_now()))
+        weir_root_set_wall(serve->root, weir_clock_wall_offset(), true);
 }
 
 static void on_look(evutil_socket_t fd, short what, void *context)
@@ -270,6 +335,8 @@ static void on_look(evutil_socket_t fd, short what, void *context)
     (void)what;
     struct serve *serve = context;
     look_again(serve, false);
+    follow_zones(serve);
+    weir_admin_tick(serve->admin, weir_clock_now());
     weir_door_grpc_look(serve->grpc);
     if (serve->http)
         weir_door_http_look(serve->http);
@@ -285,7 +352,11 @@ static void begin_stop(struct serve *serve)
     weir_door_grpc_stop(serve->grpc);
     if (serve->http)
         weir_door_http_stop(serve->http);
+    if (serve->inner)
+        weir_inner_door_stop(serve->inner);
     weir_admin_stop_edits(serve->admin);
+    if (serve->mastership)
+        weir_mastership_resign(serve->mastership);
     event_active(serve->stop_event, EV_TIMEOUT, 0);
 }
 
@@ -300,7 +371,8 @@ static void on_signal(void *context, enum weir_signal signal)
         return;
     case WEIR_SIGNAL_RELOAD:
         weir_log(&serve->log, WEIR_LOG_INFO, "SIGHUP: %s",
-                 serve->grpc_tls || serve->credentials
+                 serve->source ? "reads the Doorman file again"
+                 : serve->grpc_tls || serve->credentials
                      ? "reads certificates and credentials again"
                      : "nothing to reload; quotas are read as they change");
         look_again(serve, true);
@@ -313,9 +385,11 @@ static void on_stop_look(evutil_socket_t fd, short what, void *context)
     (void)fd;
     (void)what;
     struct serve *serve = context;
-    bool waiting = weir_admin_waiting(serve->admin) > 0 &&
-                   weir_clock_now() < serve->stop_until;
-    if (!waiting) {
+    bool is_done =
+        weir_admin_waiting(serve->admin) == 0 &&
+        (!serve->inner || weir_inner_door_is_done(serve->inner)) &&
+        (!serve->mastership || weir_mastership_is_settled(serve->mastership));
+    if (is_done || weir_clock_now() >= serve->stop_until) {
         event_base_loopbreak(serve->base);
         return;
     }
@@ -334,14 +408,32 @@ static void free_events(struct serve *serve)
     }
 }
 
+/* Before the doors and the administration, which only borrow it. */
+static void free_leasing(struct serve *serve)
+{
+    if (serve->grpc)
+        weir_door_grpc_set_mastership(serve->grpc, NULL);
+    if (serve->doorman)
+        weir_door_doorman_set_mastership(serve->doorman, NULL, "");
+    weir_mastership_free(&serve->mastership);
+    if (serve->admin)
+        weir_admin_set_doorman(serve->admin, NULL);
+    weir_doorman_source_free(&serve->source);
+}
+
 /* Nothing but sockets that are being written is left on the loop then. */
 static void end_gracefully(struct serve *serve)
 {
     if (serve->snapshot)
         weir_snapshot_finish(serve->snapshot);
     weir_snapshot_free(&serve->snapshot);
+    weir_inner_door_free(&serve->inner);
+    free_leasing(serve);
+    if (serve->http)
+        weir_door_http_leave(serve->http);
     weir_admin_free(&serve->admin);
     weir_door_grpc_free(&serve->grpc);
+    weir_door_doorman_free(&serve->doorman);
     weir_signals_free(&serve->signals);
     weir_upstream_free(&serve->upstream);
     free_events(serve);
@@ -370,20 +462,6 @@ static void write_rest(struct serve *serve)
 
 /* ---- Start ---- */
 
-static int make_folders(const char *path)
-{
-    char folder[WEIR_PATH_MAX];
-    snprintf(folder, sizeof folder, "%s", path);
-    for (char *slash = strchr(folder + 1, '/'); slash;
-         slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        if (mkdir(folder, 0700) < 0 && errno != EEXIST)
-            return WEIR_ESYSTEM;
-        *slash = '/';
-    }
-    return 0;
-}
-
 /* Beside the store's file, so that fleets of one machine don't meet; among a
  * user's own files where the store is none. False: none is kept, for nobody
  * named one and the next start would look elsewhere, the name being that of a
@@ -391,7 +469,7 @@ static int make_folders(const char *path)
 static bool name_snapshot(const struct serve *serve, char path[WEIR_PATH_MAX])
 {
     const struct weir_serve_options *options = serve->options;
-    if (options->snapshot_off)
+    if (options->snapshot_off || options->doorman_config)
         return false;
     if (options->snapshot) {
         int len = snprintf(path, WEIR_PATH_MAX, "%s", options->snapshot);
@@ -418,7 +496,7 @@ static int open_snapshot(struct serve *serve, struct weir_diag *diag)
         return 0;
     /* What can't be made shows when the file can't. */
     if (!serve->options->snapshot)
-        (void)make_folders(path);
+        (void)weir_serve_make_folders(path);
     struct weir_snapshot_options options = {
         .base = serve->base,
         .root = serve->root,
@@ -446,7 +524,7 @@ static int make_own_store(struct serve *serve, struct weir_diag *diag)
                              "gone, and its snapshot ", snapshot, " can't be "
                              "used; put the store back, or remove the "
                              "snapshot to begin anew", NULL);
-    if (make_folders(path) < 0)
+    if (weir_serve_make_folders(path) < 0)
         return weir_diag_set(diag, WEIR_ESYSTEM, "can't make a folder for "
                              "the store ", path, ": ", strerror(errno),
                              "; name another with --store", NULL);
@@ -468,6 +546,8 @@ static void make_node(struct serve *serve,
         return;
     }
     struct weir_region_options region = { .root = *root,
+                                          .name = weir_text_of(
+                                              options->region),
                                           .upstreams = options->upstreams,
                                           .slots = options->slots };
     serve->region = weir_region_new(&region, now);
@@ -484,13 +564,17 @@ static int make_root(struct serve *serve, const char *version,
         .name = weir_text_of(serve->name),
         .peers_max = WEIR_PEERS_MAX,
         .settings = serve->options->settings,
+        .zones = { .context = &serve->zones,
+                   .offset_s = weir_zone_watch_offset },
     };
     weir_entropy(root.incarnation, sizeof root.incarnation);
     weir_entropy(&root.seed, sizeof root.seed);
     struct weir_admin_options admin = {
         .name = root.name,
         .settings = root.settings,
-        .store_url = serve->options->store,
+        .store_url = serve->options->doorman_config
+                         ? serve->options->doorman_config
+                         : serve->options->store,
         .version = version,
         .started = now,
         .gate = &serve->gate,
@@ -509,11 +593,6 @@ static int open_store(struct serve *serve, struct weir_diag *diag)
     int error = serve->options->own_store ? make_own_store(serve, diag) : 0;
     if (error < 0)
         return error;
-    struct weir_admin_watch watch = { .context = serve,
-                                      .on_store = on_store,
-                                      .on_trouble = on_trouble,
-                                      .on_epoch = on_epoch };
-    weir_admin_set_watch(serve->admin, &watch);
     struct weir_store_listener listener =
         weir_admin_store_listener(serve->admin);
     listener.patient =
@@ -526,29 +605,15 @@ static int open_store(struct serve *serve, struct weir_diag *diag)
     return 0;
 }
 
-static int read_tls(const struct serve *serve, const char *alpn,
-                    struct weir_tls **out, struct weir_diag *diag)
-{
-    const struct weir_tls_options options = {
-        .server = true,
-        .alpn = alpn,
-        .ca = serve->options->tls_ca,
-        .cert = serve->options->tls_cert,
-        .key = serve->options->tls_key,
-    };
-    return weir_tls_new(&options, out, diag);
-}
-
 static int make_gate(struct serve *serve, struct weir_diag *diag)
 {
     const struct weir_serve_options *options = serve->options;
-    int error = 0;
-    if (options->tls_cert)
-        error = read_tls(serve, "h2", &serve->grpc_tls, diag);
-    if (error == 0 && options->tls_cert)
-        error = read_tls(serve, "http/1.1", &serve->http_tls, diag);
-    if (error == 0 && options->credentials)
-        error = weir_credentials_open(options->credentials,
+    int error = weir_reach_tls(&options->reach, "h2", &serve->grpc_tls, diag);
+    if (error == 0)
+        error =
+            weir_reach_tls(&options->reach, "http/1.1", &serve->http_tls, diag);
+    if (error == 0 && options->reach.credentials)
+        error = weir_credentials_open(options->reach.credentials,
                                       &serve->credentials, diag);
     serve->gate = (struct weir_gate){ .credentials = serve->credentials,
                                       .tls = serve->grpc_tls,
@@ -586,18 +651,44 @@ static int open_upstream(struct serve *serve, struct weir_diag *diag)
     return error;
 }
 
+static struct weir_catalog *catalog(void *context)
+{
+    const struct serve *serve = context;
+    return weir_root_catalog(serve->root);
+}
+
+static int open_file(struct serve *serve, struct weir_diag *diag)
+{
+    const struct weir_serve_options *options = serve->options;
+    struct weir_doorman_source_options source = {
+        .base = serve->base,
+        .log = &serve->log,
+        .catalog = catalog,
+        .context = serve,
+        .place = options->doorman,
+        .endpoints = options->etcd,
+        .count = options->etcd_count,
+        .login = options->etcd_login,
+        .to = weir_admin_store_listener(serve->admin),
+    };
+    int error = weir_doorman_source_new(&source, &serve->source, diag);
+    if (error == 0)
+        weir_admin_set_doorman(serve->admin, serve->source);
+    return error;
+}
+
 /* Where the quotas come from. */
 static int open_source(struct serve *serve, struct weir_diag *diag)
 {
-    return serve->region ? open_upstream(serve, diag)
-                         : open_store(serve, diag);
-}
-
-static void show_address(const struct weir_address *address, uint16_t port,
-                         char *buf, size_t size)
-{
-    bool v6 = strchr(address->host, ':');
-    snprintf(buf, size, v6 ? "[%s]:%u" : "%s:%u", address->host, port);
+    if (serve->region)
+        return open_upstream(serve, diag);
+    struct weir_admin_watch watch = { .context = serve,
+                                      .on_store = on_store,
+                                      .on_trouble = on_trouble,
+                                      .on_epoch = on_epoch };
+    weir_admin_set_watch(serve->admin, &watch);
+    return serve->options->doorman_config ? open_file(serve, diag)
+                                          : open_store(serve, diag);
 }
 
 static int refuse_address(const char *option,
@@ -606,7 +697,7 @@ static int refuse_address(const char *option,
                           struct weir_diag *diag)
 {
     char shown[300];
-    show_address(address, address->port, shown, sizeof shown);
+    weir_serve_show(address, address->port, shown, sizeof shown);
     return weir_diag_set(diag, error, option, " ", shown, ": ",
                          why->text[0] ? why->text : weir_strerror(error),
                          NULL);
@@ -615,6 +706,13 @@ static int refuse_address(const char *option,
 static int open_doors(struct serve *serve, struct weir_diag *diag)
 {
     struct weir_diag why = { 0 };
+    const struct weir_door_doorman_options doorman = { .root = serve->root,
+                                                       .log = &serve->log };
+    serve->doorman = weir_door_doorman_new(&doorman);
+    if (!serve->doorman)
+        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
+                             NULL);
+    weir_admin_set_calls(serve->admin, serve->doorman);
     struct weir_door_grpc_options grpc = {
         .base = serve->base,
         .root = serve->root,
@@ -623,6 +721,9 @@ static int open_doors(struct serve *serve, struct weir_diag *diag)
         .gate = &serve->gate,
         .tls = serve->grpc_tls,
         .upstream = serve->upstream,
+        .doorman = serve->doorman,
+        .doorman_open = serve->options->doorman_insecure,
+        .loopback = weir_address_is_loopback(&serve->options->listen),
         .address = serve->options->listen,
     };
     int error = weir_door_grpc_new(&grpc, &serve->grpc, &why);
@@ -641,6 +742,49 @@ static int open_doors(struct serve *serve, struct weir_diag *diag)
     return error < 0 ? refuse_address("--http", &serve->options->http, error,
                                       &why, diag)
                      : 0;
+}
+
+/* ---- Who hands out leases ---- */
+
+static void on_mastership(void *context)
+{
+    const struct serve *serve = context;
+    weir_door_grpc_kick(serve->grpc);
+}
+
+static int stand(struct serve *serve, struct weir_diag *diag)
+{
+    const struct weir_serve_options *options = serve->options;
+    char key[WEIR_NAME_MAX + 16];
+    snprintf(key, sizeof key, options->region ? "weir/master/%s"
+                                              : "weir/master%s",
+             options->region ? options->region : "");
+    weir_serve_identity(options, weir_door_grpc_port(serve->grpc),
+                        serve->identity);
+    struct weir_mastership_options mastership = {
+        .election = { .base = serve->base,
+                      .log = &serve->log,
+                      .kind = options->election,
+                      .identity = serve->identity,
+                      .path = options->election_path,
+                      .endpoints = options->etcd,
+                      .count = options->etcd_count,
+                      .key = options->election_key ? options->election_key
+                                                   : key,
+                      .login = options->etcd_login,
+                      .ttl = options->election_ttl },
+        .store = serve->store && !serve->source ? options->store : NULL,
+        .root = serve->root,
+        .on_change = on_mastership,
+        .context = serve,
+    };
+    int error = weir_mastership_new(&mastership, &serve->mastership, diag);
+    if (error < 0)
+        return error;
+    weir_door_grpc_set_mastership(serve->grpc, serve->mastership);
+    weir_door_doorman_set_mastership(serve->doorman, serve->mastership,
+                                     serve->identity);
+    return 0;
 }
 
 static int watch_events(struct serve *serve, struct weir_diag *diag)
@@ -662,22 +806,6 @@ static int watch_events(struct serve *serve, struct weir_diag *diag)
     return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM), NULL);
 }
 
-/* Whole or not at all: who waits for the file may read it at once. */
-static int write_ports(const char *path, const char *listen,
-                       const char *http, struct weir_diag *diag)
-{
-    char made[WEIR_PATH_MAX];
-    snprintf(made, sizeof made, "%s.%ld", path, (long)getpid());
-    FILE *file = fopen(made, "we");
-    if (file)
-        fprintf(file, "listen=%s\nhttp=%s\n", listen, http);
-    bool written = file && fclose(file) == 0 && rename(made, path) == 0;
-    if (written)
-        return 0;
-    return weir_diag_set(diag, WEIR_ESYSTEM, "--port-file ", path, ": ",
-                         strerror(errno), NULL);
-}
-
 static void say_security(const struct serve *serve)
 {
     const struct weir_serve_options *options = serve->options;
@@ -689,10 +817,28 @@ static void say_security(const struct serve *serve)
                  "--insecure: whoever reaches this root may read%s",
                  serve->credentials ? " what others send, their tokens too"
                                     : " and edit its quotas");
+    warn_of_names(serve);
     weir_log(&serve->log, WEIR_LOG_INFO, "%s, %s",
              serve->grpc_tls ? "TLS" : "plain text",
              serve->credentials ? "credentials are asked for"
                                 : "no credentials are asked for");
+}
+
+static int open_inner(struct serve *serve, const char *version,
+                      struct weir_diag *diag)
+{
+    const struct weir_inner_door_options options = {
+        .base = serve->base,
+        .name = serve->name,
+        .version = version,
+        .listen = serve->options->listen,
+        .port = weir_door_grpc_port(serve->grpc),
+        .resp = serve->options->resp,
+        .resp_counted = serve->options->resp_counted,
+    };
+    return serve->options->resp_on
+               ? weir_inner_door_new(&options, &serve->inner, diag)
+               : 0;
 }
 
 static int announce(struct serve *serve, struct weir_diag *diag)
@@ -700,13 +846,16 @@ static int announce(struct serve *serve, struct weir_diag *diag)
     const struct weir_serve_options *options = serve->options;
     char listen[300];
     char http[300] = "off";
-    show_address(&options->listen, weir_door_grpc_port(serve->grpc), listen,
-                 sizeof listen);
+    weir_serve_show(&options->listen, weir_door_grpc_port(serve->grpc),
+                    listen, sizeof listen);
     if (serve->http)
-        show_address(&options->http, weir_door_http_port(serve->http), http,
-                     sizeof http);
+        weir_serve_show(&options->http, weir_door_http_port(serve->http),
+                        http, sizeof http);
+    const struct weir_place *resp =
+        serve->inner ? weir_inner_door_resp(serve->inner) : NULL;
     if (options->port_file) {
-        int error = write_ports(options->port_file, listen, http, diag);
+        int error =
+            weir_port_file_write(options->port_file, listen, http, resp, diag);
         if (error < 0)
             return error;
     }
@@ -719,7 +868,9 @@ static int announce(struct serve *serve, struct weir_diag *diag)
     else
         weir_log(&serve->log, WEIR_LOG_INFO,
                  "root %s: limiters at %s, HTTP at %s, %s", serve->name,
-                 listen, http, weir_store_show(options->store, store));
+                 listen, http,
+                 serve->source ? options->doorman_config
+                               : weir_store_show(options->store, store));
     say_security(serve);
     warn_of_end(serve, weir_clock_now());
     return 0;
@@ -743,6 +894,9 @@ static int start(struct serve *serve, const char *version,
                  struct weir_diag *diag)
 {
     choose_name(serve);
+    for (size_t i = 0; i < serve->options->remark_count; i++)
+        weir_log(&serve->log, WEIR_LOG_WARNING, "%s",
+                 serve->options->remarks[i].text);
     weir_files_raise(WEIR_CONNECTIONS_MAX + 256);
     serve->base = event_base_new();
     if (!serve->base)
@@ -758,6 +912,10 @@ static int start(struct serve *serve, const char *version,
     if (error == 0)
         error = open_doors(serve, diag);
     if (error == 0)
+        error = open_inner(serve, version, diag);
+    if (error == 0 && (serve->ready || serve->region))
+        error = stand(serve, diag);
+    if (error == 0)
         error = watch_events(serve, diag);
     if (error == 0)
         error = announce(serve, diag);
@@ -766,9 +924,12 @@ static int start(struct serve *serve, const char *version,
 
 static void destroy(struct serve *serve)
 {
+    weir_inner_door_free(&serve->inner);
+    free_leasing(serve);
     weir_door_http_free(&serve->http);
     weir_admin_free(&serve->admin);
     weir_door_grpc_free(&serve->grpc);
+    weir_door_doorman_free(&serve->doorman);
     weir_signals_free(&serve->signals);
     free_events(serve);
     weir_store_thread_free(&serve->store);
@@ -795,7 +956,8 @@ int weir_serve(int argc, char **argv, const char *version)
         return 0;
     }
     struct serve serve = { .options = &options,
-                           .log = { options.log_level } };
+                           .log = { options.log_level },
+                           .zones = { .log = &serve.log } };
     int error = parsed < 0 ? parsed : start(&serve, version, &diag);
     if (error < 0) {
         fprintf(stderr, "weir: %s\n", diag.text);
@@ -807,5 +969,5 @@ int weir_serve(int argc, char **argv, const char *version)
     write_rest(&serve);
     weir_log(&serve.log, WEIR_LOG_INFO, "stopped");
     destroy(&serve);
-    return 0;
+    return serve.failed ? 2 : 0;
 }

@@ -1,60 +1,30 @@
 /* SPDX-License-Identifier: MIT
  * server/serve_options.c - the command line of `weir serve`, a setter for
- * each option in one table. */
+ * each option in one table.
+ *
+ * Doorman's flags are options beside ours, most of them other names of one.
+ * As Go's they may have one dash (getopt_long_only() allows it), and where
+ * the quotas come from a Doorman file, those that nobody gave are looked for
+ * in the environment: the command line is read first, and then of the rows
+ * that are Doorman's those whose field nobody has named there, be it by another
+ * option. */
 
 #include "server/serve_options.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "door/throttle_counted.h"
 #include "quota/quota.h"
 #include "quota/table.h"
 
 #define SLOTS_DEFAULT (1u << 20)
-
-const char weir_serve_help[] =
-    "Runs a root: it knows the quotas and adds up what everybody counts.\n"
-    "\n"
-    "    weir serve\n"
-    "    weir serve --store sqlite:quotas.db --listen :7087 --http :7088\n"
-    "\n"
-    "  --store sqlite:FILE       the quotas; the file must exist (`weir store\n"
-    "                            init`). Without it: a store of your own in\n"
-    "                            ~/.local/share/weir, made at the first run\n"
-    "  --snapshot FILE|off       the quotas, kept for a start without the\n"
-    "                            store  [FILE.NAME.snapshot beside the store]\n"
-    "  --listen ADDR:PORT        for limiters and `weir`  [127.0.0.1:7077]\n"
-    "  --http ADDR:PORT|off      JSON and /metrics        [127.0.0.1:7078]\n"
-    "  --name NAME               how limiters and people call this root\n"
-    "\n"
-    "Who may reach it (an address that isn't loopback needs the first three):\n"
-    "  --tls-cert FILE           speak TLS, and show this certificate (PEM)\n"
-    "  --tls-key FILE            its key; both are read again as they change\n"
-    "  --credentials FILE        who may do what; likewise\n"
-    "  --tls-ca FILE             whose certificates clients may show\n"
-    "  --insecure                listen anywhere without all that\n"
-    "\n"
-    "What this root tells its limiters:\n"
-    "  --report-interval TIME    report at least so often             [1s]\n"
-    "  --stale-after TIME        go by on_stale after so long alone  [10s]\n"
-    "  --slack on|off            report early near a limit            [on]\n"
-    "  --correction-ratio N|auto assume so much of what others add     [0]\n"
-    "\n"
-    "A root of a region, instead of --store:\n"
-    "  --region NAME             it counts for the region NAME …\n"
-    "  --upstream ADDR:PORT,…    … and has its quotas from these roots\n"
-    "  --upstream-ca FILE        speak TLS to them; whom to trust\n"
-    "  --upstream-cert FILE      what this root shows there\n"
-    "  --upstream-key FILE       its key\n"
-    "  --upstream-token-file FILE  the token, as a credential there\n"
-    "  --slots N                 quotas and instances in use     [1048576]\n"
-    "\n"
-    "  --port-file FILE          write the addresses in use there\n"
-    "  --log-level LEVEL         error, warning, info or debug      [info]\n"
-    "\n"
-    "SIGTERM ends it gracefully. More: weir-serve(8), weir-cert(1).\n";
 
 typedef int setter(struct weir_serve_options *options, const char *value,
                    struct weir_diag *diag);
@@ -93,6 +63,23 @@ static int set_http(struct weir_serve_options *options, const char *value,
     if (options->http_off)
         return 0;
     return set_address(&options->http, "--http", value, diag);
+}
+
+static int set_resp(struct weir_serve_options *options, const char *value,
+                    struct weir_diag *diag)
+{
+    options->resp_on = true;
+    return weir_place_parse(weir_text_of(value), &options->resp, diag);
+}
+
+static int set_resp_sharing(struct weir_serve_options *options,
+                            const char *value, struct weir_diag *diag)
+{
+    struct weir_diag inner = { 0 };
+    if (weir_throttle_sharing_parse(value, &options->resp_counted, &inner) < 0)
+        return weir_diag_set(diag, WEIR_EINVAL, "--resp-sharing: ", inner.text,
+                             NULL);
+    return 0;
 }
 
 static int set_name(struct weir_serve_options *options, const char *value,
@@ -170,7 +157,7 @@ static int set_tls_cert(struct weir_serve_options *options,
                         const char *value, struct weir_diag *diag)
 {
     (void)diag;
-    options->tls_cert = value;
+    options->reach.tls_cert = value;
     return 0;
 }
 
@@ -178,7 +165,7 @@ static int set_tls_key(struct weir_serve_options *options, const char *value,
                        struct weir_diag *diag)
 {
     (void)diag;
-    options->tls_key = value;
+    options->reach.tls_key = value;
     return 0;
 }
 
@@ -186,7 +173,7 @@ static int set_tls_ca(struct weir_serve_options *options, const char *value,
                       struct weir_diag *diag)
 {
     (void)diag;
-    options->tls_ca = value;
+    options->reach.tls_ca = value;
     return 0;
 }
 
@@ -194,7 +181,7 @@ static int set_credentials(struct weir_serve_options *options,
                            const char *value, struct weir_diag *diag)
 {
     (void)diag;
-    options->credentials = value;
+    options->reach.credentials = value;
     return 0;
 }
 
@@ -203,7 +190,7 @@ static int set_insecure(struct weir_serve_options *options, const char *value,
 {
     (void)value;
     (void)diag;
-    options->insecure = true;
+    options->reach.insecure = true;
     return 0;
 }
 
@@ -318,36 +305,382 @@ static int set_log_level(struct weir_serve_options *options,
                          "warning, info or debug", NULL);
 }
 
-#define WITH_VALUE(NAME) { NAME, required_argument, NULL, 0 }
-static const struct option options_known[] = {
-    WITH_VALUE("store"),       WITH_VALUE("listen"),
-    WITH_VALUE("http"),        WITH_VALUE("name"),
-    WITH_VALUE("report-interval"), WITH_VALUE("stale-after"),
-    WITH_VALUE("slack"),       WITH_VALUE("correction-ratio"),
-    WITH_VALUE("port-file"),   WITH_VALUE("log-level"),
-    WITH_VALUE("tls-cert"),    WITH_VALUE("tls-key"),
-    WITH_VALUE("tls-ca"),      WITH_VALUE("credentials"),
-    { "insecure", no_argument, NULL, 0 },
-    WITH_VALUE("snapshot"),    WITH_VALUE("region"),
-    WITH_VALUE("upstream"),    WITH_VALUE("upstream-ca"),
-    WITH_VALUE("upstream-cert"), WITH_VALUE("upstream-key"),
-    WITH_VALUE("upstream-token-file"), WITH_VALUE("slots"),
-    { "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
+/* ---- Leases ---- */
+
+static int set_doorman_config(struct weir_serve_options *options,
+                              const char *value, struct weir_diag *diag)
+{
+    options->doorman_config = value;
+    return weir_doorman_place_parse(weir_text_of(value), &options->doorman,
+                                    diag);
+}
+
+static int set_doorman_insecure(struct weir_serve_options *options,
+                                const char *value, struct weir_diag *diag)
+{
+    (void)value;
+    (void)diag;
+    options->doorman_insecure = true;
+    return 0;
+}
+
+static int set_election(struct weir_serve_options *options,
+                        const char *value, struct weir_diag *diag)
+{
+    static const char file[] = "file:";
+    bool is_file = strncmp(value, file, sizeof file - 1) == 0;
+    options->election_path = is_file ? value + sizeof file - 1 : "";
+    if (is_file && options->election_path[0]) {
+        options->election = WEIR_ELECTION_FILE;
+        return 0;
+    }
+    bool is_etcd = strcmp(value, "etcd") == 0;
+    if (!is_etcd && strcmp(value, "none") != 0)
+        return weir_diag_set(diag, WEIR_EINVAL, "--election ", value,
+                             ": write none, file:PATH or etcd", NULL);
+    options->election = is_etcd ? WEIR_ELECTION_ETCD : WEIR_ELECTION_NONE;
+    return 0;
+}
+
+static int set_election_key(struct weir_serve_options *options,
+                            const char *value, struct weir_diag *diag)
+{
+    if (!value[0] || strlen(value) > WEIR_ELECTION_KEY_MAX)
+        return weir_diag_set(diag, WEIR_EINVAL, "--election-key: the name of "
+                             "a key in etcd, 1 to 500 bytes",
+                             NULL);
+    options->election_key = value;
+    return 0;
+}
+
+static int set_election_ttl(struct weir_serve_options *options,
+                            const char *value, struct weir_diag *diag)
+{
+    weir_duration ttl;
+    int error = set_duration(&ttl, "--election-ttl", value, diag);
+    if (error < 0)
+        return error;
+    if (ttl < WEIR_SECOND || ttl > 3600 * WEIR_SECOND ||
+        ttl % WEIR_SECOND != 0)
+        return weir_diag_set(diag, WEIR_EINVAL, "--election-ttl ", value,
+                             ": whole seconds, 1s to 1h", NULL);
+    options->election_ttl = ttl;
+    return 0;
+}
+
+static int set_hostname(struct weir_serve_options *options,
+                        const char *value, struct weir_diag *diag)
+{
+    struct weir_address address;
+    char text[300];
+    bool bare = strchr(value, ':') && value[0] != '[';
+    options->hostname[0] = '\0'; /* Doorman takes "" for the machine's name */
+    if (!value[0])
+        return 0;
+    int len = snprintf(text, sizeof text, bare ? "[%s]:1" : "%s:1", value);
+    bool sound = len < (int)sizeof text && len <= 250 &&
+                 weir_address_parse(weir_text_of(text), &address, NULL) == 0;
+    if (!sound)
+        return weir_diag_set(diag, WEIR_EINVAL, "--hostname ", value,
+                             ": a host's name or address, without a port",
+                             NULL);
+    /* Without brackets: whoever shows it sets some. */
+    strcpy(options->hostname, address.host);
+    return 0;
+}
+
+static int set_etcd_endpoints(struct weir_serve_options *options,
+                              const char *value, struct weir_diag *diag)
+{
+    struct weir_diag inner = { 0 };
+    options->etcd_count = 0;
+    if (!value[0])
+        return 0;
+    int error = weir_etcd_endpoints_parse(weir_text_of(value), options->etcd,
+                                          &options->etcd_count, &inner);
+    return error < 0 ? weir_diag_set(diag, error, "--etcd-endpoints: ",
+                                     inner.text, NULL)
+                     : 0;
+}
+
+static int set_etcd_ca(struct weir_serve_options *options, const char *value,
+                       struct weir_diag *diag)
+{
+    (void)diag;
+    options->etcd_login.tls_ca = value;
+    return 0;
+}
+
+static int set_etcd_cert(struct weir_serve_options *options,
+                         const char *value, struct weir_diag *diag)
+{
+    (void)diag;
+    options->etcd_login.tls_cert = value;
+    return 0;
+}
+
+static int set_etcd_key(struct weir_serve_options *options, const char *value,
+                        struct weir_diag *diag)
+{
+    (void)diag;
+    options->etcd_login.tls_key = value;
+    return 0;
+}
+
+/* ---- Doorman's flags that say it otherwise ---- */
+
+static int set_port_of(struct weir_address *address, const char *option,
+                       const char *value, struct weir_diag *diag)
+{
+    uint64_t port = 0;
+    if (weir_units_parse(weir_text_of(value), &port, NULL) < 0 ||
+        port > UINT16_MAX)
+        return weir_diag_set(diag, WEIR_EINVAL, option, " ", value,
+                             ": a port, 0 to 65535", NULL);
+    address->port = (uint16_t)port;
+    return 0;
+}
+
+static int set_port(struct weir_serve_options *options, const char *value,
+                    struct weir_diag *diag)
+{
+    return set_port_of(&options->listen, "--port", value, diag);
+}
+
+static int set_debug_port(struct weir_serve_options *options,
+                          const char *value, struct weir_diag *diag)
+{
+    return set_port_of(&options->http, "--debug_port", value, diag);
+}
+
+/* "" is none. */
+static int set_master_lock(struct weir_serve_options *options,
+                           const char *value, struct weir_diag *diag)
+{
+    options->election = value[0] ? WEIR_ELECTION_ETCD : WEIR_ELECTION_NONE;
+    return value[0] ? set_election_key(options, value, diag) : 0;
+}
+
+/* Of one "" is none as well. */
+static int set_parent(struct weir_serve_options *options, const char *value,
+                      struct weir_diag *diag)
+{
+    return value[0] ? set_upstream(options, value, diag) : 0;
+}
+
+static int set_cert_file(struct weir_serve_options *options,
+                         const char *value, struct weir_diag *diag)
+{
+    (void)diag;
+    options->reach.tls_cert = value[0] ? value : NULL;
+    return 0;
+}
+
+static int set_key_file(struct weir_serve_options *options,
+                        const char *value, struct weir_diag *diag)
+{
+    (void)diag;
+    options->reach.tls_key = value[0] ? value : NULL;
+    return 0;
+}
+
+/* As Go reads it. */
+static int set_tls(struct weir_serve_options *options, const char *value,
+                   struct weir_diag *diag)
+{
+    static const char *const on[] = { "1", "t", "T", "true", "TRUE", "True" };
+    static const char *const off[] = { "0", "f", "F", "false", "FALSE",
+                                       "False" };
+    options->tls = !value;
+    for (size_t i = 0; value && i < WEIR_COUNT_OF(on); i++) {
+        options->tls = options->tls || strcmp(value, on[i]) == 0;
+        if (strcmp(value, off[i]) == 0)
+            return 0;
+    }
+    return options->tls ? 0
+                        : weir_diag_set(diag, WEIR_EINVAL, "--tls=", value,
+                                        ": true or false", NULL);
+}
+
+/* Its name is told by who calls. */
+static int set_nothing(struct weir_serve_options *options, const char *value,
+                       struct weir_diag *diag)
+{
+    (void)options;
+    (void)value;
+    (void)diag;
+    return 0;
+}
+
+struct row {
+    const char *name;
+    setter *set;
+    int argument; /* as of getopt_long() */
+    bool doorman; /* a flag of Doorman's, which the environment may have */
+    const char *field; /* what it sets, if other options do so too; else NULL */
 };
-static setter *const setters[] = {
-    set_store, set_listen,     set_http,      set_name,
-    set_interval, set_stale,   set_slack,     set_correction,
-    set_port_file, set_log_level, set_tls_cert, set_tls_key,
-    set_tls_ca,   set_credentials, set_insecure,  set_snapshot,
-    set_region,   set_upstream, set_upstream_ca, set_upstream_cert,
-    set_upstream_key, set_upstream_token, set_slots,
+#define OURS(NAME, SET) { NAME, SET, required_argument, false, NULL }
+#define OURS_OF(FIELD, NAME, SET) \
+    { NAME, SET, required_argument, false, FIELD }
+#define DOORMANS(NAME, SET) { NAME, SET, required_argument, true, NULL }
+#define DOORMANS_OF(FIELD, NAME, SET) \
+    { NAME, SET, required_argument, true, FIELD }
+static const struct row rows[] = {
+    OURS("store", set_store),
+    OURS_OF("listen", "listen", set_listen),
+    OURS_OF("http", "http", set_http),
+    OURS("resp", set_resp),
+    OURS("resp-sharing", set_resp_sharing),
+    OURS("name", set_name),
+    OURS("report-interval", set_interval),
+    OURS("stale-after", set_stale),
+    OURS("slack", set_slack),
+    OURS("correction-ratio", set_correction),
+    OURS("port-file", set_port_file),
+    OURS("log-level", set_log_level),
+    OURS_OF("cert", "tls-cert", set_tls_cert),
+    OURS_OF("key", "tls-key", set_tls_key),
+    OURS("tls-ca", set_tls_ca),
+    OURS("credentials", set_credentials),
+    { "insecure", set_insecure, no_argument, false, NULL },
+    OURS("snapshot", set_snapshot),
+    OURS("region", set_region),
+    OURS_OF("upstream", "upstream", set_upstream),
+    OURS("upstream-ca", set_upstream_ca),
+    OURS("upstream-cert", set_upstream_cert),
+    OURS("upstream-key", set_upstream_key),
+    OURS("upstream-token-file", set_upstream_token),
+    OURS("slots", set_slots),
+    OURS_OF("config", "doorman-config", set_doorman_config),
+    { "doorman-insecure", set_doorman_insecure, no_argument, false, NULL },
+    OURS_OF("election", "election", set_election),
+    OURS_OF("election", "election-key", set_election_key),
+    OURS_OF("ttl", "election-ttl", set_election_ttl),
+    OURS_OF("etcd", "etcd-endpoints", set_etcd_endpoints),
+    OURS("etcd-ca", set_etcd_ca),
+    OURS("etcd-cert", set_etcd_cert),
+    OURS("etcd-key", set_etcd_key),
+    DOORMANS_OF("config", "config", set_doorman_config),
+    DOORMANS("hostname", set_hostname), /* ours as well */
+    DOORMANS_OF("listen", "port", set_port),
+    DOORMANS_OF("http", "debug_port", set_debug_port),
+    DOORMANS_OF("etcd", "etcd_endpoints", set_etcd_endpoints),
+    DOORMANS_OF("election", "master_election_lock", set_master_lock),
+    DOORMANS_OF("ttl", "master_delay", set_election_ttl),
+    DOORMANS_OF("upstream", "parent", set_parent),
+    { "tls", set_tls, optional_argument, true, NULL },
+    DOORMANS_OF("cert", "cert_file", set_cert_file),
+    DOORMANS_OF("key", "key_file", set_key_file),
+    DOORMANS("server_role", set_nothing),
+    DOORMANS("doorman_rpc_dial_timeout", set_nothing),
+    DOORMANS("doorman_minimum_refresh_interval", set_nothing),
+    { "logtostderr", set_nothing, optional_argument, true, NULL },
+    { "alsologtostderr", set_nothing, optional_argument, true, NULL },
+    DOORMANS("stderrthreshold", set_nothing),
+    DOORMANS("log_dir", set_nothing),
+    DOORMANS("v", set_nothing),
+    DOORMANS("vmodule", set_nothing),
+    DOORMANS("log_backtrace_at", set_nothing),
 };
+#define ROWS WEIR_COUNT_OF(rows)
+
+static void remark(struct weir_serve_options *options, const char *what,
+                   const char *why)
+{
+    if (options->remark_count < WEIR_OPTION_REMARKS_MAX)
+        weir_diag_set(&options->remarks[options->remark_count++], 0, what,
+                      why, NULL);
+}
+
+static int set_row(struct weir_serve_options *options, const struct row *row,
+                   const char *value, struct weir_diag *diag)
+{
+    if (row->set == set_nothing)
+        remark(options, row->name, " is a flag of Doorman's that has no "
+                                   "meaning here");
+    return row->set(options, value, diag);
+}
+
+/* ---- The environment ---- */
+
+#define PREFIX "DOORMAN_"
+
+static bool is_variable_of(const struct row *row, const char *name,
+                           size_t len)
+{
+    if (!row->doorman || strlen(row->name) != len)
+        return false;
+    for (size_t i = 0; i < len; i++) {
+        char c = row->name[i] == '-' ? '_' : row->name[i];
+        if (toupper((unsigned char)c) != name[i])
+            return false;
+    }
+    return true;
+}
+
+static const struct row *row_of_variable(const char *name, size_t len)
+{
+    for (size_t i = 0; i < ROWS; i++)
+        if (is_variable_of(&rows[i], name, len))
+            return &rows[i];
+    return NULL;
+}
+
+static const char *field_of(const struct row *row)
+{
+    return row->field ? row->field : row->name;
+}
+
+static int take_variable(struct weir_serve_options *options,
+                         const char *variable, const bool given[ROWS],
+                         struct weir_diag *diag)
+{
+    const char *name = variable + sizeof PREFIX - 1;
+    size_t len = strcspn(name, "=");
+    const struct row *row = row_of_variable(name, len);
+    const char *value = name + len + (name[len] == '=');
+    char shown[64];
+    snprintf(shown, sizeof shown, "%.*s",
+             (int)(sizeof PREFIX - 1 + len), variable);
+    /* What Kubernetes tells of a service called doorman. */
+    bool of_kubernetes = strncmp(value, "tcp://", 6) == 0;
+    if (!row || of_kubernetes) {
+        remark(options, shown, of_kubernetes
+                                   ? " is an address, not a port: passed over"
+                                   : " is no variable that is known");
+        return 0;
+    }
+    for (size_t i = 0; i < ROWS; i++)
+        if (given[i] && strcmp(field_of(&rows[i]), field_of(row)) == 0)
+            return 0;
+    struct weir_diag inner = { 0 };
+    int error = set_row(options, row, value, &inner);
+    return error < 0 ? weir_diag_set(diag, error, shown, " in the "
+                                     "environment: ", inner.text, NULL)
+                     : 0;
+}
+
+/* Only where the quotas are Doorman's, so that nobody is surprised. */
+static int read_environment(struct weir_serve_options *options,
+                            const bool given[ROWS], struct weir_diag *diag)
+{
+    bool other = options->store[0] || options->region;
+    bool wanted = options->doorman_config ||
+                  (getenv(PREFIX "CONFIG") && !other);
+    int error = 0;
+    for (char **at = environ; wanted && error == 0 && *at; at++)
+        if (strncmp(*at, PREFIX, sizeof PREFIX - 1) == 0)
+            error = take_variable(options, *at, given, diag);
+    return error;
+}
 
 static int set_defaults(struct weir_serve_options *options,
                         struct weir_diag *diag)
 {
     options->log_level = WEIR_LOG_INFO;
     options->slots = SLOTS_DEFAULT;
+    options->election_ttl = WEIR_ELECTION_TTL;
+    options->election_path = "";
     options->settings = (struct weir_settings){
         .report_interval = WEIR_SECOND,
         .stale_after = 10 * WEIR_SECOND,
@@ -371,6 +704,43 @@ bool weir_serve_own_file(const char *scheme, const char *name,
     return len < WEIR_PATH_MAX;
 }
 
+int weir_serve_make_folders(const char *path)
+{
+    char folder[WEIR_PATH_MAX];
+    snprintf(folder, sizeof folder, "%s", path);
+    for (char *slash = strchr(folder + 1, '/'); slash;
+         slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(folder, 0700) < 0 && errno != EEXIST)
+            return WEIR_ESYSTEM;
+        *slash = '/';
+    }
+    return 0;
+}
+
+void weir_serve_show(const struct weir_address *address, uint16_t port,
+                     char *buf, size_t size)
+{
+    bool v6 = strchr(address->host, ':');
+    snprintf(buf, size, v6 ? "[%s]:%u" : "%s:%u", address->host, port);
+}
+
+void weir_serve_identity(const struct weir_serve_options *options,
+                         uint16_t port, char out[WEIR_MASTER_MAX + 1])
+{
+    static const char *const every[] = { "0.0.0.0", "::" };
+    struct weir_address address = options->listen;
+    bool is_every = false;
+    for (size_t i = 0; i < WEIR_COUNT_OF(every); i++)
+        is_every = is_every || strcmp(address.host, every[i]) == 0;
+    if (options->hostname[0])
+        strcpy(address.host, options->hostname);
+    else if (is_every &&
+             gethostname(address.host, sizeof address.host - 1) < 0)
+        strcpy(address.host, "localhost");
+    weir_serve_show(&address, port, out, WEIR_MASTER_MAX + 1);
+}
+
 static int find_own_store(struct weir_serve_options *options,
                           struct weir_diag *diag)
 {
@@ -385,44 +755,36 @@ static int find_own_store(struct weir_serve_options *options,
 static int check_tls(const struct weir_serve_options *options,
                      struct weir_diag *diag)
 {
-    if (!options->tls_cert != !options->tls_key)
-        return weir_diag_set(diag, WEIR_EINVAL, "--tls-cert and --tls-key go "
-                             "together; ", options->tls_cert ? "--tls-key"
-                                                             : "--tls-cert",
-                             " is missing", NULL);
-    if (options->tls_ca && !options->tls_cert)
-        return weir_diag_set(diag, WEIR_EINVAL, "--tls-ca is of no use "
-                             "without TLS; --tls-cert and --tls-key are "
-                             "missing", NULL);
-    /* Whoever names an authority means to keep others out. */
-    if (options->tls_ca && !options->credentials)
-        return weir_diag_set(diag, WEIR_EINVAL, "--tls-ca says whose "
-                             "certificates count, and --credentials, what "
-                             "they may do, is missing", NULL);
-    return 0;
+    if (options->tls && !options->reach.tls_cert)
+        return weir_diag_set(diag, WEIR_EINVAL, "--tls: --tls-cert and "
+                             "--tls-key are missing", NULL);
+    return weir_reach_check(&options->reach, diag);
 }
 
-/* Strangers can reach such an address, and read what goes over it. */
 static int check_open(const struct weir_serve_options *options,
                       const char *option, const struct weir_address *address,
                       struct weir_diag *diag)
 {
-    if (weir_address_is_loopback(address) || options->insecure)
+    const struct weir_place place = { .address = *address };
+    return weir_reach_check_place(&options->reach, option, &place, diag);
+}
+
+/* Its limiter shows nothing, and its clients speak plain text. */
+static int check_resp(const struct weir_serve_options *options,
+                      struct weir_diag *diag)
+{
+    if (!options->resp_on)
         return 0;
-    const char *missing =
-        !options->tls_cert ? options->credentials
-                                 ? "--tls-cert and --tls-key are"
-                                 : "--tls-cert, --tls-key and --credentials "
-                                   "are"
-        : !options->credentials ? "--credentials is"
-                                : NULL;
-    if (!missing)
+    if (options->reach.tls_cert || options->reach.credentials)
+        return weir_diag_set(diag, WEIR_EINVAL, "--resp is for a root without "
+                             "TLS and credentials; beside this one run `weir "
+                             "agent --resp`, which has credentials of its own",
+                             NULL);
+    if (weir_place_is_local(&options->resp) || options->reach.insecure)
         return 0;
-    return weir_diag_set(diag, WEIR_EINVAL, option, " ", address->host,
-                         ": strangers can reach that address, and ", missing,
-                         " missing; `weir cert` makes certificates to try. "
-                         "Or listen on loopback, or insist with --insecure",
-                         NULL);
+    return weir_diag_set(diag, WEIR_EINVAL, "--resp: other hosts would reach "
+                         "it, in plain text. Listen on loopback or at "
+                         "unix:PATH, or insist with --insecure", NULL);
 }
 
 static int check_region(const struct weir_serve_options *options,
@@ -444,11 +806,57 @@ static int check_region(const struct weir_serve_options *options,
     return 0;
 }
 
+static int check_doorman(const struct weir_serve_options *options,
+                         struct weir_diag *diag)
+{
+    if (!options->doorman_config)
+        return 0;
+    if (options->store[0] || options->region)
+        return weir_diag_set(diag, WEIR_EINVAL, "the quotas come from "
+                             "--doorman-config or from ",
+                             options->region ? "the region's upstream"
+                                             : "--store",
+                             "; leave out one", NULL);
+    if (options->snapshot)
+        return weir_diag_set(diag, WEIR_EINVAL, "--snapshot is for a store; "
+                             "a Doorman file is read at each start", NULL);
+    if (options->doorman.etcd && options->etcd_count == 0)
+        return weir_diag_set(diag, WEIR_EINVAL, "--doorman-config etcd: "
+                             "needs --etcd-endpoints", NULL);
+    return 0;
+}
+
+static int check_election(const struct weir_serve_options *options,
+                          struct weir_diag *diag)
+{
+    bool by_etcd = options->election == WEIR_ELECTION_ETCD;
+    bool uses_etcd = by_etcd || (options->doorman_config &&
+                                 options->doorman.etcd);
+    const struct weir_login_options *login = &options->etcd_login;
+    if (by_etcd && options->etcd_count == 0)
+        return weir_diag_set(diag, WEIR_EINVAL, "--election etcd needs "
+                             "--etcd-endpoints", NULL);
+    if (options->election_key && !by_etcd)
+        return weir_diag_set(diag, WEIR_EINVAL, "--election-key is for "
+                             "--election etcd", NULL);
+    if ((login->tls_ca || login->tls_cert || login->tls_key) && !uses_etcd)
+        return weir_diag_set(diag, WEIR_EINVAL, "nothing is asked of etcd; "
+                             "leave out --etcd-ca, --etcd-cert and "
+                             "--etcd-key", NULL);
+    return 0;
+}
+
 static int check(struct weir_serve_options *options, struct weir_diag *diag)
 {
     int error = check_tls(options, diag);
     if (error == 0)
         error = check_region(options, diag);
+    if (error == 0)
+        error = check_resp(options, diag);
+    if (error == 0)
+        error = check_doorman(options, diag);
+    if (error == 0)
+        error = check_election(options, diag);
     if (error == 0)
         error = check_open(options, "--listen", &options->listen, diag);
     if (error == 0 && !options->http_off)
@@ -459,23 +867,27 @@ static int check(struct weir_serve_options *options, struct weir_diag *diag)
         return weir_diag_set(diag, WEIR_EINVAL, "--stale-after is shorter "
                              "than --report-interval: limiters would be "
                              "stale between two reports", NULL);
-    bool has_quotas = options->store[0] || options->region;
+    bool has_quotas =
+        options->store[0] || options->region || options->doorman_config;
     return has_quotas ? 0 : find_own_store(options, diag);
 }
 
-int weir_serve_options_parse(int argc, char **argv,
-                             struct weir_serve_options *out,
-                             struct weir_diag *diag)
+/* The command line. 0, 1 when help was asked for, or an error. */
+static int read_arguments(int argc, char **argv,
+                          struct weir_serve_options *out, bool given[ROWS],
+                          struct weir_diag *diag)
 {
-    *out = (struct weir_serve_options){ 0 };
-    int error = set_defaults(out, diag);
+    struct option known[ROWS + 2] = { { NULL, 0, NULL, 0 } };
+    for (size_t i = 0; i < ROWS; i++)
+        known[i] = (struct option){ rows[i].name, rows[i].argument, NULL, 0 };
+    known[ROWS] = (struct option){ "help", no_argument, NULL, 'h' };
     optind = 1;
     opterr = 0;
-    while (error == 0) {
+    for (;;) {
         int at = -1;
-        int option = getopt_long(argc, argv, ":h", options_known, &at);
+        int option = getopt_long_only(argc, argv, ":h", known, &at);
         if (option == -1)
-            break;
+            return 0;
         if (option == 'h')
             return 1;
         if (option == ':')
@@ -486,13 +898,28 @@ int weir_serve_options_parse(int argc, char **argv,
             return weir_diag_set(diag, WEIR_EINVAL, "there is no option ",
                                  argv[optind - 1],
                                  "; see `weir serve --help`", NULL);
-        error = setters[at](out, optarg, diag);
+        given[at] = true;
+        int error = set_row(out, &rows[at], optarg, diag);
+        if (error < 0)
+            return error;
     }
-    if (error < 0)
+}
+
+int weir_serve_options_parse(int argc, char **argv,
+                             struct weir_serve_options *out,
+                             struct weir_diag *diag)
+{
+    *out = (struct weir_serve_options){ .reach = { .prefix = "--tls-" } };
+    bool given[ROWS] = { false };
+    int error = set_defaults(out, diag);
+    if (error == 0)
+        error = read_arguments(argc, argv, out, given, diag);
+    if (error != 0)
         return error;
     if (optind < argc)
         return weir_diag_set(diag, WEIR_EINVAL, "`weir serve` takes options "
                              "only, not '", argv[optind],
                              "'; see `weir serve --help`", NULL);
-    return check(out, diag);
+    error = read_environment(out, given, diag);
+    return error < 0 ? error : check(out, diag);
 }

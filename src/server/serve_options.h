@@ -6,10 +6,14 @@
 
 #include "count/message.h"
 #include "count/tally.h"
-#include "os/stream.h"
+#include "os/place.h"
+#include "server/doorman_config.h"
+#include "server/election.h"
 #include "server/log.h"
+#include "server/reach.h"
 
 #define WEIR_PATH_MAX 4096
+#define WEIR_OPTION_REMARKS_MAX 16
 
 struct weir_serve_options {
     char store[WEIR_PATH_MAX]; /* "sqlite:FILE" */
@@ -21,21 +25,36 @@ struct weir_serve_options {
     struct weir_address upstream[WEIR_ROOTS_MAX];
     uint32_t upstreams;
     uint32_t slots;            /* of a region's table */
+    const char *doorman_config; /* NULL: no Doorman file; borrowed, as are the
+                                 * next */
+    struct weir_doorman_place doorman; /* where it is */
+    bool doorman_insecure;     /* Doorman's calls need no credential */
+    enum weir_election_kind election;
+    const char *election_path; /* of the lock; "": none */
+    const char *election_key;  /* of etcd; NULL: the default */
+    weir_duration election_ttl;
+    char hostname[256];        /* without brackets; "": that of 'listen' */
+    struct weir_address etcd[WEIR_ETCD_ENDPOINTS_MAX];
+    uint32_t etcd_count;
+    struct weir_login_options etcd_login;
+    bool tls;                  /* certificates must be named */
     struct weir_address listen;
     struct weir_address http;
     bool http_off;
+    struct weir_place resp;    /* for clients of Redis … */
+    bool resp_on;
+    bool resp_counted;         /* … whose keys the fleet counts */
     const char *name;          /* NULL: host and port; borrowed from argv, as
-                                * are the next four */
-    const char *tls_cert;      /* NULL, as 'tls_key': plain text */
-    const char *tls_key;
-    const char *tls_ca;        /* NULL: clients show no certificate */
-    const char *credentials;   /* NULL: everybody may do all */
-    bool insecure;             /* strangers may reach that */
+                                * what 'reach' has */
+    struct weir_reach reach;   /* certificates and credentials */
     struct weir_settings settings;
     const char *snapshot;      /* NULL: where none was named; borrowed */
     bool snapshot_off;
     const char *port_file;     /* NULL: none; borrowed from argv */
     enum weir_log_level log_level;
+    /* What the log should hear first: flags without a meaning. */
+    struct weir_diag remarks[WEIR_OPTION_REMARKS_MAX];
+    size_t remark_count;       /* that are kept */
 };
 
 /* What `weir serve --help` prints. */
@@ -45,7 +64,19 @@ extern const char weir_serve_help[];
 bool weir_serve_own_file(const char *scheme, const char *name,
                          char path[WEIR_PATH_MAX]);
 
-/* 0, 1 when help was asked for, or a negative error with 'diag' filled. */
+/* Those that lead to the file, if they aren't there. 0 or WEIR_ESYSTEM. */
+int weir_serve_make_folders(const char *path);
+
+/* "HOST:PORT", "[V6]:PORT". */
+void weir_serve_show(const struct weir_address *address, uint16_t port,
+                     char *buf, size_t size);
+/* The same, of a root that listens on 'port', as clients are told of it. */
+void weir_serve_identity(const struct weir_serve_options *options,
+                         uint16_t port, char out[WEIR_MASTER_MAX + 1]);
+
+/* Reads the environment too, of a process with a Doorman file. Texts are
+ * borrowed from both. 0, 1 when help was asked for, or a negative error with
+ * 'diag' filled. */
 int weir_serve_options_parse(int argc, char **argv,
                              struct weir_serve_options *out,
                              struct weir_diag *diag);

@@ -33,6 +33,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -94,12 +95,22 @@ static int fail(struct weir_snapshot *s, const char *what)
                          ": ", strerror(errno), NULL);
 }
 
+/* Whether the name still leads to what was opened by it. */
+static bool is_in_place(const struct weir_snapshot *s)
+{
+    struct stat named, opened;
+    return stat(s->made, &named) == 0 && fstat(s->file, &opened) == 0 &&
+           named.st_dev == opened.st_dev && named.st_ino == opened.st_ino;
+}
+
+/* Another root may have given the file its last name between our opening and
+ * locking it: then we hold a snapshot that is good, and must not empty it. */
 static int open_file(struct weir_snapshot *s)
 {
     s->file = open(s->made, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     if (s->file < 0)
         return fail(s, "make");
-    if (flock(s->file, LOCK_EX | LOCK_NB) < 0) {
+    if (flock(s->file, LOCK_EX | LOCK_NB) < 0 || !is_in_place(s)) {
         close(s->file);
         s->file = -1;
         return weir_diag_set(&s->why, WEIR_ELOCKED, "another root writes ",

@@ -9,14 +9,18 @@
  *     loop -> [edit|log|sync] --> thread -> [changes|settle|done] -> loop
  *
  * The thread keeps 'handed', the epoch up to which the loop has been told
- * everything. Each look reads what lies above it. A read that breaks off in
- * the middle has still handed over a prefix in the order of epochs, which is
- * sound; the settle that lets limiters know of it comes only at the end. If
- * the store turns out to be another one, or to have gone back, 'handed'
- * begins at 0 again and the loop is told to forget.
+ * everything. Each look reads what lies above it. If the store turns out to be
+ * another one, or to have gone back, 'handed' begins at 0 again and the loop is
+ * told to forget.
  *
- * A million quotas must not lie in memory twice: past a bound of waiting
- * batches the reading waits for the loop. */
+ * Of a whole set the loop serves nothing before it is settled, so it is handed
+ * over as it is read. A million quotas must not lie in memory twice: past a
+ * bound of waiting batches the reading waits for the loop. Where it breaks off
+ * the next begins again: the loop may have gone over to its snapshot since.
+ * What comes later is served as it is handed over, and an edit must not be
+ * served by half because the store went away in the middle: all that is new is
+ * held until the reading has come to its end. That is as much memory as the
+ * edit took where it was made. */
 
 #include "server/store_thread.h"
 
@@ -85,12 +89,15 @@ struct weir_store_thread {
     struct weir_store *store; /* NULL: not open */
     struct weir_store_id id;
     bool known;      /* 'id' says something */
+    bool broken;     /* a whole set was begun and not handed over to its end */
     uint64_t handed;
     weir_instant look_at;
     weir_instant retry_at;
     int trouble;
     struct weir_diag why;
     struct news *batch; /* being filled */
+    bool holding;       /* batches go to 'held' */
+    struct news *held, **held_end;
 };
 
 /* ---- News, to the loop ---- */
@@ -140,8 +147,31 @@ static void flush_batch(struct weir_store_thread *t)
 {
     if (!t->batch)
         return;
-    post(t, t->batch);
+    if (t->holding) {
+        *t->held_end = t->batch;
+        t->held_end = &t->batch->next;
+    } else {
+        post(t, t->batch);
+    }
     t->batch = NULL;
+}
+
+/* Ends the holding. What is held goes to the loop, or was never read. */
+static void release_held(struct weir_store_thread *t, bool whole)
+{
+    struct news *held = t->held;
+    t->held = NULL;
+    t->held_end = &t->held;
+    t->holding = false;
+    while (held) {
+        struct news *news = held;
+        held = news->next;
+        news->next = NULL;
+        if (whole)
+            post(t, news);
+        else
+            news_free(news);
+    }
 }
 
 static int on_change(void *context, const struct weir_change *change)
@@ -212,7 +242,7 @@ static bool is_same(struct weir_store_thread *t,
                     const struct weir_store_id *id, uint64_t epoch,
                     uint64_t floor)
 {
-    return t->known && weir_store_id_equal(&t->id, id) &&
+    return t->known && !t->broken && weir_store_id_equal(&t->id, id) &&
            epoch >= t->handed && floor <= t->handed;
 }
 
@@ -230,6 +260,24 @@ static void begin_again(struct weir_store_thread *t,
     post(t, news);
 }
 
+/* 'whole': nothing of it is served before the settle. */
+static int read_changes(struct weir_store_thread *t, bool whole,
+                        struct weir_diag *diag)
+{
+    uint64_t before = t->handed;
+    t->holding = !whole;
+    int error = weir_store_read(t->store, t->handed, on_change, t, diag);
+    flush_batch(t);
+    if (whole) {
+        t->broken = error < 0;
+        return error;
+    }
+    release_held(t, error == 0);
+    if (error < 0)
+        t->handed = before;
+    return error;
+}
+
 /* Hands over what is new. 0, or the error with 'diag' filled. */
 static int look(struct weir_store_thread *t, struct weir_diag *diag)
 {
@@ -245,8 +293,7 @@ static int look(struct weir_store_thread *t, struct weir_diag *diag)
     if (first)
         begin_again(t, &id, epoch, floor);
     if (first || epoch > t->handed) {
-        error = weir_store_read(t->store, t->handed, on_change, t, diag);
-        flush_batch(t);
+        error = read_changes(t, first, diag);
         if (error < 0)
             return fail(t, error, diag);
         if (epoch > t->handed)
@@ -446,6 +493,7 @@ int weir_store_thread_new(const char *url,
     t->fd = fd;
     t->asks_end = &t->asks;
     t->news_end = &t->news;
+    t->held_end = &t->held;
     t->store = store;
     init_locks(t);
     error = start(t);

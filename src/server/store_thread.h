@@ -35,7 +35,9 @@ struct weir_store_listener {
     /* A store that can't be opened at the start is no error either: it is
      * tried until it comes (the root has a snapshot to go by). */
     bool patient;
-    /* another store than before, or an older state of it: forget all */
+    /* A whole set begins, of which all changes follow up to the settle:
+     * another store than before, an older state of it, or once more what broke
+     * off. What stood before may be served till then. */
     void (*on_store)(void *context, const struct weir_store_id *id,
                      uint64_t epoch, uint64_t floor, weir_instant now);
     void (*on_change)(void *context, const struct weir_change *change,

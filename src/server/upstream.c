@@ -110,6 +110,9 @@ static const struct saying sayings[] = {
     { WEIR_EVENT_ROOT_STRETCH, WEIR_LOG_INFO,
       "an upstream root asks for fewer reports: " },
     { WEIR_EVENT_CREDENTIAL, WEIR_LOG_WARNING, "" },
+    { WEIR_EVENT_QUOTA_UNKNOWN, WEIR_LOG_WARNING,
+      "a quota of a later version can't be decided here, and passes all for "
+      "the whole region: " },
     { WEIR_EVENT_LOST, WEIR_LOG_WARNING, "more happened than can be said" },
 };
 
@@ -167,12 +170,17 @@ static void on_down(void *context, const char *why)
 {
     struct up_link *link = context;
     struct weir_upstream *upstream = link->upstream;
+    bool was_up = upstream->up[link->index];
     upstream->up[link->index] = false;
     weir_region_up_link(upstream->region, link->index, false,
                         weir_clock_now());
     kick(upstream);
     if (!why)
         return;
+    const char *misplaced =
+        weir_region_misplaced(upstream->region, link->index);
+    if (misplaced && was_up)
+        why = misplaced; /* else it is what was so before */
     struct weir_event event = { .type = WEIR_EVENT_ROOT_DOWN };
     snprintf(event.text, sizeof event.text, "%.100s: %.88s",
              weir_root_link_text(link->link), why);
@@ -332,8 +340,13 @@ void weir_upstream_look(const struct weir_upstream *upstream,
         .name = upstream->name,
         .count = upstream->options.count,
         .addresses = upstream->addresses,
-        .up = upstream->up,
     };
+    for (uint32_t i = 0; i < out->count; i++) {
+        out->problems[i] = weir_region_misplaced(upstream->region, i);
+        /* A link that was refused is tried again, and stands each time until
+         * it is refused once more. */
+        out->up[i] = upstream->up[i] && !out->problems[i];
+    }
     weir_region_look(upstream->region, &out->region, now);
 }
 

@@ -56,7 +56,9 @@ struct weir_upstream_state {
     const char *name;           /* of the region; borrowed */
     uint32_t count;             /* upstream roots … */
     const char *const *addresses; /* … as text; borrowed */
-    const bool *up;             /* … connected; borrowed */
+    bool up[WEIR_ROOTS_MAX];      /* … connected, and not refused */
+    const char *problems[WEIR_ROOTS_MAX]; /* why it was refused; static;
+                                           * NULL: it wasn't */
     struct weir_region_state region;
 };
 void weir_upstream_look(const struct weir_upstream *upstream,

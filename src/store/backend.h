@@ -16,6 +16,9 @@ struct weir_store_meta {
     uint64_t epoch;
     uint64_t floor;
     uint64_t last_id; /* given to a quota */
+    /* where weir_store_migrate() has copied it to, as weir_store_show() has
+     * it; "": nowhere. Not written by finish(). */
+    char moved_to[WEIR_STORE_SHOW_MAX];
 };
 
 /* Which entries of the log. */
@@ -86,6 +89,10 @@ struct weir_backend_type {
     int (*finish)(struct weir_backend *backend,
                   const struct weir_store_meta *meta, bool removed,
                   struct weir_diag *diag);
+
+    /* Sets 'moved_to' of the meta; NULL: nowhere. */
+    int (*move)(struct weir_backend *backend, const char *to,
+                struct weir_diag *diag);
 
     bool (*changed)(struct weir_backend *backend);
 };

@@ -31,6 +31,8 @@ static int raise_restores(struct weir_backend *backend, uint64_t *out,
         meta.id.restores++;
         error = type->finish(backend, &meta, false, diag);
     }
+    if (error == 0 && meta.moved_to[0])
+        error = type->move(backend, NULL, diag);
     if (error == 0)
         error = type->commit(backend, diag);
     if (error == 0)
@@ -78,14 +80,17 @@ static int copy_log_row(void *context, const struct weir_log_row *row)
     return copy->to->type->log(copy->to, row, copy->diag);
 }
 
-/* Both are within a transaction. */
-static int copy_all(struct weir_backend *from, struct copy *copy)
+/* Both are within a transaction. Ends that of the copy, on success only. */
+static int copy_all(struct weir_backend *from, const char *shown,
+                    struct copy *copy)
 {
     const struct weir_log_query whole_log = {
         .which = WEIR_LOG_ALL, .number = INT64_MAX, .max = INT64_MAX
     };
     struct weir_store_meta meta;
     int error = from->type->meta(from, &meta, copy->diag);
+    if (error == 0)
+        error = weir_store_check_moved(&meta, shown, copy->diag);
     if (error == 0)
         error = from->type->read(from, 0, copy_row, copy, copy->diag);
     if (error == 0)
@@ -96,43 +101,60 @@ static int copy_all(struct weir_backend *from, struct copy *copy)
     return error < 0 ? error : copy->to->type->commit(copy->to, copy->diag);
 }
 
-/* The source is locked against edits, and changed by nothing. */
-static int copy_locked(struct weir_backend *from,
-                       const struct weir_backend_type *type,
-                       const char *where, size_t *out_quotas,
-                       struct weir_diag *diag)
+/* The source is locked against edits until it is said where it went. That is
+ * said last: without the copy it would be nowhere. */
+static int copy_locked(struct weir_backend *from, const char *const *urls,
+                       size_t *out_quotas, struct weir_diag *diag)
 {
     struct copy copy = { .diag = diag };
+    const struct weir_backend_type *type;
+    const char *where;
+    char shown[2][WEIR_STORE_SHOW_MAX];
+    for (int i = 0; i < 2; i++)
+        weir_store_show(urls[i], shown[i]);
+    int error = weir_store_find(urls[1], &type, &where, diag);
+    if (error == 0)
+        error = type->create(where, &copy.to, diag);
+    if (error < 0)
+        return error;
+    error = copy_all(from, shown[0], &copy);
+    type->close(copy.to);
+    if (error == 0)
+        error = from->type->move(from, shown[1], diag);
+    if (error == 0)
+        *out_quotas = copy.quotas;
+    return error;
+}
+
+static int migrate_open(struct weir_backend *from, const char *const *urls,
+                        size_t *out_quotas, struct weir_diag *diag)
+{
     int error = from->type->begin(from, true, diag);
     if (error < 0)
         return error;
-    error = type->create(where, &copy.to, diag);
-    if (error == 0) {
-        error = copy_all(from, &copy);
-        type->close(copy.to);
-    }
-    from->type->rollback(from);
+    error = copy_locked(from, urls, out_quotas, diag);
     if (error == 0)
-        *out_quotas = copy.quotas;
+        error = from->type->commit(from, diag);
+    if (error < 0)
+        from->type->rollback(from);
     return error;
 }
 
 int weir_store_migrate(const char *from, const char *to, size_t *out_quotas,
                        struct weir_diag *diag)
 {
-    const struct weir_backend_type *from_type;
-    const struct weir_backend_type *to_type;
-    const char *from_where;
-    const char *to_where;
+    const char *const urls[] = { from, to };
+    const struct weir_backend_type *types[2];
+    const char *where[2];
     struct weir_backend *backend;
-    int error = weir_store_find(from, &from_type, &from_where, diag);
+    int error = 0;
+    for (int i = 0; error == 0 && i < 2; i++)
+        error = weir_store_find(urls[i], &types[i], &where[i], diag);
     if (error == 0)
-        error = weir_store_find(to, &to_type, &to_where, diag);
-    if (error == 0)
-        error = from_type->open(from_where, &backend, diag);
+        error = types[0]->open(where[0], &backend, diag);
     if (error < 0)
         return error;
-    error = copy_locked(backend, to_type, to_where, out_quotas, diag);
-    from_type->close(backend);
+    error = migrate_open(backend, urls, out_quotas, diag);
+    types[0]->close(backend);
     return error;
 }

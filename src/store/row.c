@@ -23,6 +23,7 @@
 
 #include "quota/quota_text.h"
 
+/* Not in the text: the name stands beside it, the rest is the store's. */
 static bool is_kept(const struct weir_field *field)
 {
     return !field->read_only && strcmp(field->name, "name") != 0;
@@ -100,6 +101,19 @@ static int refuse(struct weir_text name, const char *why,
                          "read (by a newer Weir, perhaps): ", why, NULL);
 }
 
+/* A field that weir_fields_write() never writes would make the row another
+ * quota's. */
+static bool is_foreign(struct weir_text field)
+{
+    size_t count;
+    const struct weir_field *fields = weir_quota_fields(&count);
+    for (size_t i = 0; i < count; i++) {
+        if (weir_text_equal(field, weir_text_of(fields[i].name)))
+            return !is_kept(&fields[i]);
+    }
+    return false;
+}
+
 /* Checked, though only sound quotas are written: others may write to a
  * database too, and what follows relies on the bounds. */
 int weir_fields_read(struct weir_text name, struct weir_text fields,
@@ -112,8 +126,11 @@ int weir_fields_read(struct weir_text name, struct weir_text fields,
     while (fields.len > 0) {
         struct weir_text field;
         struct weir_text value;
-        if (!next_line(&fields, &field, &value) ||
-            weir_quota_set(quota, field, unescape(value, &scratch),
+        if (!next_line(&fields, &field, &value))
+            return refuse(name, why.text, diag);
+        if (is_foreign(field))
+            return refuse(name, "its fields name what isn't theirs", diag);
+        if (weir_quota_set(quota, field, unescape(value, &scratch),
                            &why) < 0)
             return refuse(name, why.text, diag);
     }

@@ -105,6 +105,31 @@ int weir_store_init(const char *url, struct weir_diag *diag)
     return error;
 }
 
+int weir_store_check_moved(const struct weir_store_meta *meta,
+                           const char *shown, struct weir_diag *diag)
+{
+    if (!meta->moved_to[0])
+        return 0;
+    return weir_diag_set(diag, WEIR_ESTORE, "the quota store ", shown,
+                         " was migrated to ", meta->moved_to, ": use that "
+                         "one; if this one is to be used again after all, run "
+                         "'weir store restored ", shown, "'", NULL);
+}
+
+/* The meta row, in a transaction of its own; of a store that is in use. */
+static int look(struct weir_store *store, struct weir_store_meta *out,
+                struct weir_diag *diag)
+{
+    const struct weir_backend_type *type = store->backend->type;
+    int error = type->begin(store->backend, false, diag);
+    if (error < 0)
+        return error;
+    error = type->meta(store->backend, out, diag);
+    type->rollback(store->backend);
+    return error < 0 ? error
+                     : weir_store_check_moved(out, store->shown, diag);
+}
+
 int weir_store_open(const char *url, struct weir_store **out,
                     struct weir_diag *diag)
 {
@@ -116,9 +141,16 @@ int weir_store_open(const char *url, struct weir_store **out,
     struct weir_store *store = calloc(1, sizeof(*store));
     if (!store)
         return refuse_memory(diag);
+    weir_store_show(url, store->shown);
     error = type->open(where, &store->backend, diag);
     if (error < 0) {
         free(store);
+        return error;
+    }
+    struct weir_store_meta meta;
+    error = look(store, &meta, diag);
+    if (error < 0) {
+        weir_store_close(store);
         return error;
     }
     *out = store;
@@ -144,13 +176,8 @@ int weir_store_identity(struct weir_store *store, struct weir_store_id *id,
                         uint64_t *epoch, uint64_t *floor,
                         struct weir_diag *diag)
 {
-    const struct weir_backend_type *type = store->backend->type;
-    int error = type->begin(store->backend, false, diag);
-    if (error < 0)
-        return error;
     struct weir_store_meta meta;
-    error = type->meta(store->backend, &meta, diag);
-    type->rollback(store->backend);
+    int error = look(store, &meta, diag);
     if (error < 0)
         return error;
     *id = meta.id;
@@ -226,6 +253,8 @@ static int refresh(struct weir_store *store, struct weir_store_meta *meta,
 {
     const struct weir_backend_type *type = store->backend->type;
     int error = type->meta(store->backend, meta, diag);
+    if (error == 0)
+        error = weir_store_check_moved(meta, store->shown, diag);
     if (error < 0)
         return error;
     bool other = !weir_store_id_equal(&store->id, &meta->id);

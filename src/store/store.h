@@ -51,12 +51,15 @@ int weir_store_upgrade(const char *url, unsigned *out_from,
 /* Copies a store: its identity (uuid, restores, epoch, floor), quotas with
  * ids, epochs and what they were created at, removals, and the log, so that
  * limiters notice nothing. 'to' is created; WEIR_EEXIST if it is there. Edits
- * of 'from' wait meanwhile. All or nothing. */
+ * of 'from' wait meanwhile. All or nothing. From then on 'from' can't be
+ * opened, looked at or edited, WEIR_ESTORE, 'diag' names 'to': two stores of
+ * one identity that are both edited would be one to limiters. */
 int weir_store_migrate(const char *from, const char *to, size_t *out_quotas,
                        struct weir_diag *diag);
 
 /* Says that the store was restored from a backup, so that roots and limiters
- * forget what they have and begin anew: raises 'restores'. */
+ * forget what they have and begin anew: raises 'restores'. One that was
+ * migrated can be used again. */
 int weir_store_restored(const char *url, uint64_t *out_restores,
                         struct weir_diag *diag);
 

@@ -8,6 +8,8 @@
  *     weir.weir_quotas      id, epoch, created, name, fields (row.c)
  *     weir.weir_tombstones  name, epoch
  *     weir.weir_log         epoch, edit, at_ms, who, name, was, became
+ *     weir.weir_moved       of a store that was migrated: place, the URL of
+ *                           the new one
  *
  * Every statement names the schema, and the search path is pg_catalog, so that
  * nobody else's table or function is ever meant.
@@ -265,10 +267,11 @@ static int check_schema(struct postgres_store *store, uint64_t schema,
     if (schema == WEIR_STORE_SCHEMA)
         return 0;
     weir_number_show(schema, has);
+    /* The first schema that was kept in PostgreSQL is today's. */
     if (schema < WEIR_STORE_SCHEMA)
         return weir_diag_set(diag, WEIR_ESCHEMA, "the quota store ", shown,
-                             " was made by an older Weir (schema ", has,
-                             "); run 'weir store upgrade ", shown, "'", NULL);
+                             " has schema ", has, ", which no Weir has made; "
+                             "restore it from a backup", NULL);
     return weir_diag_set(diag, WEIR_ESCHEMA, "the quota store ", shown,
                          " has schema ", has, ", this program reads up to ",
                          weir_number_show(WEIR_STORE_SCHEMA, reads),
@@ -407,8 +410,7 @@ static int postgres_create(const char *where, struct weir_backend **out,
     return 0;
 }
 
-/* The first schema that was kept in PostgreSQL is today's, so an older one is
- * nothing that any Weir made. */
+/* There is nothing to upgrade from yet; check_schema() says so. */
 static int postgres_upgrade(const char *where, unsigned *out_from,
                             struct weir_diag *diag)
 {
@@ -491,14 +493,50 @@ static void parse_uuid(const char *text, uint8_t *uuid)
     }
 }
 
+/* Only of a store that has the table. */
+static int read_moved(struct postgres_store *store,
+                      struct weir_store_meta *out, struct weir_diag *diag)
+{
+    PGresult *row;
+    int error = weir_session_run(&store->session,
+                                 "SELECT place FROM weir.weir_moved", NULL, 0,
+                                 &row, diag);
+    if (error < 0)
+        return error;
+    if (PQntuples(row) > 0)
+        snprintf(out->moved_to, sizeof(out->moved_to), "%s",
+                 PQgetvalue(row, 0, 0));
+    PQclear(row);
+    return 0;
+}
+
+static int postgres_move(struct weir_backend *backend, const char *to,
+                         struct weir_diag *diag)
+{
+    struct postgres_store *store = store_of(backend);
+    static const char *const make[] = {
+        "DROP TABLE IF EXISTS weir.weir_moved",
+        "CREATE TABLE weir.weir_moved (place text NOT NULL)",
+    };
+    int error = run_all(store, make, to ? 2 : 1, diag);
+    return error < 0 || !to
+               ? error
+               : weir_session_run(&store->session, "INSERT INTO"
+                                  " weir.weir_moved VALUES ($1)", &to, 1,
+                                  NULL, diag);
+}
+
 static int postgres_meta(struct weir_backend *backend,
                          struct weir_store_meta *out, struct weir_diag *diag)
 {
     struct postgres_store *store = store_of(backend);
     PGresult *row;
+    out->moved_to[0] = '\0';
     int error = weir_session_run(&store->session,
                                  "SELECT schema, uuid, restores, epoch,"
-                                 " floor, last_id FROM weir.weir_meta",
+                                 " floor, last_id,"
+                                 " to_regclass('weir.weir_moved')"
+                                 " FROM weir.weir_meta",
                                  NULL, 0, &row, diag);
     if (error < 0)
         return error;
@@ -513,6 +551,8 @@ static int postgres_meta(struct weir_backend *backend,
         out->epoch = number_at(row, 0, 3);
         out->floor = number_at(row, 0, 4);
         out->last_id = number_at(row, 0, 5);
+        if (error == 0 && !PQgetisnull(row, 0, 6))
+            error = read_moved(store, out, diag);
     }
     PQclear(row);
     return error;
@@ -798,5 +838,6 @@ const struct weir_backend_type weir_backend_postgres = {
     .write = postgres_write,
     .log = postgres_log,
     .finish = postgres_finish,
+    .move = postgres_move,
     .changed = postgres_changed,
 };

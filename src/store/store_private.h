@@ -10,12 +10,17 @@ struct weir_store {
     struct weir_backend *backend;
     struct weir_catalog *catalog; /* NULL: to be read anew */
     struct weir_store_id id;      /* whose quotas the catalog holds */
+    char shown[WEIR_STORE_SHOW_MAX]; /* its URL */
 };
 
 /* The kind of store that a URL names, and what follows its colon. WEIR_EINVAL
  * with 'diag' filled. */
 int weir_store_find(const char *url, const struct weir_backend_type **type,
                     const char **where, struct weir_diag *diag);
+
+/* Refuses a store that was migrated, WEIR_ESTORE; 'shown' is its URL. */
+int weir_store_check_moved(const struct weir_store_meta *meta,
+                           const char *shown, struct weir_diag *diag);
 
 /* Whether 'who' can stand in the log. Returns 0 or WEIR_EINVAL. */
 int weir_store_check_who(struct weir_text who, struct weir_diag *diag);

@@ -10,6 +10,7 @@
  *     quotas      id (never reused), epoch, created, name, fields (row.c)
  *     tombstones  name, epoch
  *     log         epoch, edit, at_ms, who, name, was, became
+ *     moved       of a store that was migrated: place, the URL of the new one
  *
  * What isn't ours is refused by two numbers in the file's header:
  * application_id says Weir, user_version is the schema.
@@ -154,7 +155,9 @@ static const char *const statements_sql[SQL_COUNT] = {
     [SQL_COMMIT] = "COMMIT",
     [SQL_ROLLBACK] = "ROLLBACK",
     [SQL_META] = "SELECT uuid, restores, epoch, floor, last_id,"
-                 " (SELECT user_version FROM pragma_user_version) FROM meta",
+                 " (SELECT user_version FROM pragma_user_version),"
+                 " (SELECT count(*) FROM sqlite_schema WHERE name = 'moved')"
+                 " FROM meta",
     [SQL_READ] = "SELECT epoch, id, created, name, fields FROM quotas"
                  " WHERE epoch > ?1 UNION ALL"
                  " SELECT epoch, 0, 0, name, '' FROM tombstones"
@@ -425,9 +428,35 @@ static int fill_new(struct sqlite_store *store, struct weir_diag *diag)
     return error < 0 ? error : prepare(store, diag);
 }
 
+/* A log that an earlier store of that name has left would be taken for the new
+ * one's, and played into it. */
+static int check_leftovers(const char *path, struct weir_diag *diag)
+{
+    static const char *const ends[] = { "-wal", "-journal" };
+    for (size_t i = 0; i < WEIR_COUNT_OF(ends); i++) {
+        char *left;
+        struct stat file;
+        if (asprintf(&left, "%s%s", path, ends[i]) < 0)
+            return refuse(path, SQLITE_NOMEM, "", diag);
+        bool there = lstat(left, &file) == 0;
+        int error = there ? weir_diag_set(diag, WEIR_EEXIST, "there is a file ",
+                                          left, " of a store that was here "
+                                          "before; put that one back, or "
+                                          "remove the file", NULL)
+                          : 0;
+        free(left);
+        if (error < 0)
+            return error;
+    }
+    return 0;
+}
+
 static int publish(const char *made, const char *path,
                    struct weir_diag *diag)
 {
+    int error = check_leftovers(path, diag);
+    if (error < 0)
+        return error;
     if (link(made, path) == 0)
         return 0;
     if (errno == EEXIST)
@@ -442,10 +471,10 @@ static int sqlite_create(const char *where, struct weir_backend **out,
     struct sqlite_store *store = new_store(where);
     if (!store)
         return refuse(where, SQLITE_NOMEM, "", diag);
-    int error = 0;
+    int error = check_leftovers(store->path, diag);
     if (lstat(store->path, &file) == 0)
         error = refuse_existing(store->path, diag);
-    else if (asprintf(&store->making, "%s.new-%ld", store->path,
+    else if (error == 0 && asprintf(&store->making, "%s.new-%ld", store->path,
                       (long)getpid()) < 0)
         error = refuse(where, SQLITE_NOMEM, "", diag);
     if (error == 0) {
@@ -566,6 +595,43 @@ static void sqlite_rollback(struct weir_backend *backend)
         run(store, SQL_ROLLBACK, NULL);
 }
 
+/* Only of a store that has the table. */
+static int read_moved(struct sqlite_store *store, struct weir_store_meta *out,
+                      struct weir_diag *diag)
+{
+    sqlite3_stmt *row;
+    if (sqlite3_prepare_v2(store->db, "SELECT place FROM moved", -1, &row,
+                           NULL) != SQLITE_OK)
+        return fail(store, diag);
+    if (sqlite3_step(row) == SQLITE_ROW)
+        snprintf(out->moved_to, sizeof(out->moved_to), "%s",
+                 text_at(row, 0).p);
+    sqlite3_finalize(row);
+    return 0;
+}
+
+static int sqlite_move(struct weir_backend *backend, const char *to,
+                       struct weir_diag *diag)
+{
+    struct sqlite_store *store = store_of(backend);
+    static const char *const make[] = {
+        "DROP TABLE IF EXISTS moved",
+        "CREATE TABLE moved (place TEXT NOT NULL) STRICT",
+    };
+    /* Nowhere: the first of them alone. */
+    int error = run_all(store, make, to ? WEIR_COUNT_OF(make) : 1, diag);
+    if (!to)
+        return error;
+    char *insert = sqlite3_mprintf("INSERT INTO moved VALUES (%Q)", to);
+    if (!insert)
+        return refuse(store->path, SQLITE_NOMEM, "", diag);
+    const char *const steps[] = { insert };
+    if (error == 0)
+        error = run_all(store, steps, 1, diag);
+    sqlite3_free(insert);
+    return error;
+}
+
 static int sqlite_meta(struct weir_backend *backend,
                        struct weir_store_meta *out, struct weir_diag *diag)
 {
@@ -573,6 +639,7 @@ static int sqlite_meta(struct weir_backend *backend,
     sqlite3_stmt *row = store->statements[SQL_META];
     int code = sqlite3_step(row);
     int error = 0;
+    out->moved_to[0] = '\0';
     if (code != SQLITE_ROW) {
         error = code == SQLITE_DONE
                     ? refuse(store->path, SQLITE_CORRUPT, "", diag)
@@ -587,6 +654,8 @@ static int sqlite_meta(struct weir_backend *backend,
         out->floor = number_at(row, 3);
         out->last_id = number_at(row, 4);
         error = check_newer(store, number_at(row, 5), diag);
+        if (error == 0 && number_at(row, 6) > 0)
+            error = read_moved(store, out, diag);
     }
     sqlite3_reset(row);
     return error;
@@ -808,5 +877,6 @@ const struct weir_backend_type weir_backend_sqlite = {
     .write = sqlite_write,
     .log = sqlite_log,
     .finish = sqlite_finish,
+    .move = sqlite_move,
     .changed = sqlite_changed,
 };

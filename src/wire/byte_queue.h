@@ -12,23 +12,24 @@
 
 #define WEIR_QUEUE_KEEP (256u << 10) /* bytes of memory kept when empty */
 
-struct weir_queue {
+struct weir_byte_queue {
     uint8_t *p;
     size_t head; /* [head, len) is what is left */
     size_t len;
     size_t capacity;
 };
 
-static inline size_t weir_queue_left(const struct weir_queue *queue)
+static inline size_t weir_byte_queue_left(const struct weir_byte_queue *queue)
 {
     return queue->len - queue->head;
 }
 
 /* Room for 'more' bytes at the end; false: no memory, nothing changed. */
-static inline bool weir_queue_reserve(struct weir_queue *queue, size_t more)
+static inline bool weir_byte_queue_reserve(struct weir_byte_queue *queue,
+                                           size_t more)
 {
-    if (queue->head > 0 && queue->head >= weir_queue_left(queue)) {
-        memmove(queue->p, queue->p + queue->head, weir_queue_left(queue));
+    if (queue->head > 0 && queue->head >= weir_byte_queue_left(queue)) {
+        memmove(queue->p, queue->p + queue->head, weir_byte_queue_left(queue));
         queue->len -= queue->head;
         queue->head = 0;
     }
@@ -46,22 +47,23 @@ static inline bool weir_queue_reserve(struct weir_queue *queue, size_t more)
     return true;
 }
 
-/* After weir_queue_reserve(). */
-static inline void weir_queue_append(struct weir_queue *queue,
-                                     const void *bytes, size_t len)
+/* After weir_byte_queue_reserve(). */
+static inline void weir_byte_queue_append(struct weir_byte_queue *queue,
+                                          const void *bytes, size_t len)
 {
     if (len > 0)
         memcpy(queue->p + queue->len, bytes, len);
     queue->len += len;
 }
 
-static inline void weir_queue_fini(struct weir_queue *queue)
+static inline void weir_byte_queue_fini(struct weir_byte_queue *queue)
 {
     free(queue->p);
-    *queue = (struct weir_queue){ .p = NULL };
+    *queue = (struct weir_byte_queue){ .p = NULL };
 }
 
-static inline void weir_queue_take(struct weir_queue *queue, size_t len)
+static inline void weir_byte_queue_take(struct weir_byte_queue *queue,
+                                        size_t len)
 {
     queue->head += len;
     if (queue->head < queue->len)
@@ -69,7 +71,7 @@ static inline void weir_queue_take(struct weir_queue *queue, size_t len)
     queue->head = 0;
     queue->len = 0;
     if (queue->capacity > WEIR_QUEUE_KEEP)
-        weir_queue_fini(queue);
+        weir_byte_queue_fini(queue);
 }
 
 #endif /* WEIR_BYTE_QUEUE_H */

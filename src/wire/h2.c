@@ -42,9 +42,10 @@
 #define CONNECTION_WINDOW (16 << 20) /* likewise, all streams together */
 #define ACKS_MAX 200                 /* unsent answers to PING, SETTINGS */
 #define OUT_CHUNK (64u << 10)        /* bytes taken out of nghttp2 at once */
+#define RECENT 64                    /* streams that are found at once */
 
 struct stream {
-    struct stream *next;
+    struct stream *next, **self; /* what points here */
     int32_t id;
     bool began;    /* the handler knows of it */
     bool over;     /* nothing more is told to the handler */
@@ -64,7 +65,7 @@ struct stream {
     int http_status;
     int grpc_status; /* either way; -1: none */
     struct weir_grpc_reader in;
-    struct weir_queue out;
+    struct weir_byte_queue out;
 };
 
 struct weir_h2 {
@@ -76,27 +77,30 @@ struct weir_h2 {
     bool goaway;   /* one side said so */
     int failed;    /* enum weir_error of the session's end */
     struct stream *streams;
+    struct stream *recent[RECENT]; /* by id; NULL, or one of those */
     struct stream *closed; /* whose on_close is still to be told */
     size_t stream_count;
     size_t queued;  /* bytes in the streams' queues */
     size_t partial; /* bytes in the streams' readers */
-    struct weir_queue out;
+    struct weir_byte_queue out;
 };
 
 /* ---- Streams ---- */
 
-/* The stream comes to the front: who was asked for is asked for again. */
+static struct stream **recent_of(struct weir_h2 *h2, int32_t id)
+{
+    return &h2->recent[(uint32_t)id / 2 % RECENT];
+}
+
 static struct stream *find(struct weir_h2 *h2, int32_t id)
 {
-    struct stream **at = &h2->streams;
-    while (*at && (*at)->id != id)
-        at = &(*at)->next;
-    struct stream *stream = *at;
-    if (stream && at != &h2->streams) {
-        *at = stream->next;
-        stream->next = h2->streams;
-        h2->streams = stream;
-    }
+    struct stream **recent = recent_of(h2, id);
+    struct stream *stream = *recent;
+    if (!stream || stream->id != id)
+        stream = h2->streams;
+    while (stream && stream->id != id)
+        stream = stream->next;
+    *recent = stream;
     return stream;
 }
 
@@ -107,9 +111,10 @@ static struct stream *stream_new(struct weir_h2 *h2, int32_t id)
     struct stream *stream = calloc(1, sizeof(*stream));
     if (!stream)
         return NULL;
-    stream->id = id;
-    stream->grpc_status = -1;
-    stream->next = h2->streams;
+    *stream = (struct stream){ .id = id, .grpc_status = -1,
+                               .next = h2->streams, .self = &h2->streams };
+    if (stream->next)
+        stream->next->self = &stream->next;
     h2->streams = stream;
     h2->stream_count++;
     return stream;
@@ -129,8 +134,8 @@ static void wipe_authorization(struct stream *stream)
 static void drop_buffers(struct weir_h2 *h2, struct stream *stream)
 {
     wipe_authorization(stream);
-    h2->queued -= weir_queue_left(&stream->out);
-    weir_queue_fini(&stream->out);
+    h2->queued -= weir_byte_queue_left(&stream->out);
+    weir_byte_queue_fini(&stream->out);
     h2->partial -= stream->in.body_len;
     weir_grpc_reader_fini(&stream->in);
 }
@@ -138,8 +143,10 @@ static void drop_buffers(struct weir_h2 *h2, struct stream *stream)
 /* Out of the list; the caller frees it. */
 static void unlink_stream(struct weir_h2 *h2, struct stream *stream)
 {
-    weir_assert(find(h2, stream->id) == stream);
-    h2->streams = stream->next;
+    *stream->self = stream->next;
+    if (stream->next)
+        stream->next->self = stream->self;
+    *recent_of(h2, stream->id) = NULL;
     h2->stream_count--;
     drop_buffers(h2, stream);
 }
@@ -167,11 +174,8 @@ static void tell_closed(struct weir_h2 *h2)
 
 static void set_text(struct stream *stream, const char *text)
 {
-    size_t len = strlen(text);
-    if (len >= sizeof(stream->text))
-        len = sizeof(stream->text) - 1;
-    memcpy(stream->text, text, len);
-    stream->text[len] = '\0';
+    stream->text[0] = '\0';
+    strncat(stream->text, text, sizeof(stream->text) - 1);
 }
 
 /* ---- Sending headers ---- */
@@ -217,15 +221,15 @@ static ssize_t read_out(nghttp2_session *session, int32_t id, uint8_t *buf,
 {
     struct weir_h2 *h2 = context;
     struct stream *stream = source->ptr;
-    size_t len = weir_queue_left(&stream->out);
+    size_t len = weir_byte_queue_left(&stream->out);
     if (len > length)
         len = length;
     if (len > 0) {
         memcpy(buf, stream->out.p + stream->out.head, len);
-        weir_queue_take(&stream->out, len);
+        weir_byte_queue_take(&stream->out, len);
         h2->queued -= len;
     }
-    if (weir_queue_left(&stream->out) > 0)
+    if (weir_byte_queue_left(&stream->out) > 0)
         return (ssize_t)len;
     if (!stream->ending)
         return len > 0 ? (ssize_t)len : NGHTTP2_ERR_DEFERRED;
@@ -262,8 +266,8 @@ static void abandon(struct weir_h2 *h2, struct stream *stream,
                     uint32_t error_code)
 {
     /* The reader stays: its message may be in the handler's hands. */
-    h2->queued -= weir_queue_left(&stream->out);
-    weir_queue_fini(&stream->out);
+    h2->queued -= weir_byte_queue_left(&stream->out);
+    weir_byte_queue_fini(&stream->out);
     /* It fails for want of memory only, and then the next write does. */
     (void)nghttp2_submit_rst_stream(h2->session, NGHTTP2_FLAG_NONE,
                                     stream->id, error_code);
@@ -772,23 +776,23 @@ void weir_h2_free(struct weir_h2 **h2)
         self->closed = stream->next;
         free(stream);
     }
-    weir_queue_fini(&self->out);
+    weir_byte_queue_fini(&self->out);
     free(self);
 }
 
 /* Takes frames out of nghttp2, up to about OUT_CHUNK bytes. */
 static void fill_out(struct weir_h2 *h2)
 {
-    while (h2->failed == 0 && weir_queue_left(&h2->out) < OUT_CHUNK) {
+    while (h2->failed == 0 && weir_byte_queue_left(&h2->out) < OUT_CHUNK) {
         const uint8_t *bytes;
         ssize_t len = nghttp2_session_mem_send(h2->session, &bytes);
         if (len == 0)
             return;
-        if (len < 0 || !weir_queue_reserve(&h2->out, (size_t)len)) {
+        if (len < 0 || !weir_byte_queue_reserve(&h2->out, (size_t)len)) {
             h2->failed = WEIR_ENOMEM;
             return;
         }
-        weir_queue_append(&h2->out, bytes, (size_t)len);
+        weir_byte_queue_append(&h2->out, bytes, (size_t)len);
     }
 }
 
@@ -831,10 +835,10 @@ void weir_h2_end(struct weir_h2 *h2, const char *why)
 
 size_t weir_h2_output(struct weir_h2 *h2, const void **out_bytes)
 {
-    weir_queue_take(&h2->out, 0);
-    if (weir_queue_left(&h2->out) == 0)
+    weir_byte_queue_take(&h2->out, 0);
+    if (weir_byte_queue_left(&h2->out) == 0)
         fill_out(h2);
-    size_t len = weir_queue_left(&h2->out);
+    size_t len = weir_byte_queue_left(&h2->out);
     if (len == 0)
         return 0;
     *out_bytes = h2->out.p + h2->out.head;
@@ -912,7 +916,7 @@ int weir_h2_send(struct weir_h2 *h2, int32_t id, const void *bytes,
     size_t total = WEIR_GRPC_HEAD + len;
     if (weir_h2_queued(h2) + total > WEIR_H2_OUT_MAX)
         return WEIR_EFULL;
-    if (!weir_queue_reserve(&stream->out, total))
+    if (!weir_byte_queue_reserve(&stream->out, total))
         return WEIR_ENOMEM;
     if (h2->server && !stream->answered) {
         int error = answer(h2, stream);
@@ -921,8 +925,8 @@ int weir_h2_send(struct weir_h2 *h2, int32_t id, const void *bytes,
     }
     uint8_t head[WEIR_GRPC_HEAD];
     weir_grpc_head(head, len);
-    weir_queue_append(&stream->out, head, sizeof(head));
-    weir_queue_append(&stream->out, bytes, len);
+    weir_byte_queue_append(&stream->out, head, sizeof(head));
+    weir_byte_queue_append(&stream->out, bytes, len);
     h2->queued += total;
     stream->ending = last && !h2->server;
     /* It says no when the stream isn't waiting: then it is read anyway. */
@@ -965,7 +969,7 @@ void weir_h2_shutdown(struct weir_h2 *h2)
 
 size_t weir_h2_queued(const struct weir_h2 *h2)
 {
-    return h2->queued + weir_queue_left(&h2->out);
+    return h2->queued + weir_byte_queue_left(&h2->out);
 }
 
 bool weir_h2_is_over(const struct weir_h2 *h2)
@@ -978,7 +982,7 @@ bool weir_h2_idle(const struct weir_h2 *h2)
     if (h2->failed != 0)
         return true;
     return h2->stream_count == 0 && !h2->closed &&
-           weir_queue_left(&h2->out) == 0 &&
+           weir_byte_queue_left(&h2->out) == 0 &&
            !nghttp2_session_want_write(h2->session);
 }
 

@@ -29,8 +29,8 @@ struct weir_wire_in {
 struct weir_wire_item {
     uint32_t number;
     enum weir_wire_type type;
-    uint64_t value;           /* of a varint or fixed */
-    struct weir_wire_in bytes; /* of WEIR_WIRE_BYTES */
+    uint64_t value;            /* of a varint */
+    struct weir_wire_in bytes; /* of any other */
 };
 
 static inline struct weir_wire_in weir_wire_over(const void *p, size_t len)
@@ -44,6 +44,13 @@ static inline struct weir_wire_in weir_wire_over(const void *p, size_t len)
 static inline size_t weir_wire_left(struct weir_wire_in in)
 {
     return (size_t)(in.end - in.p);
+}
+
+/* Whether a field is what it should be: the wire type that its number has. */
+static inline bool weir_wire_is(const struct weir_wire_item *item,
+                                uint32_t number, enum weir_wire_type type)
+{
+    return item->number == number && item->type == type;
 }
 
 static inline struct weir_text weir_wire_text(struct weir_wire_in in)
@@ -179,6 +186,46 @@ static inline size_t weir_wire_message_size(size_t len)
 static inline size_t weir_wire_bytes_size(size_t len)
 {
     return len == 0 ? 0 : weir_wire_message_size(len);
+}
+
+/* A double that is 0 is left out, as a number is. */
+static inline size_t weir_wire_double_size(double value)
+{
+    return value == 0 ? 0 : 1 + sizeof(uint64_t);
+}
+
+static inline uint64_t weir_double_bits(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
+static inline uint8_t *weir_wire_put_double(uint8_t *p, unsigned number,
+                                            double value)
+{
+    if (value == 0)
+        return p;
+    uint64_t bits = weir_double_bits(value);
+    *p++ = (uint8_t)(number << 3 | WEIR_WIRE_FIXED64);
+    for (unsigned i = 0; i < 64; i += 8)
+        *p++ = (uint8_t)(bits >> i);
+    return p;
+}
+
+/* The double of a field of WEIR_WIRE_FIXED64, if it is at least 0 and at most
+ * 'max': as numbers, the bits of such doubles rise as they do, and those of all
+ * others (NaN, infinity, the negative ones, -0) are above. */
+static inline bool weir_wire_get_double(struct weir_wire_in bytes, double max,
+                                        double *out)
+{
+    uint64_t bits = 0;
+    for (unsigned i = 0; i < sizeof(bits); i++)
+        bits |= (uint64_t)bytes.p[i] << (8 * i);
+    if (bits > weir_double_bits(max))
+        return false;
+    memcpy(out, &bits, sizeof(*out));
+    return true;
 }
 
 static inline uint8_t *weir_wire_put_number(uint8_t *p, unsigned number,

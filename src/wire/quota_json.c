@@ -35,10 +35,9 @@ static json_t *labels_to_json(struct weir_text labels)
 
 static json_t *number_to_json(struct weir_text text)
 {
-    uint64_t number = 0;
-    if (!weir_number_parse(text, &number) || number > INT64_MAX)
-        return json_integer(INT64_MAX);
-    return json_integer((json_int_t)number);
+    int64_t number = INT64_MAX;
+    (void)weir_signed_parse(text, &number);
+    return json_integer(number);
 }
 
 static json_t *field_to_json(const struct weir_quota *quota,
@@ -54,8 +53,18 @@ static json_t *field_to_json(const struct weir_quota *quota,
         return number_to_json(text);
     case WEIR_FIELD_MAP:
         return labels_to_json(text);
+    case WEIR_FIELD_FLAG:
+        return json_boolean(weir_text_equal(text, WEIR_TEXT("yes")));
     }
     return NULL;
+}
+
+/* A field that doesn't go with the quota's algorithm says nothing and is left
+ * out; one that is set nonetheless must be seen, to be refused. */
+static bool is_shown(const struct weir_quota *quota, const char *field)
+{
+    return weir_quota_applies(quota, field) ||
+           !weir_quota_is_default(quota, field);
 }
 
 json_t *weir_quota_to_json(const struct weir_quota *quota)
@@ -66,6 +75,8 @@ json_t *weir_quota_to_json(const struct weir_quota *quota)
     size_t count;
     const struct weir_field *fields = weir_quota_fields(&count);
     for (size_t i = 0; i < count; i++) {
+        if (!is_shown(quota, fields[i].name))
+            continue;
         json_t *value = field_to_json(quota, &fields[i]);
         if (json_object_set_new(object, fields[i].name, value) < 0) {
             json_decref(object);
@@ -165,10 +176,34 @@ static const struct weir_field *find_field(const char *name)
  * Its digits live nowhere, which is right only for fields that are parsed. */
 static bool takes_digits(const struct weir_field *field)
 {
-    return field->type == WEIR_FIELD_NUMBER ||
-           strcmp(field->name, "limit") == 0 ||
-           strcmp(field->name, "low_burst") == 0 ||
-           strcmp(field->name, "high_burst") == 0;
+    static const char *const also[] = { "limit", "low_burst", "high_burst",
+                                        "initial" };
+    for (size_t i = 0; i < WEIR_COUNT_OF(also); i++) {
+        if (strcmp(field->name, also[i]) == 0)
+            return true;
+    }
+    return field->type == WEIR_FIELD_NUMBER;
+}
+
+static bool takes_sign(const struct weir_field *field)
+{
+    return strcmp(field->name, "priority") == 0;
+}
+
+/* What a value of a field should have been. */
+static const char *wanted_type(const struct weir_field *field)
+{
+    switch (field->type) {
+    case WEIR_FIELD_TEXT:
+        break;
+    case WEIR_FIELD_NUMBER:
+        return "a whole number";
+    case WEIR_FIELD_MAP:
+        return "an object of strings";
+    case WEIR_FIELD_FLAG:
+        return "true or false";
+    }
+    return "a string";
 }
 
 static int set_digits(const struct weir_field *field, json_t *value,
@@ -176,14 +211,15 @@ static int set_digits(const struct weir_field *field, json_t *value,
 {
     json_int_t number = json_integer_value(value);
     if (!takes_digits(field))
-        return refuse_type(field->name, "a string", diag);
-    if (number < 0)
+        return refuse_type(field->name, wanted_type(field), diag);
+    if (number < 0 && !takes_sign(field))
         return weir_diag_set(diag, WEIR_EQUOTA, "the field '", field->name,
                              "' is negative; it must be 0 or more", NULL);
     char digits[WEIR_NUMBER_MAX];
-    weir_number_show((uint64_t)number, digits);
+    struct weir_out out = { digits, sizeof(digits), 0 };
+    weir_out_signed(&out, number);
     return weir_quota_set(quota, weir_text_of(field->name),
-                          weir_text_of(digits), diag);
+                          (struct weir_text){ digits, out.len }, diag);
 }
 
 static int set_field(json_t *object, const char *name, json_t *value,
@@ -202,12 +238,12 @@ static int set_field(json_t *object, const char *name, json_t *value,
         return set_labels(object, value, quota, diag);
     if (json_is_integer(value))
         return set_digits(field, value, quota, diag);
+    if (field->type == WEIR_FIELD_FLAG && json_is_boolean(value))
+        return weir_quota_set(quota, key, json_is_true(value)
+                                              ? WEIR_TEXT("yes")
+                                              : WEIR_TEXT("no"), diag);
     if (!json_is_string(value) || field->type == WEIR_FIELD_NUMBER)
-        return refuse_type(name, field->type == WEIR_FIELD_NUMBER
-                                     ? "a whole number"
-                                 : field->type == WEIR_FIELD_MAP
-                                     ? "an object of strings"
-                                     : "a string", diag);
+        return refuse_type(name, wanted_type(field), diag);
     struct weir_text text = { json_string_value(value),
                               json_string_length(value) };
     return weir_quota_set(quota, key, text, diag);

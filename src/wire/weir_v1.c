@@ -9,9 +9,10 @@
  *
  * protobuf-c believes what it reads, so nothing is given to it unseen. A
  * walk over the bytes by the same descriptors comes before: fields have the
- * type that the schema says, come once, fit their width; nesting and number
- * of fields are bounded; groups are refused. Its memory is the caller's
- * arena: who sends a lie about sizes exhausts a block, not the process.
+ * type that the schema says, come once but for lists, fit their width; nesting
+ * and number of fields are bounded; groups are refused. Its memory is the
+ * caller's arena: who sends a lie about sizes exhausts a block, not the
+ * process.
  *
  *     bytes -> envelope -> scan -> protobuf-c -> checks -> message
  *                     \-> columns ------------> checks -/
@@ -26,6 +27,7 @@
 #include "quota/quota_text.h"
 #include "weir.pb-c.h"
 #include "wire/protobuf_bytes.h"
+#include "wire/weir_v1_adaptive.h"
 #include "wire/weir_v1_columns.h"
 
 /* Numbers of the fields that are read and written here. */
@@ -33,19 +35,27 @@ enum {
     ENVELOPE_SESSION = 1,
     TO_ROOT_HELLO = 2,
     TO_ROOT_REPORT = 3,
+    TO_ROOT_ASKS = 4,
+    TO_ROOT_WANTS = 5,
+    TO_ROOT_LIMITS = 6,
     TO_LIMITER_WELCOME = 2,
     TO_LIMITER_QUOTAS = 3,
     TO_LIMITER_FILLS = 4,
+    TO_LIMITER_ANSWERS = 5,
+    TO_LIMITER_GRANTS = 6,
 
     QUOTAS_FULL = 1,
     QUOTAS_FROM = 2,
     QUOTAS_EPOCH = 3,
     QUOTAS_TARGET = 4,
     QUOTAS_CHANGES = 5,
+    QUOTAS_KNOWN = 6,
 };
 
 #define SCAN_DEPTH_MAX 4   /* messages in messages */
 #define SCAN_FIELDS_MAX 64 /* in a hello, a welcome or a change */
+
+static_assert(WEIR_MASTER_MAX == WEIR_NAME_MAX, "one check for both");
 
 #define INTERVAL_MIN (10 * WEIR_MILLISECOND)
 #define INTERVAL_MAX (3600 * WEIR_SECOND)
@@ -54,10 +64,18 @@ static_assert((int)WEIR_CONCURRENCY == (int)WEIR__V1__KIND__CONCURRENCY,
               "kinds have one numbering");
 static_assert((int)WEIR_ADAPTIVE == (int)WEIR__V1__SHARING__ADAPTIVE,
               "sharings have one numbering");
-static_assert((int)WEIR_LEAKY == (int)WEIR__V1__ALGORITHM__LEAKY,
+static_assert((int)WEIR_SLIDING_WINDOW ==
+                  (int)WEIR__V1__ALGORITHM__SLIDING_WINDOW,
               "algorithms have one numbering");
+static_assert((int)WEIR_CALENDAR_MONTH == (int)WEIR__V1__CALENDAR__MONTH,
+              "calendars have one numbering");
 static_assert((int)WEIR_OFF == (int)WEIR__V1__MODE__OFF,
               "modes have one numbering");
+static_assert((int)WEIR_SHARE_PRIORITY ==
+                  (int)WEIR__V1__SHARE__SHARE_PRIORITY,
+              "shares have one numbering");
+static_assert((int)WEIR_GLOB_PATH == (int)WEIR__V1__GLOB__GLOB_PATH,
+              "globs have one numbering");
 static_assert((int)WEIR_STALE_HOLD == (int)WEIR__V1__ON_STALE__HOLD,
               "on_stale has one numbering");
 
@@ -84,7 +102,7 @@ static bool number_fits(ProtobufCType type, uint64_t value)
 struct scan_level {
     const ProtobufCMessageDescriptor *desc;
     struct weir_wire_in in;
-    uint32_t seen; /* bit of each field's place in the descriptor */
+    uint64_t seen; /* bit of each field's place in the descriptor */
 };
 
 static int scan_item(struct scan_level *levels, unsigned *depth,
@@ -97,8 +115,11 @@ static int scan_item(struct scan_level *levels, unsigned *depth,
         return 0;
     enum weir_wire_type wanted =
         is_varint(field->type) ? WEIR_WIRE_VARINT : WEIR_WIRE_BYTES;
-    uint32_t bit = 1u << (field - level->desc->fields);
-    if (item->type != wanted || level->seen & bit)
+    weir_assert(level->desc->n_fields <= 64);
+    uint64_t bit = 1ull << (field - level->desc->fields);
+    bool again = level->seen & bit;
+    if (item->type != wanted ||
+        (again && field->label != PROTOBUF_C_LABEL_REPEATED))
         return WEIR_EPROTOCOL;
     level->seen |= bit;
     if (!number_fits(field->type, item->value))
@@ -265,6 +286,7 @@ static size_t pack_hello(const struct weir_hello *hello, uint8_t *p)
     message.store = put_store(&hello->store, &store);
     message.epoch = hello->epoch;
     message.region = hello->region;
+    message.region_name = data_of(hello->region_name);
     return pack(&message, p);
 }
 
@@ -283,6 +305,8 @@ static int get_hello(struct weir_wire_in in, struct weir_arena *arena,
     if (error == 0)
         error = get_title(message->name, &out->name);
     if (error == 0)
+        error = get_title(message->region_name, &out->region_name);
+    if (error == 0)
         error = get_store(message->store, &out->store);
     return error;
 }
@@ -300,7 +324,13 @@ static size_t pack_welcome(const struct weir_welcome *welcome, uint8_t *p)
     settings.correction_ppm = from->correction_ppm;
 
     Weir__V1__Store store;
+    ProtobufCBinaryData regions[WEIR_TIERS_MAX];
     Weir__V1__Welcome message = WEIR__V1__WELCOME__INIT;
+    weir_assert(welcome->region_count <= WEIR_TIERS_MAX);
+    for (size_t i = 0; i < welcome->region_count; i++)
+        regions[i] = data_of(welcome->regions[i]);
+    message.n_regions = welcome->region_count;
+    message.regions = regions;
     message.protocol = welcome->protocol;
     message.incarnation = (ProtobufCBinaryData){
         WEIR_INCARNATION_SIZE, (uint8_t *)welcome->incarnation
@@ -315,6 +345,10 @@ static size_t pack_welcome(const struct weir_welcome *welcome, uint8_t *p)
     message.last_session = welcome->last_session;
     message.last_number = welcome->last_number;
     message.top_age_ns = welcome->top_age;
+    message.provisional = welcome->provisional;
+    message.leases = welcome->leases;
+    message.term = welcome->term;
+    message.master = data_of(welcome->master);
     return pack(&message, p);
 }
 
@@ -335,6 +369,23 @@ static int get_settings(const Weir__V1__Settings *settings,
     return 0;
 }
 
+static int get_regions(const Weir__V1__Welcome *message,
+                       struct weir_arena *arena, struct weir_welcome *out)
+{
+    if (message->n_regions > WEIR_TIERS_MAX)
+        return WEIR_ETOOBIG;
+    struct weir_text *regions =
+        weir_arena_alloc(arena, message->n_regions * sizeof(*regions));
+    if (!regions)
+        return WEIR_ETOOBIG;
+    int error = 0;
+    for (size_t i = 0; i < message->n_regions && error == 0; i++)
+        error = get_title(message->regions[i], &regions[i]);
+    out->region_count = message->n_regions;
+    out->regions = regions;
+    return error;
+}
+
 static int get_welcome(struct weir_wire_in in, struct weir_arena *arena,
                        struct weir_welcome *out)
 {
@@ -351,13 +402,20 @@ static int get_welcome(struct weir_wire_in in, struct weir_arena *arena,
     out->last_session = message->last_session;
     out->last_number = message->last_number;
     out->top_age = message->top_age_ns;
+    out->provisional = message->provisional;
+    out->leases = message->leases;
+    out->term = message->term;
     error = get_incarnation(message->incarnation, out->incarnation);
     if (error == 0)
         error = get_title(message->name, &out->name);
     if (error == 0)
+        error = get_title(message->master, &out->master);
+    if (error == 0)
         error = get_store(message->store, &out->store);
     if (error == 0)
         error = get_settings(message->settings, &out->settings);
+    if (error == 0)
+        error = get_regions(message, arena, out);
     return error;
 }
 
@@ -394,14 +452,140 @@ static int get_burst(const Weir__V1__Burst *burst, struct weir_burst *out)
     return 0;
 }
 
+static Weir__V1__Window *put_window(const struct weir_window *window,
+                                    Weir__V1__Window *out)
+{
+    if (window->unset)
+        return NULL;
+    *out = (Weir__V1__Window)WEIR__V1__WINDOW__INIT;
+    out->calendar = (Weir__V1__Calendar)window->calendar;
+    out->length_ns = window->length;
+    return out;
+}
+
+static void get_window(const Weir__V1__Window *window,
+                       struct weir_window *out)
+{
+    if (!window)
+        return;
+    *out = (struct weir_window){
+        .length = window->length_ns,
+        .calendar = (enum weir_calendar)window->calendar,
+    };
+}
+
+/* What is at its default doesn't travel. */
+static void put_algorithm(const struct weir_quota *quota,
+                          Weir__V1__Quota *message)
+{
+    struct weir_quota fresh;
+    weir_quota_init(&fresh);
+    message->tz = data_of(quota->tz);
+    message->next_buckets = data_of(quota->next_buckets);
+    message->store = data_of(quota->store);
+    if (quota->deadline != fresh.deadline)
+        message->deadline_ns = quota->deadline;
+    if (quota->sub_windows != fresh.sub_windows)
+        message->sub_windows = quota->sub_windows;
+    message->max_entries = quota->max_entries;
+    message->count_refused = quota->count_refused;
+}
+
+static void get_algorithm(const Weir__V1__Quota *message,
+                          struct weir_quota *out)
+{
+    out->tz = text_of(message->tz);
+    out->next_buckets = text_of(message->next_buckets);
+    out->store = text_of(message->store);
+    if (message->deadline_ns != 0)
+        out->deadline = message->deadline_ns;
+    if (message->sub_windows != 0)
+        out->sub_windows = message->sub_windows;
+    out->max_entries = message->max_entries;
+    out->count_refused = message->count_refused;
+    get_window(message->window, &out->window);
+}
+
+static Weir__V1__Limit *put_limit(const struct weir_limit *limit,
+                                  Weir__V1__Limit *out)
+{
+    *out = (Weir__V1__Limit)WEIR__V1__LIMIT__INIT;
+    out->units = limit->units;
+    out->per_ns = limit->per;
+    out->unlimited = limit->unlimited;
+    return out;
+}
+
+static struct weir_limit get_limit(const Weir__V1__Limit *limit)
+{
+    return (struct weir_limit){
+        .units = limit->units,
+        .per = limit->per_ns,
+        .unlimited = limit->unlimited,
+    };
+}
+
+/* As put_algorithm(). 'safe' must live as long as 'message'. */
+static void put_lease(const struct weir_quota *quota,
+                      Weir__V1__Quota *message, Weir__V1__Limit *safe)
+{
+    struct weir_quota fresh;
+    weir_quota_init(&fresh);
+    if (quota->share_algorithm != fresh.share_algorithm)
+        message->share = (Weir__V1__Share)quota->share_algorithm;
+    if (quota->safe_capacity.per != 0)
+        message->safe_capacity = put_limit(&quota->safe_capacity, safe);
+    if (quota->lease != fresh.lease)
+        message->lease_ns = quota->lease;
+    if (quota->refresh != WEIR_DURATION_UNSET)
+        message->refresh_ns = quota->refresh;
+    if (quota->learning != WEIR_DURATION_UNSET) {
+        message->learns_case = WEIR__V1__QUOTA__LEARNS_LEARNING_NS;
+        message->learning_ns = quota->learning;
+    }
+    message->priority = quota->priority;
+    if (quota->decay_factor != fresh.decay_factor)
+        message->decay_ppb = quota->decay_factor;
+    if (quota->permit_timeout != fresh.permit_timeout)
+        message->permit_timeout_ns = quota->permit_timeout;
+    if (quota->queue != fresh.queue)
+        message->queue = (Weir__V1__Queue)quota->queue;
+    if (quota->queue_max != fresh.queue_max)
+        message->queue_max = quota->queue_max;
+}
+
+/* A period of 0 would be no capacity at all: it is refused. */
+static int get_lease(const Weir__V1__Quota *message, struct weir_quota *out)
+{
+    if (message->share != WEIR__V1__SHARE__SHARE_UNSET)
+        out->share_algorithm = (enum weir_share)message->share;
+    if (message->safe_capacity && message->safe_capacity->per_ns == 0)
+        return WEIR_EPROTOCOL;
+    if (message->safe_capacity)
+        out->safe_capacity = get_limit(message->safe_capacity);
+    if (message->lease_ns != 0)
+        out->lease = message->lease_ns;
+    if (message->refresh_ns != 0)
+        out->refresh = message->refresh_ns;
+    if (message->learns_case == WEIR__V1__QUOTA__LEARNS_LEARNING_NS)
+        out->learning = message->learning_ns;
+    out->priority = message->priority;
+    if (message->decay_ppb != 0)
+        out->decay_factor = message->decay_ppb;
+    if (message->permit_timeout_ns != 0)
+        out->permit_timeout = message->permit_timeout_ns;
+    if (message->queue != WEIR__V1__QUEUE__QUEUE_UNSET)
+        out->queue = (enum weir_lineup_order)message->queue;
+    if (message->queue_max != 0)
+        out->queue_max = message->queue_max;
+    return 0;
+}
+
 static size_t pack_quota(const struct weir_quota *quota, uint8_t *p)
 {
-    Weir__V1__Limit limit = WEIR__V1__LIMIT__INIT;
-    limit.units = quota->limit.units;
-    limit.per_ns = quota->limit.per;
-    limit.unlimited = quota->limit.unlimited;
-
-    Weir__V1__Burst low, high;
+    Weir__V1__Limit limit, safe;
+    Weir__V1__Burst low, high, initial;
+    Weir__V1__Window window;
     Weir__V1__Quota message = WEIR__V1__QUOTA__INIT;
     message.name = data_of(quota->name);
     message.parent = data_of(quota->parent);
@@ -412,14 +596,21 @@ static size_t pack_quota(const struct weir_quota *quota, uint8_t *p)
     message.epoch = quota->epoch;
     message.created = quota->created;
     message.order = quota->order;
+    if (quota->glob != WEIR_GLOB_NAME)
+        message.glob = (Weir__V1__Glob)quota->glob;
     message.kind = (Weir__V1__Kind)quota->kind;
-    message.limit = &limit;
+    message.limit = put_limit(&quota->limit, &limit);
     message.low_burst = put_burst(&quota->low_burst, &low);
     message.high_burst = put_burst(&quota->high_burst, &high);
     message.algorithm = (Weir__V1__Algorithm)quota->algorithm;
     message.sharing = (Weir__V1__Sharing)quota->sharing;
     message.mode = (Weir__V1__Mode)quota->mode;
     message.on_stale = (Weir__V1__OnStale)quota->on_stale;
+    message.initial = put_burst(&quota->initial, &initial);
+    message.window = put_window(&quota->window, &window);
+    put_algorithm(quota, &message);
+    put_lease(quota, &message, &safe);
+    weir_v1_adaptive_put(quota, &message);
 
     Weir__V1__Change change = WEIR__V1__CHANGE__INIT;
     change.change_case = WEIR__V1__CHANGE__CHANGE_QUOTA;
@@ -449,10 +640,45 @@ static int get_removal(const Weir__V1__Removal *removal,
     return weir_name_check(out->quota.name, NULL) < 0 ? WEIR_EPROTOCOL : 0;
 }
 
-static int get_quota(const Weir__V1__Quota *message, struct weir_quota *out)
+/* A sound message whose quota isn't comes of a newer version, which knows more
+ * of quotas: what is left of it is its name and place, and lets all pass. One
+ * whose glob isn't known either has its name alone. */
+static int reduce_quota(struct weir_change *change)
 {
-    const Weir__V1__Limit *limit = message->limit;
-    if (!limit)
+    struct weir_quota quota = change->quota;
+    struct weir_quota *out = &change->quota;
+    weir_quota_init(out);
+    out->name = quota.name;
+    if (quota.glob == WEIR_GLOB_NAME || quota.glob == WEIR_GLOB_PATH) {
+        out->glob = quota.glob;
+        out->parent = quota.parent;
+        out->overflow = quota.overflow;
+    }
+    out->id = quota.id;
+    out->epoch = quota.epoch;
+    out->created = quota.created;
+    out->order = quota.order;
+    out->sharing = WEIR_LOCAL;
+    out->mode = WEIR_OFF;
+    change->reduced = true;
+    return weir_quota_check(out, NULL) < 0 ? WEIR_EPROTOCOL : 0;
+}
+
+static int get_bursts(const Weir__V1__Quota *message, struct weir_quota *out)
+{
+    int error = get_burst(message->low_burst, &out->low_burst);
+    if (error == 0)
+        error = get_burst(message->high_burst, &out->high_burst);
+    if (error == 0)
+        error = get_burst(message->initial, &out->initial);
+    return error;
+}
+
+static int get_quota(const Weir__V1__Quota *message,
+                     struct weir_change *change)
+{
+    struct weir_quota *out = &change->quota;
+    if (!message->limit)
         return WEIR_EPROTOCOL;
     weir_quota_init(out);
     out->name = text_of(message->name);
@@ -464,22 +690,19 @@ static int get_quota(const Weir__V1__Quota *message, struct weir_quota *out)
     out->epoch = message->epoch;
     out->created = message->created;
     out->order = message->order;
+    if (message->glob != WEIR__V1__GLOB__GLOB_UNSET)
+        out->glob = (enum weir_glob)message->glob;
     out->kind = (enum weir_kind)message->kind;
-    out->limit = (struct weir_limit){
-        .units = limit->units,
-        .per = limit->per_ns,
-        .unlimited = limit->unlimited,
-    };
+    out->limit = get_limit(message->limit);
     out->algorithm = (enum weir_algorithm)message->algorithm;
     out->sharing = (enum weir_sharing)message->sharing;
     out->mode = (enum weir_mode)message->mode;
     out->on_stale = (enum weir_on_stale)message->on_stale;
-    int error = get_burst(message->low_burst, &out->low_burst);
-    if (error == 0)
-        error = get_burst(message->high_burst, &out->high_burst);
-    if (error < 0)
-        return error;
-    return weir_quota_check(out, NULL) < 0 ? WEIR_EPROTOCOL : 0;
+    if (get_bursts(message, out) < 0 || get_lease(message, out) < 0)
+        return WEIR_EPROTOCOL;
+    get_algorithm(message, out);
+    weir_v1_adaptive_get(message, out);
+    return weir_quota_check(out, NULL) < 0 ? reduce_quota(change) : 0;
 }
 
 static int get_change(struct weir_wire_in in, struct weir_arena *arena,
@@ -493,7 +716,7 @@ static int get_change(struct weir_wire_in in, struct weir_arena *arena,
     if (message->change_case == WEIR__V1__CHANGE__CHANGE_REMOVAL)
         return get_removal(message->removal, out);
     if (message->change_case == WEIR__V1__CHANGE__CHANGE_QUOTA)
-        return get_quota(message->quota, &out->quota);
+        return get_quota(message->quota, out);
     return WEIR_EPROTOCOL;
 }
 
@@ -504,7 +727,8 @@ static size_t quotas_size(const struct weir_quotas *quotas)
     size_t size = weir_wire_number_size(quotas->full) +
                   weir_wire_number_size(quotas->from) +
                   weir_wire_number_size(quotas->epoch) +
-                  weir_wire_number_size(quotas->target);
+                  weir_wire_number_size(quotas->target) +
+                  weir_wire_number_size(quotas->known);
     for (size_t i = 0; i < quotas->count; i++)
         size += weir_wire_message_size(pack_change(&quotas->changes[i],
                                                    NULL));
@@ -522,7 +746,7 @@ static uint8_t *put_quotas(const struct weir_quotas *quotas, uint8_t *p)
         p = weir_wire_put_head(p, QUOTAS_CHANGES, pack_change(change, NULL));
         p += pack_change(change, p);
     }
-    return p;
+    return weir_wire_put_number(p, QUOTAS_KNOWN, quotas->known);
 }
 
 /* How many changes there are; a first walk, that hops over them. */
@@ -552,12 +776,12 @@ static int get_quotas(struct weir_wire_in in, struct weir_arena *arena,
         weir_arena_alloc(arena, count * sizeof(*changes));
     if (!changes)
         return WEIR_ETOOBIG;
-    uint64_t numbers[QUOTAS_CHANGES] = { 0 };
+    uint64_t numbers[QUOTAS_KNOWN + 1] = { 0 };
     uint32_t seen = 0;
     size_t filled = 0;
     struct weir_wire_item item;
     while (weir_wire_next(&in, &item) > 0) {
-        if (item.number > QUOTAS_CHANGES)
+        if (item.number > QUOTAS_KNOWN)
             continue;
         bool is_change = item.number == QUOTAS_CHANGES;
         if (item.type != (is_change ? WEIR_WIRE_BYTES : WEIR_WIRE_VARINT))
@@ -580,6 +804,7 @@ static int get_quotas(struct weir_wire_in in, struct weir_arena *arena,
         .from = numbers[QUOTAS_FROM],
         .epoch = numbers[QUOTAS_EPOCH],
         .target = numbers[QUOTAS_TARGET],
+        .known = numbers[QUOTAS_KNOWN],
         .count = count,
         .changes = changes,
     };
@@ -588,9 +813,9 @@ static int get_quotas(struct weir_wire_in in, struct weir_arena *arena,
 
 /* ---- The envelope ---- */
 
-/* The field of the body and its bytes. */
+/* The field of the body and its bytes; of a report or fills, each column's. */
 static size_t body_size(const struct weir_message *message,
-                        unsigned *out_number)
+                        unsigned *out_number, struct weir_v1_sizes *out)
 {
     switch (message->type) {
     case WEIR_MESSAGE_HELLO:
@@ -598,7 +823,7 @@ static size_t body_size(const struct weir_message *message,
         return pack_hello(&message->hello, NULL);
     case WEIR_MESSAGE_REPORT:
         *out_number = TO_ROOT_REPORT;
-        return weir_v1_report_size(&message->report);
+        return weir_v1_report_size(&message->report, out);
     case WEIR_MESSAGE_WELCOME:
         *out_number = TO_LIMITER_WELCOME;
         return pack_welcome(&message->welcome, NULL);
@@ -607,25 +832,51 @@ static size_t body_size(const struct weir_message *message,
         return quotas_size(&message->quotas);
     case WEIR_MESSAGE_FILLS:
         *out_number = TO_LIMITER_FILLS;
-        return weir_v1_fills_size(&message->fills);
+        return weir_v1_fills_size(&message->fills, out);
+    case WEIR_MESSAGE_ASKS:
+        *out_number = TO_ROOT_ASKS;
+        return weir_v1_asks_size(&message->asks);
+    case WEIR_MESSAGE_ANSWERS:
+        *out_number = TO_LIMITER_ANSWERS;
+        return weir_v1_answers_size(&message->answers);
+    case WEIR_MESSAGE_WANTS:
+        *out_number = TO_ROOT_WANTS;
+        return weir_v1_wants_size(&message->wants);
+    case WEIR_MESSAGE_GRANTS:
+        *out_number = TO_LIMITER_GRANTS;
+        return weir_v1_grants_size(&message->grants);
+    case WEIR_MESSAGE_LIMITS:
+        *out_number = TO_ROOT_LIMITS;
+        return weir_v1_limits_size(&message->limits);
     }
     weir_assert(!"a message of a known type");
     return 0;
 }
 
-static uint8_t *put_body(const struct weir_message *message, uint8_t *p)
+static uint8_t *put_body(const struct weir_message *message,
+                         const struct weir_v1_sizes *sizes, uint8_t *p)
 {
     switch (message->type) {
     case WEIR_MESSAGE_HELLO:
         return p + pack_hello(&message->hello, p);
     case WEIR_MESSAGE_REPORT:
-        return weir_v1_report_put(&message->report, p);
+        return weir_v1_report_put(&message->report, sizes, p);
     case WEIR_MESSAGE_WELCOME:
         return p + pack_welcome(&message->welcome, p);
     case WEIR_MESSAGE_QUOTAS:
         return put_quotas(&message->quotas, p);
     case WEIR_MESSAGE_FILLS:
-        return weir_v1_fills_put(&message->fills, p);
+        return weir_v1_fills_put(&message->fills, sizes, p);
+    case WEIR_MESSAGE_ASKS:
+        return weir_v1_asks_put(&message->asks, p);
+    case WEIR_MESSAGE_ANSWERS:
+        return weir_v1_answers_put(&message->answers, p);
+    case WEIR_MESSAGE_WANTS:
+        return weir_v1_wants_put(&message->wants, p);
+    case WEIR_MESSAGE_GRANTS:
+        return weir_v1_grants_put(&message->grants, p);
+    case WEIR_MESSAGE_LIMITS:
+        return weir_v1_limits_put(&message->limits, p);
     }
     weir_assert(!"a message of a known type");
     return p;
@@ -634,15 +885,17 @@ static uint8_t *put_body(const struct weir_message *message, uint8_t *p)
 size_t weir_v1_size(const struct weir_message *message)
 {
     unsigned number;
+    struct weir_v1_sizes sizes;
     return weir_wire_number_size(message->session) +
-           weir_wire_message_size(body_size(message, &number));
+           weir_wire_message_size(body_size(message, &number, &sizes));
 }
 
 size_t weir_v1_encode(const struct weir_message *message, void *buf,
                       size_t size)
 {
     unsigned number;
-    size_t body = body_size(message, &number);
+    struct weir_v1_sizes sizes;
+    size_t body = body_size(message, &number, &sizes);
     size_t total = weir_wire_number_size(message->session) +
                    weir_wire_message_size(body);
     if (total > size)
@@ -650,22 +903,38 @@ size_t weir_v1_encode(const struct weir_message *message, void *buf,
     uint8_t *p = buf;
     p = weir_wire_put_number(p, ENVELOPE_SESSION, message->session);
     p = weir_wire_put_head(p, number, body);
-    p = put_body(message, p);
+    p = put_body(message, &sizes, p);
     weir_assert(p == (uint8_t *)buf + total);
     return total;
 }
 
-static int get_body(unsigned number, struct weir_wire_in body, bool to_root,
-                    struct weir_arena *arena, struct weir_message *out)
+static int get_body_of_limiter(unsigned number, struct weir_wire_in body,
+                               struct weir_arena *arena,
+                               struct weir_message *out)
 {
-    if (to_root && number == TO_ROOT_HELLO) {
+    if (number == TO_ROOT_HELLO) {
         out->type = WEIR_MESSAGE_HELLO;
         return get_hello(body, arena, &out->hello);
     }
-    if (to_root) {
-        out->type = WEIR_MESSAGE_REPORT;
-        return weir_v1_report_get(body, arena, &out->report);
+    if (number == TO_ROOT_ASKS) {
+        out->type = WEIR_MESSAGE_ASKS;
+        return weir_v1_asks_get(body, arena, &out->asks);
     }
+    if (number == TO_ROOT_WANTS) {
+        out->type = WEIR_MESSAGE_WANTS;
+        return weir_v1_wants_get(body, arena, &out->wants);
+    }
+    if (number == TO_ROOT_LIMITS) {
+        out->type = WEIR_MESSAGE_LIMITS;
+        return weir_v1_limits_get(body, arena, &out->limits);
+    }
+    out->type = WEIR_MESSAGE_REPORT;
+    return weir_v1_report_get(body, arena, &out->report);
+}
+
+static int get_body_of_root(unsigned number, struct weir_wire_in body,
+                            struct weir_arena *arena, struct weir_message *out)
+{
     if (number == TO_LIMITER_WELCOME) {
         out->type = WEIR_MESSAGE_WELCOME;
         return get_welcome(body, arena, &out->welcome);
@@ -673,6 +942,14 @@ static int get_body(unsigned number, struct weir_wire_in body, bool to_root,
     if (number == TO_LIMITER_QUOTAS) {
         out->type = WEIR_MESSAGE_QUOTAS;
         return get_quotas(body, arena, &out->quotas);
+    }
+    if (number == TO_LIMITER_ANSWERS) {
+        out->type = WEIR_MESSAGE_ANSWERS;
+        return weir_v1_answers_get(body, arena, &out->answers);
+    }
+    if (number == TO_LIMITER_GRANTS) {
+        out->type = WEIR_MESSAGE_GRANTS;
+        return weir_v1_grants_get(body, arena, &out->grants);
     }
     out->type = WEIR_MESSAGE_FILLS;
     return weir_v1_fills_get(body, arena, &out->fills);
@@ -684,7 +961,7 @@ int weir_v1_decode(const void *bytes, size_t len, bool to_root,
     if (len > WEIR_MESSAGE_BYTES_MAX)
         return WEIR_ETOOBIG;
     arena->used = 0;
-    unsigned last = to_root ? TO_ROOT_REPORT : TO_LIMITER_FILLS;
+    unsigned last = to_root ? TO_ROOT_LIMITS : TO_LIMITER_GRANTS;
     unsigned body_number = 0;
     bool has_session = false;
     struct weir_message message = { .session = 0 };
@@ -712,7 +989,9 @@ int weir_v1_decode(const void *bytes, size_t len, bool to_root,
         return WEIR_ESYNTAX;
     if (body_number == 0)
         return WEIR_EPROTOCOL;
-    int error = get_body(body_number, body, to_root, arena, &message);
+    int error = to_root
+                    ? get_body_of_limiter(body_number, body, arena, &message)
+                    : get_body_of_root(body_number, body, arena, &message);
     if (error == 0)
         *out = message;
     return error;

@@ -8,14 +8,8 @@
 #define WEIR_WEIR_V1_H
 
 #include "count/message.h"
+#include "wire/arena.h"
 
-/* Memory of a decoder: a bump allocator over one block, so that a hostile
- * message can't take more than the block. Reset at each decode. */
-struct weir_arena {
-    unsigned char *base; /* owned by the caller */
-    size_t size;
-    size_t used;
-};
 /* Enough for any message within WEIR_MESSAGE_BYTES_MAX that is accepted. */
 #define WEIR_DECODE_ARENA_SIZE (32u << 20)
 
@@ -27,12 +21,12 @@ size_t weir_v1_size(const struct weir_message *message);
 size_t weir_v1_encode(const struct weir_message *message, void *buf,
                       size_t size);
 
-/* Decodes. Everything is checked: types, bounds of message.h, names are
- * clean UTF-8 of 1..255 bytes without NUL, slots ascending, enumerations
- * known, quotas pass weir_quota_check(). Texts point into 'bytes' or
- * 'arena', arrays into 'arena': both must outlive 'out'. 'to_root' tells
- * which direction is expected. Returns 0, WEIR_ESYNTAX, WEIR_ETOOBIG or
- * WEIR_EPROTOCOL. */
+/* Decodes, into 'arena', which is set back first. Everything is checked:
+ * types, bounds of message.h, names are clean UTF-8 of 1..255 bytes without
+ * NUL, slots ascending, enumerations known, quotas pass weir_quota_check().
+ * Texts point into 'bytes' or 'arena', arrays into 'arena': both must outlive
+ * 'out'. 'to_root' tells which direction is expected. Returns 0,
+ * WEIR_ESYNTAX, WEIR_ETOOBIG or WEIR_EPROTOCOL. */
 int weir_v1_decode(const void *bytes, size_t len, bool to_root,
                    struct weir_arena *arena, struct weir_message *out);
 

@@ -27,6 +27,8 @@
 
 #include "wire/weir_v1_columns.h"
 
+#include <assert.h>
+
 /* Numbers of fields. */
 enum {
     REPORT_NUMBER = 1,
@@ -36,6 +38,8 @@ enum {
     REPORT_ANNOUNCES = 6,
     REPORT_COUNTS = 7,
     REPORT_CARRIED = 8,
+    REPORT_NO_ROOM = 9,
+    REPORT_AGAIN = 10,
 
     ANNOUNCE_SLOT = 1,
     ANNOUNCE_NAME = 2,
@@ -45,6 +49,7 @@ enum {
     ANNOUNCE_FILL = 6,
     ANNOUNCE_WITNESSED = 7,
     ANNOUNCE_SANK = 8,
+    ANNOUNCE_IN_FLIGHT = 9,
 
     COUNTS_SLOT_STEPS = 1,
     COUNTS_PASSED = 2,
@@ -73,19 +78,6 @@ enum {
 
     FIELDS_MAX = 13, /* above all of them */
 };
-
-void *weir_arena_alloc(struct weir_arena *arena, size_t size)
-{
-    uintptr_t at = (uintptr_t)(arena->base + arena->used);
-    size_t gap = (size_t)(-at & 15);
-    size_t left = arena->size - arena->used;
-    if (gap > left || size > left - gap)
-        return NULL;
-    void *p = arena->base + arena->used + gap;
-    arena->used += gap + size;
-    memset(p, 0, size);
-    return p;
-}
 
 int weir_v1_name(struct weir_wire_in bytes, struct weir_text *out)
 {
@@ -323,13 +315,15 @@ static int get_announce(struct weir_wire_in in, struct weir_announce *out)
                                 1u << ANNOUNCE_REFUSED |
                                 1u << ANNOUNCE_FILL |
                                 1u << ANNOUNCE_WITNESSED |
-                                1u << ANNOUNCE_SANK,
+                                1u << ANNOUNCE_SANK |
+                                1u << ANNOUNCE_IN_FLIGHT,
                             1u << ANNOUNCE_NAME, &fields);
     if (error < 0)
         return error;
     if (fields.numbers[ANNOUNCE_SLOT] > UINT32_MAX ||
         fields.numbers[ANNOUNCE_WITNESSED] > 1 ||
-        fields.numbers[ANNOUNCE_SANK] > 1)
+        fields.numbers[ANNOUNCE_SANK] > 1 ||
+        fields.numbers[ANNOUNCE_IN_FLIGHT] > 1)
         return WEIR_EPROTOCOL;
     out->slot = (uint32_t)fields.numbers[ANNOUNCE_SLOT];
     out->created = fields.numbers[ANNOUNCE_CREATED];
@@ -338,6 +332,7 @@ static int get_announce(struct weir_wire_in in, struct weir_announce *out)
     out->fill = weir_unzigzag(fields.numbers[ANNOUNCE_FILL]);
     out->witnessed = fields.numbers[ANNOUNCE_WITNESSED] == 1;
     out->sank = fields.numbers[ANNOUNCE_SANK] == 1;
+    out->in_flight = fields.numbers[ANNOUNCE_IN_FLIGHT] == 1;
     return weir_v1_name(fields.spans[ANNOUNCE_NAME], &out->name);
 }
 
@@ -375,7 +370,9 @@ static int get_announces(struct weir_wire_in in, struct weir_arena *arena,
                                 1u << REPORT_NUMBER | 1u << REPORT_EPOCH |
                                     1u << REPORT_LATE_FROM |
                                     1u << REPORT_UNKNOWN |
-                                    1u << REPORT_CARRIED,
+                                    1u << REPORT_CARRIED |
+                                    1u << REPORT_NO_ROOM |
+                                    1u << REPORT_AGAIN,
                                 1u << REPORT_COUNTS, 1u << REPORT_ANNOUNCES,
                                 fields, &item);
         if (number <= 0)
@@ -400,9 +397,12 @@ int weir_v1_report_get(struct weir_wire_in in, struct weir_arena *arena,
     report.epoch = fields.numbers[REPORT_EPOCH];
     report.late_from = fields.numbers[REPORT_LATE_FROM];
     report.unknown = fields.numbers[REPORT_UNKNOWN];
-    if (fields.numbers[REPORT_CARRIED] > 1)
+    if (fields.numbers[REPORT_CARRIED] > 1 ||
+        fields.numbers[REPORT_NO_ROOM] > 1 || fields.numbers[REPORT_AGAIN] > 1)
         return WEIR_EPROTOCOL;
     report.carried = fields.numbers[REPORT_CARRIED] == 1;
+    report.no_room = fields.numbers[REPORT_NO_ROOM] == 1;
+    report.again = fields.numbers[REPORT_AGAIN] == 1;
     error = get_counts(fields.spans[REPORT_COUNTS], arena, &report);
     if (error < 0)
         return error;
@@ -412,11 +412,7 @@ int weir_v1_report_get(struct weir_wire_in in, struct weir_arena *arena,
 
 /* ---- Report out ---- */
 
-/* Bytes of each column of the counts, and of all with their heads. */
-struct counts_sizes {
-    size_t columns[FIELDS_MAX];
-    size_t total;
-};
+static_assert((int)FIELDS_MAX == WEIR_V1_COLUMNS_MAX, "a size for each");
 
 static void size_sparse(const struct weir_report *report, unsigned column,
                         size_t *columns)
@@ -433,9 +429,9 @@ static void size_sparse(const struct weir_report *report, unsigned column,
 }
 
 static void size_counts(const struct weir_report *report,
-                        struct counts_sizes *out)
+                        struct weir_v1_sizes *out)
 {
-    struct counts_sizes sizes = { .total = 0 };
+    struct weir_v1_sizes sizes = { .total = 0 };
     uint32_t slot = 0;
     for (size_t i = 0; i < report->count; i++) {
         const struct weir_count *row = &report->counts[i];
@@ -460,28 +456,31 @@ static size_t announce_size(const struct weir_announce *announce)
            weir_wire_number_size(announce->refused) +
            weir_wire_number_size(weir_zigzag(announce->fill)) +
            weir_wire_number_size(announce->witnessed) +
-           weir_wire_number_size(announce->sank);
+           weir_wire_number_size(announce->sank) +
+           weir_wire_number_size(announce->in_flight);
 }
 
 static size_t report_size(const struct weir_report *report,
-                          const struct counts_sizes *sizes)
+                          const struct weir_v1_sizes *sizes)
 {
     size_t size = weir_wire_number_size(report->number) +
                   weir_wire_number_size(report->epoch) +
                   weir_wire_number_size(report->late_from) +
                   weir_wire_number_size(report->unknown) +
                   weir_wire_number_size(report->carried) +
+                  weir_wire_number_size(report->no_room) +
+                  weir_wire_number_size(report->again) +
                   weir_wire_bytes_size(sizes->total);
     for (size_t i = 0; i < report->announce_count; i++)
         size += weir_wire_message_size(announce_size(&report->announces[i]));
     return size;
 }
 
-size_t weir_v1_report_size(const struct weir_report *report)
+size_t weir_v1_report_size(const struct weir_report *report,
+                           struct weir_v1_sizes *out)
 {
-    struct counts_sizes sizes;
-    size_counts(report, &sizes);
-    return report_size(report, &sizes);
+    size_counts(report, out);
+    return report_size(report, out);
 }
 
 static uint8_t *put_announce(const struct weir_announce *announce, uint8_t *p)
@@ -495,11 +494,12 @@ static uint8_t *put_announce(const struct weir_announce *announce, uint8_t *p)
     p = weir_wire_put_number(p, ANNOUNCE_FILL,
                              weir_zigzag(announce->fill));
     p = weir_wire_put_number(p, ANNOUNCE_WITNESSED, announce->witnessed);
-    return weir_wire_put_number(p, ANNOUNCE_SANK, announce->sank);
+    p = weir_wire_put_number(p, ANNOUNCE_SANK, announce->sank);
+    return weir_wire_put_number(p, ANNOUNCE_IN_FLIGHT, announce->in_flight);
 }
 
 static uint8_t *put_sparse(const struct weir_report *report,
-                           const struct counts_sizes *sizes, unsigned column,
+                           const struct weir_v1_sizes *sizes, unsigned column,
                            uint8_t *p)
 {
     if (sizes->columns[column] == 0)
@@ -522,7 +522,7 @@ static uint8_t *put_sparse(const struct weir_report *report,
 }
 
 static uint8_t *put_counts(const struct weir_report *report,
-                           const struct counts_sizes *sizes, uint8_t *p)
+                           const struct weir_v1_sizes *sizes, uint8_t *p)
 {
     if (sizes->total == 0)
         return p;
@@ -542,17 +542,18 @@ static uint8_t *put_counts(const struct weir_report *report,
     return p;
 }
 
-uint8_t *weir_v1_report_put(const struct weir_report *report, uint8_t *p)
+uint8_t *weir_v1_report_put(const struct weir_report *report,
+                            const struct weir_v1_sizes *sizes, uint8_t *p)
 {
-    struct counts_sizes sizes;
-    size_counts(report, &sizes);
     p = weir_wire_put_number(p, REPORT_NUMBER, report->number);
     p = weir_wire_put_number(p, REPORT_EPOCH, report->epoch);
     p = weir_wire_put_number(p, REPORT_LATE_FROM, report->late_from);
     p = weir_wire_put_number(p, REPORT_UNKNOWN, report->unknown);
+    p = weir_wire_put_number(p, REPORT_NO_ROOM, report->no_room);
+    p = weir_wire_put_number(p, REPORT_AGAIN, report->again);
     for (size_t i = 0; i < report->announce_count; i++)
         p = put_announce(&report->announces[i], p);
-    p = put_counts(report, &sizes, p);
+    p = put_counts(report, sizes, p);
     return weir_wire_put_number(p, REPORT_CARRIED, report->carried);
 }
 
@@ -666,98 +667,92 @@ int weir_v1_fills_get(struct weir_wire_in in, struct weir_arena *arena,
 
 /* ---- Fills out ---- */
 
-struct fills_sizes {
-    size_t steps;
-    size_t fill;
-    size_t slack;
-    size_t pace; /* 0: no row has any */
-    size_t unknown;
-};
-
+/* No column of paces where no row has any. */
 static void size_fills(const struct weir_fills *fills,
-                       struct fills_sizes *out)
+                       struct weir_v1_sizes *out)
 {
-    struct fills_sizes sizes = { 0 };
+    size_t steps = 0, fill = 0, slack = 0, pace = 0, unknown = 0;
     uint32_t slot = 0;
-    bool paced = false;
+    uint64_t paced = 0;
     for (size_t i = 0; i < fills->count; i++) {
         const struct weir_fill *row = &fills->fills[i];
-        sizes.steps += weir_varint_size(row->slot - slot);
-        sizes.fill += weir_varint_size(weir_zigzag(row->fill));
-        sizes.slack += weir_varint_size(row->slack + 1);
-        sizes.pace += weir_varint_size(row->pace);
-        paced |= row->pace != 0;
+        steps += weir_varint_size(row->slot - slot);
+        fill += weir_varint_size(weir_zigzag(row->fill));
+        slack += weir_varint_size(row->slack + 1);
+        pace += weir_varint_size(row->pace);
+        paced |= row->pace;
         slot = row->slot;
     }
-    if (!paced)
-        sizes.pace = 0;
     for (size_t i = 0; i < fills->unknown_count; i++)
-        sizes.unknown += weir_varint_size(fills->unknown[i]);
-    *out = sizes;
+        unknown += weir_varint_size(fills->unknown[i]);
+    *out = (struct weir_v1_sizes){
+        .columns = { [FILLS_SLOT_STEPS] = steps,
+                     [FILLS_FILL] = fill,
+                     [FILLS_SLACK] = slack,
+                     [FILLS_PACE] = paced != 0 ? pace : 0,
+                     [FILLS_UNKNOWN] = unknown },
+    };
+    for (unsigned i = 1; i < FIELDS_MAX; i++)
+        out->total += weir_wire_bytes_size(out->columns[i]);
 }
 
-size_t weir_v1_fills_size(const struct weir_fills *fills)
+size_t weir_v1_fills_size(const struct weir_fills *fills,
+                          struct weir_v1_sizes *out)
 {
-    struct fills_sizes sizes;
-    size_fills(fills, &sizes);
+    size_fills(fills, out);
     return weir_wire_number_size(fills->number) +
            weir_wire_number_size(fills->stamp) +
            weir_wire_number_size(fills->stretch) +
            weir_wire_number_size(fills->limiters) +
            weir_wire_number_size(fills->answer) +
-           weir_wire_number_size(fills->top_age) +
-           weir_wire_bytes_size(sizes.steps) +
-           weir_wire_bytes_size(sizes.fill) +
-           weir_wire_bytes_size(sizes.slack) +
-           weir_wire_bytes_size(sizes.pace) +
-           weir_wire_bytes_size(sizes.unknown);
+           weir_wire_number_size(fills->top_age) + out->total;
 }
 
 static uint8_t *put_fill_rows(const struct weir_fills *fills,
-                              const struct fills_sizes *sizes, uint8_t *p)
+                              const struct weir_v1_sizes *sizes, uint8_t *p)
 {
     if (fills->count == 0)
         return p;
-    p = weir_wire_put_head(p, FILLS_SLOT_STEPS, sizes->steps);
+    p = weir_wire_put_head(p, FILLS_SLOT_STEPS,
+                           sizes->columns[FILLS_SLOT_STEPS]);
     uint32_t slot = 0;
     for (size_t i = 0; i < fills->count; i++) {
         p = weir_varint_put(p, fills->fills[i].slot - slot);
         slot = fills->fills[i].slot;
     }
-    p = weir_wire_put_head(p, FILLS_FILL, sizes->fill);
+    p = weir_wire_put_head(p, FILLS_FILL, sizes->columns[FILLS_FILL]);
     for (size_t i = 0; i < fills->count; i++)
         p = weir_varint_put(p, weir_zigzag(fills->fills[i].fill));
-    p = weir_wire_put_head(p, FILLS_SLACK, sizes->slack);
+    p = weir_wire_put_head(p, FILLS_SLACK, sizes->columns[FILLS_SLACK]);
     for (size_t i = 0; i < fills->count; i++)
         p = weir_varint_put(p, fills->fills[i].slack + 1);
     return p;
 }
 
 static uint8_t *put_paces(const struct weir_fills *fills,
-                          const struct fills_sizes *sizes, uint8_t *p)
+                          const struct weir_v1_sizes *sizes, uint8_t *p)
 {
-    if (sizes->pace == 0)
+    if (sizes->columns[FILLS_PACE] == 0)
         return p;
-    p = weir_wire_put_head(p, FILLS_PACE, sizes->pace);
+    p = weir_wire_put_head(p, FILLS_PACE, sizes->columns[FILLS_PACE]);
     for (size_t i = 0; i < fills->count; i++)
         p = weir_varint_put(p, fills->fills[i].pace);
     return p;
 }
 
-uint8_t *weir_v1_fills_put(const struct weir_fills *fills, uint8_t *p)
+uint8_t *weir_v1_fills_put(const struct weir_fills *fills,
+                           const struct weir_v1_sizes *sizes, uint8_t *p)
 {
-    struct fills_sizes sizes;
-    size_fills(fills, &sizes);
     p = weir_wire_put_number(p, FILLS_NUMBER, fills->number);
     p = weir_wire_put_number(p, FILLS_STAMP, fills->stamp);
     p = weir_wire_put_number(p, FILLS_STRETCH, fills->stretch);
     p = weir_wire_put_number(p, FILLS_LIMITERS, fills->limiters);
-    p = put_fill_rows(fills, &sizes, p);
+    p = put_fill_rows(fills, sizes, p);
     if (fills->unknown_count > 0)
-        p = weir_wire_put_head(p, FILLS_UNKNOWN, sizes.unknown);
+        p = weir_wire_put_head(p, FILLS_UNKNOWN, sizes->columns[FILLS_UNKNOWN]);
     for (size_t i = 0; i < fills->unknown_count; i++)
         p = weir_varint_put(p, fills->unknown[i]);
     p = weir_wire_put_number(p, FILLS_ANSWER, fills->answer);
-    p = put_paces(fills, &sizes, p);
+    p = put_paces(fills, sizes, p);
     return weir_wire_put_number(p, FILLS_TOP_AGE, fills->top_age);
 }

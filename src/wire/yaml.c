@@ -30,7 +30,7 @@
 #include "quota/quota_text.h"
 
 #define BLOCK_SIZE (256u << 10)
-#define FIELDS_MAX 32
+#define FIELDS_MAX 48
 
 struct block {
     struct block *next;

@@ -102,13 +102,14 @@ static bool emit_labels(yaml_emitter_t *emitter, struct weir_text labels)
     return emit_map_end(emitter);
 }
 
-/* Of the texts that people choose, ambiguous words are quoted; limits,
- * bursts and words of Weir's own stay as people write them. */
+/* Of the texts that people choose, ambiguous words are quoted, and a zone,
+ * which may be a number to others ("+01:00"); limits, bursts and words of
+ * Weir's own stay as people write them. */
 static bool is_free_text(const char *field)
 {
     return strcmp(field, "name") == 0 || strcmp(field, "parent") == 0 ||
            strcmp(field, "overflow") == 0 ||
-           strcmp(field, "description") == 0;
+           strcmp(field, "description") == 0 || strcmp(field, "tz") == 0;
 }
 
 static bool emit_quota(yaml_emitter_t *emitter,

@@ -15,9 +15,14 @@ static void check(const struct weir_quota *quota)
     weir_quota_init(&back);
     int error = weir_quota_from_json(object, &back, &diag);
     weir_assert(error == 0);
-    struct weir_quota shown = *quota;
-    weir_quota_effective(quota, &shown.low_burst, &shown.high_burst);
-    weir_assert(weir_quota_equal(&shown, &back));
+    weir_assert(weir_quota_check(&back, &diag) == 0);
+    /* what was unset is now set to what was in force, and shown the same;
+     * 'object' itself has changed, where its labels were read */
+    json_t *shown = weir_quota_to_json(quota);
+    json_t *again = weir_quota_to_json(&back);
+    weir_assert(shown && again && json_equal(shown, again));
+    json_decref(shown);
+    json_decref(again);
     json_decref(object);
 }
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * test/fuzz/fuzz_row.c - any bytes as the fields of a stored quota: refused
- * with a reason, or a sound quota that is the same when written and read. */
+ * with a reason, or a sound quota that is the same when written and read, and
+ * has a sound meter. */
 
 #include <stdlib.h>
 
+#include "quota/quota_meter.h"
 #include "store/row.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -28,6 +30,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         weir_assert(weir_fields_read(WEIR_TEXT("a*"), text, scratch, &again,
                                      &diag) == 0);
         weir_assert(weir_quota_equal(&quota, &again));
+        struct weir_meter_rule rule;
+        weir_quota_meter(&quota, 3600, &rule);
+        weir_assert(weir_meter_check(&rule));
     }
     free(first);
     return 0;

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: MIT
+ * bench/race.c - the race, shown: eight processes ask one store for more than
+ * there is, in three ways.
+ *
+ *     get, then set   read the meter, step it, write it back: what is written
+ *                     without looking is what another had let pass
+ *     locked          the same under a lock of the key (SET NX PX): right, and
+ *                     everybody waits for everybody
+ *     ours            store/shared.h: one script in Redis; a counter or a
+ *                     compare-and-swap in memcached
+ *
+ * Limits are by the day, so that no time that this takes adds a unit: of each
+ * algorithm exactly 'limit' units are there. A second table asks memcached for
+ * a swap each step, from one process to eight, and counts those that another
+ * won.
+ *
+ *     weir-bench-race [--quick] [--json FILE]
+ *
+ * Starts its servers itself. Exit status: 1 if ours or the lock let through
+ * another number than the limit. */
+
+#include <errno.h>
+#include <hiredis/hiredis.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "os/clock.h"
+#include "shared_rules.h"
+#include "shared_server.h"
+#include "store/shared.h"
+#include "store/shared_state.h"
+
+#define PROCESSES 8
+#define DAY (86400 * WEIR_SECOND)
+#define FAR (8 * WEIR_SECOND)
+#define STEPS_MAX 4096 /* of one process */
+#define LOCK_MS 5000
+
+enum way {
+    GET_THEN_SET,
+    LOCKED,
+    OURS_REDIS,
+    OURS_MEMCACHED,
+    WAYS
+};
+
+static const char *const way_names[WAYS] = { "get, then set", "locked",
+                                             "ours, Redis", "ours, memcached" };
+
+/* What all processes share. */
+struct board {
+    uint32_t ready, go;
+    struct tally {
+        uint64_t passed, failed, swaps_lost;
+        uint32_t steps;
+        uint32_t took_ns[STEPS_MAX];
+    } of[PROCESSES];
+};
+
+struct run {
+    enum way way;
+    unsigned processes;
+    unsigned steps; /* of each process */
+    const char *key;
+    struct weir_meter_rule rule;
+    enum weir_meter_op op;
+};
+
+struct outcome {
+    uint64_t passed, failed, swaps_lost, steps;
+    double p50_us, p99_us, per_s;
+};
+
+static struct shared_server redis_server = { .kind = SHARED_SERVER_REDIS };
+static struct shared_server memcached_server = { .kind =
+                                                     SHARED_SERVER_MEMCACHED };
+
+/* ---- By hand, in Redis ---- */
+
+static weir_instant wall_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (weir_instant)now.tv_sec * WEIR_SECOND + (weir_instant)now.tv_nsec;
+}
+
+/* Reads the meter, steps it, writes it back. */
+static int get_then_set(redisContext *redis, const struct run *run,
+                        struct weir_meter_answer *out)
+{
+    static uint64_t state[WEIR_METER_SIZE_MAX / 8];
+    static uint8_t value[WEIR_STATE_BYTES_MAX];
+    weir_instant now = wall_now();
+    memset(state, 0, weir_meter_size(&run->rule));
+    redisReply *reply = redisCommand(redis, "GET hand:%s", run->key);
+    int error = 0;
+    if (reply && reply->type == REDIS_REPLY_STRING)
+        error = weir_state_unpack(&run->rule, (const uint8_t *)reply->str,
+                                  reply->len, state, now);
+    if (!reply || error < 0)
+        return WEIR_EPROTOCOL;
+    freeReplyObject(reply);
+    struct weir_meter_ask ask = { .op = run->op,
+                                  .weight = 1,
+                                  .wait_max = WEIR_NEVER };
+    weir_meter_step(&run->rule, state, &ask, out, now);
+    if (!out->passed)
+        return 0;
+    size_t size = weir_state_pack(&run->rule, state, value);
+    reply = redisCommand(redis, "SET hand:%s %b", run->key, value, size);
+    error = reply && reply->type == REDIS_REPLY_STATUS ? 0 : WEIR_EPROTOCOL;
+    freeReplyObject(reply);
+    return error;
+}
+
+static int lock(redisContext *redis, const struct run *run)
+{
+    weir_instant end = weir_clock_now() + FAR;
+    while (weir_clock_now() < end) {
+        redisReply *reply = redisCommand(redis, "SET lock:%s %d NX PX %d",
+                                         run->key, getpid(), LOCK_MS);
+        bool mine = reply && reply->type == REDIS_REPLY_STATUS;
+        freeReplyObject(reply);
+        if (mine)
+            return 0;
+        nanosleep(&(struct timespec){ .tv_nsec = 200000 }, NULL);
+    }
+    return WEIR_ETIMEOUT;
+}
+
+static void unlock(redisContext *redis, const struct run *run)
+{
+    freeReplyObject(
+        redisCommand(redis, "EVAL %s 1 lock:%s %d",
+                     "if redis.call('GET', KEYS[1]) == ARGV[1] then "
+                     "redis.call('DEL', KEYS[1]) end",
+                     run->key, getpid()));
+}
+
+static int step_by_hand(redisContext *redis, const struct run *run,
+                        struct weir_meter_answer *out)
+{
+    if (run->way == GET_THEN_SET)
+        return get_then_set(redis, run, out);
+    int error = lock(redis, run);
+    if (error < 0)
+        return error;
+    error = get_then_set(redis, run, out);
+    unlock(redis, run);
+    return error;
+}
+
+/* ---- A process ---- */
+
+static int step(redisContext *redis, struct weir_shared *shared,
+                const struct run *run, struct weir_meter_answer *out)
+{
+    if (redis)
+        return step_by_hand(redis, run, out);
+    struct weir_meter_ask ask = { .op = run->op,
+                                  .weight = 1,
+                                  .wait_max = WEIR_NEVER };
+    return weir_shared_step(shared, weir_text_of(run->key), &run->rule, &ask,
+                            out, FAR);
+}
+
+static void open_way(const struct run *run, redisContext **out_redis,
+                     struct weir_shared **out_shared)
+{
+    if (run->way == GET_THEN_SET || run->way == LOCKED) {
+        *out_redis = redisConnect("127.0.0.1", redis_server.port);
+        if (!*out_redis || (*out_redis)->err)
+            _exit(1);
+        return;
+    }
+    struct weir_shared_options options = {
+        .uri = run->way == OURS_REDIS ? redis_server.uri : memcached_server.uri,
+    };
+    if (weir_shared_open(&options, out_shared, NULL) < 0)
+        _exit(1);
+    /* The first connection isn't part of what is measured. */
+    struct weir_shared_status status = { .up = false };
+    weir_instant end = weir_clock_now() + FAR;
+    while (!status.up) {
+        if (weir_clock_now() > end)
+            _exit(1);
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+        weir_shared_status(*out_shared, &status);
+    }
+}
+
+static void be_a_process(const struct run *run, struct board *board,
+                         struct tally *tally)
+{
+    redisContext *redis = NULL;
+    struct weir_shared *shared = NULL;
+    open_way(run, &redis, &shared);
+    weir_fetch_add(&board->ready, 1u);
+    while (!weir_load(&board->go))
+        nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+    for (unsigned i = 0; i < run->steps; i++) {
+        struct weir_meter_answer answer = { .passed = false };
+        weir_instant before = weir_clock_now();
+        int error = step(redis, shared, run, &answer);
+        weir_duration took = weir_clock_now() - before;
+        tally->took_ns[tally->steps++] =
+            took < UINT32_MAX ? (uint32_t)took : UINT32_MAX;
+        tally->failed += error < 0;
+        tally->passed += error == 0 && answer.passed;
+    }
+    if (shared) {
+        struct weir_shared_status status;
+        weir_shared_status(shared, &status);
+        tally->swaps_lost = status.swaps_lost;
+    }
+    weir_shared_close(shared);
+    _exit(0);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static struct outcome sum_up(const struct board *board, unsigned processes,
+                             weir_duration took)
+{
+    static uint32_t all[PROCESSES * STEPS_MAX];
+    struct outcome out = { .passed = 0 };
+    for (unsigned i = 0; i < processes; i++) {
+        const struct tally *tally = &board->of[i];
+        memcpy(all + out.steps, tally->took_ns, tally->steps * sizeof(*all));
+        out.steps += tally->steps;
+        out.passed += tally->passed;
+        out.failed += tally->failed;
+        out.swaps_lost += tally->swaps_lost;
+    }
+    if (out.steps == 0)
+        return out;
+    qsort(all, out.steps, sizeof(*all), by_size);
+    out.p50_us = all[out.steps / 2] / 1e3;
+    out.p99_us = all[out.steps - 1 - out.steps / 100] / 1e3;
+    out.per_s = (double)out.steps / ((double)took / 1e9);
+    return out;
+}
+
+static void give_up(const struct run *run, const pid_t *pids, unsigned ended)
+{
+    fprintf(stderr, "weir-bench-race: process %u has ended before the race "
+                    "(%s)\n", ended, way_names[run->way]);
+    for (unsigned i = 0; i < run->processes; i++)
+        if (i != ended)
+            kill(pids[i], SIGKILL);
+    shared_server_kill(&redis_server);
+    shared_server_kill(&memcached_server);
+    exit(2);
+}
+
+/* Until all of them are ready. One that ends before that couldn't open its
+ * way, and would be waited for without end. */
+static void await_all(const struct run *run, struct board *board,
+                      const pid_t *pids)
+{
+    while (weir_load(&board->ready) < run->processes) {
+        for (unsigned i = 0; i < run->processes; i++)
+            if (waitpid(pids[i], NULL, WNOHANG) != 0)
+                give_up(run, pids, i);
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    }
+}
+
+static struct outcome run_all(const struct run *run)
+{
+    struct board *board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE,
+                               MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (board == MAP_FAILED)
+        abort();
+    pid_t pids[PROCESSES];
+    for (unsigned i = 0; i < run->processes; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0)
+            be_a_process(run, board, &board->of[i]);
+    }
+    await_all(run, board, pids);
+    weir_instant start = weir_clock_now();
+    weir_store(&board->go, 1u);
+    for (unsigned i = 0; i < run->processes; i++)
+        while (waitpid(pids[i], NULL, 0) < 0 && errno == EINTR)
+            ;
+    struct outcome out =
+        sum_up(board, run->processes, weir_clock_now() - start);
+    munmap(board, sizeof(*board));
+    return out;
+}
+
+/* ---- The tables ---- */
+
+/* Whose bound is 'limit' units in all. The queue asks for its turn, and lets
+ * one be served beside those that wait. */
+static struct run race_of(enum weir_algorithm algorithm, enum way way,
+                          unsigned limit, unsigned steps, const char *key)
+{
+    unsigned bound = limit;
+    if (algorithm == WEIR_LEAKY_QUEUE)
+        bound = limit - 1;
+    if (algorithm == WEIR_TOKEN_BUCKETS)
+        bound = limit / 2; /* of each */
+    return (struct run){
+        .way = way,
+        .processes = PROCESSES,
+        .steps = steps,
+        .key = key,
+        .rule = shared_rule_of(algorithm, bound, DAY),
+        .op = algorithm == WEIR_LEAKY_QUEUE ? WEIR_METER_RESERVE
+                                            : WEIR_METER_TAKE,
+    };
+}
+
+static bool is_right(enum way way, const struct outcome *out, unsigned limit)
+{
+    return way == GET_THEN_SET || (out->passed == limit && out->failed == 0);
+}
+
+static bool race(FILE *json, unsigned limit)
+{
+    bool right = true;
+    unsigned steps = limit * 10 / PROCESSES;
+    printf("%u processes, %u asks, limit %u:\n%-15s %-16s %9s %7s %9s %9s "
+           "%9s\n",
+           PROCESSES, steps * PROCESSES, limit, "algorithm", "way", "admitted",
+           "/limit", "p50 us", "p99 us", "asks/s");
+    for (int algorithm = WEIR_LEAKY; algorithm <= WEIR_SLIDING_WINDOW;
+         algorithm++)
+        for (int way = 0; way < WAYS; way++) {
+            const char *name = shared_algorithm_names[algorithm];
+            char key[64];
+            snprintf(key, sizeof(key), "race/%s/%d", name, way);
+            struct run run = race_of((enum weir_algorithm)algorithm,
+                                     (enum way)way, limit, steps, key);
+            struct outcome out = run_all(&run);
+            right &= is_right((enum way)way, &out, limit);
+            printf("%-15s %-16s %9" PRIu64 " %7.2f %9.0f %9.0f %9.0f%s\n", name,
+                   way_names[way], out.passed, (double)out.passed / limit,
+                   out.p50_us, out.p99_us, out.per_s,
+                   is_right((enum way)way, &out, limit) ? "" : "  WRONG");
+            fflush(stdout);
+            fprintf(json,
+                    "%s{\"algorithm\":\"%s\",\"way\":\"%s\",\"limit\":%u,"
+                    "\"admitted\":%" PRIu64 ",\"failed\":%" PRIu64
+                    ",\"p50_us\":%.1f,\"p99_us\":%.1f,\"per_s\":%.0f}",
+                    algorithm == WEIR_LEAKY && way == 0 ? "" : ",\n", name,
+                    way_names[way], limit, out.passed, out.failed, out.p50_us,
+                    out.p99_us, out.per_s);
+        }
+    return right;
+}
+
+/* Each step of each process changes the one value. */
+static void contend(FILE *json, unsigned steps)
+{
+    printf("\ncompare-and-swap in memcached, every step one on the same "
+           "key:\n%-10s %9s %9s %9s %11s %8s\n",
+           "processes", "asks/s", "p50 us", "p99 us", "lost/step", "gave up");
+    for (unsigned processes = 1; processes <= PROCESSES; processes *= 2) {
+        char key[64];
+        snprintf(key, sizeof(key), "contend/%u", processes);
+        struct run run = { .way = OURS_MEMCACHED,
+                           .processes = processes,
+                           .steps = steps,
+                           .key = key,
+                           .rule =
+                               shared_rule_of(WEIR_TOKEN_BUCKET, 1000000, DAY),
+                           .op = WEIR_METER_TAKE };
+        struct outcome out = run_all(&run);
+        double lost = (double)out.swaps_lost / (double)out.steps;
+        printf("%-10u %9.0f %9.0f %9.0f %11.3f %8" PRIu64 "\n", processes,
+               out.per_s, out.p50_us, out.p99_us, lost, out.failed);
+        fprintf(json,
+                "%s{\"processes\":%u,\"per_s\":%.0f,\"p50_us\":%.1f,"
+                "\"p99_us\":%.1f,\"lost_per_step\":%.4f,\"gave_up\":%" PRIu64
+                "}",
+                processes == 1 ? "" : ",\n", processes, out.per_s, out.p50_us,
+                out.p99_us, lost, out.failed);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    bool quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
+    const char *path = "/dev/null";
+    if (argc > 2 && strcmp(argv[argc - 2], "--json") == 0)
+        path = argv[argc - 1];
+    FILE *json = fopen(path, "w");
+    if (!json || !shared_server_start(&redis_server) ||
+        !shared_server_start(&memcached_server)) {
+        fprintf(stderr, "weir-bench-race: needs redis-server, memcached and "
+                        "a place to write to: tools/install-deps.sh check\n");
+        return 2;
+    }
+    fprintf(json, "{\"race\":[\n");
+    bool right = race(json, quick ? 80 : 400);
+    fprintf(json, "],\n\"swaps\":[\n");
+    contend(json, quick ? 100 : 2000);
+    fprintf(json, "]}\n");
+    fclose(json);
+    shared_server_kill(&redis_server);
+    shared_server_kill(&memcached_server);
+    return right ? 0 : 1;
+}

@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: MIT
+ * weir.hpp - weir.h for C++17: what is opened closes itself, what was entered
+ * is left. A header and nothing else; link with libweir. */
+
+#ifndef WEIR_HPP
+#define WEIR_HPP
+
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "weir/weir.h"
+
+/* The namespace isn't called weir, for C's 'struct weir' has that name.
+ *
+ *     weirpp::limiter limiter("10.0.0.1:7077,10.0.0.2:7077");
+ *     weirpp::quota put(limiter, "s3/put");
+ *     if (!put.take())
+ *         return 429;
+ *
+ * What a call promises, its ranges and which of them may block is said in
+ * weir.h and holds here. What is added:
+ *
+ * Errors. A constructor throws std::system_error; the one that takes a
+ * std::error_code doesn't: what it made on an error holds nothing, and passes.
+ * Code without exceptions uses that one, for the other aborts there. Every
+ * other call is noexcept.
+ *
+ * Life. Each of these is moved and never copied. A limiter outlives its quotas
+ * and permits, as C's does: declare it first. What was moved from holds
+ * nothing; it may be destroyed, assigned to, and asked: it passes.
+ *
+ * Threads. As in weir.h, but that an object isn't moved, assigned to or
+ * destroyed while another thread uses it. */
+namespace weirpp
+{
+
+using duration = std::chrono::nanoseconds;
+
+/* weir_error values as std::error_code: its message is weir_strerror(). */
+inline const std::error_category &category() noexcept
+{
+    struct weir_category final : std::error_category {
+        const char *name() const noexcept override
+        {
+            return "weir";
+        }
+        std::string message(int error) const override
+        {
+            return weir_strerror(error);
+        }
+    };
+    static const weir_category only;
+    return only;
+}
+
+namespace detail
+{
+inline void check(int error, const char *what)
+{
+    if (error >= 0)
+        return;
+#ifdef __cpp_exceptions
+    throw std::system_error(error, category(), what);
+#else
+    (void)what;
+    std::abort();
+#endif
+}
+
+/* Below 0 is no time at all; WEIR_NEVER and what is near it is max(). */
+inline weir_duration to_c(duration d) noexcept
+{
+    if (d == duration::max())
+        return WEIR_NEVER;
+    return d.count() < 0 ? 0 : static_cast<weir_duration>(d.count());
+}
+
+inline duration from_c(weir_duration d) noexcept
+{
+    const auto most = static_cast<weir_duration>(duration::max().count());
+    return d > most ? duration::max() : duration(static_cast<std::int64_t>(d));
+}
+} // namespace detail
+
+/* One that can't be a name has no quota, and passes: ask this first of names
+ * that strangers had a hand in. */
+inline bool name_is_valid(std::string_view name) noexcept
+{
+    return weir_name_is_valid(name.data(), name.size());
+}
+
+/* The number of a class of requests, for enter(). */
+inline std::uint32_t class_of(std::string_view name) noexcept
+{
+    return weir_class(name.data(), name.size());
+}
+
+/* What a decision knows: true if it passed. */
+struct reply : weir_reply {
+    explicit operator bool() const noexcept
+    {
+        return verdict == WEIR_PASS;
+    }
+    /* When to try again; duration::max(): never. */
+    duration retry_after() const noexcept
+    {
+        return detail::from_c(weir_reply::retry_after);
+    }
+    /* Of reserve() and wait(). */
+    duration wait() const noexcept
+    {
+        return detail::from_c(weir_reply::wait);
+    }
+    /* The deciding quota; empty if there is none. Lives in the reply. */
+    std::string_view quota() const noexcept
+    {
+        return { weir_reply::quota, quota_len };
+    }
+};
+
+/* As WEIR_OPTIONS_INIT: set the fields of struct weir_options that you want. */
+struct options : weir_options {
+    options() noexcept : weir_options{}
+    {
+        struct_size = sizeof(weir_options);
+    }
+    explicit options(const char *list) noexcept : options()
+    {
+        roots = list;
+    }
+};
+
+/* What an enter() holds until it is left: true if it passed. Left by its
+ * destructor at the latest, which says WEIR_PERMIT_SUCCESS, or _IGNORED while
+ * an exception flies. */
+class permit
+{
+  public:
+    permit() noexcept = default;
+    permit(permit &&other) noexcept
+    {
+        swap(other);
+    }
+    permit &operator=(permit &&other) noexcept
+    {
+        permit(std::move(other)).swap(*this);
+        return *this;
+    }
+    ~permit()
+    {
+        leave(std::uncaught_exceptions() > flying_ ? WEIR_PERMIT_IGNORED
+                                                   : WEIR_PERMIT_SUCCESS);
+    }
+
+    explicit operator bool() const noexcept
+    {
+        return verdict_ == WEIR_PASS;
+    }
+    /* The second time nothing happens. */
+    void leave(weir_permit_outcome outcome = WEIR_PERMIT_SUCCESS) noexcept
+    {
+        weir_leave(&held_, outcome, 0);
+    }
+    void swap(permit &other) noexcept
+    {
+        std::swap(held_, other.held_);
+        std::swap(verdict_, other.verdict_);
+        std::swap(flying_, other.flying_);
+    }
+
+  private:
+    friend class limiter;
+    friend class quota;
+    weir_permit held_ = {};
+    weir_verdict verdict_ = WEIR_PASS;
+    int flying_ = std::uncaught_exceptions();
+};
+
+/* A limiter: a table and its background thread. */
+class limiter
+{
+  public:
+    /* Never waits for a root, nor fails because none answers. */
+    explicit limiter(const weir_options &o)
+    {
+        detail::check(weir_open(&o, &weir_), "weir_open");
+    }
+    explicit limiter(const char *roots) : limiter(options(roots))
+    {
+    }
+    limiter(const weir_options &o, std::error_code &ec) noexcept
+    {
+        ec.assign(weir_open(&o, &weir_), category());
+    }
+    limiter(limiter &&other) noexcept : weir_(other.release())
+    {
+    }
+    limiter &operator=(limiter &&other) noexcept
+    {
+        limiter gone(std::move(*this));
+        weir_ = other.release();
+        return *this;
+    }
+    /* Sends what is still to be reported: 100 ms at most. */
+    ~limiter()
+    {
+        weir_close(weir_);
+    }
+
+    /* For the calls of weir.h that have no other name here. */
+    weir *get() const noexcept
+    {
+        return weir_;
+    }
+    weir *release() noexcept
+    {
+        return std::exchange(weir_, nullptr);
+    }
+
+    /* Whether the quotas of a root are here, before that time is over. */
+    bool ready(duration timeout) const noexcept
+    {
+        return weir_ && weir_ready(weir_, detail::to_c(timeout)) == 0;
+    }
+    bool sync(duration timeout) const noexcept
+    {
+        return weir_ && weir_sync(weir_, detail::to_c(timeout)) == 0;
+    }
+
+    /* By name: for names that are made up as requests come, of a template.
+     * One that is used again and again is better a quota (below). */
+    bool take(std::string_view name, std::uint64_t weight = 1,
+              weirpp::reply *reply = nullptr) const noexcept
+    {
+        if (!weir_)
+            return weir_take({}, weight, reply, 0) == WEIR_PASS;
+        return weir_take_by_name(weir_, name.data(), name.size(), weight, reply,
+                                 0) == WEIR_PASS;
+    }
+    permit enter(std::string_view name, std::uint64_t weight = 1,
+                 weirpp::reply *reply = nullptr,
+                 std::uint32_t klass = 0) const noexcept
+    {
+        permit made;
+        made.verdict_ =
+            weir_ ? weir_enter_by_name(weir_, name.data(), name.size(), klass,
+                                       weight, &made.held_, reply, 0)
+                  : weir_enter({}, klass, weight, &made.held_, reply, 0);
+        return made;
+    }
+
+    /* Without roots: makes or edits a quota by its fields, as weir-quota(5)
+     * has them: { "name=db", "limit=2/s" }. 'why' is told what is wrong. */
+    std::error_code define(std::initializer_list<const char *> fields,
+                           std::string *why = nullptr) const
+    {
+        std::vector<const char *> listed(fields);
+        listed.push_back(nullptr);
+        char text[512] = "";
+        const int error = weir_define(weir_, listed.data(), text, sizeof(text));
+        if (why)
+            *why = text;
+        return { error, category() };
+    }
+    /* What the quota that a reply names allows; none: it isn't known here, or
+     * lets all pass. */
+    std::optional<struct weir_policy> policy(
+        std::string_view name) const noexcept
+    {
+        struct weir_policy policy;
+        if (!weir_ ||
+            ::weir_policy(weir_, name.data(), name.size(), &policy) < 0)
+            return std::nullopt;
+        return policy;
+    }
+
+    std::optional<weir_event> next_event() const noexcept
+    {
+        weir_event event;
+        if (!weir_ || !weir_event_next(weir_, &event))
+            return std::nullopt;
+        return event;
+    }
+    struct weir_status status() const noexcept
+    {
+        struct weir_status status = {};
+        if (weir_)
+            ::weir_status(weir_, &status);
+        return status;
+    }
+
+  private:
+    weir *weir_ = nullptr;
+};
+
+/* A handle: a quota found once and used often. */
+class quota
+{
+  public:
+    quota() noexcept = default;
+    quota(const limiter &limiter, std::string_view name)
+    {
+        const int error = open(limiter, name);
+        /* A full table made a handle all the same, which can be used. */
+        if (error != WEIR_EFULL)
+            detail::check(error, "weir_handle_open");
+    }
+    /* WEIR_EFULL is told here, though the quota can be used. */
+    quota(const limiter &limiter, std::string_view name,
+          std::error_code &ec) noexcept
+    {
+        ec.assign(open(limiter, name), category());
+    }
+    quota(quota &&other) noexcept : handle_(other.release())
+    {
+    }
+    quota &operator=(quota &&other) noexcept
+    {
+        quota gone(std::move(*this));
+        handle_ = other.release();
+        return *this;
+    }
+    ~quota()
+    {
+        weir_handle_close(handle_);
+    }
+
+    weir_handle get() const noexcept
+    {
+        return handle_;
+    }
+    weir_handle release() noexcept
+    {
+        return std::exchange(handle_, weir_handle{});
+    }
+
+    /* Asks for that many units and charges them if they pass. */
+    bool take(std::uint64_t weight = 1, weirpp::reply *reply = nullptr,
+              weir_instant now = 0) const noexcept
+    {
+        return weir_take(handle_, weight, reply, now) == WEIR_PASS;
+    }
+    bool peek(std::uint64_t weight = 1, weirpp::reply *reply = nullptr,
+              weir_instant now = 0) const noexcept
+    {
+        return weir_peek(handle_, weight, reply, now) == WEIR_PASS;
+    }
+    void charge(std::uint64_t weight, weir_instant now = 0) const noexcept
+    {
+        weir_charge(handle_, weight, now);
+    }
+    void refund(std::uint64_t weight, weir_instant now = 0) const noexcept
+    {
+        weir_refund(handle_, weight, now);
+    }
+    /* Charges now; reply.wait() says when to go on. */
+    weirpp::reply reserve(std::uint64_t weight, duration most,
+                          weir_instant now = 0) const noexcept
+    {
+        weirpp::reply reply = {};
+        weir_reserve(handle_, weight, detail::to_c(most), &reply, now);
+        return reply;
+    }
+    /* Sleeps until it passes. False, at once or later: not within 'most'. */
+    bool wait(std::uint64_t weight = 1, duration most = duration::max(),
+              weirpp::reply *reply = nullptr) const noexcept
+    {
+        return weir_wait(handle_, weight, detail::to_c(most), reply) ==
+               WEIR_PASS;
+    }
+    /* Holds that many units until the permit is left; 'klass' is a
+     * class_of(). */
+    permit enter(std::uint64_t weight = 1, weirpp::reply *reply = nullptr,
+                 std::uint32_t klass = 0, weir_instant now = 0) const noexcept
+    {
+        permit made;
+        made.verdict_ =
+            weir_enter(handle_, klass, weight, &made.held_, reply, now);
+        return made;
+    }
+    /* The same, and waits for it, at most so long; weir_enter_wait(). */
+    permit enter_wait(std::uint64_t weight = 1, duration most = duration::max(),
+                      weirpp::reply *reply = nullptr, std::uint32_t klass = 0,
+                      std::int64_t priority = 0) const noexcept
+    {
+        permit made;
+        made.verdict_ = weir_enter_wait(handle_, klass, weight, priority,
+                                        detail::to_c(most), &made.held_, reply);
+        return made;
+    }
+    /* Of a leased quota: how many units a second will be wanted. */
+    std::error_code want(double units_per_s) const noexcept
+    {
+        return { weir_want(handle_, units_per_s, 0), category() };
+    }
+
+    /* How an adaptive quota stands here; none: it isn't one. */
+    std::optional<struct weir_adaptive> adaptive() const noexcept
+    {
+        struct weir_adaptive adaptive;
+        if (::weir_adaptive(handle_, &adaptive, 0) < 0)
+            return std::nullopt;
+        return adaptive;
+    }
+
+  private:
+    int open(const limiter &limiter, std::string_view name) noexcept
+    {
+        if (!limiter.get())
+            return WEIR_OK;
+        return weir_handle_open(limiter.get(), name.data(), name.size(),
+                                &handle_);
+    }
+    weir_handle handle_ = {};
+};
+
+} // namespace weirpp
+
+#endif /* WEIR_HPP */

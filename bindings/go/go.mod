@@ -1,0 +1,3 @@
+module weir/bindings/go
+
+go 1.19

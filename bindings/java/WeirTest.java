@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: MIT
+// WeirTest.java - the client beside a real agent; live_java.py runs it. No
+// library for tests: each method whose name begins with "test" is one.
+
+import java.io.IOException;
+import java.lang.reflect.Method;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicInteger;
+import weir.Agent;
+import weir.Permit;
+import weir.Reply;
+import weir.WeirException;
+
+public final class WeirTest {
+    private static final Duration PATIENCE = Duration.ofSeconds(30);
+    private final String place, unix;
+    private final Agent.Options patient =
+        Agent.Options.usual().withTimeout(PATIENCE);
+
+    private WeirTest(String place, String unix) {
+        this.place = place;
+        this.unix = unix;
+    }
+
+    private static void check(boolean holds, Object said) {
+        if (!holds)
+            throw new AssertionError(said);
+    }
+
+    void testRate() {
+        try (Agent agent = new Agent(place, patient)) {
+            check(agent.rate("three").take(2), "two of three");
+            Reply reply = agent.rate("three").peek(1);
+            check(reply.passed() && reply.remaining().get() == 1, reply);
+            check(agent.rate("three").take(), "the third");
+            reply = agent.rate("three").ask(1);
+            check(!reply.passed() && reply.quota().equals("three"), reply);
+            check(reply.retryAfter().get().compareTo(Duration.ZERO) > 0,
+                  reply);
+            check(!reply.never() && !reply.away(), reply);
+            check(agent.rate("three").ask(4).never(), "four never pass");
+        }
+    }
+
+    void testNames() {
+        try (Agent agent = new Agent(place, patient)) {
+            String odd = "each/ü\"\\\u6f22 \ud83d\ude00";
+            check(agent.rate(odd).ask(1).quota().equals(odd), odd);
+            Reply reply = agent.rate("nobody's").ask(1);
+            check(reply.passed() && reply.unknown(), reply);
+            check(reply.remaining().isEmpty(), reply);
+        }
+    }
+
+    void testWhatIsNoName() {
+        try (Agent agent = new Agent(place, patient)) {
+            agent.rate("a\nb").take();
+            check(false, "a line feed is in no name");
+        } catch (WeirException refused) {
+            check(refused.status() == 400, refused);
+            check(refused.getMessage().contains("name"), refused);
+        }
+    }
+
+    void testGauge() {
+        try (Agent agent = new Agent(place, patient);
+             Permit first = agent.gauge("two").enter()) {
+            check(first.passed(), first.reply());
+            Permit second = agent.gauge("two").enter();
+            check(second.passed(), second.reply());
+            try (Permit third = agent.gauge("two").enter()) {
+                check(!third.passed(), third.reply());
+            }
+            second.outcome(Permit.Outcome.DROPPED);
+            second.close();
+            second.close(); // gives nothing back that it hasn't
+            try (Permit third = agent.gauge("two").enter();
+                 Permit fourth = agent.gauge("two").enter()) {
+                check(third.passed() && !fourth.passed(), third.reply());
+            }
+        }
+    }
+
+    void testSeveralAtOnce() {
+        try (Agent agent = new Agent(place, patient);
+             Permit both = agent.gauge("two").enter(2, "bulk");
+             Permit more = agent.gauge("two").enter()) {
+            check(both.passed() && !more.passed(), both.reply());
+        }
+        // A rate holds nothing.
+        try (Agent agent = new Agent(place, patient);
+             Permit none = agent.gauge("each/held").enter()) {
+            check(none.passed(), none.reply());
+        }
+    }
+
+    /** Waits for the agent to see that a connection has ended. */
+    private void untilFree(Agent agent, int units) {
+        long end = System.nanoTime() + PATIENCE.toNanos();
+        for (;;) {
+            try (Permit all = agent.gauge("two").enter(units, null)) {
+                if (all.passed())
+                    return;
+            }
+            check(System.nanoTime() < end, "permits stay");
+            Thread.onSpinWait();
+        }
+    }
+
+    void testPermitsGoWithTheirConnection() {
+        Agent gone = new Agent(place, patient);
+        Permit lost = gone.gauge("two").enter(2, null);
+        check(lost.passed(), lost.reply());
+        gone.close();
+        try (Agent agent = new Agent(unix, patient)) {
+            untilFree(agent, 2);
+            try (Permit all = agent.gauge("two").enter(2, null)) {
+                lost.close(); // isn't anybody else's
+                check(!agent.gauge("two").enter().passed(), "two and one");
+            }
+        }
+    }
+
+    void testThreads() throws InterruptedException {
+        AtomicInteger in = new AtomicInteger(), most = new AtomicInteger();
+        AtomicInteger passed = new AtomicInteger(), limited =
+                                                        new AtomicInteger();
+        List<Thread> threads = new ArrayList<>();
+        CountDownLatch start = new CountDownLatch(1);
+        try (Agent agent = new Agent(unix, patient)) {
+            for (int i = 0; i < 8; i++)
+                threads.add(new Thread(() -> {
+                    try {
+                        start.await();
+                    } catch (InterruptedException never) {
+                        return;
+                    }
+                    for (int k = 0; k < 500; k++)
+                        try (Permit permit = agent.gauge("two").enter()) {
+                            if (!permit.passed()) {
+                                limited.incrementAndGet();
+                                continue;
+                            }
+                            most.accumulateAndGet(in.incrementAndGet(),
+                                                  Math::max);
+                            passed.incrementAndGet();
+                            in.decrementAndGet();
+                        }
+                }));
+            threads.forEach(Thread::start);
+            start.countDown();
+            for (Thread thread : threads)
+                thread.join();
+            check(most.get() <= 2, most);
+            check(passed.get() > 0, passed);
+            check(passed.get() + limited.get() == 8 * 500, limited);
+            untilFree(agent, 2);
+        }
+    }
+
+    void testInterruptedThreadsTakeToo() {
+        try (Agent agent = new Agent(place, patient.withConnections(1));
+             Permit permit = agent.gauge("two").enter(2, null)) {
+            Thread.currentThread().interrupt();
+            check(agent.gauge("two").enter().reply().quota().equals("two"),
+                  "an answer");
+            check(Thread.interrupted(), "it is told afterwards");
+            check(permit.passed(), permit.reply());
+            check(!agent.gauge("two").enter().passed(), "it is still held");
+        }
+    }
+
+    void testNobodyThere() throws IOException {
+        int port;
+        try (ServerSocket free = new ServerSocket(
+                 0, 1, InetAddress.getLoopbackAddress())) {
+            port = free.getLocalPort();
+        }
+        try (Agent agent = new Agent(":" + port);
+             Permit permit = agent.gauge("two").enter()) {
+            Reply reply = agent.rate("three").ask(1);
+            check(reply.passed() && reply.away(), reply);
+            check(permit.passed() && permit.reply().away(), permit.reply());
+        }
+        try (Agent agent = new Agent(
+                 ":" + port, Agent.Options.usual().withPassWhenAway(false))) {
+            check(!agent.rate("three").take(), "closed");
+        }
+    }
+
+    // ---- An agent of our own, which takes its time ----
+
+    private static String readRequest(Socket from) throws IOException {
+        StringBuilder text = new StringBuilder();
+        int length = 0;
+        for (int at = -1; at < 0 || text.length() < at + 4 + length;
+             at = text.indexOf("\r\n\r\n")) {
+            int c = from.getInputStream().read();
+            if (c < 0)
+                throw new IOException("it has gone after: " + text);
+            text.append((char) c);
+            int said = text.indexOf("Content-Length: ");
+            if (text.toString().endsWith("\r\n\r\n") && said >= 0)
+                length = Integer.parseInt(
+                    text.substring(said + 16, text.indexOf("\r", said)));
+        }
+        return text.toString();
+    }
+
+    private static void answer(Socket to, String body) throws IOException {
+        to.getOutputStream().write(("HTTP/1.1 200 OK\r\nContent-Length: " +
+                                    body.length() + "\r\n\r\n" + body)
+                                       .getBytes());
+    }
+
+    private static void expect(Socket from, String path, String what)
+        throws IOException {
+        String request = readRequest(from);
+        check(request.startsWith("POST " + path) && request.contains(what),
+              request);
+    }
+
+    /** The others' permits stay, and what was entered too late is left. */
+    void testAnEnterThatIsLate() throws Exception {
+        try (ServerSocket server = new ServerSocket(
+                 0, 9, InetAddress.getLoopbackAddress())) {
+            CountDownLatch late = new CountDownLatch(1);
+            List<Throwable> wrong = new ArrayList<>();
+            Thread slow = new Thread(() -> {
+                try (Socket socket = server.accept()) {
+                    expect(socket, "/v1/enter", "db");
+                    answer(socket, "{\"verdict\":\"pass\",\"permit\":7}");
+                    expect(socket, "/v1/enter", "db");
+                    late.await();
+                    answer(socket, "{\"verdict\":\"pass\",\"permit\":8}");
+                    expect(socket, "/v1/leave", "\"permit\":7");
+                    answer(socket, "{}");
+                    expect(socket, "/v1/leave", "\"permit\":8");
+                    answer(socket, "{}");
+                    expect(socket, "/v1/enter", "db");
+                    answer(socket, "{\"verdict\":\"pass\",\"permit\":9}");
+                } catch (Throwable told) {
+                    wrong.add(told);
+                }
+            });
+            slow.start();
+            try (Agent agent = new Agent(
+                     ":" + server.getLocalPort(),
+                     Agent.Options.usual().withConnections(1).withTimeout(
+                         Duration.ofSeconds(3)))) {
+                Permit first = agent.gauge("db").enter();
+                check(first.passed() && !first.reply().away(), first.reply());
+                check(agent.gauge("db").enter().reply().away(), "too late");
+                late.countDown();
+                first.close();
+                Permit third = agent.gauge("db").enter();
+                check(third.passed() && !third.reply().away(), third.reply());
+            }
+            slow.join();
+            check(wrong.isEmpty(), wrong);
+        }
+    }
+
+    void testNoAgent() throws IOException, InterruptedException {
+        try (ServerSocket server = new ServerSocket(
+                 0, 9, InetAddress.getLoopbackAddress())) {
+            String there = ":" + server.getLocalPort();
+            // One who never answers, and one who speaks something else.
+            try (Agent agent = new Agent(there, Agent.Options.usual()
+                     .withTimeout(Duration.ofMillis(50)))) {
+                check(agent.rate("three").ask(1).away(), "silence");
+            }
+            Thread other = new Thread(() -> {
+                try (Socket first = server.accept();
+                     Socket second = server.accept()) {
+                    second.getOutputStream().write("220 hi\r\n\r\n".getBytes());
+                } catch (IOException unused) {
+                    return;
+                }
+            });
+            other.start();
+            try (Agent agent = new Agent(there, patient)) {
+                check(agent.rate("three").ask(1).away(), "another protocol");
+            }
+            other.join();
+        }
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        WeirTest test = new WeirTest(arguments[0], arguments[1]);
+        int count = 0;
+        for (Method method : WeirTest.class.getDeclaredMethods()) {
+            if (!method.getName().startsWith("test"))
+                continue;
+            method.invoke(test);
+            count++;
+        }
+        System.out.println(count + " tests passed");
+    }
+}

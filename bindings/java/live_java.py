@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""live_java.py - the Java client: compiled without a warning, its tests and its
+example, all with a real agent beside a real root. Without a JDK of 17 or later
+it is skipped."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from live import HERE, Rooted  # noqa: E402
+from live_fleet import WEIR, until  # noqa: E402
+
+SKIPPED = 77
+JAVA = HERE / "java"
+
+
+def has_java():
+    """A compiler of 17 or later."""
+    if not shutil.which("javac") or not shutil.which("java"):
+        return False
+    said = subprocess.run(["javac", "-version"], text=True,
+                          capture_output=True).stdout
+    version = re.match(r"javac (\d+)", said)
+    return version is not None and int(version[1]) >= 17
+
+
+class Java(Rooted):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.classes = str(cls.fleet.folder / "classes")
+        done = subprocess.run(
+            ["javac", "-Xlint:all,-try", "-Werror", "-encoding", "UTF-8",
+             "--release", "17", "-d", cls.classes,
+             *map(str, sorted(JAVA.glob("**/*.java")))],
+            text=True, capture_output=True)
+        if done.returncode != 0:
+            raise AssertionError(done.stdout + done.stderr)
+
+    def agent(self, *options):
+        """Its places, by loopback and by path."""
+        ports = self.fleet.folder / f"places-{self._testMethodName}"
+        path = "unix:" + str(self.fleet.folder / self._testMethodName)
+        agent = subprocess.Popen(
+            [WEIR, "agent", "--roots", self.roots, "--http", ":0", "--http",
+             path, "--port-file", ports, "--log-level", "error", *options])
+        self.addCleanup(agent.wait)
+        self.addCleanup(agent.terminate)
+        until("the agent's places", ports.exists)
+        places = [line.split("=", 1)[1] for line in
+                  ports.read_text().split()]
+
+        def ready():
+            try:
+                with urllib.request.urlopen(f"http://{places[0]}/readyz"):
+                    return True
+            except urllib.error.HTTPError:
+                return False
+        until("the quotas", ready)
+        return places
+
+    def java(self, *arguments):
+        return ["java", "-XX:TieredStopAtLevel=1", "-cp", self.classes,
+                *arguments]
+
+    def test_client(self):
+        done = subprocess.run(self.java("WeirTest", *self.agent()), text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        print(done.stdout, flush=True)
+
+    def test_example(self):
+        place, _ = self.agent()
+        server = subprocess.Popen(self.java("Server", place), text=True,
+                                  stdout=subprocess.PIPE)
+        try:
+            url = server.stdout.readline().strip()
+            for _ in range(3):
+                with urllib.request.urlopen(url, timeout=60) as answer:
+                    self.assertEqual(answer.read(), b"forty-two\n")
+            with self.assertRaises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(url, timeout=60)
+            self.assertEqual(refused.exception.code, 429)
+            self.assertIn("Retry-After", refused.exception.headers)
+            refused.exception.close()
+        finally:
+            server.kill()
+            server.wait()
+            server.stdout.close()
+
+    def test_a_killed_process_holds_nothing(self):
+        """Its permits are free when it is dead, whatever it was about."""
+        place, _ = self.agent()
+        holder = subprocess.Popen(self.java("Holder", place, "two"),
+                                  text=True, stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE)
+        self.assertEqual(holder.stdout.readline(), "held\n")
+
+        def enter():
+            asked = json.dumps({"name": "two", "weight": 2}).encode()
+            try:
+                with urllib.request.urlopen(f"http://{place}/v1/enter",
+                                            asked) as answer:
+                    return answer.status
+            except urllib.error.HTTPError as error:
+                error.close()
+                return error.code
+        self.assertEqual(enter(), 429)
+        holder.kill()
+        holder.wait()
+        holder.stdin.close()
+        holder.stdout.close()
+        until("two are free", lambda: enter() == 200)
+
+
+if __name__ == "__main__":
+    if not has_java():
+        print("skipped: there is no javac of 17 or later in the PATH; Debian "
+              "has it in default-jdk-headless (tools/install-deps.sh check)",
+              file=sys.stderr)
+        sys.exit(SKIPPED)
+    unittest.main()

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+// Agent.java - a client of `weir agent` on this host: its HTTP door, on loop-
+// back or at a unix socket, by what a JDK has. Java 17.
+//
+// A decision is a round trip over a socket of this host. Connections are few
+// and shared by all threads; a call has one to itself until it is answered. A
+// permit belongs to the connection it came by: the agent gives it back when
+// that one ends, however this process does, so permits can't be lost.
+
+package weir;
+
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.net.SocketAddress;
+import java.net.UnixDomainSocketAddress;
+import java.time.Duration;
+import java.util.Map;
+import java.util.concurrent.atomic.AtomicInteger;
+
+/** Where decisions are made. Any thread may call; a process needs but one. */
+public final class Agent implements AutoCloseable {
+    /** How to reach an agent. */
+    public record Options(int connections, Duration timeout, String token,
+                          boolean passWhenAway) {
+        public Options {
+            if (connections < 1)
+                throw new IllegalArgumentException("connections: 1 or more");
+        }
+
+        /** Four connections for takes and as many for permits, a second, no
+         * token; who can't ask passes. */
+        public static Options usual() {
+            return new Options(4, Duration.ofSeconds(1), null, true);
+        }
+
+        public Options withConnections(int count) {
+            return new Options(count, timeout, token, passWhenAway);
+        }
+
+        /** For one answer, connecting included. */
+        public Options withTimeout(Duration time) {
+            return new Options(connections, time, token, passWhenAway);
+        }
+
+        /** What the agent's --credentials wants to see, with the role take. */
+        public Options withToken(String text) {
+            return new Options(connections, timeout, text, passWhenAway);
+        }
+
+        /** What becomes of a request while no agent answers. */
+        public Options withPassWhenAway(boolean pass) {
+            return new Options(connections, timeout, token, pass);
+        }
+    }
+
+    private final Options options;
+    // Apart: a take that times out ends its connection, and a hurried one must
+    // not end what others hold.
+    private final Connection[] takes, permits;
+    private final AtomicInteger next = new AtomicInteger();
+
+    /** Connects when somebody asks, so no agent need be there yet.
+     * @param place {@code "127.0.0.1:7079"}, {@code ":7079"} or
+     *     {@code "unix:/run/weir.sock"} */
+    public Agent(String place, Options options) {
+        this.options = options;
+        SocketAddress address = addressOf(place);
+        takes = new Connection[options.connections()];
+        permits = new Connection[options.connections()];
+        for (int i = 0; i < takes.length; i++) {
+            takes[i] = new Connection(address, options);
+            permits[i] = new Connection(address, options);
+        }
+    }
+
+    public Agent(String place) {
+        this(place, Options.usual());
+    }
+
+    private static SocketAddress addressOf(String place) {
+        if (place.startsWith("unix:"))
+            return UnixDomainSocketAddress.of(place.substring(5));
+        int colon = place.lastIndexOf(':');
+        if (colon < 0)
+            throw new IllegalArgumentException(
+                place + ": HOST:PORT, :PORT or unix:PATH");
+        String host = colon == 0 ? "127.0.0.1" : place.substring(0, colon);
+        return new InetSocketAddress(host.replaceAll("[\\[\\]]", ""),
+                                     Integer.parseInt(
+                                         place.substring(colon + 1)));
+    }
+
+    /** A quota of kind rate: requests, bytes. Costs nothing; keep it or not. */
+    public Rate rate(String name) {
+        return new Rate(this, name);
+    }
+
+    /** A quota of kind concurrency: what is in flight. */
+    public Gauge gauge(String name) {
+        return new Gauge(this, name);
+    }
+
+    /** Ends all connections; what is held by permits is free again. */
+    @Override
+    public void close() {
+        for (int i = 0; i < takes.length; i++) {
+            takes[i].close();
+            permits[i].close();
+        }
+    }
+
+    // ---- For Rate, Gauge and Permit ----
+
+    /** A free connection, or the next in turn. */
+    private Connection pick(Connection[] connections) {
+        int first = Math.floorMod(next.getAndIncrement(), connections.length);
+        for (int i = 0; i < connections.length; i++) {
+            Connection c = connections[(first + i) % connections.length];
+            if (c.lock.tryLock())
+                return c;
+        }
+        connections[first].lock.lock();
+        return connections[first];
+    }
+
+    Reply take(String body) {
+        return ask(pick(takes), "/v1/take", body);
+    }
+
+    Reply enter(String body) {
+        return ask(pick(permits), "/v1/enter", body);
+    }
+
+    private Reply ask(Connection connection, String path, String body) {
+        try {
+            return reply(connection.call(path, body), connection);
+        } catch (IOException gone) {
+            return Reply.away(options.passWhenAway());
+        } finally {
+            connection.lock.unlock();
+        }
+    }
+
+    private static Reply reply(Connection.Answer answer, Connection on) {
+        Map<String, Object> said = Json.object(answer.body());
+        if (answer.status() != 200 && answer.status() != 429)
+            throw new WeirException(answer.status(),
+                                    String.valueOf(said.get("detail")));
+        return Reply.of(said, on, answer.life());
+    }
+}

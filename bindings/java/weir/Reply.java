@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+// Reply.java - what the agent said.
+
+package weir;
+
+import java.time.Duration;
+import java.util.Map;
+import java.util.Optional;
+
+/** A verdict and what is known beside it. */
+public final class Reply {
+    private final Map<String, Object> said;
+    private final boolean passed, away;
+    final Connection connection; // that said so; null: none did
+    final long life;             // of the connection, then
+
+    private Reply(Map<String, Object> said, boolean passed, boolean away,
+                  Connection connection, long life) {
+        this.said = said;
+        this.passed = passed;
+        this.away = away;
+        this.connection = connection;
+        this.life = life;
+    }
+
+    static Reply of(Map<String, Object> said, Connection on, long life) {
+        return new Reply(said, "pass".equals(said.get("verdict")), false, on,
+                         life);
+    }
+
+    static Reply away(boolean passed) {
+        return new Reply(Map.of(), passed, true, null, 0);
+    }
+
+    public boolean passed() {
+        return passed;
+    }
+
+    /** The quota of the chain that is nearest to its limit; "": none. */
+    public String quota() {
+        return (String) said.getOrDefault("quota", "");
+    }
+
+    /** Units that would still pass; empty: nobody knows, or all. */
+    public Optional<Long> remaining() {
+        return Optional.ofNullable((Long) said.get("remaining"));
+    }
+
+    /** When it may pass, if it was refused; empty: it passed, or never will. */
+    public Optional<Duration> retryAfter() {
+        return Optional.ofNullable((Long) said.get("retry_after_ms"))
+            .map(Duration::ofMillis);
+    }
+
+    /** The weight is more than ever passes at once. */
+    public boolean never() {
+        return said.containsKey("never");
+    }
+
+    /** There is no quota of that name, so it passed. */
+    public boolean unknown() {
+        return said.containsKey("unknown");
+    }
+
+    /** The agent hears no root: the quota's on_stale rules. */
+    public boolean stale() {
+        return said.containsKey("stale");
+    }
+
+    /** A quota in mode shadow would have refused. */
+    public boolean shadow() {
+        return said.containsKey("shadow");
+    }
+
+    /** No agent answered, and the verdict is that of the options. */
+    public boolean away() {
+        return away;
+    }
+
+    long permit() {
+        return (Long) said.getOrDefault("permit", 0L);
+    }
+
+    @Override
+    public String toString() {
+        return away ? "away: " + (passed ? "passed" : "limited")
+                    : said.toString();
+    }
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT
+ * ngx_http_weir_module.h - what the files of the module share. */
+
+#ifndef _NGX_HTTP_WEIR_MODULE_H_INCLUDED_
+#define _NGX_HTTP_WEIR_MODULE_H_INCLUDED_
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+#include <weir/weir.h>
+
+
+#define NGX_HTTP_WEIR_LIMITS_MAX     16     /* in a location */
+
+#define NGX_HTTP_WEIR_PREACCESS      0x01
+#define NGX_HTTP_WEIR_AFTER_ACCESS   0x02
+
+
+typedef struct {
+    /* the same for all that use the memory */
+    ngx_str_t                     roots;
+    void                         *memory;
+    size_t                        size;
+    uint32_t                      names_max;
+} ngx_http_weir_zone_t;
+
+
+typedef struct {
+    struct weir_options           options;
+    ngx_shm_zone_t               *shm_zone;
+    ngx_uint_t                    used;    /* unsigned  used:1 */
+
+    /* of the worker */
+    struct weir                  *weir;
+    ngx_event_t                   retry;
+    char                          why[sizeof(((struct weir_event *) 0)->text)];
+} ngx_http_weir_main_conf_t;
+
+
+typedef struct {
+    ngx_http_complex_value_t      name;
+    ngx_http_complex_value_t     *weight;
+    ngx_uint_t                    status;
+    ngx_uint_t                    phase;
+    ngx_uint_t                    peek;    /* unsigned  peek:1 */
+
+    /* of the worker: where a name without variables is, once it was asked */
+    struct weir_handle            quota;
+} ngx_http_weir_limit_t;
+
+
+typedef struct {
+    ngx_array_t                   limits;
+    ngx_uint_t                    phases;
+    ngx_uint_t                    log_level;
+    ngx_flag_t                    dry_run;
+    ngx_flag_t                    headers;
+} ngx_http_weir_conf_t;
+
+
+/* ngx_http_weir_handler.c: requests, and what variables tell of them */
+ngx_int_t ngx_http_weir_preaccess_handler(ngx_http_request_t *r);
+ngx_int_t ngx_http_weir_precontent_handler(ngx_http_request_t *r);
+ngx_int_t ngx_http_weir_add_variables(ngx_conf_t *cf);
+
+/* ngx_http_weir_worker.c: the limiter of a worker process */
+ngx_int_t ngx_http_weir_init_process(ngx_cycle_t *cycle);
+void ngx_http_weir_exit_process(ngx_cycle_t *cycle);
+void ngx_http_weir_hear(void *context, const struct weir_event *event);
+/* The worker's; NULL: it isn't open. Also for Lua. */
+struct weir *ngx_http_weir_limiter(void);
+
+
+extern ngx_module_t  ngx_http_weir_module;
+
+
+#endif /* _NGX_HTTP_WEIR_MODULE_H_INCLUDED_ */

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT
+ * lab/model.h - scenarios that aren't fleets: one experiment each, played in
+ * virtual time with the product's own pure parts.
+ *
+ * "model NAME key=value …" stands in a scenario in the place of roots,
+ * limiters, quotas and loads. All else of the language is the same: settings,
+ * variants, measures, claims, figures. The model says what it can be told
+ * (fields), what it measures (metrics) and what it shows over time (series),
+ * by names of its own; it holds no copy of what the product decides. */
+
+#ifndef WEIR_MODEL_H
+#define WEIR_MODEL_H
+
+#include <stdio.h>
+
+#include "lab/scenario.h"
+
+#define WEIR_MODEL_FIELDS_MAX 48
+
+enum weir_model_kind {
+    WEIR_MODEL_DURATION, /* ns */
+    WEIR_MODEL_RATE,     /* a second */
+    WEIR_MODEL_COUNT,    /* a whole number, at most 2^53 */
+    WEIR_MODEL_SHARE,    /* 0 .. 1 */
+    WEIR_MODEL_REAL,
+    WEIR_MODEL_WORD, /* the index of one of 'words' */
+};
+
+struct weir_model_field {
+    const char *name; /* NULL ends a list */
+    enum weir_model_kind kind;
+    double preset;
+    double min, max;          /* of counts and reals */
+    const char *const *words; /* of a word; ends with NULL */
+    const char *sentence;
+};
+
+struct weir_model_metric {
+    const char *name; /* NULL ends a list */
+    const char *sentence;
+};
+
+/* How a series is drawn: summed up to a rate, or by its highest. */
+struct weir_model_series {
+    const char *name; /* NULL ends a list */
+    const char *unit; /* of the axis; those of one unit share a panel */
+    bool rate;        /* a sample counts; the figure shows it per second */
+};
+
+struct weir_model_run;
+
+struct weir_model {
+    const char *name;     /* NULL ends the list of models */
+    const char *sentence; /* what is played */
+    const struct weir_model_field *fields;
+    const struct weir_model_metric *metrics;
+    const struct weir_model_series *series;
+    /* Plays it once. Deterministic in 'run' alone. */
+    void (*play)(struct weir_model_run *run);
+};
+extern const struct weir_model *const weir_models[]; /* ends with NULL */
+
+/* What a model is given, and what it fills. */
+struct weir_model_run {
+    const double *values; /* by the model's fields */
+    uint64_t seed;
+    weir_duration span, step; /* of the run; of a sample */
+    size_t sample_count;
+    double *metrics; /* by the model's metrics; NaN until set */
+    double **series; /* by the model's series: 'sample_count' samples each,
+                       * of 0 */
+    uint64_t events, takes;
+};
+
+/* Adds to the sample in which 'at' (since the start) lies, if it is in the
+ * run. */
+void weir_model_add(struct weir_model_run *run, size_t series, weir_duration at,
+                    double value);
+
+/* ---- scenario_model.c ---- */
+
+struct weir_builder;
+int weir_build_model(struct weir_builder *builder);
+/* A field's value, as it is read. */
+void weir_model_value_print(FILE *out, const struct weir_model_field *field,
+                            double value);
+void weir_print_model(FILE *out, const struct weir_scenario *scenario);
+/* Names to choose from, ending with NULL: the fleet's, or the model's. */
+const char *const *weir_scenario_metrics(struct weir_scenario *scenario);
+const char *const *weir_scenario_series(struct weir_scenario *scenario);
+
+/* ---- run_model.c ---- */
+
+struct weir_result;
+struct weir_run_options;
+/* As weir_run_simulated(), of a scenario with a model. */
+struct weir_result *weir_run_model(const struct weir_scenario *scenario,
+                                   const struct weir_run_options *options,
+                                   struct weir_diag *diag);
+
+#endif /* WEIR_MODEL_H */

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT
+ * lab/model_adaptive.h - the parts of the model "adaptive": what is measured,
+ * and who watches a plant to measure it. */
+
+#ifndef WEIR_MODEL_ADAPTIVE_H
+#define WEIR_MODEL_ADAPTIVE_H
+
+#include "lab/model.h"
+#include "lab/plant.h"
+
+/* By the model's metrics. */
+enum {
+    WEIR_ADAPTIVE_OFFERED_RPS,
+    WEIR_ADAPTIVE_ADMITTED_RPS,
+    WEIR_ADAPTIVE_MEAN_MS,
+    WEIR_ADAPTIVE_P95_MS,
+    WEIR_ADAPTIVE_P99_MS,
+    WEIR_ADAPTIVE_MAX_MS,
+    WEIR_ADAPTIVE_SLOW_SHARE,
+    WEIR_ADAPTIVE_WINDOWS_OVER,
+    WEIR_ADAPTIVE_WORST_WINDOW_MS,
+    WEIR_ADAPTIVE_REFUSED,
+    WEIR_ADAPTIVE_REFUSED_RPS,
+    WEIR_ADAPTIVE_LIMIT_MIN,
+    WEIR_ADAPTIVE_LIMIT_MEAN,
+    WEIR_ADAPTIVE_LIMIT_MAX,
+    WEIR_ADAPTIVE_PERIOD_S,
+    WEIR_ADAPTIVE_IN_FLIGHT_MAX,
+    WEIR_ADAPTIVE_BEFORE_RPS,
+    WEIR_ADAPTIVE_BEFORE_P95_MS,
+    WEIR_ADAPTIVE_BEFORE_LIMIT,
+    WEIR_ADAPTIVE_FIRST_RPS,
+    WEIR_ADAPTIVE_FIRST_P95_MS,
+    WEIR_ADAPTIVE_AFTER_RPS,
+    WEIR_ADAPTIVE_AFTER_P95_MS,
+    WEIR_ADAPTIVE_BACK_RPS,
+    WEIR_ADAPTIVE_BACK_P95_MS,
+    WEIR_ADAPTIVE_FALL_S,
+    WEIR_ADAPTIVE_SYNC_ADMITTED,
+    WEIR_ADAPTIVE_SYNC_MEAN_MS,
+    WEIR_ADAPTIVE_SYNC_P95_MS,
+    WEIR_ADAPTIVE_BULK_RPS,
+    WEIR_ADAPTIVE_BULK_DONE_S,
+    WEIR_ADAPTIVE_BULK_TRIES,
+};
+
+/* By the model's series. */
+enum {
+    WEIR_ADAPTIVE_SERIES_OFFERED,
+    WEIR_ADAPTIVE_SERIES_ADMITTED,
+    WEIR_ADAPTIVE_SERIES_REFUSED,
+    WEIR_ADAPTIVE_SERIES_P95,
+    WEIR_ADAPTIVE_SERIES_SYNC_P95,
+    WEIR_ADAPTIVE_SERIES_TARGET,
+    WEIR_ADAPTIVE_SERIES_LIMIT,
+    WEIR_ADAPTIVE_SERIES_IN_FLIGHT,
+};
+
+/* Something changes at 'change', and changes back 'lasts' later; then again
+ * each 'every'. 0: never. Of each part the first 'grace' isn't settled. */
+struct weir_adaptive_phases {
+    weir_instant change;
+    weir_duration lasts, every, grace;
+};
+
+struct weir_adaptive_look;
+/* 'settle': what is before doesn't count. 'run' is borrowed. */
+struct weir_adaptive_look *weir_adaptive_look_new(
+    struct weir_model_run *run, const struct weir_plant_options *plant,
+    const struct weir_adaptive_phases *phases, weir_instant settle);
+void weir_adaptive_look_free(struct weir_adaptive_look *look);
+/* Is weir_plant_options.note; 'context' the look. */
+void weir_adaptive_look_note(void *context, const struct weir_plant_note *note);
+/* The run is over: fills its metrics and series. */
+void weir_adaptive_look_sum_up(struct weir_adaptive_look *look);
+
+#endif /* WEIR_MODEL_ADAPTIVE_H */

@@ -1,0 +1,548 @@
+/* SPDX-License-Identifier: MIT
+ * lab/model_architectures.c - one traffic, eight ways to share a limit.
+ *
+ * 'keys' clients each may make limit x window calls a window, and offer
+ * 'load' times that, to nodes that a balancer chooses. Half-way, and in the
+ * midst of a window, nodes are added. Who decides, and by what:
+ *
+ *     local          each node alone, by its part of the limit (that of the
+ *                    nodes there were at first: nobody tells it otherwise)
+ *     sticky         one node a key, by hash over the nodes there are, the
+ *                    whole limit in its memory
+ *     broadcast      each node counts alone and tells all others
+ *     log            the same by a log that is read 'lag' later
+ *     get_then_set   a store: read, decide, write what was read and one more
+ *     locked         the same under a lock of the key in the store
+ *     atomic         one step in the store
+ *     counted        Weir: a fleet with slack, the product's own nodes
+ *
+ * The first seven count in fixed windows, as their articles do; the last in
+ * leaky buckets of the same rate, with the default bursts. A message takes half
+ * of 'rtt' to the store or to another node. Messages and what the caller waits
+ * are counted alike in all. */
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "lab/fleet.h"
+#include "lab/memory.h"
+#include "lab/model.h"
+
+#define ROOTS 3
+
+enum how {
+    LOCAL,
+    STICKY,
+    BROADCAST,
+    LOG,
+    GET_THEN_SET,
+    LOCKED,
+    ATOMIC,
+    COUNTED
+};
+static const char *const hows[] = {
+    "local",  "sticky", "broadcast", "log", "get_then_set",
+    "locked", "atomic", "counted",   NULL,
+};
+
+enum {
+    HOW,
+    NODES,
+    ADDED,
+    KEYS,
+    LIMIT,
+    WINDOW,
+    LOAD,
+    RTT,
+    LAG
+};
+static const struct weir_model_field fields[] = {
+    { .name = "how",
+      .kind = WEIR_MODEL_WORD,
+      .preset = ATOMIC,
+      .words = hows,
+      .sentence = "the limit is shared" },
+    { .name = "nodes",
+      .kind = WEIR_MODEL_COUNT,
+      .preset = 10,
+      .min = 1,
+      .max = 1000,
+      .sentence = "that there are at first" },
+    { .name = "added",
+      .kind = WEIR_MODEL_COUNT,
+      .preset = 5,
+      .min = 0,
+      .max = 1000,
+      .sentence = "that come half-way" },
+    { .name = "keys",
+      .kind = WEIR_MODEL_COUNT,
+      .preset = 20,
+      .min = 1,
+      .max = 10000,
+      .sentence = "clients with a limit each" },
+    { .name = "limit",
+      .kind = WEIR_MODEL_RATE,
+      .preset = 100,
+      .sentence = "of a client" },
+    { .name = "window",
+      .kind = WEIR_MODEL_DURATION,
+      .preset = 10e9,
+      .sentence = "that the limit is counted in" },
+    { .name = "load",
+      .kind = WEIR_MODEL_REAL,
+      .preset = 3,
+      .min = 0.01,
+      .max = 100,
+      .sentence = "offered, of the limit" },
+    { .name = "rtt",
+      .kind = WEIR_MODEL_DURATION,
+      .preset = 1e6,
+      .sentence = "to the store, and between nodes" },
+    { .name = "lag",
+      .kind = WEIR_MODEL_DURATION,
+      .preset = 1e9,
+      .sentence = "of the log" },
+    { .name = NULL },
+};
+
+enum {
+    ADMITTED,
+    ADMITTED_MAX,
+    MESSAGES,
+    LATENCY,
+    LATENCY_P99
+};
+static const struct weir_model_metric metrics[] = {
+    { "admitted", "what passed over what the limits allow, whole run" },
+    { "admitted_max", "the same, of the window and key where most passed" },
+    { "messages", "sent, per call" },
+    { "latency_ms", "milliseconds that a call waits for its decision, mean" },
+    { "latency_p99_ms", "the same, 99th percentile" },
+    { NULL, NULL },
+};
+
+enum {
+    OFFERED,
+    PASSED
+};
+static const struct weir_model_series series[] = {
+    { "offered", "calls a second", true },
+    { "passed", "calls a second", true },
+    { NULL, NULL, false },
+};
+
+/* ---- What all of them share ---- */
+
+/* Something that becomes known, or is done, later; in the order of time. */
+struct later {
+    weir_instant at;
+    uint64_t tie;
+    uint32_t key, node;
+    uint64_t window; /* the call's */
+    uint64_t read;   /* get_then_set: what was read */
+    weir_instant asked;
+    enum {
+        TOLD,
+        READ,
+        WRITTEN,
+        ASKED
+    } what;
+};
+
+struct play {
+    struct weir_model_run *run;
+    enum how how;
+    struct weir_world chance;
+    uint32_t nodes; /* now */
+    uint32_t nodes_most;
+    uint32_t keys;
+    uint64_t quantity; /* of a key and window */
+    weir_duration window, rtt, lag;
+    uint64_t *counts;  /* [node or store][key]: in 'windows' */
+    uint64_t *windows; /* which window each is of */
+    uint64_t *passed;  /* [window][key] */
+    size_t window_count;
+    struct later *heap;
+    size_t heap_count, heap_capacity;
+    weir_instant *locked_till; /* by key */
+    double *waits;             /* of calls, ms */
+    size_t wait_count, wait_capacity;
+    uint64_t calls, admitted, ties;
+    uint64_t messages; /* of a fleet: those before the first call */
+    struct weir_fleet *fleet;
+};
+
+/* The counter of a key at a node (or the store: node 0), of this window. */
+static uint64_t *counter(struct play *play, uint32_t node, uint32_t key,
+                         uint64_t window)
+{
+    size_t at = (size_t)node * play->keys + key;
+    if (play->windows[at] < window) {
+        play->windows[at] = window;
+        play->counts[at] = 0;
+    }
+    return &play->counts[at];
+}
+
+static void wait_for(struct play *play, weir_duration wait)
+{
+    play->waits = weir_must_grow(play->waits, &play->wait_capacity,
+                                 play->wait_count + 1, sizeof *play->waits);
+    play->waits[play->wait_count++] = (double)wait / 1e6;
+}
+
+static void admit(struct play *play, uint32_t key, weir_instant now)
+{
+    play->admitted++;
+    size_t window = now / play->window;
+    if (window < play->window_count)
+        play->passed[window * play->keys + key]++;
+    weir_model_add(play->run, PASSED, now, 1);
+}
+
+/* ---- Later ---- */
+
+static bool is_before(const struct later *a, const struct later *b)
+{
+    return a->at != b->at ? a->at < b->at : a->tie < b->tie;
+}
+
+static void put_later(struct play *play, struct later later)
+{
+    later.tie = play->ties++;
+    play->heap = weir_must_grow(play->heap, &play->heap_capacity,
+                                play->heap_count + 1, sizeof *play->heap);
+    size_t at = play->heap_count++;
+    for (; at > 0 && is_before(&later, &play->heap[(at - 1) / 2]);
+         at = (at - 1) / 2)
+        play->heap[at] = play->heap[(at - 1) / 2];
+    play->heap[at] = later;
+}
+
+static struct later take_later(struct play *play)
+{
+    struct later first = play->heap[0];
+    struct later last = play->heap[--play->heap_count];
+    size_t at = 0;
+    for (;;) {
+        size_t child = 2 * at + 1;
+        if (child >= play->heap_count)
+            break;
+        if (child + 1 < play->heap_count &&
+            is_before(&play->heap[child + 1], &play->heap[child]))
+            child++;
+        if (!is_before(&play->heap[child], &last))
+            break;
+        play->heap[at] = play->heap[child];
+        at = child;
+    }
+    play->heap[at] = last;
+    return first;
+}
+
+/* ---- Deciding in the node's own memory ---- */
+
+static void decide_alone(struct play *play, uint32_t node, uint32_t key,
+                         uint64_t quantity, weir_instant now)
+{
+    uint64_t window = now / play->window;
+    uint64_t *count = counter(play, node, key, window);
+    wait_for(play, 0);
+    if (*count >= quantity)
+        return;
+    ++*count;
+    admit(play, key, now);
+    if (play->how != BROADCAST && play->how != LOG)
+        return;
+    /* To each of the others; by the log, one there and one to each. */
+    play->messages += play->nodes - 1 + (play->how == LOG);
+    put_later(play,
+              (struct later){
+                  .at = now + (play->how == LOG ? play->lag : play->rtt / 2),
+                  .key = key,
+                  .node = node,
+                  .window = window,
+                  .what = TOLD });
+}
+
+static void hear(struct play *play, const struct later *told)
+{
+    for (uint32_t i = 0; i < play->nodes; i++) {
+        size_t at = (size_t)i * play->keys + told->key;
+        if (i != told->node && play->windows[at] <= told->window)
+            ++*counter(play, i, told->key, told->window);
+    }
+}
+
+/* ---- Deciding by what a store holds ---- */
+
+static void ask_store(struct play *play, uint32_t key, weir_instant now)
+{
+    weir_instant at = now + play->rtt / 2;
+    if (play->how == LOCKED) {
+        /* Lock, read, write with unlock: the lock is held for two round
+         * trips, and those who want it stand in line. */
+        weir_instant *till = &play->locked_till[key];
+        at = *till > at ? *till : at;
+        *till = at + 2 * play->rtt;
+        at += play->rtt;
+        play->messages += 4;
+    }
+    play->messages += 2;
+    put_later(play, (struct later){
+                        .at = at,
+                        .key = key,
+                        .asked = now,
+                        .what = play->how == GET_THEN_SET ? READ : ASKED });
+}
+
+static void answer(struct play *play, const struct later *asked)
+{
+    weir_instant back = asked->at + play->rtt / 2;
+    uint64_t *count = counter(play, 0, asked->key, asked->at / play->window);
+    if (play->how == LOCKED)
+        back += play->rtt;
+    wait_for(play, back - asked->asked);
+    if (*count >= play->quantity)
+        return;
+    ++*count;
+    admit(play, asked->key, asked->at);
+}
+
+static void read_store(struct play *play, struct later asked)
+{
+    asked.window = asked.at / play->window;
+    asked.read = *counter(play, 0, asked.key, asked.window);
+    weir_instant back = asked.at + play->rtt / 2;
+    wait_for(play, back - asked.asked);
+    if (asked.read >= play->quantity)
+        return;
+    admit(play, asked.key, back);
+    play->messages += 2;
+    asked.at = back + play->rtt / 2;
+    asked.what = WRITTEN;
+    put_later(play, asked);
+}
+
+static void write_store(struct play *play, const struct later *written)
+{
+    if (play->windows[written->key] <= written->window)
+        *counter(play, 0, written->key, written->window) = written->read + 1;
+}
+
+static void run_later(struct play *play, weir_instant until)
+{
+    while (play->heap_count > 0 && play->heap[0].at <= until) {
+        struct later later = take_later(play);
+        switch (later.what) {
+        case TOLD:
+            hear(play, &later);
+            break;
+        case READ:
+            read_store(play, later);
+            break;
+        case WRITTEN:
+            write_store(play, &later);
+            break;
+        case ASKED:
+            answer(play, &later);
+            break;
+        }
+    }
+}
+
+/* ---- Weir's own fleet ---- */
+
+static struct weir_text key_name(uint32_t key, char buf[24])
+{
+    int len = snprintf(buf, 24, "client/%u", key);
+    return (struct weir_text){ buf, (size_t)len };
+}
+
+static void start_fleet(struct play *play)
+{
+    const double *values = play->run->values;
+    struct weir_fleet_options options = {
+        .seed = play->run->seed,
+        .limiters = play->nodes_most,
+        .limiters_started = play->nodes,
+        .roots = ROOTS,
+        .slots = 2 * play->keys + 16,
+        .net = { .delay = play->rtt / 2 },
+        .settings = { .report_interval = WEIR_SECOND,
+                      .stale_after = 10 * WEIR_SECOND,
+                      .slack = true },
+    };
+    play->fleet = weir_fleet_new(&options);
+    struct weir_quota quota;
+    weir_quota_init(&quota);
+    quota.name = WEIR_TEXT("client/*");
+    quota.limit = (struct weir_limit){ .units = (uint64_t)values[LIMIT],
+                                       .per = WEIR_SECOND };
+    weir_assert(weir_fleet_put(play->fleet, &quota, NULL) == 0);
+    weir_fleet_run(play->fleet, weir_fleet_now(play->fleet) + 2 * WEIR_SECOND);
+    struct weir_fleet_stats stats;
+    weir_fleet_stats(play->fleet, &stats);
+    play->messages = stats.messages;
+}
+
+static void ask_fleet(struct play *play, uint32_t node, uint32_t key,
+                      weir_instant zero, weir_instant now)
+{
+    char buf[24];
+    weir_fleet_run(play->fleet, zero + now);
+    wait_for(play, 0);
+    unsigned outcome =
+        weir_fleet_take(play->fleet, node, key_name(key, buf), 1, NULL);
+    if (!(outcome & WEIR_OUTCOME_LIMITED))
+        admit(play, key, now);
+}
+
+static void scale_out(struct play *play)
+{
+    uint32_t had = play->nodes;
+    play->nodes = play->nodes_most;
+    for (uint32_t i = had; play->fleet && i < play->nodes; i++)
+        weir_fleet_start(play->fleet, (struct weir_place){ .index = i });
+}
+
+/* ---- The traffic ---- */
+
+static uint32_t node_of(struct play *play, uint32_t key)
+{
+    uint64_t drawn = weir_rng_below(&play->chance.rng, play->nodes);
+    return play->how == STICKY ? (key * 2654435761u >> 8) % play->nodes
+                               : (uint32_t)drawn;
+}
+
+static void call(struct play *play, weir_instant zero, weir_instant now)
+{
+    uint32_t key = (uint32_t)weir_rng_below(&play->chance.rng, play->keys);
+    uint32_t node = node_of(play, key);
+    uint64_t quantity = play->quantity;
+    play->calls++;
+    weir_model_add(play->run, OFFERED, now, 1);
+    switch (play->how) {
+    case LOCAL:
+        quantity /= (uint64_t)play->run->values[NODES];
+        decide_alone(play, node, key, quantity, now);
+        break;
+    case STICKY:
+    case BROADCAST:
+    case LOG:
+        decide_alone(play, node, key, quantity, now);
+        break;
+    case GET_THEN_SET:
+    case LOCKED:
+    case ATOMIC:
+        ask_store(play, key, now);
+        break;
+    case COUNTED:
+        ask_fleet(play, node, key, zero, now);
+        break;
+    }
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+static void measure(struct play *play)
+{
+    struct weir_model_run *run = play->run;
+    double allowed = run->values[LIMIT] * play->keys * (double)run->span / 1e9;
+    run->metrics[ADMITTED] = (double)play->admitted / allowed;
+    uint64_t most = 0;
+    for (size_t i = 0; i < play->window_count * play->keys; i++)
+        most = play->passed[i] > most ? play->passed[i] : most;
+    run->metrics[ADMITTED_MAX] = (double)most / (double)play->quantity;
+    if (play->fleet) {
+        struct weir_fleet_stats stats;
+        weir_fleet_stats(play->fleet, &stats);
+        play->messages = stats.messages - play->messages;
+    }
+    run->metrics[MESSAGES] = (double)play->messages / (double)play->calls;
+    double sum = 0;
+    for (size_t i = 0; i < play->wait_count; i++)
+        sum += play->waits[i];
+    run->metrics[LATENCY] = sum / (double)play->wait_count;
+    qsort(play->waits, play->wait_count, sizeof *play->waits, by_value);
+    run->metrics[LATENCY_P99] = play->waits[play->wait_count * 99 / 100];
+    run->takes = play->calls;
+    run->events = play->fleet ? weir_fleet_world(play->fleet)->events
+                              : play->ties + play->calls;
+}
+
+static void play_init(struct play *play, struct weir_model_run *run)
+{
+    const double *values = run->values;
+    *play = (struct play){
+        .run = run,
+        .how = (enum how)values[HOW],
+        .nodes = (uint32_t)values[NODES],
+        .nodes_most = (uint32_t)(values[NODES] + values[ADDED]),
+        .keys = (uint32_t)values[KEYS],
+        .window = (weir_duration)values[WINDOW],
+        .rtt = (weir_duration)values[RTT],
+        .lag = (weir_duration)values[LAG],
+        .quantity = (uint64_t)llround(values[LIMIT] * values[WINDOW] / 1e9),
+    };
+    play->window_count = run->span / play->window + 1;
+    size_t counters = (size_t)play->nodes_most * play->keys;
+    play->counts = weir_must_zeroed(counters, sizeof(uint64_t));
+    play->windows = weir_must_zeroed(counters, sizeof(uint64_t));
+    play->locked_till = weir_must_zeroed(play->keys, sizeof(weir_instant));
+    play->passed =
+        weir_must_zeroed(play->window_count * play->keys, sizeof(uint64_t));
+    weir_world_init(&play->chance, run->seed);
+    if (play->how == COUNTED)
+        start_fleet(play);
+}
+
+static void play_fini(struct play *play)
+{
+    weir_world_fini(&play->chance);
+    weir_fleet_free(play->fleet);
+    free(play->counts);
+    free(play->windows);
+    free(play->locked_till);
+    free(play->passed);
+    free(play->heap);
+    free(play->waits);
+}
+
+static void play_all(struct weir_model_run *run)
+{
+    struct play play;
+    play_init(&play, run);
+    weir_instant zero = play.fleet ? weir_fleet_now(play.fleet) : 0;
+    double mean = 1e9 / (run->values[LOAD] * run->values[LIMIT] * play.keys);
+    bool scaled = false;
+    for (double at = 0;;) {
+        at += weir_world_exponential(&play.chance, mean);
+        weir_instant now = (weir_instant)at;
+        if (now >= run->span)
+            break;
+        run_later(&play, now);
+        /* In the midst of a window, as it happens. */
+        if (!scaled && now >= run->span / 2 + play.window / 2) {
+            scaled = true;
+            scale_out(&play);
+        }
+        call(&play, zero, now);
+    }
+    run_later(&play, WEIR_NEVER);
+    measure(&play);
+    play_fini(&play);
+}
+
+const struct weir_model weir_model_architectures = {
+    .name = "architectures",
+    .sentence = "one traffic, and eight ways to share a limit among nodes",
+    .fields = fields,
+    .metrics = metrics,
+    .series = series,
+    .play = play_all,
+};

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: MIT
+ * lab/model_doorman_look.c - what is measured of a tree of leases.
+ *
+ * Everything that changes does so between two calls: first the time that has
+ * passed is counted under what was, then what is now is judged. So nothing is
+ * sampled, and an excess that lasts from one message to the next is seen.
+ *
+ * Utilisation is what clients may use, over what they could: the smaller of
+ * the capacity and what they want. More than that is not more than all.
+ *
+ * After the capacity is cut more may be out than there is, but never more than
+ * at the cut, and what has come back doesn't go out again:
+ *
+ *     bound = max(capacity, min(bound, out))
+ *
+ * Out is what the root takes for it: raises that are under way at the cut are
+ * out, though nobody goes by them yet.
+ *
+ * A mishap answers for every dip that begins after its end and before the next
+ * mishap begins, and for the one that it ends in, as long as that lasts. So
+ * what goes wrong a lease later counts too. */
+
+#include <math.h>
+
+#include "lab/model_doorman.h"
+
+/* Before it everybody learns, under the original's rules. */
+#define WATCHED_FROM (65 * WEIR_SECOND)
+#define TOLERANCE 1e-9
+#define ENOUGH 0.95
+/* Of the capacity, for each job without a master, at the foot of a figure. */
+#define MARK 0.08
+
+static double could_use(const struct weir_doorman_look *look)
+{
+    return look->wanted < look->capacity ? look->wanted : look->capacity;
+}
+
+static double utilisation(const struct weir_doorman_look *look)
+{
+    double could = could_use(look);
+    return look->given < could ? look->given / could : 1;
+}
+
+/* ---- Time ---- */
+
+static void raise_sample(struct weir_model_run *run, size_t series,
+                         size_t sample, double value)
+{
+    double *samples = run->series[series];
+    samples[sample] = value > samples[sample] ? value : samples[sample];
+}
+
+/* Levels are drawn by their highest in a sample; what is given by its lowest
+ * too, or no dip would be seen. */
+static void draw_least(struct weir_doorman *stage, size_t sample)
+{
+    struct weir_doorman_look *look = &stage->look;
+    double *least = &stage->run->series[WEIR_DOORMAN_GIVEN_LEAST][sample];
+    if (sample >= look->drawn || look->given < *least)
+        *least = look->given;
+    if (sample >= look->drawn)
+        look->drawn = sample + 1;
+}
+
+static void draw(struct weir_doorman *stage, weir_instant now)
+{
+    const struct weir_doorman_look *look = &stage->look;
+    struct weir_model_run *run = stage->run;
+    double mark = MARK * look->capacity * look->without_master;
+    size_t last = now / run->step;
+    for (size_t i = look->at / run->step; i <= last && i < run->sample_count;
+         i++) {
+        draw_least(stage, i);
+        raise_sample(run, WEIR_DOORMAN_GIVEN, i, look->given);
+        raise_sample(run, WEIR_DOORMAN_WANTED, i, look->wanted);
+        raise_sample(run, WEIR_DOORMAN_CAPACITY_THEN, i, look->capacity);
+        raise_sample(run, WEIR_DOORMAN_WITHOUT_MASTER, i, mark);
+    }
+}
+
+static void pass_time(struct weir_doorman *stage, weir_instant now)
+{
+    struct weir_doorman_look *look = &stage->look;
+    weir_instant from = look->at > WATCHED_FROM ? look->at : WATCHED_FROM;
+    draw(stage, now);
+    if (now > from)
+        look->used += utilisation(look) * (double)(now - from);
+    look->at = now;
+}
+
+/* ---- What must hold, and what one hopes for ---- */
+
+static void judge_bound(struct weir_doorman *stage)
+{
+    struct weir_doorman_look *look = &stage->look;
+    bool over = look->given > look->bound * (1 + TOLERANCE);
+    if (over && look->over_at != look->at) {
+        look->over_at = look->at;
+        look->over_instants++;
+    }
+    look->over_episodes += over && !look->over;
+    look->over = over;
+    look->most = fmax(look->most, look->given / look->bound);
+    if (look->bound <= look->capacity)
+        return;
+    double out = fmax(look->given, stage->rules->out(stage, look->at));
+    look->bound = fmax(look->capacity, fmin(look->bound, out));
+}
+
+static void recovered(struct weir_doorman_look *look)
+{
+    weir_instant since =
+        look->first_ended < look->ended ? look->first_ended : look->ended;
+    if (since != WEIR_NEVER && look->at - since > look->recovery)
+        look->recovery = look->at - since;
+    look->first_ended = WEIR_NEVER;
+}
+
+static void judge_use(struct weir_doorman_look *look)
+{
+    if (look->at < WATCHED_FROM)
+        return;
+    double use = utilisation(look);
+    look->least = fmin(look->least, use);
+    bool low = use < ENOUGH;
+    if (look->low && !low)
+        recovered(look);
+    look->low = low;
+}
+
+static void judge_newcomer(struct weir_doorman *stage)
+{
+    struct weir_doorman_look *look = &stage->look;
+    if (look->newcomer == WEIR_DOORMAN_NONE)
+        return;
+    const struct weir_doorman_client *client = &stage->clients[look->newcomer];
+    double share = client->wants * could_use(look) / look->wanted;
+    if (client->given < ENOUGH * share)
+        return;
+    stage->run->metrics[WEIR_DOORMAN_NEWCOMER_WAIT] =
+        (double)(look->at - look->newcomer_came) / 1e9;
+    look->newcomer = WEIR_DOORMAN_NONE;
+}
+
+static void judge(struct weir_doorman *stage)
+{
+    judge_bound(stage);
+    judge_use(&stage->look);
+    judge_newcomer(stage);
+    draw(stage, stage->look.at);
+}
+
+/* ---- What changes ---- */
+
+void weir_doorman_give(struct weir_doorman *stage, uint32_t client,
+                       double given, weir_instant now)
+{
+    pass_time(stage, now);
+    stage->look.given += given - stage->clients[client].given;
+    if (stage->look.given < 0) /* by rounding */
+        stage->look.given = 0;
+    stage->clients[client].given = given;
+    judge(stage);
+}
+
+void weir_doorman_look_again(struct weir_doorman *stage, weir_instant now)
+{
+    struct weir_doorman_look *look = &stage->look;
+    pass_time(stage, now);
+    /* Added up anew: sums of differences would drift. */
+    look->given = look->wanted = 0;
+    for (size_t i = 0; i < stage->client_count; i++) {
+        look->given += stage->clients[i].given;
+        look->wanted += stage->clients[i].wants;
+    }
+    look->without_master = 0;
+    for (size_t i = 0; i < stage->job_count; i++)
+        look->without_master += stage->jobs[i].master == WEIR_DOORMAN_NONE;
+    judge(stage);
+}
+
+void weir_doorman_look_cut(struct weir_doorman *stage, double capacity,
+                           weir_instant now)
+{
+    struct weir_doorman_look *look = &stage->look;
+    pass_time(stage, now);
+    look->capacity = capacity;
+    look->bound =
+        fmax(capacity, fmax(look->given, stage->rules->out(stage, now)));
+    judge(stage);
+}
+
+void weir_doorman_mishap_begins(struct weir_doorman *stage)
+{
+    struct weir_doorman_look *look = &stage->look;
+    look->mishaps = true;
+    if (!look->low)
+        look->first_ended = WEIR_NEVER;
+    else if (look->first_ended == WEIR_NEVER)
+        look->first_ended = look->ended;
+    look->ended = WEIR_NEVER;
+}
+
+void weir_doorman_mishap_ends(struct weir_doorman *stage, weir_instant now)
+{
+    struct weir_doorman_look *look = &stage->look;
+    if (look->low && look->first_ended == WEIR_NEVER)
+        look->first_ended = look->ended;
+    look->ended = now;
+}
+
+void weir_doorman_report(struct weir_doorman *stage)
+{
+    struct weir_doorman_look *look = &stage->look;
+    if (look->at <= WATCHED_FROM)
+        return;
+    bool over = look->given > look->capacity * (1 + TOLERANCE);
+    look->report.count++;
+    look->report.over += over;
+    look->report.episodes += over && !look->report.was_over;
+    look->report.was_over = over;
+    look->report.given += look->given / look->capacity;
+    look->report.given_over += over ? look->given / look->capacity : 0;
+    look->report.most = fmax(look->report.most, look->given / look->capacity);
+}
+
+/* ---- From the first to the last ---- */
+
+void weir_doorman_look_init(struct weir_doorman *stage)
+{
+    double capacity = stage->values[WEIR_DOORMAN_CAPACITY];
+    stage->look = (struct weir_doorman_look){
+        .capacity = capacity,
+        .bound = capacity,
+        .least = 1,
+        .over_at = WEIR_NEVER,
+        .ended = WEIR_NEVER,
+        .first_ended = WEIR_NEVER,
+        .newcomer = WEIR_DOORMAN_NONE,
+    };
+}
+
+static void end_report(struct weir_doorman *stage)
+{
+    const struct weir_doorman_look *look = &stage->look;
+    double *metrics = stage->run->metrics;
+    if (look->report.count == 0)
+        return;
+    metrics[WEIR_DOORMAN_REPORT_UTILISATION] =
+        look->report.given / (double)look->report.count;
+    metrics[WEIR_DOORMAN_REPORT_ROWS] = (double)look->report.over;
+    metrics[WEIR_DOORMAN_REPORT_EPISODES] = (double)look->report.episodes;
+    metrics[WEIR_DOORMAN_REPORT_MAX] = look->report.most;
+    if (look->report.over > 0)
+        metrics[WEIR_DOORMAN_REPORT_OVER_MEAN] =
+            look->report.given_over / (double)look->report.over;
+}
+
+void weir_doorman_look_end(struct weir_doorman *stage)
+{
+    struct weir_doorman_look *look = &stage->look;
+    double *metrics = stage->run->metrics;
+    pass_time(stage, stage->run->span);
+    if (look->low)
+        recovered(look);
+    if (look->at > WATCHED_FROM)
+        metrics[WEIR_DOORMAN_UTILISATION] =
+            look->used / (double)(look->at - WATCHED_FROM);
+    metrics[WEIR_DOORMAN_SHORTFALL_ROWS] = (double)look->over_instants;
+    metrics[WEIR_DOORMAN_EPISODES] = (double)look->over_episodes;
+    metrics[WEIR_DOORMAN_MAX_GIVEN] = look->most;
+    metrics[WEIR_DOORMAN_MIN_GIVEN] = look->least;
+    if (look->mishaps)
+        metrics[WEIR_DOORMAN_RECOVERY] = (double)look->recovery / 1e9;
+    end_report(stage);
+}

@@ -1,0 +1,844 @@
+/* SPDX-License-Identifier: MIT
+ * lab/model_doorman_weir.c - Doorman's scenarios by Weir's own rules: the
+ * product's brokers and holders (src/lease/) over a network that takes time.
+ *
+ *     job:     [ broker ]<── ask ──.            .── grant, pushed or asked for
+ *              [ holder ]── ask ──> parent job  '──> the job below, or client
+ *
+ * A job's master has a broker, and unless it is the root a holder towards its
+ * parent: what the holder has is the broker's capacity, what the broker has
+ * out is what the holder has in use. A client is a holder whose use keeps to
+ * its limit, and goes by its safe capacity when its lease has run out.
+ *
+ * A caller (a job's master, or a client) has a stream to its parent's master,
+ * which takes half of 'rtt' each way and keeps the order. Where a master is
+ * lost, its streams break, and those at their other ends hear of it half of
+ * 'rtt' later; of the next master they hear a round trip after its election.
+ * What was on its way to a lost master is lost; what it had sent arrives.
+ *
+ * The next master knows nothing but its term, when its job became vacant, and
+ * that from then on no lease can last longer than one does. To its parent it is
+ * the same holder as its predecessor: jobs have names, and at most one master.
+ * That it isn't another is what lets it go on with what its job had out.
+ *
+ * A master that hasn't heard from its parent, or has no number kept where the
+ * election is (lease/broker_roll.c), hears what its callers have, and answers
+ * nobody: it would tell them 0. They ask again.
+ *
+ * The broker and holder see times that begin at WEIR_WORLD_START. */
+
+#include <math.h>
+
+#include "lab/memory.h"
+#include "lab/model_doorman.h"
+#include "lab/world.h"
+#include "lease/broker.h"
+#include "lease/holder.h"
+
+#define BANDS_MAX 4
+
+/* Whoever asks: a client, or a job towards its parent. */
+struct caller {
+    bool client;
+    uint32_t which;  /* client, or job */
+    uint32_t parent; /* job */
+    uint32_t member; /* its place there */
+    bool lives;
+    bool leased;     /* of a client: its lease ran at the last look */
+    uint64_t stream; /* 0: none */
+    uint64_t term;   /* of the master it leads to */
+    struct weir_holder holder;
+};
+
+/* A caller as its parent knows it. */
+struct member {
+    uint32_t caller;
+    uint32_t holder; /* the broker's number; WEIR_HOLDER_NONE */
+    uint64_t stream; /* by which it last asked */
+};
+
+struct server {
+    uint32_t caller; /* its own, towards its parent; NONE: the root */
+    uint64_t term;   /* of the present master, or the last */
+    uint64_t serial; /* the last of all its masters */
+    weir_instant vacant_at;
+    weir_instant asks_from;     /* when its callers have been heard */
+    struct weir_broker *broker; /* owned; NULL: there is no master */
+    bool ready;                 /* it knows what it has */
+    double capacity, safe;      /* as the broker knows it */
+    uint32_t told_clients;      /* in its last ask */
+    struct member *members;     /* owned */
+    size_t member_count, member_room;
+    uint32_t *by_holder; /* owned: the member with that number */
+    size_t by_holder_room;
+    uint64_t number;      /* kept where the election is … */
+    uint64_t keeping;     /* … another is under way; 0: none is … */
+    weir_instant kept_at; /* … and will be there */
+    bool ruled;           /* one of this master's is, or none is to be */
+    struct message *awaiting; /* owned: asks that are answered after that */
+    size_t awaiting_count, awaiting_room;
+    weir_instant wake;    /* the next that is posted */
+};
+
+struct message {
+    enum {
+        MEET,  /* to a caller: there is a master */
+        BREAK, /* to a caller: its stream is no more */
+        SEVER, /* to a server: the same */
+        ASK,
+        GRANT
+    } what;
+    uint32_t caller;
+    uint64_t stream, term;
+    uint64_t number; /* of an ask, and its answer; 0: pushed */
+    struct weir_band bands[BANDS_MAX];
+    size_t band_count;
+    double has, safe;
+    uint64_t taken;
+    bool learning;
+    uint64_t roll;
+    struct weir_grant grant;
+    uint32_t next_free;
+};
+
+struct fleet {
+    struct weir_rng rng;    /* its own: mishaps don't depend on it */
+    struct server *servers; /* owned, by job */
+    size_t server_room;
+    struct caller *callers; /* owned */
+    size_t caller_count, caller_room;
+    uint32_t *client_callers; /* owned, by client */
+    size_t client_room;
+    weir_instant *client_wakes; /* owned */
+    size_t wake_room;
+    struct message *messages; /* owned: those under way, and free ones */
+    size_t message_count, message_room;
+    uint32_t free_message;
+    uint64_t streams;
+    uint64_t numbers; /* kept by masters: the last */
+};
+
+static void *take_memory(void *context, size_t size)
+{
+    (void)context;
+    return weir_must_zeroed(1, size);
+}
+
+static void give_memory(void *context, void *p, size_t size)
+{
+    (void)context;
+    (void)size;
+    free(p);
+}
+
+static const struct weir_mem memory = { .alloc = take_memory,
+                                        .free = give_memory };
+
+static struct fleet *fleet_of(struct weir_doorman *stage)
+{
+    return stage->fleet;
+}
+
+static struct server *parent_of(struct weir_doorman *stage,
+                                const struct caller *caller)
+{
+    return &fleet_of(stage)->servers[caller->parent];
+}
+
+/* ---- Time ---- */
+
+static weir_instant world(weir_instant now)
+{
+    return WEIR_WORLD_START + now;
+}
+
+/* An instant of a broker's or holder's, which may be past. */
+static weir_instant stage_time(weir_instant at)
+{
+    if (at == WEIR_NEVER)
+        return WEIR_NEVER;
+    return at > WEIR_WORLD_START ? at - WEIR_WORLD_START : 0;
+}
+
+static weir_instant earlier(weir_instant a, weir_instant b)
+{
+    return a < b ? a : b;
+}
+
+static weir_duration half_way(const struct weir_doorman *stage)
+{
+    return (weir_duration)stage->values[WEIR_DOORMAN_RTT] / 2;
+}
+
+/* Posts 'run' unless something earlier is posted, which will do so. */
+static void wake_at(struct weir_doorman *stage, weir_instant *wake,
+                    weir_instant at,
+                    void (*run)(struct weir_doorman *stage, uint32_t which,
+                                weir_instant now),
+                    uint32_t which)
+{
+    if (at >= *wake)
+        return;
+    *wake = at;
+    weir_doorman_post(stage, at, run, which);
+}
+
+/* ---- The network ---- */
+
+static void deliver(struct weir_doorman *stage, uint32_t which,
+                    weir_instant now);
+
+static void post_message(struct weir_doorman *stage,
+                         const struct message *message, weir_instant at)
+{
+    struct fleet *fleet = fleet_of(stage);
+    uint32_t index = fleet->free_message;
+    if (index != WEIR_DOORMAN_NONE) {
+        fleet->free_message = fleet->messages[index].next_free;
+    } else {
+        fleet->messages =
+            weir_must_grow(fleet->messages, &fleet->message_room,
+                           fleet->message_count + 1, sizeof *fleet->messages);
+        index = (uint32_t)fleet->message_count++;
+    }
+    fleet->messages[index] = *message;
+    weir_doorman_post(stage, at, deliver, index);
+}
+
+/* There is a master: the caller will know, and have a stream. */
+static void connect(struct weir_doorman *stage, uint32_t caller,
+                    weir_instant now)
+{
+    const struct caller *c = &fleet_of(stage)->callers[caller];
+    const struct server *parent = parent_of(stage, c);
+    if (!c->lives || !parent->broker)
+        return;
+    const struct message message = { .what = MEET,
+                                     .caller = caller,
+                                     .stream = ++fleet_of(stage)->streams,
+                                     .term = parent->term };
+    post_message(stage, &message, now + 2 * half_way(stage));
+}
+
+/* ---- Asking ---- */
+
+static size_t bands_of(struct weir_doorman *stage, const struct caller *caller,
+                       double wants, struct weir_band *out)
+{
+    size_t count = 0;
+    if (!caller->client) {
+        struct server *server = &fleet_of(stage)->servers[caller->which];
+        count = weir_broker_bands(server->broker, out, BANDS_MAX);
+        server->told_clients = 0;
+        for (size_t i = 0; i < count; i++)
+            server->told_clients += out[i].clients;
+    }
+    if (count > 0)
+        return count;
+    out[0] = (struct weir_band){ .clients = 1, .wants = wants };
+    return 1;
+}
+
+static void ask(struct weir_doorman *stage, uint32_t caller, weir_instant now)
+{
+    struct caller *c = &fleet_of(stage)->callers[caller];
+    struct weir_holder_ask said;
+    weir_holder_ask(&c->holder, &said, world(now));
+    struct message message = { .what = ASK,
+                               .caller = caller,
+                               .stream = c->stream,
+                               .term = c->term,
+                               .number = said.number,
+                               .has = said.has,
+                               .safe = said.safe,
+                               .taken = said.taken,
+                               .learning = said.learning,
+                               .roll = said.roll };
+    message.band_count = bands_of(stage, c, said.wants, message.bands);
+    post_message(stage, &message, now + half_way(stage));
+}
+
+/* Asks if it is time to; when it will be, or what it has runs out. */
+static weir_instant ask_if_due(struct weir_doorman *stage, uint32_t caller,
+                               weir_instant now)
+{
+    struct caller *c = &fleet_of(stage)->callers[caller];
+    if (c->stream && stage_time(weir_holder_due(&c->holder)) <= now)
+        ask(stage, caller, now);
+    const weir_instant ends[] = {
+        stage_time(weir_holder_expiry(&c->holder)),
+        stage_time(weir_holder_safe_until(&c->holder)),
+    };
+    weir_instant due =
+        c->stream ? stage_time(weir_holder_due(&c->holder)) : WEIR_NEVER;
+    for (size_t i = 0; i < WEIR_COUNT_OF(ends); i++)
+        due = ends[i] > now ? earlier(due, ends[i]) : due;
+    return due;
+}
+
+/* ---- Clients ---- */
+
+static void run_client(struct weir_doorman *stage, uint32_t client,
+                       weir_instant now)
+{
+    struct fleet *fleet = fleet_of(stage);
+    uint32_t caller = fleet->client_callers[client];
+    struct caller *c = &fleet->callers[caller];
+    weir_instant *wake = &fleet->client_wakes[client];
+    if (*wake <= now)
+        *wake = WEIR_NEVER;
+    double limit = weir_holder_limit(&c->holder, world(now));
+    if (limit != stage->clients[client].given)
+        weir_doorman_give(stage, client, limit, now);
+    bool leased = stage_time(weir_holder_expiry(&c->holder)) > now;
+    if (c->leased && !leased)
+        weir_doorman_count(stage, WEIR_DOORMAN_EXPIRIES);
+    c->leased = leased;
+    wake_at(stage, wake, ask_if_due(stage, caller, now), run_client, client);
+}
+
+/* ---- Servers ---- */
+
+static struct weir_lease_rule rule_of(const struct weir_doorman *stage,
+                                      uint32_t job, double capacity)
+{
+    static const enum weir_share shares[] = { WEIR_SHARE_PROPORTIONAL,
+                                              WEIR_SHARE_FAIR };
+    const double *values = stage->values;
+    double refresh = values[WEIR_DOORMAN_REFRESH];
+    for (uint32_t i = 0; i < stage->jobs[job].level; i++)
+        refresh *= values[WEIR_DOORMAN_DECAY];
+    if (refresh < (double)WEIR_MILLISECOND)
+        refresh = (double)WEIR_MILLISECOND;
+    return (struct weir_lease_rule){
+        .share = shares[(size_t)values[WEIR_DOORMAN_SHARE]],
+        .capacity = capacity,
+        .safe = values[WEIR_DOORMAN_SAFE],
+        .lease = (weir_duration)values[WEIR_DOORMAN_LEASE],
+        .refresh = (weir_duration)refresh,
+    };
+}
+
+/* What the job has for its callers now. Between, its safe capacity is theirs,
+ * by the number of clients. */
+static void tell_capacity(struct weir_doorman *stage, uint32_t job,
+                          weir_instant now)
+{
+    struct server *server = &fleet_of(stage)->servers[job];
+    struct weir_lease_rule rule = rule_of(stage, job, stage->look.capacity);
+    if (server->caller != WEIR_DOORMAN_NONE) {
+        struct weir_broker_stats stats;
+        struct weir_holder_lease lease;
+        weir_holder_lease(&fleet_of(stage)->callers[server->caller].holder,
+                          &lease, world(now));
+        weir_broker_set_expiry(server->broker, lease.expiry, lease.safe,
+                               lease.safe_until);
+        weir_broker_stats(server->broker, &stats, world(now));
+        rule.capacity = lease.capacity;
+        rule.safe =
+            stats.clients > 0 ? lease.safe / (double)stats.clients : lease.safe;
+    }
+    if (rule.capacity == server->capacity && rule.safe == server->safe)
+        return;
+    server->capacity = rule.capacity;
+    server->safe = rule.safe;
+    weir_broker_set_rule(server->broker, &rule);
+}
+
+static void push(struct weir_doorman *stage, uint32_t job, weir_instant now)
+{
+    struct server *server = &fleet_of(stage)->servers[job];
+    uint32_t holder;
+    weir_broker_tick(server->broker, world(now));
+    while (weir_broker_gone(server->broker, &holder))
+        server->members[server->by_holder[holder]].holder = WEIR_HOLDER_NONE;
+    struct weir_grant grant;
+    while (weir_broker_next(server->broker, &grant, world(now))) {
+        const struct member *member =
+            &server->members[server->by_holder[grant.holder]];
+        const struct message message = { .what = GRANT,
+                                         .caller = member->caller,
+                                         .stream = member->stream,
+                                         .term = server->term,
+                                         .grant = grant };
+        post_message(stage, &message, now + half_way(stage));
+    }
+}
+
+static void run_job(struct weir_doorman *stage, uint32_t job, weir_instant now);
+static void answer(struct weir_doorman *stage, const struct message *asked,
+                   weir_instant now);
+
+static void answer_awaiting(struct weir_doorman *stage, struct server *server,
+                            weir_instant now)
+{
+    size_t count = server->awaiting_count;
+    server->awaiting_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct message asked = server->awaiting[i];
+        answer(stage, &asked, now);
+    }
+}
+
+/* The number is where the next master finds it. */
+static void number_kept(struct weir_doorman *stage, uint32_t job,
+                        weir_instant now)
+{
+    struct server *server = &fleet_of(stage)->servers[job];
+    if (server->keeping == 0 || now != server->kept_at)
+        return;
+    server->number = server->keeping;
+    server->keeping = 0;
+    server->ruled = true;
+    weir_broker_keep(server->broker, server->number, world(now));
+    answer_awaiting(stage, server, now);
+    run_job(stage, job, now);
+}
+
+static void await(struct server *server, const struct message *asked)
+{
+    server->awaiting =
+        weir_must_grow(server->awaiting, &server->awaiting_room,
+                       server->awaiting_count + 1, sizeof *server->awaiting);
+    server->awaiting[server->awaiting_count++] = *asked;
+}
+
+static void keep_number(struct weir_doorman *stage, uint32_t job,
+                        weir_instant now)
+{
+    struct fleet *fleet = fleet_of(stage);
+    struct server *server = &fleet->servers[job];
+    weir_duration takes = (weir_duration)stage->values[WEIR_DOORMAN_KEEP];
+    if (takes == 0 || server->keeping != 0)
+        return;
+    server->keeping = ++fleet->numbers;
+    server->kept_at = now + takes;
+    weir_doorman_post(stage, server->kept_at, number_kept, job);
+}
+
+/* What is out is in use, and what its callers want it wants. */
+static void tell_use(struct weir_doorman *stage, struct server *server,
+                     weir_instant now)
+{
+    struct weir_holder *up = &fleet_of(stage)->callers[server->caller].holder;
+    struct weir_broker_stats stats;
+    weir_broker_stats(server->broker, &stats, world(now));
+    weir_holder_learning(up, stats.learning);
+    weir_holder_promised(up, stats.safe_out);
+    weir_holder_in_use(up, stats.out);
+    if (stats.wants != up->said)
+        weir_holder_want(up, stats.wants, world(now));
+    if (stats.clients != server->told_clients)
+        weir_holder_hurry(up, world(now));
+}
+
+static void run_job(struct weir_doorman *stage, uint32_t job, weir_instant now)
+{
+    struct server *server = &fleet_of(stage)->servers[job];
+    if (server->wake <= now)
+        server->wake = WEIR_NEVER;
+    if (!server->broker)
+        return;
+    tell_capacity(stage, job, now);
+    push(stage, job, now);
+    if (weir_broker_lets_in(server->broker))
+        answer_awaiting(stage, server, now);
+    if (weir_broker_wants_keep(server->broker))
+        keep_number(stage, job, now);
+    weir_instant due = WEIR_NEVER;
+    if (server->caller != WEIR_DOORMAN_NONE) {
+        tell_use(stage, server, now);
+        due = now < server->asks_from ? server->asks_from
+                                      : ask_if_due(stage, server->caller, now);
+    }
+    weir_instant deadline =
+        stage_time(weir_broker_deadline(server->broker, world(now)));
+    wake_at(stage, &server->wake, earlier(due, deadline), run_job, job);
+}
+
+static void run_caller(struct weir_doorman *stage, const struct caller *caller,
+                       weir_instant now)
+{
+    if (caller->client)
+        run_client(stage, caller->which, now);
+    else
+        run_job(stage, caller->which, now);
+}
+
+/* ---- Messages that arrive ---- */
+
+static void join(struct server *server, uint32_t index)
+{
+    struct member *member = &server->members[index];
+    if (member->holder != WEIR_HOLDER_NONE)
+        return;
+    uint64_t name = weir_rng_mix(member->caller + 1);
+    weir_assert(weir_broker_join(server->broker, name, &member->holder) == 0);
+    server->by_holder =
+        weir_must_grow(server->by_holder, &server->by_holder_room,
+                       (size_t)member->holder + 1, sizeof(uint32_t));
+    server->by_holder[member->holder] = index;
+}
+
+static void answer(struct weir_doorman *stage, const struct message *asked,
+                   weir_instant now)
+{
+    const struct caller *caller = &fleet_of(stage)->callers[asked->caller];
+    struct server *server = parent_of(stage, caller);
+    if (!server->broker || server->term != asked->term)
+        return;
+    tell_capacity(stage, caller->parent, now);
+    join(server, caller->member);
+    struct member *member = &server->members[caller->member];
+    member->stream = asked->stream;
+    const struct weir_broker_ask ask = { .bands = asked->bands,
+                                         .band_count = asked->band_count,
+                                         .has = asked->has,
+                                         .safe = asked->safe,
+                                         .taken = asked->taken,
+                                         .learning = asked->learning,
+                                         .roll = asked->roll,
+                                         .streams = true };
+    struct message message = { .what = GRANT,
+                               .caller = asked->caller,
+                               .stream = asked->stream,
+                               .term = asked->term,
+                               .number = asked->number };
+    bool ready = server->ready && server->ruled;
+    int error = ready ? weir_broker_ask(server->broker, member->holder, &ask,
+                                        &message.grant, world(now))
+                      : weir_broker_hear(server->broker, member->holder, &ask,
+                                         world(now));
+    weir_assert(error == 0 || error == WEIR_ENOTREADY);
+    if (error == WEIR_ENOTREADY)
+        await(server, asked);
+    else if (ready)
+        post_message(stage, &message, now + half_way(stage));
+    struct weir_broker_stats stats;
+    weir_broker_stats(server->broker, &stats, world(now));
+    if (caller->client && ready)
+        weir_doorman_count(stage, stats.learning ? WEIR_DOORMAN_LEARNING_ANSWERS
+                                                 : WEIR_DOORMAN_DECISIONS);
+    run_job(stage, caller->parent, now);
+}
+
+/* It knows what it has. Before it kept a number, it has answered nobody, and
+ * the one of the master before is as good as ever. */
+static void be_ready(struct weir_doorman *stage, uint32_t job, weir_instant now)
+{
+    struct server *server = &fleet_of(stage)->servers[job];
+    if (!server->ready && !server->ruled)
+        keep_number(stage, job, now);
+    server->ready = true;
+}
+
+static void take_grant(struct weir_doorman *stage, struct caller *caller,
+                       const struct message *message, weir_instant now)
+{
+    if (caller->stream != message->stream)
+        return;
+    if (!caller->client && message->grant.capacity < caller->holder.in_use)
+        weir_doorman_count(stage, WEIR_DOORMAN_SHORTFALLS);
+    bool counts =
+        weir_holder_granted(&caller->holder, message->number, message->term,
+                            &message->grant, world(now));
+    if (counts && !caller->client)
+        be_ready(stage, caller->which, now);
+    run_caller(stage, caller, now);
+}
+
+static void meet(struct weir_doorman *stage, struct caller *caller,
+                 const struct message *message, weir_instant now)
+{
+    const struct server *parent = parent_of(stage, caller);
+    if (!caller->lives || !parent->broker || parent->term != message->term)
+        return;
+    caller->stream = message->stream;
+    caller->term = message->term;
+    run_caller(stage, caller, now);
+}
+
+static void lose_stream(struct weir_doorman *stage, struct caller *caller,
+                        const struct message *message, weir_instant now)
+{
+    if (!caller->lives || !caller->stream || caller->term != message->term)
+        return;
+    if (caller->client)
+        weir_doorman_count(stage, WEIR_DOORMAN_FAILURES);
+    caller->stream = 0;
+    weir_holder_lost(&caller->holder, world(now));
+    run_caller(stage, caller, now);
+}
+
+static void sever(struct weir_doorman *stage, const struct caller *caller,
+                  const struct message *message, weir_instant now)
+{
+    struct server *server = parent_of(stage, caller);
+    if (!server->broker || server->term != message->term)
+        return;
+    const struct member *member = &server->members[caller->member];
+    if (member->stream != message->stream || member->holder == WEIR_HOLDER_NONE)
+        return;
+    weir_broker_stream_lost(server->broker, member->holder);
+    run_job(stage, caller->parent, now);
+}
+
+static void deliver(struct weir_doorman *stage, uint32_t which,
+                    weir_instant now)
+{
+    struct fleet *fleet = fleet_of(stage);
+    const struct message message = fleet->messages[which];
+    struct caller *caller = &fleet->callers[message.caller];
+    fleet->messages[which].next_free = fleet->free_message;
+    fleet->free_message = which;
+    switch (message.what) {
+    case MEET:
+        meet(stage, caller, &message, now);
+        break;
+    case BREAK:
+        lose_stream(stage, caller, &message, now);
+        break;
+    case SEVER:
+        sever(stage, caller, &message, now);
+        break;
+    case ASK:
+        answer(stage, &message, now);
+        break;
+    case GRANT:
+        take_grant(stage, caller, &message, now);
+        break;
+    }
+}
+
+/* ---- Masters ---- */
+
+static void hang_up(struct weir_doorman *stage, uint32_t caller,
+                    weir_instant now)
+{
+    struct caller *c = &fleet_of(stage)->callers[caller];
+    const struct message message = {
+        .what = SEVER, .caller = caller, .stream = c->stream, .term = c->term
+    };
+    if (c->stream)
+        post_message(stage, &message, now + half_way(stage));
+    c->stream = 0;
+    c->lives = false;
+}
+
+static void end_master(struct weir_doorman *stage, uint32_t job,
+                       weir_instant now)
+{
+    struct server *server = &fleet_of(stage)->servers[job];
+    weir_broker_free(server->broker);
+    server->awaiting_count = 0;
+    server->broker = NULL;
+    /* Who has kept no number has answered nobody: as if it hadn't been there,
+     * and the next one finds so. */
+    if (server->ruled || server->keeping != 0)
+        server->vacant_at = now;
+    if (server->keeping != 0) /* it is written, and nobody was told */
+        server->number = server->keeping;
+    server->keeping = 0;
+    for (size_t i = 0; i < server->member_count; i++) {
+        struct member *member = &server->members[i];
+        const struct message message = { .what = BREAK,
+                                         .caller = member->caller,
+                                         .term = server->term };
+        post_message(stage, &message, now + half_way(stage));
+        member->holder = WEIR_HOLDER_NONE;
+        member->stream = 0;
+    }
+    if (server->caller != WEIR_DOORMAN_NONE)
+        hang_up(stage, server->caller, now);
+}
+
+static void start_caller(struct weir_doorman *stage, uint32_t caller,
+                         weir_instant now)
+{
+    struct fleet *fleet = fleet_of(stage);
+    struct caller *c = &fleet->callers[caller];
+    c->lives = true;
+    weir_holder_init(&c->holder, WEIR_STALE_SHARE, !c->client,
+                     weir_rng_next(&fleet->rng), world(now));
+    connect(stage, caller, now);
+}
+
+/* What callers may have of the master before; of the first nothing, if the lab
+ * is told so. */
+static struct weir_learning learning_of(const struct weir_doorman *stage,
+                                        const struct server *server,
+                                        const struct weir_lease_rule *rule)
+{
+    if (server->term == 1 && stage->values[WEIR_DOORMAN_FIRST] > 0)
+        return (struct weir_learning){ 0 };
+    weir_instant leases =
+        world(server->vacant_at) + rule->lease + rule->refresh;
+    bool root = server->caller == WEIR_DOORMAN_NONE;
+    bool safe = rule->safe != 0;
+    return (struct weir_learning){ .leases = leases,
+                                   .safes = leases + (safe ? rule->lease : 0),
+                                   .promised = root ? rule->capacity : INFINITY,
+                                   .kept = server->number };
+}
+
+static void begin_master(struct weir_doorman *stage, uint32_t job,
+                         weir_instant now)
+{
+    struct server *server = &fleet_of(stage)->servers[job];
+    bool root = server->caller == WEIR_DOORMAN_NONE;
+    server->term++;
+    server->told_clients = 0;
+    server->ready = root;
+    server->capacity = root ? stage->look.capacity : 0;
+    struct weir_lease_rule rule = rule_of(stage, job, server->capacity);
+    server->safe = rule.safe;
+    server->asks_from = now;
+    if (server->term > 1 || stage->values[WEIR_DOORMAN_FIRST] == 0)
+        server->asks_from +=
+            (weir_duration)stage->values[WEIR_DOORMAN_ROLL_CALL];
+    struct weir_learning learning = learning_of(stage, server, &rule);
+    server->broker =
+        weir_broker_new(&memory, &rule, &learning, &server->serial,
+                        weir_rng_next(&fleet_of(stage)->rng), world(now));
+    server->ruled = stage->values[WEIR_DOORMAN_KEEP] == 0;
+    if (root)
+        keep_number(stage, job, now);
+    else
+        start_caller(stage, server->caller, now);
+    for (size_t i = 0; i < server->member_count; i++)
+        connect(stage, server->members[i].caller, now);
+    run_job(stage, job, now);
+}
+
+/* ---- What the stage tells ---- */
+
+static void init(struct weir_doorman *stage)
+{
+    struct fleet *fleet = weir_must_zeroed(1, sizeof *fleet);
+    fleet->rng.state = weir_rng_mix(stage->run->seed + 1);
+    fleet->free_message = WEIR_DOORMAN_NONE;
+    stage->fleet = fleet;
+}
+
+static void fini(struct weir_doorman *stage)
+{
+    struct fleet *fleet = fleet_of(stage);
+    for (size_t i = 0; i < stage->job_count; i++) {
+        weir_broker_free(fleet->servers[i].broker);
+        free(fleet->servers[i].members);
+        free(fleet->servers[i].awaiting);
+        free(fleet->servers[i].by_holder);
+    }
+    free(fleet->servers);
+    free(fleet->callers);
+    free(fleet->client_callers);
+    free(fleet->client_wakes);
+    free(fleet->messages);
+    free(fleet);
+}
+
+/* Whose parent knows of it from now on. */
+static uint32_t add_caller(struct weir_doorman *stage, bool client,
+                           uint32_t which, uint32_t parent)
+{
+    struct fleet *fleet = fleet_of(stage);
+    struct server *server = &fleet->servers[parent];
+    fleet->callers =
+        weir_must_grow(fleet->callers, &fleet->caller_room,
+                       fleet->caller_count + 1, sizeof *fleet->callers);
+    server->members =
+        weir_must_grow(server->members, &server->member_room,
+                       server->member_count + 1, sizeof *server->members);
+    uint32_t caller = (uint32_t)fleet->caller_count++;
+    fleet->callers[caller] =
+        (struct caller){ .client = client,
+                         .which = which,
+                         .parent = parent,
+                         .member = (uint32_t)server->member_count };
+    server->members[server->member_count++] =
+        (struct member){ .caller = caller, .holder = WEIR_HOLDER_NONE };
+    return caller;
+}
+
+static void job_came(struct weir_doorman *stage, uint32_t job)
+{
+    struct fleet *fleet = fleet_of(stage);
+    fleet->servers = weir_must_grow(fleet->servers, &fleet->server_room,
+                                    job + 1, sizeof *fleet->servers);
+    fleet->servers[job] =
+        (struct server){ .caller = WEIR_DOORMAN_NONE, .wake = WEIR_NEVER };
+    uint32_t parent = stage->jobs[job].parent;
+    if (parent != WEIR_DOORMAN_NONE)
+        fleet->servers[job].caller = add_caller(stage, false, job, parent);
+}
+
+static void wants_changed(struct weir_doorman *stage, uint32_t client,
+                          weir_instant now)
+{
+    struct fleet *fleet = fleet_of(stage);
+    struct caller *caller = &fleet->callers[fleet->client_callers[client]];
+    weir_holder_want(&caller->holder, stage->clients[client].wants, world(now));
+    run_client(stage, client, now);
+}
+
+static void client_came(struct weir_doorman *stage, uint32_t client,
+                        weir_instant now)
+{
+    struct fleet *fleet = fleet_of(stage);
+    uint32_t caller =
+        add_caller(stage, true, client, stage->clients[client].job);
+    fleet->client_callers =
+        weir_must_grow(fleet->client_callers, &fleet->client_room, client + 1,
+                       sizeof(uint32_t));
+    fleet->client_wakes = weir_must_grow(fleet->client_wakes, &fleet->wake_room,
+                                         client + 1, sizeof(weir_instant));
+    fleet->client_callers[client] = caller;
+    fleet->client_wakes[client] = WEIR_NEVER;
+    start_caller(stage, caller, now);
+    wants_changed(stage, client, now);
+}
+
+static void capacity_changed(struct weir_doorman *stage, weir_instant now)
+{
+    run_job(stage, 0, now);
+}
+
+static double out(struct weir_doorman *stage, weir_instant now)
+{
+    struct server *root = &fleet_of(stage)->servers[0];
+    if (!root->broker)
+        return stage->look.given;
+    struct weir_broker_stats stats;
+    weir_broker_stats(root->broker, &stats, world(now));
+    return stats.out;
+}
+
+static void master_changed(struct weir_doorman *stage, uint32_t job,
+                           uint32_t old, weir_instant now)
+{
+    if (old != WEIR_DOORMAN_NONE)
+        end_master(stage, job, now);
+    if (stage->jobs[job].master != WEIR_DOORMAN_NONE)
+        begin_master(stage, job, now);
+}
+
+static void play(struct weir_doorman *stage)
+{
+    while (weir_doorman_due(stage) <= stage->run->span) {
+        stage->run->events++;
+        weir_doorman_run_due(stage, weir_doorman_due(stage));
+    }
+}
+
+const struct weir_doorman_rules weir_doorman_weir = {
+    .name = "weir",
+    .init = init,
+    .fini = fini,
+    .job_came = job_came,
+    .client_came = client_came,
+    .wants_changed = wants_changed,
+    .capacity_changed = capacity_changed,
+    .master_changed = master_changed,
+    .out = out,
+    .play = play,
+};

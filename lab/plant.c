@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: MIT
+ * lab/plant.c - requests, processes, a storage, in virtual time; see plant.h.
+ *
+ * What lies ahead is a heap of answers and of those who come again. The next
+ * arrival of each stream isn't in it: there is one of each, and that way
+ * answers of the same instant are first, as in the simulation that the
+ * article's figures were found with (a permit that is back at the instant at
+ * which another is wanted can be had). The world of lab/world.h draws that
+ * order from the seed, which is right for fleets, and wrong here. */
+
+#include "lab/plant.h"
+
+#include <math.h>
+
+#include "lab/memory.h"
+#include "lab/model_meter.h"
+
+#define TOKEN_BUCKET 2 /* of weir_model_algorithms */
+
+struct event {
+    weir_instant at;
+    uint64_t order;
+    uint32_t instance;
+    bool again; /* one who comes again; else an answer */
+    enum weir_sample_outcome outcome;
+    struct weir_sluice_permit permit;
+};
+
+struct stream {
+    bool sync;
+    double per_s; /* 0: none */
+    weir_instant from;
+    uint64_t number; /* since 'from' */
+    weir_instant next;
+};
+
+struct plant {
+    const struct weir_plant_options *options;
+    struct weir_storage *storage; /* owned, as all below */
+    struct weir_sluice *sluice[WEIR_PLANT_INSTANCES_MAX];
+    struct weir_model_meter meter[WEIR_PLANT_INSTANCES_MAX];
+    uint32_t instances; /* that there are now */
+    struct event *heap;
+    size_t events, capacity;
+    uint64_t order, played, turn;
+    struct stream bulk, sync;
+    struct weir_rng rng;
+};
+
+/* ---- What lies ahead ---- */
+
+static bool is_before(const struct event *a, const struct event *b)
+{
+    return a->at < b->at || (a->at == b->at && a->order < b->order);
+}
+
+static void push(struct plant *plant, struct event event)
+{
+    size_t i = plant->events++;
+    event.order = plant->order++;
+    plant->heap = weir_must_grow(plant->heap, &plant->capacity, plant->events,
+                                 sizeof(event));
+    while (i > 0 && is_before(&event, &plant->heap[(i - 1) / 2])) {
+        plant->heap[i] = plant->heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    plant->heap[i] = event;
+}
+
+static struct event pop(struct plant *plant)
+{
+    struct event *heap = plant->heap;
+    struct event top = heap[0];
+    struct event last = heap[--plant->events];
+    size_t i = 0;
+    for (;;) {
+        size_t child = 2 * i + 1;
+        if (child >= plant->events)
+            break;
+        if (child + 1 < plant->events &&
+            is_before(&heap[child + 1], &heap[child]))
+            child++;
+        if (!is_before(&heap[child], &last))
+            break;
+        heap[i] = heap[child];
+        i = child;
+    }
+    heap[i] = last;
+    return top;
+}
+
+/* ---- Processes ---- */
+
+static void start_instance(struct plant *plant, weir_instant now)
+{
+    const struct weir_plant_options *o = plant->options;
+    uint32_t i = plant->instances++;
+    size_t line = WEIR_CACHE_LINE;
+    size_t size = (weir_sluice_size(&o->sluice) + line - 1) / line * line;
+    void *block = weir_must(aligned_alloc(line, size));
+    plant->sluice[i] = weir_sluice_init(block, &o->sluice, now);
+    /* A meter's quantity is whole: so many in 1,000 s. A bucket has room for
+     * what comes in a tenth of a second. */
+    if (o->fixed_per_s > 0)
+        weir_model_meter_init(&plant->meter[i], TOKEN_BUCKET,
+                              (uint64_t)llround(o->fixed_per_s * 1000),
+                              1000 * WEIR_SECOND,
+                              (uint64_t)ceil(o->fixed_per_s / 10), 0);
+}
+
+static bool lets_in(struct plant *plant, uint32_t instance, bool sync,
+                    struct weir_sluice_permit *permit, weir_instant now)
+{
+    const struct weir_plant_options *o = plant->options;
+    if (o->fixed_per_s > 0) {
+        struct weir_meter_answer answer = weir_model_meter_ask(
+            &plant->meter[instance], WEIR_METER_TAKE, 1, now);
+        if (!answer.passed)
+            return false;
+    }
+    uint32_t klass = sync ? o->sluice.classes - 1 : 0;
+    return weir_sluice_enter(plant->sluice[instance], klass, 1, permit, now);
+}
+
+/* ---- A request ---- */
+
+static double exponential(struct plant *plant)
+{
+    return -log(1 - weir_rng_unit(&plant->rng));
+}
+
+static void come_again(struct plant *plant, const struct weir_plant_note *note,
+                       weir_instant now)
+{
+    weir_duration wait = plant->options->retry;
+    weir_duration told = weir_sluice_wait(plant->sluice[note->instance], now);
+    wait = told > wait ? told : wait;
+    wait += weir_rng_below(&plant->rng, wait);
+    push(plant, (struct event){ .at = now + wait, .again = true });
+}
+
+static void go_in(struct plant *plant, struct weir_plant_note *note,
+                  const struct weir_sluice_permit *permit, weir_instant now)
+{
+    const struct weir_plant_options *o = plant->options;
+    struct event event = { .instance = note->instance, .permit = *permit };
+    note->latency = weir_storage_ask(plant->storage, &plant->rng, now);
+    if (o->timeout > 0 && note->latency > o->timeout) {
+        note->latency = o->timeout;
+        event.outcome = WEIR_SAMPLE_DROPPED;
+    }
+    event.at = now + note->latency + o->overhead;
+    push(plant, event);
+}
+
+static void come(struct plant *plant, bool sync, bool again, weir_instant now)
+{
+    struct weir_plant_note note = {
+        .at = now,
+        .sync = sync,
+        .again = again,
+        .instance = (uint32_t)(plant->turn++ % plant->instances),
+    };
+    struct weir_sluice *sluice = plant->sluice[note.instance];
+    struct weir_sluice_permit permit;
+    struct weir_sluice_view view;
+    /* Nobody else holds the lock, so it is written. What a window closed by
+     * this very request makes of the limit is the next one's. */
+    weir_assert(weir_sluice_view(sluice, &view, now));
+    note.limit = view.controller.limit;
+    note.admitted = lets_in(plant, note.instance, sync, &permit, now);
+    note.in_flight = view.in_flight + (note.admitted ? 1 : 0);
+    if (note.admitted)
+        go_in(plant, &note, &permit, now);
+    else if (!sync && plant->options->retry > 0)
+        come_again(plant, &note, now);
+    plant->options->note(plant->options->context, &note);
+}
+
+/* ---- Streams ---- */
+
+static void set_next(struct plant *plant, struct stream *stream,
+                     weir_instant now)
+{
+    const struct weir_plant_options *o = plant->options;
+    if (stream->per_s <= 0) {
+        stream->next = WEIR_NEVER;
+        return;
+    }
+    double gap = 1e9 / stream->per_s;
+    double since = (double)++stream->number * gap;
+    stream->next = o->poisson ? now + (weir_duration)(exponential(plant) * gap)
+                              : stream->from + (weir_duration)since;
+    if (!stream->sync && o->bulk_end > 0 && stream->next >= o->bulk_end)
+        stream->next = WEIR_NEVER;
+}
+
+static void set_rate(struct plant *plant, struct stream *stream, double per_s,
+                     weir_instant now)
+{
+    stream->per_s = per_s;
+    stream->from = now;
+    stream->number = 0;
+    stream->next = now;
+    if (per_s <= 0 || plant->options->poisson)
+        set_next(plant, stream, now);
+}
+
+static void look_at_time(struct plant *plant, weir_instant *change)
+{
+    const struct weir_plant_options *o = plant->options;
+    weir_instant now = *change;
+    *change = WEIR_NEVER;
+    if (o->join_at > now)
+        *change = o->join_at;
+    if (o->step_at > now && o->step_at < *change)
+        *change = o->step_at;
+    bool joined = now >= o->join_at;
+    while (plant->instances < (joined ? o->instances : o->instances_first))
+        start_instance(plant, now);
+    if (now > 0 && now == o->step_at)
+        set_rate(plant, &plant->bulk, o->step_rate, now);
+}
+
+/* ---- All of it ---- */
+
+static weir_instant earlier(weir_instant a, weir_instant b)
+{
+    return a < b ? a : b;
+}
+
+/* Plays what is first of all that is due at 'now'. */
+static void play(struct plant *plant, weir_instant now)
+{
+    plant->played++;
+    if (plant->events > 0 && plant->heap[0].at <= now) {
+        struct event event = pop(plant);
+        if (event.again)
+            come(plant, false, true, now);
+        else
+            weir_sluice_leave(plant->sluice[event.instance], &event.permit,
+                              event.outcome, now);
+        return;
+    }
+    bool sync = plant->sync.next <= now;
+    struct stream *stream = sync ? &plant->sync : &plant->bulk;
+    come(plant, sync, false, now);
+    set_next(plant, stream, now);
+}
+
+static void go_on(struct plant *plant)
+{
+    weir_instant change = 0;
+    for (;;) {
+        weir_instant now = earlier(plant->bulk.next, plant->sync.next);
+        if (plant->events > 0)
+            now = earlier(now, plant->heap[0].at);
+        now = earlier(now, change);
+        if (now >= plant->options->end)
+            return;
+        if (now == change)
+            look_at_time(plant, &change);
+        else
+            play(plant, now);
+    }
+}
+
+static void fini(struct plant *plant)
+{
+    for (uint32_t i = 0; i < plant->instances; i++) {
+        free(plant->sluice[i]);
+        weir_model_meter_fini(&plant->meter[i]);
+    }
+    free(plant->heap);
+    weir_storage_free(plant->storage);
+}
+
+uint64_t weir_plant_run(const struct weir_plant_options *options)
+{
+    weir_assert(options->instances <= WEIR_PLANT_INSTANCES_MAX);
+    weir_assert(options->instances_first <= options->instances);
+    struct plant plant = {
+        .options = options,
+        .storage = weir_storage_new(&options->storage),
+        .bulk = { .sync = false },
+        .sync = { .sync = true },
+        .rng = { .state = options->seed },
+    };
+    set_rate(&plant, &plant.bulk, options->rate, 0);
+    set_rate(&plant, &plant.sync, options->sync_rate, 0);
+    go_on(&plant);
+    fini(&plant);
+    return plant.played;
+}

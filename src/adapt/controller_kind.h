@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ * adapt/controller_kind.h - which controllers there are, and between which
+ * bounds their limits lie; for who names one and needs no more of it
+ * (adapt/controller.h says what each does). */
+
+#ifndef WEIR_CONTROLLER_KIND_H
+#define WEIR_CONTROLLER_KIND_H
+
+#include "base/base.h"
+
+enum weir_controller_kind {
+    WEIR_CONTROLLER_NONE = 0,
+    WEIR_CONTROLLER_REQUEST = 1,
+    WEIR_CONTROLLER_PERCENTILE = 2,
+    WEIR_CONTROLLER_TARGET = 3,
+    WEIR_CONTROLLER_VEGAS = 4,
+    WEIR_CONTROLLER_GRADIENT2 = 5,
+    WEIR_CONTROLLER_ENVOY = 6,
+};
+#define WEIR_CONTROLLER_KINDS 7
+
+#define WEIR_PERMITS_MAX (1u << 20) /* permits, at most */
+#define WEIR_PERMITS_MIN (1.0 / 1024)
+#define WEIR_LATENCY_MAX ((weir_duration)1 << 39) /* 9 minutes */
+
+#endif /* WEIR_CONTROLLER_KIND_H */

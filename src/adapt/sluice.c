@@ -1,0 +1,791 @@
+/* SPDX-License-Identifier: MIT
+ * adapt/sluice.c - the gate, lock-free.
+ *
+ * What is in flight is one word, and so is what is in flight of each class:
+ *
+ *     63          48 47            24 23             0
+ *     +-------------+----------------+----------------+
+ *     |    life     |      old       |     young      |
+ *     +-------------+----------------+----------------+
+ *
+ * Who enters is young. From time to time, when no old ones are left, the young
+ * become the old ones and 'life' goes up by one; a permit knows the life that
+ * it entered in, so it leaves from where it now is. What for: at any time it
+ * is known how many have been in flight for at least how long (the old ones,
+ * since the last change of life), without a list of them; and permits that
+ * never come back are written off by letting the old ones go, whereafter a
+ * permit of such a life finds nowhere to leave from.
+ *
+ * Entering is a compare-and-swap of that word, taken only if the sum stays
+ * within the limit; so it never is above it, and a refusal is loads alone.
+ * Rejected: adding and taking back, which is quicker where all pass, but goes
+ * over the limit for a moment and lets the refused disturb the rest.
+ *
+ * A class with a share counts itself first, and if that keeps it within its
+ * share it goes in whatever the sum; otherwise it needs the sum's consent. So
+ * the sum is at most the limit when the last one came by its consent, and since
+ * then each class has added its share at most. Two of one class may both get in
+ * where one after the other only one would: the first has counted himself in
+ * the class and not yet in the sum, and the second finds the sum free. That is
+ * within the bound, and to close it the refused would have to write.
+ *
+ *     line 0      limit, mean, deadline, shares: written when a window closes
+ *     line …      held: what is in flight
+ *     line …      turn: when the fraction's next permit may be given
+ *     line …      of each class, if there are several: what is in flight of it
+ *     line …      lock, the stash, and what the lock guards
+ *
+ * The fraction's permit: whoever moves 'turn' on by mean / f has it. He may
+ * still find that another has gone in before him; then he puts it back, if
+ * nobody has moved it since.
+ *
+ * The stash is a ring into which those put their samples who find the
+ * controller busy, and which whoever has it empties. A sample put down just
+ * before the lock is given back stays for whoever comes next. Source of the
+ * ring: D. Vyukov's bounded queue, with one reader. */
+
+#include "adapt/sluice.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/atomic.h"
+
+#define UNITS_BITS 24
+#define UNITS_MASK ((1u << UNITS_BITS) - 1)
+#define FRACTION_BITS 20 /* of a limit */
+#define FRACTION (1u << FRACTION_BITS)
+#define FRACTION_MASK (FRACTION - 1)
+#define STASH 64         /* samples; a power of two */
+#define LOOK WEIR_SECOND /* how often lives are looked at, at least */
+/* However small the limit: or nobody would find out that it can be larger. */
+#define PAUSE_MAX (10 * WEIR_SECOND)
+
+struct stashed {
+    uint64_t turn; /* whose turn: n to write the n-th, n + 1 to read it */
+    struct weir_sample sample;
+    weir_instant at;
+};
+
+struct klass {
+    _Alignas(WEIR_CACHE_LINE) uint64_t held;
+};
+
+struct weir_sluice {
+    /* Read by all, written when a window is closed. */
+    _Alignas(WEIR_CACHE_LINE) uint64_t limit; /* times 2^FRACTION_BITS */
+    weir_duration mean;
+    weir_instant deadline;
+    uint32_t share[WEIR_SLUICE_CLASSES_MAX]; /* permits; observed: all */
+    /* These two by an edit alone. */
+    uint32_t plain;   /* one class, which isn't observed: the sum says it all */
+    uint32_t unheard; /* bits: classes */
+
+    _Alignas(WEIR_CACHE_LINE) uint64_t held;
+    _Alignas(WEIR_CACHE_LINE) weir_instant turn;
+    struct klass klass[WEIR_SLUICE_CLASSES_MAX];
+
+    _Alignas(WEIR_CACHE_LINE) uint32_t lock;
+    uint64_t lost_samples;
+    _Alignas(WEIR_CACHE_LINE) uint64_t put; /* into the stash, by anyone */
+
+    /* Under the lock. */
+    _Alignas(WEIR_CACHE_LINE) uint64_t got; /* out of the stash */
+    weir_instant life_at;                   /* since when the old ones are */
+    weir_instant class_life_at[WEIR_SLUICE_CLASSES_MAX];
+    uint64_t lost;
+    struct stashed stash[STASH];
+
+    /* Under the lock, too. */
+    _Alignas(WEIR_CACHE_LINE) struct weir_sluice_options options;
+    _Alignas(WEIR_CACHE_LINE) unsigned char controller[];
+};
+
+static struct weir_controller *controller_of(struct weir_sluice *sluice)
+{
+    return (struct weir_controller *)sluice->controller;
+}
+
+/* ---- Counts in one word ---- */
+
+static uint32_t young_in(uint64_t word)
+{
+    return (uint32_t)word & UNITS_MASK;
+}
+
+static uint32_t old_in(uint64_t word)
+{
+    return (uint32_t)(word >> UNITS_BITS) & UNITS_MASK;
+}
+
+static uint16_t life_in(uint64_t word)
+{
+    return (uint16_t)(word >> (2 * UNITS_BITS));
+}
+
+static uint32_t held_in(uint64_t word)
+{
+    return young_in(word) + old_in(word);
+}
+
+/* Nothing is held, and permits of before find nowhere to leave from. */
+static void forget(uint64_t *count)
+{
+    uint64_t word = weir_load_relaxed(count); /* the swap finds out */
+    while (
+        !weir_cas(count, &word,
+                  (uint64_t)(uint16_t)(life_in(word) + 2) << (2 * UNITS_BITS)))
+        continue;
+}
+
+/* The next life: the young are the old ones, and the old ones are no more. */
+static uint64_t aged(uint64_t word)
+{
+    return (uint64_t)(uint16_t)(life_in(word) + 1) << (2 * UNITS_BITS) |
+           (uint64_t)young_in(word) << UNITS_BITS;
+}
+
+/* Adds if no more than 'most' are held then. Returns what is held then, or 0,
+ * and writes the life to leave from. */
+static uint32_t count_in(uint64_t *count, uint32_t units, uint32_t most,
+                         uint16_t *out_life)
+{
+    /* Relaxed: the swap that follows finds out whether it was the latest. */
+    uint64_t word = weir_load_relaxed(count);
+    do {
+        if (held_in(word) + units > most)
+            return 0;
+    } while (!weir_cas(count, &word, word + units));
+    *out_life = life_in(word);
+    return held_in(word) + units;
+}
+
+/* Takes away what came in by that life; false: it was written off, or isn't
+ * there (someone has left twice). 'out_left': what is held then. */
+static bool count_out(uint64_t *count, uint32_t units, uint16_t life,
+                      uint32_t *out_left)
+{
+    uint64_t word = weir_load_relaxed(count); /* as in count_in() */
+    uint64_t next;
+    do {
+        uint16_t lives = (uint16_t)(life_in(word) - life);
+        if (lives > 1)
+            return false;
+        if ((lives == 0 ? young_in(word) : old_in(word)) < units)
+            return false;
+        next = word - ((uint64_t)units << (lives * UNITS_BITS));
+    } while (!weir_cas(count, &word, next));
+    *out_left = held_in(next);
+    return true;
+}
+
+/* ---- Options ---- */
+
+void weir_sluice_defaults(struct weir_sluice_options *options,
+                          enum weir_controller_kind kind)
+{
+    *options = (struct weir_sluice_options){ .classes = 1 };
+    weir_controller_defaults(&options->controller, kind);
+}
+
+static bool is_named_before(const struct weir_sluice_options *options,
+                            uint32_t klass)
+{
+    struct weir_text name = weir_text_of(options->class_of[klass].name);
+    for (uint32_t i = 0; i < klass; i++)
+        if (weir_text_equal(weir_text_of(options->class_of[i].name), name))
+            return true;
+    return false;
+}
+
+static const char *classes_fault(const struct weir_sluice_options *options)
+{
+    if (options->classes == 0 || options->classes > WEIR_SLUICE_CLASSES_MAX)
+        return "there must be one to eight classes";
+    double sum = 0;
+    for (uint32_t i = 0; i < options->classes; i++) {
+        const struct weir_sluice_class *klass = &options->class_of[i];
+        if (memchr(klass->name, '\0', sizeof(klass->name)) == NULL)
+            return "a class's name is longer than 31 bytes";
+        if (options->classes > 1 && klass->name[0] == '\0')
+            return "a class among several needs a name";
+        if (is_named_before(options, i))
+            return "two classes have one name";
+        if (!(klass->share_percent >= 0 && klass->share_percent <= 100))
+            return "a class's share must be from 0 to 100 percent";
+        if (klass->observed && klass->share_percent > 0)
+            return "an observed class is never refused: it has no share";
+        sum += klass->share_percent;
+    }
+    return sum > 100 + 1e-9 ? "shares are more than 100 percent" : NULL;
+}
+
+int weir_sluice_check(const struct weir_sluice_options *options,
+                      struct weir_diag *diag)
+{
+    const char *fault = classes_fault(options);
+    if (fault == NULL)
+        return weir_controller_check(&options->controller, diag);
+    return weir_diag_set(diag, WEIR_EINVAL, "classes: ", fault, NULL);
+}
+
+/* ---- Life ---- */
+
+size_t weir_sluice_size(const struct weir_sluice_options *options)
+{
+    return sizeof(struct weir_sluice) +
+           weir_controller_size(&options->controller);
+}
+
+static uint32_t share_of(const struct weir_sluice_class *klass, double limit)
+{
+    if (klass->observed)
+        return WEIR_SLUICE_UNITS_MAX;
+    if (klass->share_percent <= 0)
+        return 0;
+    /* As a quotient of whole numbers, where it is one: 30 % of 10 is 3. */
+    double share = ceil(limit * klass->share_percent / 100);
+    return share > 1 ? (uint32_t)share : 1;
+}
+
+/* What those outside of the lock are to know. Relaxed: each word is right by
+ * itself, and one of them a window older than another does no harm. */
+static void publish(struct weir_sluice *sluice, weir_instant now)
+{
+    const struct weir_controller *controller = controller_of(sluice);
+    double limit = weir_controller_limit(controller, now);
+    weir_store_relaxed(&sluice->limit, (uint64_t)(limit * FRACTION));
+    weir_store_relaxed(&sluice->mean, weir_controller_mean(controller));
+    for (uint32_t i = 0; i < WEIR_SLUICE_CLASSES_MAX; i++) {
+        bool is = i < sluice->options.classes;
+        weir_store_relaxed(&sluice->share[i],
+                           is ? share_of(&sluice->options.class_of[i], limit)
+                              : 0);
+    }
+    weir_instant due = weir_controller_deadline(controller);
+    weir_store_relaxed(&sluice->deadline, due < now + LOOK ? due : now + LOOK);
+}
+
+/* Relaxed: who enters or leaves beside an edit goes by either. */
+static void take_options(struct weir_sluice *sluice,
+                         const struct weir_sluice_options *options)
+{
+    uint32_t unheard = 0;
+    for (uint32_t i = 0; i < options->classes; i++)
+        unheard |= (uint32_t)options->class_of[i].unheard << i;
+    sluice->options = *options;
+    weir_store_relaxed(&sluice->unheard, unheard);
+    weir_store_relaxed(&sluice->plain,
+                       options->classes == 1 && !options->class_of[0].observed);
+}
+
+struct weir_sluice *weir_sluice_init(void *block,
+                                     const struct weir_sluice_options *options,
+                                     weir_instant now)
+{
+    weir_assert(weir_sluice_check(options, NULL) == WEIR_OK);
+    struct weir_sluice *sluice = block;
+    memset(sluice, 0, sizeof(*sluice));
+    take_options(sluice, options);
+    sluice->life_at = now;
+    for (uint32_t i = 0; i < WEIR_SLUICE_CLASSES_MAX; i++)
+        sluice->class_life_at[i] = now;
+    for (uint64_t i = 0; i < STASH; i++)
+        sluice->stash[i].turn = i;
+    weir_controller_init(sluice->controller, &options->controller, now);
+    publish(sluice, now);
+    return sluice;
+}
+
+int weir_sluice_class(const struct weir_sluice *sluice, struct weir_text name)
+{
+    for (uint32_t i = 0; i < sluice->options.classes; i++)
+        if (weir_text_equal(weir_text_of(sluice->options.class_of[i].name),
+                            name))
+            return (int)i;
+    return -1;
+}
+
+/* ---- The controller, under the lock ---- */
+
+static bool try_lock(struct weir_sluice *sluice)
+{
+    /* Relaxed: a look, so that who finds it taken writes nothing. The exchange
+     * pairs with the release in unlock(). */
+    return weir_load_relaxed(&sluice->lock) == 0 &&
+           weir_exchange(&sluice->lock, 1) == 0;
+}
+
+static void unlock(struct weir_sluice *sluice)
+{
+    weir_store_release(&sluice->lock, 0);
+}
+
+/* Lets the old ones of a count go: if there are none, or for lost. */
+static void age_count(struct weir_sluice *sluice, uint64_t *count,
+                      weir_instant *life_at, uint64_t *lost, weir_instant now)
+{
+    weir_duration most = sluice->options.lost_after;
+    bool is_lost = most > 0 && now > *life_at && now - *life_at >= most;
+    uint64_t word = weir_load_relaxed(count); /* the swap finds out */
+    do {
+        if (old_in(word) > 0 && !is_lost)
+            return;
+    } while (!weir_cas(count, &word, aged(word)));
+    *lost += old_in(word);
+    *life_at = now;
+}
+
+static void age_all(struct weir_sluice *sluice, weir_instant now)
+{
+    age_count(sluice, &sluice->held, &sluice->life_at, &sluice->lost, now);
+    uint64_t again = 0; /* counted above already */
+    for (uint32_t i = 0; !sluice->plain && i < sluice->options.classes; i++)
+        age_count(sluice, &sluice->klass[i].held, &sluice->class_life_at[i],
+                  &again, now);
+}
+
+static struct weir_overdue overdue_of(const struct weir_sluice *sluice,
+                                      weir_instant now)
+{
+    /* Relaxed: a count of a moment ago. */
+    uint64_t word = weir_load_relaxed(&sluice->held);
+    return (struct weir_overdue){
+        .count = old_in(word),
+        .age = now > sluice->life_at ? now - sluice->life_at : 0,
+    };
+}
+
+/* Hands the controller what others have put down. Returns whether it moved. */
+static bool drain(struct weir_sluice *sluice)
+{
+    bool moved = false;
+    for (;;) {
+        struct stashed *stashed = &sluice->stash[sluice->got % STASH];
+        /* Pairs with the release in stash(). */
+        if (weir_load_acquire(&stashed->turn) != sluice->got + 1)
+            return moved;
+        moved |= weir_controller_sample(controller_of(sluice), &stashed->sample,
+                                        stashed->at);
+        /* Pairs with the acquire in stash(): the place is free again. */
+        weir_store_release(&stashed->turn, sluice->got + STASH);
+        sluice->got++;
+    }
+}
+
+/* Does what is due and hears a sample, or NULL; under the lock. */
+static void attend(struct weir_sluice *sluice, const struct weir_sample *sample,
+                   weir_instant now)
+{
+    struct weir_controller *controller = controller_of(sluice);
+    bool moved = drain(sluice);
+    /* Relaxed: only who has the lock writes it. */
+    if (now >= weir_load_relaxed(&sluice->deadline)) {
+        struct weir_overdue overdue = overdue_of(sluice, now);
+        weir_controller_tick(controller, &overdue, now);
+        age_all(sluice, now);
+        moved = true;
+    }
+    if (sample != NULL)
+        moved |= weir_controller_sample(controller, sample, now);
+    /* Where a fraction counts, so does the mean of now. */
+    if (moved || weir_controller_limit(controller, now) < 2)
+        publish(sluice, now);
+}
+
+/* Puts a sample down for whoever comes next. */
+static void stash(struct weir_sluice *sluice, const struct weir_sample *sample,
+                  weir_instant now)
+{
+    uint64_t number = weir_load_relaxed(&sluice->put); /* the swap finds out */
+    for (;;) {
+        struct stashed *place = &sluice->stash[number % STASH];
+        /* Pairs with the release in drain(). */
+        uint64_t turn = weir_load_acquire(&place->turn);
+        if (turn < number) { /* full */
+            weir_fetch_add(&sluice->lost_samples, 1);
+            return;
+        }
+        if (turn == number && weir_cas(&sluice->put, &number, number + 1)) {
+            place->sample = *sample;
+            place->at = now;
+            weir_store_release(&place->turn, number + 1); /* see drain() */
+            return;
+        }
+        if (turn > number) /* another was quicker; relaxed as above */
+            number = weir_load_relaxed(&sluice->put);
+    }
+}
+
+void weir_sluice_tick(struct weir_sluice *sluice, weir_instant now)
+{
+    if (!try_lock(sluice))
+        return;
+    attend(sluice, NULL, now);
+    unlock(sluice);
+}
+
+weir_instant weir_sluice_deadline(const struct weir_sluice *sluice)
+{
+    return weir_load_relaxed(&sluice->deadline); /* a hint */
+}
+
+weir_instant weir_sluice_due(const struct weir_sluice *sluice, weir_instant now)
+{
+    /* Relaxed: of a moment ago. */
+    weir_instant turn = weir_load_relaxed(&sluice->turn);
+    weir_instant deadline = weir_load_relaxed(&sluice->deadline);
+    bool fraction = (weir_load_relaxed(&sluice->limit) & FRACTION_MASK) != 0;
+    return fraction && turn > now && turn < deadline ? turn : deadline;
+}
+
+/* ---- Entering ---- */
+
+/* How long after one that is let in by a fraction the next may come; 0: it
+ * can't be let in by one. */
+static weir_duration pause_after(const struct weir_sluice *sluice,
+                                 uint64_t limit, uint32_t held, uint32_t units)
+{
+    uint64_t whole = limit >> FRACTION_BITS;
+    uint64_t part = limit & FRACTION_MASK;
+    bool is_large = held == 0 && units > whole;
+    if (is_large)
+        part = limit;
+    else if (held != whole || units != 1)
+        part = 0;
+    if (part == 0)
+        return 0;
+    /* Relaxed: a mean is no promise. */
+    double mean = (double)weir_load_relaxed(&sluice->mean);
+    double pause = mean * units * FRACTION / (double)part;
+    return pause < (double)PAUSE_MAX ? (weir_duration)pause : PAUSE_MAX;
+}
+
+/* Who comes a little after his turn doesn't put off the next one: requests
+ * that come every 300 ms may take turns of 400. By half a pause at most, or an
+ * idle time would be saved up. */
+static weir_instant turn_after(weir_instant turn, weir_duration pause,
+                               weir_instant now)
+{
+    weir_instant least = now + pause / 2;
+    return turn + pause > least ? turn + pause : least;
+}
+
+/* Takes the fraction's turn and goes in; false: the count was another by then,
+ * and the turn is given back, unless it has moved on. */
+static bool take_turn(struct weir_sluice *sluice, uint64_t word, uint32_t units,
+                      weir_instant turn, weir_instant next)
+{
+    weir_instant found = turn;
+    if (!weir_cas(&sluice->turn, &found, next))
+        return false;
+    if (weir_cas(&sluice->held, &word, word + units))
+        return true;
+    found = next;
+    (void)weir_cas(&sluice->turn, &found, turn);
+    return false;
+}
+
+/* Within the limit, whole part and fraction; returns what is held then, or 0.
+ * Relaxed loads: the swaps find out whether count and turn were the latest,
+ * and a limit of a moment ago is one that was in force. */
+static uint32_t enter_within(struct weir_sluice *sluice, uint32_t units,
+                             uint16_t *out_life, weir_instant now)
+{
+    uint64_t limit = weir_load_relaxed(&sluice->limit);
+    for (;;) {
+        uint64_t word = weir_load_relaxed(&sluice->held);
+        *out_life = life_in(word);
+        uint32_t held = held_in(word);
+        if (held + units <= limit >> FRACTION_BITS) {
+            if (weir_cas(&sluice->held, &word, word + units))
+                return held + units;
+            continue;
+        }
+        weir_duration pause = pause_after(sluice, limit, held, units);
+        if (pause == 0)
+            return 0;
+        weir_instant turn = weir_load_relaxed(&sluice->turn);
+        if (now < turn)
+            return 0;
+        if (take_turn(sluice, word, units, turn, turn_after(turn, pause, now)))
+            return held + units;
+    }
+}
+
+/* By a share that the class is sure of, or as observed; returns what is held
+ * then, or 0. */
+static uint32_t enter_share(struct weir_sluice *sluice, uint32_t units,
+                            struct weir_sluice_permit *permit)
+{
+    uint64_t *count = &sluice->klass[permit->klass].held;
+    /* Relaxed: a share of a moment ago was in force then. */
+    uint32_t share = weir_load_relaxed(&sluice->share[permit->klass]);
+    if (count_in(count, units, share, &permit->class_life) == 0)
+        return 0;
+    uint32_t held =
+        count_in(&sluice->held, units, WEIR_SLUICE_UNITS_MAX, &permit->life);
+    uint32_t left;
+    if (held == 0) /* eight million: it has to end somewhere */
+        count_out(count, units, permit->class_life, &left);
+    permit->counted = held > 0;
+    return held;
+}
+
+static uint32_t enter_class(struct weir_sluice *sluice, uint32_t units,
+                            struct weir_sluice_permit *permit, weir_instant now)
+{
+    if (permit->klass >= WEIR_SLUICE_CLASSES_MAX)
+        return enter_within(sluice, units, &permit->life, now);
+    uint32_t held = enter_share(sluice, units, permit);
+    if (held > 0)
+        return held;
+    held = enter_within(sluice, units, &permit->life, now);
+    /* Counted when it is in: it is above its share, and so how far doesn't
+     * matter to anyone but this class. */
+    permit->counted =
+        held > 0 && count_in(&sluice->klass[permit->klass].held, units,
+                             WEIR_SLUICE_UNITS_MAX, &permit->class_life) > 0;
+    return held;
+}
+
+static inline bool give(struct weir_sluice_permit *permit, uint32_t units,
+                        uint32_t held, weir_instant now)
+{
+    if (held == 0)
+        return false;
+    permit->entered = now;
+    permit->in_flight = held;
+    permit->units = units;
+    return true;
+}
+
+/* Not inlined: who is refused needn't save the registers that it uses. */
+__attribute__((noinline)) static bool admit(struct weir_sluice *sluice,
+                                            uint32_t klass, uint32_t units,
+                                            struct weir_sluice_permit *permit,
+                                            weir_instant now)
+{
+    /* Relaxed: who is late by a moment leaves it to the next. */
+    if (WEIR_UNLIKELY(now >= weir_load_relaxed(&sluice->deadline)))
+        weir_sluice_tick(sluice, now);
+    /* Written in place, here and in leave: a copy of what was just written in
+     * parts is read in one piece, and waits for all of them (18 ns). */
+    permit->klass = (uint16_t)klass;
+    permit->counted = false;
+    /* Relaxed: see take_options(). */
+    uint32_t held = weir_load_relaxed(&sluice->plain)
+                        ? enter_within(sluice, units, &permit->life, now)
+                        : enter_class(sluice, units, permit, now);
+    return give(permit, units, held, now);
+}
+
+bool weir_sluice_enter_sure(struct weir_sluice *sluice, uint32_t klass,
+                            uint32_t units,
+                            struct weir_sluice_permit *out_permit,
+                            weir_instant now)
+{
+    weir_assert(units > 0 && units <= WEIR_PERMITS_MAX);
+    out_permit->units = 0;
+    /* Relaxed: see take_options(). */
+    if (klass >= WEIR_SLUICE_CLASSES_MAX || weir_load_relaxed(&sluice->plain))
+        return false;
+    /* Relaxed: as in admit(). */
+    if (now >= weir_load_relaxed(&sluice->deadline))
+        weir_sluice_tick(sluice, now);
+    out_permit->klass = (uint16_t)klass;
+    out_permit->counted = false;
+    return give(out_permit, units, enter_share(sluice, units, out_permit), now);
+}
+
+/* Whether it is plain to see that there is no place and nothing to do: the
+ * usual end where many are refused, and so it comes first. Relaxed: a moment
+ * ago there was none. */
+static bool is_full(const struct weir_sluice *sluice, uint32_t units,
+                    weir_instant now)
+{
+    uint64_t limit = weir_load_relaxed(&sluice->limit);
+    uint32_t held = held_in(weir_load_relaxed(&sluice->held));
+    return weir_load_relaxed(&sluice->plain) && held > 0 &&
+           (limit & FRACTION_MASK) == 0 &&
+           held + units > limit >> FRACTION_BITS &&
+           now < weir_load_relaxed(&sluice->deadline);
+}
+
+bool weir_sluice_enter(struct weir_sluice *sluice, uint32_t klass,
+                       uint32_t units, struct weir_sluice_permit *out_permit,
+                       weir_instant now)
+{
+    weir_assert(units > 0 && units <= WEIR_PERMITS_MAX);
+    out_permit->units = 0;
+    return !is_full(sluice, units, now) &&
+           admit(sluice,
+                 klass < WEIR_SLUICE_CLASSES_MAX ? klass
+                                                 : WEIR_SLUICE_CLASS_NONE,
+                 units, out_permit, now);
+}
+
+double weir_sluice_limit(const struct weir_sluice *sluice)
+{
+    return (double)weir_load_relaxed(&sluice->limit) / FRACTION; /* likewise */
+}
+
+uint32_t weir_sluice_held(const struct weir_sluice *sluice)
+{
+    return held_in(weir_load_relaxed(&sluice->held)); /* of a moment ago */
+}
+
+uint32_t weir_sluice_room(const struct weir_sluice *sluice, weir_instant now)
+{
+    /* Relaxed: of a moment ago, all of it. */
+    uint64_t limit = weir_load_relaxed(&sluice->limit);
+    uint64_t whole = limit >> FRACTION_BITS;
+    uint32_t held = weir_sluice_held(sluice);
+    bool fraction = held == whole && (limit & FRACTION_MASK) != 0 &&
+                    now >= weir_load_relaxed(&sluice->turn);
+    return fraction ? 1 : held < whole ? (uint32_t)whole - held : 0;
+}
+
+/* ---- Leaving ---- */
+
+static void hand_in(struct weir_sluice *sluice,
+                    const struct weir_sample *sample, weir_instant now)
+{
+    if (!try_lock(sluice)) {
+        stash(sluice, sample, now);
+        return;
+    }
+    attend(sluice, sample, now);
+    unlock(sluice);
+}
+
+void weir_sluice_leave(struct weir_sluice *sluice,
+                       struct weir_sluice_permit *permit,
+                       enum weir_sample_outcome outcome, weir_instant now)
+{
+    uint32_t units = permit->units;
+    permit->units = 0;
+    if (units == 0)
+        return;
+    uint32_t klass = permit->klass;
+    uint32_t left;
+    if (permit->counted && klass < WEIR_SLUICE_CLASSES_MAX)
+        count_out(&sluice->klass[klass].held, units, permit->class_life, &left);
+    if (!count_out(&sluice->held, units, permit->life, &left))
+        return;
+    /* Relaxed: see take_options(). */
+    bool unheard = klass < WEIR_SLUICE_CLASSES_MAX &&
+                   (weir_load_relaxed(&sluice->unheard) >> klass & 1);
+    if (outcome == WEIR_SAMPLE_IGNORED || unheard)
+        return;
+    struct weir_sample sample = {
+        .latency = now > permit->entered ? now - permit->entered : 0,
+        .outcome = outcome,
+        .in_flight = permit->in_flight,
+        .left = left,
+    };
+    hand_in(sluice, &sample, now);
+}
+
+/* ---- Edits ---- */
+
+/* The classes that aren't the ones they were. Permits of theirs leave from the
+ * sum alone. */
+static void forget_classes(struct weir_sluice *sluice,
+                           const struct weir_sluice_options *options)
+{
+    const struct weir_sluice_options *before = &sluice->options;
+    for (uint32_t i = 0; i < WEIR_SLUICE_CLASSES_MAX; i++) {
+        bool same = i < options->classes && i < before->classes &&
+                    weir_text_equal(weir_text_of(options->class_of[i].name),
+                                    weir_text_of(before->class_of[i].name));
+        if (!same)
+            forget(&sluice->klass[i].held);
+    }
+}
+
+/* Another one's: what was put down for the controller isn't for it. */
+static void begin_anew(struct weir_sluice *sluice,
+                       const struct weir_sluice_options *options,
+                       weir_instant now)
+{
+    (void)drain(sluice);
+    forget(&sluice->held);
+    for (uint32_t i = 0; i < WEIR_SLUICE_CLASSES_MAX; i++)
+        forget(&sluice->klass[i].held);
+    weir_store_relaxed(&sluice->turn, 0); /* a turn of a moment ago */
+    weir_store_relaxed(&sluice->lost_samples, 0);
+    sluice->lost = 0;
+    sluice->life_at = now;
+    weir_controller_init(sluice->controller, &options->controller, now);
+}
+
+bool weir_sluice_edit(struct weir_sluice *sluice,
+                      const struct weir_sluice_options *options, bool anew,
+                      weir_instant now)
+{
+    weir_assert(weir_sluice_check(options, NULL) == WEIR_OK);
+    if (!try_lock(sluice))
+        return false;
+    if (anew) {
+        begin_anew(sluice, options, now);
+    } else {
+        (void)drain(sluice);
+        weir_controller_edit(controller_of(sluice), &options->controller, now);
+        forget_classes(sluice, options);
+    }
+    take_options(sluice, options);
+    publish(sluice, now);
+    unlock(sluice);
+    return true;
+}
+
+struct weir_sluice_permit weir_sluice_found(struct weir_sluice *sluice,
+                                            uint32_t units)
+{
+    struct weir_sluice_permit permit = { .klass = WEIR_SLUICE_CLASS_NONE };
+    if (count_in(&sluice->held, units, WEIR_SLUICE_UNITS_MAX, &permit.life))
+        permit.units = units;
+    return permit;
+}
+
+/* ---- What there is to tell ---- */
+
+weir_duration weir_sluice_wait(const struct weir_sluice *sluice,
+                               weir_instant now)
+{
+    /* Relaxed: a guess. */
+    weir_instant turn = weir_load_relaxed(&sluice->turn);
+    weir_duration mean = weir_load_relaxed(&sluice->mean);
+    uint64_t whole = weir_load_relaxed(&sluice->limit) >> FRACTION_BITS;
+    if (whole == 0 && turn > now)
+        return turn - now;
+    weir_duration next = mean / (whole > 0 ? whole : 1);
+    return next > 0 ? next : 1;
+}
+
+bool weir_sluice_view(struct weir_sluice *sluice, struct weir_sluice_view *out,
+                      weir_instant now)
+{
+    if (!try_lock(sluice))
+        return false;
+    struct weir_overdue overdue = overdue_of(sluice, now);
+    *out = (struct weir_sluice_view){
+        /* Relaxed: counts of a moment ago, here and below. */
+        .in_flight = held_in(weir_load_relaxed(&sluice->held)),
+        .overdue = overdue.count,
+        .overdue_age = overdue.count > 0 ? overdue.age : 0,
+        .lost = sluice->lost,
+        .lost_samples = weir_load_relaxed(&sluice->lost_samples),
+    };
+    weir_controller_view(controller_of(sluice), &out->controller);
+    for (uint32_t i = 0; i < sluice->options.classes; i++) {
+        out->in_flight_of[i] =
+            sluice->plain ? out->in_flight
+                          : held_in(weir_load_relaxed(&sluice->klass[i].held));
+        if (!sluice->options.class_of[i].observed)
+            out->share_of[i] = sluice->share[i];
+    }
+    unlock(sluice);
+    return true;
+}

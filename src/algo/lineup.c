@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT
+ * algo/lineup.c - who comes next: a sorted list a lane.
+ *
+ * Always: a lane is sorted by comes_before(), which is total because tickets
+ * are unique; a lane's bit is set where it has a first.
+ *
+ * Rejected: a heap. Who gives up waiting leaves from the middle, and the places
+ * lie in memory of those who wait; a list needs neither a search nor memory of
+ * its own. Joining is linear only for who overtakes some and not all, and a
+ * line is bounded by the threads of a process. */
+
+#include "algo/lineup.h"
+
+#include <string.h>
+
+void weir_lineup_init(struct weir_lineup *line, enum weir_lineup_order order)
+{
+    memset(line, 0, sizeof(*line));
+    line->order = order;
+}
+
+static bool comes_before(enum weir_lineup_order order,
+                         const struct weir_lineup_place *a,
+                         const struct weir_lineup_place *b)
+{
+    switch (order) {
+    case WEIR_LINEUP_FIFO:
+        break;
+    case WEIR_LINEUP_LIFO:
+        return a->ticket > b->ticket;
+    case WEIR_LINEUP_PRIORITY:
+        if (a->priority != b->priority)
+            return a->priority > b->priority;
+        break;
+    }
+    return a->ticket < b->ticket;
+}
+
+/* Between two of its lane; either may be NULL: an end. */
+static void insert(struct weir_lineup *line, struct weir_lineup_place *place,
+                   struct weir_lineup_place *before,
+                   struct weir_lineup_place *after)
+{
+    uint32_t lane = place->lane;
+    place->before = before;
+    place->after = after;
+    *(before ? &before->after : &line->first[lane]) = place;
+    *(after ? &after->before : &line->last[lane]) = place;
+    line->lanes |= 1u << lane;
+    line->count++;
+}
+
+void weir_lineup_join(struct weir_lineup *line, struct weir_lineup_place *place)
+{
+    weir_assert(place->lane < WEIR_LINEUP_LANES);
+    struct weir_lineup_place *first = line->first[place->lane];
+    struct weir_lineup_place *before = line->last[place->lane];
+    if (first && comes_before(line->order, place, first)) {
+        insert(line, place, NULL, first);
+        return;
+    }
+    while (before && comes_before(line->order, place, before))
+        before = before->before;
+    insert(line, place, before, before ? before->after : NULL);
+}
+
+void weir_lineup_leave(struct weir_lineup *line,
+                       struct weir_lineup_place *place)
+{
+    weir_assert(line->count > 0);
+    uint32_t lane = place->lane;
+    *(place->before ? &place->before->after : &line->first[lane]) =
+        place->after;
+    *(place->after ? &place->after->before : &line->last[lane]) = place->before;
+    place->before = place->after = NULL;
+    if (!line->first[lane])
+        line->lanes &= ~(1u << lane);
+    line->count--;
+}
+
+struct weir_lineup_place *weir_lineup_next(const struct weir_lineup *line,
+                                           uint32_t without)
+{
+    struct weir_lineup_place *next = NULL;
+    for (uint32_t lane = 0; lane < WEIR_LINEUP_LANES; lane++) {
+        struct weir_lineup_place *first = line->first[lane];
+        if (!first || (without >> lane & 1))
+            continue;
+        if (!next || comes_before(line->order, first, next))
+            next = first;
+    }
+    return next;
+}
+
+bool weir_lineup_has_before(const struct weir_lineup *line,
+                            const struct weir_lineup_place *place)
+{
+    const struct weir_lineup_place *next = weir_lineup_next(line, 0);
+    return next && comes_before(line->order, next, place);
+}
+
+/* Takes the next one off the earlier of two sorted chains. */
+static struct weir_lineup_place *pop(enum weir_lineup_order order,
+                                     struct weir_lineup_place **a,
+                                     struct weir_lineup_place **b)
+{
+    bool from_b = !*a || (*b && comes_before(order, *b, *a));
+    struct weir_lineup_place **chain = from_b ? b : a;
+    struct weir_lineup_place *next = *chain;
+    *chain = next->after;
+    return next;
+}
+
+static struct weir_lineup_place *merge(enum weir_lineup_order order,
+                                       struct weir_lineup_place *a,
+                                       struct weir_lineup_place *b)
+{
+    struct weir_lineup_place *first = NULL;
+    struct weir_lineup_place **end = &first;
+    while (a || b) {
+        *end = pop(order, &a, &b);
+        end = &(*end)->after;
+    }
+    *end = NULL;
+    return first;
+}
+
+/* By 'after' alone. As a binary counter: run[i] is NULL or has 2^i places. */
+static struct weir_lineup_place *sort(enum weir_lineup_order order,
+                                      struct weir_lineup_place *place)
+{
+    struct weir_lineup_place *run[32] = { NULL };
+    struct weir_lineup_place *sorted = NULL;
+    while (place) {
+        struct weir_lineup_place *carry = place;
+        place = place->after;
+        carry->after = NULL;
+        uint32_t i = 0;
+        for (; run[i]; i++) {
+            carry = merge(order, run[i], carry);
+            run[i] = NULL;
+        }
+        run[i] = carry;
+    }
+    for (uint32_t i = 0; i < WEIR_COUNT_OF(run); i++)
+        sorted = merge(order, run[i], sorted);
+    return sorted;
+}
+
+void weir_lineup_reorder(struct weir_lineup *line, enum weir_lineup_order order)
+{
+    struct weir_lineup before = *line;
+    weir_lineup_init(line, order);
+    for (uint32_t lane = 0; lane < WEIR_LINEUP_LANES; lane++) {
+        struct weir_lineup_place *place = sort(order, before.first[lane]);
+        while (place) {
+            struct weir_lineup_place *after = place->after;
+            insert(line, place, line->last[lane], NULL);
+            place = after;
+        }
+    }
+}

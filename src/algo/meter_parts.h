@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT
+ * algo/meter_parts.h - what the families of meters share; for meter*.c only. */
+
+#ifndef WEIR_METER_PARTS_H
+#define WEIR_METER_PARTS_H
+
+#include "algo/bucket.h"
+#include "algo/meter.h"
+
+/* A family of algorithms: what meter.h promises, for a sound rule. 'state' is
+ * the words that size() counts. */
+struct weir_meter_family {
+    bool (*check)(const struct weir_meter_rule *rule);
+    size_t (*size)(const struct weir_meter_rule *rule);
+    bool (*sound)(const struct weir_meter_rule *rule, const uint64_t *state,
+                  weir_instant latest);
+    void (*step)(const struct weir_meter_rule *rule, uint64_t *state,
+                 const struct weir_meter_ask *ask,
+                 struct weir_meter_answer *out, weir_instant now);
+    /* Adds 'units', however many and whatever the state; saturates. */
+    void (*charge)(const struct weir_meter_rule *rule, uint64_t *state,
+                   uint64_t units, weir_instant now);
+    /* From one rule of this family's algorithm to another, when the state
+     * isn't zero. 'to_state' is. */
+    void (*carry)(const struct weir_meter_rule *from, const uint64_t *state,
+                  const struct weir_meter_rule *to, uint64_t *to_state,
+                  weir_instant now);
+    weir_instant (*idle_at)(const struct weir_meter_rule *rule,
+                            const uint64_t *state, weir_instant now);
+};
+
+extern const struct weir_meter_family weir_meter_word; /* one bucket */
+extern const struct weir_meter_family weir_meter_row;  /* two to four */
+extern const struct weir_meter_family weir_meter_fixed;
+extern const struct weir_meter_family weir_meter_log;
+extern const struct weir_meter_family weir_meter_sliding;
+extern const struct weir_meter_family weir_meter_permits;
+
+/* ---- Windows and the log ---- */
+
+/* Whether 'weight' more units pass beside 'used'. */
+static inline bool weir_quantity_passes(const struct weir_meter_rule *rule,
+                                        uint64_t used, uint64_t weight)
+{
+    uint64_t quantity = rule->quantity;
+    return quantity > 0 && weight <= quantity && used <= quantity - weight;
+}
+
+/* Whether what was asked is to be counted. */
+static inline bool weir_meter_counts(const struct weir_meter_rule *rule,
+                                     const struct weir_meter_ask *ask,
+                                     bool passed)
+{
+    if (ask->op == WEIR_METER_CHARGE)
+        return true;
+    if (ask->op == WEIR_METER_PEEK || ask->op == WEIR_METER_REFUND)
+        return false;
+    return passed || rule->count_refused;
+}
+
+/* Whether that much may be in a window: charges saturate there. */
+static inline bool weir_quantity_holds(const struct weir_meter_rule *rule,
+                                       uint64_t units)
+{
+    return units <= rule->quantity + WEIR_DEBT_MAX;
+}
+
+/* How much of 'units' is added to 'used', which saturates. */
+static inline uint64_t weir_quantity_adds(const struct weir_meter_rule *rule,
+                                          uint64_t used, uint64_t units)
+{
+    uint64_t top = rule->quantity + WEIR_DEBT_MAX;
+    if (used >= top)
+        return 0;
+    return units < top - used ? units : top - used;
+}
+
+/* The answer about a meter with 'used' in it now. 'retry_after' is for the
+ * caller, if it neither passed nor 'never' will. */
+void weir_quantity_answer(const struct weir_meter_rule *rule,
+                          const struct weir_meter_ask *ask, bool passed,
+                          uint64_t used, struct weir_meter_answer *out);
+
+/* ---- Windows of the calendar, in nanoseconds of local time since 1970 ---- */
+
+/* What local time is ahead of UTC by, in ns, where these windows count it. */
+int64_t weir_calendar_offset(enum weir_calendar calendar, int32_t utc_offset_s);
+
+/* The number of the window that holds 'local'; consecutive, from 0 for the one
+ * that holds 1970-01-01 00:00. */
+int64_t weir_calendar_index(enum weir_calendar calendar, int64_t local);
+/* Where that window begins. */
+int64_t weir_calendar_start(enum weir_calendar calendar, int64_t index);
+
+#endif /* WEIR_METER_PARTS_H */

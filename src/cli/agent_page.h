@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT
+ * cli/agent_page.h - what the page of an agent is told: its own limiter, as a
+ * source of views (server/view.h). One thread. */
+
+#ifndef WEIR_CLI_AGENT_PAGE_H
+#define WEIR_CLI_AGENT_PAGE_H
+
+#include "door/web.h"
+
+struct weir_agent_page;
+
+/* 'weir' is borrowed. 'name', which is shown, is copied; NULL: the host's.
+ * NULL: no memory. */
+struct weir_agent_page *weir_agent_page_new(struct weir *weir,
+                                            const char *name,
+                                            weir_instant now);
+/* NULL inside is legal. */
+void weir_agent_page_free(struct weir_agent_page **page);
+/* For weir_web_new(); lives as long as the page. */
+const struct weir_web_views *
+weir_agent_page_views(const struct weir_agent_page *page);
+/* To be called about each second. */
+void weir_agent_page_tick(struct weir_agent_page *page, weir_instant now);
+
+#endif /* WEIR_CLI_AGENT_PAGE_H */

@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: MIT
+ * cli/pace_job.c - units from an input to an output, byte for byte.
+ *
+ *     buf:  [ written | granted | scanned, no end yet | not looked at | room ]
+ *                     begin                                          end
+ *
+ * Units are granted whole, and what is granted is written before anything
+ * else; so the output is the input up to the end of some unit, always but in
+ * the middle of a write. A unit that doesn't fit the buffer is 'open': it was
+ * let go with what there was of it, and the rest follows as it is read.
+ *
+ * A pipe is written to in pieces of PIPE_BUF at most, each after poll() has
+ * said that there is room: then a write doesn't block, whoever else has the
+ * pipe open (O_NONBLOCK would be theirs as well), and all of it gets there or
+ * nothing does. A piece ends where a unit does, unless one is longer than
+ * that. And it is made as small as the rate
+ * allows: what stands in a pipe has left here and not arrived there, and a
+ * reader that was away for a while would be given all of it at once. */
+
+#include "cli/pace.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Of a pipe: what goes in so long, at so many bytes a line. */
+#define PIPE_SPAN (10 * WEIR_MILLISECOND)
+#define LINE_BYTES 256
+#define PIPE_BYTES_MAX (64u << 10)
+
+static int fail(struct weir_pace_job *job, const char *name)
+{
+    job->failed = job->done = true;
+    return weir_cli_fail("%s: %s", strcmp(name, "-") == 0
+                                       ? (name == job->input
+                                              ? "standard input"
+                                              : "standard output")
+                                       : name,
+                         strerror(errno));
+}
+
+/* ---- Both ends ---- */
+
+static void narrow_pipe(const struct weir_pace_job *job)
+{
+    struct stat stat;
+    if (fstat(job->out, &stat) < 0 || !S_ISFIFO(stat.st_mode))
+        return;
+    uint64_t each = job->unit.by == WEIR_PACE_LINE   ? LINE_BYTES
+                    : job->unit.by == WEIR_PACE_BYTE ? 1
+                                                     : job->unit.record;
+    weir_u128 bytes = (weir_u128)job->rate.units * each * PIPE_SPAN /
+                      (job->rate.per ? job->rate.per : 1);
+    /* Without that right, or with more in it, it stays as it is. */
+    if (bytes < PIPE_BYTES_MAX)
+        (void)fcntl(job->out, F_SETPIPE_SZ,
+                    bytes > PIPE_BUF ? (int)bytes : PIPE_BUF);
+}
+
+static void learn_size(struct weir_pace_job *job)
+{
+    struct stat stat;
+    off_t at = lseek(job->in, 0, SEEK_CUR);
+    if (fstat(job->in, &stat) == 0 && S_ISREG(stat.st_mode) && at >= 0 &&
+        stat.st_size > at)
+        job->size = (uint64_t)(stat.st_size - at);
+}
+
+static int open_input(struct weir_pace_job *job)
+{
+    bool standard = strcmp(job->input, "-") == 0;
+    job->in = standard ? STDIN_FILENO
+                       : open(job->input, O_RDONLY | O_CLOEXEC);
+    return job->in < 0 ? fail(job, job->input) : 0;
+}
+
+/* As it is: it is emptied when all are known to be sound. */
+static int open_output(struct weir_pace_job *job, bool again)
+{
+    bool standard = strcmp(job->output, "-") == 0;
+    int how = O_WRONLY | O_CREAT | O_CLOEXEC | (again ? O_APPEND : 0);
+    job->out = standard ? STDOUT_FILENO : open(job->output, how, 0666);
+    return job->out < 0 ? fail(job, job->output) : 0;
+}
+
+static bool is_same_file(int a, int b)
+{
+    struct stat x, y;
+    return fstat(a, &x) == 0 && fstat(b, &y) == 0 && S_ISREG(x.st_mode) &&
+           x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* By whatever name: a file that is read as well would be emptied, or grow by
+ * what is read of it. */
+static int check_output(const struct weir_pace_job *jobs, size_t count,
+                        size_t at)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (is_same_file(jobs[at].out, jobs[i].in))
+            return weir_cli_fail("%s: it is read, too; nothing was written. "
+                                 "Name another output", jobs[at].output);
+        if (i != at && is_same_file(jobs[at].out, jobs[i].out))
+            return weir_cli_fail("%s: another job writes it, as %s",
+                                 jobs[at].output, jobs[i].output);
+    }
+    return 0;
+}
+
+static int empty(struct weir_pace_job *job)
+{
+    struct stat stat;
+    bool standard = strcmp(job->output, "-") == 0;
+    if (standard || fstat(job->out, &stat) < 0 || !S_ISREG(stat.st_mode))
+        return 0;
+    return ftruncate(job->out, 0) < 0 ? fail(job, job->output) : 0;
+}
+
+static int make_ready(struct weir_pace_job *job)
+{
+    job->buf = malloc(WEIR_PACE_BUFFER);
+    job->digest = EVP_MD_CTX_new();
+    if (!job->buf || !job->digest ||
+        EVP_DigestInit_ex(job->digest, EVP_sha256(), NULL) != 1)
+        return weir_cli_fail("%s", weir_strerror(WEIR_ENOMEM));
+    learn_size(job);
+    narrow_pipe(job);
+    return 0;
+}
+
+int weir_pace_jobs_open(struct weir_pace_job *jobs, size_t count, bool again)
+{
+    int status = 0;
+    for (size_t i = 0; i < count && status == 0; i++)
+        status = open_input(&jobs[i]);
+    for (size_t i = 0; i < count && status == 0; i++)
+        status = open_output(&jobs[i], again);
+    for (size_t i = 0; i < count && status == 0; i++)
+        status = check_output(jobs, count, i);
+    for (size_t i = 0; i < count && status == 0; i++)
+        status = make_ready(&jobs[i]);
+    for (size_t i = 0; i < count && status == 0 && !again; i++)
+        status = empty(&jobs[i]);
+    return status;
+}
+
+void weir_pace_job_close(struct weir_pace_job *job)
+{
+    if (job->in > STDERR_FILENO)
+        close(job->in);
+    if (job->out > STDERR_FILENO)
+        close(job->out);
+    job->in = job->out = -1;
+    free(job->buf);
+    EVP_MD_CTX_free(job->digest);
+    job->buf = NULL;
+    job->digest = NULL;
+}
+
+/* ---- Units ---- */
+
+static size_t unread(const struct weir_pace_job *job)
+{
+    return job->end - job->begin - job->granted;
+}
+
+/* Bytes of the unit that begins behind what is granted, if all of it is
+ * there; else 0. */
+static size_t whole_unit(struct weir_pace_job *job)
+{
+    size_t there = unread(job);
+    const char *from = job->buf + job->begin + job->granted;
+    const char *feed;
+    bool whole;
+    switch (job->unit.by) {
+    case WEIR_PACE_BYTE:
+        return there > 0;
+    case WEIR_PACE_RECORD:
+        whole = there >= job->unit.record;
+        job->scanned = whole ? 0 : there;
+        return whole ? (size_t)job->unit.record : 0;
+    case WEIR_PACE_LINE:
+        feed = memchr(from + job->scanned, '\n', there - job->scanned);
+        job->scanned = feed ? 0 : there;
+        return feed ? (size_t)(feed - from) + 1 : 0;
+    }
+    return 0;
+}
+
+static bool is_full(const struct weir_pace_job *job)
+{
+    return job->end - job->begin == WEIR_PACE_BUFFER;
+}
+
+/* A unit without end: the last one, or one that is longer than the buffer. */
+static bool has_part(const struct weir_pace_job *job)
+{
+    return unread(job) > 0 &&
+           (job->eof || (is_full(job) && job->granted == 0));
+}
+
+bool weir_pace_job_has_unit(struct weir_pace_job *job)
+{
+    if (job->open || job->done)
+        return false;
+    return whole_unit(job) > 0 || has_part(job);
+}
+
+static void grant_part(struct weir_pace_job *job)
+{
+    size_t part = unread(job);
+    job->open = !job->eof;
+    job->open_bytes =
+        job->unit.by == WEIR_PACE_RECORD ? job->unit.record - part : 0;
+    job->granted += part;
+    job->scanned = 0;
+    job->units++;
+}
+
+uint64_t weir_pace_job_grant(struct weir_pace_job *job, uint64_t units)
+{
+    uint64_t count = 0;
+    if (job->unit.by == WEIR_PACE_BYTE) {
+        count = unread(job) < units ? unread(job) : units;
+        job->granted += (size_t)count;
+        job->units += count;
+        return count;
+    }
+    for (; count < units && weir_pace_job_has_unit(job); count++) {
+        size_t bytes = whole_unit(job);
+        if (bytes == 0) {
+            grant_part(job);
+            continue;
+        }
+        job->granted += bytes;
+        job->units++;
+    }
+    return count;
+}
+
+/* What was just read belongs to an open unit, up to its end. */
+static void go_on_open(struct weir_pace_job *job)
+{
+    size_t there = unread(job);
+    size_t rest = there;
+    const char *from = job->buf + job->begin + job->granted;
+    if (job->unit.by == WEIR_PACE_RECORD) {
+        rest = job->open_bytes < there ? (size_t)job->open_bytes : there;
+        job->open_bytes -= rest;
+        job->open = job->open_bytes > 0;
+    } else {
+        const char *feed = memchr(from, '\n', there);
+        rest = feed ? (size_t)(feed - from) + 1 : there;
+        job->open = !feed;
+    }
+    job->granted += rest;
+}
+
+/* ---- Reading and writing ---- */
+
+bool weir_pace_job_wants(const struct weir_pace_job *job)
+{
+    size_t held = job->end - job->begin;
+    return !job->done && !job->eof &&
+           (held < WEIR_PACE_BUFFER / 2 ||
+            (job->scanned > 0 && held < WEIR_PACE_BUFFER));
+}
+
+static void note_end(struct weir_pace_job *job)
+{
+    if (job->eof && job->begin == job->end)
+        job->done = true;
+}
+
+void weir_pace_job_read(struct weir_pace_job *job)
+{
+    if (WEIR_PACE_BUFFER - job->end < WEIR_PACE_BUFFER / 2) {
+        memmove(job->buf, job->buf + job->begin, job->end - job->begin);
+        job->end -= job->begin;
+        job->begin = 0;
+    }
+    ssize_t got = read(job->in, job->buf + job->end,
+                       WEIR_PACE_BUFFER - job->end);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN))
+        return;
+    if (got < 0) {
+        fail(job, job->input);
+        return;
+    }
+    job->end += (size_t)got;
+    job->eof = got == 0;
+    if (job->open)
+        go_on_open(job);
+    job->open = job->open && !job->eof;
+    note_end(job);
+}
+
+/* Whether nothing is missing of the unit that was begun last. */
+static bool is_between(const struct weir_pace_job *job)
+{
+    switch (job->unit.by) {
+    case WEIR_PACE_LINE:
+        return job->bytes == 0 || job->last == '\n';
+    case WEIR_PACE_RECORD:
+        return job->bytes % job->unit.record == 0;
+    case WEIR_PACE_BYTE:
+        break;
+    }
+    return true;
+}
+
+/* Units that end in what is granted, behind the first 'keep' bytes. */
+static uint64_t units_behind(const struct weir_pace_job *job, size_t keep)
+{
+    const char *from = job->buf + job->begin + keep;
+    const char *end = job->buf + job->begin + job->granted;
+    uint64_t bytes = (uint64_t)(end - from);
+    uint64_t lines = 0;
+    switch (job->unit.by) {
+    case WEIR_PACE_BYTE:
+        return bytes;
+    case WEIR_PACE_RECORD:
+        return bytes / job->unit.record;
+    case WEIR_PACE_LINE:
+        break;
+    }
+    for (; from < end; from++)
+        lines += *from == '\n';
+    return lines;
+}
+
+void weir_pace_job_drop(struct weir_pace_job *job, size_t keep)
+{
+    job->units -= units_behind(job, keep);
+    job->granted = keep;
+}
+
+uint64_t weir_pace_job_written(const struct weir_pace_job *job)
+{
+    return job->units - units_behind(job, 0);
+}
+
+void weir_pace_job_stop(struct weir_pace_job *job)
+{
+    if (is_between(job)) {
+        weir_pace_job_drop(job, 0);
+        job->done = true;
+        return;
+    }
+    const char *from = job->buf + job->begin;
+    uint64_t rest = job->granted;
+    if (job->unit.by == WEIR_PACE_RECORD) {
+        rest = job->unit.record - job->bytes % job->unit.record;
+    } else {
+        const char *feed = memchr(from, '\n', job->granted);
+        rest = feed ? (uint64_t)(feed - from) + 1 : rest;
+    }
+    if (rest < job->granted)
+        weir_pace_job_drop(job, (size_t)rest);
+    job->done = job->granted == 0 && !job->open;
+}
+
+/* How much goes at once: up to the last end of a unit that fits, so that a
+ * reader that goes away has a whole number of them. A part only of a unit that
+ * doesn't fit. */
+static size_t piece_of(const struct weir_pace_job *job)
+{
+    const char *from = job->buf + job->begin;
+    const char *feed;
+    size_t most = job->granted < PIPE_BUF ? job->granted : PIPE_BUF;
+    size_t over;
+    switch (job->unit.by) {
+    case WEIR_PACE_LINE:
+        feed = memrchr(from, '\n', most);
+        return feed ? (size_t)(feed - from) + 1 : most;
+    case WEIR_PACE_RECORD:
+        over = (size_t)((job->bytes + most) % job->unit.record);
+        return over < most ? most - over : most;
+    case WEIR_PACE_BYTE:
+        break;
+    }
+    return most;
+}
+
+void weir_pace_job_write(struct weir_pace_job *job)
+{
+    size_t some = piece_of(job);
+    const char *from = job->buf + job->begin;
+    ssize_t put = write(job->out, from, some);
+    if (put < 0 && (errno == EINTR || errno == EAGAIN))
+        return;
+    if (put < 0 && errno == EPIPE) {
+        job->closed = job->done = true;
+        return;
+    }
+    if (put <= 0) {
+        fail(job, job->output);
+        return;
+    }
+    if (EVP_DigestUpdate(job->digest, from, (size_t)put) != 1)
+        abort();
+    job->last = from[put - 1];
+    job->begin += (size_t)put;
+    job->granted -= (size_t)put;
+    job->bytes += (uint64_t)put;
+    note_end(job);
+}

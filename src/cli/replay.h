@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT
+ * cli/replay.h - the parts of `weir replay`: access logs become requests,
+ * requests meet a set of quotas in virtual time, and what came of it is
+ * printed. */
+
+#ifndef WEIR_REPLAY_H
+#define WEIR_REPLAY_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "base/index.h"
+#include "cli/cli.h"
+#include "quota/catalog.h"
+#include "quota/table.h"
+
+#define WEIR_REPLAY_LINE_MAX (64u << 10)       /* bytes; longer: malformed */
+#define WEIR_REPLAY_REQUESTS_MAX 200000000u
+#define WEIR_REPLAY_TEXTS_MAX 8000000u         /* keys, and clients */
+#define WEIR_REPLAY_BAD_SHOWN 3
+#define WEIR_REPLAY_BINS 240                   /* of the time of a log */
+#define WEIR_REPLAY_PARTS_MAX 32               /* of a --key */
+
+/* ---- replay_key.c: which name a line asks for ---- */
+
+enum weir_replay_field {
+    WEIR_REPLAY_LITERAL,
+    WEIR_REPLAY_CLIENT,
+    WEIR_REPLAY_USER,
+    WEIR_REPLAY_METHOD,
+    WEIR_REPLAY_PATH,     /* without what begins with '?' */
+    WEIR_REPLAY_DIR,      /* the first part of the path */
+    WEIR_REPLAY_PROTOCOL,
+    WEIR_REPLAY_STATUS,
+    WEIR_REPLAY_REFERER,
+    WEIR_REPLAY_AGENT,
+};
+struct weir_replay_key {
+    struct {
+        enum weir_replay_field field;
+        struct weir_text literal; /* borrowed from the template */
+    } parts[WEIR_REPLAY_PARTS_MAX];
+    size_t count;
+};
+struct weir_log_line;
+/* '{client}/{method}'. 0, or an exit status after saying why. */
+int weir_replay_key_parse(const char *text, struct weir_replay_key *out);
+/* Writes a line's name to 'buf' (WEIR_NAME_MAX bytes). Returns its length, or
+ * WEIR_ENAME: it would be empty or too long. */
+int weir_replay_key_make(const struct weir_replay_key *key,
+                         const struct weir_log_line *line, char *buf);
+
+/* ---- replay_json.c: a line that is a JSON object ---- */
+
+/* As weir_log_line_begin() and _end(). Texts live as long as '*out_object',
+ * a new reference. '*out_part_ns' is the part of a second. */
+const char *weir_replay_json(struct weir_text text,
+                             struct weir_log_line *out, json_t **out_object,
+                             uint32_t *out_part_ns);
+
+/* ---- replay_read.c: logs into memory ---- */
+
+/* Texts by number, each once. A zeroed one is empty. */
+struct weir_replay_texts {
+    struct weir_text *items; /* owned, and what each points to */
+    uint32_t count;
+    size_t capacity;
+    struct weir_index index;
+};
+
+struct weir_replay_request {
+    weir_instant at; /* since 1970 */
+    uint32_t key;
+    uint32_t client;
+    uint32_t weight;
+};
+
+enum weir_replay_format {
+    WEIR_REPLAY_ANY, /* JSON if a line begins with '{' */
+    WEIR_REPLAY_COMBINED,
+    WEIR_REPLAY_VHOST, /* combined behind the host and its port */
+    WEIR_REPLAY_JSON,
+};
+
+struct weir_replay_log {
+    enum weir_replay_format format; /* the caller's … */
+    bool by_bytes;                  /* … weight: of the answer */
+    struct weir_replay_key key;
+    struct weir_replay_request *requests; /* owned; in the order of time */
+    size_t count, capacity;
+    struct weir_replay_texts keys, clients;
+    bool fine;                      /* instants have parts of a second */
+    uint64_t lines, bytes;          /* read; but for empty lines */
+    uint64_t clipped;               /* weights that were above UINT32_MAX */
+    uint64_t bad;                   /* lines that can't be read */
+    struct {
+        const char *file;           /* borrowed */
+        uint64_t line;
+        const char *why;
+        char text[72];              /* how it begins, for people */
+    } shown[WEIR_REPLAY_BAD_SHOWN];
+};
+
+/* The number of a text; a new one if it is new ('*out_new'). UINT32_MAX: there
+ * are WEIR_REPLAY_TEXTS_MAX of them. */
+uint32_t weir_replay_intern(struct weir_replay_texts *texts,
+                            struct weir_text text, bool *out_new);
+void weir_replay_texts_fini(struct weir_replay_texts *texts);
+
+/* Reads a file, gzipped or not; "-": standard input. 0, or an exit status
+ * after saying why. */
+int weir_replay_read(struct weir_replay_log *log, const char *path);
+/* Puts what was read in order; requests of one second are spread over it.
+ * 0, or an exit status when there is none. */
+int weir_replay_sort(struct weir_replay_log *log);
+void weir_replay_log_fini(struct weir_replay_log *log);
+
+/* ---- replay_set.c: a file of quotas ---- */
+
+struct weir_replay_set {
+    const char *path;               /* borrowed */
+    json_t *body;                   /* owned: the quotas' texts */
+    struct weir_quota *quotas;      /* owned */
+    size_t count;
+    struct weir_index index;        /* of the quotas by name */
+    struct weir_catalog *catalog;   /* owned */
+};
+/* 0, or an exit status after saying why, with the place. */
+int weir_replay_set_read(struct weir_replay_set *set, const char *path);
+void weir_replay_set_fini(struct weir_replay_set *set);
+/* The quota of that name, by index; -1: none. */
+int weir_replay_set_find(const struct weir_replay_set *set,
+                         struct weir_text name);
+/* Whom a name's request asks, from the name itself up: indexes of quotas, and
+ * what each is called for this name. Returns how many. */
+struct weir_replay_link {
+    int quota;
+    uint8_t len;
+    char name[WEIR_NAME_MAX];
+};
+size_t weir_replay_chain(const struct weir_replay_set *set,
+                         struct weir_text name,
+                         struct weir_replay_link out[WEIR_DEPTH_MAX]);
+
+/* A table with these quotas (borrowed), for so many names: all that would ask
+ * somewhere else decides here. */
+struct weir_replay_table {
+    struct weir_table *table;
+    size_t size;                    /* of its block; owned */
+    uint32_t slots, stripe;
+    weir_instant zones_until;       /* when a zone's offset changes */
+};
+void weir_replay_table_init(struct weir_replay_table *table,
+                            const struct weir_quota *quotas, size_t count,
+                            size_t names, uint64_t seed, weir_instant now);
+/* Before decisions at 'now', if that is at 'zones_until' or later. */
+void weir_replay_table_zones(struct weir_replay_table *table,
+                             weir_instant now);
+void weir_replay_table_fini(struct weir_replay_table *table);
+
+/* ---- replay_run.c ---- */
+
+/* What came to one quota of a file. */
+struct weir_replay_count {
+    uint64_t asked, refused;   /* requests */
+    uint64_t units;            /* of the refused ones */
+    weir_instant first, last;  /* refused */
+    weir_instant worst;        /* the minute with the most refused … */
+    uint64_t worst_refused;    /* … and how many */
+    uint64_t minute_refused;   /* of the minute that is running */
+    uint64_t asked_in[WEIR_REPLAY_BINS], refused_in[WEIR_REPLAY_BINS];
+};
+struct weir_replay_client {
+    uint32_t client;
+    uint32_t asked, refused;
+    int mostly;      /* the quota that refused him most, about */
+    uint32_t votes;
+};
+struct weir_replay_result {
+    const struct weir_replay_set *set;
+    struct weir_replay_count all, *quotas; /* owned; one each */
+    struct weir_replay_client *clients;    /* owned; those refused most first,
+                                            * once it is sorted */
+    uint32_t client_count;
+    uint64_t unknown;   /* no quota rules the name */
+    uint64_t crowded;   /* names for which the table had no room */
+    uint64_t shadow;    /* would have been refused by a quota in mode shadow */
+    uint8_t *refused;   /* owned: a bit a request */
+    weir_instant begin, end;
+};
+/* 0, or an exit status after saying why. */
+int weir_replay_run(const struct weir_replay_log *log,
+                    const struct weir_replay_set *set, uint64_t seed,
+                    struct weir_replay_result *out);
+void weir_replay_result_fini(struct weir_replay_result *result);
+
+/* ---- replay_suggest.c ---- */
+
+struct weir_replay_suggestion {
+    int quota;
+    bool none;             /* no limit would do: 'why' */
+    struct weir_diag why;
+    struct weir_limit limit;
+    uint64_t asked, refused; /* under it, by this quota alone */
+};
+/* For each quota the smallest limit (whole units in the quota's own time)
+ * under which it would have refused at most 'share' of what asked it. '*out'
+ * is owned by the caller, set->count of them. */
+int weir_replay_suggest(const struct weir_replay_log *log,
+                        const struct weir_replay_set *set, double share,
+                        uint64_t seed, struct weir_replay_suggestion **out);
+
+/* ---- replay_print.c, replay_page.c ---- */
+
+struct weir_replay_report {
+    const struct weir_replay_log *log;
+    const struct weir_replay_result *a, *b; /* b: NULL, or compared */
+    const struct weir_replay_suggestion *suggested; /* NULL, or for a */
+    const struct weir_replay_result *together;      /* all suggested at once */
+    double share;                                   /* of the suggestion */
+    size_t top;                                     /* clients shown */
+};
+void weir_replay_print(const struct weir_replay_report *report);
+json_t *weir_replay_to_json(const struct weir_replay_report *report);
+/* One page that needs nothing else. 0, or an exit status after saying why. */
+int weir_replay_page(const struct weir_replay_report *report,
+                     const char *path);
+/* "17 May 2015 10:05:03" in UTC; 'buf' holds 32 bytes; returned. */
+const char *weir_replay_time(weir_instant at, char *buf);
+/* Requests that 'a' refused and 'b' didn't. */
+uint64_t weir_replay_only(const struct weir_replay_result *a,
+                          const struct weir_replay_result *b, size_t count);
+
+#endif /* WEIR_REPLAY_H */

@@ -1,0 +1,524 @@
+/* SPDX-License-Identifier: MIT
+ * cli/replay_print.c - what a replay came to, for people and as JSON. */
+
+#include "cli/replay.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/table_print.h"
+
+#define MARKS 60 /* of a figure, in columns */
+
+const char *weir_replay_time(weir_instant at, char *buf)
+{
+    time_t seconds = (time_t)(at / WEIR_SECOND);
+    struct tm tm;
+    gmtime_r(&seconds, &tm);
+    strftime(buf, 32, "%d %b %Y %H:%M:%S", &tm);
+    return buf;
+}
+
+/* "3 d 11 h", "4 min 3 s" */
+static const char *span(weir_duration duration, char *buf)
+{
+    static const struct { uint64_t seconds; const char *name; } units[] = {
+        { 86400, "d" }, { 3600, "h" }, { 60, "min" }, { 1, "s" } };
+    uint64_t left = (duration + WEIR_SECOND / 2) / WEIR_SECOND;
+    size_t i = 0;
+    while (i < 3 && left < units[i].seconds)
+        i++;
+    int len = snprintf(buf, 32, "%" PRIu64 " %s", left / units[i].seconds,
+                       units[i].name);
+    left %= units[i].seconds;
+    if (i < 3 && left / units[i + 1].seconds > 0)
+        snprintf(buf + len, 32 - (size_t)len, " %" PRIu64 " %s",
+                 left / units[i + 1].seconds, units[i + 1].name);
+    return buf;
+}
+
+static double share_of(uint64_t part, uint64_t whole)
+{
+    return whole > 0 ? (double)part / (double)whole : 0;
+}
+
+/* "5.2 %", and never "0 %" for what is some. */
+static const char *percent(uint64_t part, uint64_t whole, char *buf)
+{
+    double value = 100 * share_of(part, whole);
+    int digits = value >= 10 || value == 0 ? 1 : value >= 0.1 ? 2 : 3;
+    snprintf(buf, 32, "%.*f %%", digits, value);
+    return buf;
+}
+
+static const char *limit_of(const struct weir_limit *limit, char *buf,
+                            size_t size)
+{
+    buf[weir_limit_format(limit, buf, size - 1)] = '\0';
+    return buf;
+}
+
+static void add_number(struct weir_rows *rows, uint64_t number)
+{
+    char buf[24];
+    snprintf(buf, sizeof buf, "%" PRIu64, number);
+    weir_rows_add(rows, buf);
+}
+
+static void add_name(struct weir_rows *rows, const struct weir_quota *quota)
+{
+    char name[WEIR_NAME_MAX + 1];
+    snprintf(name, sizeof name, "%.*s", (int)quota->name.len, quota->name.p);
+    weir_rows_add(rows, name);
+}
+
+/* ---- The log ---- */
+
+static void print_bad(const struct weir_replay_log *log)
+{
+    char buf[32];
+    if (log->bad == 0)
+        return;
+    printf("%" PRIu64 " of %" PRIu64 " lines can't be read (%s)%s\n", log->bad,
+           log->lines, percent(log->bad, log->lines, buf),
+           log->bad > WEIR_REPLAY_BAD_SHOWN ? "; the first of them:" : ":");
+    for (uint64_t i = 0; i < log->bad && i < WEIR_REPLAY_BAD_SHOWN; i++)
+        printf("  %s:%" PRIu64 ": %s\n      %s\n", log->shown[i].file,
+               log->shown[i].line, log->shown[i].why, log->shown[i].text);
+}
+
+static void print_log(const struct weir_replay_report *report)
+{
+    const struct weir_replay_log *log = report->log;
+    const struct weir_replay_result *result = report->a;
+    char from[32], to[32], took[32];
+    printf("%zu requests of %" PRIu32 " clients, %s to %s UTC (%s)\n",
+           log->count, log->clients.count,
+           weir_replay_time(result->begin, from),
+           weir_replay_time(result->end, to),
+           span(result->end - result->begin, took));
+    print_bad(log);
+    if (result->unknown > 0)
+        printf("%" PRIu64 " of them ask for a name that no quota rules, and "
+               "pass (%s)\n", result->unknown,
+               percent(result->unknown, log->count, took));
+    if (log->clipped > 0)
+        printf("%" PRIu64 " answers of 4 GiB and more count as 4 GiB\n",
+               log->clipped);
+    putchar('\n');
+}
+
+/* ---- One set ---- */
+
+static void print_quotas(const struct weir_replay_result *result)
+{
+    static const char *const heads[] = { "QUOTA", "LIMIT", "ASKED", "REFUSED",
+                                         "SHARE", "UNITS", "FIRST",
+                                         "WORST MINUTE" };
+    struct weir_rows rows = { .columns = WEIR_COUNT_OF(heads),
+                              .right = 0x3c,
+                              .bold_head = isatty(STDOUT_FILENO) };
+    for (size_t i = 0; i < WEIR_COUNT_OF(heads); i++)
+        weir_rows_add(&rows, heads[i]);
+    for (size_t i = 0; i < result->set->count; i++) {
+        const struct weir_quota *quota = &result->set->quotas[i];
+        const struct weir_replay_count *count = &result->quotas[i];
+        char buf[64], when[32];
+        add_name(&rows, quota);
+        weir_rows_add(&rows, limit_of(&quota->limit, buf, sizeof buf));
+        add_number(&rows, count->asked);
+        add_number(&rows, count->refused);
+        weir_rows_add(&rows, percent(count->refused, count->asked, buf));
+        add_number(&rows, count->units);
+        weir_rows_add(&rows, count->refused > 0
+                                 ? weir_replay_time(count->first, when)
+                                 : "");
+        snprintf(buf, sizeof buf, "%.17s (%" PRIu64 ")",
+                 weir_replay_time(count->worst, when), count->worst_refused);
+        weir_rows_add(&rows, count->refused > 0 ? buf : "");
+    }
+    weir_rows_print(&rows, stdout);
+    putchar('\n');
+}
+
+/* Each mark is a part of the time, the highest the most in this row. */
+static void print_marks(const uint64_t bins[WEIR_REPLAY_BINS])
+{
+    static const char *const marks[] = { "·", "▁", "▂", "▃", "▄",
+                                         "▅", "▆", "▇", "█" };
+    uint64_t sums[MARKS] = { 0 };
+    uint64_t most = 1;
+    for (size_t i = 0; i < WEIR_REPLAY_BINS; i++)
+        sums[i * MARKS / WEIR_REPLAY_BINS] += bins[i];
+    for (size_t i = 0; i < MARKS; i++)
+        most = sums[i] > most ? sums[i] : most;
+    for (size_t i = 0; i < MARKS; i++)
+        fputs(marks[(sums[i] * 8 + most - 1) / most], stdout);
+    putchar('\n');
+}
+
+static void print_figure(const struct weir_replay_result *result)
+{
+    char took[32];
+    int width = (int)strlen("asked");
+    for (size_t i = 0; i < result->set->count; i++) {
+        int len = (int)result->set->quotas[i].name.len;
+        if (result->quotas[i].refused > 0 && len > width)
+            width = len < 40 ? len : 40;
+    }
+    printf("Refused over time; a mark is %s:\n",
+           span((result->end - result->begin) / MARKS, took));
+    printf("  %-*s  ", width, "asked");
+    print_marks(result->all.asked_in);
+    for (size_t i = 0; i < result->set->count; i++) {
+        const struct weir_text name = result->set->quotas[i].name;
+        if (result->quotas[i].refused == 0)
+            continue;
+        printf("  %-*.*s  ", width, name.len < 40 ? (int)name.len : 40,
+               name.p);
+        print_marks(result->quotas[i].refused_in);
+    }
+    putchar('\n');
+}
+
+static void print_clients(const struct weir_replay_report *report,
+                          const struct weir_replay_result *result)
+{
+    static const char *const heads[] = { "CLIENT", "ASKED", "REFUSED",
+                                         "SHARE", "MOSTLY BY" };
+    struct weir_rows rows = { .columns = WEIR_COUNT_OF(heads),
+                              .right = 0xe,
+                              .bold_head = isatty(STDOUT_FILENO) };
+    for (size_t i = 0; i < WEIR_COUNT_OF(heads); i++)
+        weir_rows_add(&rows, heads[i]);
+    size_t refused = 0;
+    for (uint32_t i = 0; i < result->client_count; i++)
+        refused += result->clients[i].refused > 0;
+    for (uint32_t i = 0; i < refused && i < report->top; i++) {
+        const struct weir_replay_client *client = &result->clients[i];
+        char buf[32];
+        weir_rows_add(&rows, report->log->clients.items[client->client].p);
+        add_number(&rows, client->asked);
+        add_number(&rows, client->refused);
+        weir_rows_add(&rows, percent(client->refused, client->asked, buf));
+        if (client->mostly >= 0)
+            add_name(&rows, &result->set->quotas[client->mostly]);
+        else
+            weir_rows_add(&rows, "");
+    }
+    weir_rows_print(&rows, stdout);
+    if (refused > report->top)
+        printf("… and %zu more clients; --top shows more\n",
+               refused - report->top);
+    putchar('\n');
+}
+
+/* A burst given in time, or by nobody, can come to less than a unit. */
+static bool has_no_burst(const struct weir_quota *quota)
+{
+    uint64_t low, high;
+    bool bursts = quota->algorithm == WEIR_LEAKY ||
+                  quota->algorithm == WEIR_TOKEN_BUCKET;
+    if (!bursts || quota->limit.unlimited || quota->limit.units == 0)
+        return false;
+    weir_quota_bursts(quota, &low, &high);
+    return high == 1;
+}
+
+static void print_no_burst(const struct weir_replay_set *set)
+{
+    const struct weir_quota *first = NULL;
+    size_t count = 0;
+    for (size_t i = 0; i < set->count; i++) {
+        if (!has_no_burst(&set->quotas[i]))
+            continue;
+        first = count++ == 0 ? &set->quotas[i] : first;
+    }
+    if (count == 0)
+        return;
+    char more[48] = "";
+    if (count > 1)
+        snprintf(more, sizeof more, " (and %zu more)", count - 1);
+    printf("The high_burst of %.*s%s comes to 1 unit: of two requests at once "
+           "it refuses one.\n\n", (int)first->name.len, first->name.p, more);
+}
+
+static void print_set(const struct weir_replay_report *report,
+                      const struct weir_replay_result *result)
+{
+    char buf[32];
+    printf("%s would have refused %" PRIu64 " of %" PRIu64 " requests (%s)",
+           result->set->path, result->all.refused, result->all.asked,
+           percent(result->all.refused, result->all.asked, buf));
+    if (result->shadow > 0)
+        printf("; quotas in mode shadow %" PRIu64 " more", result->shadow);
+    puts("\n");
+    print_quotas(result);
+    print_no_burst(result->set);
+    if (result->crowded > 0)
+        printf("%" PRIu64 " names found no room in the table, and were "
+               "counted only by what is above them.\n\n", result->crowded);
+    if (result->all.refused == 0)
+        return;
+    print_figure(result);
+    print_clients(report, result);
+}
+
+/* ---- Two sets ---- */
+
+static void add_side(struct weir_rows *rows,
+                     const struct weir_replay_result *result, int quota)
+{
+    char buf[64];
+    if (quota < 0) {
+        weir_rows_add(rows, "-");
+        weir_rows_add(rows, "-");
+        return;
+    }
+    weir_rows_add(rows, limit_of(&result->set->quotas[quota].limit, buf,
+                                 sizeof buf));
+    add_number(rows, result->quotas[quota].refused);
+}
+
+static void print_compared(const struct weir_replay_report *report)
+{
+    static const char *const heads[] = { "QUOTA", "LIMIT A", "REFUSED A",
+                                         "LIMIT B", "REFUSED B" };
+    const struct weir_replay_result *a = report->a, *b = report->b;
+    uint64_t only_a = weir_replay_only(a, b, report->log->count);
+    uint64_t only_b = weir_replay_only(b, a, report->log->count);
+    printf("A is %s, B is %s. Refused by both %" PRIu64 ", by A only %" PRIu64
+           ", by B only %" PRIu64 "\n\n", a->set->path, b->set->path,
+           a->all.refused - only_a, only_a, only_b);
+    struct weir_rows rows = { .columns = WEIR_COUNT_OF(heads),
+                              .right = 0x14,
+                              .bold_head = isatty(STDOUT_FILENO) };
+    for (size_t i = 0; i < WEIR_COUNT_OF(heads); i++)
+        weir_rows_add(&rows, heads[i]);
+    for (size_t i = 0; i < a->set->count; i++) {
+        add_name(&rows, &a->set->quotas[i]);
+        add_side(&rows, a, (int)i);
+        add_side(&rows, b,
+                 weir_replay_set_find(b->set, a->set->quotas[i].name));
+    }
+    for (size_t i = 0; i < b->set->count; i++) {
+        if (weir_replay_set_find(a->set, b->set->quotas[i].name) >= 0)
+            continue;
+        add_name(&rows, &b->set->quotas[i]);
+        add_side(&rows, a, -1);
+        add_side(&rows, b, (int)i);
+    }
+    weir_rows_print(&rows, stdout);
+    printf("\nRefused over time:\n  A  ");
+    print_marks(a->all.refused_in);
+    printf("  B  ");
+    print_marks(b->all.refused_in);
+    putchar('\n');
+}
+
+/* ---- Suggestions ---- */
+
+static void print_suggested(const struct weir_replay_report *report)
+{
+    static const char *const heads[] = { "QUOTA", "LIMIT", "SUGGESTED",
+                                         "WOULD REFUSE", "SHARE" };
+    const struct weir_replay_set *set = report->a->set;
+    struct weir_rows rows = { .columns = WEIR_COUNT_OF(heads),
+                              .right = 0x18,
+                              .bold_head = isatty(STDOUT_FILENO) };
+    char buf[64];
+    printf("The smallest limits under which each quota alone, with its bursts "
+           "as they are,\nwould have refused at most %.6g %% of what asked "
+           "it:\n\n", 100 * report->share);
+    for (size_t i = 0; i < WEIR_COUNT_OF(heads); i++)
+        weir_rows_add(&rows, heads[i]);
+    for (size_t i = 0; i < set->count; i++) {
+        const struct weir_replay_suggestion *it = &report->suggested[i];
+        add_name(&rows, &set->quotas[i]);
+        weir_rows_add(&rows,
+                      limit_of(&set->quotas[i].limit, buf, sizeof buf));
+        if (it->none) {
+            weir_rows_add(&rows, "-");
+            weir_rows_add(&rows, "");
+            weir_rows_add(&rows, it->why.text);
+            continue;
+        }
+        weir_rows_add(&rows, limit_of(&it->limit, buf, sizeof buf));
+        add_number(&rows, it->refused);
+        weir_rows_add(&rows, percent(it->refused, it->asked, buf));
+    }
+    weir_rows_print(&rows, stdout);
+    printf("\nAll of them together would have refused %" PRIu64 " of %" PRIu64
+           " requests (%s).\n", report->together->all.refused,
+           report->together->all.asked,
+           percent(report->together->all.refused,
+                   report->together->all.asked, buf));
+}
+
+void weir_replay_print(const struct weir_replay_report *report)
+{
+    print_log(report);
+    print_set(report, report->a);
+    if (report->b) {
+        print_set(report, report->b);
+        print_compared(report);
+    }
+    if (report->suggested)
+        print_suggested(report);
+}
+
+/* ---- JSON ---- */
+
+static json_t *numbers(const uint64_t bins[WEIR_REPLAY_BINS])
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < WEIR_REPLAY_BINS; i++)
+        json_array_append_new(list, json_integer((json_int_t)bins[i]));
+    return list;
+}
+
+static json_t *count_object(const struct weir_replay_count *count)
+{
+    json_t *object = json_pack(
+        "{s:I, s:I, s:I, s:o, s:o}", "asked", (json_int_t)count->asked,
+        "refused", (json_int_t)count->refused, "refused_units",
+        (json_int_t)count->units, "asked_over_time",
+        numbers(count->asked_in), "refused_over_time",
+        numbers(count->refused_in));
+    if (count->refused == 0)
+        return object;
+    json_object_set_new(object, "first",
+                        json_real((double)count->first / 1e9));
+    json_object_set_new(object, "last", json_real((double)count->last / 1e9));
+    json_object_set_new(
+        object, "worst_minute",
+        json_pack("{s:f, s:I}", "at", (double)count->worst / 1e9, "refused",
+                  (json_int_t)count->worst_refused));
+    return object;
+}
+
+static json_t *text_of(struct weir_text text)
+{
+    json_t *made = json_stringn(text.p, text.len);
+    return made ? made : json_string("?"); /* a client that is no UTF-8 */
+}
+
+static json_t *clients_list(const struct weir_replay_report *report,
+                            const struct weir_replay_result *result)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < result->client_count && i < report->top; i++) {
+        const struct weir_replay_client *client = &result->clients[i];
+        if (client->refused == 0)
+            break;
+        json_t *object = json_pack("{s:I, s:I}", "asked",
+                                   (json_int_t)client->asked, "refused",
+                                   (json_int_t)client->refused);
+        json_object_set_new(
+            object, "client",
+            text_of(report->log->clients.items[client->client]));
+        if (client->mostly >= 0)
+            json_object_set_new(
+                object, "mostly_by",
+                text_of(result->set->quotas[client->mostly].name));
+        json_array_append_new(list, object);
+    }
+    return list;
+}
+
+static json_t *set_object(const struct weir_replay_report *report,
+                          const struct weir_replay_result *result)
+{
+    json_t *object = count_object(&result->all);
+    json_t *quotas = json_array();
+    for (size_t i = 0; i < result->set->count; i++) {
+        char buf[64];
+        json_t *quota = count_object(&result->quotas[i]);
+        json_object_set_new(quota, "name",
+                            text_of(result->set->quotas[i].name));
+        json_object_set_new(
+            quota, "limit",
+            json_string(limit_of(&result->set->quotas[i].limit, buf,
+                                 sizeof buf)));
+        if (has_no_burst(&result->set->quotas[i]))
+            json_object_set_new(quota, "no_burst", json_true());
+        json_array_append_new(quotas, quota);
+    }
+    json_object_set_new(object, "file", json_string(result->set->path));
+    json_object_set_new(object, "unknown",
+                        json_integer((json_int_t)result->unknown));
+    json_object_set_new(object, "crowded",
+                        json_integer((json_int_t)result->crowded));
+    json_object_set_new(object, "shadow",
+                        json_integer((json_int_t)result->shadow));
+    json_object_set_new(object, "quotas", quotas);
+    json_object_set_new(object, "clients", clients_list(report, result));
+    return object;
+}
+
+static json_t *suggested_list(const struct weir_replay_report *report)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < report->a->set->count; i++) {
+        const struct weir_replay_suggestion *it = &report->suggested[i];
+        char buf[64];
+        json_t *object = json_pack("{s:I, s:I}", "asked",
+                                   (json_int_t)it->asked, "refused",
+                                   (json_int_t)it->refused);
+        json_object_set_new(object, "name",
+                            text_of(report->a->set->quotas[i].name));
+        json_object_set_new(object, "limit",
+                            it->none ? json_null()
+                                     : json_string(limit_of(&it->limit, buf,
+                                                            sizeof buf)));
+        if (it->none)
+            json_object_set_new(object, "why", json_string(it->why.text));
+        json_array_append_new(list, object);
+    }
+    return list;
+}
+
+static json_t *bad_list(const struct weir_replay_log *log)
+{
+    json_t *list = json_array();
+    for (uint64_t i = 0; i < log->bad && i < WEIR_REPLAY_BAD_SHOWN; i++)
+        json_array_append_new(
+            list, json_pack("{s:s, s:I, s:s, s:s}", "file",
+                            log->shown[i].file, "line",
+                            (json_int_t)log->shown[i].line, "why",
+                            log->shown[i].why, "text", log->shown[i].text));
+    return list;
+}
+
+json_t *weir_replay_to_json(const struct weir_replay_report *report)
+{
+    const struct weir_replay_log *log = report->log;
+    const struct weir_replay_result *a = report->a, *b = report->b;
+    json_t *object = json_pack(
+        "{s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:f, s:f, s:o}", "lines",
+        (json_int_t)log->lines, "requests", (json_int_t)log->count,
+        "clipped", (json_int_t)log->clipped,
+        "malformed", (json_int_t)log->bad, "malformed_first", bad_list(log),
+        "clients", (json_int_t)log->clients.count, "names",
+        (json_int_t)log->keys.count, "begin", (double)a->begin / 1e9, "end",
+        (double)a->end / 1e9, "result", set_object(report, a));
+    if (b) {
+        json_t *compared = set_object(report, b);
+        json_object_set_new(
+            compared, "only_here",
+            json_integer((json_int_t)weir_replay_only(b, a, log->count)));
+        json_object_set_new(
+            compared, "only_there",
+            json_integer((json_int_t)weir_replay_only(a, b, log->count)));
+        json_object_set_new(object, "compared", compared);
+    }
+    if (report->suggested) {
+        json_object_set_new(object, "suggested", suggested_list(report));
+        json_object_set_new(
+            object, "suggested_together",
+            json_integer((json_int_t)report->together->all.refused));
+    }
+    return object;
+}

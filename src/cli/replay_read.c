@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: MIT
+ * cli/replay_read.c - access logs into memory: of each line 24 bytes, and
+ * each key and client once.
+ *
+ * A log isn't in the order of time (a line is written when its request ends),
+ * several logs never are, and a comparison or a search meets the same
+ * requests many times: so all is read first, then put in order, then replayed.
+ *
+ * Lines are looked for in large pieces; the rest of a piece is moved to its
+ * beginning and the next one read behind it. A line of more than
+ * WEIR_REPLAY_LINE_MAX is no request of anybody's, and skipped without being
+ * kept. */
+
+#include "cli/replay.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "base/hash.h"
+#include "lab/log_line.h"
+#include "lab/memory.h"
+#include "os/clock.h"
+
+#define PIECE (1u << 20) /* bytes read at once */
+#define DIGIT_BITS 11    /* of the sort */
+#define DIGITS (1u << DIGIT_BITS)
+
+static const char too_long[] = "longer than 64 KiB";
+static const char no_name[] =
+    "its name would be empty, longer than 255 bytes or not clean UTF-8";
+static const char too_many[] =
+    "more than eight million different names or clients";
+
+/* ---- Texts by number ---- */
+
+uint32_t weir_replay_intern(struct weir_replay_texts *texts,
+                            struct weir_text text, bool *out_new)
+{
+    uint64_t hash = weir_hash(text, 0);
+    size_t cursor = 0;
+    uint32_t at;
+    *out_new = false;
+    while (weir_index_find(&texts->index, hash, &cursor, &at))
+        if (weir_text_equal(texts->items[at], text))
+            return at;
+    if (texts->count == WEIR_REPLAY_TEXTS_MAX)
+        return UINT32_MAX;
+    at = texts->count++;
+    texts->items = weir_must_grow(texts->items, &texts->capacity,
+                                  texts->count, sizeof *texts->items);
+    texts->items[at] =
+        (struct weir_text){ weir_must_text(text), text.len };
+    if (weir_index_add(&texts->index, &weir_mem_system, hash, at) < 0)
+        abort();
+    *out_new = true;
+    return at;
+}
+
+static void forget_last(struct weir_replay_texts *texts)
+{
+    struct weir_text last = texts->items[--texts->count];
+    weir_index_remove(&texts->index, weir_hash(last, 0), texts->count);
+    free((char *)last.p);
+}
+
+void weir_replay_texts_fini(struct weir_replay_texts *texts)
+{
+    for (uint32_t i = 0; i < texts->count; i++)
+        free((char *)texts->items[i].p);
+    free(texts->items);
+    weir_index_fini(&texts->index, &weir_mem_system);
+}
+
+/* ---- Lines ---- */
+
+struct reader {
+    struct weir_replay_log *log;
+    const char *path;
+    uint64_t line;
+    struct weir_log_clock clock;
+    bool skipping; /* the rest of a line that is too long */
+};
+
+static void note_bad(struct reader *reader, struct weir_text line,
+                     const char *why)
+{
+    struct weir_replay_log *log = reader->log;
+    if (log->bad++ >= WEIR_REPLAY_BAD_SHOWN)
+        return;
+    size_t place = (size_t)log->bad - 1;
+    size_t most = sizeof log->shown[place].text - 1;
+    size_t len = line.len < most ? line.len : most;
+    log->shown[place].file = reader->path;
+    log->shown[place].line = reader->line;
+    log->shown[place].why = why;
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)line.p[i];
+        log->shown[place].text[i] = c < ' ' || c > '~' ? '?' : (char)c;
+    }
+    log->shown[place].text[len] = '\0';
+}
+
+/* The name and the client by number. NULL, or why not. */
+static const char *intern(struct weir_replay_log *log,
+                          const struct weir_log_line *line,
+                          struct weir_replay_request *out)
+{
+    char name[WEIR_NAME_MAX];
+    bool is_new;
+    int len = weir_replay_key_make(&log->key, line, name);
+    if (len < 0)
+        return no_name;
+    struct weir_text text = { name, (size_t)len };
+    out->key = weir_replay_intern(&log->keys, text, &is_new);
+    if (is_new && (weir_name_check(text, NULL) < 0 ||
+                   weir_name_is_shadow(text))) {
+        forget_last(&log->keys);
+        return no_name;
+    }
+    out->client = weir_replay_intern(&log->clients, line->client, &is_new);
+    return out->key == UINT32_MAX || out->client == UINT32_MAX ? too_many
+                                                               : NULL;
+}
+
+static const char *add_request(struct weir_replay_log *log,
+                               const struct weir_log_line *line,
+                               uint32_t part_ns)
+{
+    bool clipped = log->by_bytes && line->bytes > UINT32_MAX;
+    struct weir_replay_request request = {
+        .at = (uint64_t)line->at * WEIR_SECOND + part_ns,
+        .weight = !log->by_bytes ? 1
+                  : clipped      ? UINT32_MAX
+                                 : (uint32_t)line->bytes,
+    };
+    if (line->at > INT64_MAX / (int64_t)WEIR_SECOND)
+        return "a time that is too far away";
+    const char *why = intern(log, line, &request);
+    if (why)
+        return why;
+    if (log->count == WEIR_REPLAY_REQUESTS_MAX)
+        return "more than two hundred million requests";
+    log->fine = log->fine || part_ns > 0;
+    log->clipped += clipped;
+    log->requests = weir_must_grow(log->requests, &log->capacity,
+                                   log->count + 1, sizeof *log->requests);
+    log->requests[log->count++] = request;
+    return NULL;
+}
+
+static const char *read_json(struct weir_replay_log *log,
+                             struct weir_text text)
+{
+    struct weir_log_line line;
+    json_t *object = NULL;
+    uint32_t part_ns = 0;
+    const char *why = weir_replay_json(text, &line, &object, &part_ns);
+    why = why ? why : add_request(log, &line, part_ns);
+    json_decref(object);
+    return why;
+}
+
+/* "www.example.org:443 ", which Apache's vhost_combined begins with. */
+static bool skip_host(struct weir_text *line)
+{
+    const char *blank = memchr(line->p, ' ', line->len);
+    if (!blank || blank == line->p)
+        return false;
+    line->len -= (size_t)(blank + 1 - line->p);
+    line->p = blank + 1;
+    return true;
+}
+
+static const char *read_combined(struct reader *reader,
+                                 struct weir_text text)
+{
+    struct weir_log_line line;
+    struct weir_text rest = text;
+    if (reader->log->format == WEIR_REPLAY_VHOST && !skip_host(&rest))
+        return "no host and port before the client";
+    const char *why = weir_log_line_begin(rest, &reader->clock, &line);
+    why = why ? why : weir_log_line_end(&line);
+    return why ? why : add_request(reader->log, &line, 0);
+}
+
+static void read_line(struct reader *reader, struct weir_text text)
+{
+    struct weir_replay_log *log = reader->log;
+    reader->line++;
+    if (text.len > 0 && text.p[text.len - 1] == '\r')
+        text.len--;
+    if (text.len == 0)
+        return;
+    log->lines++;
+    bool json = log->format == WEIR_REPLAY_JSON ||
+                (log->format == WEIR_REPLAY_ANY && text.p[0] == '{');
+    const char *why =
+        text.len > WEIR_REPLAY_LINE_MAX ? too_long
+        : json                          ? read_json(log, text)
+                                        : read_combined(reader, text);
+    if (why)
+        note_bad(reader, text, why);
+}
+
+/* Reads the whole lines of 'piece'; returns the bytes of the last part. */
+static size_t read_lines(struct reader *reader, const char *piece,
+                         size_t len)
+{
+    const char *at = piece;
+    const char *end = piece + len;
+    for (;;) {
+        const char *feed = memchr(at, '\n', (size_t)(end - at));
+        if (!feed)
+            return (size_t)(end - at);
+        if (!reader->skipping)
+            read_line(reader, (struct weir_text){ at, (size_t)(feed - at) });
+        reader->skipping = false;
+        at = feed + 1;
+    }
+}
+
+/* A part of a line that won't fit: it is told once, and thrown away. */
+static size_t keep(struct reader *reader, char *buf, const char *from,
+                   size_t len)
+{
+    if (len <= WEIR_REPLAY_LINE_MAX && !reader->skipping) {
+        memmove(buf, from, len);
+        return len;
+    }
+    if (!reader->skipping)
+        read_line(reader, (struct weir_text){ from, len });
+    reader->skipping = true;
+    return 0;
+}
+
+static int read_file(struct reader *reader, gzFile file)
+{
+    char *buf = weir_must(malloc(WEIR_REPLAY_LINE_MAX + PIECE));
+    size_t held = 0;
+    int got;
+    for (;;) {
+        got = gzread(file, buf + held, PIECE);
+        if (got <= 0)
+            break;
+        reader->log->bytes += (uint64_t)got;
+        size_t len = held + (size_t)got;
+        size_t rest = read_lines(reader, buf, len);
+        held = keep(reader, buf, buf + len - rest, rest);
+    }
+    if (held > 0 && !reader->skipping)
+        read_line(reader, (struct weir_text){ buf, held });
+    free(buf);
+    int why;
+    const char *text = gzerror(file, &why);
+    if (got == 0 && (why == Z_OK || why == Z_STREAM_END))
+        return 0;
+    return weir_cli_fail("%s: after %" PRIu64 " lines: %s", reader->path,
+                         reader->line,
+                         why == Z_ERRNO ? strerror(errno) : text);
+}
+
+int weir_replay_read(struct weir_replay_log *log, const char *path)
+{
+    bool standard = strcmp(path, "-") == 0;
+    struct reader reader = { .log = log,
+                             .path = standard ? "standard input" : path };
+    int fd = standard ? dup(STDIN_FILENO) : -1;
+    errno = 0;
+    gzFile file = standard ? gzdopen(fd, "rb") : gzopen(path, "rbe");
+    if (!file)
+        return weir_cli_fail("%s: %s", reader.path,
+                             errno ? strerror(errno) : "no memory");
+    gzbuffer(file, PIECE / 4);
+    int status = read_file(&reader, file);
+    gzclose(file);
+    return status;
+}
+
+/* ---- Time ---- */
+
+static bool is_sorted(const struct weir_replay_log *log, weir_instant *out_min,
+                      weir_instant *out_max)
+{
+    bool sorted = true;
+    *out_min = *out_max = log->requests[0].at;
+    for (size_t i = 1; i < log->count; i++) {
+        weir_instant at = log->requests[i].at;
+        sorted = sorted && at >= log->requests[i - 1].at;
+        *out_min = at < *out_min ? at : *out_min;
+        *out_max = at > *out_max ? at : *out_max;
+    }
+    return sorted;
+}
+
+/* One digit of a stable sort from the lowest up. */
+static void sort_digit(const struct weir_replay_request *from,
+                       struct weir_replay_request *to, size_t count,
+                       weir_instant min, uint64_t unit, unsigned shift)
+{
+    size_t places[DIGITS + 1] = { 0 };
+    for (size_t i = 0; i < count; i++)
+        places[(((from[i].at - min) / unit >> shift) & (DIGITS - 1)) + 1]++;
+    for (size_t i = 0; i < DIGITS; i++)
+        places[i + 1] += places[i];
+    for (size_t i = 0; i < count; i++)
+        to[places[((from[i].at - min) / unit >> shift) & (DIGITS - 1)]++] =
+            from[i];
+}
+
+static void sort(struct weir_replay_log *log)
+{
+    weir_instant min, max;
+    if (is_sorted(log, &min, &max))
+        return;
+    uint64_t unit = log->fine ? 1 : WEIR_SECOND;
+    struct weir_replay_request *spare =
+        weir_must_zeroed(log->count, sizeof *spare);
+    /* Nanoseconds of a few hundred years fill all 64 bits. */
+    for (unsigned shift = 0; shift < 64 && (max - min) / unit >> shift > 0;
+         shift += DIGIT_BITS) {
+        sort_digit(log->requests, spare, log->count, min, unit, shift);
+        struct weir_replay_request *sorted = spare;
+        spare = log->requests;
+        log->requests = sorted;
+    }
+    free(spare);
+    log->capacity = log->count;
+}
+
+/* The n requests of one second come 1/n of a second after each other. */
+static void spread(struct weir_replay_log *log)
+{
+    size_t end;
+    for (size_t begin = 0; begin < log->count; begin = end) {
+        weir_instant second = log->requests[begin].at;
+        end = begin;
+        while (end < log->count && log->requests[end].at == second)
+            end++;
+        for (size_t i = begin; i < end; i++)
+            log->requests[i].at =
+                second + (i - begin) * WEIR_SECOND / (end - begin);
+    }
+}
+
+static int refuse(const struct weir_replay_log *log)
+{
+    if (log->bad == 0)
+        return weir_cli_fail("there is no line in what was given");
+    return weir_cli_fail("this is no access log: of %" PRIu64 " lines none "
+                         "can be read. %s:%" PRIu64 ": %s\n    %s",
+                         log->lines, log->shown[0].file, log->shown[0].line,
+                         log->shown[0].why, log->shown[0].text);
+}
+
+int weir_replay_sort(struct weir_replay_log *log)
+{
+    if (log->count == 0)
+        return refuse(log);
+    sort(log);
+    if (!log->fine)
+        spread(log);
+    return 0;
+}
+
+void weir_replay_log_fini(struct weir_replay_log *log)
+{
+    free(log->requests);
+    weir_replay_texts_fini(&log->keys);
+    weir_replay_texts_fini(&log->clients);
+}

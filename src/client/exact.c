@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: MIT
+ * client/exact.c - a decision on a chain with exact quotas.
+ *
+ *     weir_table_begin()    local and counted links: charged here
+ *     each exact link       a step in its store, from the leaf up, each
+ *                           within its quota's deadline
+ *     one refuses           what came before is given back, here and there
+ *
+ * A store that doesn't answer, can't be opened or isn't linked leaves the link
+ * to the quota's on_stale: open passes, closed refuses, share decides by the
+ * limit over the number of limiters that the roots told. A step that timed out
+ * may have been charged in the store all the same. That can't be known, and
+ * isn't undone: it makes the store refuse too early, never too late. What was
+ * charged is given back to whom charged it, a store or what stood in for it,
+ * and to nobody else.
+ *
+ * What is in flight (kind=concurrency) is held here too, without a bound, as
+ * long as its permit is out: so its slot stays the name's own, by which a leave
+ * finds the store and takes the permit out there by its id. One id, drawn by
+ * chance, is a permit's at all stores of its chain. So what timed out can be
+ * undone after all: an id that isn't there is nothing to take out. And while a
+ * store is away share goes by what is held here. A permit that no leave takes
+ * out, for its process died or the store was away, ends at the store by its
+ * permit_timeout.
+ *
+ * A bound. A window doesn't know whose units it is given back. So an undo that
+ * comes after the edge of a fixed window takes its weight from what others
+ * used in the new one: at most what was under way at the edge passes there
+ * beside the limit. */
+
+#include "client/client.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/rng.h"
+
+#define CLOSED_RETRY WEIR_SECOND
+/* Nobody knows when somebody leaves; as table_reply.c has it. */
+#define LEAVE_RETRY (20 * WEIR_MILLISECOND)
+
+struct asking {
+    struct weir *weir;
+    uint32_t stripe;
+    struct weir_receipt receipt;
+    struct weir_meter_ask ask;
+    struct weir_reply *reply; /* may be NULL */
+    weir_instant now;
+    uint32_t asked;  /* bits: links that their store charged */
+    uint32_t shared; /* bits: links that the meter in its place charged */
+    uint8_t paid[WEIR_DEPTH_MAX]; /* at which level, of both */
+};
+
+/* What came of a link. */
+struct told {
+    struct weir_meter_answer answer;
+    char name[WEIR_NAME_MAX + 1];
+    uint8_t name_len;
+    bool gone;   /* there is no such quota any more */
+    bool stale;  /* its store didn't say it */
+    bool shared; /* ... but the meter in its place */
+    bool in_flight; /* it counts what is, and not what passed */
+};
+
+static bool may_refuse(enum weir_meter_op op)
+{
+    return op != WEIR_METER_CHARGE && op != WEIR_METER_REFUND;
+}
+
+/* ---- One link ---- */
+
+static void answer_open(struct weir_meter_answer *out)
+{
+    *out = (struct weir_meter_answer){ .passed = true,
+                                       .remaining = UINT64_MAX };
+}
+
+static void answer_closed(struct weir_meter_answer *out)
+{
+    *out = (struct weir_meter_answer){ .retry_after = CLOSED_RETRY };
+}
+
+static bool fits(const struct weir_meter_rule *rule, uint64_t weight)
+{
+    if (rule->quantity > 0) /* a window or a log */
+        return weight <= rule->quantity;
+    bool fits = false;
+    for (unsigned k = 0; k < rule->buckets; k++) {
+        const struct weir_bucket *bucket = &rule->bucket[k].bucket;
+        fits |= (int64_t)(weight << bucket->leak.frac) <= bucket->high;
+    }
+    return fits;
+}
+
+/* False: the quota isn't there any more. */
+static bool step_shared(struct asking *asking, uint32_t link,
+                        const struct weir_meter_ask *ask,
+                        struct weir_meter_answer *out)
+{
+    uint32_t fleet = weir_load_relaxed(&asking->weir->fleet);
+    return weir_table_step_shared(asking->weir->table, &asking->receipt, link,
+                                  fleet, ask, out, asking->now);
+}
+
+/* By what is held here, of an enter that itself included. */
+static void share_in_flight(const struct asking *asking, uint32_t link,
+                            const struct weir_away *away,
+                            struct weir_meter_answer *out)
+{
+    uint64_t weight = asking->ask.weight;
+    uint64_t held =
+        weir_table_held(asking->weir->table, asking->receipt.slot[link]);
+    uint64_t others = held;
+    struct weir_meter_rule rule = away->rule;
+    weir_meter_rule_share(&rule, weir_load_relaxed(&asking->weir->fleet));
+    if (asking->receipt.hold)
+        others = held > weight ? held - weight : 0;
+    uint64_t room = rule.quantity > others ? rule.quantity - others : 0;
+    *out = (struct weir_meter_answer){
+        .passed = rule.quantity > 0 && weight <= room,
+        .used = (int64_t)held,
+        .remaining = room > weight ? room - weight : 0,
+    };
+    if (!out->passed)
+        out->retry_after = LEAVE_RETRY;
+}
+
+static void answer_share(struct asking *asking, uint32_t link,
+                         const struct weir_away *away, struct told *told)
+{
+    struct weir_meter_answer *out = &told->answer;
+    if (told->in_flight) {
+        share_in_flight(asking, link, away, out);
+        return;
+    }
+    told->shared = step_shared(asking, link, &asking->ask, out);
+    if (!told->shared)
+        answer_open(out);
+    /* What is above this process's part isn't above the limit. */
+    else if (out->never && fits(&away->rule, asking->ask.weight))
+        answer_closed(out);
+}
+
+static void answer_stale(struct asking *asking, uint32_t link,
+                         const struct weir_away *away, struct told *told)
+{
+    struct weir_meter_answer *out = &told->answer;
+    /* What is given back was charged in the store; it is lost, and not this
+     * process's to use once more. */
+    if (asking->ask.op == WEIR_METER_REFUND) {
+        answer_open(out);
+        return;
+    }
+    switch (away->on_stale) {
+    case WEIR_STALE_CLOSED:
+        answer_closed(out);
+        return;
+    case WEIR_STALE_SHARE:
+        answer_share(asking, link, away, told);
+        return;
+    case WEIR_STALE_OPEN:
+    case WEIR_STALE_HOLD: /* no exact quota has it */
+        break;
+    }
+    answer_open(out);
+}
+
+static int ask_store(struct weir *weir, const struct weir_away *away,
+                     const struct weir_meter_ask *ask,
+                     struct weir_meter_answer *out)
+{
+    struct weir_exact_entry *entry = weir_exact_book_find(weir, away->store);
+    struct weir_text key = { away->name, away->name_len };
+    if (!entry || !(entry->root || entry->store))
+        return WEIR_ECONNECT;
+    int error =
+        entry->root
+            ? weir_exact_root_step(weir, key, ask, out, away->deadline)
+            : weir->exact.functions->step(entry->store, key, &away->rule, ask,
+                                          out, away->deadline);
+    /* Who would sleep for it has said how long at most. */
+    if (error == 0 && out->wait > ask->wait_max)
+        error = WEIR_EPROTOCOL;
+    weir_exact_note(weir, entry, error);
+    return error;
+}
+
+static void ask_link(struct asking *asking, uint32_t link, struct told *out)
+{
+    struct weir_away away;
+    memset(out, 0, sizeof(*out));
+    if (!weir_table_away(asking->weir->table, &asking->receipt, link, &away)) {
+        out->gone = true;
+        answer_open(&out->answer);
+        return;
+    }
+    memcpy(out->name, away.name, sizeof(out->name));
+    out->name_len = away.name_len;
+    out->in_flight = away.rule.algorithm == WEIR_PERMITS;
+    int error = ask_store(asking->weir, &away, &asking->ask, &out->answer);
+    out->stale = error < 0;
+    /* It may be held there all the same. */
+    if (error == WEIR_ETIMEOUT && out->in_flight)
+        asking->asked |= 1u << link;
+    if (out->stale)
+        answer_stale(asking, link, &away, out);
+}
+
+/* ---- The chain ---- */
+
+static void name_in_reply(const struct told *told, struct weir_reply *reply)
+{
+    memcpy(reply->quota, told->name, sizeof(reply->quota));
+    reply->quota_len = told->name_len;
+}
+
+static void explain_pass(const struct asking *asking, const struct told *told)
+{
+    struct weir_reply *reply = asking->reply;
+    const struct weir_meter_answer *answer = &told->answer;
+    if (!reply)
+        return;
+    reply->stale = reply->stale || told->stale;
+    reply->exact = reply->exact || !(told->stale || told->gone);
+    if (answer->level > reply->level)
+        reply->level = answer->level;
+    if (answer->wait > reply->wait)
+        reply->wait = answer->wait;
+    if (told->gone || answer->remaining > reply->remaining)
+        return;
+    reply->remaining = answer->remaining;
+    reply->fill = answer->used;
+    name_in_reply(told, reply);
+}
+
+/* A store says when enough has ended by itself; most leave before that. */
+static weir_duration retry_of(const struct told *told)
+{
+    weir_duration retry = told->answer.retry_after;
+    bool guess = told->in_flight && retry > LEAVE_RETRY && !told->stale;
+    return guess ? LEAVE_RETRY : retry;
+}
+
+static void explain_refusal(const struct asking *asking,
+                            const struct told *told)
+{
+    struct weir_reply *reply = asking->reply;
+    const struct weir_meter_answer *answer = &told->answer;
+    if (!reply)
+        return;
+    bool stale = reply->stale || told->stale;
+    bool shadow = reply->shadow;
+    *reply = (struct weir_reply){
+        .verdict = WEIR_LIMITED,
+        .never = answer->never,
+        .stale = stale,
+        .shadow = shadow,
+        .exact = reply->exact || !told->stale,
+        .fill = answer->used,
+        .retry_after = WEIR_NEVER,
+    };
+    if (!answer->never)
+        reply->retry_after = weir_table_jitter(asking->weir->table,
+                                               asking->stripe, retry_of(told));
+    name_in_reply(told, reply);
+}
+
+/* The stores that let it pass before another refused. One that doesn't take
+ * it back goes on a little too full. */
+static void give_back(struct asking *asking)
+{
+    for (uint32_t link = 0; link < asking->receipt.links; link++) {
+        struct weir_meter_ask back = { .op = WEIR_METER_REFUND,
+                                       .weight = asking->ask.weight,
+                                       .level = asking->paid[link],
+                                       .permit = asking->ask.permit };
+        struct weir_meter_answer ignored;
+        struct weir_away away;
+        if (asking->shared >> link & 1)
+            (void)step_shared(asking, link, &back, &ignored);
+        else if (asking->asked >> link & 1 &&
+                 weir_table_away(asking->weir->table, &asking->receipt, link,
+                                 &away))
+            (void)ask_store(asking->weir, &away, &back, &ignored);
+    }
+}
+
+static void note_charge(struct asking *asking, uint32_t link,
+                        const struct told *told)
+{
+    asking->paid[link] = told->answer.level;
+    if (told->shared)
+        asking->shared |= 1u << link;
+    else if (!told->gone && !told->stale)
+        asking->asked |= 1u << link;
+}
+
+static unsigned refuse(struct asking *asking, uint32_t link,
+                       const struct told *told)
+{
+    struct weir *weir = asking->weir;
+    explain_refusal(asking, told);
+    if (asking->ask.op == WEIR_METER_PEEK)
+        return WEIR_OUTCOME_LIMITED;
+    weir_table_undo(weir->table, &asking->receipt, asking->now);
+    weir_table_count_refused(weir->table, asking->stripe, &asking->receipt,
+                             link);
+    give_back(asking);
+    return WEIR_OUTCOME_LIMITED;
+}
+
+/* A quota in mode shadow would have refused. */
+static void refuse_quietly(struct asking *asking, uint32_t link)
+{
+    if (asking->reply)
+        asking->reply->shadow = true;
+    if (asking->ask.op != WEIR_METER_PEEK)
+        weir_table_count_refused(asking->weir->table, asking->stripe,
+                                 &asking->receipt, link);
+}
+
+static unsigned ask_stores(struct asking *asking)
+{
+    const struct weir_receipt *receipt = &asking->receipt;
+    for (uint32_t link = 0; link < receipt->links; link++) {
+        struct told told;
+        bool quiet = receipt->quiet >> link & 1;
+        if (!(receipt->away >> link & 1))
+            continue;
+        ask_link(asking, link, &told);
+        bool passed = told.answer.passed || !may_refuse(asking->ask.op);
+        if (!passed && !quiet)
+            return refuse(asking, link, &told);
+        if (!passed)
+            refuse_quietly(asking, link);
+        else
+            note_charge(asking, link, &told);
+        if (passed && !quiet)
+            explain_pass(asking, &told);
+    }
+    return 0;
+}
+
+unsigned weir_exact_decide(struct weir *weir, struct weir_ref ref,
+                           const struct weir_meter_ask *ask,
+                           struct weir_hold *out_hold, struct weir_reply *reply,
+                           weir_instant now)
+{
+    struct asking asking = { .weir = weir,
+                             .stripe = weir_stripe_mine(weir),
+                             .receipt = { .hold = out_hold },
+                             .reply = reply,
+                             .now = now };
+    unsigned outcome = weir_table_begin(weir->table, asking.stripe, ref, ask,
+                                        &asking.receipt, reply, now);
+    if (outcome & (WEIR_OUTCOME_STALE_REF | WEIR_OUTCOME_LIMITED))
+        return outcome;
+    asking.ask = asking.receipt.ask;
+    return outcome | ask_stores(&asking);
+}
+
+uint64_t weir_exact_permit(struct weir *weir)
+{
+    static const uint64_t stride = 0x9e3779b97f4a7c15ull;
+    uint64_t *drawn = &weir->exact.drawn;
+    uint64_t id;
+    do {
+        struct weir_rng rng = { weir_fetch_add(drawn, stride) };
+        id = weir_rng_next(&rng);
+    } while (id == 0 || id == UINT64_MAX);
+    return id;
+}
+
+void weir_exact_leave(struct weir *weir, const struct weir_hold *hold,
+                      uint64_t permit)
+{
+    const struct weir_meter_ask ask = { .op = WEIR_METER_REFUND,
+                                        .weight = hold->weight,
+                                        .permit = permit };
+    for (uint32_t i = 0; i < hold->links; i++) {
+        struct weir_meter_answer ignored;
+        struct weir_away away;
+        if (weir_table_away_held(weir->table, weir_stripe_mine(weir),
+                                 hold->slot[i], &away) &&
+            away.rule.algorithm == WEIR_PERMITS)
+            (void)ask_store(weir, &away, &ask, &ignored);
+    }
+}

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: MIT
+ * client/office.c - a process among those that share a table: it watches, and
+ * may hold the office.
+ *
+ *     callers' threads      the watcher                 background thread
+ *     ----------------      -----------                 -----------------
+ *     decide on the table   each 100 ms: bury the dead  of the office only:
+ *     kick: a word, to      takes the vacant office ->  pump.c, as ever, over
+ *       which the office's  the kick's word -> eventfd  weir_limiter_inherit()
+ *       watcher listens
+ *
+ * The watcher never takes the table's lock, but as a sexton, who comes again:
+ * it is who breaks the locks of the dead, and nobody else might be there. So
+ * the limiter is made by the background thread, which may wait.
+ *
+ * A caller kicks by one add and one system call, which happens when it used up
+ * some slack; a decision alone makes none. */
+
+#include "client/client.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "base/atomic.h"
+#include "os/clock.h"
+
+#define WATCH_EVERY WEIR_BLOCK_LOOK_EVERY
+/* For a holder without roots to give way: a look, and the end of a thread that
+ * waits for nobody. */
+#define GIVE_WAY_PATIENCE (5 * WEIR_SECOND)
+
+/* ---- The watcher ---- */
+
+/* Somebody else has roots, and this one hasn't: it has nobody to talk to. */
+static bool must_stand_back(const struct weir *weir)
+{
+    return weir->roots_hash == 0 && weir_block_has_roots(weir->block);
+}
+
+static void quit_office(struct weir *weir)
+{
+    weir_pump_stop(weir);
+    weir->closing = false;
+    weir->office = false;
+    weir_block_quit_office(weir->block, weir->process);
+}
+
+/* Whether this process is to run the limiter, if it can. */
+static void try_office(struct weir *weir)
+{
+    if (weir->office && must_stand_back(weir))
+        quit_office(weir);
+    if (weir->office || weir->role == WEIR_TABLE_DECIDES ||
+        must_stand_back(weir) || weir_clock_now() < weir->office_at ||
+        !weir_block_take_office(weir->block, weir->process))
+        return;
+    weir->office = true;
+    if (weir_pump_start(weir) == 0)
+        return;
+    /* No descriptors left, say: another process may have some. Two that have
+     * none would wake each other again and again. */
+    weir->office = false;
+    weir->office_at = weir_clock_now() + WEIR_SECOND;
+    weir_block_quit_office(weir->block, weir->process);
+}
+
+static void *watch(void *context)
+{
+    struct weir *weir = context;
+    struct weir_block *block = weir->block;
+    weir_instant look_at = 0;
+    uint32_t seen = weir->kicks_seen;
+    while (!weir_load(&weir->parting)) {
+        weir_instant now = weir_clock_now();
+        if (now >= look_at) {
+            if (weir_block_is_due(block, now))
+                weir_block_bury(block, weir->process);
+            try_office(weir);
+            look_at = now + WATCH_EVERY;
+        }
+        /* Who hasn't the office is woken by changes: it may be vacant. */
+        uint32_t *word = weir->office ? &block->kicks : &block->changes;
+        uint32_t before = weir_load(word);
+        if (weir->office && before != seen)
+            weir_pump_wake(weir);
+        else if (!weir_load(&weir->parting))
+            weir_futex_wait(word, before, WATCH_EVERY);
+        seen = weir->office ? before : weir_load(&block->kicks);
+        if (!weir->office)
+            try_office(weir);
+    }
+    return NULL;
+}
+
+static int start_watching(struct weir *weir)
+{
+    weir->watches =
+        weir_client_thread(weir, "weir-watch", watch, &weir->watcher);
+    return weir->watches ? WEIR_OK : WEIR_ESYSTEM;
+}
+
+/* ---- Open, close, fork ---- */
+
+/* Its holder has no roots, we do: he stands back at his next look. */
+static bool is_given_way(const struct weir *weir)
+{
+    uint32_t holder = weir_load(&weir->block->office);
+    bool tried = weir->office_at != 0;
+    return weir->roots_hash != 0 && !tried &&
+           weir_load(&weir->block->roots[holder]) == 0;
+}
+
+static int take_office(struct weir *weir)
+{
+    weir_instant until = weir_clock_now() + GIVE_WAY_PATIENCE;
+    for (;;) {
+        uint32_t seen = weir_load(&weir->block->changes);
+        try_office(weir);
+        if (weir->office)
+            return WEIR_OK;
+        if (!is_given_way(weir) || weir_clock_now() >= until)
+            return WEIR_ELOCKED;
+        weir_futex_wait(&weir->block->changes, seen, WATCH_EVERY);
+    }
+}
+
+static int join_table(struct weir *weir)
+{
+    int error = weir_block_join(weir->block, weir->roots_hash, &weir->process);
+    if (error < 0)
+        return error;
+    /* Of those that ended by kill and left nobody to bury them. */
+    weir_block_bury(weir->block, weir->process);
+    weir->office = false;
+    weir->parting = false;
+    /* The limiter may be ready, and be kicked, before the watcher runs. */
+    weir->kicks_seen = weir_load(&weir->block->kicks);
+    error = take_office(weir);
+    return weir->role == WEIR_TABLE_RUNS ? error : WEIR_OK;
+}
+
+/* Undoes weir_office_open(). */
+static void give_up(struct weir *weir)
+{
+    weir_office_part(weir);
+    weir_pump_stop(weir);
+    if (weir->process != 0)
+        weir_office_close(weir);
+}
+
+int weir_office_open(struct weir *weir)
+{
+    int error = join_table(weir);
+    if (error == 0)
+        error = start_watching(weir);
+    if (error < 0)
+        give_up(weir);
+    return error;
+}
+
+void weir_office_part(struct weir *weir)
+{
+    if (!weir->block || !weir->watches)
+        return;
+    weir_store(&weir->parting, true);
+    weir_block_tell_change(weir->block);
+    weir_block_kick(weir->block);
+    pthread_join(weir->watcher, NULL);
+    weir->watches = false;
+}
+
+void weir_office_close(struct weir *weir)
+{
+    if (!weir->block)
+        return;
+    weir->office = false;
+    weir_block_leave(weir->block, weir->process);
+}
+
+/* What this process had in the table without a number to say so, nobody would
+ * ever give back, or another would who is alive. So it has nothing there: it
+ * decides on an empty table, which lets all pass. The shared one stays mapped;
+ * another thread may just be looking at it. */
+static void go_without(struct weir *weir)
+{
+    struct weir_event event = { .type = WEIR_EVENT_TABLE,
+                                .at = weir_clock_now(),
+                                .count = 1,
+                                .text = "no place is left for a child of "
+                                        "fork(): it lets all pass" };
+    while (weir_table_make(weir) < 0)
+        nanosleep(&(struct timespec){ .tv_nsec = WEIR_MILLISECOND }, NULL);
+    weir->block = NULL;
+    weir->unmaps = false;
+    weir_event_tell(weir, &event);
+}
+
+void weir_office_forked(struct weir *weir)
+{
+    uint32_t parent = weir->process;
+    weir->watches = false;
+    weir->process = 0;
+    int error = join_table(weir);
+    if (weir->process == 0) {
+        go_without(weir);
+        return;
+    }
+    if (error == WEIR_ELOCKED) /* the parent has it */
+        error = WEIR_OK;
+    if (error == 0)
+        error = start_watching(weir);
+    if (error == 0)
+        weir_table_inherit_pins(weir->table, parent, weir->process);
+}
+
+/* ---- The office ---- */
+
+static void tell_office(struct weir *weir)
+{
+    struct weir_event event = { .type = WEIR_EVENT_OFFICE,
+                                .at = weir_clock_now(),
+                                .count = 1 };
+    weir_event_tell(weir, &event);
+}
+
+void weir_office_begin(struct weir *weir)
+{
+    struct weir_block *block = weir->block;
+    if (!block)
+        return;
+    if (weir->limiter) /* a copy of the parent's */
+        memset(weir->limiter_block, 0, weir->limiter_size);
+    weir_limiter_make(weir);
+    weir_limiter_inherit(weir->limiter, &block->estate, weir_clock_now());
+    pthread_mutex_lock(&weir->mutex);
+    weir->sync_begun = weir->sync_done = weir_load(&block->sync_done);
+    pthread_mutex_unlock(&weir->mutex);
+    weir_pump_wake(weir); /* somebody may be waiting already */
+    tell_office(weir);
+}
+
+void weir_office_publish(struct weir *weir, bool changed)
+{
+    struct weir_block *block = weir->block;
+    if (!block)
+        return;
+    weir_limiter_bequeath(weir->limiter, &block->estate);
+    /* Relaxed: who looks beside it sees some of the figures before. */
+    weir_store_relaxed(&block->roots_up, weir->status.roots_up);
+    weir_store_relaxed(&block->epoch, weir->status.epoch);
+    weir_store_relaxed(&block->reports, weir->status.reports);
+    weir_store(&block->sync_done, weir->sync_done);
+    weir_store(&block->ready, weir->ready);
+    if (changed)
+        weir_block_tell_change(block);
+}
+
+/* ---- What others see ---- */
+
+/* Waits for a word of the office: until it says so, or 'until'. */
+static int wait_until(struct weir *weir, weir_duration timeout,
+                      bool (*holds)(const struct weir_block *, uint64_t),
+                      uint64_t argument)
+{
+    struct weir_block *block = weir->block;
+    weir_instant begun = weir_clock_now();
+    for (;;) {
+        uint32_t seen = weir_load(&block->changes);
+        if (holds(block, argument))
+            return WEIR_OK;
+        if (weir_load(&weir->parting))
+            return WEIR_ECLOSED;
+        weir_duration waited = weir_clock_now() - begun;
+        if (waited >= timeout)
+            return WEIR_ETIMEOUT;
+        weir_duration left = timeout - waited;
+        weir_futex_wait(&block->changes, seen,
+                        left < WEIR_SECOND ? left : WEIR_SECOND);
+    }
+}
+
+static bool is_ready(const struct weir_block *block, uint64_t argument)
+{
+    (void)argument;
+    return weir_load(&block->ready) != 0;
+}
+
+static bool is_synced(const struct weir_block *block, uint64_t wanted)
+{
+    return weir_load(&block->sync_done) >= wanted;
+}
+
+int weir_office_ready(struct weir *weir, weir_duration timeout)
+{
+    return wait_until(weir, timeout, is_ready, 0);
+}
+
+int weir_office_sync(struct weir *weir, weir_duration timeout)
+{
+    uint64_t wanted = weir_fetch_add(&weir->block->sync_wanted, 1) + 1;
+    weir_block_kick(weir->block);
+    return wait_until(weir, timeout, is_synced, wanted);
+}
+
+void weir_office_status(const struct weir *weir, struct weir_status *out)
+{
+    const struct weir_block *block = weir->block;
+    out->ready = weir_load(&block->ready) != 0;
+    out->roots_up = weir_load(&block->roots_up);
+    out->epoch = weir_load(&block->epoch);
+    out->reports = weir_load(&block->reports);
+}

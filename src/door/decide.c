@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT
+ * door/decide.c - one question, as every door asks it, and who may.
+ *
+ * A peek needs a handle: it is opened and closed for the one question. The
+ * place that it makes in the table is idle at once, and goes as any other
+ * that nobody uses. */
+
+#include "door/door.h"
+#include "quota/quota.h"
+
+int weir_door_admit(const struct weir_door_host *host,
+                    const struct weir_talk *talk, enum weir_door_right right,
+                    const char *authorization, struct weir_diag *diag,
+                    weir_instant now)
+{
+    char address[64];
+    struct weir_tls_peer names;
+    if (!host->admit)
+        return 0;
+    weir_talk_peer(talk, address);
+    weir_talk_peer_names(talk, &names);
+    const struct weir_door_guest guest = { .right = right,
+                                           .address = address,
+                                           .names = &names,
+                                           .authorization = authorization };
+    return host->admit(host->context, &guest, diag, now);
+}
+
+static int peek(const struct weir_door_host *host,
+                const struct weir_door_ask *ask, struct weir_reply *out,
+                struct weir_diag *diag, weir_instant now)
+{
+    struct weir_handle handle;
+    int error =
+        weir_handle_open(host->weir, ask->name.p, ask->name.len, &handle);
+    /* Without room it decides by the rest of the chain. */
+    if (error < 0 && error != WEIR_EFULL)
+        return weir_diag_set(diag, error, weir_strerror(error), NULL);
+    (void)weir_peek(handle, ask->weight, out, now);
+    weir_handle_close(handle);
+    return 0;
+}
+
+static void count(const struct weir_door_host *host, enum weir_verdict verdict)
+{
+    if (!host->counts)
+        return;
+    host->counts->limited += verdict == WEIR_LIMITED;
+    host->counts->passed += verdict != WEIR_LIMITED;
+}
+
+/* The shadow set is nobody's to ask for. */
+int weir_door_check(const struct weir_door_ask *ask, struct weir_diag *diag)
+{
+    if (weir_name_is_shadow(ask->name))
+        return weir_diag_set(diag, WEIR_ENAME,
+                             "a name that begins with "
+                             "shadow: is of a set that isn't in force",
+                             NULL);
+    return weir_name_check(ask->name, diag);
+}
+
+int weir_door_decide(const struct weir_door_host *host,
+                     const struct weir_door_ask *ask, struct weir_reply *out,
+                     struct weir_diag *diag, weir_instant now)
+{
+    int error = weir_door_check(ask, diag);
+    if (error < 0)
+        return error;
+    if (ask->peek)
+        return peek(host, ask, out, diag, now);
+    (void)weir_take_by_name(host->weir, ask->name.p, ask->name.len, ask->weight,
+                            out, now);
+    count(host, out->verdict);
+    return 0;
+}
+
+int weir_door_enter(const struct weir_door_host *host,
+                    const struct weir_door_ask *ask, uint32_t klass,
+                    struct weir_permit *out_permit, struct weir_reply *out,
+                    struct weir_diag *diag, weir_instant now)
+{
+    struct weir_handle handle;
+    int error = weir_door_check(ask, diag);
+    if (error < 0)
+        return error;
+    error = weir_handle_open(host->weir, ask->name.p, ask->name.len, &handle);
+    if (error < 0 && error != WEIR_EFULL)
+        return weir_diag_set(diag, error, weir_strerror(error), NULL);
+    (void)weir_enter(handle, klass, ask->weight, out_permit, out, now);
+    weir_handle_close(handle);
+    count(host, out->verdict);
+    return 0;
+}

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: MIT
+// curves.js - what was seen of each quota, and the curves of one.
+//
+// A root tells sums that only grow; a rate is the difference of two pictures.
+// Limiters report about once a second each and not in step with the pictures,
+// so a rate is taken over SPAN of them: over three, what is offered evenly was
+// seen to waver by a fifth.
+
+import { byId, h, number, rateOf, when } from "./words.js";
+
+const KEEP = 600; // samples of a quota
+const NAMES = 400; // quotas with samples; the longest unseen goes
+const SPAN = 5;
+const LEAST = 2.5; // seconds, of a rate
+const CLOSE = 0.5; // seconds; a sample so near to the last takes its place
+const SHOWN = 300; // seconds on the axis
+const HEIGHT = 240;
+const TRIED = 5; // the series of what would pass
+
+export class Samples {
+  constructor() {
+    this.byName = new Map();
+    this.incarnation = "";
+    this.offset = 0;
+  }
+
+  // Sums, and the root's clock, are those of one life of it.
+  begin({ incarnation, at }) {
+    if (incarnation === this.incarnation)
+      return;
+    this.byName.clear();
+    this.incarnation = incarnation;
+    this.offset = Date.now() / 1000 - at;
+  }
+
+  take(picture) {
+    this.begin(picture);
+    const watched = new Set();
+    for (const use of picture.watched) {
+      watched.add(use.name);
+      this.add(use, picture.at);
+    }
+    for (const use of [...picture.busiest, ...picture.refused]) {
+      if (!watched.has(use.name))
+        this.add(use, picture.listed_at);
+      watched.add(use.name);
+    }
+  }
+
+  add(use, at) {
+    const old = this.byName.get(use.name) || [];
+    const last = old[old.length - 1];
+    if (last && (at <= last.at || use.passed < last.passed ||
+        use.refused < last.refused)) {
+      if (at <= last.at)
+        return;
+      old.length = 0; // it was forgotten meanwhile, and begins anew
+    }
+    if (old.length > 1 && at - old[old.length - 2].at < 1 + CLOSE &&
+        at - last.at < CLOSE)
+      old.pop();
+    old.push({ at, passed: use.passed, refused: use.refused, use });
+    if (old.length > KEEP)
+      old.shift();
+    this.byName.delete(use.name);
+    this.byName.set(use.name, old);
+    if (this.byName.size > NAMES)
+      this.byName.delete(this.byName.keys().next().value);
+  }
+
+  // What the root has kept of the time before this page saw it.
+  fill(name, past) {
+    this.begin(past);
+    const own = this.of(name);
+    const first = own.length ? own[0].at - CLOSE : Infinity;
+    const use = own.length ? own[own.length - 1].use : {};
+    const before = past.samples.filter(([at]) => at < first)
+      .map(([at, passed, refused]) => ({ at, passed, refused,
+        use: { ...use, passed, refused } }));
+    if (before.length > 0 && (own.length === 0 ||
+        before[before.length - 1].passed <= own[0].passed))
+      this.byName.set(name, [...before, ...own]);
+  }
+
+  of(name) {
+    return this.byName.get(name) || [];
+  }
+
+  // How it stands now: rates, fill, high; null: never seen in use.
+  now(name) {
+    const all = this.of(name);
+    const last = all[all.length - 1];
+    if (!last)
+      return null;
+    const from = all[Math.max(0, all.length - 1 - SPAN)];
+    const time = last.at - from.at;
+    const rate = (key) => (time > 0 ? (last[key] - from[key]) / time : 0);
+    return { ...last.use, passed: rate("passed"), refused: rate("refused"),
+      sums: last.use };
+  }
+
+  // [times, offered, passed, refused], in units a second.
+  curves(name) {
+    const all = this.of(name);
+    const out = [[], [], [], []];
+    for (let i = 1; i < all.length; i++) {
+      const from = all[Math.max(0, i - SPAN)];
+      const time = all[i].at - from.at;
+      if (time < LEAST)
+        continue;
+      const passed = (all[i].passed - from.passed) / time;
+      const refused = (all[i].refused - from.refused) / time;
+      out[0].push(all[i].at + this.offset);
+      out[1].push(passed + refused);
+      out[2].push(passed);
+      out[3].push(refused);
+    }
+    return out;
+  }
+
+  // What was offered, in whole units a step of a second, for a preview.
+  offered(name) {
+    const all = this.of(name).slice(-SHOWN);
+    const units = [];
+    const times = [];
+    for (let i = 1; i < all.length; i++) {
+      const time = all[i].at - all[i - 1].at;
+      const sum = all[i].passed - all[i - 1].passed +
+        all[i].refused - all[i - 1].refused;
+      units.push(Math.round(sum / time));
+      times.push(all[i].at + this.offset);
+    }
+    return { units, times };
+  }
+}
+
+// A colour of page.css as the theme has it now. The property itself says both
+// of its colours: what an element takes from it is one.
+function colour(name) {
+  const probe = h("i", {});
+  probe.style.color = `var(${name})`;
+  document.body.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
+
+// The curves of one quota.
+export class Curves {
+  constructor(place) {
+    this.place = place;
+    this.plot = null;
+    this.data = [[], [], [], [], [], []];
+    this.preview = null;
+    this.observer = new ResizeObserver(() => this.resize());
+    this.observer.observe(place);
+  }
+
+  close() {
+    this.observer.disconnect();
+    this.drop();
+  }
+
+  drop() {
+    if (this.plot)
+      this.plot.destroy();
+    this.plot = null;
+  }
+
+  restyle() {
+    this.drop();
+    this.draw();
+  }
+
+  // 'limit' as it is written.
+  set(curves, limit) {
+    const rate = rateOf(limit);
+    const times = curves[0];
+    const dry = this.preview ? this.previewed(times) : times.map(() => null);
+    this.data = [...curves, times.map(() => rate), dry];
+    this.draw();
+  }
+
+  // The preview's steps at the times that are drawn, over SPAN of them too.
+  previewed(times) {
+    const known = new Map();
+    const { at, passed } = this.preview;
+    at.forEach((time, i) => {
+      const from = Math.max(0, i - SPAN + 1);
+      const part = passed.slice(from, i + 1);
+      known.set(time, part.reduce((a, b) => a + b, 0) / part.length);
+    });
+    return times.map((time) => known.get(time) ?? null);
+  }
+
+  draw() {
+    if (!this.place.isConnected)
+      return;
+    if (!window.uPlot) {
+      this.drawPlainly();
+      return;
+    }
+    if (!this.plot) {
+      this.empty = h("p", { class: "waits quiet" },
+        "A curve begins here after a few seconds of use.");
+      this.place.replaceChildren(this.empty);
+      this.plot = new window.uPlot(this.options(), this.data, this.place);
+    } else {
+      this.plot.setData(this.data);
+    }
+    this.tell();
+  }
+
+  // Figures of the last moment, unless somebody points at another; and "would
+  // pass" only where something is tried.
+  tell() {
+    const { plot, data } = this;
+    const tried = Boolean(this.preview);
+    if (plot.series[TRIED].show !== tried)
+      plot.setSeries(TRIED, { show: tried });
+    if (plot.cursor.idx === null || plot.cursor.idx === undefined)
+      plot.setLegend({ idx: data[0].length ? data[0].length - 1 : null });
+    this.empty.hidden = data[0].length > 0;
+  }
+
+  resize() {
+    if (this.plot && this.place.clientWidth > 0)
+      this.plot.setSize({ width: this.place.clientWidth, height: HEIGHT });
+  }
+
+  options() {
+    const grid = { stroke: colour("--line"), width: 1 };
+    const axis = { stroke: colour("--quiet"), grid, ticks: { show: false } };
+    const times = { ...axis, space: 90,
+      values: (_, ticks) => ticks.map((at) => when(at * 1000)) };
+    const value = (_, raw) => number(raw);
+    const line = (label, name, more = {}) => ({ label, value, width: 2,
+      stroke: colour(name), points: { show: false }, ...more });
+    return {
+      width: this.place.clientWidth || 600,
+      height: HEIGHT,
+      series: [{ label: "at", value: (_, at) => (at ? when(at * 1000) : "") },
+        line("offered", "--offered", { width: 1.5 }),
+        line("passed", "--passed",
+          { fill: colour("--passed-under") }),
+        line("refused", "--refused"),
+        line("limit", "--limit", { dash: [2, 4], width: 1 }),
+        line("would pass", "--would", { dash: [6, 4], spanGaps: true })],
+      axes: [times, { ...axis, size: 60,
+        values: (_, ticks) => ticks.map(number) }],
+      scales: {
+        x: { range: () => axisOf(this.data[0]) },
+        y: { range: (_, low, high) => [0, Math.max(1, high * 1.08)] },
+      },
+      cursor: { y: false },
+      legend: { live: true },
+    };
+  }
+
+  // Without uPlot: lines, and no axes but the highest value.
+  drawPlainly() {
+    const [left, right] = axisOf(this.data[0]);
+    const high = Math.max(1, ...this.data.slice(1).flat()
+      .filter((value) => value !== null)) * 1.08;
+    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    svg.setAttribute("viewBox", "0 0 600 240");
+    svg.setAttribute("class", "plain");
+    ["offered", "passed", "refused", "limit", "would"].forEach((name, i) => {
+      const path = document.createElementNS(svg.namespaceURI, "polyline");
+      const points = this.data[0].map((time, k) =>
+        [600 * (time - left) / (right - left), this.data[i + 1][k]])
+        .filter(([, y]) => y !== null)
+        .map(([x, y]) => [x, 240 - 240 * y / high]
+          .map((value) => value.toFixed(1)).join(","));
+      path.setAttribute("points", points.join(" "));
+      path.setAttribute("class", name);
+      svg.append(path);
+    });
+    this.place.replaceChildren(svg, h("p", { class: "quiet" },
+      `up to ${number(high)}/s; offered, passed, refused, limit, would pass`));
+  }
+}
+
+function axisOf(times) {
+  const now = times.length ? times[times.length - 1] : Date.now() / 1000;
+  const first = times.length ? times[0] : now - 60;
+  return [Math.max(now - SHOWN, Math.min(first, now - 60)), now];
+}
+
+export const theme = {
+  order: ["", "light", "dark"],
+  apply(name) {
+    document.documentElement.dataset.theme = name;
+    byId("theme").textContent = name || "Theme";
+  },
+  load() {
+    this.apply(localStorage.getItem("weir-theme") || "");
+  },
+  next() {
+    const now = document.documentElement.dataset.theme || "";
+    const name = this.order[(this.order.indexOf(now) + 1) %
+      this.order.length];
+    localStorage.setItem("weir-theme", name);
+    this.apply(name);
+  },
+};

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT
+ * door/page_file.c - a handful of files, looked through one by one. */
+
+#include "door/page_file.h"
+
+const struct weir_page_file *weir_page_file_find(struct weir_text path)
+{
+    for (const struct weir_page_file *file = weir_page_files; file->path;
+         file++)
+        if (weir_text_equal(path, weir_text_of(file->path)))
+            return file;
+    return NULL;
+}

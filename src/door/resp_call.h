@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT
+ * door/resp_call.h - one command at the door for clients of Redis; for resp_*.c
+ * only. */
+
+#ifndef WEIR_RESP_CALL_H
+#define WEIR_RESP_CALL_H
+
+#include "door/resp_door.h"
+#include "door/throttle_counted.h"
+#include "os/talk.h"
+#include "wire/resp.h"
+
+#define WEIR_RESP_NAME_MAX 63 /* bytes that CLIENT SETNAME takes */
+/* No reply is longer: an echo of the longest request, or INFO. */
+#define WEIR_RESP_REPLY_MAX (WEIR_RESP_REQUEST_MAX + 4096)
+
+/* A connection's own. */
+struct weir_resp_session {
+    uint64_t id;      /* as CLIENT ID tells it; 0: not met yet */
+    char *shown;      /* owned: "Bearer …" that it was let in by; or NULL: by
+                       * nothing that it said */
+    uint8_t protocol; /* 2 or 3 */
+    bool known;       /* may ask */
+    char name[WEIR_RESP_NAME_MAX + 1];
+};
+
+struct weir_resp_call {
+    const struct weir_door_host *host;
+    struct weir_throttle *throttle; /* NULL: the fleet counts */
+    struct weir_talk_server *server;
+    struct weir_talk *talk;
+    struct weir_resp_session *session;
+    const struct weir_resp_request *request;
+    struct weir_resp_out *out;
+    weir_instant now;
+};
+
+struct weir_resp_command {
+    const char *name; /* in lower case */
+    int arity;        /* with the name; negative: at least so many */
+    bool is_open;     /* to whoever has shown nothing */
+    bool is_write;    /* it changes what a key has */
+    uint8_t key;      /* which argument is a key; 0: none */
+    void (*run)(struct weir_resp_call *call);
+};
+/* All, the most frequent first. */
+extern const struct weir_resp_command weir_resp_commands[];
+extern const size_t weir_resp_command_count;
+/* NULL: there is none of that name. */
+const struct weir_resp_command *weir_resp_find_command(struct weir_text name);
+
+/* Answers one request. */
+void weir_resp_answer(struct weir_resp_call *call);
+
+/* ---- resp_client.c: what clients ask of a server ---- */
+/* Whether the session may ask as it begins, having said nothing. */
+void weir_resp_meet(const struct weir_door_host *host, struct weir_talk *talk,
+                    struct weir_resp_session *session, weir_instant now);
+void weir_resp_ping(struct weir_resp_call *call);
+void weir_resp_echo(struct weir_resp_call *call);
+void weir_resp_select(struct weir_resp_call *call);
+void weir_resp_auth(struct weir_resp_call *call);
+void weir_resp_hello(struct weir_resp_call *call);
+void weir_resp_client(struct weir_resp_call *call);
+void weir_resp_command(struct weir_resp_call *call);
+void weir_resp_config(struct weir_resp_call *call);
+void weir_resp_info(struct weir_resp_call *call);
+void weir_resp_reset(struct weir_resp_call *call);
+void weir_resp_quit(struct weir_resp_call *call);
+
+#endif /* WEIR_RESP_CALL_H */

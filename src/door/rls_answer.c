@@ -1,0 +1,481 @@
+/* SPDX-License-Identifier: MIT
+ * door/rls_answer.c - a call of Envoy's rate limit service, decided.
+ *
+ * Theory of operation. A call is read, named, asked and answered in memory
+ * that the desk has once: nothing is allocated, and the limiter's answers come
+ * out of this process. All names are made before the first is asked for, so
+ * what is refused as a whole has charged nothing.
+ *
+ * What the original does and a bucket can't do as it does:
+ *
+ *   - There, hits that were denied are counted all the same, so a counter is
+ *     past its limit until its window ends. A bucket never forgets: who is
+ *     refused often would never be let in again. Here a denied hit of several
+ *     units takes what is left and no more, so that a cost that is known
+ *     afterwards (tokens of a language model) ends what may pass, and a
+ *     question of no hits finds that out. A quota in windows with
+ *     count_refused=yes counts as there.
+ *   - There, no hits are over when more than the limit was counted. Here, when
+ *     not one would pass.
+ *   - duration_until_reset: of what is refused, when it may pass; of what
+ *     passed, when all of it is back. In seconds, rounded up, for Envoy shows
+ *     whole ones.
+ *
+ * A client's own limit (`limit` of a descriptor) isn't taken: limits are the
+ * fleet's, and a client that could name its own could name a large one. The
+ * quota of the descriptor's name decides. */
+
+#include "door/rls_answer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "wire/h2.h"
+
+#define SHOWN_MAX 64 /* bytes of a policy's name in headers */
+
+/* A descriptor on its way to a status. */
+struct question {
+    const struct weir_rls_rule *rule; /* NULL: no rules, or none of them */
+    bool asked;                       /* else: nothing rules it, it passes */
+    struct weir_rls_name name;        /* if 'asked' */
+};
+
+struct weir_rls_desk {
+    const struct weir_door_host *host;  /* borrowed, as is the next */
+    const struct weir_rls_rules *rules; /* NULL: none */
+    struct weir_rls_options options;
+    struct weir_rls_counts counts;
+    struct weir_diag diag; /* of a refusal */
+    struct weir_rls_request request;
+    struct question questions[WEIR_RLS_DESCRIPTORS_MAX];
+    struct weir_rls_status statuses[WEIR_RLS_DESCRIPTORS_MAX];
+    char header_values[3][WEIR_RLS_HEADER_VALUE_MAX];
+    unsigned char out[WEIR_RLS_ANSWER_MAX];
+};
+
+/* ---- What is asked for ---- */
+
+static bool is_replaced(const struct weir_rls_desk *desk,
+                        const struct weir_rls_rule *rule)
+{
+    if (rule->name.len == 0)
+        return false;
+    for (uint32_t i = 0; i < desk->request.count; i++) {
+        const struct weir_rls_rule *other = desk->questions[i].rule;
+        for (uint32_t k = 0; other && k < other->replace_count; k++)
+            if (weir_text_equal(other->replaces[k], rule->name))
+                return true;
+    }
+    return false;
+}
+
+static void find_rules(struct weir_rls_desk *desk)
+{
+    const struct weir_rls_request *request = &desk->request;
+    for (uint32_t i = 0; i < request->count; i++) {
+        const struct weir_rls_descriptor *d = &request->descriptors[i];
+        desk->questions[i].rule =
+            desk->rules ? weir_rls_rules_find(desk->rules, request->domain,
+                                              d->entries, d->entry_count)
+                        : NULL;
+    }
+}
+
+static int make_names(struct weir_rls_desk *desk)
+{
+    const struct weir_rls_request *request = &desk->request;
+    for (uint32_t i = 0; i < request->count; i++) {
+        const struct weir_rls_descriptor *d = &request->descriptors[i];
+        struct question *question = &desk->questions[i];
+        question->asked =
+            desk->rules ? question->rule && !is_replaced(desk, question->rule)
+                        : true;
+        if (!question->asked)
+            continue;
+        weir_rls_quota_name(question->rule, request->domain, d->entries,
+                            d->entry_count, &question->name);
+        if (question->name.too_long)
+            return weir_diag_set(&desk->diag, WEIR_ENAME,
+                                 "a descriptor is too long for the name of a "
+                                 "quota, which has 255 bytes",
+                                 NULL);
+    }
+    return 0;
+}
+
+/* ---- Asking ---- */
+
+static struct weir_text name_of(const struct question *question)
+{
+    return (struct weir_text){ question->name.buf, question->name.len };
+}
+
+/* Gives 'hits' back, or counts them without asking; and looks what is left.
+ * By the clock: the handle may have begun the bucket just now, and to an
+ * earlier instant that one looks fuller than it is. */
+static void move(struct weir_rls_desk *desk, const struct question *question,
+                 uint64_t hits, bool back, struct weir_reply *out)
+{
+    struct weir_handle handle;
+    struct weir_text name = name_of(question);
+    int error = weir_handle_open(desk->host->weir, name.p, name.len, &handle);
+    /* Without room it goes by the rest of the chain. */
+    if (error < 0 && error != WEIR_EFULL)
+        return;
+    if (back)
+        weir_refund(handle, hits, 0);
+    else
+        weir_charge(handle, hits, 0);
+    if (out)
+        (void)weir_peek(handle, 0, out, 0);
+    weir_handle_close(handle);
+}
+
+static void ask(struct weir_rls_desk *desk, const struct question *question,
+                uint64_t hits, bool peek, struct weir_reply *out,
+                weir_instant now)
+{
+    const struct weir_door_ask asked = { .name = name_of(question),
+                                         .weight = hits,
+                                         .peek = peek };
+    /* Every name that was made is one. */
+    if (weir_door_decide(desk->host, &asked, out, NULL, peek ? 0 : now) < 0)
+        memset(out, 0, sizeof *out);
+}
+
+/* What is left is taken, though it isn't enough. */
+static void drain(struct weir_rls_desk *desk, const struct question *question)
+{
+    struct weir_reply left;
+    ask(desk, question, 0, true, &left, 0);
+    if (left.verdict == WEIR_PASS && left.remaining > 0 &&
+        left.remaining <= WEIR_WEIGHT_MAX)
+        move(desk, question, left.remaining, false, NULL);
+}
+
+static void decide(struct weir_rls_desk *desk, uint32_t i,
+                   struct weir_reply *out, weir_instant now)
+{
+    const struct weir_rls_descriptor *d = &desk->request.descriptors[i];
+    const struct question *question = &desk->questions[i];
+    uint64_t hits = weir_rls_hits(&desk->request, d);
+    memset(out, 0, sizeof *out);
+    if (d->negative) {
+        move(desk, question, hits, true, out);
+        out->verdict = WEIR_PASS;
+        return;
+    }
+    ask(desk, question, hits > 0 ? hits : 1, hits == 0, out, now);
+    if (out->verdict == WEIR_LIMITED && hits > 1 && !out->stale)
+        drain(desk, question);
+}
+
+/* ---- Saying ---- */
+
+/* What a quota allows as Envoy says it: so many in a unit. A bucket holds
+ * what comes back in its window; where that is no unit, its pace is told by
+ * the least unit that it makes a request in. */
+static void tell_limit(const struct weir_policy *policy,
+                       struct weir_rls_status *status)
+{
+    static const enum weir_rls_unit units[] = {
+        WEIR_RLS_SECOND, WEIR_RLS_MINUTE, WEIR_RLS_HOUR, WEIR_RLS_DAY,
+        WEIR_RLS_WEEK,   WEIR_RLS_MONTH,  WEIR_RLS_YEAR,
+    };
+    uint64_t quantity = policy->quantity;
+    for (size_t i = 0; i < WEIR_COUNT_OF(units); i++) {
+        weir_duration length = weir_rls_unit_length(units[i]);
+        weir_duration off = policy->window > length ? policy->window - length
+                                                    : length - policy->window;
+        double pace =
+            (double)quantity * (double)length / (double)policy->window;
+        bool same = off <= length / 1000;
+        if (!same && (pace < 1 || policy->window > length) &&
+            i + 1 < WEIR_COUNT_OF(units))
+            continue;
+        double units_of = same ? (double)quantity : pace;
+        status->unit = units[i];
+        status->requests_per_unit =
+            units_of < UINT32_MAX ? (uint32_t)units_of : UINT32_MAX;
+        return;
+    }
+}
+
+static weir_duration ceil_seconds(double ns)
+{
+    double seconds = ns / (double)WEIR_SECOND;
+    if (!(seconds > 1))
+        return WEIR_SECOND;
+    /* A year, and one that never comes. */
+    if (seconds > 366.0 * 86400)
+        return 366 * 86400 * WEIR_SECOND;
+    uint64_t whole = (uint64_t)seconds;
+    return (whole + ((double)whole < seconds)) * WEIR_SECOND;
+}
+
+/* Of what can never pass: a unit, at which who asks may look again. */
+static void tell_reset(const struct weir_policy *policy,
+                       const struct weir_reply *reply,
+                       struct weir_rls_status *status)
+{
+    double window = (double)policy->window;
+    double reset = 0;
+    if (reply->verdict == WEIR_LIMITED)
+        reset = reply->retry_after == WEIR_NEVER ? window
+                                                 : (double)reply->retry_after;
+    else if (policy->quantity > 0 && reply->fill > 0)
+        reset = (double)reply->fill * window / (double)policy->quantity;
+    status->reset_given = true;
+    status->reset = ceil_seconds(reset);
+}
+
+static void show(const struct weir_rls_desk *desk,
+                 const struct question *question,
+                 const struct weir_reply *reply, struct weir_rls_status *status)
+{
+    bool over = reply->verdict == WEIR_LIMITED;
+    bool left = !over && !reply->shadow;
+    struct weir_policy policy;
+    status->code = over ? WEIR_RLS_OVER_LIMIT : WEIR_RLS_OK;
+    if (reply->unknown)
+        return;
+    if (left)
+        status->remaining = reply->remaining < UINT32_MAX
+                                ? (uint32_t)reply->remaining
+                                : UINT32_MAX;
+    if (weir_policy(desk->host->weir, reply->quota, reply->quota_len, &policy) <
+            0 ||
+        policy.concurrency)
+        return;
+    status->limit_given = true;
+    status->name =
+        question->rule ? question->rule->name : (struct weir_text){ NULL, 0 };
+    if (policy.window > 0)
+        tell_limit(&policy, status);
+    else if (question->rule)
+        status->unit = question->rule->unit; /* nothing passes, ever */
+    tell_reset(&policy, reply, status);
+}
+/* Those in quota mode are over together or not at all. */
+static enum weir_rls_code overall(const struct weir_rls_desk *desk)
+{
+    uint32_t quotas = 0;
+    uint32_t quotas_over = 0;
+    for (uint32_t i = 0; i < desk->request.count; i++) {
+        const struct question *question = &desk->questions[i];
+        bool over = desk->statuses[i].code == WEIR_RLS_OVER_LIMIT;
+        bool quota =
+            question->asked && question->rule && question->rule->quota_mode;
+        if (over && !quota)
+            return WEIR_RLS_OVER_LIMIT;
+        quotas += quota;
+        quotas_over += quota && over;
+    }
+    return quotas > 0 && quotas_over == quotas ? WEIR_RLS_OVER_LIMIT
+                                               : WEIR_RLS_OK;
+}
+
+/* ---- Headers ---- */
+
+/* The last that is over, or the one with the least left. */
+static const struct weir_rls_status *nearest(const struct weir_rls_desk *desk)
+{
+    const struct weir_rls_status *found = NULL;
+    for (uint32_t i = 0; i < desk->request.count; i++) {
+        const struct weir_rls_status *status = &desk->statuses[i];
+        bool over = status->code == WEIR_RLS_OVER_LIMIT;
+        bool found_over = found && found->code == WEIR_RLS_OVER_LIMIT;
+        if (status->limit_given &&
+            (!found || over ||
+             (!found_over && status->remaining < found->remaining)))
+            found = status;
+    }
+    return found;
+}
+
+static void add_header(struct weir_rls_answer *answer,
+                       struct weir_rls_header *headers, const char *key,
+                       const char *value)
+{
+    headers[answer->header_count++] =
+        (struct weir_rls_header){ weir_text_of(key), weir_text_of(value) };
+}
+
+static void tell_plain(struct weir_rls_desk *desk,
+                       const struct weir_rls_status *status,
+                       struct weir_rls_answer *answer,
+                       struct weir_rls_header *headers)
+{
+    static const char *const keys[] = { "RateLimit-Limit",
+                                        "RateLimit-Remaining",
+                                        "RateLimit-Reset" };
+    const uint64_t values[] = { status->requests_per_unit, status->remaining,
+                                status->reset / WEIR_SECOND };
+    for (size_t i = 0; i < WEIR_COUNT_OF(keys); i++) {
+        snprintf(desk->header_values[i], WEIR_RLS_HEADER_VALUE_MAX, "%llu",
+                 (unsigned long long)values[i]);
+        add_header(answer, headers, keys[i], desk->header_values[i]);
+    }
+}
+
+/* A name as a string of structured fields has it. */
+static void show_name(struct weir_text name, char out[SHOWN_MAX + 1])
+{
+    size_t len = name.len < SHOWN_MAX ? name.len : SHOWN_MAX;
+    for (size_t i = 0; i < len; i++) {
+        char c = name.p[i];
+        out[i] = c >= ' ' && c <= '~' && c != '"' && c != '\\' ? c : '_';
+    }
+    out[len] = '\0';
+    if (len == 0)
+        memcpy(out, "default", sizeof "default");
+}
+
+static void tell_ietf(struct weir_rls_desk *desk,
+                      const struct weir_rls_status *status,
+                      struct weir_rls_answer *answer,
+                      struct weir_rls_header *headers)
+{
+    char name[SHOWN_MAX + 1];
+    unsigned long long reset = status->reset / WEIR_SECOND;
+    unsigned long long window =
+        weir_rls_unit_length(status->unit) / WEIR_SECOND;
+    show_name(status->name, name);
+    snprintf(desk->header_values[0], WEIR_RLS_HEADER_VALUE_MAX,
+             "\"%s\";q=%u;w=%llu", name, status->requests_per_unit, window);
+    snprintf(desk->header_values[1], WEIR_RLS_HEADER_VALUE_MAX,
+             "\"%s\";r=%u;t=%llu", name, status->remaining, reset);
+    snprintf(desk->header_values[2], WEIR_RLS_HEADER_VALUE_MAX, "%llu", reset);
+    if (window > 0)
+        add_header(answer, headers, "RateLimit-Policy", desk->header_values[0]);
+    add_header(answer, headers, "RateLimit", desk->header_values[1]);
+    if (answer->code == WEIR_RLS_OVER_LIMIT)
+        add_header(answer, headers, "Retry-After", desk->header_values[2]);
+}
+
+static void tell_headers(struct weir_rls_desk *desk,
+                         struct weir_rls_answer *answer,
+                         struct weir_rls_header *headers)
+{
+    const struct weir_rls_status *status = nearest(desk);
+    if (!status)
+        return;
+    switch (desk->options.headers) {
+    case WEIR_RLS_HEADERS_NONE:
+        return;
+    case WEIR_RLS_HEADERS_LIMIT:
+        tell_plain(desk, status, answer, headers);
+        return;
+    case WEIR_RLS_HEADERS_IETF:
+        tell_ietf(desk, status, answer, headers);
+        return;
+    }
+}
+
+/* ---- A call ---- */
+
+static void answer_all(struct weir_rls_desk *desk, weir_instant now)
+{
+    for (uint32_t i = 0; i < desk->request.count; i++) {
+        struct weir_rls_status *status = &desk->statuses[i];
+        struct weir_reply reply;
+        *status = (struct weir_rls_status){ .code = WEIR_RLS_OK };
+        if (!desk->questions[i].asked)
+            continue;
+        decide(desk, i, &reply, now);
+        show(desk, &desk->questions[i], &reply, status);
+    }
+}
+
+/* What was read is decided, and 'answer' is about it; or a status, if reading
+ * was an error or naming is one. 'headers' are the answer's. */
+static int run(struct weir_rls_desk *desk, int error,
+               struct weir_rls_answer *answer, struct weir_rls_header *headers,
+               weir_instant now)
+{
+    desk->counts.calls++;
+    if (error == 0) {
+        find_rules(desk);
+        error = make_names(desk);
+    }
+    if (error < 0) {
+        desk->counts.errors++;
+        return error == WEIR_ETOOBIG ? WEIR_GRPC_RESOURCE_EXHAUSTED
+                                     : WEIR_GRPC_INVALID_ARGUMENT;
+    }
+    answer_all(desk, now);
+    *answer = (struct weir_rls_answer){
+        .code = desk->options.shadow ? WEIR_RLS_OK : overall(desk),
+        .count = desk->request.count,
+        .statuses = desk->statuses,
+        .headers = headers,
+    };
+    if (desk->options.headers != WEIR_RLS_HEADERS_NONE)
+        tell_headers(desk, answer, headers);
+    desk->counts.over += answer->code == WEIR_RLS_OVER_LIMIT;
+    return WEIR_GRPC_OK;
+}
+
+int weir_rls_desk_answer(struct weir_rls_desk *desk, const void *bytes,
+                         size_t len, struct weir_text *out, weir_instant now)
+{
+    struct weir_rls_header headers[WEIR_RLS_HEADERS_MAX];
+    struct weir_rls_answer answer;
+    int error = weir_rls_decode(bytes, len, &desk->request, &desk->diag);
+    int status = run(desk, error, &answer, headers, now);
+    *out = weir_text_of(desk->diag.text);
+    if (status == WEIR_GRPC_OK)
+        *out = (struct weir_text){ (const char *)desk->out,
+                                   weir_rls_encode(&answer, desk->out) };
+    return status;
+}
+
+int weir_rls_desk_answer_json(struct weir_rls_desk *desk, json_t *asked,
+                              json_t **out, bool *out_over,
+                              struct weir_text *out_why, weir_instant now)
+{
+    struct weir_rls_header headers[WEIR_RLS_HEADERS_MAX];
+    struct weir_rls_answer answer;
+    int error = weir_rls_from_json(asked, &desk->request, &desk->diag);
+    int status = run(desk, error, &answer, headers, now);
+    *out = NULL;
+    *out_over = false;
+    *out_why = weir_text_of(desk->diag.text);
+    if (status != WEIR_GRPC_OK)
+        return status;
+    *out = weir_rls_to_json(&answer);
+    *out_over = answer.code == WEIR_RLS_OVER_LIMIT;
+    *out_why = weir_text_of(weir_strerror(WEIR_ENOMEM));
+    return *out ? WEIR_GRPC_OK : WEIR_GRPC_RESOURCE_EXHAUSTED;
+}
+
+/* ---- Life ---- */
+
+struct weir_rls_desk *weir_rls_desk_new(const struct weir_door_host *host,
+                                        const struct weir_rls_options *options)
+{
+    struct weir_rls_desk *desk = calloc(1, sizeof *desk);
+    if (!desk)
+        return NULL;
+    desk->host = host;
+    desk->options = *options;
+    return desk;
+}
+
+void weir_rls_desk_free(struct weir_rls_desk *desk)
+{
+    free(desk);
+}
+
+void weir_rls_desk_set_rules(struct weir_rls_desk *desk,
+                             const struct weir_rls_rules *rules)
+{
+    desk->rules = rules;
+}
+
+struct weir_rls_counts weir_rls_desk_counts(const struct weir_rls_desk *desk)
+{
+    return desk->counts;
+}

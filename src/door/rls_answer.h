@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT
+ * door/rls_answer.h - a call of Envoy's rate limit service, decided. Knows no
+ * connections: rls_door.c brings the calls. One thread.
+ *
+ * Each descriptor is a question of its own, by the name of wire/rls_name.h: it
+ * is charged if it passes, whatever becomes of the others. That is how Envoy's
+ * clients expect it; who wants all or nothing makes one quota the parent of
+ * another. */
+
+#ifndef WEIR_RLS_ANSWER_H
+#define WEIR_RLS_ANSWER_H
+
+#include "door/door.h"
+#include "wire/rls_json.h"
+#include "wire/rls_rules.h"
+
+/* What is told downstream of the limit that is nearest. */
+enum weir_rls_headers {
+    WEIR_RLS_HEADERS_NONE,
+    WEIR_RLS_HEADERS_LIMIT, /* RateLimit-Limit, -Remaining, -Reset, as
+                             * envoyproxy/ratelimit sends them */
+    WEIR_RLS_HEADERS_IETF,  /* RateLimit, RateLimit-Policy, Retry-After */
+};
+
+struct weir_rls_options {
+    enum weir_rls_headers headers;
+    bool shadow; /* everybody passes; statuses say what they would have */
+};
+
+struct weir_rls_desk;
+
+/* 'host' is borrowed. NULL: no memory. */
+struct weir_rls_desk *weir_rls_desk_new(const struct weir_door_host *host,
+                                        const struct weir_rls_options *options);
+/* NULL is legal. */
+void weir_rls_desk_free(struct weir_rls_desk *desk);
+/* From now on only what these limits say is asked for, and by their names for
+ * it. NULL, as at first: descriptors are asked for as they come. Borrowed,
+ * until the next call. */
+void weir_rls_desk_set_rules(struct weir_rls_desk *desk,
+                             const struct weir_rls_rules *rules);
+
+/* Answers a ShouldRateLimit: WEIR_GRPC_OK, and '*out' is the message; or
+ * another status, and '*out' the sentence, NUL-terminated: then nothing was
+ * asked for. Borrowed until the next call. */
+int weir_rls_desk_answer(struct weir_rls_desk *desk, const void *bytes,
+                         size_t len, struct weir_text *out, weir_instant now);
+
+/* The same in JSON: '*out' is the answer, a new reference, and '*out_over'
+ * whether it is to be refused; or NULL, and '*out_why' the sentence, borrowed
+ * as above. */
+int weir_rls_desk_answer_json(struct weir_rls_desk *desk, json_t *asked,
+                              json_t **out, bool *out_over,
+                              struct weir_text *out_why, weir_instant now);
+
+struct weir_rls_counts {
+    uint64_t calls, errors, over; /* 'over': answered OVER_LIMIT */
+};
+struct weir_rls_counts weir_rls_desk_counts(const struct weir_rls_desk *desk);
+
+#endif /* WEIR_RLS_ANSWER_H */

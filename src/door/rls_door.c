@@ -1,0 +1,488 @@
+/* SPDX-License-Identifier: MIT
+ * door/rls_door.c - connections of Envoys.
+ *
+ *     socket -> os/talk.h -> wire/h2.h -> a message -> rls_answer.h
+ *     socket <- one send  <- wire/h2.h <- its answer <----+
+ *
+ * All calls that came with one read are answered with one write. A call of
+ * ShouldRateLimit is decided when its message is whole, so nothing is kept of
+ * it: a stream that isn't listed is one. Listed are the streams of Health, of
+ * which Watch stays, and those of quotas (rlqs_desk.h). To these something is
+ * told that nobody asked for just now: each second they are looked at.
+ *
+ * Ready is who has heard the quotas of a root once. Before that every name is
+ * unknown and passes, and a health check is how a balancer waits for it. With
+ * all roots dead afterwards the door goes on, and says so. */
+
+#include "door/rls_door.h"
+
+#include <event2/event.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "os/talk.h"
+#include "wire/h2.h"
+
+#define LOOKS_A_SECOND 10
+
+enum kind {
+    CHECK,
+    WATCH,
+    QUOTAS
+};
+
+struct listed {
+    struct listed *next;
+    int32_t stream;
+    enum kind kind;
+    bool known_service;
+    enum weir_health told; /* of a Watch; 0: nothing yet */
+    struct weir_rlqs_stream *quotas; /* owned; of QUOTAS */
+};
+
+/* A connection's own. */
+struct visit {
+    struct weir_rls_door *door; /* NULL: not begun */
+    struct weir_talk *talk;
+    struct weir_h2 *h2;    /* owned */
+    struct listed *listed; /* owned */
+    weir_instant now;      /* of this turn */
+    bool doubted;          /* who has a stream of quotas shows it may anew */
+};
+
+struct weir_rls_door {
+    const struct weir_door_host *host; /* borrowed, as is the next */
+    struct weir_rls_desk *desk;
+    struct weir_rlqs_desk *quotas;
+    struct weir_talk_server *server; /* owned, as is the next */
+    struct event *look;              /* LOOKS_A_SECOND */
+    unsigned looks;
+    bool ready;
+};
+
+/* ---- Writing ---- */
+
+/* Writing may end streams of which on_close is told at the next feed. */
+static void hand_over(struct visit *visit)
+{
+    const void *bytes;
+    size_t len;
+    while ((len = weir_h2_output(visit->h2, &bytes)) > 0)
+        weir_talk_write(visit->talk, bytes, len);
+    if (weir_h2_is_over(visit->h2))
+        weir_talk_end(visit->talk);
+}
+
+static void reply(struct weir_h2 *h2, int32_t stream, struct weir_text message)
+{
+    int error = weir_h2_send(h2, stream, message.p, message.len, false);
+    (void)weir_h2_finish(
+        h2, stream, error < 0 ? WEIR_GRPC_RESOURCE_EXHAUSTED : WEIR_GRPC_OK,
+        error < 0 ? "the connection is too slow" : NULL);
+}
+
+/* ---- Streams that are listed ---- */
+
+static struct listed *find(struct visit *visit, int32_t stream)
+{
+    struct listed *listed = visit->listed;
+    while (listed && listed->stream != stream)
+        listed = listed->next;
+    return listed;
+}
+
+static void forget(struct visit *visit, int32_t stream)
+{
+    struct listed **at = &visit->listed;
+    while (*at && (*at)->stream != stream)
+        at = &(*at)->next;
+    struct listed *listed = *at;
+    if (!listed)
+        return;
+    *at = listed->next;
+    weir_rlqs_stream_free(listed->quotas);
+    free(listed);
+}
+
+static bool list(struct visit *visit, int32_t stream, enum kind kind)
+{
+    struct listed *listed = calloc(1, sizeof *listed);
+    if (listed && kind == QUOTAS)
+        listed->quotas = weir_rlqs_stream_new(visit->door->quotas);
+    if (!listed || (kind == QUOTAS && !listed->quotas)) {
+        free(listed);
+        return false;
+    }
+    listed->stream = stream;
+    listed->kind = kind;
+    listed->next = visit->listed;
+    visit->listed = listed;
+    return true;
+}
+
+/* ---- Health ---- */
+
+static bool is_ready(struct weir_rls_door *door)
+{
+    struct weir_status status;
+    if (!door->ready) {
+        weir_status(door->host->weir, &status);
+        door->ready = status.ready || status.roots == 0;
+    }
+    return door->ready;
+}
+
+static bool is_service(struct weir_text name)
+{
+    return name.len == 0 || weir_text_equal(name, WEIR_TEXT("ratelimit")) ||
+           weir_text_equal(name, WEIR_TEXT("envoy.service.ratelimit.v3."
+                                           "RateLimitService"));
+}
+
+static enum weir_health health_of(struct weir_rls_door *door,
+                                  const struct listed *listed)
+{
+    if (!listed->known_service)
+        return WEIR_HEALTH_SERVICE_UNKNOWN;
+    return is_ready(door) ? WEIR_HEALTH_SERVING : WEIR_HEALTH_NOT_SERVING;
+}
+
+static void tell_watch(struct visit *visit, struct listed *listed)
+{
+    unsigned char buf[WEIR_HEALTH_ANSWER_SIZE];
+    enum weir_health health = health_of(visit->door, listed);
+    if (health == listed->told)
+        return;
+    weir_health_encode(health, buf);
+    if (weir_h2_send(visit->h2, listed->stream, buf, sizeof buf, false) == 0)
+        listed->told = health;
+}
+
+static void on_health(struct visit *visit, struct listed *listed,
+                      const void *bytes, size_t len)
+{
+    struct weir_text service;
+    unsigned char buf[WEIR_HEALTH_ANSWER_SIZE];
+    int32_t stream = listed->stream;
+    if (weir_health_decode(bytes, len, &service) < 0) {
+        (void)weir_h2_finish(visit->h2, stream, WEIR_GRPC_INVALID_ARGUMENT,
+                             "this is no HealthCheckRequest");
+        forget(visit, stream);
+        return;
+    }
+    listed->known_service = is_service(service);
+    if (listed->kind == WATCH) {
+        tell_watch(visit, listed);
+        return;
+    }
+    weir_health_encode(health_of(visit->door, listed), buf);
+    if (listed->known_service)
+        reply(visit->h2, stream,
+              (struct weir_text){ (const char *)buf, sizeof buf });
+    else
+        (void)weir_h2_finish(visit->h2, stream, WEIR_GRPC_NOT_FOUND,
+                             "there is 'ratelimit', and no name for all");
+    forget(visit, stream);
+}
+
+/* ---- Quotas ---- */
+
+static void on_report(struct visit *visit, struct listed *listed,
+                      const void *bytes, size_t len)
+{
+    struct weir_text out;
+    int status =
+        weir_rlqs_stream_report(listed->quotas, bytes, len, &out, visit->now);
+    if (status == WEIR_GRPC_OK && out.len > 0 &&
+        weir_h2_send(visit->h2, listed->stream, out.p, out.len, false) < 0) {
+        status = WEIR_GRPC_RESOURCE_EXHAUSTED;
+        out = WEIR_TEXT("the connection is too slow");
+    }
+    if (status == WEIR_GRPC_OK)
+        return;
+    (void)weir_h2_finish(visit->h2, listed->stream, status, out.p);
+    forget(visit, listed->stream);
+}
+
+/* What can't be sent is told at the next look, if it is still so. */
+static void tell_quotas(struct visit *visit, struct listed *listed)
+{
+    struct weir_text out = weir_rlqs_stream_look(listed->quotas, visit->now);
+    if (out.len > 0)
+        (void)weir_h2_send(visit->h2, listed->stream, out.p, out.len, false);
+}
+
+static void end_quotas(struct visit *visit)
+{
+    struct listed *next;
+    for (struct listed *l = visit->listed; l; l = next) {
+        next = l->next;
+        if (l->kind != QUOTAS)
+            continue;
+        (void)weir_h2_finish(visit->h2, l->stream, WEIR_GRPC_UNAVAILABLE,
+                             "credentials were read again: begin anew");
+        forget(visit, l->stream);
+    }
+}
+
+static void look_at_listed(struct visit *visit)
+{
+    if (visit->doubted)
+        end_quotas(visit);
+    visit->doubted = false;
+    for (struct listed *l = visit->listed; l; l = l->next) {
+        switch (l->kind) {
+        case CHECK:
+            break;
+        case WATCH:
+            if (l->told != 0)
+                tell_watch(visit, l);
+            break;
+        case QUOTAS:
+            tell_quotas(visit, l);
+            break;
+        }
+    }
+}
+
+/* ---- What comes ---- */
+
+static bool admit(struct visit *visit, int32_t stream,
+                  const char *authorization)
+{
+    const struct weir_door_host *host = visit->door->host;
+    struct weir_diag why = { 0 };
+    if (!host->admit)
+        return true;
+    int error =
+        weir_door_admit(host, visit->talk, WEIR_DOOR_TAKE, authorization,
+                        &why, visit->now);
+    weir_talk_set_known(visit->talk, error == 0);
+    if (error < 0)
+        (void)weir_h2_finish(visit->h2, stream,
+                             error == WEIR_EDENIED ? WEIR_GRPC_PERMISSION_DENIED
+                                                   : WEIR_GRPC_UNAUTHENTICATED,
+                             why.text);
+    return error == 0;
+}
+
+/* Who has a path that is listed; -1: nobody. */
+static int kind_of(const char *path)
+{
+    static const char *const paths[] = {
+        [CHECK] = WEIR_HEALTH_CHECK,
+        [WATCH] = WEIR_HEALTH_WATCH,
+        [QUOTAS] = WEIR_RLQS_STREAM,
+    };
+    for (size_t i = 0; i < WEIR_COUNT_OF(paths); i++)
+        if (strcmp(path, paths[i]) == 0)
+            return (int)i;
+    return -1;
+}
+
+static bool on_call(void *context, struct weir_h2 *h2, int32_t stream,
+                    const char *path, const char *authorization)
+{
+    struct visit *visit = context;
+    if (strcmp(path, WEIR_RLS_SHOULD_RATE_LIMIT) == 0) {
+        (void)admit(visit, stream, authorization);
+        return true;
+    }
+    int kind = kind_of(path);
+    if (kind < 0)
+        return false;
+    if (kind == QUOTAS && !admit(visit, stream, authorization))
+        return true;
+    if (!list(visit, stream, (enum kind)kind))
+        (void)weir_h2_finish(h2, stream, WEIR_GRPC_RESOURCE_EXHAUSTED,
+                             "out of memory");
+    return true;
+}
+
+static void on_message(void *context, struct weir_h2 *h2, int32_t stream,
+                       const void *bytes, size_t len)
+{
+    struct visit *visit = context;
+    struct listed *listed = find(visit, stream);
+    struct weir_text answer;
+    if (listed && listed->kind == QUOTAS) {
+        on_report(visit, listed, bytes, len);
+        return;
+    }
+    if (listed) {
+        on_health(visit, listed, bytes, len);
+        return;
+    }
+    int status = weir_rls_desk_answer(visit->door->desk, bytes, len, &answer,
+                                      visit->now);
+    if (status == WEIR_GRPC_OK)
+        reply(h2, stream, answer);
+    else
+        (void)weir_h2_finish(h2, stream, status, answer.p);
+}
+
+/* The peer has said all: of a Watch that is as it should be. */
+static void on_end(void *context, struct weir_h2 *h2, int32_t stream)
+{
+    struct visit *visit = context;
+    const struct listed *listed = find(visit, stream);
+    if (listed && listed->kind == WATCH && listed->told != 0)
+        return;
+    bool ended = listed && listed->kind == QUOTAS;
+    (void)weir_h2_finish(h2, stream,
+                         ended ? WEIR_GRPC_OK : WEIR_GRPC_INVALID_ARGUMENT,
+                         ended ? NULL : "a call without a request");
+    forget(visit, stream);
+}
+
+static void on_close(void *context, struct weir_h2 *h2, int32_t stream,
+                     int status, const char *message)
+{
+    (void)h2;
+    (void)status;
+    (void)message;
+    forget(context, stream);
+}
+
+/* ---- Connections ---- */
+
+static bool begin(struct weir_rls_door *door, struct weir_talk *talk,
+                  struct visit *visit)
+{
+    const struct weir_h2_handler handler = {
+        .context = visit,
+        .on_call = on_call,
+        .on_message = on_message,
+        .on_end = on_end,
+        .on_close = on_close,
+    };
+    visit->door = door;
+    visit->talk = talk;
+    visit->h2 = weir_h2_new(true, &handler);
+    weir_talk_set_known(talk, door->host->admit == NULL);
+    return visit->h2 != NULL;
+}
+
+static size_t on_bytes(void *context, struct weir_talk *talk, const char *bytes,
+                       size_t len, weir_instant now)
+{
+    struct visit *visit = weir_talk_state(talk);
+    visit->now = now;
+    if (!visit->h2 && !begin(context, talk, visit)) {
+        weir_talk_end(talk);
+        return len;
+    }
+    if (len == 0)
+        look_at_listed(visit);
+    int error = weir_h2_feed(visit->h2, bytes, len);
+    hand_over(visit);
+    if (error < 0)
+        weir_talk_end(talk);
+    return len;
+}
+
+static void on_gone(void *context, struct weir_talk *talk)
+{
+    (void)context;
+    struct visit *visit = weir_talk_state(talk);
+    while (visit->listed)
+        forget(visit, visit->listed->stream);
+    weir_h2_free(&visit->h2);
+}
+
+static void look_at(void *context, struct weir_talk *talk)
+{
+    (void)context;
+    const struct visit *visit = weir_talk_state(talk);
+    if (visit->listed)
+        weir_talk_wake(talk);
+}
+
+/* Each second, and at once when it has become ready. */
+static void on_look(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    struct weir_rls_door *door = context;
+    bool was_ready = door->ready;
+    if (is_ready(door) == was_ready && ++door->looks % LOOKS_A_SECOND != 0)
+        return;
+    weir_talk_server_each(door->server, look_at, NULL);
+}
+
+/* ---- Life ---- */
+
+int weir_rls_door_new(const struct weir_door_host *host,
+                      const struct weir_place *place,
+                      struct weir_rls_desk *desk, struct weir_rlqs_desk *quotas,
+                      struct weir_rls_door **out, struct weir_diag *diag)
+{
+    const struct timeval often = { .tv_usec = 1000000 / LOOKS_A_SECOND };
+    struct weir_rls_door *door = calloc(1, sizeof *door);
+    if (!door)
+        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
+                             NULL);
+    door->host = host;
+    door->desk = desk;
+    door->quotas = quotas;
+    const struct weir_talk_options options = {
+        .base = host->base,
+        .place = *place,
+        .tls = host->tls,
+        .max = WEIR_DOOR_TALKS_MAX,
+        .stranger_max = host->admit ? WEIR_DOOR_STRANGER_MAX : 0,
+        .state_size = sizeof(struct visit),
+        .context = door,
+        .on_bytes = on_bytes,
+        .on_gone = on_gone,
+    };
+    int error = weir_talk_server_new(&options, &door->server, diag);
+    if (error == 0)
+        door->look = event_new(host->base, -1, EV_PERSIST, on_look, door);
+    if (error == 0 && (!door->look || event_add(door->look, &often) < 0))
+        error =
+            weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM), NULL);
+    if (error < 0) {
+        weir_rls_door_free(&door);
+        return error;
+    }
+    *out = door;
+    return 0;
+}
+
+const struct weir_place *weir_rls_door_place(const struct weir_rls_door *door)
+{
+    return weir_talk_server_place(door->server);
+}
+
+static void doubt(void *context, struct weir_talk *talk)
+{
+    (void)context;
+    struct visit *visit = weir_talk_state(talk);
+    visit->doubted = visit->listed != NULL;
+    if (visit->doubted)
+        weir_talk_wake(talk);
+}
+
+void weir_rls_door_recheck(struct weir_rls_door *door)
+{
+    weir_talk_server_doubt(door->server);
+    if (door->host->admit)
+        weir_talk_server_each(door->server, doubt, NULL);
+}
+
+void weir_rls_door_stop(struct weir_rls_door *door)
+{
+    weir_talk_server_stop(door->server);
+}
+
+void weir_rls_door_free(struct weir_rls_door **door)
+{
+    if (!*door)
+        return;
+    if ((*door)->look)
+        event_free((*door)->look);
+    weir_talk_server_free(&(*door)->server);
+    free(*door);
+    *door = NULL;
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT
+ * door/web_metrics.c - GET /metrics of an agent, in Prometheus' text format.
+ *
+ * Every figure is of the process as a whole: none has a label that a client
+ * or a quota could add a value to, so the page is as long with a million names
+ * as with none. Which names are refused most the roots tell (weir-http(7)),
+ * who know it for the fleet.
+ *
+ * All names begin with weir_agent_, so that a root and an agent which are
+ * asked by one Prometheus never give one name two meanings. */
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "door/web_reply.h"
+
+struct figure {
+    const char *name, *type, *help;
+    double value;
+};
+
+static void print_head(FILE *out, const char *name, const char *type,
+                       const char *help)
+{
+    fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void print_verdicts(FILE *out, const struct weir_door_counts *counts)
+{
+    static const char name[] = "weir_agent_decisions_total";
+    print_head(out, name, "counter",
+               "Verdicts given at the doors on quotas of the roots.");
+    fprintf(out, "%s{verdict=\"pass\"} %.17g\n", name, (double)counts->passed);
+    fprintf(out, "%s{verdict=\"limited\"} %.17g\n", name,
+            (double)counts->limited);
+}
+
+static void print_limiter(FILE *out, const struct weir_status *status)
+{
+    const struct figure figures[] = {
+        { "weir_agent_ready", "gauge",
+          "Whether the quotas of a root are complete here.", status->ready },
+        { "weir_agent_stale", "gauge",
+          "Whether no root was heard for stale_after: on_stale rules.",
+          status->stale },
+        { "weir_agent_roots", "gauge", "Roots that it was told of.",
+          status->roots },
+        { "weir_agent_roots_up", "gauge", "Those that it is connected to.",
+          status->roots_up },
+        { "weir_agent_epoch", "gauge", "The epoch of the quotas here.",
+          (double)status->epoch },
+        { "weir_agent_slots", "gauge",
+          "Quotas and instances that there is room for.", status->slots },
+        { "weir_agent_slots_used", "gauge", "Those that there are.",
+          status->slots_used },
+        { "weir_agent_reports_total", "counter", "Reports sent to roots.",
+          (double)status->reports },
+        { "weir_agent_unknown_requests_total", "counter",
+          "Requests by names without quota, which passed.",
+          (double)status->unknown },
+        { "weir_agent_overflowed_requests_total", "counter",
+          "Requests by instances without room, which went by the rest of "
+          "their chain.",
+          (double)status->overflowed },
+        { "weir_agent_adaptive_limits", "gauge",
+          "Adaptive quotas that have a limit of their own here.",
+          status->adaptive },
+        { "weir_agent_adaptive_without_room", "gauge",
+          "Adaptive quotas that found no room for one and let all pass.",
+          status->adaptive_lost },
+    };
+    for (size_t i = 0; i < WEIR_COUNT_OF(figures); i++) {
+        print_head(out, figures[i].name, figures[i].type, figures[i].help);
+        fprintf(out, "%s %.17g\n", figures[i].name, figures[i].value);
+    }
+}
+
+void weir_web_metrics(const struct weir_door_host *host,
+                      struct weir_web_reply *reply)
+{
+    struct weir_status status;
+    char *text = NULL;
+    size_t len;
+    FILE *out = open_memstream(&text, &len);
+    if (out) {
+        weir_status(host->weir, &status);
+        print_head(out, "weir_agent_build_info", "gauge",
+                   "The version that runs.");
+        fprintf(out, "weir_agent_build_info{version=\"%s\"} 1\n",
+                host->version);
+        print_limiter(out, &status);
+        if (host->counts)
+            print_verdicts(out, host->counts);
+    }
+    if (!out || fclose(out) != 0) {
+        free(text);
+        weir_web_problem(reply, 500, NULL, NULL, weir_strerror(WEIR_ENOMEM));
+        return;
+    }
+    text[len - 1] = '\0'; /* the last line's end comes with every body */
+    reply->type = "text/plain; version=0.0.4; charset=utf-8";
+    reply->text = text;
+}

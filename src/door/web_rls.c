@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ * door/web_rls.c - POST /json: Envoy's rate limit service over HTTP, where
+ * envoyproxy/ratelimit has it, so that who asked that one may ask this.
+ *
+ * 200 or 429 by the overall verdict, with the answer in either case; what is no
+ * request is 400, whatever is wrong with it, as there. Other than there it says
+ * what is wrong, and methods but POST are refused. */
+
+#include "door/web_reply.h"
+
+void weir_web_rls(struct weir_rls_desk *desk, struct weir_text body,
+                  struct weir_web_reply *reply, weir_instant now)
+{
+    struct weir_text why;
+    bool over;
+    json_t *asked = weir_web_json(body, reply);
+    if (!asked)
+        return;
+    (void)weir_rls_desk_answer_json(desk, asked, &reply->body, &over, &why,
+                                    now);
+    json_decref(asked);
+    if (!reply->body)
+        weir_web_problem(reply, 400, NULL, NULL, why.p);
+    else if (over)
+        reply->status = 429;
+}

@@ -1,0 +1,998 @@
+/* SPDX-License-Identifier: MIT
+ * lease/broker.c - grants that in sum are never more than there is.
+ *
+ * The problem. Each holder is told a staircase (quota/lease.h) and goes by it
+ * until it is told another. What the broker says takes its time, may be lost,
+ * and may overtake itself. So what a holder uses isn't what it was last told,
+ * but a step of one of several staircases: and the broker must count the
+ * largest of them.
+ *
+ * A holder's account has two steps, alike: 'out' and until when, 'safe_out' and
+ * until when. Telling more raises a step at once, and an answer prolongs it.
+ * Telling less lowers it only when the holder says that it has taken that
+ * serial, or when its time is over:
+ *
+ *     out       100 ------------.
+ *     told      100 ---.        |
+ *                      '-- 60 - 60 -------.
+ *     safe_out   20 ----------------------'-- 20 ------.
+ *                   told   way, taken  lease over    safe lease over
+ *
+ * Who can't be pushed to takes no serial, and needs not say what it has; nor
+ * need that be true. Of such a holder any answer may have been the last that
+ * came, as long as it lasts. So each of its steps is held up by the answers
+ * that told so much, and by no lower one after them: when they are over it
+ * falls to the most that was told 'since', which all those after them hold up.
+ * (To know each answer of a lease would be exact, and unbounded; so 100, 60, 30
+ * is 60 until the answer of 30 is over.) That is looked at when it asks, for
+ * the lease of who doesn't ask runs out as ever.
+ *
+ * Its times end a refresh later than what was told, for its clock may be
+ * slower, and of a gauge 'linger' later than that: a permit outlasts what it
+ * was let in by. Until 'out' ends the holder is accounted with the larger of
+ * both. A raise is capped so that the sum over holders stays within the
+ * capacity; where the sum is above it, since the capacity was cut, nobody is
+ * told more than before. From that the promises of the header follow, whatever
+ * the messages do. Safe capacities are summed by themselves too: a server whose
+ * own lease runs out is at its own safe capacity at once, and so must be those
+ * below it. That is why it gives no lease beyond its own, pushes nobody more
+ * whose lease it has told to last longer, and when its own is over lets nobody
+ * go on with more than his safe capacity for what he was told before.
+ *
+ * Beyond a grant, safe capacity is promised only while nobody waits, and taken
+ * back like a grant when somebody does; and to those alone who say which grant
+ * they have taken. What the others have is the last that came, and is believed
+ * only if it was the last told: an ask may be late, or said twice.
+ *
+ * Learning. A broker that begins may find holders with staircases of its
+ * predecessor, who accounted for them as we do. So what those may have that we
+ * haven't heard of is at most what he had, the capacity, less the larger steps
+ * of those that we have ('known'): to go by 'known' is always right. When the
+ * longest of his leases is over, the unheard are on their safe capacities, of
+ * which he had promised no more than 'promised': less the safe capacities heard
+ * of, that bounds them too. When those are over, nothing is left. And when all
+ * were heard: broker_roll.c says how that is known. Until then:
+ *
+ *     until the leases are over  min(capacity, known)
+ *     until the safes are over   min(capacity,
+ *                                    max(known, capacity - (promised - heard)))
+ *     then                       capacity
+ *
+ * More can't be given: who wasn't heard may be there. Within that it shares
+ * as ever: what one gives back another may have. (To answer each what it
+ * reports, as Doorman does, leaves those without anything for a whole lease,
+ * and trusts reports without bound.) A holder that leases on and is new itself
+ * hears of its own bit by bit: while it says so, what it takes lowers nothing,
+ * and what it has beyond all that it said before raises its account, and
+ * 'known'; not when we have learned, for then we know the most that it can
+ * have, and what it says is more is late. And it is told
+ * no safe capacity below that of its account: so what it was told is all that
+ * its own predecessor can have promised, but for what we reserve ourselves.
+ *
+ * Who is told without asking. Shares depend on everybody, and each ask moves
+ * them a little; to push each little move to all would be n messages an ask.
+ * So pushes go out only while somebody waits, i.e. has less than its share
+ * by more than TOLERANCE. Then a hand goes round all holders that stream,
+ * lowers who has more than its share, and raises who has less, as far as it is
+ * free. As the shares' sum is the capacity, what is taken is what is wanted.
+ * Rounds have a pause between them that grows with the holders, so that they
+ * take a bounded part of the time; a newcomer on a full resource
+ * therefore waits for one round, two ways, and no refresh.
+ *
+ * Rejected: a heap of holders by how much more or less than their share they
+ * have. It finds the first to be told, but every share moves with every ask,
+ * and for shares that aren't max-min not even the order stays.
+ *
+ * Steps end nearly in the order in which they were made longer, so two lists
+ * will do, of leases and of safe capacities: one that is shorter than those
+ * before it ends later than it could. */
+
+#include "lease/broker_state.h"
+
+#define TOLERANCE 1e-3 /* of a share: smaller moves wait for an ask */
+#define GATED_REFRESH WEIR_SECOND /* of who must ask to hear of its end */
+#define ROUND_PAUSE (5 * WEIR_MILLISECOND)
+#define ROUND_PAUSE_A_HOLDER (20 * WEIR_MILLISECOND / 1000)
+static weir_instant later(weir_instant a, weir_instant b)
+{
+    return a > b ? a : b;
+}
+
+static weir_instant after(weir_instant now, weir_duration span)
+{
+    return span < WEIR_NEVER - now ? now + span : WEIR_NEVER;
+}
+
+/* ---- Life ---- */
+
+static bool is_sound(const struct weir_lease_rule *rule)
+{
+    return rule->capacity >= 0 && rule->capacity <= WEIR_LEASE_UNITS_MAX &&
+           rule->safe <= WEIR_LEASE_UNITS_MAX &&
+           rule->lease >= WEIR_LEASE_MIN && rule->lease <= WEIR_LEASE_MAX &&
+           rule->refresh >= 1 && rule->refresh <= rule->lease &&
+           rule->linger <= WEIR_LEASE_MAX;
+}
+
+struct weir_broker *weir_broker_new(const struct weir_mem *mem,
+                                    const struct weir_lease_rule *rule,
+                                    const struct weir_learning *learning,
+                                    uint64_t *serials, uint64_t seed,
+                                    weir_instant now)
+{
+    weir_assert(is_sound(rule));
+    weir_assert(!learning || learning->leases <= learning->safes);
+    struct weir_broker *b = mem->alloc(mem->context, sizeof(*b));
+    if (b == NULL)
+        return NULL;
+    struct weir_book *book = weir_book_new(mem, seed);
+    if (book == NULL) {
+        mem->free(mem->context, b, sizeof(*b));
+        return NULL;
+    }
+    *b = (struct weir_broker){
+        .mem = *mem,
+        .rule = *rule,
+        .expiry = WEIR_NEVER,
+        .learning = learning ? *learning : (struct weir_learning){ 0 },
+        .lessons = learning ? 2 : 0,
+        .book = book,
+        .serials = serials,
+        .free_first = WEIR_HOLDER_NONE,
+        .lists = { { WEIR_HOLDER_NONE, WEIR_HOLDER_NONE },
+                   { WEIR_HOLDER_NONE, WEIR_HOLDER_NONE } },
+        .gone = WEIR_HOLDER_NONE,
+        .roll.call_at = WEIR_NEVER,
+        .round_at = now,
+        .turn = 1,
+    };
+    return b;
+}
+
+void weir_broker_free(struct weir_broker *b)
+{
+    if (b == NULL)
+        return;
+    struct weir_mem mem = b->mem;
+    weir_book_free(b->book);
+    mem.free(mem.context, b->holders, b->capacity * sizeof(*b->holders));
+    mem.free(mem.context, b->claims, b->claim_capacity * sizeof(*b->claims));
+    mem.free(mem.context, b, sizeof(*b));
+}
+
+void weir_broker_set_rule(struct weir_broker *b,
+                          const struct weir_lease_rule *rule)
+{
+    weir_assert(is_sound(rule));
+    b->rule = *rule;
+    b->moved = true;
+}
+
+void weir_broker_set_expiry(struct weir_broker *b, weir_instant expiry,
+                            double safe, weir_instant safe_until)
+{
+    weir_assert(expiry == WEIR_NEVER || (safe >= 0 && expiry <= safe_until));
+    b->moved = b->moved || safe < b->safe_total;
+    b->expiry = expiry;
+    b->safe_total = safe;
+    b->safe_until = safe_until;
+}
+
+/* ---- Sums ---- */
+
+static void add(struct sum *sum, double x)
+{
+    double high = sum->high + x;
+    double part = high - sum->high;
+    sum->low += (sum->high - (high - part)) + (x - part);
+    sum->high = high;
+}
+
+static void move(struct sum *sum, double *from, double to)
+{
+    add(sum, -*from);
+    add(sum, to);
+    *from = to;
+}
+
+static void set_out(struct weir_broker *b, struct holder *h, double step,
+                    double safe)
+{
+    double out = larger(step, safe);
+    if (out < h->out || safe < h->safe_out)
+        b->moved = true;
+    h->step = step;
+    move(&b->out, &h->out, out);
+    move(&b->safe_out, &h->safe_out, safe);
+}
+
+static void set_waits(struct weir_broker *b, struct holder *h, bool waits)
+{
+    if (waits && !h->waits)
+        b->moved = true;
+    b->waiting += (uint32_t)waits - (uint32_t)h->waits;
+    if (h->turn == b->turn)
+        b->rested += (uint32_t)waits - (uint32_t)h->waits;
+    h->waits = waits;
+}
+
+/* ---- Shares ---- */
+
+/* What there is, but for what those may have that weren't heard yet. */
+static double capacity_of(const struct weir_broker *b, weir_instant now)
+{
+    double capacity = b->rule.capacity;
+    if (!is_learning(b, now))
+        return capacity;
+    double certain = b->known;
+    if (now >= b->learning.leases) {
+        double promised = b->learning.promised;
+        if (b->expiry != WEIR_NEVER)
+            promised = smaller(promised, b->safe_total);
+        certain = larger(certain, capacity - larger(0, promised - b->heard));
+    }
+    return smaller(certain, capacity);
+}
+
+/* Whether the sum is held: by their nature it isn't for two of them. */
+static bool is_held(const struct weir_broker *b, weir_instant now)
+{
+    return is_learning(b, now) || (b->rule.share != WEIR_SHARE_NONE &&
+                                   b->rule.share != WEIR_SHARE_STATIC);
+}
+
+static double share_of(const struct weir_broker *b, const struct holder *h,
+                       weir_instant now)
+{
+    double capacity = capacity_of(b, now);
+    double share = 0;
+    for (uint32_t c = h->first; c != NO_CLAIM; c = b->claims[c].next)
+        share += weir_share(b->book, b->rule.share, c, capacity);
+    return share;
+}
+
+static bool is_less(double a, double than)
+{
+    return a < than - TOLERANCE * than;
+}
+
+/* Somebody waits, or more is out than there is. */
+static bool is_short(const struct weir_broker *b, weir_instant now)
+{
+    return b->waiting > 0 ||
+           (is_held(b, now) && is_less(capacity_of(b, now), total(&b->out)));
+}
+
+/* Our own lease is over: there is what we have in safe capacity. */
+static bool is_at_safe(const struct weir_broker *b)
+{
+    return b->expiry != WEIR_NEVER && b->expiry == b->safe_until &&
+           b->rule.capacity <= b->safe_total;
+}
+
+/* The larger of the steps that it was last told and may be on. When our own
+ * lease is over those of our holders are: what was told of them isn't to be
+ * told on, for longer. */
+static double charge_of(const struct weir_broker *b, const struct holder *h,
+                        weir_instant now)
+{
+    bool leased = now < h->lease_until && !is_at_safe(b);
+    return leased ? larger(h->grant, h->safe) : h->safe;
+}
+
+/* What may be told to 'h' now; while more is out than there is, no more than it
+ * was told before. */
+static double room_for(const struct weir_broker *b, const struct holder *h,
+                       weir_instant now)
+{
+    double free = capacity_of(b, now) - (total(&b->out) - h->out);
+    return larger(charge_of(b, h, now), free);
+}
+
+static double decide(const struct weir_broker *b, const struct holder *h,
+                     double share, weir_instant now)
+{
+    if (weir_roll_gates(b, h))
+        return smaller(share, charge_of(b, h, now));
+    if (!is_held(b, now))
+        return share;
+    double room = room_for(b, h, now);
+    return b->rule.whole ? weir_whole_grant(b, h, share, room)
+                         : smaller(share, room);
+}
+
+/* By the rule, for all of its clients. */
+static double safe_share(const struct weir_broker *b, const struct holder *h,
+                         double grant)
+{
+    if (b->rule.hold)
+        return grant;
+    double clients = (double)h->clients;
+    double all = (double)weir_book_sum(b->book).weight;
+    double safe = b->rule.safe >= 0 ? b->rule.safe * clients
+                                    : b->rule.capacity * clients / all;
+    return smaller(safe, WEIR_LEASE_UNITS_MAX);
+}
+
+/* The same of safe capacity. What it has of that costs nothing while it learns,
+ * and is to bound what it may have to learn. */
+static double safe_room_for(const struct weir_broker *b, const struct holder *h,
+                            double grant, weir_instant now)
+{
+    double room = grant;
+    if (!is_short(b, now) && h->streams)
+        room = larger(grant, room_for(b, h, now));
+    if (b->expiry != WEIR_NEVER) {
+        double free = b->safe_total - (total(&b->safe_out) - h->safe_out);
+        room = smaller(room, larger(h->safe, free));
+    }
+    return h->learns ? larger(room, h->safe_out) : room;
+}
+
+/* Safe capacity for a holder with that grant. */
+static double safe_of(const struct weir_broker *b, const struct holder *h,
+                      double grant, weir_instant now)
+{
+    double safe = safe_share(b, h, grant);
+    if (h->learns)
+        safe = larger(safe, h->safe_out);
+    if (weir_roll_gates(b, h))
+        return smaller(safe, grant);
+    if (!is_held(b, now))
+        return safe;
+    return smaller(safe, safe_room_for(b, h, grant, now));
+}
+
+/* ---- Telling ---- */
+
+static void tell(struct weir_broker *b, struct holder *h, double grant,
+                 double safe, struct weir_grant *out, weir_instant now)
+{
+    h->serial = ++*b->serials;
+    if (grant < h->grant || safe < h->safe || h->since == 0)
+        h->since = h->serial;
+    move(&b->granted, &h->grant, grant);
+    h->safe = safe;
+    set_out(b, h, larger(grant, h->step), larger(safe, h->safe_out));
+    *out = (struct weir_grant){
+        .holder = (uint32_t)(h - b->holders),
+        .serial = h->serial,
+        .capacity = grant,
+        .safe = safe,
+        .refresh = b->rule.refresh,
+        .roll = weir_roll_tell(b, h, now),
+    };
+}
+
+/* ---- Leases ---- */
+
+static void unlist(struct weir_broker *b, struct holder *h)
+{
+    struct list *list = &b->lists[h->faded];
+    if (!h->listed)
+        return;
+    if (h->before != WEIR_HOLDER_NONE)
+        b->holders[h->before].after = h->after;
+    else
+        list->oldest = h->after;
+    if (h->after != WEIR_HOLDER_NONE)
+        b->holders[h->after].before = h->before;
+    else
+        list->newest = h->before;
+    h->listed = false;
+}
+
+/* What ends then by the holder's clock. */
+static weir_instant over_at(const struct weir_broker *b, weir_instant end)
+{
+    return after(end, b->rule.refresh + b->rule.linger);
+}
+
+/* 'end': of the step it is on. It is over for sure some time later. */
+static void list_by(struct weir_broker *b, struct holder *h, bool faded,
+                    weir_instant end)
+{
+    uint32_t index = (uint32_t)(h - b->holders);
+    struct list *list = &b->lists[faded];
+    unlist(b, h);
+    h->faded = faded;
+    h->until = over_at(b, end);
+    h->before = list->newest;
+    h->after = WEIR_HOLDER_NONE;
+    if (list->newest != WEIR_HOLDER_NONE)
+        b->holders[list->newest].after = index;
+    else
+        list->oldest = index;
+    list->newest = index;
+    h->listed = true;
+}
+
+static weir_duration shorter(weir_duration a, weir_duration b)
+{
+    return a < b ? a : b;
+}
+
+static weir_duration left_until(weir_instant end, weir_instant now)
+{
+    return end > now ? end - now : 0;
+}
+
+/* It is known to be on no other step than these, which its last answer holds
+ * up, or nothing. */
+static void set_all_out(struct weir_broker *b, struct holder *h, double step,
+                        double safe)
+{
+    weir_instant safe_over = over_at(b, h->safe_until);
+    h->prop = (struct prop){ .until = later(h->prop.until, h->until) };
+    h->safe_prop =
+        (struct prop){ .until = later(h->safe_prop.until, safe_over) };
+    set_out(b, h, step, safe);
+}
+
+static void hold_up(struct prop *prop, bool highest, double told,
+                    weir_instant until)
+{
+    if (highest)
+        *prop = (struct prop){ .until = later(prop->until, until) };
+    else
+        prop->since = larger(prop->since, told);
+}
+
+/* By the answer that was told just now. Who streams says what it has taken of
+ * it: until then it holds up all. */
+static void hold_up_steps(const struct weir_broker *b, struct holder *h)
+{
+    hold_up(&h->prop, h->streams || h->grant >= h->step, h->grant, h->until);
+    hold_up(&h->safe_prop, h->streams || h->safe >= h->safe_out, h->safe,
+            over_at(b, h->safe_until));
+}
+
+/* It learns, so it is told of no less safe capacity than it is accounted with,
+ * but there isn't so much: what it is told bounds what it may have, and lasts
+ * for no time. Of what it says to have some may be past, and others', since. */
+static bool is_safe_overdrawn(const struct weir_broker *b,
+                              const struct holder *h)
+{
+    bool over = is_less(b->rule.capacity, total(&b->out));
+    if (b->expiry != WEIR_NEVER)
+        over = over || is_less(b->safe_total, total(&b->safe_out));
+    return h->learns && over;
+}
+
+/* The holder counts its times from when it sent, which was earlier. Shorter
+ * ones than before may be lost on their way; then it goes by the longer. */
+static void renew(struct weir_broker *b, struct holder *h, weir_duration guard,
+                  struct weir_grant *out, weir_instant now)
+{
+    weir_duration lease = b->rule.lease;
+    weir_duration safe_lease = 2 * lease;
+    if (b->expiry != WEIR_NEVER) {
+        weir_duration left = left_until(b->expiry, now);
+        weir_duration safe_left = left_until(b->safe_until, now);
+        lease = shorter(lease, left);
+        safe_lease = shorter(safe_lease, safe_left);
+    }
+    if (is_safe_overdrawn(b, h))
+        safe_lease = lease;
+    out->lease = lease;
+    out->safe_lease = safe_lease;
+    out->refresh = shorter(b->rule.refresh, lease);
+    if (weir_roll_gates(b, h))
+        out->refresh = shorter(out->refresh, GATED_REFRESH);
+    h->answered_until = later(h->answered_until, after(now + lease, guard));
+    h->lease_until = later(h->lease_until, h->answered_until);
+    h->safe_until = later(h->safe_until, after(now + safe_lease, guard));
+    list_by(b, h, false, h->lease_until);
+    hold_up_steps(b, h);
+}
+
+/* ---- Holders ---- */
+
+int weir_broker_join(struct weir_broker *b, uint64_t name, uint32_t *out_holder)
+{
+    uint32_t index = b->free_first;
+    if (index != WEIR_HOLDER_NONE) {
+        b->free_first = b->holders[index].after;
+    } else {
+        if (b->used == WEIR_HOLDERS_MAX)
+            return WEIR_EFULL;
+        struct holder *grown =
+            weir_mem_grow(&b->mem, b->holders, sizeof(*grown), &b->capacity,
+                          (size_t)b->used + 1);
+        if (grown == NULL)
+            return WEIR_ENOMEM;
+        b->holders = grown;
+        index = b->used++;
+    }
+    b->holders[index] =
+        (struct holder){ .live = true, .name = name, .first = NO_CLAIM };
+    b->count++;
+    *out_holder = index;
+    return WEIR_OK;
+}
+
+static struct holder *holder_at(const struct weir_broker *b, uint32_t index)
+{
+    weir_assert(index < b->used && b->holders[index].live);
+    return &b->holders[index];
+}
+
+static void drop_all_claims(struct weir_broker *b, struct holder *h)
+{
+    while (h->first != NO_CLAIM) {
+        uint32_t claim = h->first;
+        h->first = b->claims[claim].next;
+        weir_book_remove(b->book, claim);
+    }
+}
+
+/* Its claims, its account and its place in the list; the number isn't free
+ * yet. */
+static void forget(struct weir_broker *b, struct holder *h, weir_instant now)
+{
+    drop_all_claims(b, h);
+    weir_roll_leave(b, h, now);
+    set_waits(b, h, false);
+    set_out(b, h, 0, 0);
+    move(&b->granted, &h->grant, 0);
+    unlist(b, h);
+    *h = (struct holder){ .first = NO_CLAIM };
+    b->count--;
+    b->moved = true;
+}
+
+void weir_broker_stream_lost(struct weir_broker *b, uint32_t holder)
+{
+    holder_at(b, holder)->lost = true;
+}
+
+/* It wants nothing any more. What it was told stays accounted. */
+static void silence(struct weir_broker *b, struct holder *h)
+{
+    drop_all_claims(b, h);
+    set_waits(b, h, false);
+    h->wants = 0;
+    h->lost = true;
+    b->moved = true;
+}
+
+/* Its lease is over for sure. */
+static void fade(struct weir_broker *b, struct holder *h)
+{
+    silence(b, h);
+    move(&b->granted, &h->grant, 0);
+    h->prop.since = 0;
+    set_out(b, h, 0, h->safe_out);
+    list_by(b, h, true, h->safe_until);
+}
+
+/* Takes the steps down whose time has come; false: it is at the bottom. While
+ * it learns, who was heard stays known: what is late of him is nothing new. */
+static bool step_down(struct weir_broker *b, struct holder *h, weir_instant now)
+{
+    bool has_safe = h->safe_out > 0 || is_learning(b, now);
+    if (!h->faded && has_safe && h->until <= now)
+        fade(b, h);
+    return h->until > now;
+}
+
+static void tick_holders(struct weir_broker *b, const struct list *list,
+                         weir_instant now)
+{
+    while (list->oldest != WEIR_HOLDER_NONE &&
+           b->holders[list->oldest].until <= now) {
+        uint32_t index = list->oldest;
+        struct holder *h = &b->holders[index];
+        if (step_down(b, h, now))
+            continue;
+        forget(b, h, now);
+        h->after = b->gone;
+        b->gone = index;
+    }
+}
+
+static weir_instant lesson_end(const struct weir_broker *b)
+{
+    return b->lessons > 1 ? b->learning.leases : b->learning.safes;
+}
+
+void weir_broker_tick(struct weir_broker *b, weir_instant now)
+{
+    for (unsigned i = 0; i < WEIR_COUNT_OF(b->lists); i++)
+        tick_holders(b, &b->lists[i], now);
+    while (b->lessons > 0 && now >= lesson_end(b)) {
+        b->lessons--;
+        b->moved = true;
+        weir_roll_call_later(b, now);
+    }
+}
+
+bool weir_broker_release(struct weir_broker *b, uint32_t holder, bool sure,
+                         weir_instant now)
+{
+    struct holder *h = holder_at(b, holder);
+    if (!h->listed || (sure && !is_learning(b, now))) {
+        forget(b, h, now);
+        h->after = b->free_first;
+        b->free_first = holder;
+        return true;
+    }
+    silence(b, h);
+    if (sure) {
+        h->safe = 0;
+        h->lease_until = 0;
+        h->safe_until = b->learning.safes;
+        set_all_out(b, h, 0, 0);
+        fade(b, h);
+    }
+    return false;
+}
+
+bool weir_broker_gone(struct weir_broker *b, uint32_t *out_holder)
+{
+    uint32_t index = b->gone;
+    if (index == WEIR_HOLDER_NONE)
+        return false;
+    b->gone = b->holders[index].after;
+    b->holders[index].after = b->free_first;
+    b->free_first = index;
+    *out_holder = index;
+    return true;
+}
+
+/* ---- An ask ---- */
+
+static uint32_t claim_of(const struct weir_broker *b, const struct holder *h,
+                         int64_t priority)
+{
+    uint32_t c = h->first;
+    while (c != NO_CLAIM && b->claims[c].priority != priority)
+        c = b->claims[c].next;
+    return c;
+}
+
+/* The band that a claim goes with when the book has no room for its own: the
+ * next lower one, or the lowest. */
+static int64_t band_beside(const struct weir_broker *b, int64_t priority)
+{
+    int64_t band = priority;
+    for (uint32_t i = 0; i < weir_book_bands(b->book); i++) {
+        weir_book_band(b->book, i, &band);
+        if (band <= priority)
+            break;
+    }
+    return band;
+}
+
+static int add_claim(struct weir_broker *b, struct holder *h,
+                     const struct weir_band *band)
+{
+    struct claim *grown =
+        weir_mem_grow(&b->mem, b->claims, sizeof(*grown), &b->claim_capacity,
+                      weir_book_sum(b->book).claims + 1);
+    if (grown == NULL)
+        return WEIR_ENOMEM;
+    b->claims = grown;
+    uint32_t claim;
+    int64_t in = band->priority;
+    int error = weir_book_add(b->book, in, band->clients, band->wants, &claim);
+    if (error == WEIR_EFULL) {
+        in = band_beside(b, in);
+        error = weir_book_add(b->book, in, band->clients, band->wants, &claim);
+    }
+    if (error < 0)
+        return error;
+    b->claims[claim] = (struct claim){ .next = h->first,
+                                       .mark = b->mark,
+                                       .priority = band->priority,
+                                       .band = in };
+    h->first = claim;
+    return WEIR_OK;
+}
+
+/* Removes the holder's claims whose mark is, or isn't, that of this ask. */
+static void drop_claims(struct weir_broker *b, struct holder *h, bool marked)
+{
+    uint32_t *link = &h->first;
+    while (*link != NO_CLAIM) {
+        uint32_t claim = *link;
+        if ((b->claims[claim].mark == b->mark) == marked) {
+            *link = b->claims[claim].next;
+            weir_book_remove(b->book, claim);
+        } else {
+            link = &b->claims[claim].next;
+        }
+    }
+}
+
+/* It comes into its own band as soon as that has room. */
+static void change_claim(struct weir_broker *b, uint32_t claim,
+                         const struct weir_band *band)
+{
+    struct claim *c = &b->claims[claim];
+    int error = weir_book_change(b->book, claim, c->priority, band->clients,
+                                 band->wants);
+    if (error == WEIR_OK)
+        c->band = c->priority;
+    else
+        error = weir_book_change(b->book, claim, c->band, band->clients,
+                                 band->wants);
+    weir_assert(error == WEIR_OK);
+}
+
+/* The holder claims what the ask says. What can fail comes first. */
+static int claim_all(struct weir_broker *b, struct holder *h,
+                     const struct weir_broker_ask *ask)
+{
+    b->mark++;
+    for (size_t i = 0; i < ask->band_count; i++) {
+        const struct weir_band *band = &ask->bands[i];
+        if (claim_of(b, h, band->priority) != NO_CLAIM)
+            continue;
+        int error = add_claim(b, h, band);
+        if (error < 0) {
+            drop_claims(b, h, true);
+            return error;
+        }
+    }
+    h->clients = 0;
+    h->wants = 0;
+    for (size_t i = 0; i < ask->band_count; i++) {
+        const struct weir_band *band = &ask->bands[i];
+        uint32_t claim = claim_of(b, h, band->priority);
+        change_claim(b, claim, band);
+        b->claims[claim].mark = b->mark;
+        h->clients += band->clients;
+        h->wants += band->wants;
+    }
+    drop_claims(b, h, false);
+    return WEIR_OK;
+}
+
+/* What it says to have it has no longer than it can be another broker's, or a
+ * permit can last. */
+static void hold_up_reported(const struct weir_broker *b, struct holder *h,
+                             weir_instant now)
+{
+    weir_instant leases = later(b->learning.leases, over_at(b, now));
+    weir_instant safes = later(b->learning.safes, over_at(b, now));
+    h->prop.until = later(h->prop.until, leases);
+    h->safe_prop.until = later(h->safe_prop.until, safes);
+}
+
+/* It says to have what its account doesn't know: of another broker's, or
+ * permits that outlast what they were let in by. What it said before, while we
+ * learn, is no news: it may be late, and given back since. */
+static void raise(struct weir_broker *b, struct holder *h,
+                  const struct weir_broker_ask *ask, weir_instant now)
+{
+    double has = weir_ask_believed(b, ask);
+    double safe = smaller(ask->safe, has);
+    double had = larger(h->out, h->reported);
+    double safe_had = larger(h->safe_out, h->safe_reported);
+    bool is_news = !is_learning(b, now) || h->faded;
+    set_out(b, h, is_news || has > h->reported ? larger(has, h->step) : h->step,
+            is_news || safe > h->safe_reported ? larger(safe, h->safe_out)
+                                               : h->safe_out);
+    hold_up_reported(b, h, now);
+    if (!is_learning(b, now))
+        return;
+    if (has > had)
+        b->known = smaller(b->known + (has - had), WEIR_LEASE_UNITS_MAX);
+    if (safe > safe_had)
+        b->heard += safe - safe_had;
+    h->reported = larger(h->reported, has);
+    h->safe_reported = larger(h->safe_reported, safe);
+    h->lease_until = later(h->lease_until, b->learning.leases);
+    h->safe_until = later(h->safe_until, b->learning.safes);
+}
+
+/* Whether it goes by what it was last told, for sure. One that can be pushed to
+ * must say so by the serial; of one that can't all grants were answers, and
+ * what it has is the last that came. */
+static bool goes_by_last(const struct holder *h,
+                         const struct weir_broker_ask *ask)
+{
+    if (ask->streams)
+        return ask->taken >= h->since && ask->taken <= h->serial;
+    return !h->streams && !ask->mute && ask->has == h->grant;
+}
+
+/* The steps of who can't be pushed to fall when what held them up is over. */
+static void let_down(struct weir_broker *b, struct holder *h, weir_instant now)
+{
+    double step = h->step, safe = h->safe_out;
+    if (h->streams || h->learns)
+        return;
+    if (h->prop.until <= now) {
+        step = h->prop.since;
+        h->prop = (struct prop){ .until = h->until };
+    }
+    if (h->safe_prop.until <= now) {
+        safe = h->safe_prop.since;
+        h->safe_prop = (struct prop){ .until = over_at(b, h->safe_until) };
+    }
+    set_out(b, h, step, safe);
+}
+
+/* All that is out is accounted. */
+static void end_learning(struct weir_broker *b, weir_instant now)
+{
+    b->learning.leases = b->learning.safes = now;
+    b->lessons = 0;
+    b->moved = true;
+    weir_roll_call_later(b, now);
+}
+
+/* What it says of what it has, as far as it bears on what it may be using. */
+static void account(struct weir_broker *b, struct holder *h,
+                    const struct weir_broker_ask *ask, weir_instant now)
+{
+    if (h->listed && !step_down(b, h, now))
+        set_all_out(b, h, 0, 0);
+    let_down(b, h, now);
+    bool is_new = !h->known && is_learning(b, now);
+    bool outlasts = b->rule.linger > 0 && (!h->known || h->faded);
+    bool learned = is_learning(b, now) && (h->learns || ask->learning);
+    if (is_new || outlasts || learned)
+        raise(b, h, ask, now);
+    if (!is_new && !outlasts && !ask->learning && h->serial > 0 &&
+        goes_by_last(h, ask))
+        set_all_out(b, h, smaller(h->step, h->grant),
+                    smaller(h->safe_out, h->safe));
+    weir_roll_enter(b, h, ask->streams, now);
+    weir_roll_taken(b, h, ask);
+    h->known = true;
+    h->streams = ask->streams;
+    h->learns = ask->learning;
+    h->lost = false;
+    if (weir_roll_hears_all(b, h, ask, now))
+        end_learning(b, now);
+}
+
+static int hear(struct weir_broker *b, struct holder *h,
+                const struct weir_broker_ask *ask, weir_instant now)
+{
+    if (!weir_ask_is_sound(ask))
+        return WEIR_EINVAL;
+    int error = claim_all(b, h, ask);
+    if (error == WEIR_OK)
+        account(b, h, ask, now);
+    return error;
+}
+
+int weir_broker_hear(struct weir_broker *b, uint32_t holder,
+                     const struct weir_broker_ask *ask, weir_instant now)
+{
+    struct holder *h = holder_at(b, holder);
+    int error = hear(b, h, ask, now);
+    if (error == WEIR_OK)
+        list_by(b, h, false, later(h->lease_until, now));
+    return error;
+}
+
+int weir_broker_ask(struct weir_broker *b, uint32_t holder,
+                    const struct weir_broker_ask *ask, struct weir_grant *out,
+                    weir_instant now)
+{
+    struct holder *h = holder_at(b, holder);
+    int error = hear(b, h, ask, now);
+    if (error < 0)
+        return error;
+    double share = share_of(b, h, now);
+    if (ask->streams && weir_roll_gates(b, h)) {
+        list_by(b, h, false, later(h->lease_until, after(now, b->rule.lease)));
+        set_waits(b, h, is_less(h->grant, share));
+        return WEIR_ENOTREADY;
+    }
+    double grant = decide(b, h, share, now);
+    if (b->rule.whole && is_less(share, h->grant))
+        grant = weir_whole_pass_on(b, h, share, grant);
+    tell(b, h, grant, safe_of(b, h, grant, now), out, now);
+    renew(b, h, ask->guard, out, now);
+    set_waits(b, h, is_less(h->grant, share));
+    return WEIR_OK;
+}
+
+/* ---- Pushes ---- */
+
+/* What was told is to be taken back. */
+static bool is_pressed(const struct weir_broker *b, weir_instant now)
+{
+    return is_short(b, now) || (is_held(b, now) && b->expiry != WEIR_NEVER &&
+                                is_less(b->safe_total, total(&b->safe_out)));
+}
+
+/* What it was told lasts longer than what we have: pushed, more would, too. */
+static bool is_beyond_ours(const struct weir_broker *b, const struct holder *h)
+{
+    return b->expiry != WEIR_NEVER &&
+           (h->lease_until > b->expiry || h->safe_until > b->safe_until);
+}
+
+/* What it may keep of its grant when it is pushed. One that ended with our own
+ * lease, or will, would go on with the longer one that it was told once: by us,
+ * for who was answered by another broker only takes no push. */
+static double kept_by_push(const struct weir_broker *b, const struct holder *h)
+{
+    bool outlasts = is_at_safe(b) || h->answered_until > b->expiry;
+    return outlasts ? smaller(h->grant, h->safe) : h->grant;
+}
+
+/* Whether there is something to be told to 'h' without its asking. */
+static bool push(struct weir_broker *b, struct holder *h,
+                 struct weir_grant *out, weir_instant now)
+{
+    double share = share_of(b, h, now);
+    double grant = decide(b, h, share, now);
+    set_waits(b, h, is_less(h->grant, share));
+    if (!h->streams || h->lost || h->serial == 0 || now >= h->lease_until ||
+        is_safe_overdrawn(b, h))
+        return false;
+    bool more = is_less(h->grant, grant) && !is_beyond_ours(b, h);
+    bool calls = weir_roll_calls(b, h, now);
+    if (!more && !is_pressed(b, now)) {
+        if (calls)
+            tell(b, h, kept_by_push(b, h), h->safe, out, now);
+        return calls;
+    }
+    if (!more)
+        grant = smaller(b->rule.whole ? weir_whole_above(share) : share,
+                        kept_by_push(b, h));
+    double safe = safe_of(b, h, grant, now);
+    if (is_beyond_ours(b, h))
+        safe = smaller(safe, h->learns ? h->safe_out : h->safe);
+    bool less = is_less(grant, h->grant) || is_less(safe, h->safe);
+    if (!more && !less && !calls)
+        return false;
+    tell(b, h, grant, safe, out, now);
+    set_waits(b, h, is_less(grant, share));
+    return true;
+}
+
+static bool begin_round(struct weir_broker *b, weir_instant now)
+{
+    bool is_due = b->moved || now >= weir_roll_call_at(b, now);
+    if (!is_due || now < b->round_at)
+        return false;
+    weir_roll_begin_round(b, now);
+    b->moved = false;
+    b->going = true;
+    b->hand = 0;
+    b->round_at = now + ROUND_PAUSE + b->count * ROUND_PAUSE_A_HOLDER;
+    return true;
+}
+
+bool weir_broker_next(struct weir_broker *b, struct weir_grant *out,
+                      weir_instant now)
+{
+    for (uint32_t work = 0; work < WEIR_BROKER_WORK; work++) {
+        if (!b->going && !begin_round(b, now))
+            return false;
+        if (b->hand >= b->used) {
+            b->going = false;
+            continue;
+        }
+        struct holder *h = &b->holders[b->hand++];
+        if (h->live && h->known && push(b, h, out, now))
+            return true;
+    }
+    return false;
+}
+
+weir_instant weir_broker_deadline(const struct weir_broker *b, weir_instant now)
+{
+    if (b->going || b->gone != WEIR_HOLDER_NONE)
+        return now;
+    weir_instant due = WEIR_NEVER;
+    for (unsigned i = 0; i < WEIR_COUNT_OF(b->lists); i++) {
+        uint32_t oldest = b->lists[i].oldest;
+        if (oldest != WEIR_HOLDER_NONE && b->holders[oldest].until < due)
+            due = b->holders[oldest].until;
+    }
+    if (b->lessons > 0 && lesson_end(b) < due)
+        due = lesson_end(b);
+    weir_instant round = b->moved ? 0 : weir_roll_call_at(b, now);
+    round = later(round, b->round_at);
+    return round < due ? round : due;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT
+ * lease/broker_ask.c - whether an ask is in its range, whoever said it (no NaN
+ * is in any), and what of it is believed. */
+
+#include "lease/broker_state.h"
+
+bool weir_ask_is_sound(const struct weir_broker_ask *ask)
+{
+    if (!(ask->has >= 0 && ask->has <= WEIR_LEASE_UNITS_MAX) ||
+        !(ask->safe >= 0 && ask->safe <= WEIR_LEASE_UNITS_MAX) ||
+        ask->band_count == 0 || ask->band_count > WEIR_LEASE_BANDS_MAX)
+        return false;
+    for (size_t i = 0; i < ask->band_count; i++) {
+        const struct weir_band *band = &ask->bands[i];
+        if (!(band->wants >= 0 && band->wants <= WEIR_LEASE_UNITS_MAX) ||
+            band->clients < 1 || band->clients > WEIR_CLAIM_WEIGHT_MAX)
+            return false;
+        for (size_t k = 0; k < i; k++)
+            if (ask->bands[k].priority == band->priority)
+                return false;
+    }
+    return true;
+}
+
+/* What a holder says to have is believed; of who can't be pushed to no more
+ * than there is, for it may be anybody. (That leaves as little to others as
+ * more would.) Of a capacity that is leased it isn't known how much there
+ * is. */
+double weir_ask_believed(const struct weir_broker *b,
+                         const struct weir_broker_ask *ask)
+{
+    double has = larger(ask->has, ask->safe);
+    bool bounded = !ask->streams && b->expiry == WEIR_NEVER;
+    return bounded ? smaller(has, b->rule.capacity) : has;
+}

@@ -1,0 +1,518 @@
+/* SPDX-License-Identifier: MIT
+ * node/limiter_lease.c - a limiter's leased quotas: which slots ask, by what
+ * use, and what is made of their grants.
+ *
+ *     table: a take marks the slot ──> fresh() ──> a place of the client's
+ *            count, refused         ──> use, each 100 ms while there is any
+ *            leak, bursts           <── limit, when it has changed
+ *
+ * A place begins with the slot's first use, or its first handle, and ends when
+ * the last handle of one that had some is closed, when it was used no more for
+ * WEIR_HOLDER_IDLE, or when its quota isn't leased any more. What is refused
+ * before the first grant writes nothing that could wake us (a refusal writes
+ * to its thread's stripe): while there are leased quotas the marks are looked
+ * at each 100 ms. Rejected: a mark by the first refusal of each slot. It costs
+ * every refusal a comparison, to save a newcomer 50 ms in the mean.
+ *
+ * From counted to leased and back, while requests run. Counted, this process
+ * decides by the whole limit and by what all have in the bucket. That ends with
+ * the edit, but not its right to go on: until the first grant it goes by what
+ * it lately passed, and a little more, but at most by its part of the whole.
+ * All parts together are the whole, so no more passes than before, and nobody
+ * is refused for want of a message. That is what it says to have, and by its
+ * use it wants as much. The other way it keeps to its grant until a root has
+ * told what is in the fleet's bucket (a round trip: the edit is reported for at
+ * once), or until the lease is over; in that case it takes its own part of the
+ * bucket for everybody's.
+ *
+ * What is in flight. Of a quota of kind concurrency the lease is units at a
+ * time, and what is used is what permits hold. The table keeps to a lower grant
+ * at once; what is held is said after that, so that the grant is taken when it
+ * fits: at each look, and when a leave has made it fit (a kick). A place ends
+ * when nothing is held any more. From counted to leased it goes on with what is
+ * held then, which in all is what was counted. A permit outlasts its lease; the
+ * broker counts it until it is said to be over, or for permit_timeout.
+ *
+ * A slot that finds no place goes by its quota's on_stale. */
+
+#include <math.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "count/bits.h"
+#include "node/limiter_state.h"
+
+#define LOOK_EVERY (100 * WEIR_MILLISECOND)
+
+struct lease_place {
+    uint32_t slot;
+    uint32_t generation;
+    uint64_t count, refused; /* the slot's totals when the place began: of what
+                              * passed, or entered, and of what didn't */
+    bool held;               /* there was a handle */
+    bool fresh;              /* used since the last look */
+};
+
+/* ---- Memory ---- */
+
+static size_t aligned(size_t size)
+{
+    return (size + WEIR_CACHE_LINE - 1) & ~(size_t)(WEIR_CACHE_LINE - 1);
+}
+
+static struct weir_lease_client_options
+client_options(const struct weir_limiter_options *options)
+{
+    return (struct weir_lease_client_options){
+        .places = options->leases,
+        .links = options->links,
+        .seed = options->seed,
+        .speaker = options->speaker,
+    };
+}
+
+size_t weir_limiter_leases_size(const struct weir_limiter_options *options)
+{
+    struct weir_lease_client_options client = client_options(options);
+    return aligned(weir_lease_client_size(&client)) +
+           aligned(options->slots * sizeof(uint32_t)) +
+           aligned(options->leases * sizeof(struct lease_place));
+}
+
+void weir_limiter_leases_init(struct limiter_leases *leases, void *block,
+                              const struct weir_limiter_options *options)
+{
+    struct weir_lease_client_options client = client_options(options);
+    char *rest = block;
+    leases->client = weir_lease_client_init(rest, &client);
+    rest += aligned(weir_lease_client_size(&client));
+    leases->place_of = (void *)rest;
+    rest += aligned(options->slots * sizeof(uint32_t));
+    leases->place = (void *)rest;
+    leases->priority = options->lease_priority;
+    leases->look_at = WEIR_NEVER;
+}
+
+struct weir_lease_client *weir_limiter_leases(struct weir_limiter *limiter)
+{
+    return limiter->leases.client;
+}
+
+/* ---- Whom to ask ---- */
+
+void weir_limiter_leases_link(struct weir_limiter *limiter, uint32_t index,
+                              const struct weir_welcome *welcome,
+                              weir_instant now)
+{
+    struct weir_lease_link state = { .up = false };
+    if (welcome) {
+        struct weir_text root = { (const char *)welcome->incarnation,
+                                  WEIR_INCARNATION_SIZE };
+        state = (struct weir_lease_link){
+            .up = welcome->ready,
+            .leases = welcome->leases,
+            .term = welcome->term,
+            .root = weir_hash(root, 0),
+            .master = welcome->master,
+        };
+    }
+    weir_lease_client_link(limiter->leases.client, index, &state, now);
+}
+
+/* ---- Places ---- */
+
+/* The place of a slot in this life, or NONE. */
+static uint32_t place_of(const struct limiter_leases *leases, uint32_t slot)
+{
+    return leases->place_of[slot] - 1;
+}
+
+static void close_place(struct limiter_leases *leases, uint32_t at,
+                        weir_instant now)
+{
+    uint32_t slot = leases->place[at].slot;
+    if (leases->place_of[slot] == at + 1)
+        leases->place_of[slot] = 0;
+    weir_lease_client_close(leases->client, at, now);
+}
+
+/* The process's own, or the quota's. */
+static int64_t priority_of(const struct weir_limiter *limiter, uint32_t slot)
+{
+    struct weir_lease_view lease;
+    weir_table_lease_view(limiter->table, slot, &lease);
+    int64_t own = limiter->leases.priority;
+    return own != 0 ? own : lease.priority;
+}
+
+static double limit_without_place(enum weir_on_stale on_stale)
+{
+    return on_stale == WEIR_STALE_OPEN ? INFINITY : 0;
+}
+
+/* What it is offered is known at its first look. */
+static void begin(struct weir_limiter *limiter, uint32_t at,
+                  const struct weir_slot_view *view, weir_instant now)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    struct lease_place *place = &leases->place[at];
+    struct weir_lease_view lease;
+    uint32_t slot = place->slot;
+    double wants;
+    place->count = view->count;
+    place->refused = view->refused;
+    weir_table_lease_view(limiter->table, slot, &lease);
+    if (weir_table_wanted(limiter->table, slot, &wants))
+        weir_lease_client_want(leases->client, at, wants, now);
+    if (lease.gauge)
+        place->count = lease.entered;
+    if (lease.leasing != WEIR_LEASING_KEPT || lease.limit > WEIR_LIMIT_MAX) {
+        struct weir_lease_use first = { .offered = 1, .passed = 1 };
+        if (lease.gauge)
+            first.in_use = lease.held > 0 ? lease.held : 1;
+        place->count--;
+        weir_lease_client_use(leases->client, at, &first, now);
+        return;
+    }
+    if (lease.gauge) {
+        double held = (double)lease.held;
+        weir_lease_client_begin_with(leases->client, at, held, held, now);
+        return;
+    }
+    double used = weir_tally_rate(&limiter->tally, slot, now);
+    double has = weir_tally_part(&limiter->tally, slot) * lease.limit;
+    if (has > used * (1 + WEIR_HOLDER_HEADROOM))
+        has = used * (1 + WEIR_HOLDER_HEADROOM);
+    weir_lease_client_begin_with(leases->client, at, has, used, now);
+}
+
+static void tell_no_room(struct weir_limiter *limiter, struct weir_text name,
+                         weir_instant now)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    if (leases->short_of_room++ == 0)
+        weir_limiter_note(limiter, WEIR_EVENT_TABLE_FULL, name, now);
+}
+
+static uint32_t open_place(struct weir_limiter *limiter, uint32_t slot,
+                           weir_instant now)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    struct weir_slot_view view;
+    char name[WEIR_NAME_MAX + 1];
+    size_t len = weir_table_name(limiter->table, slot, name);
+    weir_table_view(limiter->table, slot, &view, now);
+    struct weir_lease_want want = {
+        .name = { name, len },
+        .gauge = view.gauge,
+        .on_stale = view.on_stale,
+        .priority = priority_of(limiter, slot),
+        .ticket = slot,
+    };
+    if (len == 0 || leases->released)
+        return WEIR_LEASE_PLACE_NONE;
+    uint32_t at = weir_lease_client_open(leases->client, &want, now);
+    if (at == WEIR_LEASE_PLACE_NONE) {
+        tell_no_room(limiter, want.name, now);
+        weir_table_set_lease(limiter->table, slot,
+                             limit_without_place(view.on_stale), now);
+        return at;
+    }
+    leases->short_of_room = 0;
+    /* The name may have been another slot's until now. */
+    uint32_t before = leases->place[at].slot;
+    if (leases->place_of[before] == at + 1)
+        leases->place_of[before] = 0;
+    leases->place_of[slot] = at + 1;
+    leases->place[at] = (struct lease_place){
+        .slot = slot, .generation = view.generation, .held = view.refs > 0
+    };
+    begin(limiter, at, &view, now);
+    return at;
+}
+
+/* ---- Grants ---- */
+
+/* After the table was told of its limit: what is held by more than that is
+ * seen. */
+static void tell_in_use(struct weir_limiter *limiter, uint32_t at)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    const struct weir_holder *holder =
+        weir_lease_client_holder(leases->client, at);
+    if (!holder->gauge)
+        return;
+    double held =
+        (double)weir_table_held(limiter->table, leases->place[at].slot);
+    double most = (double)WEIR_LEASE_UNITS_MAX;
+    weir_lease_client_in_use(leases->client, at, held < most ? held : most);
+}
+
+static void bring_in(struct weir_limiter *limiter, weir_instant now)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    uint32_t at;
+    while (weir_lease_client_changed(leases->client, &at, now)) {
+        const struct weir_holder *holder =
+            weir_lease_client_holder(leases->client, at);
+        const struct lease_place *place = &leases->place[at];
+        struct weir_slot_view view;
+        weir_table_view(limiter->table, place->slot, &view, now);
+        if (view.generation != place->generation)
+            continue; /* it is closed at the next look */
+        double limit = weir_holder_limit(holder, now);
+        bool over = now >= weir_holder_expiry(holder);
+        if (over && weir_table_leasing(limiter->table, place->slot) ==
+                        WEIR_LEASING_PARTING)
+            weir_table_end_lease(limiter->table, place->slot, now);
+        else
+            weir_table_set_lease(limiter->table, place->slot, limit, now);
+        tell_in_use(limiter, at);
+    }
+}
+
+void weir_limiter_leases_take(struct weir_limiter *limiter, uint32_t index,
+                              const struct weir_grants *grants,
+                              weir_instant now)
+{
+    weir_lease_client_take(limiter->leases.client, index, grants, now);
+    if (!limiter->region)
+        bring_in(limiter, now);
+}
+
+/* ---- Edits ---- */
+
+/* The slot's quota has come, or is another than before. */
+static void follow(struct weir_limiter *limiter, uint32_t slot,
+                   weir_instant now)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    uint32_t at = place_of(leases, slot);
+    struct weir_slot_view view;
+    switch (weir_table_leasing(limiter->table, slot)) {
+    case WEIR_LEASING_NONE:
+        return; /* looked at when it is used, or when its place is */
+    case WEIR_LEASING_CLOSED:
+        /* Removed and created again before its place was looked at. */
+        if (at != WEIR_LEASE_PLACE_NONE)
+            open_place(limiter, slot, now);
+        return;
+    case WEIR_LEASING_KEPT:
+        if (weir_tally_rate(&limiter->tally, slot, now) > 0 ||
+            weir_table_held(limiter->table, slot) > 0)
+            open_place(limiter, slot, now);
+        else
+            weir_table_end_lease(limiter->table, slot, now);
+        weir_tally_unshare(&limiter->tally, slot, now);
+        return;
+    case WEIR_LEASING_HELD:
+        weir_table_view(limiter->table, slot, &view, now);
+        if (at != WEIR_LEASE_PLACE_NONE)
+            weir_lease_client_edit(leases->client, at, view.on_stale,
+                                   view.gauge, priority_of(limiter, slot), now);
+        return;
+    case WEIR_LEASING_PARTING:
+        /* A root is to tell of it at once. */
+        weir_table_mark(limiter->table, slot);
+        leases->parting = true;
+        return;
+    }
+}
+
+void weir_limiter_leases_edited(struct weir_limiter *limiter,
+                                const struct weir_quota *quota,
+                                weir_instant now)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    if (quota->sharing == WEIR_LEASED && leases->look_at == WEIR_NEVER)
+        leases->look_at = now;
+    if (limiter->region || leases->look_at == WEIR_NEVER)
+        return;
+    struct weir_ref ref;
+    leases->parting = false;
+    if (!weir_quota_is_template(quota)) {
+        if (weir_table_find(limiter->table, quota->name, &ref))
+            follow(limiter, ref.slot, now);
+    } else {
+        uint32_t end = weir_table_used(limiter->table);
+        for (uint32_t slot = 0; slot < end; slot++)
+            follow(limiter, slot, now);
+    }
+    if (leases->parting)
+        weir_limiter_hurry(limiter, now);
+    bring_in(limiter, now);
+}
+
+/* ---- Use ---- */
+
+void weir_limiter_leases_fresh(struct weir_limiter *limiter, weir_instant now)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    if (limiter->region || leases->look_at == WEIR_NEVER)
+        return;
+    uint32_t end = weir_table_used(limiter->table);
+    const uint64_t *fresh = limiter->tally.fresh;
+    for (uint32_t slot = weir_bit_next(fresh, 0, end); slot < end;
+         slot = weir_bit_next(fresh, slot + 1, end)) {
+        if (weir_table_leasing(limiter->table, slot) == WEIR_LEASING_NONE)
+            continue;
+        uint32_t at = place_of(leases, slot);
+        if (at == WEIR_LEASE_PLACE_NONE)
+            at = open_place(limiter, slot, now);
+        if (at == WEIR_LEASE_PLACE_NONE)
+            continue;
+        double wants;
+        leases->place[at].fresh = true;
+        tell_in_use(limiter, at);
+        if (weir_table_wanted(limiter->table, slot, &wants))
+            weir_lease_client_want(leases->client, at, wants, now);
+    }
+}
+
+/* Whether nobody needs the lease of a slot. */
+static bool is_over(struct limiter_leases *leases, uint32_t at,
+                    const struct weir_slot_view *view, weir_instant now)
+{
+    struct lease_place *place = &leases->place[at];
+    const struct weir_holder *holder =
+        weir_lease_client_holder(leases->client, at);
+    if (view->refs > 0)
+        place->held = true;
+    bool closed = place->held && view->refs == 0;
+    bool idle = !place->fresh && weir_holder_wants(holder, now) == 0 &&
+                now > holder->used_at &&
+                now - holder->used_at >= WEIR_HOLDER_IDLE;
+    return (closed || idle) && !(view->gauge && view->count > 0);
+}
+
+/* Of a gauge first the table lets nobody in any more: who was faster keeps the
+ * place. */
+static void end_place(struct weir_limiter *limiter, uint32_t at,
+                      weir_instant now)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    uint32_t slot = leases->place[at].slot;
+    const struct weir_holder *holder =
+        weir_lease_client_holder(leases->client, at);
+    double limit = weir_holder_limit(holder, now);
+    bool gauge = holder->gauge;
+    weir_table_end_lease(limiter->table, slot, now);
+    if (gauge && weir_table_held(limiter->table, slot) > 0) {
+        weir_table_set_lease(limiter->table, slot, limit, now);
+        return;
+    }
+    close_place(leases, at, now);
+}
+
+/* What was used of it so far. */
+static void say_use(struct weir_limiter *limiter, uint32_t at,
+                    const struct weir_slot_view *view, weir_instant now)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    struct lease_place *place = &leases->place[at];
+    struct weir_lease_view lease;
+    uint64_t refused = weir_table_refused(limiter->table, place->slot);
+    struct weir_lease_use use = { .passed = view->count - place->count };
+    weir_table_lease_view(limiter->table, place->slot, &lease);
+    if (lease.gauge) {
+        use.passed = lease.entered - place->count;
+        use.in_use = lease.held;
+        use.awaited = lease.awaited;
+    }
+    use.offered = use.passed + (refused - place->refused);
+    tell_in_use(limiter, at);
+    weir_lease_client_use(leases->client, at, &use, now);
+}
+
+static void look_at_place(struct weir_limiter *limiter, uint32_t at,
+                          weir_instant now)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    struct lease_place *place = &leases->place[at];
+    struct weir_slot_view view;
+    weir_table_view(limiter->table, place->slot, &view, now);
+    if (view.generation != place->generation ||
+        weir_table_leasing(limiter->table, place->slot) == WEIR_LEASING_NONE) {
+        close_place(leases, at, now);
+        return;
+    }
+    if (is_over(leases, at, &view, now)) {
+        end_place(limiter, at, now);
+        return;
+    }
+    place->fresh = false;
+    say_use(limiter, at, &view, now);
+}
+
+bool weir_limiter_leases_due(const struct weir_limiter *limiter,
+                             weir_instant now)
+{
+    return !limiter->region && now >= limiter->leases.look_at;
+}
+
+void weir_limiter_leases_look(struct weir_limiter *limiter, weir_instant now)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    uint32_t cursor = 0;
+    uint32_t at;
+    if (limiter->region)
+        return;
+    if (now >= leases->look_at) {
+        while (weir_lease_client_each(leases->client, &cursor, &at))
+            look_at_place(limiter, at, now);
+        leases->look_at = now + LOOK_EVERY;
+    }
+    bring_in(limiter, now);
+}
+
+/* ---- Messages, and the end ---- */
+
+bool weir_limiter_leases_next(struct weir_limiter *limiter,
+                              uint32_t *out_link, struct weir_message *out,
+                              weir_instant now)
+{
+    if (!weir_lease_client_next(limiter->leases.client, out_link, &out->wants,
+                                now))
+        return false;
+    out->type = WEIR_MESSAGE_WANTS;
+    out->session = limiter->link[*out_link].session;
+    return true;
+}
+
+weir_instant weir_limiter_leases_deadline(const struct weir_limiter *limiter,
+                                          weir_instant now)
+{
+    const struct limiter_leases *leases = &limiter->leases;
+    weir_instant due = weir_lease_client_deadline(leases->client, now);
+    if (!limiter->region && leases->look_at < due)
+        due = leases->look_at;
+    return due;
+}
+
+void weir_limiter_release(struct weir_limiter *limiter, weir_instant now)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    uint32_t cursor = 0;
+    uint32_t at;
+    leases->released = true;
+    while (weir_lease_client_each(leases->client, &cursor, &at)) {
+        close_place(leases, at, now);
+        weir_table_end_lease(limiter->table, leases->place[at].slot, now);
+    }
+}
+
+void weir_limiter_leases_forget(struct weir_limiter *limiter,
+                                weir_instant now)
+{
+    struct limiter_leases *leases = &limiter->leases;
+    uint32_t end = weir_table_used(limiter->table);
+    leases->released = false;
+    weir_lease_client_forget(leases->client);
+    for (uint32_t slot = 0; slot < end; slot++) {
+        leases->place_of[slot] = 0;
+        if (weir_table_leasing(limiter->table, slot) != WEIR_LEASING_NONE)
+            weir_table_end_lease(limiter->table, slot, now);
+    }
+    if (leases->look_at != WEIR_NEVER)
+        leases->look_at = now;
+}

@@ -1,0 +1,903 @@
+/* SPDX-License-Identifier: MIT
+ * node/root_lease.c - wants in, grants out.
+ *
+ *     WANTS --> brokers --> peer.granted --> GRANTS, which bear the number
+ *     brokers that push --> peer.pushed  --> GRANTS
+ *     begin(), end()    --> peer.master_owed --> GRANTS without any
+ *
+ * A limiter is a client by its incarnation, so it is the same one when its
+ * link comes back; its peer is the way by which it is pushed to. A region's
+ * roots are one client, by the region's name: whichever of them is master hands
+ * out the same grant, and the next one finds it. (What both told was taken
+ * doesn't matter: the account is lowered by the last serials only, and not by
+ * who is learning.) A NUL byte stands before these ids, so that none that a
+ * door hands over is the same.
+ *
+ * Wants are taken once: their numbers rise as long as the limiter lives, so
+ * what is late or doubled is known though it comes by another link. What isn't
+ * taken isn't answered, as if it had been lost, and the limiter says it again;
+ * the same where there is no room to keep an answer until it is said.
+ *
+ * A grant is on its holder's account from when the broker has made it. So one
+ * may be dropped at any time (the link is gone, the mastership is lost, another
+ * push of the quota came before this one was said), and a push that no peer has
+ * room for is dropped: its holder will ask.
+ *
+ * Not master. Nobody is answered, but told where to go: by the welcome, when
+ * that changes, and whenever he asks all the same.
+ *
+ * Nothing to learn. A master learns what others may have leased before it, and
+ * a newcomer waits meanwhile; but of a quota that was created under its eyes
+ * nobody can have anything. What there was before its term it knows only if
+ * there is no other root: one that was elected may have to read yet what the
+ * former master leased. So, alone, and never without its store, it takes for
+ * new what is created after the first epoch that it served in its term, under a
+ * name that nobody has removed and no leased template had; until something
+ * leased goes, which may come again.
+ *
+ * A region's root has its capacity from those above (root.leases.lessor). Until
+ * they have said anything of a quota, its clients are heard, since what they
+ * want and have is to be told above, and answered afterwards: at once it would
+ * be with nothing, and that would take from them what the region's former
+ * master gave. Whoever waits at a door is told to come again.
+ *
+ * So it is with who is new while a number is to be kept (lease/broker_roll.c),
+ * and with all while a new master has kept none, though there was one: heard,
+ * and answered when it is kept. Where it can't be kept they are answered when
+ * all is over that was leased under the one before, for then nobody can show a
+ * roll of it. There is room for AWAITING_MAX that wait. Who finds none was
+ * heard as well, so that it has what it had; it says its wants again, with the
+ * patience of all that isn't answered, and is answered then. */
+
+#include "node/root_lease.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+#include "node/root_state.h"
+
+/* Answers that wait to be said to one peer, at most: of some messages. */
+#define ANSWERS_MAX (4 * WEIR_LEASES_MAX)
+/* Pushes brought to their peers in one tick. */
+#define PUSH_WORK 4096
+/* Wants that wait for those above; for no longer than a limiter remembers. */
+#define AWAITING_MAX 4096
+#define AWAITING_MOST (10 * WEIR_SECOND)
+/* A limiter's id: a NUL byte, what kind it is of, and its incarnation; or, of a
+ * region, the name. */
+#define LINK_ID_HEAD 2
+#define LINK_ID_SIZE (LINK_ID_HEAD + WEIR_INCARNATION_SIZE)
+#define REGION_MAX (WEIR_CLIENT_ID_MAX - LINK_ID_HEAD)
+
+/* ---- Rules ---- */
+
+/* The topmost roots are at level 0. */
+static unsigned level_of(const struct weir_root *root)
+{
+    if (!root->region)
+        return 0;
+    return root->region_count > 0 ? (unsigned)root->region_count : 1;
+}
+
+/* Safe capacity is what holders go by whose on_stale says so. Any may be leased
+ * at a door too, so a master before this one may have told of it one of
+ * Doorman's clients. */
+static void rule_of(const struct weir_root *root,
+                    const struct weir_quota *quota, struct weir_leased *out)
+{
+    bool safe = quota->on_stale == WEIR_STALE_SHARE;
+    bool gauge = quota->kind == WEIR_CONCURRENCY;
+    *out = (struct weir_leased){
+        .rule = { .share = quota->share_algorithm,
+                  .capacity = weir_quota_capacity(quota),
+                  .safe = safe ? weir_quota_safe(quota) : 0,
+                  .hold = quota->on_stale == WEIR_STALE_HOLD,
+                  .linger = gauge ? quota->permit_timeout : 0,
+                  .whole = gauge,
+                  .lease = quota->lease,
+                  .refresh = weir_quota_refresh(quota, level_of(root)) },
+        .learning = weir_quota_learning(quota),
+        .guard = WEIR_DOORMAN_GUARD,
+        .expiry = WEIR_NEVER,
+    };
+}
+
+/* Nobody before this root, as master, can have leased the name. */
+static bool is_new(const struct weir_root *root, const struct weir_quota *quota,
+                   struct weir_text name)
+{
+    if (quota->created <= root->leases.known || root->leases.lessor.grant ||
+        weir_quota_is_template(quota))
+        return false;
+    struct weir_captures captures;
+    const struct weir_quota *template;
+    for (size_t i = 0; i < weir_catalog_templates(root->catalog); i++) {
+        template = weir_catalog_template(root->catalog, i);
+        if (template->sharing == WEIR_LEASED &&
+            weir_template_match(template->glob, template->name, name,
+                                &captures))
+            return false;
+    }
+    return true;
+}
+
+/* Which epoch parts what was there from what is new. */
+static void look_at_epoch(struct weir_root *root)
+{
+    struct root_leases *leases = &root->leases;
+    if (leases->known == UINT64_MAX && leases->alone && !leases->forgot &&
+        root->ready && weir_root_leases(root))
+        leases->known = root->epoch;
+}
+
+void weir_root_lease_forget(struct weir_root *root)
+{
+    root->leases.forgot = true;
+    root->leases.known = UINT64_MAX;
+}
+
+void weir_root_lease_change(struct weir_root *root,
+                            const struct weir_quota *old,
+                            const struct weir_change *change)
+{
+    look_at_epoch(root);
+    bool comes = !old && root->ready && !root->coming && !change->removed;
+    bool again =
+        comes && (weir_catalog_floor(root->catalog) > 0 ||
+                  weir_catalog_removed(root->catalog, change->quota.name));
+    bool goes = old && old->sharing == WEIR_LEASED &&
+                (change->removed || change->quota.sharing != WEIR_LEASED ||
+                 change->quota.created != old->created);
+    if (again || goes)
+        weir_root_lease_forget(root);
+}
+
+/* By the catalog alone. */
+static int find_quota(const struct weir_root *root, struct weir_text name,
+                      const struct weir_quota **out)
+{
+    struct weir_captures captures;
+    if (!root->ready)
+        return WEIR_ENOTREADY;
+    *out = weir_catalog_find(root->catalog, name, &captures);
+    if (!*out)
+        return WEIR_ENOENT;
+    return (*out)->sharing == WEIR_LEASED ? WEIR_OK : WEIR_EQUOTA;
+}
+
+/* What there is to be handed out, now. */
+static int find_rule(const struct weir_root *root, struct weir_text name,
+                     struct weir_leased *out, weir_instant now)
+{
+    const struct weir_quota *quota;
+    int error = find_quota(root, name, &quota);
+    if (error < 0)
+        return error;
+    rule_of(root, quota, out);
+    if (is_new(root, quota, name))
+        out->learning = 0;
+    const struct root_lessor *lessor = &root->leases.lessor;
+    if (!lessor->grant)
+        return WEIR_OK;
+    return lessor->grant(lessor->context, quota, name, out, now);
+}
+
+static bool rule(void *context, struct weir_text name, struct weir_leased *out,
+                 weir_instant now)
+{
+    const struct weir_root *root = context;
+    int error = find_rule(root, name, out, now);
+    return error == WEIR_OK || (error == WEIR_ENOTREADY && root->ready);
+}
+
+/* Those above haven't said anything of it yet, or no number is kept. */
+static bool is_awaited(const struct weir_root *root, struct weir_text name,
+                       weir_instant now)
+{
+    struct weir_leased leased;
+    if (root->leases.unkept &&
+        weir_brokers_inherit(root->leases.brokers, name, now))
+        return true;
+    return root->leases.lessor.grant &&
+           find_rule(root, name, &leased, now) == WEIR_ENOTREADY;
+}
+
+int weir_root_lease_rule(const struct weir_root *root, struct weir_text name,
+                         struct weir_lease_rule *out)
+{
+    const struct weir_quota *quota;
+    struct weir_leased leased;
+    int error = find_quota(root, name, &quota);
+    if (error < 0)
+        return error;
+    rule_of(root, quota, &leased);
+    *out = leased.rule;
+    return WEIR_OK;
+}
+
+void weir_root_lease_edit(struct weir_root *root, const struct weir_text *name,
+                          weir_instant now)
+{
+    if (name)
+        weir_brokers_review_of(root->leases.brokers, *name, now);
+    else
+        weir_brokers_review(root->leases.brokers);
+}
+
+/* ---- What is to be said ---- */
+
+static struct weir_text name_of(const struct root_grants *grants,
+                                const struct root_grant *row)
+{
+    return (struct weir_text){ grants->names + row->name_at, row->name_len };
+}
+
+static void clear(struct root_grants *grants)
+{
+    grants->first = grants->count = grants->name_bytes = 0;
+}
+
+static void give_back(struct root_grants *grants, const struct weir_mem *mem)
+{
+    mem->free(mem->context, grants->rows,
+              grants->capacity * sizeof(*grants->rows));
+    mem->free(mem->context, grants->names, grants->name_capacity);
+}
+
+/* A row at the end, with the name alone; NULL: no memory. */
+static struct root_grant *append(struct weir_root *root,
+                                 struct root_grants *grants,
+                                 struct weir_text name)
+{
+    struct root_grant *rows =
+        weir_mem_grow(&root->mem, grants->rows, sizeof(*rows),
+                      &grants->capacity, grants->count + 1);
+    if (!rows)
+        return NULL;
+    grants->rows = rows;
+    char *names =
+        weir_mem_grow(&root->mem, grants->names, 1, &grants->name_capacity,
+                      grants->name_bytes + name.len);
+    if (!names)
+        return NULL;
+    grants->names = names;
+    struct root_grant *row = &rows[grants->count++];
+    *row = (struct root_grant){
+        .hash = (uint32_t)weir_hash(name, root->seed),
+        .name_at = (uint32_t)grants->name_bytes,
+        .name_len = (uint8_t)name.len,
+    };
+    memcpy(names + grants->name_bytes, name.p, name.len);
+    grants->name_bytes += name.len;
+    return row;
+}
+
+/* The row of a push of that quota which isn't said yet. */
+static struct root_grant *find_row(const struct weir_root *root,
+                                   const struct root_grants *grants,
+                                   struct weir_text name)
+{
+    uint32_t hash = (uint32_t)weir_hash(name, root->seed);
+    for (size_t i = grants->first; i < grants->count; i++) {
+        struct root_grant *row = &grants->rows[i];
+        if (row->hash == hash && weir_text_equal(name_of(grants, row), name))
+            return row;
+    }
+    return NULL;
+}
+
+static void push(struct weir_root *root, const struct weir_brokers_push *said)
+{
+    weir_assert(said->way < root->peers_max);
+    struct root_peer *peer = &root->peers[said->way];
+    if (!peer->greeted)
+        return;
+    struct root_grant *row = find_row(root, &peer->pushed, said->quota);
+    if (!row && peer->pushed.count < WEIR_LEASES_MAX)
+        row = append(root, &peer->pushed, said->quota);
+    if (!row)
+        return;
+    row->grant = said->grant;
+    weir_root_enqueue(root, said->way);
+}
+
+bool weir_root_owes_grants(const struct root_peer *peer)
+{
+    return peer->master_owed || peer->granted.count > 0 ||
+           (!peer->hold && peer->pushed.count > 0);
+}
+
+/* Rows of one number, from the first; they are borrowed from 'grants'. */
+static size_t take_rows(struct weir_root *root, struct root_grants *grants)
+{
+    size_t count = 0;
+    uint64_t number = grants->rows[grants->first].number;
+    while (grants->first < grants->count && count < WEIR_LEASES_MAX) {
+        const struct root_grant *row = &grants->rows[grants->first];
+        if (row->number != number)
+            break;
+        root->leases.rows[count++] =
+            (struct weir_lease_grant){ .name = name_of(grants, row),
+                                       .error = row->error,
+                                       .grant = row->grant };
+        grants->first++;
+    }
+    if (grants->first == grants->count)
+        clear(grants); /* the names stay where they are until the next */
+    return count;
+}
+
+static void say_rows(struct weir_root *root, struct root_grants *from,
+                     struct weir_grants *out)
+{
+    out->answer = from->rows[from->first].number;
+    out->count = take_rows(root, from);
+    out->grants = root->leases.rows;
+    if (out->answer > 0)
+        root->stats.lease_grants += out->count;
+    else
+        root->stats.lease_pushes += out->count;
+}
+
+void weir_root_say_grants(struct weir_root *root, struct root_peer *peer,
+                          struct weir_message *out)
+{
+    bool leases = weir_root_leases(root);
+    out->type = WEIR_MESSAGE_GRANTS;
+    out->grants =
+        (struct weir_grants){ .term = root->leases.term,
+                              .elsewhere = !leases,
+                              .master = weir_root_lease_master(root) };
+    if (peer->granted.count > 0)
+        say_rows(root, &peer->granted, &out->grants);
+    else if (!peer->hold && peer->pushed.count > 0)
+        say_rows(root, &peer->pushed, &out->grants);
+    peer->master_owed = false;
+}
+
+void weir_root_welcome_leases(const struct weir_root *root,
+                              struct weir_welcome *out)
+{
+    out->leases = weir_root_leases(root);
+    out->term = root->leases.term;
+    out->master = weir_root_lease_master(root);
+}
+
+/* ---- Wants ---- */
+
+struct link_id {
+    char bytes[WEIR_CLIENT_ID_MAX];
+};
+
+static struct weir_client client_of(const struct weir_root *root,
+                                    uint32_t index, struct link_id *id)
+{
+    const struct root_limiter *limiter =
+        root->limiters[root->peers[index].limiter];
+    bool named = limiter->region_len > 0 && limiter->region_len <= REGION_MAX;
+    const void *from = limiter->incarnation;
+    size_t len = WEIR_INCARNATION_SIZE;
+    if (named) {
+        from = limiter->region;
+        len = limiter->region_len;
+    }
+    id->bytes[0] = '\0';
+    id->bytes[1] = named ? 'r' : 'l';
+    memcpy(id->bytes + LINK_ID_HEAD, from, len);
+    return (struct weir_client){ .id = { id->bytes, LINK_ID_HEAD + len },
+                                 .way = index };
+}
+
+static enum weir_lease_error error_of(int error)
+{
+    if (error == WEIR_OK)
+        return WEIR_LEASE_GRANTED;
+    if (error == WEIR_EQUOTA)
+        return WEIR_LEASE_NOT_LEASED;
+    if (error == WEIR_EFULL || error == WEIR_ENOMEM)
+        return WEIR_LEASE_NO_ROOM;
+    return WEIR_LEASE_UNKNOWN;
+}
+
+/* Brokers say only that there is no rule. */
+static int ask(struct weir_root *root, const struct weir_client *client,
+               struct weir_text quota, const struct weir_broker_ask *said,
+               struct weir_grant *out, weir_instant now)
+{
+    struct weir_leased leased;
+    int error =
+        weir_brokers_ask(root->leases.brokers, client, quota, said, out, now);
+    if (error != WEIR_ENOENT)
+        return error;
+    error = find_rule(root, quota, &leased, now);
+    return error < 0 ? error : WEIR_ENOENT;
+}
+
+static void answer(struct weir_root *root, uint32_t index, uint64_t number,
+                   struct weir_text name, int error,
+                   const struct weir_grant *grant)
+{
+    struct root_grants *granted = &root->peers[index].granted;
+    struct root_grant *row =
+        granted->count < ANSWERS_MAX ? append(root, granted, name) : NULL;
+    if (!row) {
+        root->stats.lease_dropped++;
+        return;
+    }
+    root->stats.lease_refused += error < 0;
+    row->number = number;
+    row->error = error_of(error);
+    row->grant = *grant;
+    weir_root_enqueue(root, index);
+}
+
+/* Without an 'out' it isn't to be answered yet. */
+static int hear_want(struct weir_root *root, uint32_t index,
+                     const struct weir_want *want, struct weir_grant *out,
+                     weir_instant now)
+{
+    struct link_id id;
+    struct weir_client client = client_of(root, index, &id);
+    struct weir_broker_ask said = { .bands = want->bands,
+                                    .band_count = want->band_count,
+                                    .has = want->has,
+                                    .safe = want->safe,
+                                    .learning = want->learning,
+                                    .taken = want->taken,
+                                    .roll = want->roll,
+                                    .streams = true };
+    if (!out)
+        return weir_brokers_hear(root->leases.brokers, &client, want->name,
+                                 &said, now);
+    *out = (struct weir_grant){ .serial = 0 };
+    return ask(root, &client, want->name, &said, out, now);
+}
+
+static void release(struct weir_root *root, uint32_t index,
+                    const struct weir_want *want, weir_instant now)
+{
+    struct link_id id;
+    struct weir_client client = client_of(root, index, &id);
+    weir_brokers_release(root->leases.brokers, &client, want->name, want->taken,
+                         now);
+}
+
+static uint64_t awaiting_key(const struct weir_root *root, uint32_t index,
+                             struct weir_text name)
+{
+    return weir_hash(name, root->seed + index);
+}
+
+/* What that peer waits for; AWAITING_MAX: it doesn't. */
+static size_t find_awaiting(const struct weir_root *root, uint32_t index,
+                            struct weir_text name)
+{
+    const struct root_leases *leases = &root->leases;
+    if (leases->awaiting_count == 0)
+        return AWAITING_MAX;
+    uint64_t key = awaiting_key(root, index, name);
+    for (size_t i = 0; i < leases->awaiting_count; i++) {
+        const struct root_awaiting *waits = &leases->awaiting[i];
+        if (leases->awaiting_keys[i] == key && waits->peer == index &&
+            weir_text_equal(waits->want.name, name))
+            return i;
+    }
+    return AWAITING_MAX;
+}
+
+/* Its place, or the next free one; NULL: there is none. */
+static struct root_awaiting *await_place(struct weir_root *root, uint32_t index,
+                                         struct weir_text name)
+{
+    struct root_leases *leases = &root->leases;
+    size_t at = find_awaiting(root, index, name);
+    if (at < AWAITING_MAX)
+        return &leases->awaiting[at];
+    if (leases->awaiting_count == AWAITING_MAX)
+        return NULL;
+    uint64_t *keys = weir_mem_grow(
+        &root->mem, leases->awaiting_keys, sizeof(*keys),
+        &leases->awaiting_key_capacity, leases->awaiting_count + 1);
+    if (!keys)
+        return NULL;
+    leases->awaiting_keys = keys;
+    struct root_awaiting *awaiting =
+        weir_mem_grow(&root->mem, leases->awaiting, sizeof(*awaiting),
+                      &leases->awaiting_capacity, leases->awaiting_count + 1);
+    if (!awaiting)
+        return NULL;
+    leases->awaiting = awaiting;
+    for (size_t i = 0; i < leases->awaiting_count; i++)
+        awaiting[i].want.name.p = awaiting[i].name;
+    keys[leases->awaiting_count] = awaiting_key(root, index, name);
+    return &awaiting[leases->awaiting_count++];
+}
+
+static void await(struct weir_root *root, uint32_t index, uint64_t number,
+                  const struct weir_want *want, weir_instant now)
+{
+    struct root_awaiting *waits = await_place(root, index, want->name);
+    if (!waits) {
+        root->stats.lease_dropped++;
+        return;
+    }
+    waits->peer = index;
+    waits->session = root->peers[index].session;
+    waits->number = number;
+    waits->since = now;
+    waits->want = *want;
+    memcpy(waits->name, want->name.p, want->name.len);
+    memcpy(waits->bands, want->bands, want->band_count * sizeof(*want->bands));
+    waits->want.name.p = waits->name;
+}
+
+static void drop_awaiting(struct root_leases *leases, size_t at)
+{
+    struct root_awaiting *waits = &leases->awaiting[at];
+    *waits = leases->awaiting[--leases->awaiting_count];
+    waits->want.name.p = waits->name;
+    leases->awaiting_keys[at] = leases->awaiting_keys[leases->awaiting_count];
+}
+
+/* It has said something newer. */
+static void await_no_more(struct weir_root *root, uint32_t index,
+                          struct weir_text name)
+{
+    size_t at = find_awaiting(root, index, name);
+    if (at < AWAITING_MAX)
+        drop_awaiting(&root->leases, at);
+}
+
+/* Only a region's root speaks for others: of whom it hears, it answers for. */
+static bool may_say(const struct weir_root *root, uint32_t index,
+                    const struct weir_want *want)
+{
+    if (root->limiters[root->peers[index].limiter]->speaks_for_others)
+        return true;
+    return !want->learning && want->band_count == 1 &&
+           want->bands[0].clients == 1;
+}
+
+/* WEIR_OK, or WEIR_EPROTOCOL: it is out of its range. */
+static int take_want(struct weir_root *root, uint32_t index, uint64_t number,
+                     const struct weir_want *want, weir_instant now)
+{
+    const struct root_lessor *lessor = &root->leases.lessor;
+    struct weir_grant grant = { .serial = 0 };
+    if (want->release) {
+        await_no_more(root, index, want->name);
+        release(root, index, want, now);
+    } else if (!may_say(root, index, want)) {
+        return WEIR_EPROTOCOL;
+    } else {
+        bool awaited = is_awaited(root, want->name, now);
+        int error = hear_want(root, index, want, awaited ? NULL : &grant, now);
+        if (error == WEIR_EINVAL)
+            return WEIR_EPROTOCOL;
+        if (error == WEIR_ENOTREADY || (awaited && error == WEIR_OK)) {
+            await(root, index, number, want, now);
+        } else {
+            await_no_more(root, index, want->name);
+            answer(root, index, number, want->name, error, &grant);
+        }
+    }
+    if (lessor->moved)
+        lessor->moved(lessor->context, want->name, now);
+    return WEIR_OK;
+}
+
+static bool is_there(const struct weir_root *root,
+                     const struct root_awaiting *waits)
+{
+    const struct root_peer *peer = &root->peers[waits->peer];
+    return peer->greeted && peer->session == waits->session;
+}
+
+static void answer_awaiting(struct weir_root *root, size_t at, weir_instant now)
+{
+    struct root_awaiting *waits = &root->leases.awaiting[at];
+    struct weir_grant grant;
+    waits->want.bands = waits->bands;
+    if (is_there(root, waits)) {
+        int error = hear_want(root, waits->peer, &waits->want, &grant, now);
+        if (error == WEIR_ENOTREADY)
+            return;
+        answer(root, waits->peer, waits->number, waits->want.name, error,
+               &grant);
+    }
+    drop_awaiting(&root->leases, at);
+}
+
+void weir_root_lease_heard(struct weir_root *root, struct weir_text name,
+                           weir_instant now)
+{
+    struct root_leases *leases = &root->leases;
+    weir_brokers_review_of(leases->brokers, name, now);
+    bool awaited = is_awaited(root, name, now);
+    for (size_t i = leases->awaiting_count; i > 0 && !awaited; i--) {
+        if (weir_text_equal(leases->awaiting[i - 1].want.name, name))
+            answer_awaiting(root, i - 1, now);
+    }
+}
+
+/* All that needn't wait any more. */
+static void answer_all(struct weir_root *root, weir_instant now)
+{
+    struct root_leases *leases = &root->leases;
+    for (size_t i = leases->awaiting_count; i > 0; i--) {
+        const struct weir_text name = leases->awaiting[i - 1].want.name;
+        if (!is_awaited(root, name, now))
+            answer_awaiting(root, i - 1, now);
+    }
+}
+
+static void sweep_awaiting(struct root_leases *leases, weir_instant now)
+{
+    for (size_t i = leases->awaiting_count; i > 0; i--) {
+        if (now - leases->awaiting[i - 1].since >= AWAITING_MOST)
+            drop_awaiting(leases, i - 1);
+    }
+}
+
+int weir_root_take_wants(struct weir_root *root, uint32_t index,
+                         const struct weir_wants *wants, weir_instant now)
+{
+    struct root_peer *peer = &root->peers[index];
+    struct root_limiter *limiter = root->limiters[peer->limiter];
+    limiter->heard_at = now;
+    weir_root_enqueue(root, index);
+    if (!weir_root_leases(root) || wants->term != root->leases.term) {
+        peer->master_owed = true;
+        return WEIR_OK;
+    }
+    if (wants->number <= limiter->wanted) {
+        root->stats.lease_dropped += wants->count;
+        return WEIR_OK;
+    }
+    limiter->wanted = wants->number;
+    int error = WEIR_OK;
+    for (size_t i = 0; i < wants->count && error == WEIR_OK; i++)
+        error = take_want(root, index, wants->number, &wants->wants[i], now);
+    if (weir_brokers_lets_in(root->leases.brokers))
+        answer_all(root, now);
+    return error;
+}
+
+void weir_root_lease_detach(struct weir_root *root, uint32_t index)
+{
+    struct root_peer *peer = &root->peers[index];
+    weir_brokers_way_lost(root->leases.brokers, index);
+    /* Who asked for much and read nothing keeps no memory by that. */
+    weir_root_lease_free_peer(peer, &root->mem);
+    peer->granted = peer->pushed = (struct root_grants){ .first = 0 };
+    peer->master_owed = false;
+}
+
+void weir_root_lease_tick(struct weir_root *root, weir_instant now)
+{
+    struct weir_brokers_push said;
+    look_at_epoch(root);
+    sweep_awaiting(&root->leases, now);
+    weir_brokers_tick(root->leases.brokers, now);
+    for (int work = 0; work < PUSH_WORK; work++) {
+        if (!weir_brokers_next(root->leases.brokers, &said, now))
+            break;
+        push(root, &said);
+    }
+    if (weir_brokers_lets_in(root->leases.brokers))
+        answer_all(root, now);
+}
+
+/* ---- Doors ---- */
+
+static bool is_of_a_door(const struct weir_root *root,
+                         const struct weir_client *client)
+{
+    return client->id.len > 0 && client->id.p[0] != '\0' &&
+           client->way >= root->peers_max &&
+           (client->way < WEIR_WAYS_MAX || client->way == WEIR_WAY_NONE);
+}
+
+int weir_root_lease_ask(struct weir_root *root,
+                        const struct weir_client *client,
+                        struct weir_text quota,
+                        const struct weir_broker_ask *said,
+                        struct weir_grant *out, weir_instant now)
+{
+    if (!is_of_a_door(root, client) || said->streams)
+        return WEIR_EINVAL;
+    if (!root->ready)
+        return WEIR_ENOTREADY;
+    const struct root_lessor *lessor = &root->leases.lessor;
+    struct weir_client guest = *client;
+    guest.guest = true;
+    bool awaited = is_awaited(root, quota, now);
+    struct weir_grant grant;
+    int error = awaited ? weir_brokers_hear(root->leases.brokers, &guest, quota,
+                                            said, now)
+                        : ask(root, &guest, quota, said, &grant, now);
+    if (lessor->moved)
+        lessor->moved(lessor->context, quota, now);
+    if (awaited && error == WEIR_OK)
+        error = WEIR_ENOTREADY;
+    root->stats.lease_refused += error < 0 && error != WEIR_ENOTREADY;
+    if (error < 0)
+        return error;
+    root->stats.lease_grants++;
+    *out = grant;
+    return WEIR_OK;
+}
+
+void weir_root_lease_release(struct weir_root *root,
+                             const struct weir_client *client,
+                             struct weir_text quota, uint64_t taken,
+                             weir_instant now)
+{
+    const struct root_lessor *lessor = &root->leases.lessor;
+    if (!is_of_a_door(root, client))
+        return;
+    weir_brokers_release(root->leases.brokers, client, quota, taken, now);
+    if (lessor->moved)
+        lessor->moved(lessor->context, quota, now);
+}
+
+void weir_root_lease_way_lost(struct weir_root *root, uint32_t way)
+{
+    weir_assert(way >= root->peers_max);
+    weir_brokers_way_lost(root->leases.brokers, way);
+}
+
+/* ---- Who is master ---- */
+
+/* What was to be said is of the term before. */
+static void tell_all(struct weir_root *root)
+{
+    root->leases.awaiting_count = 0;
+    for (uint32_t i = 0; i < root->peers_max; i++) {
+        struct root_peer *peer = &root->peers[i];
+        clear(&peer->granted);
+        clear(&peer->pushed);
+        if (!peer->greeted)
+            continue;
+        peer->master_owed = true;
+        weir_root_enqueue(root, i);
+    }
+}
+
+void weir_root_lease_begin(struct weir_root *root, uint64_t term,
+                           weir_instant vacant, weir_instant now)
+{
+    weir_assert(term > 0);
+    root->leases.term = term;
+    root->leases.master_len = 0;
+    root->leases.known = UINT64_MAX;
+    root->leases.forgot = root->provisional;
+    root->leases.ask_from = vacant == WEIR_NEVER ? now : now + WEIR_ROLL_CALL;
+    root->leases.unkept = false;
+    weir_brokers_begin(root->leases.brokers, vacant, now);
+    tell_all(root);
+}
+
+void weir_root_lease_found(struct weir_root *root, uint64_t number)
+{
+    weir_brokers_found(root->leases.brokers, number);
+    root->leases.unkept = number != 0;
+}
+
+/* Who waits was heard, and is answered now. */
+void weir_root_lease_keep(struct weir_root *root, uint64_t number,
+                          weir_instant now)
+{
+    struct root_leases *leases = &root->leases;
+    weir_brokers_keep(leases->brokers, number, now);
+    leases->unkept = false;
+    answer_all(root, now);
+}
+
+bool weir_root_lease_wants_keep(const struct weir_root *root)
+{
+    return weir_brokers_wants_keep(root->leases.brokers);
+}
+
+void weir_root_lease_alone(struct weir_root *root, bool alone)
+{
+    root->leases.alone = alone;
+}
+
+/* An address that isn't clean text can't be told: then it isn't known. */
+static void keep_master(struct root_leases *leases, struct weir_text master)
+{
+    struct weir_diag diag;
+    weir_assert(master.len <= WEIR_MASTER_MAX);
+    leases->master_len = 0;
+    if (weir_name_check(master, &diag) < 0)
+        return;
+    leases->master_len = (uint8_t)master.len;
+    memcpy(leases->master, master.p, master.len);
+}
+
+void weir_root_lease_end(struct weir_root *root, uint64_t term,
+                         struct weir_text master, weir_instant now)
+{
+    (void)now;
+    if (term > root->leases.term)
+        root->leases.term = term;
+    keep_master(&root->leases, master);
+    weir_brokers_end(root->leases.brokers);
+    tell_all(root);
+}
+
+bool weir_root_leases(const struct weir_root *root)
+{
+    return weir_brokers_leases(root->leases.brokers);
+}
+
+uint64_t weir_root_lease_term(const struct weir_root *root)
+{
+    return root->leases.term;
+}
+
+struct weir_text weir_root_lease_master(const struct weir_root *root)
+{
+    const struct root_leases *leases = &root->leases;
+    if (leases->master_len == 0)
+        return (struct weir_text){ NULL, 0 };
+    return (struct weir_text){ leases->master, leases->master_len };
+}
+
+/* ---- What people look at ---- */
+
+const struct weir_brokers *weir_root_brokers(const struct weir_root *root)
+{
+    return root->leases.brokers;
+}
+
+struct weir_text weir_root_lease_client_name(const struct weir_root *root,
+                                             struct weir_text id)
+{
+    if (id.len < LINK_ID_HEAD || id.p[0] != '\0')
+        return id;
+    if (id.p[1] == 'r')
+        return (struct weir_text){ id.p + LINK_ID_HEAD, id.len - LINK_ID_HEAD };
+    weir_assert(id.len == LINK_ID_SIZE);
+    const uint8_t *incarnation = (const uint8_t *)id.p + LINK_ID_HEAD;
+    const struct root_limiter *limiter =
+        weir_root_find_limiter(root, incarnation);
+    return limiter ? (struct weir_text){ limiter->name, limiter->name_len }
+                   : WEIR_TEXT("(gone)");
+}
+
+/* ---- Life ---- */
+
+bool weir_root_leases_init(struct weir_root *root)
+{
+    struct weir_brokers_options options = {
+        .mem = root->mem,
+        .seed = root->seed,
+        .owner = { .context = root, .rule = rule },
+    };
+    root->leases.brokers = weir_brokers_new(&options);
+    root->leases.rows = root->mem.alloc(
+        root->mem.context, WEIR_LEASES_MAX * sizeof(*root->leases.rows));
+    return root->leases.brokers && root->leases.rows;
+}
+
+void weir_root_leases_fini(struct weir_root *root)
+{
+    weir_brokers_free(root->leases.brokers);
+    root->mem.free(root->mem.context, root->leases.awaiting,
+                   root->leases.awaiting_capacity *
+                       sizeof(*root->leases.awaiting));
+    root->mem.free(root->mem.context, root->leases.awaiting_keys,
+                   root->leases.awaiting_key_capacity *
+                       sizeof(*root->leases.awaiting_keys));
+    root->mem.free(root->mem.context, root->leases.rows,
+                   WEIR_LEASES_MAX * sizeof(*root->leases.rows));
+}
+
+void weir_root_lease_free_peer(struct root_peer *peer,
+                               const struct weir_mem *mem)
+{
+    give_back(&peer->granted, mem);
+    give_back(&peer->pushed, mem);
+}

@@ -1,0 +1,702 @@
+/* SPDX-License-Identifier: MIT
+ * os/talk.c - sockets that are read, answered and written in one turn.
+ *
+ * Theory of operation. os/stream.c gives each connection buffers of its own
+ * and writes when the loop comes round; for messages among machines that is
+ * right. Here a hundred thousand small questions a second come from many
+ * connections, each answered from memory in less time than a system call
+ * takes. So a turn is: one recv() into a buffer that all talks share, the
+ * answers into another, one send(). A talk has memory of its own only for
+ * what a turn left over: the beginning of a request ('held'), or the end of
+ * an answer that the peer didn't take ('rest'). Ten thousand that are idle
+ * are ten thousand small structs. Over TLS (os/tls_session.h) recv() and send()
+ * are a session's, which has one record each way besides, and before all that
+ * there is its handshake.
+ *
+ *    (shaking, 5 s)
+ *      |
+ *     open ----- a rest is left ----> stalled: not read until it is sent
+ *      |  <---- the rest is sent ----    |
+ *      |                                 | (30 s: gone)
+ *      +-- the door ends it, all sent, shut --> ending: read, not heard, 2 s
+ *
+ * Time is looked at once a second by a walk over all talks: that is cheaper
+ * than a timer each, and nobody minds a second. A machine without descriptors
+ * leaves the listener deaf until that walk, or it would be ready for ever.
+ *
+ * Nobody frees a talk within its own turn but the end of the turn itself: the
+ * callee may end it and go on using it. */
+
+#include "os/talk.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "os/clock.h"
+#include "os/tls_session.h"
+
+#define IN_SIZE (WEIR_TALK_HELD_MAX + WEIR_TALK_READ)
+#define OUT_SIZE (64u << 10)
+#define ACCEPTS_MAX 64 /* in one turn */
+
+struct weir_talk {
+    struct weir_talk *next, **self;
+    struct weir_talk_server *server; /* borrowed */
+    struct event *read, *write;      /* owned; 'write' only once needed */
+    char *held, *rest;               /* owned; NULL: nothing */
+    struct weir_tls_session *tls;    /* owned; NULL: plain text */
+    struct event *again;             /* owned; over TLS: the next turn */
+    size_t held_len, rest_len, rest_sent;
+    weir_instant since, heard, stalled_at;
+    int fd;
+    bool shaking; /* hands, before all else */
+    bool known;
+    bool quiet;  /* it may be silent */
+    bool probed; /* the kernel asks whether its peer is there */
+    bool woken;  /* to be called without bytes */
+    bool ended;  /* by the door */
+    bool shut;   /* … and all is sent */
+    bool broken; /* nothing can be sent */
+    bool in_turn;
+};
+
+struct weir_talk_server {
+    struct weir_talk_options options;
+    struct event *accept, *look; /* owned; 'accept' NULL: stopped */
+    struct weir_talk *first;
+    struct weir_talk *current; /* whose answers 'out' has */
+    size_t count;
+    struct weir_talk_counts counts;
+    int fd; /* -1: stopped */
+    size_t out_len;
+    char in[IN_SIZE];
+    char out[OUT_SIZE];
+};
+
+static size_t header_size(void)
+{
+    return (sizeof(struct weir_talk) + 15) / 16 * 16;
+}
+
+/* ---- Out ---- */
+
+static size_t send_sealed(struct weir_talk *talk, const char *bytes, size_t len)
+{
+    enum weir_tls_step step = WEIR_TLS_DONE;
+    size_t sent = 0;
+    while (sent < len && step == WEIR_TLS_DONE) {
+        size_t some = 0;
+        step = weir_tls_write(talk->tls, bytes + sent, len - sent, &some);
+        sent += some;
+    }
+    talk->broken |= step == WEIR_TLS_FAILED;
+    return sent;
+}
+
+/* What the socket takes of it; 0 when it takes nothing now. */
+static size_t send_some(struct weir_talk *talk, const char *bytes, size_t len)
+{
+    if (talk->tls)
+        return send_sealed(talk, bytes, len);
+    ssize_t sent = send(talk->fd, bytes, len, MSG_NOSIGNAL);
+    if (sent >= 0)
+        return (size_t)sent;
+    if (errno != EAGAIN && errno != EINTR)
+        talk->broken = true;
+    return 0;
+}
+
+static void keep_rest(struct weir_talk *talk, const char *bytes, size_t len)
+{
+    if (talk->broken)
+        return;
+    char *grown = realloc(talk->rest, talk->rest_len + len);
+    if (!grown) {
+        talk->broken = true;
+        return;
+    }
+    memcpy(grown + talk->rest_len, bytes, len);
+    talk->rest = grown;
+    talk->rest_len += len;
+}
+
+static void flush(struct weir_talk *talk)
+{
+    struct weir_talk_server *server = talk->server;
+    size_t len = server->out_len;
+    server->out_len = 0;
+    if (len == 0 || talk->broken)
+        return;
+    size_t sent = talk->rest ? 0 : send_some(talk, server->out, len);
+    if (sent < len)
+        keep_rest(talk, server->out + sent, len - sent);
+}
+
+void weir_talk_write(struct weir_talk *talk, const void *bytes, size_t len)
+{
+    struct weir_talk_server *server = talk->server;
+    const char *from = bytes;
+    weir_assert(server->current == talk);
+    while (len > OUT_SIZE - server->out_len) {
+        size_t fits = OUT_SIZE - server->out_len;
+        memcpy(server->out + server->out_len, from, fits);
+        server->out_len = OUT_SIZE;
+        flush(talk);
+        from += fits;
+        len -= fits;
+    }
+    memcpy(server->out + server->out_len, from, len);
+    server->out_len += len;
+}
+
+bool weir_talk_is_open(const struct weir_talk *talk)
+{
+    return !talk->ended && !talk->broken && !talk->rest;
+}
+
+void weir_talk_wake(struct weir_talk *talk)
+{
+    talk->woken = true;
+    /* Who is stalled has a turn when his rest is sent. */
+    if (!talk->in_turn && talk->rest_len == 0 && !talk->ended)
+        event_active(talk->read, EV_READ, 0);
+}
+
+void weir_talk_end(struct weir_talk *talk)
+{
+    talk->ended = true;
+    if (!talk->in_turn)
+        event_active(talk->read, EV_READ, 0);
+}
+
+/* Of a peer that may be silent only the kernel can tell whether it is still
+ * there: a host that lost its power says no good-bye. */
+static void probe(struct weir_talk *talk)
+{
+    talk->probed = true;
+    const int on = 1;
+    const int idle = WEIR_TALK_PROBE_AFTER;
+    const int every = WEIR_TALK_PROBE_EVERY;
+    const int count = WEIR_TALK_PROBES;
+    (void)setsockopt(talk->fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    (void)setsockopt(talk->fd, IPPROTO_TCP, TCP_KEEPINTVL, &every,
+                     sizeof every);
+    (void)setsockopt(talk->fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+    (void)setsockopt(talk->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+}
+
+void weir_talk_set_quiet(struct weir_talk *talk, bool quiet)
+{
+    if (quiet && !talk->probed && !talk->server->options.place.path[0])
+        probe(talk);
+    talk->quiet = quiet;
+}
+
+void weir_talk_set_known(struct weir_talk *talk, bool known)
+{
+    talk->known = known;
+}
+
+void *weir_talk_state(struct weir_talk *talk)
+{
+    return (char *)talk + header_size();
+}
+
+void weir_talk_peer(const struct weir_talk *talk, char *buf)
+{
+    struct sockaddr_storage at;
+    socklen_t len = sizeof at;
+    char host[46];
+    char port[8];
+    snprintf(buf, 64, "unix");
+    if (getpeername(talk->fd, (struct sockaddr *)&at, &len) < 0 ||
+        at.ss_family == AF_UNIX)
+        return;
+    if (getnameinfo((struct sockaddr *)&at, len, host, sizeof host, port,
+                    sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) == 0)
+        snprintf(buf, 64, "%s:%s", host, port);
+}
+
+void weir_talk_peer_names(const struct weir_talk *talk,
+                          struct weir_tls_peer *out)
+{
+    out->count = 0;
+    if (talk->tls)
+        weir_tls_session_names(talk->tls, out);
+}
+
+/* ---- Coming and going ---- */
+
+static void let_go(struct weir_talk *talk)
+{
+    struct weir_talk_server *server = talk->server;
+    if (server->options.on_gone)
+        server->options.on_gone(server->options.context, talk);
+    *talk->self = talk->next;
+    if (talk->next)
+        talk->next->self = talk->self;
+    server->count--;
+    event_free(talk->read);
+    if (talk->write)
+        event_free(talk->write);
+    if (talk->again)
+        event_free(talk->again);
+    weir_tls_session_free(&talk->tls);
+    close(talk->fd);
+    free(talk->held);
+    free(talk->rest);
+    free(talk);
+}
+
+static void take_turn(struct weir_talk *talk, bool reads);
+
+static void on_readable(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    struct weir_talk *talk = context;
+    /* Whatever calls, who is stalled isn't read. */
+    take_turn(talk, !talk->rest);
+}
+
+/* False: no memory. */
+static bool prepare(struct weir_talk *talk)
+{
+    const struct weir_talk_options *options = &talk->server->options;
+    if (options->tls.tls) {
+        talk->tls = weir_tls_session_new(options->tls.tls, NULL);
+        if (!talk->tls)
+            return false;
+        weir_tls_begin(talk->tls, talk->fd);
+        talk->shaking = true;
+        talk->again = event_new(options->base, -1, 0, on_readable, talk);
+        if (!talk->again)
+            return false;
+    }
+    talk->read = event_new(options->base, talk->fd, EV_READ | EV_PERSIST,
+                           on_readable, talk);
+    return talk->read && event_add(talk->read, NULL) == 0;
+}
+
+/* 'fd' is the talk's on success. */
+static struct weir_talk *begin(struct weir_talk_server *server, int fd)
+{
+    size_t size = header_size() + server->options.state_size;
+    struct weir_talk *talk = calloc(1, size);
+    if (!talk)
+        return NULL;
+    *talk = (struct weir_talk){ .server = server, .fd = fd };
+    talk->since = talk->heard = weir_clock_now();
+    if (!prepare(talk)) {
+        if (talk->read)
+            event_free(talk->read);
+        if (talk->again)
+            event_free(talk->again);
+        weir_tls_session_free(&talk->tls);
+        free(talk);
+        return NULL;
+    }
+    talk->next = server->first;
+    talk->self = &server->first;
+    if (talk->next)
+        talk->next->self = &talk->next;
+    server->first = talk;
+    server->count++;
+    server->counts.opened++;
+    return talk;
+}
+
+static void refuse(struct weir_talk_server *server, int fd)
+{
+    server->counts.crowded++;
+    if (!server->options.tls.tls)
+        (void)!send(fd, server->options.crowded.p, server->options.crowded.len,
+                    MSG_NOSIGNAL | MSG_DONTWAIT);
+    close(fd);
+}
+
+static void on_accept(evutil_socket_t listening, short what, void *context)
+{
+    (void)what;
+    struct weir_talk_server *server = context;
+    for (int i = 0; i < ACCEPTS_MAX; i++) {
+        int fd = accept4(listening, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0) {
+            if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
+                errno == ENOBUFS)
+                event_del(server->accept); /* until the next look */
+            return;
+        }
+        int on = 1;
+        if (!server->options.place.path[0])
+            (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        if (server->count >= server->options.max)
+            refuse(server, fd);
+        else if (!begin(server, fd))
+            close(fd);
+    }
+}
+
+/* ---- A turn ---- */
+
+static void on_writable(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    struct weir_talk *talk = context;
+    if (talk->shaking) {
+        take_turn(talk, true);
+        return;
+    }
+    size_t left = talk->rest_len - talk->rest_sent;
+    talk->rest_sent += send_some(talk, talk->rest + talk->rest_sent, left);
+    if (talk->rest_sent < talk->rest_len && !talk->broken) {
+        event_add(talk->write, NULL);
+        return;
+    }
+    free(talk->rest);
+    talk->rest = NULL;
+    talk->rest_len = talk->rest_sent = 0;
+    talk->stalled_at = 0;
+    if (!talk->broken)
+        event_add(talk->read, NULL);
+    take_turn(talk, false);
+}
+
+static bool await_writable(struct weir_talk *talk)
+{
+    if (!talk->write)
+        talk->write = event_new(talk->server->options.base, talk->fd, EV_WRITE,
+                                on_writable, talk);
+    talk->broken |= !talk->write || event_add(talk->write, NULL) < 0;
+    return !talk->broken;
+}
+
+/* Not read until the rest is sent. */
+static void stall(struct weir_talk *talk, weir_instant now)
+{
+    if (!await_writable(talk))
+        return;
+    event_del(talk->read);
+    talk->stalled_at = now;
+}
+
+static void tell_refused(struct weir_talk *talk, const char *why,
+                         weir_instant now)
+{
+    const struct weir_talk_tls *tls = &talk->server->options.tls;
+    char address[64];
+    weir_talk_peer(talk, address);
+    if (tls->on_refused)
+        tls->on_refused(tls->context, address, why, now);
+}
+
+/* The next step of the handshake. False: it has failed. */
+static bool shake(struct weir_talk *talk)
+{
+    switch (weir_tls_handshake(talk->tls)) {
+    case WEIR_TLS_DONE:
+        talk->shaking = false;
+        return true;
+    case WEIR_TLS_READS:
+        return true;
+    case WEIR_TLS_WRITES:
+        return await_writable(talk);
+    case WEIR_TLS_FAILED:
+        break;
+    }
+    tell_refused(talk, weir_tls_why(talk->tls), weir_clock_now());
+    return false;
+}
+
+/* What wasn't consumed waits in memory of the talk's own. */
+static bool hold(struct weir_talk *talk, const char *bytes, size_t len)
+{
+    if (len == 0) {
+        free(talk->held);
+        talk->held = NULL;
+        talk->held_len = 0;
+        return true;
+    }
+    char *held = len == talk->held_len ? talk->held : realloc(talk->held, len);
+    if (!held)
+        return false;
+    memcpy(held, bytes, len);
+    talk->held = held;
+    talk->held_len = len;
+    return true;
+}
+
+/* How many bytes, 0: none are there now, -1: the peer has gone. */
+static ssize_t receive(struct weir_talk *talk, char *buf)
+{
+    size_t len = 0;
+    if (!talk->tls) {
+        ssize_t got = recv(talk->fd, buf, WEIR_TALK_READ, 0);
+        if (got > 0)
+            return got;
+        return got < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
+    }
+    switch (weir_tls_read(talk->tls, buf, WEIR_TALK_READ, &len)) {
+    case WEIR_TLS_DONE:
+        return (ssize_t)len;
+    case WEIR_TLS_READS:
+    case WEIR_TLS_WRITES:
+        return 0;
+    case WEIR_TLS_FAILED:
+        break;
+    }
+    return -1;
+}
+
+/* Bytes in server->in, with those held; false: the peer has gone. */
+static bool take_in(struct weir_talk *talk, bool reads, size_t *out_len)
+{
+    struct weir_talk_server *server = talk->server;
+    size_t len = talk->held_len;
+    if (len > 0)
+        memcpy(server->in, talk->held, len);
+    *out_len = len;
+    if (!reads)
+        return true;
+    ssize_t got = receive(talk, server->in + len);
+    if (got > 0)
+        *out_len = len + (size_t)got;
+    return got >= 0;
+}
+
+/* Lets the door answer what can be answered. False: the talk is at its end. */
+static bool answer(struct weir_talk *talk, size_t len, weir_instant now)
+{
+    struct weir_talk_server *server = talk->server;
+    size_t used = 0;
+    if (talk->woken && weir_talk_is_open(talk)) {
+        talk->woken = false;
+        (void)server->options.on_bytes(server->options.context, talk,
+                                       server->in, 0, now);
+    }
+    while (used < len && weir_talk_is_open(talk)) {
+        size_t consumed = server->options.on_bytes(
+            server->options.context, talk, server->in + used, len - used, now);
+        if (consumed == 0)
+            break;
+        used += consumed;
+    }
+    flush(talk);
+    if (weir_talk_is_open(talk) && len - used > WEIR_TALK_HELD_MAX)
+        return false;
+    return hold(talk, server->in + used, len - used);
+}
+
+/* Ends what the door has ended, once all is sent: the other side is told so,
+ * and heard of no more until it has understood. */
+static void shut(struct weir_talk *talk, weir_instant now)
+{
+    talk->shut = true;
+    talk->since = now;
+    (void)hold(talk, NULL, 0);
+    if (talk->tls)
+        (void)weir_tls_end(talk->tls);
+    if (shutdown(talk->fd, SHUT_WR) < 0)
+        talk->broken = true;
+}
+
+static bool turn(struct weir_talk *talk, bool reads)
+{
+    size_t len;
+    if (talk->shaking && (talk->ended || !shake(talk)))
+        return false;
+    if (talk->shaking)
+        return true;
+    if (!take_in(talk, reads, &len))
+        return false;
+    if (talk->shut)
+        return true;
+    weir_instant now = weir_clock_now();
+    talk->heard = now;
+    if (!talk->ended && !answer(talk, len, now))
+        return false;
+    if (talk->rest && talk->stalled_at == 0)
+        stall(talk, now);
+    else if (talk->ended && !talk->rest)
+        shut(talk, now);
+    return !talk->broken;
+}
+
+/* What TLS holds back is read when the others had their turn: made ready at
+ * once, a talk would be the loop's next, and who never stops sending its
+ * last. */
+static void look_again(struct weir_talk *talk)
+{
+    const struct timeval soon = { .tv_sec = 0 };
+    if (talk->tls && !talk->shaking && !talk->rest &&
+        weir_tls_is_pending(talk->tls))
+        (void)event_add(talk->again, &soon);
+}
+
+static void take_turn(struct weir_talk *talk, bool reads)
+{
+    talk->in_turn = true;
+    talk->server->current = talk;
+    bool goes_on = turn(talk, reads);
+    talk->server->out_len = 0;
+    talk->server->current = NULL;
+    talk->in_turn = false;
+    if (goes_on)
+        look_again(talk);
+    else
+        let_go(talk);
+}
+
+/* ---- The look of each second ---- */
+
+static bool is_over(const struct weir_talk *talk, weir_instant now)
+{
+    const struct weir_talk_options *options = &talk->server->options;
+    if (talk->shaking)
+        return now - talk->since > WEIR_TLS_HANDSHAKE_MAX;
+    if (talk->shut)
+        return now - talk->since > WEIR_TALK_LINGER_MAX;
+    if (talk->tls && weir_tls_session_doubt(talk->tls, NULL))
+        return true;
+    if (talk->stalled_at)
+        return now - talk->stalled_at > WEIR_TALK_SLOW_MAX;
+    if (options->silence_max && !talk->quiet &&
+        now - talk->heard > options->silence_max)
+        return true;
+    return options->stranger_max && !talk->known &&
+           now - talk->since > options->stranger_max;
+}
+
+static void on_look(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    struct weir_talk_server *server = context;
+    weir_instant now = weir_clock_now();
+    struct weir_talk *next;
+    for (struct weir_talk *talk = server->first; talk; talk = next) {
+        next = talk->next;
+        if (!is_over(talk, now))
+            continue;
+        if (talk->shaking)
+            tell_refused(talk, "the handshake took too long", now);
+        let_go(talk);
+    }
+    if (server->accept)
+        event_add(server->accept, NULL);
+}
+
+/* ---- The server ---- */
+
+static int make_events(struct weir_talk_server *server)
+{
+    struct timeval second = { .tv_sec = 1 };
+    struct event_base *base = server->options.base;
+    server->accept =
+        event_new(base, server->fd, EV_READ | EV_PERSIST, on_accept, server);
+    server->look = event_new(base, -1, EV_PERSIST, on_look, server);
+    bool made = server->accept && server->look &&
+                event_add(server->accept, NULL) == 0 &&
+                event_add(server->look, &second) == 0;
+    return made ? 0 : WEIR_ENOMEM;
+}
+
+int weir_talk_server_new(const struct weir_talk_options *options,
+                         struct weir_talk_server **out, struct weir_diag *diag)
+{
+    weir_assert(options->max > 0 && options->on_bytes);
+    struct weir_talk_server *server = malloc(sizeof *server);
+    if (!server)
+        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
+                             NULL);
+    memset(server, 0, offsetof(struct weir_talk_server, in));
+    server->options = *options;
+    if (options->place.path[0])
+        server->options.tls.tls = NULL;
+    server->fd = weir_place_listen(&server->options.place, diag);
+    if (server->fd < 0) {
+        int error = server->fd;
+        free(server);
+        return error;
+    }
+    if (make_events(server) < 0) {
+        weir_talk_server_free(&server);
+        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
+                             NULL);
+    }
+    *out = server;
+    return 0;
+}
+
+const struct weir_place *weir_talk_server_place(
+    const struct weir_talk_server *server)
+{
+    return &server->options.place;
+}
+
+size_t weir_talk_server_count(const struct weir_talk_server *server)
+{
+    return server->count;
+}
+
+struct weir_talk_counts weir_talk_server_counts(
+    const struct weir_talk_server *server)
+{
+    return server->counts;
+}
+
+void weir_talk_server_stop(struct weir_talk_server *server)
+{
+    if (server->fd < 0)
+        return;
+    if (server->accept)
+        event_free(server->accept);
+    server->accept = NULL;
+    close(server->fd);
+    server->fd = -1;
+    weir_place_leave(&server->options.place);
+}
+
+void weir_talk_server_each(struct weir_talk_server *server,
+                           void (*fn)(void *context, struct weir_talk *talk),
+                           void *context)
+{
+    for (struct weir_talk *talk = server->first; talk; talk = talk->next)
+        fn(context, talk);
+}
+
+static void doubt(void *context, struct weir_talk *talk)
+{
+    const struct weir_tls *now = context;
+    if (talk->tls && weir_tls_session_doubt(talk->tls, now))
+        weir_talk_end(talk);
+}
+
+void weir_talk_server_doubt(struct weir_talk_server *server)
+{
+    if (server->options.tls.tls)
+        weir_talk_server_each(server, doubt, server->options.tls.tls);
+}
+
+void weir_talk_server_free(struct weir_talk_server **server)
+{
+    struct weir_talk_server *self = *server;
+    if (!self)
+        return;
+    *server = NULL;
+    while (self->first)
+        let_go(self->first);
+    weir_talk_server_stop(self);
+    if (self->look)
+        event_free(self->look);
+    free(self);
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT
+ * quota/quota_meter.c - limiters, roots, stores and the lab make their meters
+ * of a quota in the same way, so that all speak of the same units.
+ *
+ * A meter draws no chance, so it has no band between a low and a high burst:
+ * where the table's hot bucket begins to refuse some at the low burst, a leaky
+ * meter lets all pass up to the high one. */
+
+#include "quota/quota_meter.h"
+
+#include "quota/quota_bucket.h"
+
+static void put_window(const struct weir_quota *quota,
+                       struct weir_meter_rule *out)
+{
+    struct weir_window window = weir_quota_window(quota);
+    out->window = window.length;
+    out->calendar = window.calendar;
+    out->quantity = weir_quota_quantity(quota);
+    out->count_refused = quota->count_refused;
+}
+
+static void put_buckets(const struct weir_quota *quota,
+                        struct weir_meter_rule *out)
+{
+    struct weir_meter_rate rates[WEIR_BUCKETS_MAX];
+    uint64_t low;
+    uint64_t high;
+    weir_quota_bursts(quota, &low, &high);
+    rates[0] = (struct weir_meter_rate){
+        .units = quota->limit.units, .per = quota->limit.per, .burst = high
+    };
+    uint8_t count = 1;
+    struct weir_text rest = quota->next_buckets;
+    struct weir_next_bucket next;
+    while (weir_next_bucket_parse(&rest, &next, NULL) > 0) {
+        weir_assert(count < WEIR_BUCKETS_MAX);
+        rates[count++] = (struct weir_meter_rate){
+            .units = next.limit.units,
+            .per = next.limit.per,
+            .burst = next.burst,
+            .spill = next.spill,
+        };
+    }
+    weir_meter_buckets(out, rates, count);
+}
+
+/* A limit of nothing refuses, and yet takes back what is out. */
+static void put_permits(const struct weir_quota *quota,
+                        struct weir_meter_rule *out)
+{
+    uint64_t limit = quota->limit.units;
+    out->algorithm = WEIR_PERMITS;
+    out->quantity = limit;
+    out->window = quota->permit_timeout;
+    out->entries = limit < WEIR_METER_PERMITS_MAX ? (uint32_t)limit
+                                                  : WEIR_METER_PERMITS_MAX;
+    if (limit == 0)
+        out->entries = 1;
+}
+
+void weir_quota_meter(const struct weir_quota *quota, int32_t utc_offset_s,
+                      struct weir_meter_rule *out)
+{
+    *out = (struct weir_meter_rule){
+        .algorithm = WEIR_LEAKY, .buckets = 1, .initial = -1
+    };
+    if (quota->kind == WEIR_CONCURRENCY && !quota->limit.unlimited) {
+        put_permits(quota, out);
+        return;
+    }
+    if (quota->limit.unlimited || quota->limit.units == 0) {
+        weir_quota_bucket(quota, &out->bucket[0].bucket);
+        return;
+    }
+    out->algorithm = quota->algorithm;
+    if (!quota->initial.unset)
+        out->initial = (int64_t)weir_burst_units(&quota->limit,
+                                                 &quota->initial);
+    switch (quota->algorithm) {
+    case WEIR_LEAKY:
+    case WEIR_LEAKY_QUEUE:
+    case WEIR_TOKEN_BUCKET:
+    case WEIR_TOKEN_BUCKETS:
+        put_buckets(quota, out);
+        return;
+    case WEIR_FIXED_WINDOW:
+        put_window(quota, out);
+        out->utc_offset_s = utc_offset_s;
+        return;
+    case WEIR_SLIDING_LOG:
+        put_window(quota, out);
+        out->entries = weir_quota_entries(quota);
+        return;
+    case WEIR_SLIDING_WINDOW:
+        put_window(quota, out);
+        out->sub_windows = (uint8_t)quota->sub_windows;
+        return;
+    case WEIR_PERMITS:
+        break;
+    }
+    weir_assert(!"an algorithm is one of these");
+}

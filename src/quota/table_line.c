@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT
+ * quota/table_line.c - slots at which somebody waits to enter.
+ *
+ * Those who wait are threads, and asleep somewhere else (client/waiting.c). All
+ * that the table has of them is a word a slot, beside what is held there:
+ *
+ *     lanes = bits, one for each class of whom somebody waits
+ *
+ * and, for who gets leases, how many units those want.
+ *
+ * Who waits says so first and then tries once more; who leaves gives back first
+ * and then looks at the word. Both in the one order that everybody sees: so
+ * either the one finds the place, or the other the one who wants it.
+ *
+ * Nobody overtakes. When a place is given back it is free for a moment, until
+ * it is handed to who is next; meanwhile the word keeps it from all who pass
+ * by. Those of another class may have what that class is sure of, which is no
+ * place that anybody waits for, and no more.
+ *
+ * Without classes there is one lane, the last.
+ *
+ * Rejected: to hand what is held itself from one to the other. It belongs to a
+ * class, a chain, a life of a sluice's count; who is next has others. */
+
+#include "quota/table_walk.h"
+
+#include <assert.h>
+
+#define QUEUE_BITS 2
+static_assert(WEIR_LINEUP_LANES == WEIR_SLUICE_CLASSES_MAX + 1,
+              "a lane a class, and one of none");
+
+static uint32_t packed(const struct weir_quota *quota)
+{
+    return quota->queue_max << QUEUE_BITS | (uint32_t)quota->queue;
+}
+
+void weir_slot_queue(struct weir_table *t, uint32_t slot,
+                     const struct weir_quota *quota)
+{
+    /* A page that no quota of this kind needs isn't touched. */
+    if (quota->kind == WEIR_CONCURRENCY)
+        weir_store_relaxed(&weir_gauge(t, slot)->queue, packed(quota));
+}
+
+void weir_slot_queue_as(struct weir_table *t, uint32_t slot, uint32_t template)
+{
+    struct look look;
+    weir_look(t, template, 0, &look);
+    if (look.flags & META_GAUGE)
+        weir_store_relaxed(&weir_gauge(t, slot)->queue,
+                           weir_gauge(t, template)->queue);
+}
+
+void weir_table_queue(const struct weir_table *t, uint32_t slot,
+                      enum weir_lineup_order *out_order, uint32_t *out_max)
+{
+    /* Relaxed: an order of a moment ago. */
+    uint32_t queue = weir_load_relaxed(&weir_gauge(t, slot)->queue);
+    struct weir_quota fresh;
+    weir_quota_init(&fresh);
+    if (queue == 0)
+        queue = packed(&fresh);
+    *out_order = (enum weir_lineup_order)(queue & ((1u << QUEUE_BITS) - 1));
+    *out_max = queue >> QUEUE_BITS;
+}
+
+void weir_table_set_line(struct weir_table *t, uint32_t slot, uint32_t lanes,
+                         uint64_t units)
+{
+    struct gauge *gauge = weir_gauge(t, slot);
+    /* Relaxed: a figure, looked at from time to time. */
+    weir_store_relaxed(&gauge->awaited, units);
+    if (weir_load_relaxed(&gauge->lanes) == lanes)
+        return;
+    /* Pairs with the look of who leaves, in weir_table_leave_as(). The fence:
+     * what is in a sluice is looked at by relaxed loads. */
+    weir_store(&gauge->lanes, lanes);
+    weir_fence();
+}
+
+bool weir_table_is_awaited(const struct weir_table *t, uint32_t slot)
+{
+    return weir_load(&weir_gauge(t, slot)->lanes) != 0;
+}
+
+weir_instant weir_table_line_due(const struct weir_table *t, uint32_t slot,
+                                 weir_instant now)
+{
+    const struct weir_sluice *sluice = weir_slot_sluice(t, slot);
+    return sluice ? weir_sluice_due(sluice, now) : WEIR_NEVER;
+}
+
+uint32_t weir_table_gauges(const struct weir_table *t, struct weir_ref ref,
+                           uint32_t *out_slots)
+{
+    uint32_t slot = ref.slot;
+    uint32_t count = 0;
+    for (uint32_t links = 0; slot != WEIR_SLOT_NONE && links < WEIR_DEPTH_MAX;
+         links++) {
+        struct look look;
+        weir_look(t, slot, 0, &look);
+        if ((look.flags & META_GAUGE) && !(look.flags & META_OFF))
+            out_slots[count++] = slot;
+        slot = weir_parent(weir_hot(t, slot));
+    }
+    return weir_table_ref_lives(t, ref) ? count : 0;
+}
+
+bool weir_table_has_link(const struct weir_table *t, struct weir_ref ref,
+                         uint32_t slot)
+{
+    uint32_t link = ref.slot;
+    for (uint32_t links = 0; link != WEIR_SLOT_NONE && links < WEIR_DEPTH_MAX;
+         links++) {
+        if (link == slot)
+            return true;
+        link = weir_parent(weir_hot(t, link));
+    }
+    return false;
+}

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT
+ * quota/table_receipt.c - chains that aren't decided here alone.
+ *
+ * The links that a store counts come last: what this process can refuse by
+ * itself costs nobody a trip, and what a store was charged is hard to take
+ * back. So everything else is charged first, and a receipt says what, for the
+ * case that a store refuses. By then some milliseconds have passed: a slot
+ * may have ended its life, and an edit may have given it another meter. What
+ * is given back is found by generation and serial, or not at all.
+ *
+ * A quota that shares its limit while its store is away has a meter for that.
+ * It is the quota's own rule over the number of limiters that do the same, as
+ * the roots told it last; whenever that number moves, a bucket is carried over
+ * to its new rate. */
+
+#include "quota/table_walk.h"
+
+#include <string.h>
+
+/* ---- Begin ---- */
+
+static unsigned begin(struct weir_table *t, const struct weir_question *q,
+                      struct walk *walk, struct steps *steps, weir_instant now)
+{
+    switch (q->ask.op) {
+    case WEIR_METER_TAKE:
+    case WEIR_METER_PEEK:
+        return weir_walk_decide(t, q, walk, steps, now);
+    case WEIR_METER_CHARGE:
+    case WEIR_METER_REFUND:
+        return weir_walk_move(t, q, walk, steps, now);
+    case WEIR_METER_RESERVE:
+        break;
+    }
+    return weir_walk_reserve(t, q, walk, steps, now);
+}
+
+/* Whether the chain is as it was walked: then so are its generations. */
+static bool is_as_walked(const struct weir_table *t, const struct walk *walk,
+                         struct weir_ref ref)
+{
+    for (uint32_t i = 0; i + 1 < walk->links; i++) {
+        uint64_t up = weir_load(&weir_hot(t, walk->slot[i])->up);
+        if ((uint32_t)up != walk->slot[i + 1])
+            return false;
+    }
+    return weir_ref_is_live(t, ref);
+}
+
+static bool charged_all(enum weir_meter_op op)
+{
+    return op == WEIR_METER_TAKE || op == WEIR_METER_RESERVE;
+}
+
+static void write_receipt(const struct weir_table *t,
+                          const struct weir_question *q,
+                          const struct walk *walk, const struct steps *steps,
+                          struct weir_receipt *out)
+{
+    *out = (struct weir_receipt){
+        .ref = q->ref,
+        .ask = q->ask,
+        .stripe = q->stripe,
+        .hold = q->hold,
+        .links = walk->links,
+        .away = walk->away,
+        .quiet = walk->quiet & walk->away,
+    };
+    for (uint32_t i = 0; i < walk->links; i++) {
+        out->slot[i] = walk->slot[i];
+        out->serial[i] = steps->serial[i];
+        out->paid[i] = steps->paid[i];
+        out->generation[i] =
+            weir_load(&weir_hot(t, walk->slot[i])->generation);
+    }
+    if (!charged_all(q->ask.op))
+        return;
+    out->stepped = steps->charged;
+    /* Else it can't be said any more whose count it is: it stays. */
+    if (is_as_walked(t, walk, q->ref))
+        out->charged = ((1u << walk->links) - 1) & ~walk->skip;
+}
+
+static void begin_reply(struct weir_table *t, const struct weir_question *q,
+                        const struct walk *walk, const struct steps *steps,
+                        bool passed, struct weir_reply *reply)
+{
+    weir_walk_explain(t, q->stripe, walk, q->ask.weight, passed, reply);
+    reply->level = passed ? steps->level : 0;
+    if (q->ask.op == WEIR_METER_RESERVE)
+        reply->wait = steps->wait;
+}
+
+unsigned weir_table_begin(struct weir_table *t, uint32_t stripe,
+                          struct weir_ref ref, const struct weir_meter_ask *ask,
+                          struct weir_receipt *receipt,
+                          struct weir_reply *reply, weir_instant now)
+{
+    struct walk walk;
+    struct steps steps = { .charged = 0 };
+    struct weir_question q = {
+        .stripe = stripe,
+        .ref = ref,
+        .ask = *ask,
+        .whole = true,
+        .hold = receipt->hold,
+    };
+    if (q.ask.weight > WEIR_WEIGHT_MAX)
+        q.ask.weight = WEIR_WEIGHT_MAX;
+    unsigned outcome = begin(t, &q, &walk, &steps, now);
+    if (outcome & WEIR_OUTCOME_STALE_REF)
+        return outcome;
+    bool passed = !(outcome & WEIR_OUTCOME_LIMITED);
+    if (ask->op == WEIR_METER_TAKE)
+        weir_walk_count(t, stripe, &walk, q.ask.weight, outcome);
+    if (passed)
+        write_receipt(t, &q, &walk, &steps, receipt);
+    else
+        *receipt =
+            (struct weir_receipt){ .ref = ref, .ask = q.ask, .hold = q.hold };
+    if (reply)
+        begin_reply(t, &q, &walk, &steps, passed, reply);
+    return outcome | weir_shadow_outcome(t);
+}
+
+/* ---- Undo ---- */
+
+static bool lives(const struct weir_table *t,
+                  const struct weir_receipt *receipt, uint32_t i)
+{
+    return weir_load(&weir_hot(t, receipt->slot[i])->generation) ==
+           receipt->generation[i];
+}
+
+/* As a take does it: first the count, then a look whether the slot still is
+ * the one that is meant. */
+static void give_back(struct weir_table *t,
+                      const struct weir_receipt *receipt, uint32_t i)
+{
+    uint64_t *count = &weir_hot(t, receipt->slot[i])->count;
+    if (!(receipt->charged >> i & 1) || !lives(t, receipt, i))
+        return;
+    weir_fetch_sub(count, receipt->ask.weight);
+    if (lives(t, receipt, i))
+        weir_slot_mark(t, receipt->slot[i]);
+    else
+        weir_fetch_add(count, receipt->ask.weight);
+}
+
+void weir_table_undo(struct weir_table *t, const struct weir_receipt *receipt,
+                     weir_instant now)
+{
+    struct walk walk = { .links = receipt->links,
+                         .stripe = receipt->stripe,
+                         .now = now };
+    struct steps steps = { .charged = receipt->stepped };
+    memcpy(walk.slot, receipt->slot, sizeof(walk.slot));
+    memcpy(steps.serial, receipt->serial, sizeof(steps.serial));
+    memcpy(steps.paid, receipt->paid, sizeof(steps.paid));
+    for (uint32_t i = 0; i < receipt->links; i++)
+        give_back(t, receipt, i);
+    if (receipt->hold)
+        weir_table_leave(t, receipt->hold);
+    weir_walk_step_back(t, &walk, &steps, &receipt->ask);
+}
+
+void weir_table_count_refused(struct weir_table *t, uint32_t stripe,
+                              struct weir_receipt *receipt, uint32_t link)
+{
+    struct walk walk = { .links = receipt->links, .refuser = link };
+    memcpy(walk.slot, receipt->slot, sizeof(walk.slot));
+    if (receipt->quiet >> link & 1) {
+        walk.shadow = 1u << link;
+        give_back(t, receipt, link);
+        receipt->charged &= ~(1u << link);
+        weir_walk_count(t, stripe, &walk, receipt->ask.weight, 0);
+        return;
+    }
+    weir_walk_count(t, stripe, &walk, receipt->ask.weight,
+                    WEIR_OUTCOME_LIMITED);
+}
+
+/* ---- Away ---- */
+
+static bool away_locked(const struct metering *of, struct weir_away *out)
+{
+    if (!of || of->store_len == 0)
+        return false;
+    out->rule = of->rule;
+    out->rule.utc_offset_s = of->zone_len
+                                 ? weir_load_relaxed(&of->utc_offset_s)
+                                 : of->rule.utc_offset_s;
+    out->deadline = of->deadline;
+    out->on_stale = (enum weir_on_stale)of->on_stale;
+    out->store_len = of->store_len;
+    memcpy(out->store, of->text, of->store_len);
+    out->store[of->store_len] = '\0';
+    return true;
+}
+
+/* The slot is the same name's for as long as it is held. */
+bool weir_table_away_held(struct weir_table *t, uint32_t stripe, uint32_t slot,
+                          struct weir_away *out)
+{
+    const struct metering *of = weir_meter_hold(t, slot, stripe);
+    bool away = away_locked(of, out);
+    weir_meter_let_go(t, slot);
+    if (away)
+        out->name_len = (uint8_t)weir_table_name(t, slot, out->name);
+    return away;
+}
+
+bool weir_table_away(struct weir_table *t, const struct weir_receipt *receipt,
+                     uint32_t link, struct weir_away *out)
+{
+    return weir_table_away_held(t, receipt->stripe, receipt->slot[link], out) &&
+           lives(t, receipt, link);
+}
+
+/* ---- In place of a store ---- */
+
+static void share_bucket(struct weir_bucket *bucket, uint32_t limiters)
+{
+    int64_t one = (int64_t)1 << bucket->leak.frac;
+    weir_u128 rate =
+        ((weir_u128)bucket->leak.whole << 64 | bucket->leak.part) / limiters;
+    bucket->leak.whole = (uint8_t)(rate >> 64);
+    bucket->leak.part = (uint64_t)rate;
+    int64_t high = bucket->high / limiters;
+    if (high < one && bucket->high >= one)
+        high = one;
+    bucket->low = bucket->high = high;
+}
+
+void weir_meter_rule_share(struct weir_meter_rule *rule, uint32_t limiters)
+{
+    if (limiters <= 1)
+        return;
+    if (rule->quantity > 0)
+        rule->quantity =
+            rule->quantity > limiters ? rule->quantity / limiters : 1;
+    if (rule->initial > 0)
+        rule->initial /= limiters;
+    for (int i = 0; i < rule->buckets; i++)
+        share_bucket(&rule->bucket[i].bucket, limiters);
+}
+
+/* A bucket's words mean something at one rate only. Windows count units. */
+static void carry_shared(const struct weir_meter_rule *whole,
+                         struct shared *state,
+                         const struct weir_meter_rule *to, weir_instant now)
+{
+    uint64_t words[WEIR_BUCKETS_MAX] = { 0 };
+    size_t bytes = weir_meter_size(to);
+    bool is_bucket = to->quantity == 0 && bytes <= sizeof(words);
+    if (state->limiters == 0 || !is_bucket)
+        return;
+    struct weir_meter_rule from = *whole;
+    weir_meter_rule_share(&from, (uint32_t)state->limiters);
+    weir_meter_carry(&from, state + 1, to, words, now);
+    memcpy(state + 1, words, bytes);
+}
+
+static void step_shared_locked(const struct metering *of, struct shared *state,
+                               uint32_t limiters,
+                               const struct weir_meter_ask *ask,
+                               struct weir_meter_answer *out,
+                               weir_instant now)
+{
+    struct weir_meter_rule rule = of->rule;
+    if (of->zone_len)
+        rule.utc_offset_s = weir_load_relaxed(&of->utc_offset_s);
+    weir_meter_rule_share(&rule, limiters);
+    if (state->limiters != limiters)
+        carry_shared(&of->rule, state, &rule, now);
+    state->limiters = limiters;
+    weir_meter_step(&rule, state + 1, ask, out, now);
+}
+
+bool weir_table_step_shared(struct weir_table *t,
+                            const struct weir_receipt *receipt, uint32_t link,
+                            uint32_t limiters,
+                            const struct weir_meter_ask *ask,
+                            struct weir_meter_answer *out, weir_instant now)
+{
+    uint32_t slot = receipt->slot[link];
+    const struct metering *of = weir_meter_hold(t, slot, receipt->stripe);
+    struct shared *state = weir_meter_state(t, slot);
+    bool can = of && of->store_len > 0 &&
+               of->on_stale == WEIR_STALE_SHARE && state;
+    if (can)
+        step_shared_locked(of, state, limiters > 0 ? limiters : 1, ask, out,
+                           weir_meter_now(t, &of->rule, now));
+    weir_meter_let_go(t, slot);
+    return can && lives(t, receipt, link);
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT
+ * server/busyness.c - how busy the loop's thread is, told to the root.
+ *
+ * What counts is the share of the time that the thread could have had: an
+ * overloaded machine makes no root look idle. The root then asks limiters to
+ * report less often, and a line in the log says so. */
+
+#include "server/busyness.h"
+
+static void log_stretch(const struct weir_root *root,
+                        const struct weir_log *log, weir_duration before)
+{
+    struct weir_root_stats stats;
+    weir_root_stats(root, &stats);
+    unsigned percent = stats.busy_ppm / 10000;
+    unsigned ms = (unsigned)(stats.stretch / WEIR_MILLISECOND);
+    if (stats.stretch > before)
+        weir_log(log, WEIR_LOG_WARNING,
+                 "busy for %u %% of the time: limiters are asked to report "
+                 "no more often than every %u ms",
+                 percent, ms);
+    else if (stats.stretch == 0 && before > 0)
+        weir_log(log, WEIR_LOG_INFO,
+                 "busy for %u %% of the time: limiters report as set again",
+                 percent);
+}
+
+/* How much of the time that this thread could have had it used. On a machine
+ * with too much to do it waits for its turn; that is no work, but no leisure
+ * either. */
+static uint32_t busy_share(const struct weir_thread_time *before,
+                           const struct weir_thread_time *after,
+                           weir_duration span)
+{
+    weir_duration ran = after->ran - before->ran;
+    weir_duration waited = after->waited - before->waited;
+    weir_duration had = span > waited ? span - waited : 0;
+    return ran < had ? (uint32_t)(ran * 1000000 / had) : 1000000;
+}
+
+void weir_busyness_measure(struct weir_busyness *busyness,
+                           struct weir_root *root, const struct weir_log *log,
+                           weir_instant now)
+{
+    weir_duration span = now - busyness->measured_at;
+    if (busyness->measured_at > 0 && span < WEIR_SECOND)
+        return;
+    struct weir_thread_time thread = weir_clock_thread();
+    struct weir_root_stats before;
+    weir_root_stats(root, &before);
+    if (busyness->measured_at > 0) {
+        weir_root_busy(root, busy_share(&busyness->thread, &thread, span), now);
+        log_stretch(root, log, before.stretch);
+    }
+    busyness->measured_at = now;
+    busyness->thread = thread;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT
+ * server/door_doorman.h - doorman.Capacity: the four calls of Doorman's old
+ * clients and servers, answered from the leases of the root.
+ *
+ *     bytes -> wire/doorman.h -> weir_root_lease_ask() -> grants -> bytes
+ *
+ * Knows no sockets: door_grpc.c brings the calls, and has looked at who may.
+ * One thread, that of the loop. */
+
+#ifndef WEIR_DOOR_DOORMAN_H
+#define WEIR_DOOR_DOORMAN_H
+
+#include "server/log.h"
+#include "server/mastership.h"
+#include "wire/doorman.h"
+
+/* Resources of one call: each may cost a look at all templates. */
+#define WEIR_DOORMAN_ROWS_MAX 4096
+/* What a resource without a leased quota is granted, which is all it asks for,
+ * and no more than that is known of. */
+#define WEIR_DOORMAN_UNKNOWN_LEASE (20 * WEIR_SECOND)
+#define WEIR_DOORMAN_UNKNOWN_REFRESH (5 * WEIR_SECOND)
+
+enum weir_doorman_method {
+    WEIR_DOORMAN_NONE = -1,
+    WEIR_DOORMAN_METHOD_DISCOVERY,
+    WEIR_DOORMAN_METHOD_GET,
+    WEIR_DOORMAN_METHOD_SERVER,
+    WEIR_DOORMAN_METHOD_RELEASE,
+};
+#define WEIR_DOORMAN_METHODS 4
+/* "GetCapacity" …; static. */
+const char *weir_doorman_method_name(enum weir_doorman_method method);
+/* By the path of a call; NONE: it is none of them. */
+enum weir_doorman_method weir_doorman_method_of(const char *path);
+
+struct weir_door_doorman;
+
+struct weir_door_doorman_options {
+    struct weir_root *root;     /* borrowed, as is 'log' */
+    const struct weir_log *log; /* NULL: says nothing */
+};
+
+/* NULL: no memory. */
+struct weir_door_doorman *weir_door_doorman_new(
+    const struct weir_door_doorman_options *options);
+/* NULL inside is legal. */
+void weir_door_doorman_free(struct weir_door_doorman **door);
+
+/* Who gives, and what is its own address ("HOST:PORT"); both borrowed. Until
+ * then nobody does. */
+void weir_door_doorman_set_mastership(struct weir_door_doorman *door,
+                                      struct weir_mastership *mastership,
+                                      const char *identity);
+
+struct weir_doorman_call {
+    enum weir_doorman_method method; /* not NONE */
+    const void *bytes;
+    size_t len;
+    uint32_t way; /* the connection, as weir_root_lease_ask() wants it */
+};
+/* Answers: returns WEIR_GRPC_OK and sets '*out', borrowed until the next call;
+ * or another status, and '*out' is the sentence, NUL-terminated. */
+int weir_door_doorman_call(struct weir_door_doorman *door,
+                           const struct weir_doorman_call *call,
+                           struct weir_text *out, weir_instant now);
+
+/* Of each method how long it took: counts of at most so many seconds. */
+#define WEIR_DOORMAN_BUCKETS 11
+extern const double weir_doorman_buckets_s[WEIR_DOORMAN_BUCKETS];
+struct weir_doorman_method_stats {
+    uint64_t requests;
+    uint64_t errors;
+    uint64_t buckets[WEIR_DOORMAN_BUCKETS]; /* each without those before */
+    double total_s;
+};
+struct weir_door_doorman_stats {
+    struct weir_doorman_method_stats methods[WEIR_DOORMAN_METHODS];
+    uint64_t unknown;   /* resources asked for that no leased quota rules */
+    uint64_t elsewhere; /* answers that this isn't the master */
+};
+void weir_door_doorman_stats(const struct weir_door_doorman *door,
+                             struct weir_door_doorman_stats *out);
+
+#endif /* WEIR_DOOR_DOORMAN_H */

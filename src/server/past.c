@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT
+ * server/past.c - a ring of samples for each of a bounded number of names.
+ *
+ * Kept are the busiest quotas, and what pages look at. The busiest are found
+ * by a walk of all that is in use, some times a minute and only while that is
+ * cheap (WEIR_PAST_WALK_MAX in use are a few milliseconds); a root of a
+ * million instances keeps what is looked at. A second costs a look-up of each
+ * name that is kept.
+ *
+ * Names are found by going through all: there are few, and most differ in
+ * their length or first bytes. */
+
+#include "server/past.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct kept {
+    char name[WEIR_NAME_MAX];
+    size_t name_len;     /* 0: nobody */
+    weir_instant wanted; /* when last */
+    size_t count;        /* of samples */
+    size_t next;         /* where the next goes */
+};
+
+struct weir_past {
+    struct weir_usages usages;
+    weir_instant walk_at;
+    struct weir_busy *busy;           /* WEIR_PAST_QUOTAS; owned */
+    struct weir_past_sample *samples; /* of all, one after the other; owned */
+    struct kept kept[WEIR_PAST_QUOTAS];
+};
+
+static struct weir_past_sample *ring(const struct weir_past *past,
+                                     const struct kept *kept)
+{
+    return past->samples + (kept - past->kept) * WEIR_PAST_SAMPLES;
+}
+
+/* ---- Who is kept ---- */
+
+static const struct kept *find(const struct weir_past *past,
+                               struct weir_text name)
+{
+    for (size_t i = 0; i < WEIR_PAST_QUOTAS; i++) {
+        const struct kept *kept = &past->kept[i];
+        if (kept->name_len == name.len &&
+            memcmp(kept->name, name.p, name.len) == 0)
+            return kept;
+    }
+    return NULL;
+}
+
+/* A free place, or that of who was wanted longest ago; NULL: all still are. */
+static struct kept *make_room(struct weir_past *past, weir_instant now)
+{
+    struct kept *oldest = &past->kept[0];
+    for (size_t i = 0; i < WEIR_PAST_QUOTAS; i++) {
+        struct kept *kept = &past->kept[i];
+        if (kept->name_len == 0)
+            return kept;
+        if (kept->wanted < oldest->wanted)
+            oldest = kept;
+    }
+    return now >= oldest->wanted + WEIR_PAST_KEPT ? oldest : NULL;
+}
+
+void weir_past_want(struct weir_past *past, struct weir_text name,
+                    weir_instant now)
+{
+    weir_assert(name.len > 0 && name.len <= WEIR_NAME_MAX);
+    struct kept *kept = (struct kept *)find(past, name);
+    if (!kept) {
+        kept = make_room(past, now);
+        if (!kept)
+            return;
+        *kept = (struct kept){ .name_len = name.len };
+        memcpy(kept->name, name.p, name.len);
+    }
+    kept->wanted = now;
+}
+
+static void want_busiest(struct weir_past *past, weir_instant now)
+{
+    const struct weir_usages *usages = &past->usages;
+    past->walk_at = now + WEIR_PAST_WALK_EVERY;
+    if (usages->count(usages->context) > WEIR_PAST_WALK_MAX)
+        return;
+    const struct weir_busy_query query = { .rank = WEIR_RANK_OFFERED,
+                                           .max = WEIR_PAST_QUOTAS };
+    size_t used;
+    size_t count = weir_busiest(usages, &query, past->busy, &used, now);
+    for (size_t i = 0; i < count; i++)
+        weir_past_want(
+            past,
+            (struct weir_text){ past->busy[i].name, past->busy[i].name_len },
+            now);
+}
+
+/* ---- Samples ---- */
+
+static void sample(struct weir_past *past, struct kept *kept, weir_instant now)
+{
+    struct weir_usage usage;
+    struct weir_text name = { kept->name, kept->name_len };
+    if (!past->usages.of(past->usages.context, name, &usage, now))
+        return;
+    struct weir_past_sample *at = ring(past, kept);
+    size_t last = (kept->next + WEIR_PAST_SAMPLES - 1) % WEIR_PAST_SAMPLES;
+    /* It was forgotten meanwhile, and counts anew. */
+    if (kept->count > 0 &&
+        (usage.passed < at[last].passed || usage.refused < at[last].refused))
+        kept->count = 0;
+    at[kept->next] = (struct weir_past_sample){ .at = now,
+                                                .passed = usage.passed,
+                                                .refused = usage.refused };
+    kept->next = (kept->next + 1) % WEIR_PAST_SAMPLES;
+    if (kept->count < WEIR_PAST_SAMPLES)
+        kept->count++;
+}
+
+void weir_past_tick(struct weir_past *past, weir_instant now)
+{
+    if (now >= past->walk_at)
+        want_busiest(past, now);
+    for (size_t i = 0; i < WEIR_PAST_QUOTAS; i++)
+        if (past->kept[i].name_len > 0)
+            sample(past, &past->kept[i], now);
+}
+
+size_t weir_past_of(const struct weir_past *past, struct weir_text name,
+                    struct weir_past_sample *out)
+{
+    const struct kept *kept = name.len > 0 ? find(past, name) : NULL;
+    if (!kept)
+        return 0;
+    size_t first = kept->next + WEIR_PAST_SAMPLES - kept->count;
+    for (size_t i = 0; i < kept->count; i++)
+        out[i] = ring(past, kept)[(first + i) % WEIR_PAST_SAMPLES];
+    return kept->count;
+}
+
+/* ---- Life ---- */
+
+struct weir_past *weir_past_new(const struct weir_usages *usages)
+{
+    struct weir_past *past = calloc(1, sizeof *past);
+    if (!past)
+        return NULL;
+    past->usages = *usages;
+    past->busy = calloc(WEIR_PAST_QUOTAS, sizeof *past->busy);
+    past->samples = calloc((size_t)WEIR_PAST_QUOTAS * WEIR_PAST_SAMPLES,
+                           sizeof *past->samples);
+    if (!past->busy || !past->samples)
+        weir_past_free(&past);
+    return past;
+}
+
+void weir_past_free(struct weir_past **past)
+{
+    if (!*past)
+        return;
+    free((*past)->busy);
+    free((*past)->samples);
+    free(*past);
+    *past = NULL;
+}

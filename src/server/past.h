@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ * server/past.h - the last minutes of some quotas, second by second: what a
+ * page that was just opened would otherwise not have seen. One thread. */
+
+#ifndef WEIR_PAST_H
+#define WEIR_PAST_H
+
+#include "server/busiest.h"
+
+#define WEIR_PAST_QUOTAS 256     /* that are kept */
+#define WEIR_PAST_SAMPLES 300    /* of each, about a second apart */
+#define WEIR_PAST_WALK_MAX 20000 /* in use; with more nobody is looked for */
+#define WEIR_PAST_WALK_EVERY (10 * WEIR_SECOND)
+/* One that is neither among the busiest nor looked at gives way after … */
+#define WEIR_PAST_KEPT (60 * WEIR_SECOND)
+
+struct weir_past;
+
+/* The sums at an instant, in units. */
+struct weir_past_sample {
+    weir_instant at;
+    uint64_t passed, refused;
+};
+
+/* 'usages' is copied. Takes some 2 MB, of which the system gives what is
+ * used. NULL: no memory. */
+struct weir_past *weir_past_new(const struct weir_usages *usages);
+/* NULL inside is legal. */
+void weir_past_free(struct weir_past **past);
+
+/* To be called about each second: a sample of each that is kept. */
+void weir_past_tick(struct weir_past *past, weir_instant now);
+/* Somebody looks at that name: it is kept from now on, if there is room. */
+void weir_past_want(struct weir_past *past, struct weir_text name,
+                    weir_instant now);
+/* Its samples, the oldest first, into 'out' of WEIR_PAST_SAMPLES. */
+size_t weir_past_of(const struct weir_past *past, struct weir_text name,
+                    struct weir_past_sample *out);
+
+#endif /* WEIR_PAST_H */

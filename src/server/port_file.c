@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT
+ * server/port_file.c - --port-file: written beside its place and moved there,
+ * so that it is whole or not at all. */
+
+#include "server/port_file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "server/serve_options.h"
+
+int weir_port_file_put(const char *path, const char *text,
+                       struct weir_diag *diag)
+{
+    char made[WEIR_PATH_MAX];
+    snprintf(made, sizeof made, "%s.%ld", path, (long)getpid());
+    FILE *file = fopen(made, "we");
+    if (file)
+        fputs(text, file);
+    bool written = file && fclose(file) == 0 && rename(made, path) == 0;
+    if (written)
+        return 0;
+    return weir_diag_set(diag, WEIR_ESYSTEM, "--port-file ", path, ": ",
+                         strerror(errno), NULL);
+}
+
+int weir_port_file_write(const char *path, const char *listen, const char *http,
+                         const struct weir_place *resp, struct weir_diag *diag)
+{
+    char shown[WEIR_PLACE_TEXT_MAX] = "";
+    char text[3 * WEIR_PLACE_TEXT_MAX];
+    if (resp)
+        weir_place_show(resp, shown);
+    snprintf(text, sizeof text, "listen=%s\nhttp=%s\n%s%s%s", listen, http,
+             resp ? "resp=" : "", shown, resp ? "\n" : "");
+    return weir_port_file_put(path, text, diag);
+}

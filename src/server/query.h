@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT
+ * server/query.h - the values in a request's query: flags, numbers, names.
+ *
+ * 'query' is as it came, without '?'. Each returns 0, or WEIR_EINVAL with
+ * 'diag' filled; a key that isn't there is no error. */
+
+#ifndef WEIR_QUERY_H
+#define WEIR_QUERY_H
+
+#include "base/base.h"
+
+/* KEY=1: sets '*out', which keeps its value if the key isn't there. */
+int weir_query_flag(struct weir_text query, const char *key, bool *out,
+                    struct weir_diag *diag);
+/* KEY=N from 1 to 'max'; likewise. */
+int weir_query_number(struct weir_text query, const char *key, size_t max,
+                      size_t *out, struct weir_diag *diag);
+/* KEY=NAME decoded into 'buf' of WEIR_NAME_MAX bytes; absent: len 0. */
+int weir_query_name(struct weir_text query, const char *key, char *buf,
+                    struct weir_text *out, struct weir_diag *diag);
+
+#endif /* WEIR_QUERY_H */

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT
+ * server/reach.c - an open address without TLS or credentials is a mistake that
+ * nobody notices until somebody else does. So it is refused at the start, by
+ * the name of the option that is missing, unless somebody insists. */
+
+#include "server/reach.h"
+
+int weir_reach_check(const struct weir_reach *reach, struct weir_diag *diag)
+{
+    const char *prefix = reach->prefix;
+    if (!reach->tls_cert != !reach->tls_key)
+        return weir_diag_set(
+            diag, WEIR_EINVAL, prefix, "cert and ", prefix, "key go together; ",
+            prefix, reach->tls_cert ? "key" : "cert", " is missing", NULL);
+    if (reach->tls_ca && !reach->tls_cert)
+        return weir_diag_set(diag, WEIR_EINVAL, prefix,
+                             "ca is of no use "
+                             "without TLS; ",
+                             prefix, "cert and ", prefix, "key are missing",
+                             NULL);
+    /* Whoever names an authority means to keep others out. */
+    if (reach->tls_ca && !reach->credentials)
+        return weir_diag_set(diag, WEIR_EINVAL, prefix,
+                             "ca says whose "
+                             "certificates count, and --credentials, what "
+                             "they may do, is missing",
+                             NULL);
+    return 0;
+}
+
+/* Strangers can reach such an address, and read what goes over it. */
+int weir_reach_check_place(const struct weir_reach *reach, const char *option,
+                           const struct weir_place *place,
+                           struct weir_diag *diag)
+{
+    bool is_safe = reach->tls_cert && reach->credentials;
+    if (weir_place_is_local(place) || reach->insecure || is_safe)
+        return 0;
+    struct weir_diag missing;
+    const char *prefix = reach->prefix;
+    if (reach->tls_cert)
+        weir_diag_set(&missing, 0, "--credentials is", NULL);
+    else
+        weir_diag_set(&missing, 0, prefix, "cert",
+                      reach->credentials ? " and " : ", ", prefix, "key",
+                      reach->credentials ? "" : " and --credentials", " are",
+                      NULL);
+    return weir_diag_set(diag, WEIR_EINVAL, option, " ", place->address.host,
+                         ": strangers can reach that address, and ",
+                         missing.text,
+                         " missing; `weir cert` makes certificates to try. "
+                         "Or listen on loopback, or insist with --insecure",
+                         NULL);
+}
+
+int weir_reach_tls(const struct weir_reach *reach, const char *alpn,
+                   struct weir_tls **out, struct weir_diag *diag)
+{
+    const struct weir_tls_options options = {
+        .server = true,
+        .alpn = alpn,
+        .ca = reach->tls_ca,
+        .cert = reach->tls_cert,
+        .key = reach->tls_key,
+    };
+    return reach->tls_cert ? weir_tls_new(&options, out, diag) : 0;
+}
+
+void weir_reach_warn_of_names(const struct weir_reach *reach,
+                              const struct weir_credentials *credentials,
+                              const struct weir_log *log)
+{
+    size_t count = !credentials || reach->tls_ca
+                       ? 0
+                       : weir_credentials_certificates(credentials);
+    if (count > 0)
+        weir_log(log, WEIR_LOG_WARNING,
+                 "%zu lines of %s name certificates, and without %sca "
+                 "nobody is asked for one: they let nobody in",
+                 count, reach->credentials, reach->prefix);
+}

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT
+ * server/view_root.c - a root as the page looks at it: the catalog says what
+ * rules a name, the merged counts how it stands.
+ *
+ * A root decides nothing: it knows the fill of all limiters together, which is
+ * what counted quotas go by. Where a process decides by itself it says so. */
+
+#include <stdio.h>
+
+#include "quota/glob.h"
+#include "server/adaptive_seen.h"
+#include "server/admin_parts.h"
+
+/* ---- What rules a name ---- */
+
+/* Where a root can't see the decision; NULL: a leaky bucket of all limiters
+ * together, or permits of theirs, or nothing to decide. */
+static const char *elsewhere(const struct weir_quota *quota)
+{
+    if (quota->limit.unlimited || quota->limit.units == 0)
+        return NULL;
+    switch (quota->sharing) {
+    case WEIR_ADAPTIVE:
+        return "each process holds a limit of its own by what it measures";
+    case WEIR_LEASED:
+        return "each process keeps to the part that it was granted";
+    case WEIR_EXACT:
+        return "its store decides each request";
+    case WEIR_LOCAL:
+        return "each process counts by itself";
+    case WEIR_COUNTED:
+        break;
+    }
+    return quota->algorithm == WEIR_LEAKY
+               ? NULL
+               : "each process keeps the algorithm's state; the fill is its "
+                 "sum";
+}
+
+/* The parent's name, expanded into 'buf' for a template. */
+static struct weir_text parent_of(const struct weir_quota *quota,
+                                  const struct weir_captures *captures,
+                                  char *buf)
+{
+    if (quota->parent.len == 0 || !weir_quota_is_template(quota))
+        return quota->parent;
+    int len = weir_glob_expand(quota->parent, captures, buf);
+    return (struct weir_text){ buf, len < 0 ? 0 : (size_t)len };
+}
+
+static void set_bounds(const struct weir_quota *quota, struct weir_ruled *out)
+{
+    const struct weir_limit *limit = &quota->limit;
+    out->low = out->high = (double)limit->units;
+    if (limit->per > 0)
+        out->leak = (double)limit->units * 1e9 / (double)limit->per;
+    if (quota->kind != WEIR_RATE || limit->unlimited)
+        return;
+    uint64_t low, high;
+    weir_quota_bursts(quota, &low, &high);
+    out->low = (double)low;
+    out->high = (double)high;
+}
+
+static bool rule(void *context, struct weir_text name, struct weir_ruled *out,
+                 weir_instant now)
+{
+    struct weir_admin *admin = context;
+    struct weir_captures captures;
+    (void)now;
+    const struct weir_quota *quota =
+        weir_catalog_find(weir_root_catalog(admin->root), name, &captures);
+    if (!quota)
+        return false;
+    *out = (struct weir_ruled){
+        .name = quota->name,
+        .parent = parent_of(quota, &captures, admin->parent),
+        .mode = quota->mode,
+        .kind = quota->kind,
+        .limit = quota->limit,
+        .elsewhere = elsewhere(quota),
+    };
+    set_bounds(quota, out);
+    return true;
+}
+
+/* ---- What else there is ---- */
+
+static void facts(void *context, struct weir_view_facts *out)
+{
+    const struct weir_admin *admin = context;
+    struct weir_root_stats stats;
+    weir_root_stats(admin->root, &stats);
+    *out = (struct weir_view_facts){
+        .kind = "root",
+        .name = admin->name,
+        .version = admin->version,
+        .incarnation = admin->incarnation,
+        .ready = weir_root_ready(admin->root),
+        .trouble = admin->trouble ? admin->trouble_why : NULL,
+        .started = admin->started,
+        .epoch = stats.epoch,
+        .quotas = stats.quotas,
+        .unknown = stats.unknown,
+        .limiters = stats.limiters_connected,
+        .reports = stats.reports,
+    };
+}
+
+static json_t *templates(void *context, weir_instant now)
+{
+    const struct weir_admin *admin = context;
+    struct weir_catalog *catalog = weir_root_catalog(admin->root);
+    struct weir_admin_sum sums[WEIR_TEMPLATES_MAX] = { 0 };
+    size_t count = weir_catalog_templates(catalog);
+    for (size_t i = 0; i < count; i++)
+        sums[i].quota = weir_catalog_template(catalog, i);
+    weir_admin_sum(admin->root, sums, count, now);
+    json_t *object = json_object();
+    for (size_t i = 0; i < count; i++)
+        json_object_setn_new(object, sums[i].quota->name.p,
+                             sums[i].quota->name.len,
+                             weir_admin_sum_object(&sums[i]));
+    return object;
+}
+
+/* NULL: no process told of an adaptive limit of that name. */
+static json_t *adaptive(void *context, struct weir_text name, weir_instant now)
+{
+    const struct weir_admin *admin = context;
+    struct weir_adaptive_seen seen;
+    if (weir_adaptive_see(admin->root, name, &seen, 1, now) == 0)
+        return NULL;
+    json_t *reasons = json_object();
+    for (unsigned i = 0; i < WEIR_LIMIT_REASONS; i++) {
+        if (seen.by_reason[i] > 0)
+            json_object_set_new(reasons,
+                                weir_limit_reason_text(
+                                    (enum weir_limit_reason)i),
+                                json_integer(seen.by_reason[i]));
+    }
+    char limit[64];
+    snprintf(limit, sizeof limit, seen.min < seen.max ? "%.3g..%.3g" : "%.3g",
+             seen.min, seen.max);
+    return json_pack("{s:s, s:f, s:f, s:f, s:I, s:I, s:o}", "limit", limit,
+                     "min", seen.min, "median", seen.median, "max", seen.max,
+                     "processes", (json_int_t)seen.processes, "in_flight",
+                     (json_int_t)seen.in_flight, "reasons", reasons);
+}
+
+struct weir_view_source weir_admin_source(struct weir_admin *admin)
+{
+    return (struct weir_view_source){
+        .usages = weir_usages_of_root(admin->root),
+        .context = admin,
+        .facts = facts,
+        .rule = rule,
+        .templates = templates,
+        .adaptive = adaptive,
+    };
+}

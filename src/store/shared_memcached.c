@@ -1,0 +1,865 @@
+/* SPDX-License-Identifier: MIT
+ * store/shared_memcached.c - memcached: counters, and compare-and-swap.
+ *
+ * Theory of operation. memcached runs no scripts and has no clock to ask, so
+ * the time is ours (CLOCK_REALTIME, on which all who share a store agree), and
+ * what is atomic is one add to a number or one swap of a value.
+ *
+ *   fixed_window   a counter a window, whose key has the window's number, not
+ *                  its beginning, which moves with a zone's clocks: add first,
+ *                  and who has gone over takes back what he added. Between the
+ *                  two another may see it too full and be refused a little
+ *                  early; too much passes never.
+ *   all others     the meter's rule and state are one value (shared_state.c):
+ *                  get it, step, swap it for the one that was got. A step that
+ *                  changes nothing, as most refusals do, swaps nothing.
+ *
+ * Also the sliding window swaps. Counters for its parts could add atomically
+ * too, but who is late by the clock then adds to a part that others have
+ * already read as finished: too much passes, and nobody can tell.
+ *
+ * libmemcached waits in its calls, so a server has some threads of its own,
+ * each with one connection. A key has its thread: the steps of one process on
+ * one key never contend with each other, and those that wait together are
+ * stepped together, with one swap. A swap that another process wins is tried
+ * again after a pause that is random and grows.
+ *
+ * A connection on which anything unexpected has happened is closed: what else
+ * would come on it isn't known. The first thread probes a server that is down.
+ *
+ * No secrets: memcached's SASL wants its binary protocol, which is on its way
+ * out. Keep it in a network of its own. */
+
+#include <errno.h>
+#include <libmemcached/memcached.h>
+#include <openssl/sha.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/atomic.h"
+#include "base/hash.h"
+#include "base/rng.h"
+#include "os/clock.h"
+#include "store/shared_private.h"
+#include "store/shared_state.h"
+
+#define KEY_MAX 250             /* bytes, memcached's */
+#define BLOCK_MAX (4u << 20)    /* bytes that libmemcached may ask for */
+#define BATCH_MAX 64            /* steps on one key in one swap */
+#define PAUSE_FIRST (20 * 1000) /* ns, after the first swap lost */
+#define PAUSE_DOUBLINGS 6
+#define NO_WINDOW INT64_MIN            /* in the place of a window's number */
+#define WINDOW_KEPT (60 * WEIR_SECOND) /* after it has ended */
+#define DAY (86400 * WEIR_SECOND)
+#define MONTH_S (30 * 24 * 3600) /* beyond, memcached counts from 1970 */
+
+struct worker {
+    struct server *server;
+    unsigned index;
+    pthread_t thread;
+    bool running;
+    pthread_cond_t wake;  /* with the lane's mutex */
+    memcached_st *handle; /* owned; NULL: not connected */
+    uint32_t made;        /* the server's 'downs' when it was */
+    struct weir_rng rng;
+    weir_instant probe_at; /* of the first one */
+    uint64_t state[WEIR_METER_SIZE_MAX / 8];
+    uint64_t before[WEIR_METER_SIZE_MAX / 8];
+    uint8_t value[WEIR_STATE_BYTES_MAX];
+};
+
+struct server {
+    struct weir_lane *lane;
+    struct weir_shared *shared;
+    uint32_t downs; /* connections made before the last one are of no use */
+    struct worker worker[WEIR_SHARED_WORKERS];
+};
+
+/* Steps on one key. */
+struct batch {
+    size_t count;
+    struct weir_shared_job *job[BATCH_MAX];
+    struct weir_meter_answer answer[BATCH_MAX];
+};
+
+static weir_instant wall_now(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (weir_instant)now.tv_sec * WEIR_SECOND + (weir_instant)now.tv_nsec;
+}
+
+/* ---- Memory: what a server announces, nobody is made to allocate ---- */
+
+static void *bounded_alloc(const memcached_st *handle, const size_t size,
+                           void *context)
+{
+    (void)handle;
+    (void)context;
+    return size <= BLOCK_MAX ? malloc(size) : NULL;
+}
+
+static void *bounded_calloc(const memcached_st *handle, size_t count,
+                            const size_t size, void *context)
+{
+    (void)handle;
+    (void)context;
+    return count <= BLOCK_MAX / (size ? size : 1) ? calloc(count, size) : NULL;
+}
+
+static void *bounded_realloc(const memcached_st *handle, void *block,
+                             const size_t size, void *context)
+{
+    (void)handle;
+    (void)context;
+    return size <= BLOCK_MAX ? realloc(block, size) : NULL;
+}
+
+static void bounded_free(const memcached_st *handle, void *block, void *context)
+{
+    (void)handle;
+    (void)context;
+    free(block);
+}
+
+/* ---- Connections ---- */
+
+static void disconnect(struct worker *worker)
+{
+    if (worker->handle)
+        memcached_free(worker->handle);
+    worker->handle = NULL;
+}
+
+static bool configure(memcached_st *handle, const struct weir_address *address)
+{
+    static const struct {
+        memcached_behavior_t behavior;
+        uint64_t value;
+    } settings[] = {
+        { MEMCACHED_BEHAVIOR_NO_BLOCK, 1 },
+        { MEMCACHED_BEHAVIOR_TCP_NODELAY, 1 },
+        { MEMCACHED_BEHAVIOR_SUPPORT_CAS, 1 },
+    };
+    if (memcached_failed(memcached_set_memory_allocators(
+            handle, bounded_alloc, bounded_free, bounded_realloc,
+            bounded_calloc, NULL)))
+        return false;
+    for (size_t i = 0; i < WEIR_COUNT_OF(settings); i++)
+        if (memcached_failed(memcached_behavior_set(
+                handle, settings[i].behavior, settings[i].value)))
+            return false;
+    return memcached_success(
+        memcached_server_add(handle, address->host, address->port));
+}
+
+/* Waits for no answer longer than for 'patience'. NULL: no memory. */
+static memcached_st *connection(struct worker *worker, weir_duration patience)
+{
+    uint32_t downs = weir_load(&worker->server->downs);
+    if (worker->handle && worker->made != downs)
+        disconnect(worker);
+    if (!worker->handle) {
+        worker->handle = memcached_create(NULL);
+        worker->made = downs;
+        if (!worker->handle ||
+            !configure(worker->handle, &worker->server->lane->address)) {
+            disconnect(worker);
+            return NULL;
+        }
+    }
+    uint64_t ms = (patience + WEIR_MILLISECOND - 1) / WEIR_MILLISECOND;
+    memcached_behavior_set(worker->handle, MEMCACHED_BEHAVIOR_POLL_TIMEOUT, ms);
+    memcached_behavior_set(worker->handle, MEMCACHED_BEHAVIOR_CONNECT_TIMEOUT,
+                           ms);
+    return worker->handle;
+}
+
+/* How long the batch may still wait; at least a millisecond. */
+static weir_duration patience_of(const struct weir_shared_job *job)
+{
+    weir_instant now = weir_clock_now();
+    weir_duration least = WEIR_MILLISECOND;
+    return job->until > now + least ? job->until - now : least;
+}
+
+/* What a return code that nobody expected means for a step. */
+static int result_of(memcached_return_t code)
+{
+    switch ((int)code) {
+    case MEMCACHED_TIMEOUT:
+        return WEIR_ETIMEOUT;
+    case MEMCACHED_HOST_LOOKUP_FAILURE:
+    case MEMCACHED_CONNECTION_FAILURE:
+    case MEMCACHED_WRITE_FAILURE:
+    case MEMCACHED_READ_FAILURE:
+    case MEMCACHED_UNKNOWN_READ_FAILURE:
+    case MEMCACHED_ERRNO:
+    case MEMCACHED_NO_SERVERS:
+    case MEMCACHED_SERVER_MARKED_DEAD:
+    case MEMCACHED_SERVER_TEMPORARILY_DISABLED:
+        return WEIR_ECONNECT;
+    default:
+        return WEIR_EPROTOCOL;
+    }
+}
+
+/* Who probes a server that is down sleeps without end while it is up. */
+static void wake_prober(struct server *server)
+{
+    struct weir_lane *lane = server->lane;
+    pthread_mutex_lock(&lane->mutex);
+    pthread_cond_signal(&server->worker[0].wake);
+    pthread_mutex_unlock(&lane->mutex);
+}
+
+/* The connection is of no use any more; after a loss or nonsense no other one
+ * is either. (Of a silence the caller judges.) Returns the step's result. */
+static int fail(struct worker *worker, memcached_return_t code)
+{
+    struct server *server = worker->server;
+    const char *why = memcached_strerror(worker->handle, code);
+    if (code == MEMCACHED_TIMEOUT) {
+        weir_lane_complain(server->lane, "no answer in time");
+    } else {
+        weir_lane_down(server->lane, why);
+        weir_fetch_add(&server->downs, 1u);
+        wake_prober(server);
+    }
+    disconnect(worker);
+    return result_of(code);
+}
+
+/* ---- Keys ---- */
+
+/* Blanks and control characters as %XX. What gets too long ends in its
+ * hash instead, so that it is still one name's. */
+static size_t escape(struct weir_text name, char *out, size_t max)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    size_t len = 0;
+    for (size_t i = 0; i < name.len; i++) {
+        unsigned char c = (unsigned char)name.p[i];
+        bool plain = c > ' ' && c != 0x7f && c != '%';
+        if (len + 3 > max)
+            return max + 1;
+        if (plain) {
+            out[len++] = (char)c;
+            continue;
+        }
+        out[len++] = '%';
+        out[len++] = digits[c >> 4];
+        out[len++] = digits[c & 15];
+    }
+    return len;
+}
+
+static size_t hashed(struct weir_text name, char *out)
+{
+    unsigned char digest[SHA256_DIGEST_LENGTH];
+    SHA256((const unsigned char *)name.p, name.len, digest);
+    size_t len = 2;
+    memcpy(out, "%#", len); /* no escape looks like that */
+    for (size_t i = 0; i < sizeof(digest); i++, len += 2)
+        snprintf(out + len, 3, "%02x", digest[i]);
+    return len;
+}
+
+static size_t key_of(const struct weir_shared_job *job, char key[KEY_MAX + 1],
+                     const char *kind, int64_t window)
+{
+    struct weir_text name = { job->key, job->key_len };
+    char tail[64];
+    int tail_len =
+        window == NO_WINDOW
+            ? snprintf(tail, sizeof(tail), ":%s", kind)
+            : snprintf(tail, sizeof(tail), ":%s:%lld", kind, (long long)window);
+    int head = snprintf(key, KEY_MAX + 1, "%s:", job->lane->shared->prefix);
+    size_t max = KEY_MAX - (size_t)head - (size_t)tail_len;
+    size_t len = escape(name, key + head, max);
+    if (len > max)
+        len = hashed(name, key + head);
+    memcpy(key + head + len, tail, (size_t)tail_len + 1);
+    return (size_t)head + len + (size_t)tail_len;
+}
+
+/* When a value may be forgotten, as memcached wants it said: it counts whole
+ * seconds, and ends up to one early. */
+static time_t expiry_of(weir_instant idle_at, weir_instant now)
+{
+    if (idle_at == WEIR_NEVER)
+        return 0;
+    weir_duration rest = idle_at > now ? idle_at - now : 0;
+    uint64_t seconds = rest / WEIR_SECOND + 3;
+    if (seconds <= MONTH_S)
+        return (time_t)seconds;
+    return (time_t)(now / WEIR_SECOND + seconds);
+}
+
+/* ---- Counters ---- */
+
+/* One counter: a window of one meter. */
+struct counter {
+    memcached_st *handle;
+    char key[KEY_MAX + 1];
+    size_t len;
+    time_t expiry;
+};
+
+static memcached_return_t counter_read(struct counter *counter, uint64_t *out)
+{
+    size_t len;
+    uint32_t flags;
+    memcached_return_t code;
+    char *text = memcached_get(counter->handle, counter->key, counter->len,
+                               &len, &flags, &code);
+    if (code == MEMCACHED_NOTFOUND) {
+        *out = 0;
+        return MEMCACHED_SUCCESS;
+    }
+    if (!text)
+        return code == MEMCACHED_SUCCESS ? MEMCACHED_PROTOCOL_ERROR : code;
+    char *end;
+    *out = strtoull(text, &end, 10);
+    if (end == text)
+        code = MEMCACHED_PROTOCOL_ERROR;
+    free(text);
+    return code;
+}
+
+/* The first to come makes the counter; who comes at the same time finds it
+ * made, and adds. */
+static memcached_return_t counter_add(struct counter *counter, uint64_t weight,
+                                      uint64_t *out)
+{
+    char text[24];
+    int len = snprintf(text, sizeof(text), "%llu", (unsigned long long)weight);
+    memcached_return_t code = MEMCACHED_NOTFOUND;
+    for (int tries = 0; tries < 3; tries++) {
+        /* "by key": the plain call takes 32 bits. */
+        code = memcached_increment_by_key(counter->handle, counter->key,
+                                          counter->len, counter->key,
+                                          counter->len, weight, out);
+        if (code != MEMCACHED_NOTFOUND)
+            return code;
+        code = memcached_add(counter->handle, counter->key, counter->len, text,
+                             (size_t)len, counter->expiry, 0);
+        if (code == MEMCACHED_SUCCESS) {
+            *out = weight;
+            return code;
+        }
+        if (code != MEMCACHED_NOTSTORED && code != MEMCACHED_DATA_EXISTS)
+            return code;
+    }
+    return code;
+}
+
+/* Never below 0, by memcached's own rule. */
+static memcached_return_t counter_subtract(struct counter *counter,
+                                           uint64_t weight, uint64_t *out)
+{
+    memcached_return_t code =
+        memcached_decrement_by_key(counter->handle, counter->key, counter->len,
+                                   counter->key, counter->len, weight, out);
+    if (code != MEMCACHED_NOTFOUND)
+        return code;
+    *out = 0;
+    return MEMCACHED_SUCCESS;
+}
+
+static bool fits(const struct weir_meter_rule *rule, uint64_t used,
+                 uint64_t weight)
+{
+    return rule->quantity > 0 && weight <= rule->quantity &&
+           used <= rule->quantity - weight;
+}
+
+/* A take. 'out_used': units in the window now. */
+static memcached_return_t counter_take(struct counter *counter,
+                                       const struct weir_meter_rule *rule,
+                                       uint64_t weight, bool *out_passed,
+                                       uint64_t *out_used)
+{
+    bool never = weight > rule->quantity || rule->quantity == 0;
+    memcached_return_t code;
+    if (weight == 0 || (never && !rule->count_refused)) {
+        code = counter_read(counter, out_used);
+        *out_passed = fits(rule, *out_used, weight);
+        return code;
+    }
+    code = counter_add(counter, weight, out_used);
+    if (memcached_failed(code))
+        return code;
+    *out_passed = !never && *out_used <= rule->quantity;
+    if (*out_passed || rule->count_refused)
+        return code;
+    return counter_subtract(counter, weight, out_used);
+}
+
+static memcached_return_t counter_ask(struct counter *counter,
+                                      const struct weir_shared_job *job,
+                                      bool *out_passed, uint64_t *out_used)
+{
+    const struct weir_meter_rule *rule = &job->rule;
+    memcached_return_t code = MEMCACHED_SUCCESS;
+    switch (job->ask.op) {
+    case WEIR_METER_TAKE:
+    case WEIR_METER_RESERVE:
+        return counter_take(counter, rule, job->ask.weight, out_passed,
+                            out_used);
+    case WEIR_METER_PEEK:
+        code = counter_read(counter, out_used);
+        *out_passed = fits(rule, *out_used, job->ask.weight);
+        return code;
+    case WEIR_METER_CHARGE:
+        *out_passed = true;
+        return counter_add(counter, job->ask.weight, out_used);
+    case WEIR_METER_REFUND:
+        *out_passed = true;
+        return counter_subtract(counter, job->ask.weight, out_used);
+    }
+    return code;
+}
+
+/* For how long a finished window is kept: clocks that differ; and a zone's may
+ * be set back meanwhile, by less than the window is long, or than a day. */
+static weir_duration kept_for(const struct weir_meter_rule *rule,
+                              weir_duration length)
+{
+    if (rule->calendar == WEIR_CALENDAR_NONE)
+        return WINDOW_KEPT;
+    return WINDOW_KEPT + (length < DAY ? length : DAY);
+}
+
+static void count(struct worker *worker, struct weir_shared_job *job)
+{
+    static const char *const kinds[] = {
+        [WEIR_CALENDAR_NONE] = "window", [WEIR_CALENDAR_MINUTE] = "minute",
+        [WEIR_CALENDAR_HOUR] = "hour",   [WEIR_CALENDAR_DAY] = "day",
+        [WEIR_CALENDAR_WEEK] = "week",   [WEIR_CALENDAR_MONTH] = "month",
+    };
+    const struct weir_meter_rule *rule = &job->rule;
+    weir_instant now = wall_now(), start, end;
+    int64_t number = weir_meter_window(rule, &start, &end, now);
+    struct counter counter = { .handle = connection(worker, patience_of(job)) };
+    if (!counter.handle) {
+        weir_job_finish(job, WEIR_ENOMEM, NULL);
+        return;
+    }
+    counter.len = key_of(job, counter.key, kinds[rule->calendar], number);
+    counter.expiry = expiry_of(end + kept_for(rule, end - start), now);
+    bool passed = false;
+    uint64_t used = 0;
+    memcached_return_t code = counter_ask(&counter, job, &passed, &used);
+    if (memcached_failed(code)) {
+        weir_job_finish(job, fail(worker, code), NULL);
+        return;
+    }
+    weir_job_heard(job);
+    bool never =
+        !passed && (rule->quantity == 0 || job->ask.weight > rule->quantity);
+    struct weir_meter_answer answer = {
+        .passed = passed,
+        .never = never,
+        .used = used < INT64_MAX ? (int64_t)used : INT64_MAX,
+        .remaining = used < rule->quantity ? rule->quantity - used : 0,
+        .retry_after = never    ? WEIR_NEVER
+                       : passed ? 0
+                                : end - now,
+    };
+    weir_job_finish(job, 0, &answer);
+}
+
+/* ---- Swaps ---- */
+
+/* A value, and what it must still be for ours to take its place. */
+struct found {
+    bool there;
+    uint64_t unique;
+};
+
+static memcached_return_t fetch(struct worker *worker, const char *key,
+                                size_t len, struct found *out, size_t *out_len)
+{
+    *out = (struct found){ .there = false };
+    memcached_return_t code = memcached_mget(worker->handle, &key, &len, 1);
+    if (memcached_failed(code))
+        return code;
+    bool sound = true;
+    for (;;) {
+        memcached_result_st *result =
+            memcached_fetch_result(worker->handle, NULL, &code);
+        if (!result)
+            break;
+        size_t size = memcached_result_length(result);
+        sound = sound && !out->there && size <= sizeof(worker->value);
+        if (sound) {
+            memcpy(worker->value, memcached_result_value(result), size);
+            *out_len = size;
+            *out = (struct found){ true, memcached_result_cas(result) };
+        }
+        memcached_result_free(result);
+    }
+    if (!sound)
+        return MEMCACHED_PROTOCOL_ERROR;
+    bool ended = code == MEMCACHED_END || code == MEMCACHED_NOTFOUND ||
+                 code == MEMCACHED_SUCCESS;
+    return ended ? MEMCACHED_SUCCESS : code;
+}
+
+/* Steps all of the batch on the state as it was got; true: it has changed. */
+static bool step_all(struct worker *worker, struct batch *batch,
+                     weir_instant now)
+{
+    const struct weir_meter_rule *rule = &batch->job[0]->rule;
+    size_t size = weir_meter_size(rule);
+    memcpy(worker->before, worker->state, size);
+    for (size_t i = 0; i < batch->count; i++)
+        weir_meter_step(rule, worker->state, &batch->job[i]->ask,
+                        &batch->answer[i], now);
+    return memcmp(worker->before, worker->state, size) != 0;
+}
+
+static memcached_return_t put(struct worker *worker,
+                              const struct weir_meter_rule *rule,
+                              const char *key, size_t len,
+                              const struct found *found, weir_instant now)
+{
+    size_t size = weir_state_pack(rule, worker->state, worker->value);
+    time_t expiry =
+        expiry_of(weir_meter_idle_at(rule, worker->state, now), now);
+    const char *value = (const char *)worker->value;
+    if (!found->there)
+        return memcached_add(worker->handle, key, len, value, size, expiry, 0);
+    return memcached_cas(worker->handle, key, len, value, size, expiry, 0,
+                         found->unique);
+}
+
+/* One try. 1: another was faster. */
+static int try_swap(struct worker *worker, struct batch *batch, const char *key,
+                    size_t len)
+{
+    const struct weir_meter_rule *rule = &batch->job[0]->rule;
+    struct found found;
+    size_t size = 0;
+    memcached_return_t code = fetch(worker, key, len, &found, &size);
+    if (memcached_failed(code))
+        return fail(worker, code);
+    weir_instant now = wall_now();
+    memset(worker->state, 0, weir_meter_size(rule));
+    int error = found.there ? weir_state_unpack(rule, worker->value, size,
+                                                worker->state, now)
+                            : 0;
+    if (error < 0) {
+        weir_lane_complain(worker->server->lane, "a value isn't one of Weir's");
+        return error;
+    }
+    if (!step_all(worker, batch, now))
+        return 0;
+    code = put(worker, rule, key, len, &found, now);
+    if (code == MEMCACHED_SUCCESS)
+        return 0;
+    bool lost = code == MEMCACHED_DATA_EXISTS || code == MEMCACHED_NOTSTORED ||
+                code == MEMCACHED_NOTFOUND;
+    return lost ? 1 : fail(worker, code);
+}
+
+/* Random, so that those who met don't meet again. */
+static void pause_after(struct worker *worker, unsigned tries)
+{
+    unsigned doublings = tries < PAUSE_DOUBLINGS ? tries : PAUSE_DOUBLINGS;
+    uint64_t most = (uint64_t)PAUSE_FIRST << doublings;
+    struct timespec pause = {
+        .tv_nsec = (long)weir_rng_below(&worker->rng, most),
+    };
+    nanosleep(&pause, NULL);
+}
+
+static int swap(struct worker *worker, struct batch *batch)
+{
+    static const char *const kinds[] = {
+        [WEIR_LEAKY] = "leaky",
+        [WEIR_LEAKY_QUEUE] = "leaky_queue",
+        [WEIR_TOKEN_BUCKET] = "token_bucket",
+        [WEIR_TOKEN_BUCKETS] = "token_buckets",
+        [WEIR_FIXED_WINDOW] = "fixed_window",
+        [WEIR_SLIDING_LOG] = "sliding_log",
+        [WEIR_SLIDING_WINDOW] = "sliding_window",
+        [WEIR_PERMITS] = "permits",
+    };
+    const struct weir_shared_job *first = batch->job[0];
+    char key[KEY_MAX + 1];
+    size_t len = key_of(first, key, kinds[first->rule.algorithm], NO_WINDOW);
+    for (unsigned tries = 0; tries < WEIR_SHARED_SWAPS_MAX; tries++) {
+        /* Nothing is charged yet, and nobody waits. */
+        if (tries > 0 && weir_clock_now() >= first->until)
+            break;
+        if (!connection(worker, patience_of(first)))
+            return WEIR_ENOMEM;
+        int result = try_swap(worker, batch, key, len);
+        if (result != 1)
+            return result;
+        weir_job_heard(first);
+        weir_fetch_add(&worker->server->shared->swaps_lost, 1u);
+        pause_after(worker, tries);
+    }
+    return WEIR_EFULL;
+}
+
+static void swap_all(struct worker *worker, struct batch *batch)
+{
+    int result = swap(worker, batch);
+    if (result == 0)
+        weir_job_heard(batch->job[0]);
+    for (size_t i = 0; i < batch->count; i++)
+        weir_job_finish(batch->job[i], result, &batch->answer[i]);
+}
+
+/* ---- The threads ---- */
+
+/* Which thread is a key's. */
+static unsigned worker_of(const struct weir_shared_job *job)
+{
+    struct weir_text key = { job->key, job->key_len };
+    return (unsigned)(weir_hash(key, 1) % WEIR_SHARED_WORKERS);
+}
+
+/* Whether it can be stepped together with the first of a batch. */
+static bool goes_with(const struct batch *batch,
+                      const struct weir_shared_job *job)
+{
+    const struct weir_shared_job *first = batch->job[0];
+    return batch->count < BATCH_MAX &&
+           job->rule.algorithm != WEIR_FIXED_WINDOW &&
+           job->key_len == first->key_len &&
+           memcmp(job->key, first->key, job->key_len) == 0 &&
+           memcmp(&job->rule, &first->rule, sizeof(job->rule)) == 0;
+}
+
+/* Takes what is this worker's out of the lane; under its mutex. */
+static void gather(const struct worker *worker, struct batch *batch)
+{
+    struct weir_lane *lane = worker->server->lane;
+    struct weir_shared_job **link = &lane->jobs;
+    batch->count = 0;
+    while (*link) {
+        struct weir_shared_job *job = *link;
+        bool take = batch->count == 0 ? worker_of(job) == worker->index
+                                      : goes_with(batch, job);
+        if (take) {
+            batch->job[batch->count++] = job;
+            *link = job->next;
+        } else {
+            link = &job->next;
+        }
+    }
+    lane->jobs_end = link;
+}
+
+/* Under the lane's mutex: sleeps until something may be to do. */
+static void sleep_on(struct worker *worker, struct weir_lane *lane)
+{
+    if (worker->index != 0 || lane->state == WEIR_LANE_UP) {
+        pthread_cond_wait(&worker->wake, &lane->mutex);
+        return;
+    }
+    struct timespec until = {
+        .tv_sec = (time_t)(worker->probe_at / WEIR_SECOND),
+        .tv_nsec = (long)(worker->probe_at % WEIR_SECOND),
+    };
+    pthread_cond_timedwait(&worker->wake, &lane->mutex, &until);
+}
+
+static bool probe_is_due(const struct worker *worker,
+                         const struct weir_lane *lane)
+{
+    return worker->index == 0 && lane->state != WEIR_LANE_UP &&
+           weir_clock_now() >= worker->probe_at;
+}
+
+/* Waits for work; false: the end. An empty batch: a probe is due. */
+static bool next_batch(struct worker *worker, struct batch *batch)
+{
+    struct weir_lane *lane = worker->server->lane;
+    pthread_mutex_lock(&lane->mutex);
+    for (;;) {
+        batch->count = 0;
+        if (lane->stop || probe_is_due(worker, lane))
+            break;
+        /* While nobody knows of the server, jobs wait for the first probe. */
+        if (lane->state != WEIR_LANE_NEW)
+            gather(worker, batch);
+        if (batch->count > 0)
+            break;
+        sleep_on(worker, lane);
+    }
+    bool stop = lane->stop;
+    pthread_mutex_unlock(&lane->mutex);
+    return !stop;
+}
+
+static void wake(struct weir_lane *lane, const struct weir_shared_job *job)
+{
+    struct server *server = lane->own;
+    pthread_mutex_lock(&lane->mutex);
+    bool down = lane->state == WEIR_LANE_DOWN;
+    for (unsigned i = 0; i < WEIR_SHARED_WORKERS; i++)
+        if (!job || worker_of(job) == i)
+            pthread_cond_signal(&server->worker[i].wake);
+    pthread_mutex_unlock(&lane->mutex);
+    if (down)
+        weir_job_finish_all(weir_lane_get(lane), WEIR_ECONNECT);
+}
+
+/* Silence before the first answer isn't judged here: the store was opened with
+ * the shortest patience, and nobody has waited yet. Who asks now waits for the
+ * next probe, which has his patience, or opens the breaker himself. */
+static void probe_failed(struct worker *worker, memcached_return_t code)
+{
+    struct weir_lane *lane = worker->server->lane;
+    /* Relaxed: it is never new again. */
+    bool is_new = weir_load_relaxed(&lane->state) == WEIR_LANE_NEW;
+    if (is_new && code == MEMCACHED_TIMEOUT)
+        weir_lane_complain(lane, "no answer in time");
+    else
+        weir_lane_down(lane, memcached_strerror(worker->handle, code));
+    disconnect(worker);
+}
+
+static void probe(struct worker *worker)
+{
+    struct weir_lane *lane = worker->server->lane;
+    uint64_t early = weir_rng_below(&worker->rng, WEIR_SHARED_PROBE / 4);
+    worker->probe_at = weir_clock_now() + WEIR_SHARED_PROBE - early;
+    /* Relaxed: it is a measure, and changes with every step. */
+    weir_duration patience = weir_load_relaxed(&lane->patience);
+    weir_fetch_add(&worker->server->downs, 1u);
+    memcached_st *handle = connection(worker, patience);
+    if (!handle) {
+        weir_lane_down(lane, "no memory");
+        return;
+    }
+    static const char key[] = "weir:probe";
+    memcached_return_t code = memcached_exist(handle, key, sizeof(key) - 1);
+    if (code != MEMCACHED_NOTFOUND && code != MEMCACHED_SUCCESS) {
+        probe_failed(worker, code);
+        return;
+    }
+    weir_lane_up(lane);
+    wake(lane, NULL);
+}
+
+/* Drops those that nobody waits for any more: they aren't charged. */
+static void drop_late(struct batch *batch)
+{
+    weir_instant now = weir_clock_now();
+    size_t kept = 0;
+    for (size_t i = 0; i < batch->count; i++) {
+        if (now >= batch->job[i]->until)
+            weir_job_finish(batch->job[i], WEIR_ETIMEOUT, NULL);
+        else
+            batch->job[kept++] = batch->job[i];
+    }
+    batch->count = kept;
+}
+
+static void *run(void *context)
+{
+    struct worker *worker = context;
+    struct batch batch;
+    while (next_batch(worker, &batch)) {
+        if (batch.count == 0) {
+            probe(worker);
+            continue;
+        }
+        drop_late(&batch);
+        if (batch.count == 0)
+            continue;
+        if (batch.job[0]->rule.algorithm == WEIR_FIXED_WINDOW)
+            count(worker, batch.job[0]);
+        else
+            swap_all(worker, &batch);
+    }
+    disconnect(worker);
+    return NULL;
+}
+
+/* ---- Life ---- */
+
+static void close_server(struct weir_lane *lane)
+{
+    struct server *server = lane->own;
+    if (!server)
+        return;
+    pthread_mutex_lock(&lane->mutex);
+    lane->stop = true;
+    pthread_mutex_unlock(&lane->mutex);
+    wake(lane, NULL);
+    for (size_t i = 0; i < WEIR_SHARED_WORKERS; i++) {
+        if (server->worker[i].running)
+            pthread_join(server->worker[i].thread, NULL);
+        pthread_cond_destroy(&server->worker[i].wake);
+    }
+    free(server);
+    lane->own = NULL;
+}
+
+static void close_all(struct weir_shared *shared)
+{
+    for (size_t i = 0; i < shared->uri.count; i++)
+        close_server(&shared->lane[i]);
+}
+
+static int start_worker(struct server *server, unsigned index)
+{
+    struct worker *worker = &server->worker[index];
+    uint64_t seed;
+    weir_entropy(&seed, sizeof(seed));
+    worker->rng.state = seed;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&worker->thread, NULL, run, worker);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    worker->running = error == 0;
+    return error ? WEIR_ESYSTEM : 0;
+}
+
+static int open_server(struct weir_lane *lane)
+{
+    struct server *server = calloc(1, sizeof(*server));
+    if (!server)
+        return WEIR_ENOMEM;
+    server->lane = lane;
+    server->shared = lane->shared;
+    lane->own = server;
+    for (unsigned i = 0; i < WEIR_SHARED_WORKERS; i++) {
+        server->worker[i].server = server;
+        server->worker[i].index = i;
+        weir_shared_cond_init(&server->worker[i].wake);
+    }
+    int error = 0;
+    for (unsigned i = 0; error == 0 && i < WEIR_SHARED_WORKERS; i++)
+        error = start_worker(server, i);
+    return error;
+}
+
+static int open_all(struct weir_shared *shared, struct weir_diag *diag)
+{
+    int error = 0;
+    for (size_t i = 0; error == 0 && i < shared->uri.count; i++)
+        error = open_server(&shared->lane[i]);
+    if (error == 0)
+        return 0;
+    close_all(shared);
+    return weir_diag_set(diag, error, weir_strerror(error), NULL);
+}
+
+const struct weir_shared_type weir_shared_memcached = {
+    .open = open_all,
+    .wake = wake,
+    .close = close_all,
+};

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT
+ * store/shared_memcached_missing.c - instead of shared_memcached.c in a Weir
+ * that was built without libmemcached: says so. */
+
+#include "store/shared_private.h"
+
+static int missing_open(struct weir_shared *shared, struct weir_diag *diag)
+{
+    (void)shared;
+    return weir_diag_set(diag, WEIR_EINVAL,
+                         "this Weir was built without "
+                         "libmemcached; build it where that is installed, or "
+                         "use redis://HOST:PORT",
+                         NULL);
+}
+
+const struct weir_shared_type weir_shared_memcached = {
+    .open = missing_open,
+};

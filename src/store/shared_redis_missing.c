@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT
+ * store/shared_redis_missing.c - instead of shared_redis.c in a Weir that was
+ * built without hiredis: says so. */
+
+#include "store/shared_private.h"
+
+static int missing_open(struct weir_shared *shared, struct weir_diag *diag)
+{
+    (void)shared;
+    return weir_diag_set(diag, WEIR_EINVAL,
+                         "this Weir was built without "
+                         "hiredis; build it where that is installed, or "
+                         "use memcached://HOST:PORT",
+                         NULL);
+}
+
+const struct weir_shared_type weir_shared_redis = {
+    .open = missing_open,
+};

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT
+ * wire/arena.h - memory of a decoder: a bump allocator over one block, so
+ * that a hostile message can't take more than the block. */
+
+#ifndef WEIR_ARENA_H
+#define WEIR_ARENA_H
+
+#include <string.h>
+
+#include "base/base.h"
+
+struct weir_arena {
+    unsigned char *base; /* owned by the caller */
+    size_t size;
+    size_t used; /* 0: as good as new */
+};
+
+/* 'size' zeroed bytes, aligned to 16, until 'used' is set back; NULL: there
+ * is no room. */
+static inline void *weir_arena_alloc(struct weir_arena *arena, size_t size)
+{
+    uintptr_t at = (uintptr_t)(arena->base + arena->used);
+    size_t gap = (size_t)(-at & 15);
+    size_t left = arena->size - arena->used;
+    if (gap > left || size > left - gap)
+        return NULL;
+    void *p = arena->base + arena->used + gap;
+    arena->used += gap + size;
+    memset(p, 0, size);
+    return p;
+}
+
+#endif /* WEIR_ARENA_H */

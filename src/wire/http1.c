@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT
+ * wire/http1.c - a request line, headers, a body.
+ *
+ * Theory of operation. Each call begins anew at the first byte: what is whole
+ * is decoded at one go, and of what isn't nothing is remembered. The search for
+ * the head's end is the only work that is done again, and the head has a bound.
+ *
+ * Why not evhttp, as the administration's door has it: it has no bound on its
+ * connections, and one for each peer costs what a hundred decisions do. The
+ * part of HTTP/1.1 that a decision needs is what is below.
+ *
+ * Source: RFC 9110 (methods, fields), RFC 9112 (messages; section 6.3 on
+ * lengths, 11.2 on what is smuggled between readers that differ). */
+
+#include "wire/http1.h"
+
+#include <string.h>
+#include <strings.h>
+
+#define TARGET_MAX 2048u /* bytes */
+
+static bool is_token_byte(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           (c >= '0' && c <= '9') || (c && strchr("!#$%&'*+-.^_`|~", c));
+}
+
+static bool is_token(struct weir_text text)
+{
+    for (size_t i = 0; i < text.len; i++)
+        if (!is_token_byte(text.p[i]))
+            return false;
+    return text.len > 0;
+}
+
+/* Visible bytes, blanks, tabs and what isn't ASCII. */
+static bool is_value(struct weir_text text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned char c = (unsigned char)text.p[i];
+        if ((c < ' ' && c != '\t') || c == 127)
+            return false;
+    }
+    return true;
+}
+
+static struct weir_text trim(struct weir_text text)
+{
+    while (text.len > 0 && (text.p[0] == ' ' || text.p[0] == '\t')) {
+        text.p++;
+        text.len--;
+    }
+    while (text.len > 0 &&
+           (text.p[text.len - 1] == ' ' || text.p[text.len - 1] == '\t'))
+        text.len--;
+    return text;
+}
+
+static bool is_word(struct weir_text text, const char *word)
+{
+    return text.len == strlen(word) && strncasecmp(text.p, word, text.len) == 0;
+}
+
+/* The next line of '*rest', without its CRLF; false: there is no whole one. */
+static bool next_line(struct weir_text *rest, struct weir_text *out)
+{
+    const char *end = memchr(rest->p, '\n', rest->len);
+    if (!end || end == rest->p || end[-1] != '\r')
+        return false;
+    size_t len = (size_t)(end - rest->p);
+    *out = (struct weir_text){ rest->p, len - 1 };
+    rest->p += len + 1;
+    rest->len -= len + 1;
+    return true;
+}
+
+/* Up to the next blank, and past it. */
+static struct weir_text next_word(struct weir_text *line)
+{
+    const char *blank = memchr(line->p, ' ', line->len);
+    size_t len = blank ? (size_t)(blank - line->p) : line->len;
+    struct weir_text word = { line->p, len };
+    line->p += blank ? len + 1 : len;
+    line->len -= blank ? len + 1 : len;
+    return word;
+}
+
+static int decode_first(struct weir_text line, struct weir_http1_request *out)
+{
+    out->method = next_word(&line);
+    out->target = next_word(&line);
+    if (!is_token(out->method) || out->target.len == 0 ||
+        !is_value(out->target))
+        return -400;
+    if (out->target.len > TARGET_MAX)
+        return -414;
+    if (line.len != 8 || memcmp(line.p, "HTTP/", 5) != 0)
+        return -400;
+    out->keep = memcmp(line.p, "HTTP/1.1", 8) == 0;
+    return out->keep || memcmp(line.p, "HTTP/1.0", 8) == 0 ? 0 : -505;
+}
+
+static int decode_header(struct weir_text line, struct weir_http1_request *out)
+{
+    const char *colon = memchr(line.p, ':', line.len);
+    if (out->header_count == WEIR_HTTP1_HEADERS_MAX)
+        return -431;
+    if (!colon)
+        return -400;
+    size_t len = (size_t)(colon - line.p);
+    struct weir_http1_header header = {
+        .name = { line.p, len },
+        .value = trim((struct weir_text){ colon + 1, line.len - len - 1 }),
+    };
+    if (!is_token(header.name) || !is_value(header.value))
+        return -400;
+    out->header[out->header_count++] = header;
+    return 0;
+}
+
+static int decode_length(struct weir_text value, size_t *out)
+{
+    size_t length = 0;
+    if (value.len == 0)
+        return -400;
+    for (size_t i = 0; i < value.len; i++) {
+        if (value.p[i] < '0' || value.p[i] > '9')
+            return -400;
+        length = length * 10 + (size_t)(value.p[i] - '0');
+        if (length > WEIR_HTTP1_BODY_MAX)
+            return -413;
+    }
+    *out = length;
+    return 0;
+}
+
+/* What the headers say of the message itself. */
+struct frame {
+    size_t length;
+    unsigned lengths, hosts;
+};
+
+static int heed(const struct weir_http1_header *header,
+                struct weir_http1_request *out, struct frame *frame)
+{
+    struct weir_text value = header->value;
+    if (is_word(header->name, "Transfer-Encoding"))
+        return is_word(value, "chunked") ? -411 : -501;
+    if (is_word(header->name, "Expect")) {
+        out->expects = is_word(value, "100-continue");
+        return out->expects ? 0 : -400;
+    }
+    if (is_word(header->name, "Connection")) {
+        /* Of 1.0 none is kept. */
+        out->keep = out->keep && !is_word(value, "close");
+        return 0;
+    }
+    frame->hosts += is_word(header->name, "Host");
+    if (!is_word(header->name, "Content-Length"))
+        return 0;
+    return frame->lengths++ > 0 ? -400 : decode_length(value, &frame->length);
+}
+
+static int decode_head(struct weir_text head, struct weir_http1_request *out,
+                       size_t *out_length)
+{
+    struct weir_text line;
+    struct frame frame = { .length = 0 };
+    if (!next_line(&head, &line))
+        return -400;
+    int status = decode_first(line, out);
+    bool is_new = out->keep;
+    while (status == 0) {
+        if (!next_line(&head, &line))
+            return -400;
+        if (line.len == 0)
+            break;
+        status = decode_header(line, out);
+        if (status == 0)
+            status = heed(&out->header[out->header_count - 1], out, &frame);
+    }
+    if (status == 0 && (frame.hosts > 1 || (is_new && frame.hosts == 0)))
+        return -400;
+    *out_length = frame.length;
+    return status;
+}
+
+/* Bytes of the head, with its empty line; 0: it isn't whole. */
+static size_t head_size(const char *bytes, size_t len)
+{
+    size_t most = len < WEIR_HTTP1_HEAD_MAX ? len : WEIR_HTTP1_HEAD_MAX;
+    const char *at = bytes;
+    for (;;) {
+        const char *end = memchr(at, '\n', most - (size_t)(at - bytes));
+        if (!end)
+            return 0;
+        size_t left = most - (size_t)(end + 1 - bytes);
+        if (left >= 2 && end[1] == '\r' && end[2] == '\n')
+            return (size_t)(end + 3 - bytes);
+        at = end + 1;
+    }
+}
+
+int weir_http1_decode(const char *bytes, size_t len,
+                      struct weir_http1_request *out, size_t *out_used)
+{
+    out->header_count = 0;
+    out->keep = out->expects = false;
+    out->body = (struct weir_text){ NULL, 0 };
+    /* An empty line before a request is a habit of old clients. */
+    size_t skipped = len >= 2 && memcmp(bytes, "\r\n", 2) == 0 ? 2 : 0;
+    size_t head = head_size(bytes + skipped, len - skipped);
+    if (head == 0)
+        return len - skipped >= WEIR_HTTP1_HEAD_MAX ? -431 : 0;
+    size_t length = 0;
+    int status =
+        decode_head((struct weir_text){ bytes + skipped, head }, out, &length);
+    if (status < 0)
+        return status;
+    if (len - skipped - head < length)
+        return 0;
+    out->body = (struct weir_text){ bytes + skipped + head, length };
+    *out_used = skipped + head + length;
+    return 1;
+}
+
+bool weir_http1_header(const struct weir_http1_request *request,
+                       const char *name, struct weir_text *out)
+{
+    for (size_t i = 0; i < request->header_count; i++) {
+        if (!is_word(request->header[i].name, name))
+            continue;
+        *out = request->header[i].value;
+        return true;
+    }
+    return false;
+}
+
+const char *weir_http1_reason(int status)
+{
+    static const struct {
+        int status;
+        const char *reason;
+    } reasons[] = {
+        { 200, "OK" },
+        { 304, "Not Modified" },
+        { 400, "Bad Request" },
+        { 401, "Unauthorized" },
+        { 403, "Forbidden" },
+        { 404, "Not Found" },
+        { 405, "Method Not Allowed" },
+        { 411, "Length Required" },
+        { 413, "Content Too Large" },
+        { 414, "URI Too Long" },
+        { 415, "Unsupported Media Type" },
+        { 422, "Unprocessable Content" },
+        { 429, "Too Many Requests" },
+        { 431, "Request Header Fields Too Large" },
+        { 500, "Internal Server Error" },
+        { 501, "Not Implemented" },
+        { 503, "Service Unavailable" },
+        { 505, "HTTP Version Not Supported" },
+    };
+    for (size_t i = 0; i < WEIR_COUNT_OF(reasons); i++)
+        if (reasons[i].status == status)
+            return reasons[i].reason;
+    return "Unknown";
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT
+ * wire/http1.h - requests of HTTP/1.0 and 1.1 (RFC 9110, RFC 9112), from bytes
+ * that are there. No sockets, no memory of its own, no state between calls.
+ *
+ * Strict where two readers could disagree about where a request ends: line
+ * ends are CRLF, a length is digits and said once, no folded headers, no blank
+ * before a colon. Bodies in chunks aren't read (411). */
+
+#ifndef WEIR_HTTP1_H
+#define WEIR_HTTP1_H
+
+#include "base/base.h"
+
+#define WEIR_HTTP1_HEAD_MAX 16384u      /* bytes, with the empty line */
+#define WEIR_HTTP1_HEADERS_MAX 64       /* lines */
+#define WEIR_HTTP1_BODY_MAX (64u << 10) /* bytes */
+
+struct weir_http1_header {
+    struct weir_text name, value; /* value without blanks around it */
+};
+
+/* Texts point into the bytes decoded. */
+struct weir_http1_request {
+    struct weir_text method, target, body;
+    bool keep;    /* another may follow on the connection */
+    bool expects; /* 100-continue: the body comes when that was said */
+    size_t header_count;
+    struct weir_http1_header header[WEIR_HTTP1_HEADERS_MAX];
+};
+
+/* The request at the beginning of 'bytes'. 1: it is whole, and '*out_used'
+ * bytes long. 0: more bytes are needed; 'out' says whether it 'expects'. Else
+ * the status of HTTP to refuse it with, negative (-400, -411, -413, -414, -431,
+ * -501, -505): where the next begins can't be known then. */
+int weir_http1_decode(const char *bytes, size_t len,
+                      struct weir_http1_request *out, size_t *out_used);
+/* The value of the first header of that name, in any case; false: there is
+ * none. */
+bool weir_http1_header(const struct weir_http1_request *request,
+                       const char *name, struct weir_text *out);
+/* "Not Found" …; static. */
+const char *weir_http1_reason(int status);
+
+#endif /* WEIR_HTTP1_H */

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT
+ * wire/weir_v1_adaptive.c - the fields of adaptive quotas in a message.
+ *
+ * As with all fields that some quotas have, 0 or absent is what nobody set. The
+ * wire's numbers of controllers have 0 for that, which is target, and so are
+ * one above ours. What comes in is checked with the whole quota. */
+
+#include "wire/weir_v1_adaptive.h"
+
+void weir_v1_adaptive_put(const struct weir_quota *quota,
+                          Weir__V1__Quota *message)
+{
+    struct weir_quota fresh;
+    weir_quota_init(&fresh);
+    if (quota->controller != fresh.controller)
+        message->controller = (Weir__V1__Controller)(quota->controller + 1);
+    if (quota->target != fresh.target)
+        message->target_ns = quota->target;
+    message->percentile_e4 = (uint32_t)quota->percentile;
+    message->min_e4 = quota->min;
+    message->max_e4 = quota->max;
+    message->fleet_min_e4 = quota->fleet_min;
+    message->fleet_max_e4 = quota->fleet_max;
+    message->classes = (ProtobufCBinaryData){ quota->classes.len,
+                                              (uint8_t *)quota->classes.p };
+}
+
+void weir_v1_adaptive_get(const Weir__V1__Quota *message,
+                          struct weir_quota *out)
+{
+    if (message->controller != WEIR__V1__CONTROLLER__CONTROLLER_UNSET)
+        out->controller = (enum weir_controller_kind)(message->controller - 1);
+    if (message->target_ns != 0)
+        out->target = message->target_ns;
+    out->percentile = message->percentile_e4;
+    out->min = message->min_e4;
+    out->max = message->max_e4;
+    out->fleet_min = message->fleet_min_e4;
+    out->fleet_max = message->fleet_max_e4;
+    if (message->classes.len > 0)
+        out->classes = (struct weir_text){ (const char *)message->classes.data,
+                                           message->classes.len };
+}

@@ -1,0 +1,25 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# build.sh FOLDER [python] - generates, and builds there, the clients of this
+# folder; or only Python's, which takes no compiler.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+proto=$here/../../proto
+mkdir -p "$1"
+out=$(cd "$1" && pwd)
+
+protoc -I "$proto" --python_out="$out" --grpc_python_out="$out" \
+    --plugin=protoc-gen-grpc_python="$(command -v grpc_python_plugin)" \
+    doorman.proto
+cp "$here/client.py" "$out"
+[ "${2:-}" != python ] || exit 0
+
+# Debian's Go packages lie in a GOPATH; ours is beside them, made here.
+mkdir -p "$out/go/src/doormanpb" "$out/go/src/client"
+protoc -I "$proto" doorman.proto --go_out="\
+plugins=grpc,paths=source_relative,Mdoorman.proto=doormanpb:\
+$out/go/src/doormanpb"
+cp "$here/client.go" "$out/go/src/client/"
+GO111MODULE=off GOTOOLCHAIN=local GOFLAGS= GOPATH=$out/go:/usr/share/gocode \
+    GOCACHE=${GOCACHE:-$out/go/cache} CGO_ENABLED=0 \
+    go build -o "$out/client-go" client

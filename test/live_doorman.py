@@ -1,0 +1,484 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""live_doorman.py - Doorman's old clients before real servers: generated code
+in Python and in Go (test/doorman), a Doorman file that changes, three servers
+with a real etcd of which the master is killed, and another stopped for a while.
+
+The oracle knows what each client was told and until when: it never adds up to
+more than the capacity."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+import urllib.request
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from live_election import Etcd, free_port, until  # noqa: E402
+
+BUILD = Path(os.environ["WEIR_BUILD"])
+WEIR = str(BUILD / "weir")
+HERE = Path(__file__).parent
+CAPACITY = 1000
+CLIENTS = 100
+LEASE = 4  # seconds
+FILE = """resources:
+- identifier_glob: fleet_*
+  capacity: {capacity}
+  safe_capacity: 0
+  algorithm: {{kind: FAIR_SHARE, lease_length: {lease}, refresh_interval: 1}}
+- identifier_glob: quick
+  capacity: 100
+  safe_capacity: 2.5
+  algorithm: {{kind: PROPORTIONAL_SHARE, lease_length: 60,
+              refresh_interval: 15, learning_mode_duration: 0}}
+- identifier_glob: "*"
+  capacity: 10
+  algorithm: {{kind: STATIC, lease_length: 60, refresh_interval: 5,
+              learning_mode_duration: 0}}
+"""
+
+
+def file_text(capacity=CAPACITY):
+    return FILE.format(capacity=capacity, lease=LEASE)
+
+
+class Server:
+    def __init__(self, folder, name, *args, env=None):
+        self.folder, self.name, self.args = folder, name, args
+        self.log = folder / f"{name}.log"
+        self.ports = folder / f"{name}.ports"
+        self.process, self.port, self.env = None, 0, env
+
+    def start(self):
+        self.ports.unlink(missing_ok=True)
+        with open(self.log, "a") as log:
+            self.process = subprocess.Popen(
+                [WEIR, "serve", "--listen", f"127.0.0.1:{self.port}",
+                 "--http", "127.0.0.1:0", "--name", self.name,
+                 "--port-file", self.ports, *self.args],
+                stdout=log, stderr=log, env=self.env)
+        until(f"{self.name} starts", self.has_started)
+        ports = dict(line.split("=") for line in
+                     self.ports.read_text().split())
+        self.at, self.http = ports["listen"], ports["http"]
+        self.port = int(self.at.rsplit(":")[-1])
+        return self
+
+    def has_started(self):
+        if self.process.poll() is not None:
+            raise AssertionError(self.log.read_text())
+        return self.ports.exists()
+
+    def get(self, path):
+        with urllib.request.urlopen(f"http://{self.http}{path}",
+                                    timeout=10) as answer:
+            return answer.read().decode()
+
+    def status(self):
+        return json.loads(self.get("/v1/status"))
+
+    def says(self, text):
+        return text in self.log.read_text()
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def end(self):
+        if self.process and self.process.poll() is None:
+            self.signal(signal.SIGCONT)
+            self.process.kill()
+            self.process.wait()
+
+
+class Client:
+    """A process of generated code; one call at a time."""
+
+    def __init__(self, program, at):
+        self.process = subprocess.Popen([*program, at], text=True,
+                                        stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE)
+
+    def call(self, call, **fields):
+        line = json.dumps({"call": call, **fields})
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def get(self, client, resource, wants, **more):
+        answer = self.call("GetCapacity", client=client, resources=[
+            {"id": resource, "wants": wants, **more}])
+        return (answer.get("resources") or [answer])[0]
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+class Oracle:
+    """What all clients may use at this moment, by what they were told."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.told = {}
+        self.worst = 0
+
+    def has(self, client):
+        capacity, expiry = self.told.get(client, (0, 0))
+        return capacity if time.time() < expiry else 0
+
+    def sum(self):
+        now = time.time()
+        return sum(capacity for capacity, expiry in self.told.values()
+                   if now < expiry)
+
+    def tell(self, client, capacity, expiry):
+        with self.lock:
+            self.told[client] = (capacity, expiry)
+            self.worst = max(self.worst, self.sum())
+
+
+class Fleet(threading.Thread):
+    """Some clients, one process to each server; all ask once a second, the
+    server that was the master when somebody last heard."""
+
+    def __init__(self, program, servers, oracle, names):
+        super().__init__(daemon=True)
+        self.clients = [Client(program, server.at) for server in servers]
+        self.addresses = [server.at for server in servers]
+        self.oracle, self.names = oracle, names
+        self.at, self.stopped = 0, threading.Event()
+
+    def ask(self, name):
+        lease = {"capacity": self.oracle.has(name)}
+        wants = 5 + 7 * (hash_of(name) % 7)
+        answer = self.clients[self.at].call(
+            "GetCapacity", client=name, timeout=0.5, resources=[
+                {"id": "fleet_1", "wants": wants, "has": lease}])
+        if answer.get("resources"):
+            grant = answer["resources"][0]
+            self.oracle.tell(name, grant["capacity"], grant["expiry"])
+            return True
+        master = answer.get("master")
+        known = master in self.addresses
+        self.at = self.addresses.index(master) if known else \
+            (self.at + 1) % len(self.clients)
+        return False
+
+    def run(self):
+        while not self.stopped.is_set():
+            began = time.monotonic()
+            for name in self.names:
+                tries = 0
+                while not self.stopped.is_set() and tries < 3 and \
+                        not self.ask(name):
+                    tries += 1
+            self.stopped.wait(max(0.0, 1 - (time.monotonic() - began)))
+
+    def end(self):
+        self.stopped.set()
+        self.join()
+        for client in self.clients:
+            client.end()
+
+
+def hash_of(name):
+    return sum(name.encode()) * 31
+
+
+class Doorman(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.made = BUILD / "test" / "doorman-clients"
+        # Made once a build folder; Go's part takes a minute.
+        newest = max(p.stat().st_mtime for p in
+                     (HERE / "doorman").iterdir())
+        go = cls.made / "client-go"
+        if not go.exists() or go.stat().st_mtime < newest:
+            subprocess.run(["sh", HERE / "doorman" / "build.sh", cls.made],
+                           check=True, stdout=subprocess.DEVNULL,
+                           env={**os.environ, "GOCACHE": os.environ.get(
+                               "GOCACHE", str(cls.made / "go" / "cache"))})
+        cls.python = ["/usr/bin/python3", cls.made / "client.py"]
+        cls.go = [go]
+
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="weir-doorman."))
+        self.file = self.folder / "resources.yml"
+        self.file.write_text(file_text())
+        self.ends = []
+
+    def tearDown(self):
+        for what in reversed(self.ends):
+            what.end()
+        shutil.rmtree(self.folder)
+
+    def serve(self, name, *args, env=None):
+        server = Server(self.folder, name, *args, env=env)
+        self.ends.append(server)
+        return server.start()
+
+    def serve_file(self):
+        return self.serve("one", "--doorman-config", f"file:{self.file}")
+
+    def client(self, program, server):
+        client = Client(program, server.at)
+        self.ends.append(client)
+        return client
+
+    # ---- One server ----
+
+    def get_refresh_release(self, program):
+        server = self.serve_file()
+        client = self.client(program, server)
+        answer = client.call("Discovery")
+        self.assertEqual((answer["is_master"], answer["master"]),
+                         (True, server.at))
+        before = time.time()
+        first = client.get("a", "quick", 70)
+        self.assertEqual((first["capacity"], first["refresh"],
+                          first["safe"]), (70, 15, 2.5))
+        self.assertLessEqual(abs(first["expiry"] - before - 60), 1.5)
+        # What a has stays a's until it has taken less.
+        self.assertEqual(client.get("b", "quick", 70)["capacity"], 30)
+        self.assertEqual(client.get("a", "quick", 70, has={
+            "capacity": 70})["capacity"], 50)
+        self.assertEqual(client.get("b", "quick", 70, has={
+            "capacity": 30})["capacity"], 30)
+        client.get("a", "quick", 70, has={"capacity": 50})
+        self.assertEqual(client.get("b", "quick", 70, has={
+            "capacity": 30})["capacity"], 50)
+        client.call("ReleaseCapacity", client="a", resources=["quick", "?"])
+        self.assertEqual(client.get("b", "quick", 70, has={
+            "capacity": 50})["capacity"], 70)
+        # A "*" is no '/': nobody has said anything about such a resource.
+        strange = client.get("a", "a/b", 30)
+        self.assertEqual((strange["capacity"], strange["safe"]), (30, -1))
+        self.assertTrue(server.says("a asks for a/b, which has no quota"))
+        refused = client.get("a", "quick", -1)
+        self.assertEqual(refused["error"], 3, refused)
+        self.pages(server, client)
+        both = client.call("GetCapacity", client="c", resources=[
+            {"id": "s1", "wants": 7}, {"id": "s2", "wants": 70}])
+        self.assertEqual([r["capacity"] for r in both["resources"]], [7, 10])
+
+    def pages(self, server, client):
+        client.get("<b>", "quick", 1)
+        page = server.get("/debug/resources?resource=quick")
+        self.assertIn("<td>&lt;b&gt;</td>", page)
+        self.assertNotIn("<b>", page)
+        page = server.get("/debug/status")
+        self.assertIn("This <b>is</b> the master", page)
+        self.assertIn('identifier_glob: "fleet_*"', page)
+        client.call("ReleaseCapacity", client="<b>", resources=["quick"])
+        metrics = server.get("/metrics")
+        self.assertIn('doorman_server_wants{resource="quick"} 70', metrics)
+        self.assertIn('doorman_server_request_errors{method="GetCapacity"} 1',
+                      metrics)
+
+    def test_python_gets_refreshes_releases(self):
+        self.get_refresh_release(self.python)
+
+    def test_go_gets_refreshes_releases(self):
+        self.get_refresh_release(self.go)
+
+    def test_credentials_and_strangers(self):
+        credentials = self.folder / "credentials"
+        credentials.write_text("edit token ops 0123456789abcdef0123\n")
+        credentials.chmod(0o600)
+        shut = self.serve("shut", "--doorman-config", f"file:{self.file}",
+                          "--credentials", credentials)
+        refused = self.client(self.python, shut).get("a", "quick", 1)
+        self.assertEqual(refused["error"], 16, refused)
+        open_ = self.serve("open", "--doorman-config", f"file:{self.file}",
+                           "--credentials", credentials,
+                           "--doorman-insecure")
+        client = self.client(self.python, open_)
+        self.assertEqual(client.get("a", "quick", 1)["capacity"], 1)
+        # And nothing else than that: the command line isn't let in.
+        said = subprocess.run([WEIR, "quota", "ls", "--root", open_.at],
+                              capture_output=True, text=True)
+        self.assertNotEqual(said.returncode, 0)
+
+    # ---- The file ----
+
+    def test_reload(self):
+        server = self.serve_file()
+        client = self.client(self.python, server)
+        self.assertEqual(client.get("a", "quick", 70)["capacity"], 70)
+        epoch = server.status()["epoch"]
+        text = file_text()
+        self.file.write_text(text.replace("capacity: 100\n",
+                                          "capacity: 60\n"))
+        server.signal(signal.SIGHUP)
+        until("the reload", lambda: server.status()["epoch"] > epoch)
+        self.assertEqual(client.get("a", "quick", 70, has={
+            "capacity": 70})["capacity"], 60)
+        # Without a signal too, within a second or so.
+        self.file.write_text(text)
+        until("the reload", lambda: client.get("a", "quick", 70, has={
+            "capacity": 60})["capacity"] == 70)
+        # Files that Doorman refuses, in its words, and stays with the old.
+        epoch = server.status()["epoch"]
+        for bad, words in (
+                (text.replace('"*"', '"**"'),
+                 'the resource respository must contain at least an entry '
+                 'for "*"'),
+                (text.replace("lease_length: 60", "lease_length: 0"),
+                 "Invalid lease length, must be at least 1 second"),
+                (text.replace("quick", "a["), "syntax error in pattern"),
+                ("resources: [", "this is no YAML")):
+            self.file.write_text(bad)
+            server.signal(signal.SIGHUP)
+            until(words, lambda: words in
+                  server.status()["store"].get("problem", ""))
+            self.assertTrue(server.says(words))
+            self.assertIn("weir_store_up 0", server.get("/metrics"))
+        self.file.unlink()
+        server.signal(signal.SIGHUP)
+        until("the file's loss", lambda: "No such file" in
+              server.status()["store"].get("problem", ""))
+        self.assertEqual(server.status()["epoch"], epoch)
+        self.assertEqual(client.get("a", "quick", 70, has={
+            "capacity": 70})["capacity"], 70)
+        self.file.write_text(text)
+        until("it is well", lambda: "problem" not in
+              server.status()["store"])
+
+    def test_edits_are_refused(self):
+        server = self.serve_file()
+        said = subprocess.run([WEIR, "quota", "set", "quick", "limit=1/s",
+                               "--root", server.at], capture_output=True,
+                              text=True)
+        self.assertIn(f"quotas come from file:{self.file}; edit that file",
+                      said.stderr)
+        said = subprocess.run([WEIR, "quota", "get", "quick", "--root",
+                               server.at], capture_output=True, text=True)
+        self.assertIn("leased", said.stdout + said.stderr)
+
+    def test_no_file_no_start(self):
+        self.file.write_text("resources: []\n")
+        said = subprocess.run([WEIR, "serve", "--doorman-config", self.file],
+                              capture_output=True, text=True, timeout=30)
+        self.assertEqual(said.returncode, 2)
+        self.assertIn("the resource respository must contain", said.stderr)
+
+    def test_environment(self):
+        env = {**os.environ, "DOORMAN_CONFIG": str(self.file),
+               "DOORMAN_PORT": "tcp://10.0.0.1:80", "DOORMAN_TLS": "false",
+               "DOORMAN_HOSTNAME": "elsewhere.example", "DOORMAN_X": "y"}
+        server = self.serve("one", "-hostname=here.example", env=env)
+        answer = self.client(self.python, server).call("Discovery")
+        self.assertEqual(answer["master"], f"here.example:{server.port}")
+        self.assertTrue(server.says("DOORMAN_X is no variable"))
+        self.assertTrue(server.says("DOORMAN_PORT is an address"))
+
+    # ---- etcd ----
+
+    def etcd(self):
+        etcd = Etcd(self.folder)
+        etcd.end = etcd.kill
+        self.ends.append(etcd)
+        return etcd
+
+    def test_the_file_in_etcd(self):
+        etcd = self.etcd()
+        server = self.serve("one", "--doorman-config", "etcd:doorman.yml",
+                            "--etcd-endpoints", etcd.at)
+        client = self.client(self.python, server)
+        until("it says that etcd is away", lambda: server.says(etcd.at))
+        self.assertFalse(server.status()["ready"])
+        self.assertEqual(client.call("GetCapacity", client="a", resources=[
+            {"id": "quick", "wants": 1}])["master"], "")
+        # Who has no quotas stands in no election.
+        self.assertFalse(client.call("Discovery").get("is_master"))
+        etcd.start()
+        until("no key", lambda: server.says("there is no such key"))
+        etcd.put("doorman.yml", file_text())
+        until("ready", lambda: server.status()["ready"])
+        until("master", lambda: client.call("Discovery").get("is_master"))
+        self.assertEqual(client.get("a", "quick", 70)["capacity"], 70)
+        epoch = server.status()["epoch"]
+        etcd.put("doorman.yml", "resources: []")
+        until("refused", lambda: server.says("the resource respository"))
+        etcd.put("doorman.yml", file_text().replace("capacity: 100\n",
+                                                    "capacity: 60\n"))
+        until("changed", lambda: server.status()["epoch"] > epoch)
+        etcd.kill()
+        until("away", lambda: "problem" in server.status()["store"])
+        self.assertEqual(client.get("a", "quick", 70, has={
+            "capacity": 70})["capacity"], 60)
+
+    # ---- Three servers ----
+
+    def master(self, servers):
+        for server in servers:
+            client = Client(self.python, server.at)
+            answer = client.call("Discovery", timeout=0.5)
+            client.end()
+            if answer.get("is_master"):
+                return server
+        return None
+
+    def until_full(self, oracle, what):
+        began = time.monotonic()
+        until(what, lambda: oracle.sum() > 0.95 * CAPACITY)
+        print(f"{what}: back above 95 % after "
+              f"{time.monotonic() - began:.1f} s", flush=True)
+
+    def test_masters_are_lost(self):
+        etcd = self.etcd()
+        etcd.start()
+        servers = [
+            self.serve(f"root-{i}", "--doorman-config", self.file,
+                       "--election", "etcd", "--election-ttl", "2s",
+                       "--etcd-endpoints", etcd.at) for i in range(3)]
+        oracle = Oracle()
+        for i in range(4):
+            names = [f"c{n}" for n in range(i, CLIENTS, 4)]
+            fleet = Fleet(self.python, servers, oracle, names)
+            self.ends.append(fleet)
+            fleet.start()
+        self.until_full(oracle, "all begin")
+
+        killed = self.master(servers)
+        killed.signal(signal.SIGKILL)
+        killed.process.wait()
+        left = [s for s in servers if s is not killed]
+        until("the next master", lambda: self.master(left))
+        self.until_full(oracle, "killed, the next elected")
+
+        stopped = self.master(left)
+        stopped.signal(signal.SIGSTOP)
+        killed.start()
+        others = [s for s in servers if s is not stopped]
+        master = until("another master", lambda: self.master(others))
+        stopped.signal(signal.SIGCONT)
+        self.until_full(oracle, "stopped, the next elected")
+        client = self.client(self.python, stopped)
+        answer = client.get("late", "fleet_1", 50)
+        self.assertNotIn("capacity", answer)
+        self.assertEqual(client.call("Discovery")["master"], master.at)
+
+        # Handed over, so that the next one needn't wait for the ttl.
+        master.signal(signal.SIGTERM)
+        self.assertEqual(master.process.wait(timeout=20), 0)
+        until("the third master", lambda: self.master(
+            [s for s in servers if s is not master]))
+        self.until_full(oracle, "handed over")
+        print(f"at most {oracle.worst:.6f} of {CAPACITY} were out",
+              flush=True)
+        self.assertLessEqual(oracle.worst, CAPACITY * (1 + 1e-9))
+
+
+if __name__ == "__main__":
+    unittest.main()

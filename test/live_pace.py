@@ -1,0 +1,619 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""live_pace.py - `weir pace` with real pipes, on 10,000 lines of a real log.
+
+How fast it goes is what the program is for, so here time is measured. On a
+machine that others load as well a process is woken late: `weir pace` says in
+its summary how much of that it couldn't make up for ("late_s"), and how long
+its reader kept it waiting ("waited_s"). What is left must hold to 1 %. Each
+chunk is timed by a reader that does nothing else; a tenth of a second in which
+the reader or the writer was kept from running says nothing and is left out,
+but most tenths must be there."""
+
+import fcntl
+import functools
+import gzip
+import hashlib
+import json
+import os
+import pty
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+import patience
+from live_witness import Measured
+
+WEIR = os.environ.get("WEIR") or str(Path(os.environ["WEIR_BUILD"]) / "weir")
+SOURCE = Path(os.environ["WEIR_SOURCE"])
+LOG = gzip.decompress((SOURCE / "test/data/access.log.gz").read_bytes())
+LINES = 10000
+PATIENCE = 30
+until = functools.partial(patience.until, patience=PATIENCE)
+
+
+def hurry():
+    """A reader that is woken late makes the writer late; who may ask for more
+    of the machine than others does so."""
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, -15)
+    except PermissionError:
+        pass
+
+
+class Reader:
+    """Reads to the end, and knows when it has got what."""
+
+    def __init__(self, fd):
+        self.fd = fd
+        self.chunks = []  # (instant, bytes)
+
+    def read(self, lines=None):
+        """To the end, or until so many lines are there."""
+        seen = 0
+        while lines is None or seen < lines:
+            data = os.read(self.fd, 65536)
+            if not data:
+                break
+            self.chunks.append((time.monotonic(), data))
+            seen += data.count(b"\n")
+
+    def text(self):
+        return b"".join(data for _, data in self.chunks)
+
+    def span(self):
+        return self.chunks[-1][0] - self.chunks[0][0]
+
+    def tenths(self):
+        """Lines in each whole tenth of a second from the first chunk on, but
+        for those that begin or end in a gap: somebody was kept from
+        running."""
+        begin = self.chunks[0][0]
+        counts, spoiled = {}, set()
+        last = begin
+        for at, data in self.chunks:
+            tenth = int((at - begin) * 10)
+            counts[tenth] = counts.get(tenth, 0) + data.count(b"\n")
+            if at - last > 0.008:
+                spoiled.update(range(int((last - begin) * 10), tenth + 1))
+            last = at
+        whole = int((last - begin) * 10)
+        return [counts.get(i, 0) for i in range(whole) if i not in spoiled]
+
+    def most_in_a_second(self, chunks=None):
+        """Over any second that begins with a chunk."""
+        chunks = self.chunks if chunks is None else chunks
+        most, sum_now, first = 0, 0, 0
+        for at, data in chunks:
+            sum_now += data.count(b"\n")
+            while chunks[first][0] <= at - 1:
+                sum_now -= chunks[first][1].count(b"\n")
+                first += 1
+            most = max(most, sum_now)
+        return most
+
+
+class Case(Measured):
+    def setUp(self):
+        self.home = Path(tempfile.mkdtemp(prefix="live_pace."))
+        self.addCleanup(shutil.rmtree, self.home)
+        self.log = self.home / "access.log"
+        self.log.write_bytes(LOG)
+
+    def path(self, name):
+        return str(self.home / name)
+
+    def start(self, *options, stdin=None, **more):
+        """With the log as its input, unless told otherwise."""
+        opened = open(self.log, "rb") if stdin is None else stdin
+        process = subprocess.Popen(
+            [WEIR, "pace", *options], stdin=opened, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, bufsize=0, **more)
+        if stdin is None:
+            opened.close()
+        self.addCleanup(process.kill)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stderr.close)
+        return process
+
+    def finish(self, process, status=0):
+        error = process.stderr.read().decode()
+        self.assertEqual(process.wait(PATIENCE), status, error)
+        return error
+
+    def run_pace(self, *options, input=b"", status=0):
+        done = subprocess.run([WEIR, "pace", *options], input=input,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              timeout=PATIENCE)
+        self.assertEqual(done.returncode, status, done.stderr.decode())
+        return done.stdout, done.stderr.decode()
+
+    def assert_same(self, got, wanted):
+        """assertEqual() would print megabytes."""
+        self.assertEqual(len(got), len(wanted))
+        self.assertEqual(hashlib.sha256(got).hexdigest(),
+                         hashlib.sha256(wanted).hexdigest())
+
+
+class Rate(Case):
+    def test_ten_thousand_lines_take_ten_seconds(self):
+        hurry()
+        process = self.start("--rate", "1000/s", "--json")
+        reader = Reader(process.stdout.fileno())
+        reader.read()
+        said = json.loads(self.finish(process))
+        self.assert_same(reader.text(), LOG)
+        self.assertEqual(said["units"], LINES)
+        tenths = reader.tenths()
+        print(f"{said['seconds']:.3f} s, at the reader {reader.span():.3f} s;"
+              f" late {said['late_s']} s, waited {said['waited_s']} s;"
+              f" {len(tenths)} tenths of {min(tenths)} to {max(tenths)};"
+              f" at most {reader.most_in_a_second()} in a second")
+        paced = said["seconds"] - said["late_s"] - said["waited_s"]
+        self.assertGreater(said["seconds"], 9.9)
+        self.assert_steady(abs(paced - 10) <= 0.1, f"{paced} s")
+        if said["late_s"] + said["waited_s"] < 0.02:  # nothing came between
+            self.assert_steady(abs(reader.span() - 10) <= 0.1,
+                               f"{reader.span()} s at the reader")
+        self.assert_steady(len(tenths) > 30, f"{len(tenths)} whole tenths")
+        self.assert_steady(min(tenths) >= 90 and max(tenths) <= 110,
+                           f"{min(tenths)} to {max(tenths)} in a tenth")
+
+    def test_a_reader_that_stops_for_two_seconds(self):
+        hurry()
+        process = self.start("--rate", "1000/s", "--json")
+        reader = Reader(process.stdout.fileno())
+        reader.read(4000)
+        time.sleep(2)  # this is the stall that is tested
+        stalled = len(reader.chunks)
+        reader.read()
+        said = json.loads(self.finish(process))
+        self.assert_same(reader.text(), LOG)
+        # What was written at once into the pipe when the reader stopped.
+        at_once = reader.chunks[stalled][1].count(b"\n")
+        before = reader.chunks[:stalled]
+        after = reader.chunks[stalled + 1:]
+        most = max(reader.most_in_a_second(before),
+                   reader.most_in_a_second(after))
+        waited = said["waited_s"]
+        print(f"{said['seconds']:.3f} s, {waited} s of it for the reader, "
+              f"late {said['late_s']} s; {at_once} lines stood in the pipe; "
+              f"at most {most} in a second")
+        self.assertGreater(waited, 1.9)
+        self.assert_steady(at_once < 50, f"{at_once} lines in the pipe")
+        # Ten seconds of lines and the two of the stall, which isn't made up
+        # for.
+        paced = said["seconds"] - said["late_s"]
+        self.assert_steady(abs(paced - 12) <= 0.24, f"{paced} s")
+        # What the reader was late by comes in one chunk, and is no rate.
+        self.assert_steady(most <= 1010 + self.lateness(before + after),
+                           f"{most} in a second")
+
+    @staticmethod
+    def lateness(chunks):
+        gaps = [b[0] - a[0] for a, b in zip(chunks, chunks[1:])]
+        return int(1000 * max(gap for gap in gaps if gap < 1.5))
+
+    def test_bytes_and_records(self):
+        text = LOG[:400000]
+        out, _ = self.run_pace("--rate", "400k/s", "--by", "byte", input=text)
+        self.assert_same(out, text)
+        out, _ = self.run_pace("--rate", "500/s", "--by", "record:1000",
+                               input=text[:399999])
+        self.assert_same(out, text[:399999])
+
+    def test_a_burst_goes_at_once_and_the_rest_at_the_rate(self):
+        process = self.start("--rate", "500/s", "--burst", "9000", "--json")
+        reader = Reader(process.stdout.fileno())
+        reader.read()
+        said = json.loads(self.finish(process))
+        self.assert_same(reader.text(), LOG)
+        paced = said["seconds"] - said["late_s"] - said["waited_s"]
+        self.assertGreater(said["seconds"], 1.9)
+        self.assert_steady(paced < 2.2, f"{paced} s")
+
+    def test_each_algorithm_keeps_all_and_its_rate(self):
+        for algorithm in ("leaky_queue", "fixed_window", "sliding_log",
+                          "sliding_window"):
+            with self.subTest(algorithm):
+                text = b"".join(LOG.splitlines(True)[:1000])
+                out, said = self.run_pace("--rate", "400/s", "--algorithm",
+                                          algorithm, "--json", input=text)
+                self.assert_same(out, text)
+                seconds = json.loads(said)["seconds"]
+                print(f"{algorithm}: {seconds} s")
+                # 400 at once, and 400 more at the next window; a fixed one
+                # may end just after the first.
+                self.assertGreater(seconds, 0.99)
+
+
+    def test_a_log_is_as_long_as_the_rate_needs(self):
+        text = b"".join(LOG.splitlines(True)[:4000])
+        for options in (["2000/s"], ["4096/s"], ["10M/s", "--by", "byte"]):
+            out, _ = self.run_pace("--algorithm", "sliding_log", "--rate",
+                                   *options, input=text)
+            self.assert_same(out, text)
+        _, said = self.run_pace("--algorithm", "sliding_log", "--rate",
+                                "4097/s", input=text, status=2)
+        self.assertIn("4096 at most", said)
+
+
+class Lines(Case):
+    def test_long_lines_no_last_feed_and_nothing_at_all(self):
+        texts = [b"", b"\n", b"one", b"a\n\nb", b"x" * 3000000 + b"\ny\n",
+                 bytes(range(256)) * 5000, b"z" * 300000]
+        for text in texts:
+            out, _ = self.run_pace("--rate", "100k/s", input=text)
+            self.assert_same(out, text)
+
+    def test_records_of_any_size(self):
+        for size in (1, 4096, 131072, 200000, 262144, 262145, 1000000):
+            text = LOG[:400] if size == 1 else LOG
+            out, said = self.run_pace("--rate", "1k/s", "--json", "--by",
+                                      f"record:{size}", input=text)
+            self.assert_same(out, text)
+            self.assertEqual(json.loads(said)["units"],
+                             (len(text) + size - 1) // size)
+
+    def test_a_slow_writer_isnt_waited_for_with_a_half_line(self):
+        process = self.start("--rate", "1000/s", stdin=subprocess.PIPE)
+        process.stdin.write(b"first\nsec")
+        self.assertEqual(os.read(process.stdout.fileno(), 100), b"first\n")
+        ready, _, _ = select.select([process.stdout], [], [], 0.2)
+        self.assertFalse(ready, "half a line was let go")
+        process.stdin.write(b"ond\n")
+        self.assertEqual(os.read(process.stdout.fileno(), 100), b"second\n")
+        process.stdin.close()
+        self.finish(process)
+
+
+class Stop(Case):
+    def stop_and_go_on(self, *options, signal_at=300):
+        state = self.path("state")
+        process = self.start(*options, "--state", state)
+        reader = Reader(process.stdout.fileno())
+        reader.read(signal_at)
+        process.send_signal(signal.SIGINT)
+        reader.read()
+        said = self.finish(process, 1)
+        first = reader.text()
+        self.assertIn("stopped after", said)
+        self.assertTrue(os.path.exists(state), said)
+        process = self.start(*options, "--state", state)
+        reader = Reader(process.stdout.fileno())
+        reader.read()
+        self.finish(process)
+        self.assertFalse(os.path.exists(state))
+        self.assert_same(first + reader.text(), LOG)
+        return first
+
+    def test_stopped_and_gone_on_with_at_a_line(self):
+        first = self.stop_and_go_on("--rate", "10k/s")
+        self.assertTrue(first.endswith(b"\n"))
+
+    def test_stopped_and_gone_on_with_at_a_record(self):
+        first = self.stop_and_go_on("--rate", "20k/s", "--by", "record:300")
+        self.assertEqual(len(first) % 300, 0)
+
+    def test_input_that_has_changed_is_noticed(self):
+        state = self.path("state")
+        process = self.start("--rate", "1000/s", "--state", state)
+        Reader(process.stdout.fileno()).read(50)
+        process.send_signal(signal.SIGTERM)
+        Reader(process.stdout.fileno()).read()
+        self.finish(process, 1)
+        self.log.write_bytes(b"y" + LOG[1:])
+        process = self.start("--rate", "1000/s", "--state", state)
+        out = process.stdout.read()
+        said = self.finish(process, 2)
+        self.assertEqual(out, b"")
+        self.assertIn("isn't what it was", said)
+        self.log.write_bytes(LOG[:10])
+        process = self.start("--rate", "1000/s", "--state", state)
+        self.assertIn("shorter", self.finish(process, 2))
+        Path(state).write_text("something else\n")
+        process = self.start("--rate", "1000/s", "--state", state)
+        self.assertIn("no file that", self.finish(process, 2))
+
+    def test_a_reader_that_goes_leaves_a_state(self):
+        state = self.path("state")
+        process = self.start("--rate", "2000/s", "--state", state)
+        got = os.read(process.stdout.fileno(), 1000)
+        process.stdout.close()
+        said = self.finish(process, 1)
+        self.assertIn("the reader has gone", said)
+        written = int(Path(state).read_text().splitlines()[1].split()[0])
+        self.assertGreaterEqual(written, len(got))
+
+    def test_a_reader_that_goes_leaves_whole_lines(self):
+        """Fast, so that many lines go at once; and whole records."""
+        state = self.path("state")
+        for options, unit in ((["-r", "1M/s"], None),
+                              (["-r", "1M/s", "--by", "record:300"], 300)):
+            process = self.start(*options, "--state", state)
+            until("a pipe that is nearly full", lambda: int.from_bytes(
+                fcntl.ioctl(process.stdout, 0x541B, b"\0" * 4),  # FIONREAD
+                sys.byteorder) > 50000)
+            process.stdout.close()
+            self.finish(process, 1)
+            line = Path(state).read_text().splitlines()[1].split()
+            written, units = int(line[0]), int(line[1])
+            self.assertEqual(units, written // unit if unit
+                             else LOG[:written].count(b"\n"))
+            if unit:
+                self.assertEqual(written % unit, 0)
+            else:
+                self.assertTrue(LOG[:written].endswith(b"\n"))
+            os.unlink(state)
+
+    def test_killed_it_knows_where_it_was(self):
+        """About a second of what it did; never in the middle of a line."""
+        state = self.path("state")
+        process = self.start("--rate", "2000/s", "--state", state)
+        until("a state", lambda: os.path.exists(state))
+        process.kill()
+        first = process.stdout.read()
+        process.wait()
+        line = Path(state).read_text().splitlines()[1].split()
+        written, units = int(line[0]), int(line[1])
+        self.assertGreater(written, 0)
+        self.assertLessEqual(written, len(first))
+        self.assertEqual(LOG[:written].count(b"\n"), units)
+        self.assertTrue(LOG[:written].endswith(b"\n"))
+        process = self.start("--rate", "100k/s", "--state", state, "--json")
+        rest = process.stdout.read()
+        said = json.loads(self.finish(process))
+        self.assert_same(first[:written] + rest, LOG)
+        self.assertEqual(said["units"], LINES)
+        self.assertFalse(os.path.exists(state))
+
+    def test_a_reader_that_never_reads_can_be_left(self):
+        """Blocked in the middle of a line: the first signal waits for its
+        end, the second doesn't."""
+        state = self.path("state")
+        process = self.start("--rate", "100k/s", "--state", state)
+        full = 0
+
+        def is_full():
+            nonlocal full
+            before = full
+            full = fcntl.ioctl(process.stdout, 0x541B, b"\0" * 4)  # FIONREAD
+            return full == before and full != b"\0" * 4
+        until("a full pipe", is_full)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.05)  # else the two may arrive as one
+        process.send_signal(signal.SIGINT)
+        said = self.finish(process, 1)
+        self.assertIn("stopped after", said)
+        written = int(Path(state).read_text().splitlines()[1].split()[0])
+        self.assert_same(process.stdout.read(), LOG[:written])
+
+
+class Jobs(Case):
+    def test_each_at_its_own_rate(self):
+        lines = LOG.splitlines(True)
+        for name, count in (("a b", 100), ("b", 200), ("c", 300)):
+            Path(self.path(name)).write_bytes(b"".join(lines[:count]))
+        jobs = self.path("jobs")
+        Path(jobs).write_text(
+            "# rate  input  output\n\n"
+            f'100/s "{self.path("a b")}" {self.path("a.out")}\n'
+            f'200/s {self.path("b")} {self.path("b.out")} # twice that\n'
+            f'300/s {self.path("c")} {self.path("c.out")}\n')
+        _, said = self.run_pace("--jobs", jobs, "--json")
+        self.assertGreater(json.loads(said)["seconds"], 0.98)
+        for name, out in (("a b", "a.out"), ("b", "b.out"), ("c", "c.out")):
+            self.assert_same(Path(self.path(out)).read_bytes(),
+                             Path(self.path(name)).read_bytes())
+
+    def test_stopped_and_gone_on_with(self):
+        jobs, state = self.path("jobs"), self.path("state")
+        small = self.path("small")
+        Path(small).write_bytes(b"1\n2\n3\n")
+        Path(jobs).write_text(f"10k/s {self.log} {self.path('out')}\n"
+                              f"1k/s {small} {self.path('small.out')}\n")
+        process = self.start("--jobs", jobs, "--state", state)
+        until("some output", lambda: os.path.exists(self.path("out")) and
+              os.path.getsize(self.path("out")) > 100000)
+        process.send_signal(signal.SIGINT)
+        self.finish(process, 1)
+        part = os.path.getsize(self.path("out"))
+        self.assertLess(part, len(LOG))
+        self.run_pace("--jobs", jobs, "--state", state)
+        self.assert_same(Path(self.path("out")).read_bytes(), LOG)
+        self.assertEqual(Path(self.path("small.out")).read_bytes(),
+                         b"1\n2\n3\n")
+
+    def test_one_that_cant_go_on_stops_none_of_the_others(self):
+        jobs, fifo = self.path("jobs"), self.path("fifo")
+        os.mkfifo(fifo)
+        reading = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+        Path(jobs).write_text(f"10k/s {self.log} {fifo}\n"
+                              f"20k/s {self.log} {self.path('out')}\n")
+        process = self.start("--jobs", jobs)
+        until("the other", lambda: os.path.exists(self.path("out")) and
+              os.path.getsize(self.path("out")) == len(LOG))
+        os.close(reading)
+        self.finish(process, 1)
+
+    def test_no_file_is_written_that_is_read(self):
+        """By whatever name; and nothing is emptied before all is known to be
+        sound."""
+        jobs, other = self.path("jobs"), self.path("other")
+        shutil.copy(self.log, other)
+        os.link(other, self.path("linked"))
+        os.symlink(other, self.path("pointed"))
+        mine = self.path("out")
+        for lines, wanted in (
+                (f"100/s {other} {other}\n", "is read"),
+                (f"100/s {other} {self.path('linked')}\n", "is read"),
+                (f"9/s {other} {mine}\n9/s {mine} {self.path('o')}\n",
+                 "is read"),
+                (f"9/s {self.log} {self.path('pointed')}\n"
+                 f"9/s {self.log} {self.path('linked')}\n",
+                 "another job writes"),
+                (f"9/s {self.log} {mine}\n9/s {self.path('no')} o\n",
+                 "No such file"),
+                (f"9/s {self.log} {mine}\n9/s {self.log} /nowhere/o\n",
+                 "No such file"),
+                ("9/s - a\n9/s - b\n", "another job reads -")):
+            Path(mine).write_text("of value\n")
+            Path(jobs).write_text(lines)
+            _, said = self.run_pace("--jobs", jobs, status=2)
+            self.assertIn(wanted, said)
+            self.assert_same(Path(other).read_bytes(), LOG)
+            self.assertEqual(Path(mine).read_text(), "of value\n")
+
+    def test_a_file_that_grows_by_what_is_read_of_it(self):
+        with open(self.log, "rb") as read, open(self.log, "ab") as grows:
+            done = subprocess.run([WEIR, "pace", "-r", "1M/s"], stdin=read,
+                                  stdout=grows, stderr=subprocess.PIPE,
+                                  timeout=PATIENCE)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assert_same(self.log.read_bytes(), LOG)
+
+    def test_no_output_is_emptied_for_a_state_that_cant_be_written(self):
+        jobs, mine = self.path("jobs"), self.path("out")
+        Path(mine).write_text("of value\n")
+        Path(jobs).write_text(f"9/s {self.log} {mine}\n")
+        self.run_pace("--jobs", jobs, "--state", "/nowhere/state", status=2)
+        self.assertEqual(Path(mine).read_text(), "of value\n")
+
+    def test_what_a_file_of_jobs_must_say(self):
+        jobs = self.path("jobs")
+        for text, wanted in (
+                ("100/s onlyone\n", "RATE INPUT OUTPUT"),
+                ("fast a b\n", "jobs:1"),
+                ("\n", "no job in it"),
+                ("1/s a o\n1/s b o\n", "another job writes o"),
+                (f"1/s {self.path('none')} {self.path('o')}\n",
+                 "No such file")):
+            Path(jobs).write_text(text)
+            _, said = self.run_pace("--jobs", jobs, status=2)
+            self.assertIn(wanted, said)
+
+
+class Quota(Case):
+    def setUp(self):
+        super().setUp()
+        ports = self.path("ports")
+        self.root = subprocess.Popen(
+            [WEIR, "serve", "--listen", ":0", "--http", ":0", "--port-file",
+             ports], stderr=subprocess.DEVNULL,
+            cwd=self.home, env={**os.environ, "HOME": str(self.home)})
+        self.addCleanup(self.root.wait)
+        self.addCleanup(self.root.kill)
+        until("the root's ports", lambda: os.path.exists(ports))
+        text = Path(ports).read_text()
+        self.address = dict(line.split("=") for line in
+                            text.split())["listen"]
+
+    def weir(self, *words):
+        subprocess.run([WEIR, *words, "--roots", self.address], check=True,
+                       stdout=subprocess.DEVNULL)
+
+    def test_two_processes_share_a_live_quota(self):
+        self.weir("quota", "set", "out", "limit=1000/s", "high_burst=100",
+                  "low_burst=100")
+        text = b"".join(LOG.splitlines(True)[:1500])
+        begin = time.monotonic()
+        both = [self.start("--quota", "out", "--roots", self.address,
+                           stdin=subprocess.PIPE) for _ in range(2)]
+        feeders = [self.feed(process, text) for process in both]
+        outs = [self.drain(process) for process in both]
+        for process, feeder, out in zip(both, feeders, outs):
+            feeder.join()
+            out.join()
+            self.finish(process)
+            self.assert_same(b"".join(out.chunks), text)
+        took = time.monotonic() - begin
+        print(f"two times 1,500 lines at 1,000/s together: {took:.2f} s")
+        self.assertGreater(took, 2.7)
+
+    def feed(self, process, text):
+        def write():
+            process.stdin.write(text)
+            process.stdin.close()
+        thread = threading.Thread(target=write)
+        thread.start()
+        return thread
+
+    def drain(self, process):
+        chunks = []
+
+        def read():
+            while data := os.read(process.stdout.fileno(), 65536):
+                chunks.append(data)
+        thread = threading.Thread(target=read)
+        thread.chunks = chunks
+        thread.start()
+        return thread
+
+    def test_a_name_without_quota_is_refused(self):
+        _, said = self.run_pace("--quota", "nobody", "--roots", self.address,
+                                input=b"1\n", status=2)
+        self.assertIn("weir quota set nobody", said)
+
+    def test_the_rate_can_be_changed_meanwhile(self):
+        self.weir("quota", "set", "out", "limit=1/s", "high_burst=1")
+        process = self.start("--quota", "out", "--roots", self.address)
+        os.read(process.stdout.fileno(), 1000)
+        self.weir("quota", "set", "out", "limit=100k/s", "high_burst=1000")
+        reader = Reader(process.stdout.fileno())
+        reader.read()
+        self.finish(process)
+        self.assertEqual(reader.text()[-100:], LOG[-100:])
+
+
+class Words(Case):
+    def test_what_goes_together(self):
+        for options, wanted in (
+                ([], "how fast?"),
+                (["--rate", "1/s", "--quota", "a"], "how fast?"),
+                (["--rate", "0"], "rate of 0"),
+                (["--rate", "unlimited"], "nothing to pace"),
+                (["--rate", "1/s", "--by", "word"], "line, byte or record"),
+                (["--rate", "1/s", "--by", "record:0"], "1 byte"),
+                (["--rate", "1/s", "--burst", "0"], "1 unit"),
+                (["--rate", "1/s", "--algorithm", "guess"], "guess"),
+                (["--rate", "1/s", "--algorithm", "leaky"], "token_bucket"),
+                (["--rate", "1/s", "--algorithm", "fixed_window", "--burst",
+                  "3"], "bucket's"),
+                (["--quota", "a", "--burst", "3"], "of its own"),
+                (["--rate", "1/s", "file"], "< file"),
+                (["--rate", "1/s", "--state", "/nowhere/s"], "/nowhere"),
+                (["--jobs", "/nowhere/s"], "can't be read")):
+            _, said = self.run_pace(*options, status=2)
+            self.assertIn(wanted, said, options)
+
+    def test_the_bar(self):
+        master, slave = pty.openpty()
+        with open(self.log, "rb") as log:
+            process = subprocess.Popen(
+                [WEIR, "pace", "--rate", "5000/s", "--progress"], stdin=log,
+                stdout=subprocess.DEVNULL, stderr=slave)
+        os.close(slave)
+        said = b""
+        try:
+            while data := os.read(master, 4096):
+                said += data
+        except OSError:
+            pass  # how a terminal ends
+        os.close(master)
+        self.assertEqual(process.wait(PATIENCE), 0)
+        text = said.decode()
+        self.assertIn("set: 5000/s", text)
+        self.assertRegex(text, r"0:0[12] left")
+        last = text.rstrip().split("\r")[-1]
+        self.assertIn("[" + "#" * 20 + "] 100 %  10000 lines", last)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""live_table.py - `weir agent --table` and processes that decide on its table:
+a real root, four services, and SIGKILL for any of them at random instants, the
+agent included. What passed is what the root has in the end."""
+
+import json
+import mmap
+import os
+import random
+import signal
+import struct
+import subprocess
+import time
+import unittest
+from pathlib import Path
+
+from live_cli import WEIR, Case, Root, until
+
+BUILD = Path(os.environ["WEIR_BUILD"])
+DECIDERS = 4
+KILLS = int(os.environ.get("WEIR_KILLS", "100"))
+LIMIT, BURST = 5000, 750
+PATIENCE = 30
+
+
+class Notes:
+    """What the deciders did: struct notes of table_decider.c."""
+
+    def __init__(self, path):
+        Path(path).write_bytes(bytes(32))
+        self.file = open(path, "r+b")
+        self.map = mmap.mmap(self.file.fileno(), 32)
+
+    def look(self):
+        return dict(zip(("begun", "passed", "limited", "strange"),
+                        struct.unpack("=4Q", self.map[:])))
+
+    def close(self):
+        self.map.close()
+        self.file.close()
+
+
+class Tables(Case):
+    def setUp(self):
+        super().setUp()
+        self.root = Root(self, store=self.make_store())
+        self.table = f"/dev/shm/weir-live-{os.getpid()}"
+        self.notes_path = self.path("notes")
+        self.notes = Notes(self.notes_path)
+        self.processes, self.agents = [], 0
+
+    def tearDown(self):
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        self.notes.close()
+        Path(self.table).unlink(missing_ok=True)
+        super().tearDown()
+
+    def start(self, log, *command):
+        with open(log, "w") as errors:
+            process = subprocess.Popen(command, stderr=errors, env=self.env)
+        self.processes.append(process)
+        return process
+
+    def agent(self, *options):
+        self.agents += 1
+        self.log = self.path(f"agent{self.agents}")
+        return self.start(self.log, WEIR, "agent", "--roots",
+                          self.root.address, "--table", self.table, *options)
+
+    def decider(self):
+        return self.start(self.path("decider"), BUILD / "test/table_decider",
+                          self.table, self.notes_path)
+
+    def end(self, process, by=signal.SIGKILL):
+        process.send_signal(by)
+        status = process.wait(PATIENCE)
+        self.processes.remove(process)
+        self.assertEqual(status, -by if by == signal.SIGKILL else 0,
+                         Path(self.log).read_text() +
+                         Path(self.path("decider")).read_text())
+
+    def has_office(self):
+        agent = self.processes[-1]
+        until("the office", lambda: agent.poll() is not None or
+              "runs the shared table's limiter" in Path(self.log).read_text())
+        self.assertIsNone(agent.poll(), Path(self.log).read_text())
+
+    def has_decided(self, more):
+        seen = self.notes.look()["begun"]
+        until("decisions", lambda: self.notes.look()["begun"] >= seen + more)
+
+    def passed(self, name):
+        status, text = self.root.get("/v1/usage?limit=1000")
+        self.assertEqual(status, 200, text)
+        for use in json.loads(text)["quotas"]:
+            if use["name"] == name:
+                return use["passed"]
+        return 0
+
+    def begin(self):
+        self.ok("quota", "set", "q", "limit=unlimited", root=self.root)
+        self.ok("quota", "set", "limited", f"limit={LIMIT}/s", "low_burst=500",
+                f"high_burst={BURST}", root=self.root)
+        self.ok("quota", "set", "db", "kind=concurrency", "sharing=local",
+                "limit=1000", root=self.root)
+        agent = self.agent()
+        self.has_office()
+        return agent, [self.decider() for _ in range(DECIDERS)]
+
+    def test_any_of_them_is_killed(self):
+        seed = int(os.environ.get("WEIR_SEED", time.time_ns()))
+        print(f"WEIR_SEED={seed}")
+        chance = random.Random(seed)
+        began = time.monotonic()
+        agent, deciders = self.begin()
+        self.has_decided(100)
+        for _ in range(KILLS):
+            self.has_decided(chance.randrange(400))
+            i = chance.randrange(DECIDERS + 1)
+            if i < DECIDERS:
+                self.end(deciders[i])
+                deciders[i] = self.decider()
+                continue
+            self.end(agent)
+            self.has_decided(100)  # by the table alone
+            agent = self.agent()
+            self.has_office()
+        self.has_decided(100)
+        for decider in deciders:
+            self.end(decider)
+        seconds = time.monotonic() - began
+        self.end(agent, signal.SIGTERM)  # with the last counts told
+        did = self.notes.look()
+        passed, limited = self.passed("q"), self.passed("limited")
+        print(f"{KILLS} killed in {seconds:.1f} s, {self.agents} agents; "
+              f"{passed} units, {limited / seconds:.0f}/s of {LIMIT}")
+        self.assertEqual(did["strange"], 0)
+        # Who is killed between the charge and the note has noted nothing.
+        self.assertLessEqual(did["passed"], passed)
+        self.assertLessEqual(passed, did["begun"])
+        self.assertLessEqual(did["limited"], limited)
+        self.assertLessEqual(limited, LIMIT * seconds + BURST + DECIDERS)
+
+    def test_an_agent_stands_by(self):
+        """Two agents, doors of their own, one table."""
+        agent, deciders = self.begin()
+        other = self.agent("--http", ":0", "--port-file", self.path("places"))
+        until("the door", lambda: os.path.exists(self.path("places")))
+        self.assertNotIn("runs the shared", Path(self.log).read_text())
+        self.end(agent)
+        self.has_office()
+        self.has_decided(100)
+        for decider in deciders:
+            self.end(decider)
+        self.end(other, signal.SIGTERM)
+        self.assertGreaterEqual(self.passed("q"), self.notes.look()["passed"])
+
+    def test_services_go_on_without_an_agent(self):
+        """By their table's own counts: no slack that a root gave is left."""
+        for by in signal.SIGKILL, signal.SIGTERM:
+            agent, deciders = self.begin()
+            self.has_decided(100)
+            self.end(agent, by)
+            seen = self.notes.look()["limited"]
+            until("units", lambda: self.notes.look()["limited"] >=
+                  seen + 2 * LIMIT)
+            for decider in deciders:
+                self.end(decider)
+
+    def test_it_is_refused_with_a_sentence(self):
+        def refused(pattern, *options):
+            self.fails(pattern, "agent", "--roots", self.root.address,
+                       "--table", self.table, *options)
+
+        self.begin()
+        refused("made for another quotas_max", "--quotas-max", "99")
+        self.fails("name other roots", "agent", "--table", self.table,
+                   "--roots", "127.0.0.1:1")
+        os.chmod(self.table, 0o644)
+        refused("mode 0600")
+        self.fails("No such file", "agent", "--roots", self.root.address,
+                   "--table", self.path("none") + "/table")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

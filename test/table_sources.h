@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT
+ * test/table_sources.h - the table's sources as a part of the test that
+ * includes this: for one that takes its accesses in hand (WEIR_EXPLORE), or
+ * looks at what they keep to themselves. */
+
+#ifndef WEIR_TEST_TABLE_SOURCES_H
+#define WEIR_TEST_TABLE_SOURCES_H
+
+#include "quota/table.c"
+#include "quota/table_area.c"
+#include "quota/table_edit.c"
+#include "quota/table_meter.c"
+#include "quota/table_permit.c"
+#include "quota/table_receipt.c"
+#include "quota/table_reply.c"
+#include "quota/table_rule.c"
+#include "quota/table_shadow.c"
+#include "quota/table_share.c"
+#include "quota/table_sync.c"
+#include "quota/table_take.c"
+
+#endif /* WEIR_TEST_TABLE_SOURCES_H */

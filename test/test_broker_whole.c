@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT
+ * test_broker_whole.c - what can't be divided: the odd units go round, and
+ * nobody is kept waiting for them while there are some. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "lease/broker.h"
+#include "os/clock.h"
+
+#define HOLDERS 4
+#define MS (WEIR_SECOND / 1000)
+
+/* Holders that take what they are told at once. */
+struct world {
+    struct weir_broker *broker;
+    uint64_t serials;
+    weir_instant now;
+    uint32_t number[HOLDERS];
+    uint64_t taken[HOLDERS];
+    double has[HOLDERS];
+    bool lowered[HOLDERS]; /* and hasn't said so yet */
+};
+
+static void take(struct world *w, int holder, const struct weir_grant *grant)
+{
+    w->lowered[holder] = grant->capacity < w->has[holder];
+    w->taken[holder] = grant->serial;
+    w->has[holder] = grant->capacity;
+}
+
+static struct weir_grant ask(struct world *w, int holder, double wants)
+{
+    struct weir_band band = { 0, 1, wants };
+    struct weir_broker_ask ask = { .bands = &band,
+                                   .band_count = 1,
+                                   .has = w->has[holder],
+                                   .taken = w->taken[holder],
+                                   .streams = true };
+    struct weir_grant grant;
+    assert_int_equal(weir_broker_ask(w->broker, w->number[holder], &ask, &grant,
+                                     w->now), 0);
+    return grant;
+}
+
+static void ask_and_take(struct world *w, int holder, double wants)
+{
+    struct weir_grant grant = ask(w, holder, wants);
+    take(w, holder, &grant);
+}
+
+static void push(struct world *w)
+{
+    struct weir_grant grant;
+    while (weir_broker_next(w->broker, &grant, w->now))
+        for (int i = 0; i < HOLDERS; i++)
+            if (w->number[i] == grant.holder)
+                take(w, i, &grant);
+}
+
+static double wants_of(int holder)
+{
+    return holder == 0 ? 2 : 1;
+}
+
+/* Four for two units; the one who waited already is asked to rest. */
+static void who_rests_while_waiting_is_counted(void **state)
+{
+    (void)state;
+    struct weir_lease_rule rule = { .share = WEIR_SHARE_FAIR,
+                                    .capacity = 2,
+                                    .lease = 60 * WEIR_SECOND,
+                                    .refresh = 5 * WEIR_SECOND,
+                                    .linger = WEIR_SECOND,
+                                    .whole = true };
+    struct world w = { .now = 1000 * WEIR_SECOND };
+    w.broker = weir_broker_new(&weir_mem_system, &rule, NULL, &w.serials, 1,
+                               w.now);
+    for (int i = 0; i < HOLDERS; i++)
+        weir_broker_join(w.broker, 100 + (uint64_t)i, &w.number[i]);
+    ask_and_take(&w, 1, 1);
+    push(&w);
+    w.now += WEIR_SECOND;
+    ask_and_take(&w, 1, 1);
+    (void)ask(&w, 1, 0); /* its answer is lost */
+    ask_and_take(&w, 0, 2);
+    for (int i = 1; i < HOLDERS; i++)
+        ask_and_take(&w, i, 1);
+    ask_and_take(&w, 0, 2); /* before the next round */
+
+    double sum[HOLDERS] = { 0 };
+    for (int step = 0; step < 400; step++) {
+        w.now += 50 * MS;
+        push(&w);
+        for (int i = 0; i < HOLDERS; i++) {
+            if (step % 20 == i * 4 || w.lowered[i])
+                ask_and_take(&w, i, wants_of(i));
+            push(&w);
+            sum[i] += w.has[i] / 400;
+        }
+    }
+    double all = 0;
+    for (int i = 0; i < HOLDERS; i++) {
+        all += sum[i];
+        if (sum[i] < 0.2)
+            fail_msg("holder %d: %g units on average", i, sum[i]);
+    }
+    if (all < 1.8)
+        fail_msg("%g of 2 units are given", all);
+    weir_broker_free(w.broker);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_rests_while_waiting_is_counted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,848 @@
+/* SPDX-License-Identifier: MIT
+ * test_client_shared.c - a table that processes share, with a real root: who
+ * may open it, who runs its limiter and who is next, and processes that are
+ * killed while they decide.
+ *
+ * Children end by _exit() or by kill, never into the test. WEIR_KILLS says how
+ * many are killed (1,000). */
+
+#include "client_world.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/rng.h"
+#include "client/client.h"
+
+#define KILLS 1000
+#define PROCESSES 4
+#define LIMIT 5000 /* units a second */
+#define BURST 750
+
+static struct root root;
+static char path[64];
+static unsigned tables;
+
+/* What processes tell the test. */
+struct common {
+    uint64_t begun, passed, turns, offices, opened;
+    uint64_t last; /* an instant: of the last unit that passed */
+};
+static struct common *common;
+
+static int begin(void **state)
+{
+    (void)state;
+    common = mmap(NULL, sizeof(*common), PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(common, MAP_FAILED);
+    root_make(&root);
+    root_set(&root, "all", "{\"limit\": \"unlimited\"}");
+    root_set(&root, "q", "{\"limit\": \"unlimited\", \"parent\": \"all\"}");
+    root_set(&root, "limited",
+             "{\"limit\": \"5000/s\", \"low_burst\": \"500\","
+             " \"high_burst\": \"750\"}");
+    root_set(&root, "t/*", "{\"limit\": \"1000000/s\"}");
+    root_set(&root, "log",
+             "{\"limit\": \"1000000/s\", \"sharing\": \"local\","
+             " \"algorithm\": \"sliding_window\"}");
+    root_set(&root, "db",
+             "{\"kind\": \"concurrency\", \"sharing\": \"local\","
+             " \"limit\": \"1000\"}");
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    root_free(&root);
+    return 0;
+}
+
+static int begin_table(void **state)
+{
+    (void)state;
+    snprintf(path, sizeof(path), "/dev/shm/weir-test-%ld-%u", (long)getpid(),
+             tables++);
+    memset(common, 0, sizeof(*common));
+    return 0;
+}
+
+static int end_table(void **state)
+{
+    (void)state;
+    unlink(path);
+    return 0;
+}
+
+/* ---- Opening ---- */
+
+struct told {
+    char text[192];
+};
+
+static void on_event(void *context, const struct weir_event *event)
+{
+    struct told *told = context;
+    if (told && event->type == WEIR_EVENT_TABLE)
+        snprintf(told->text, sizeof(told->text), "%s", event->text);
+    if (event->type == WEIR_EVENT_OFFICE)
+        weir_fetch_add(&common->offices, 1);
+}
+
+static struct weir_options options_of(enum weir_table_role role,
+                                      struct told *told)
+{
+    struct weir_options options = WEIR_OPTIONS_INIT;
+    options.roots = root.address;
+    options.table = path;
+    options.table_role = role;
+    options.quotas_max = 1024;
+    options.on_event = on_event;
+    options.event_context = told;
+    return options;
+}
+
+static struct weir *open_table(enum weir_table_role role)
+{
+    static struct told told; /* the limiter's thread has it as well */
+    struct weir *weir;
+    struct weir_options options = options_of(role, &told);
+    told.text[0] = '\0';
+    int error = weir_open(&options, &weir);
+    if (error < 0)
+        fail_msg("weir_open: %d %s", error, told.text);
+    return weir;
+}
+
+static void is_refused(const struct weir_options *options, int error,
+                       const char *why)
+{
+    struct weir *weir;
+    struct told told = { "" };
+    struct weir_options copy = *options;
+    copy.event_context = &told;
+    assert_int_equal(weir_open(&copy, &weir), error);
+    if (!strstr(told.text, why))
+        fail_msg("\"%s\" isn't in \"%s\"", why, told.text);
+}
+
+static void a_table_is_refused_with_a_sentence(void **state)
+{
+    (void)state;
+    struct weir_options options = options_of(WEIR_TABLE_DECIDES, NULL);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (int i = 0; i < 1000; i++)
+        fputs("this is somebody's thesis. ", file);
+    fclose(file);
+    chmod(path, 0600);
+    is_refused(&options, WEIR_ETABLE, "that is no table");
+    chmod(path, 0640);
+    is_refused(&options, WEIR_ETABLE, "mode 0600");
+    unlink(path);
+    assert_int_equal(symlink("/dev/shm/elsewhere", path), 0);
+    is_refused(&options, WEIR_ETABLE, path);
+    unlink(path);
+    options.table = "/nowhere/at/all";
+    is_refused(&options, WEIR_ETABLE, "/nowhere/at/all");
+
+    struct weir *weir = open_table(WEIR_TABLE_RUNS);
+    struct stat made;
+    assert_int_equal(stat(path, &made), 0);
+    assert_int_equal(made.st_mode & 0777, 0600);
+    options = options_of(WEIR_TABLE_MAY_RUN, NULL);
+    options.quotas_max = 2048;
+    is_refused(&options, WEIR_ETABLE, "another quotas_max");
+    options = options_of(WEIR_TABLE_MAY_RUN, NULL);
+    options.roots = "127.0.0.1:1";
+    is_refused(&options, WEIR_ETABLE, "other roots");
+    options = options_of(WEIR_TABLE_RUNS, NULL);
+    is_refused(&options, WEIR_ELOCKED, "");
+    weir->block->version[0] = '9';
+    options = options_of(WEIR_TABLE_MAY_RUN, NULL);
+    is_refused(&options, WEIR_ETABLE, "made by libweir 9.1.0");
+    weir->block->version[0] = WEIR_VERSION[0];
+    weir_close(weir);
+}
+
+static void memory_of_the_callers_is_a_table_as_well(void **state)
+{
+    (void)state;
+    struct weir_options options = options_of(WEIR_TABLE_MAY_RUN, NULL);
+    size_t size = weir_table_bytes(&options);
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(memory, MAP_FAILED);
+    struct weir *one, *other;
+    assert_int_equal(weir_open_in(NULL, size, &options, &one), WEIR_EINVAL);
+    assert_int_equal(weir_open_in(memory, size - 1, &options, &one),
+                     WEIR_ETABLE);
+    assert_int_equal(weir_open_in(memory, size, &options, &one), 0);
+    options.table_role = WEIR_TABLE_DECIDES;
+    options.roots = NULL;
+    assert_int_equal(weir_open_in(memory, size, &options, &other), 0);
+    assert_int_equal(weir_ready(other, GUARD), 0);
+    struct weir_reply reply;
+    assert_int_equal(weir_take_by_name(other, "q", 1, 3, &reply, 0), WEIR_PASS);
+    assert_false(reply.unknown);
+    struct weir_handle q = handle_open(one, "q");
+    assert_int_equal(weir_sync(other, GUARD), 0);
+    UNTIL(root_passed(&root, "q") >= 3);
+    struct weir_status status;
+    weir_status(other, &status);
+    assert_true(status.ready && status.roots_up == 1);
+    weir_handle_close(q);
+    weir_close(one);
+    UNTIL((weir_status(other, &status), !status.ready));
+    assert_int_equal(weir_take_by_name(other, "q", 1, 1, &reply, 0), WEIR_PASS);
+    assert_false(reply.unknown);
+    weir_close(other);
+    munmap(memory, size);
+}
+
+/* ---- Processes ---- */
+
+static void turn(struct weir *weir, struct weir_handle q,
+                 struct weir_handle limited, struct weir_rng *rng)
+{
+    char name[64];
+    struct weir_permit permit;
+    weir_fetch_add(&common->begun, 1);
+    if (weir_take(q, 1, NULL, 0) == WEIR_PASS)
+        weir_fetch_add(&common->passed, 1);
+    for (int i = 0; i < 20; i++)
+        (void)weir_take(limited, 1, NULL, 0);
+    (void)weir_take_by_name(weir, "log", 3, 1, NULL, 0);
+    int len = snprintf(name, sizeof(name), "t/%u",
+                       (unsigned)weir_rng_below(rng, 1500));
+    (void)weir_take_by_name(weir, name, (size_t)len, 1, NULL, 0);
+    (void)weir_enter_by_name(weir, "db", 2, 0, 1, &permit, NULL, 0);
+    struct weir_handle held;
+    if (weir_handle_open(weir, name, (size_t)len, &held) == 0)
+        weir_handle_close(held);
+    weir_leave(&permit, WEIR_PERMIT_SUCCESS, 0);
+    weir_fetch_add(&common->turns, 1);
+}
+
+static pid_t process_of(enum weir_table_role role, uint64_t seed)
+{
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid != 0)
+        return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    struct weir_rng rng = { seed };
+    struct weir *weir;
+    struct weir_options options = options_of(role, NULL);
+    if (weir_open(&options, &weir) < 0)
+        _exit(1);
+    struct weir_handle q, limited;
+    if (weir_handle_open(weir, "q", 1, &q) < 0 ||
+        weir_handle_open(weir, "limited", 7, &limited) < 0)
+        _exit(2);
+    if (weir_ready(weir, GUARD) < 0)
+        _exit(3);
+    for (;;)
+        turn(weir, q, limited, &rng);
+}
+
+static void kill_process(pid_t pid)
+{
+    int status;
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (!WIFSIGNALED(status))
+        fail_msg("it ended by itself: %d", WEXITSTATUS(status));
+}
+
+static void wait_turns(uint64_t more)
+{
+    uint64_t until = weir_load(&common->turns) + more;
+    UNTIL(weir_load(&common->turns) >= until);
+}
+
+static uint64_t count_of(struct weir *weir, const char *name)
+{
+    struct weir_ref ref;
+    assert_true(weir_table_find(weir->table, weir_text_of(name), &ref));
+    return weir_table_count(weir->table, ref.slot);
+}
+
+/* All that the table counted is with the root, and nothing else is. */
+static void root_has_all(struct weir *weir, uint64_t before)
+{
+    assert_int_equal(weir_sync(weir, GUARD), 0);
+    assert_int_equal(root_passed(&root, "q") - before, count_of(weir, "q"));
+}
+
+static void the_office_goes_on_when_its_holder_is_killed(void **state)
+{
+    (void)state;
+    uint64_t before = root_passed(&root, "q");
+    for (int round = 0; round < 5; round++) {
+        pid_t holder = process_of(WEIR_TABLE_MAY_RUN, 1);
+        wait_turns(200);
+        pid_t next = process_of(WEIR_TABLE_MAY_RUN, 2);
+        wait_turns(200);
+        uint64_t offices = weir_load(&common->offices);
+        kill_process(holder);
+        UNTIL(weir_load(&common->offices) > offices);
+        wait_turns(200);
+        kill_process(next);
+    }
+    struct weir *weir = open_table(WEIR_TABLE_RUNS);
+    assert_int_equal(weir_ready(weir, GUARD), 0);
+    root_has_all(weir, before);
+    uint64_t count = count_of(weir, "q");
+    assert_true(count >= common->passed && count <= common->begun);
+    assert_int_equal(root_limiters(&root), 1);
+    weir_close(weir);
+    printf("%lu units, %lu offices\n", (unsigned long)count,
+           (unsigned long)common->offices);
+}
+
+static void any_process_may_be_killed(void **state)
+{
+    (void)state;
+    const char *said = getenv("WEIR_KILLS");
+    int kills = said ? atoi(said) : KILLS;
+    struct weir_rng rng = { world_now() };
+    printf("seed %lu\n", (unsigned long)rng.state);
+    uint64_t before = root_passed(&root, "q");
+    pid_t process[PROCESSES];
+    weir_instant begun = world_now();
+    for (int i = 0; i < PROCESSES; i++)
+        process[i] = process_of(WEIR_TABLE_MAY_RUN, weir_rng_next(&rng));
+    wait_turns(100);
+    for (int k = 0; k < kills; k++) {
+        uint32_t i = (uint32_t)weir_rng_below(&rng, PROCESSES);
+        wait_turns(weir_rng_below(&rng, 400));
+        kill_process(process[i]);
+        process[i] = process_of(WEIR_TABLE_MAY_RUN, weir_rng_next(&rng));
+    }
+    wait_turns(100);
+    for (int i = 0; i < PROCESSES; i++)
+        kill_process(process[i]);
+    double seconds = (double)(world_now() - begun) / WEIR_SECOND;
+
+    struct weir *weir = open_table(WEIR_TABLE_RUNS);
+    assert_int_equal(weir_ready(weir, GUARD), 0);
+    root_has_all(weir, before);
+    uint64_t count = count_of(weir, "q");
+    uint64_t limited = count_of(weir, "limited");
+    printf("%d killed in %.1f s; %lu units, %lu offices; %.0f/s of a limit of "
+           "%d\n",
+           kills, seconds, (unsigned long)count, (unsigned long)common->offices,
+           (double)limited / seconds, LIMIT);
+    /* Who is killed between the charge and the verdict has nothing passed. */
+    assert_true(count >= common->passed && count <= common->begun);
+    /* Each may find room for one more at the same moment. */
+    assert_true((double)limited <= LIMIT * seconds + BURST + PROCESSES);
+    struct weir_ref db;
+    assert_true(weir_table_find(weir->table, WEIR_TEXT("db"), &db));
+    assert_int_equal(weir_table_held(weir->table, db.slot), 0);
+    weir_close(weir);
+}
+
+static int in_child(struct weir *weir, struct weir_handle q)
+{
+    struct weir_reply reply;
+    for (int i = 0; i < 100; i++) {
+        if (weir_take(q, 1, &reply, 0) != WEIR_PASS || reply.unknown)
+            return 1;
+    }
+    if (weir->process < 2)
+        return 2;
+    weir_close(weir);
+    return 0;
+}
+
+static void a_child_of_fork_is_one_more_process(void **state)
+{
+    (void)state;
+#ifdef WORLD_SANITIZED
+    skip();
+#endif
+    uint64_t before = root_passed(&root, "q");
+    struct weir *weir = open_table(WEIR_TABLE_MAY_RUN);
+    struct weir_handle q = handle_open(weir, "q");
+    assert_int_equal(weir_ready(weir, GUARD), 0);
+    assert_int_equal(weir_take(q, 7, NULL, 0), WEIR_PASS);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        alarm(20);
+        _exit(in_child(weir, q));
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(count_of(weir, "q"), 107);
+    root_has_all(weir, before);
+    weir_close(weir);
+}
+
+/* ---- Stopped, and many ---- */
+
+static void take_some(struct weir_handle q, struct weir_handle limited)
+{
+    for (int i = 0; i < 1000; i++) {
+        weir_fetch_add(&common->begun, 1);
+        assert_int_equal(weir_take(q, 1, NULL, 0), WEIR_PASS);
+        weir_fetch_add(&common->passed, 1);
+        (void)weir_take(limited, 1, NULL, 0);
+    }
+}
+
+static void stop_process(pid_t pid)
+{
+    int status;
+    assert_int_equal(kill(pid, SIGSTOP), 0);
+    assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+    assert_true(WIFSTOPPED(status));
+}
+
+/* Be it in whatever lock, and with the office: others decide meanwhile, nobody
+ * takes what it has, and when it goes on nothing is lost or doubled. */
+static void a_stopped_process_does_no_harm(void **state)
+{
+    (void)state;
+    struct weir_rng rng = { world_now() };
+    printf("seed %lu\n", (unsigned long)rng.state);
+    uint64_t before = root_passed(&root, "q");
+    pid_t holder = process_of(WEIR_TABLE_MAY_RUN, weir_rng_next(&rng));
+    UNTIL(weir_load(&common->offices) == 1);
+    wait_turns(20);
+    struct weir *weir = open_table(WEIR_TABLE_MAY_RUN);
+    struct weir_handle q = handle_open(weir, "q");
+    struct weir_handle limited = handle_open(weir, "limited");
+    uint32_t office = weir_load(&weir->block->office);
+    assert_int_not_equal(office, weir->process);
+    for (int round = 0; round < 20; round++) {
+        wait_turns(weir_rng_below(&rng, 50));
+        stop_process(holder);
+        take_some(q, limited);
+        weir_block_bury(weir->block, weir->process);
+        assert_int_equal(weir_load(&weir->block->office), office);
+        assert_int_equal(kill(holder, SIGCONT), 0);
+        assert_int_equal(weir_sync(weir, GUARD), 0);
+    }
+    stop_process(holder);
+    kill_process(holder); /* out of its sleep */
+    UNTIL(weir_load(&weir->block->office) == weir->process);
+    take_some(q, limited);
+    root_has_all(weir, before);
+    uint64_t count = count_of(weir, "q");
+    assert_true(count >= common->passed && count <= common->begun);
+    assert_int_equal(root_limiters(&root), 1);
+    weir_handle_close(q);
+    weir_handle_close(limited);
+    weir_close(weir);
+}
+
+/* One of many: decides now and then. */
+static pid_t idler(uint64_t seed)
+{
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid != 0)
+        return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    struct weir_rng rng = { seed };
+    struct weir *weir;
+    struct weir_options options = options_of(WEIR_TABLE_MAY_RUN, NULL);
+    if (weir_open(&options, &weir) < 0)
+        _exit(1);
+    struct weir_handle q, limited;
+    if (weir_handle_open(weir, "q", 1, &q) < 0 ||
+        weir_handle_open(weir, "limited", 7, &limited) < 0)
+        _exit(2);
+    if (weir_ready(weir, GUARD) < 0)
+        _exit(3);
+    weir_fetch_add(&common->opened, 1);
+    for (;;) {
+        turn(weir, q, limited, &rng);
+        nanosleep(&(struct timespec){ .tv_nsec = 20 * WEIR_MILLISECOND }, NULL);
+    }
+}
+
+static void all_places_are_taken(void **state)
+{
+    (void)state;
+#ifdef WORLD_SANITIZED
+    skip(); /* 62 shadows of memory */
+#endif
+    uint64_t before = root_passed(&root, "q");
+    pid_t process[WEIR_PROCESSES_MAX];
+    for (unsigned i = 0; i < WEIR_PROCESSES_MAX; i++)
+        process[i] = idler(i + 1);
+    UNTIL(weir_load(&common->opened) == WEIR_PROCESSES_MAX);
+    wait_turns(2 * WEIR_PROCESSES_MAX);
+    struct weir *weir = NULL;
+    struct weir_options options = options_of(WEIR_TABLE_MAY_RUN, NULL);
+    assert_int_equal(weir_open(&options, &weir), WEIR_EFULL);
+    kill_process(process[0]);
+    UNTIL(weir_open(&options, &weir) == 0);
+    wait_turns(2 * WEIR_PROCESSES_MAX);
+    assert_int_equal(weir_ready(weir, GUARD), 0);
+    for (unsigned i = 1; i < WEIR_PROCESSES_MAX; i++)
+        kill_process(process[i]);
+    UNTIL(weir_load(&weir->block->office) == weir->process);
+    root_has_all(weir, before);
+    uint64_t count = count_of(weir, "q");
+    assert_true(count >= common->passed && count <= common->begun);
+    for (uint32_t i = 1; i < WEIR_BLOCK_LAST; i++)
+        UNTIL(i == weir->process || weir_load(&weir->block->member[i]) == 0);
+    weir_close(weir);
+}
+
+/* ---- What isn't counted ---- */
+
+/* How many permits are let through, by one process and the other in turn. */
+static unsigned enter_all(struct weir *const *weir, const char *name,
+                          struct weir_permit *out, unsigned most)
+{
+    unsigned count = 0;
+    for (unsigned tries = 0; tries < 2 * most && count < most; tries++)
+        count += weir_enter_by_name(weir[tries % 2], name, strlen(name), 0, 1,
+                                    &out[count], NULL, 0) == WEIR_PASS;
+    return count;
+}
+
+/* Leases are the limiter's, whoever runs it: what it is granted all share. Of
+ * the others the manual says: exact ones go by on_stale, adaptive ones let all
+ * pass. */
+static void other_sharings_on_a_shared_table(void **state)
+{
+    (void)state;
+    root_set(&root, "leased",
+             "{\"kind\":\"concurrency\",\"sharing\":\"leased\","
+             "\"limit\":\"5\",\"learning\":\"0s\","
+             "\"on_stale\":\"closed\"}");
+    root_set(&root, "exact/closed",
+             "{\"sharing\":\"exact\",\"store\":\"root\","
+             "\"limit\":\"1000000/s\",\"on_stale\":\"closed\"}");
+    root_set(&root, "exact/open",
+             "{\"sharing\":\"exact\",\"store\":\"root\","
+             "\"limit\":\"1/h\",\"on_stale\":\"open\"}");
+    root_set(&root, "adaptive",
+             "{\"kind\":\"concurrency\",\"sharing\":\"adaptive\","
+             "\"target\":\"1s\",\"min\":\"1\",\"max\":\"1\"}");
+    struct weir_permit permit[20];
+    struct weir *weir[] = { open_table(WEIR_TABLE_RUNS),
+                            open_table(WEIR_TABLE_DECIDES) };
+    assert_int_equal(weir_ready(weir[1], GUARD), 0);
+    unsigned in = 0;
+    UNTIL((in += enter_all(weir, "leased", permit + in, 10 - in)) >= 5);
+    assert_int_equal(in + enter_all(weir, "leased", permit + in, 10), 5);
+    for (unsigned i = 0; i < in; i++)
+        weir_leave(&permit[i], WEIR_PERMIT_SUCCESS, 0);
+    assert_int_equal(enter_all(weir, "leased", permit, 10), 5);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(
+            weir_take_by_name(weir[i], "exact/closed", 12, 1, NULL, 0),
+            WEIR_LIMITED);
+        for (unsigned k = 0; k < 10; k++)
+            assert_int_equal(
+                weir_take_by_name(weir[i], "exact/open", 10, 1, NULL, 0),
+                WEIR_PASS);
+    }
+    assert_int_equal(enter_all(weir, "adaptive", permit + 5, 10), 10);
+    for (unsigned i = 0; i < 15; i++)
+        weir_leave(&permit[i], WEIR_PERMIT_SUCCESS, 0);
+    weir_close(weir[1]);
+    weir_close(weir[0]);
+}
+
+/* ---- Whose roots ---- */
+
+/* Another fleet's. */
+static struct root elsewhere;
+
+static struct weir *open_by(const char *roots, enum weir_table_role role,
+                            int expected)
+{
+    struct weir *weir = NULL;
+    struct weir_options options = options_of(role, NULL);
+    options.roots = roots;
+    assert_int_equal(weir_open(&options, &weir), expected);
+    return weir;
+}
+
+static bool is_known(struct weir *weir, const char *name)
+{
+    struct weir_reply reply;
+    (void)weir_take_by_name(weir, name, strlen(name), 1, &reply, 0);
+    return !reply.unknown;
+}
+
+/* Those who have gone, be it by a kill, have no say; nor who only decides. */
+static void a_newcomer_s_roots_rule_when_nobody_runs(void **state)
+{
+    (void)state;
+    root_make(&elsewhere);
+    root_set(&elsewhere, "there", "{\"limit\": \"unlimited\"}");
+    struct weir *decider = open_by(NULL, WEIR_TABLE_DECIDES, 0);
+    struct weir *one = open_table(WEIR_TABLE_MAY_RUN);
+    assert_int_equal(weir_ready(one, GUARD), 0);
+    struct weir_options options = options_of(WEIR_TABLE_MAY_RUN, NULL);
+    options.roots = elsewhere.address;
+    is_refused(&options, WEIR_ETABLE, "end them first, or name theirs");
+    weir_close(one);
+    pid_t killed = process_of(WEIR_TABLE_MAY_RUN, 1);
+    wait_turns(50);
+    kill_process(killed);
+
+    struct weir *other = open_by(elsewhere.address, WEIR_TABLE_RUNS, 0);
+    UNTIL(is_known(decider, "there") && !is_known(decider, "q"));
+    assert_int_equal(weir_sync(other, GUARD), 0);
+    assert_int_equal(root_limiters(&elsewhere), 1);
+    (void)open_by(root.address, WEIR_TABLE_MAY_RUN, WEIR_ETABLE);
+    weir_close(other);
+    one = open_table(WEIR_TABLE_RUNS);
+    UNTIL(is_known(decider, "q") && !is_known(decider, "there"));
+    weir_close(one);
+    weir_close(decider);
+    root_free(&elsewhere);
+}
+
+static bool is_up(struct weir *weir)
+{
+    struct weir_status status;
+    weir_status(weir, &status);
+    return status.roots_up == 1;
+}
+
+/* Where anybody has roots, who has none doesn't run it: he would talk to
+ * nobody. Was he there first, he gives way; is he left alone, he has it again.
+ */
+static void who_has_roots_runs_it(void **state)
+{
+    (void)state;
+    struct weir *without = open_by(NULL, WEIR_TABLE_MAY_RUN, 0);
+    UNTIL(weir_load(&common->offices) == 1);
+    struct weir *with = open_table(WEIR_TABLE_RUNS);
+    assert_int_equal(weir_ready(with, GUARD), 0);
+    UNTIL(is_up(without));
+    assert_int_equal(weir_load(&with->block->office), with->process);
+    weir_close(with);
+    UNTIL(weir_load(&without->block->office) == without->process);
+    with = open_table(WEIR_TABLE_MAY_RUN);
+    /* It was given way to, and isn't told to be ready by who has none. */
+    assert_int_equal(weir_load(&with->block->office), with->process);
+    struct weir *third = open_table(WEIR_TABLE_MAY_RUN);
+    UNTIL(is_up(without));
+    weir_close(with);
+    UNTIL(weir_load(&third->block->office) == third->process);
+    assert_true(is_known(without, "q"));
+    weir_close(third);
+    weir_close(without);
+}
+
+/* ---- What a child has of its parent's thread ---- */
+
+static int status_of(pid_t pid)
+{
+    int status = -1;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return status;
+}
+
+static void a_child_s_thread_ends_and_the_parent_s_stripe_stays(void **state)
+{
+    (void)state;
+#ifdef WORLD_SANITIZED
+    skip();
+#endif
+    struct weir *weir = open_table(WEIR_TABLE_MAY_RUN);
+    uint32_t stripe = weir_stripe_mine(weir);
+    fflush(NULL);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        alarm(20);
+        pthread_exit(NULL); /* its first call is none */
+    }
+    assert_int_equal(status_of(pid), 0);
+    uint32_t other = weir_table_claim_stripe_as(weir->table, weir->process);
+    assert_int_not_equal(other, stripe);
+    weir_table_release_stripe(weir->table, other);
+    weir_close(weir);
+}
+
+static void *call_first(void *context)
+{
+    (void)weir_stripe_mine(context);
+    return NULL;
+}
+
+static int call_second(struct weir *weir, uint32_t parents)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, call_first, weir) != 0)
+        return 1;
+    pthread_join(thread, NULL);
+    return weir_stripe_mine(weir) == parents ? 2 : 0;
+}
+
+static void a_child_s_second_caller_has_a_stripe_of_its_own(void **state)
+{
+    (void)state;
+#ifdef WORLD_SANITIZED
+    skip();
+#endif
+    struct weir *weir = open_table(WEIR_TABLE_MAY_RUN);
+    uint32_t stripe = weir_stripe_mine(weir);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        alarm(20);
+        _exit(call_second(weir, stripe));
+    }
+    assert_int_equal(status_of(pid), 0);
+    assert_int_equal(weir_stripe_mine(weir), stripe);
+    weir_close(weir);
+}
+
+/* ---- No room ---- */
+
+static int without_place(struct weir *weir, struct weir_handle q)
+{
+    struct weir_reply reply;
+    struct weir_permit permit;
+    if (weir_take(q, 1, &reply, 0) != WEIR_PASS || !reply.unknown)
+        return 1;
+    if (weir_take_by_name(weir, "limited", 7, 1000000, &reply, 0) !=
+            WEIR_PASS ||
+        !reply.unknown)
+        return 2;
+    if (weir_enter_by_name(weir, "db", 2, 0, 1, &permit, NULL, 0) != WEIR_PASS)
+        return 3;
+    weir_leave(&permit, WEIR_PERMIT_SUCCESS, 0);
+    if (weir_handle_open(weir, "limited", 7, &q) < 0)
+        return 4;
+    weir_handle_close(q);
+    weir_close(weir);
+    return 0;
+}
+
+static void a_child_without_a_place_touches_nothing(void **state)
+{
+    (void)state;
+#ifdef WORLD_SANITIZED
+    skip();
+#endif
+    struct weir *weir = open_table(WEIR_TABLE_MAY_RUN);
+    struct weir_block *block = weir->block;
+    struct weir_handle q = handle_open(weir, "q");
+    assert_int_equal(weir_ready(weir, GUARD), 0);
+    uint64_t count = count_of(weir, "q");
+    for (uint32_t i = 1; i < WEIR_BLOCK_LAST; i++)
+        weir_store(&block->member[i], weir_load(&block->member[weir->process]));
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        alarm(20);
+        _exit(without_place(weir, q));
+    }
+    assert_int_equal(status_of(pid), 0);
+    assert_int_equal(count_of(weir, "q"), count);
+    assert_int_equal(weir_load(&block->office), weir->process);
+    for (uint32_t i = 1; i < WEIR_BLOCK_LAST; i++)
+        if (i != weir->process)
+            weir_store(&block->member[i], 0);
+    weir_close(weir);
+}
+
+/* ---- Watching ---- */
+
+static void one_of_all_looks_who_has_died(void **state)
+{
+    (void)state;
+    static struct weir_block block;
+    weir_instant now = world_now();
+    for (int turn = 0; turn < 3; turn++) {
+        assert_true(weir_block_is_due(&block, now));
+        for (int other = 0; other < WEIR_PROCESSES_MAX; other++)
+            assert_false(weir_block_is_due(&block, now));
+        now += WEIR_BLOCK_LOOK_EVERY; /* as who is alone asks */
+    }
+    /* Another clock's, or nobody's. */
+    weir_store(&block.look_at, WEIR_NEVER);
+    assert_true(weir_block_is_due(&block, now));
+}
+
+/* Be the watcher's thread begun by then, or not. */
+static void who_syncs_at_once_is_heard(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 40; i++) {
+        struct weir *weir = open_table(WEIR_TABLE_RUNS);
+        assert_int_equal(weir_ready(weir, GUARD), 0);
+        assert_int_equal(weir_sync(weir, GUARD), 0);
+        weir_close(weir);
+    }
+}
+
+static void who_cannot_run_it_does_not_wake_the_others(void **state)
+{
+    (void)state;
+    struct weir *holder = open_table(WEIR_TABLE_RUNS);
+    struct weir *one = open_table(WEIR_TABLE_MAY_RUN);
+    struct weir *other = open_table(WEIR_TABLE_MAY_RUN);
+    struct weir_block *block = one->block;
+    struct rlimit before, none;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = (struct rlimit){ 0, before.rlim_max };
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    uint32_t changes = weir_load(&block->changes);
+    weir_close(holder);
+    weir_instant until = world_now() + 300 * WEIR_MILLISECOND;
+    while (world_now() < until)
+        world_pause();
+    changes = weir_load(&block->changes) - changes;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    if (changes > 10)
+        fail_msg("%u changes told while nobody can run it", changes);
+    assert_int_equal(weir_ready(other, GUARD), 0);
+    weir_close(one);
+    weir_close(other);
+}
+
+#define STORY(story) \
+    cmocka_unit_test_setup_teardown(story, begin_table, end_table)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        STORY(a_table_is_refused_with_a_sentence),
+        STORY(memory_of_the_callers_is_a_table_as_well),
+        STORY(the_office_goes_on_when_its_holder_is_killed),
+        STORY(a_stopped_process_does_no_harm),
+        STORY(all_places_are_taken),
+        STORY(other_sharings_on_a_shared_table),
+        STORY(a_newcomer_s_roots_rule_when_nobody_runs),
+        STORY(who_has_roots_runs_it),
+        STORY(a_child_of_fork_is_one_more_process),
+        STORY(a_child_s_thread_ends_and_the_parent_s_stripe_stays),
+        STORY(a_child_s_second_caller_has_a_stripe_of_its_own),
+        STORY(a_child_without_a_place_touches_nothing),
+        STORY(one_of_all_looks_who_has_died),
+        STORY(who_syncs_at_once_is_heard),
+        STORY(who_cannot_run_it_does_not_wake_the_others),
+        STORY(any_process_may_be_killed),
+    };
+    return cmocka_run_group_tests_name("client_shared", tests, begin, end);
+}

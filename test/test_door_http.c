@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT
+ * test/test_door_http.c - the administration's door while the root stops. */
+
+#include "server/door_http.h"
+
+#include <arpa/inet.h>
+#include <event2/event.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define PATIENCE 10 /* seconds */
+
+struct world {
+    struct event_base *base;
+    struct weir_door_http *door;
+    struct weir_gate gate;
+};
+
+static void open_door(struct world *w)
+{
+    struct weir_diag diag;
+    *w = (struct world){ .base = event_base_new() };
+    struct weir_door_http_options options = {
+        .base = w->base,
+        .gate = &w->gate,
+        .address = { .host = "127.0.0.1" },
+    };
+    assert_int_equal(weir_door_http_new(&options, &w->door, &diag), 0);
+}
+
+static int connect_to(const struct world *w)
+{
+    struct sockaddr_in at = { .sin_family = AF_INET,
+                              .sin_port = htons(weir_door_http_port(w->door)),
+                              .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof at), 0);
+    return fd;
+}
+
+static void on_answer(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    assert_true(what & EV_READ);
+    event_base_loopbreak(context);
+}
+
+/* The listener is closed, and who is connected asks once more: the answer is
+ * made without the administration, which has gone. */
+static void test_a_request_after_the_end(void **state)
+{
+    (void)state;
+    static const char request[] = "GET /v1/quotas HTTP/1.1\r\n"
+                                  "Host: localhost\r\n\r\n";
+    struct world w;
+    char answer[4096] = "";
+    open_door(&w);
+    int fd = connect_to(&w);
+    event_base_loop(w.base, EVLOOP_ONCE);
+    weir_door_http_stop(w.door);
+    weir_door_http_leave(w.door);
+    assert_int_equal(write(fd, request, sizeof request - 1),
+                     sizeof request - 1);
+    struct timeval patience = { .tv_sec = PATIENCE };
+    assert_int_equal(event_base_once(w.base, fd, EV_READ, on_answer, w.base,
+                                     &patience),
+                     0);
+    event_base_dispatch(w.base);
+    assert_true(read(fd, answer, sizeof answer - 1) > 0);
+    assert_non_null(strstr(answer, " 503 "));
+    assert_non_null(strstr(answer, "stopping"));
+    close(fd);
+    weir_door_http_free(&w.door);
+    event_base_free(w.base);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_request_after_the_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: MIT
+ * test_explore_permit.c - permits by every schedule.
+ *
+ * As test_explore.c, for what is in flight: two that race for one unit, edits,
+ * evictions and removals beside enters and leaves. After each schedule a name
+ * holds exactly what the permits that are out hold of it, and nothing is held
+ * by a slot that changed hands; within each, no enter makes more be in flight
+ * than the limit. Then bugs are put in, and must be found. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define WEIR_EXPLORE
+#include "table_sources.h"
+
+#include "explore.h"
+#include "fiber.h"
+#include "table_maker.h"
+
+#define SLOTS 6
+#define THREADS 3
+#define LATER (MADE_AT + WEIR_SECOND)
+
+/* ---- The stage ---- */
+
+struct stage {
+    _Alignas(WEIR_CACHE_LINE) struct weir_table *t;
+    struct weir_ref ref[THREADS];
+    struct weir_hold hold[THREADS];
+    uint32_t watched; /* slot whose limit is 'limit' throughout */
+    uint64_t limit;
+    /* Of each thread alone. */
+    uint32_t passed[THREADS], refused[THREADS], stale[THREADS];
+    bool over[THREADS];
+};
+
+static struct weir_quota gauge_of(const char *name, const char *parent,
+                                  uint64_t units)
+{
+    struct weir_quota quota;
+    weir_quota_init(&quota);
+    quota.name = weir_text_of(name);
+    quota.parent = weir_text_of(parent);
+    quota.created = 1;
+    quota.kind = WEIR_CONCURRENCY;
+    quota.sharing = WEIR_LOCAL;
+    quota.limit = (struct weir_limit){ .units = units };
+    return quota;
+}
+
+static void put(struct stage *s, const char *name, const char *parent,
+                uint64_t units)
+{
+    struct weir_quota quota = gauge_of(name, parent, units);
+    assert_int_equal(weir_table_put(s->t, &quota, MADE_AT), WEIR_OK);
+}
+
+static void aim(struct stage *s, unsigned thread, const char *name)
+{
+    assert_int_equal(weir_table_resolve(s->t, weir_text_of(name), false,
+                                        &s->ref[thread], LATER),
+                     WEIR_RESOLVED);
+}
+
+static void settle(struct stage *s)
+{
+    uint64_t bits = 0;
+    weir_table_collect(s->t, &bits);
+    for (uint32_t slot = 0; slot < weir_table_used(s->t); slot++)
+        weir_table_set_settled(s->t, slot, weir_table_count(s->t, slot));
+}
+
+/* ---- What threads do ---- */
+
+static void enter(struct stage *s, unsigned thread)
+{
+    unsigned outcome = weir_table_enter(s->t, 0, s->ref[thread], 1,
+                                        &s->hold[thread], NULL, LATER);
+    if (s->limit > 0 && weir_table_held(s->t, s->watched) > s->limit)
+        s->over[thread] = true;
+    if (outcome & WEIR_OUTCOME_STALE_REF)
+        s->stale[thread]++;
+    else if (outcome & WEIR_OUTCOME_LIMITED)
+        s->refused[thread]++;
+    else
+        s->passed[thread]++;
+}
+
+static void enter_a(void *s)
+{
+    enter(s, 0);
+}
+
+static void enter_b(void *s)
+{
+    enter(s, 1);
+}
+
+static void enter_c(void *s)
+{
+    enter(s, 2);
+}
+
+static void leave_a(void *state)
+{
+    struct stage *s = state;
+    weir_table_leave(s->t, &s->hold[0]);
+}
+
+static void enter_and_leave(void *state)
+{
+    enter_a(state);
+    leave_a(state);
+}
+
+static void lower(void *state)
+{
+    struct stage *s = state;
+    struct weir_quota quota = gauge_of("q", NULL, 1);
+    weir_table_put(s->t, &quota, LATER);
+}
+
+/* Becomes a rate, is taken from, and is a gauge again. */
+static void rate_and_back(void *state)
+{
+    struct stage *s = state;
+    struct weir_quota rate = made_quota_of("q", NULL, 1000, 50);
+    struct weir_quota gauge = gauge_of("q", NULL, 5);
+    weir_table_put(s->t, &rate, LATER);
+    weir_table_take(s->t, 0, s->ref[0], 7, NULL, LATER);
+    weir_table_put(s->t, &gauge, LATER);
+}
+
+static void reparent(void *state)
+{
+    struct stage *s = state;
+    struct weir_quota quota = gauge_of("q", "other", 5);
+    weir_table_put(s->t, &quota, LATER);
+}
+
+static void evict_for_stranger(void *state)
+{
+    struct stage *s = state;
+    struct weir_ref stranger;
+    weir_table_lock(s->t);
+    weir_table_evict(s->t, SLOTS, SLOTS, LATER);
+    weir_table_unlock(s->t);
+    weir_table_resolve(s->t, WEIR_TEXT("i_2"), false, &stranger, LATER);
+}
+
+static void drop_for_stranger(void *state)
+{
+    struct stage *s = state;
+    weir_table_drop(s->t, WEIR_TEXT("q"), LATER);
+    struct weir_quota quota = gauge_of("stranger", NULL, 5);
+    weir_table_put(s->t, &quota, LATER);
+}
+
+/* ---- What must hold ---- */
+
+/* What permits hold of a slot. */
+static uint64_t out_of(const struct stage *s, uint32_t slot)
+{
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < THREADS; i++) {
+        for (uint32_t k = 0; k < s->hold[i].links; k++)
+            sum += s->hold[i].slot[k] == slot ? s->hold[i].weight : 0;
+    }
+    return sum;
+}
+
+static uint32_t sum_of(const uint32_t *counts)
+{
+    return counts[0] + counts[1] + counts[2];
+}
+
+static const char *check_exact(void *state)
+{
+    struct stage *s = state;
+    for (uint32_t slot = 0; slot < weir_table_used(s->t); slot++)
+        EXPLORE_MUST(weir_table_held(s->t, slot) == out_of(s, slot));
+    for (unsigned i = 0; i < THREADS; i++) {
+        EXPLORE_MUST(!s->over[i]);
+        EXPLORE_MUST(s->passed[i] > 0 || s->hold[i].links == 0);
+    }
+    made_audit(s->t);
+    return NULL;
+}
+
+static const char *check_one(void *state)
+{
+    struct stage *s = state;
+    EXPLORE_MUST(sum_of(s->passed) == 1);
+    EXPLORE_MUST(weir_table_held(s->t, s->ref[0].slot) == 1);
+    return check_exact(s);
+}
+
+/* One enters and leaves, another enters: it may find the unit or not. */
+static const char *check_left(void *state)
+{
+    struct stage *s = state;
+    EXPLORE_MUST(sum_of(s->passed) >= 1);
+    EXPLORE_MUST(s->hold[0].links == 0);
+    return check_exact(s);
+}
+
+/* Two leaves below one unit: the parent is held first, so one of them gets
+ * it, and the other never had its own leaf. */
+static const char *check_below(void *state)
+{
+    struct stage *s = state;
+    EXPLORE_MUST(sum_of(s->passed) == 1);
+    return check_exact(s);
+}
+
+static const char *check_passed_all(void *state)
+{
+    struct stage *s = state;
+    EXPLORE_MUST(sum_of(s->refused) + sum_of(s->stale) == 0);
+    return check_exact(s);
+}
+
+/* The one parent or the other, and the quota itself. */
+static const char *check_moved(void *state)
+{
+    struct stage *s = state;
+    EXPLORE_MUST(s->passed[0] == 1);
+    EXPLORE_MUST(s->hold[0].links == 2);
+    return check_exact(s);
+}
+
+/* Whoever has the slot now: who holds something is still called so. */
+static const char *check_life(void *state)
+{
+    struct stage *s = state;
+    char name[WEIR_NAME_MAX + 1] = "";
+    EXPLORE_MUST(s->passed[0] + s->stale[0] == 1);
+    if (s->hold[0].links > 0) {
+        weir_table_name(s->t, s->hold[0].slot[0], name);
+        EXPLORE_MUST(strcmp(name, "i_1") == 0 || strcmp(name, "q") == 0);
+    }
+    return check_exact(s);
+}
+
+/* ---- Running them ---- */
+
+static struct explore_program program_of(const char *name)
+{
+    struct weir_table_options options = {
+        .slots = SLOTS, .stripes = 1, .seed = 3, .meter_bytes = AREA_UNIT
+    };
+    struct explore_program program = { .name = name,
+                                       .fibers = 2,
+                                       .check = check_exact,
+                                       .preemptions = EXPLORE_ALL };
+    size_t bytes = sizeof(struct stage) + weir_table_size(&options);
+    void *block = NULL;
+    assert_int_equal(posix_memalign(&block, WEIR_CACHE_LINE, bytes), 0);
+    memset(block, 0, bytes);
+    struct stage *s = block;
+    s->t = weir_table_init(s + 1, &options, MADE_AT);
+    program.state = s;
+    program.state_bytes = bytes;
+    program.run[0] = enter_a;
+    program.run[1] = enter_b;
+    program.run[2] = enter_c;
+    return program;
+}
+
+static struct explore_program on_one(const char *name, uint64_t limit)
+{
+    struct explore_program program = program_of(name);
+    struct stage *s = program.state;
+    put(s, "q", NULL, limit);
+    for (unsigned i = 0; i < THREADS; i++)
+        aim(s, i, "q");
+    settle(s);
+    s->watched = s->ref[0].slot;
+    return program;
+}
+
+static void run_sound(struct explore_program *program)
+{
+    struct explore_result result;
+    if (!explore_is_wanted(program))
+        skip();
+    explore(program, &result);
+    assert_null(result.wrong);
+    assert_true(result.completed > 1);
+    free(program->state);
+}
+
+static int deep_or(int preemptions)
+{
+    return getenv("WEIR_DEEP") ? EXPLORE_ALL : preemptions;
+}
+
+static void test_one_unit_is_held_once(void **state)
+{
+    (void)state;
+    struct explore_program program = on_one("one", 1);
+    struct stage *s = program.state;
+    s->limit = 1;
+    program.fibers = 3;
+    program.check = check_one;
+    run_sound(&program);
+}
+
+static void test_what_was_left_is_there(void **state)
+{
+    (void)state;
+    struct explore_program program = on_one("leave", 1);
+    struct stage *s = program.state;
+    s->limit = 1;
+    program.run[0] = enter_and_leave;
+    program.check = check_left;
+    run_sound(&program);
+}
+
+static void test_leaves_below_one_unit(void **state)
+{
+    (void)state;
+    struct explore_program program = program_of("below");
+    struct stage *s = program.state;
+    put(s, "parent", NULL, 1);
+    put(s, "q", "parent", 1);
+    put(s, "r", "parent", 1);
+    aim(s, 0, "q");
+    aim(s, 1, "r");
+    settle(s);
+    struct weir_ref parent;
+    assert_true(weir_table_find(s->t, WEIR_TEXT("parent"), &parent));
+    s->watched = parent.slot;
+    s->limit = 1;
+    program.check = check_below;
+    run_sound(&program);
+}
+
+static void test_enters_beside_edits(void **state)
+{
+    (void)state;
+    struct explore_program lowered = on_one("lower", 5);
+    lowered.run[0] = enter_and_leave;
+    lowered.fibers = 3;
+    lowered.run[2] = lower;
+    lowered.preemptions = deep_or(2);
+    run_sound(&lowered);
+    struct explore_program rate = on_one("rate", 5);
+    rate.run[1] = rate_and_back;
+    rate.preemptions = deep_or(3);
+    rate.check = check_passed_all;
+    run_sound(&rate);
+}
+
+static void test_a_leave_beside_edits(void **state)
+{
+    (void)state;
+    struct explore_program program = on_one("leave-rate", 5);
+    enter_a(program.state);
+    program.run[0] = leave_a;
+    program.run[1] = rate_and_back;
+    run_sound(&program);
+}
+
+static void test_an_enter_beside_another_parent(void **state)
+{
+    (void)state;
+    struct explore_program program = program_of("reparent");
+    struct stage *s = program.state;
+    put(s, "parent", NULL, 5);
+    put(s, "other", NULL, 5);
+    put(s, "q", "parent", 5);
+    aim(s, 0, "q");
+    settle(s);
+    program.run[1] = reparent;
+    program.preemptions = deep_or(3);
+    program.check = check_moved;
+    run_sound(&program);
+}
+
+static struct explore_program on_instance(const char *name)
+{
+    struct explore_program program = program_of(name);
+    struct stage *s = program.state;
+    put(s, "i_*", NULL, 5);
+    aim(s, 0, "i_1");
+    settle(s);
+    program.run[1] = evict_for_stranger;
+    program.preemptions = deep_or(3);
+    program.check = check_life;
+    return program;
+}
+
+static void test_no_stranger_is_given_what_is_held(void **state)
+{
+    (void)state;
+    struct explore_program evicted = on_instance("evict");
+    run_sound(&evicted);
+    struct explore_program left = on_instance("evict-leave");
+    left.run[0] = enter_and_leave;
+    run_sound(&left);
+    struct explore_program dropped = on_one("drop", 5);
+    dropped.run[1] = drop_for_stranger;
+    dropped.preemptions = deep_or(3);
+    dropped.check = check_life;
+    run_sound(&dropped);
+}
+
+/* ---- Bugs put in ---- */
+
+static void test_bugs_are_found(void **state)
+{
+    (void)state;
+    static const enum explore_plant_kind kinds[] = { EXPLORE_TORN,
+                                                     EXPLORE_BLIND };
+    for (unsigned i = 0; i < WEIR_COUNT_OF(kinds); i++) {
+        struct explore_program program =
+            i == 0 ? on_one("torn", 1) : on_instance("blind");
+        struct stage *s = program.state;
+        uint32_t slot = s->ref[0].slot;
+        struct explore_result result;
+        if (i == 0)
+            program.check = check_one;
+        program.quiet = true;
+        /* i == 1: the enter doesn't see that the slot has changed hands. */
+        const void *words[] = { &weir_gauge(s->t, slot)->held,
+                                &weir_hot(s->t, slot)->generation };
+        program.plant = (struct explore_plant){ .kind = kinds[i],
+                                                .word = words[i] };
+        if (!explore_is_wanted(&program))
+            skip();
+        explore(&program, &result);
+        assert_non_null(result.wrong);
+        free(program.state);
+    }
+}
+
+static int mourn(void **state)
+{
+    (void)state;
+    explore_mourn();
+    return 0;
+}
+
+#define EXPLORED(test) cmocka_unit_test_teardown((test), mourn)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        EXPLORED(test_one_unit_is_held_once),
+        EXPLORED(test_what_was_left_is_there),
+        EXPLORED(test_leaves_below_one_unit),
+        EXPLORED(test_enters_beside_edits),
+        EXPLORED(test_a_leave_beside_edits),
+        EXPLORED(test_an_enter_beside_another_parent),
+        EXPLORED(test_no_stranger_is_given_what_is_held),
+        EXPLORED(test_bugs_are_found),
+    };
+    if (FIBER_UNDER_TSAN || FIBER_UNDER_ASAN) {
+        puts("skipped: one thread that changes stacks");
+        return 77;
+    }
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

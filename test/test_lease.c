@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: MIT
+ * test_lease.c - both halves together: holders and their broker over a network
+ * that loses, doubles, reorders and delays, masters that go with all they
+ * knew, leases that are made shorter. Never is more in use than there is; nor
+ * where masters keep numbers, soon, late or never, and holders die and others
+ * come. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/rng.h"
+#include "lease/broker.h"
+#include "lease/holder.h"
+
+#define S WEIR_SECOND
+#define MS WEIR_MILLISECOND
+#define START (1000 * S)
+#define TICK (10 * MS)
+#define HOLDERS 6
+#define CAPACITY 100.0
+#define LEASE_LONGEST (8 * S)
+#define MESSAGES 1024 /* under way */
+
+static void *take_memory(void *context, size_t size)
+{
+    (void)context;
+    return calloc(1, size);
+}
+
+static void give_memory(void *context, void *p, size_t size)
+{
+    (void)context;
+    (void)size;
+    free(p);
+}
+
+static const struct weir_mem memory = { NULL, take_memory, give_memory };
+
+struct message {
+    bool used, to_broker;
+    unsigned holder;
+    weir_instant at;
+    uint64_t term, name;
+    struct weir_holder_ask ask; /* of a grant its number alone; 0: pushed */
+    struct weir_grant grant;
+};
+
+struct fleet {
+    struct weir_rng rng;
+    weir_instant now;
+    struct weir_lease_rule rule;
+    struct weir_broker *broker;
+    uint64_t term, serial;
+    uint32_t numbers[HOLDERS]; /* the broker's, or WEIR_HOLDER_NONE */
+    struct weir_holder holders[HOLDERS];
+    uint64_t asks_term[HOLDERS]; /* the master that each one asks */
+    double in_use[HOLDERS];      /* of gauges */
+    struct message messages[MESSAGES];
+    bool calm; /* nothing is lost, and no master goes */
+    double used, most;
+
+    /* Where a number is kept beside the mastership. */
+    bool keeps;
+    uint64_t kept, numbers_made;
+    bool answers;         /* this master has kept one */
+    weir_instant keep_at; /* another, from then on; WEIR_NEVER: none */
+    uint64_t names[HOLDERS], names_made;
+    bool slow[HOLDERS];   /* to ask the next master */
+    uint64_t heard_early; /* brokers that knew before their time */
+    weir_instant lost_at; /* the master, soon after somebody came */
+};
+
+static bool chance(struct fleet *fleet, uint64_t percent)
+{
+    return weir_rng_below(&fleet->rng, 100) < percent;
+}
+
+static void send(struct fleet *fleet, const struct message *message)
+{
+    bool doubled = !fleet->calm && chance(fleet, 10);
+    for (int copies = doubled ? 2 : 1; copies > 0; copies--) {
+        size_t i = 0;
+        while (i < MESSAGES && fleet->messages[i].used)
+            i++;
+        if (i == MESSAGES ||
+            (!fleet->calm && chance(fleet, fleet->keeps ? 4 : 20)))
+            continue;
+        bool late = !fleet->calm && chance(fleet, 10);
+        uint64_t reach = late ? 20 * S : 200 * MS;
+        fleet->messages[i] = *message;
+        fleet->messages[i].used = true;
+        fleet->messages[i].at = fleet->now + weir_rng_below(&fleet->rng, reach);
+    }
+}
+
+/* A master without memory; holders may have leases of the one before. */
+static void succeed(struct fleet *fleet)
+{
+    bool first = fleet->broker == NULL;
+    weir_broker_free(fleet->broker);
+    fleet->term++;
+    weir_instant leases = fleet->now + LEASE_LONGEST;
+    const struct weir_learning learning = { leases, leases + LEASE_LONGEST,
+                                            CAPACITY, fleet->kept };
+    if (fleet->keep_at != WEIR_NEVER && chance(fleet, 50))
+        fleet->kept = ++fleet->numbers_made; /* it was, and nobody knew */
+    fleet->answers = !fleet->keeps;
+    fleet->lost_at = WEIR_NEVER;
+    fleet->keep_at = fleet->keeps
+                         ? fleet->now + weir_rng_below(&fleet->rng, S / 4)
+                         : WEIR_NEVER;
+    fleet->broker =
+        weir_broker_new(&memory, &fleet->rule, first ? NULL : &learning,
+                        &fleet->serial, weir_rng_next(&fleet->rng), fleet->now);
+    for (unsigned h = 0; h < HOLDERS; h++)
+        fleet->numbers[h] = WEIR_HOLDER_NONE;
+}
+
+static void tell(struct fleet *fleet, unsigned h, uint64_t number,
+                 const struct weir_grant *grant)
+{
+    struct message message = { .holder = h,
+                               .term = fleet->term,
+                               .name = fleet->names[h],
+                               .grant = *grant };
+    message.ask.number = number;
+    send(fleet, &message);
+}
+
+static void broker_hears(struct fleet *fleet, const struct message *message)
+{
+    unsigned h = message->holder;
+    if (fleet->numbers[h] == WEIR_HOLDER_NONE)
+        assert_int_equal(weir_broker_join(fleet->broker, fleet->names[h],
+                                          &fleet->numbers[h]),
+                         0);
+    struct weir_band band = { .clients = 1, .wants = message->ask.wants };
+    struct weir_broker_ask ask = { .bands = &band,
+                                   .band_count = 1,
+                                   .has = message->ask.has,
+                                   .taken = message->ask.taken,
+                                   .roll = message->ask.roll,
+                                   .streams = true };
+    struct weir_grant grant;
+    struct weir_broker_stats before, after;
+    weir_broker_stats(fleet->broker, &before, fleet->now);
+    int error = fleet->answers
+                    ? weir_broker_ask(fleet->broker, fleet->numbers[h], &ask,
+                                      &grant, fleet->now)
+                    : weir_broker_hear(fleet->broker, fleet->numbers[h], &ask,
+                                       fleet->now);
+    assert_true(error == 0 || (error == WEIR_ENOTREADY && fleet->keeps));
+    if (fleet->answers && error == 0)
+        tell(fleet, h, message->ask.number, &grant);
+    weir_broker_stats(fleet->broker, &after, fleet->now);
+    fleet->heard_early += before.learning && !after.learning;
+}
+
+static void keep_if_due(struct fleet *fleet)
+{
+    if (fleet->now >= fleet->keep_at) {
+        fleet->kept = ++fleet->numbers_made;
+        fleet->answers = true;
+        fleet->keep_at = WEIR_NEVER;
+        weir_broker_keep(fleet->broker, fleet->kept, fleet->now);
+    }
+    bool idle = fleet->keep_at == WEIR_NEVER;
+    uint64_t reach = chance(fleet, 30) ? 2 * LEASE_LONGEST : S / 4;
+    if (idle && weir_broker_wants_keep(fleet->broker))
+        fleet->keep_at = fleet->now + weir_rng_below(&fleet->rng, reach);
+}
+
+static void broker_acts(struct fleet *fleet)
+{
+    uint32_t gone;
+    struct weir_grant grant;
+    keep_if_due(fleet);
+    weir_broker_tick(fleet->broker, fleet->now);
+    while (weir_broker_gone(fleet->broker, &gone)) {
+        for (unsigned h = 0; h < HOLDERS; h++) {
+            if (fleet->numbers[h] == gone)
+                fleet->numbers[h] = WEIR_HOLDER_NONE;
+        }
+    }
+    while (weir_broker_next(fleet->broker, &grant, fleet->now)) {
+        for (unsigned h = 0; h < HOLDERS; h++) {
+            if (fleet->numbers[h] == grant.holder)
+                tell(fleet, h, 0, &grant);
+        }
+    }
+}
+
+/* As a caller does: the limit first, then what is in use. */
+static void settle(struct fleet *fleet, unsigned h)
+{
+    struct weir_holder *holder = &fleet->holders[h];
+    if (fleet->now >= weir_holder_expiry(holder))
+        fleet->in_use[h] = 0; /* permit_timeout is the lease here */
+    if (holder->gauge)
+        weir_holder_in_use(holder, fleet->in_use[h]);
+}
+
+static void deliver(struct fleet *fleet)
+{
+    for (size_t i = 0; i < MESSAGES; i++) {
+        struct message message = fleet->messages[i];
+        if (!message.used || message.at > fleet->now)
+            continue;
+        fleet->messages[i].used = false;
+        if (message.name != fleet->names[message.holder])
+            continue;
+        if (message.to_broker && message.term == fleet->term)
+            broker_hears(fleet, &message);
+        if (message.to_broker)
+            continue;
+        weir_holder_granted(&fleet->holders[message.holder], message.ask.number,
+                            message.term, &message.grant, fleet->now);
+        settle(fleet, message.holder);
+    }
+}
+
+static void holder_acts(struct fleet *fleet, unsigned h)
+{
+    struct weir_holder *holder = &fleet->holders[h];
+    if (fleet->asks_term[h] != fleet->term && chance(fleet, 2) &&
+        (!fleet->slow[h] || chance(fleet, 3))) {
+        fleet->slow[h] = false;
+        fleet->asks_term[h] = fleet->term;
+        weir_holder_lost(holder, fleet->now);
+    }
+    if (weir_rng_below(&fleet->rng, 500) == 0)
+        weir_holder_want(holder, (double)weir_rng_below(&fleet->rng, 60),
+                         fleet->now);
+    settle(fleet, h);
+    if (holder->gauge && chance(fleet, 30))
+        fleet->in_use[h] = floor(fleet->in_use[h] * 0.9);
+    while (holder->gauge &&
+           fleet->in_use[h] + 1 <= weir_holder_limit(holder, fleet->now))
+        fleet->in_use[h] += 1;
+    settle(fleet, h);
+    if (weir_holder_due(holder) > fleet->now)
+        return;
+    struct message message = { .to_broker = true,
+                               .holder = h,
+                               .name = fleet->names[h],
+                               .term = fleet->asks_term[h] };
+    weir_holder_ask(holder, &message.ask, fleet->now);
+    send(fleet, &message);
+}
+
+static void check(struct fleet *fleet)
+{
+    double sum = 0;
+    for (unsigned h = 0; h < HOLDERS; h++)
+        sum += fleet->holders[h].gauge
+                   ? fleet->in_use[h]
+                   : weir_holder_limit(&fleet->holders[h], fleet->now);
+    if (sum > CAPACITY * (1 + 1e-9))
+        fail_msg("%.17g of %g in use", sum, CAPACITY);
+    fleet->used += sum;
+    fleet->most = fmax(fleet->most, sum);
+}
+
+/* By another name than anybody before; where one was, it has died, or given all
+ * back. */
+static void come(struct fleet *fleet, unsigned h, uint64_t seed)
+{
+    fleet->names[h] = ++fleet->names_made;
+    if (fleet->numbers[h] != WEIR_HOLDER_NONE && chance(fleet, 80))
+        weir_broker_release(fleet->broker, fleet->numbers[h], true, fleet->now);
+    fleet->numbers[h] = WEIR_HOLDER_NONE;
+    fleet->in_use[h] = 0;
+    weir_holder_init(&fleet->holders[h], WEIR_STALE_CLOSED, h % 2, seed,
+                     fleet->now);
+    weir_holder_want(&fleet->holders[h], 30, fleet->now);
+    fleet->asks_term[h] = fleet->term;
+    struct weir_broker_stats stats;
+    weir_broker_stats(fleet->broker, &stats, fleet->now);
+    fleet->slow[h] = fleet->keeps && chance(fleet, 70);
+    if (fleet->keeps && !stats.learning && chance(fleet, 40))
+        fleet->lost_at = fleet->now + weir_rng_below(&fleet->rng, 2 * S);
+}
+
+static void act(struct fleet *fleet)
+{
+    fleet->now += TICK;
+    if (!fleet->calm && (fleet->now >= fleet->lost_at ||
+                         weir_rng_below(&fleet->rng, 3000) == 0))
+        succeed(fleet);
+    if (fleet->keeps && weir_rng_below(&fleet->rng, 1500) == 0)
+        come(fleet, (unsigned)weir_rng_below(&fleet->rng, HOLDERS),
+             weir_rng_next(&fleet->rng));
+    if (!fleet->calm && weir_rng_below(&fleet->rng, 1000) == 0) {
+        fleet->rule.lease =
+            2 * S + weir_rng_below(&fleet->rng, LEASE_LONGEST - 2 * S);
+        weir_broker_set_rule(fleet->broker, &fleet->rule);
+    }
+    deliver(fleet);
+    broker_acts(fleet);
+    for (unsigned h = 0; h < HOLDERS; h++)
+        holder_acts(fleet, h);
+    check(fleet);
+}
+
+static void begin(struct fleet *fleet, uint64_t seed, bool calm, bool keeps)
+{
+    memset(fleet, 0, sizeof(*fleet));
+    fleet->rng = (struct weir_rng){ seed };
+    fleet->now = START;
+    fleet->calm = calm;
+    fleet->keeps = keeps;
+    fleet->keep_at = WEIR_NEVER;
+    fleet->rule = (struct weir_lease_rule){ .share = WEIR_SHARE_FAIR,
+                                            .capacity = CAPACITY,
+                                            .lease = LEASE_LONGEST,
+                                            .refresh = S };
+    succeed(fleet);
+    for (unsigned h = 0; h < HOLDERS; h++)
+        fleet->numbers[h] = WEIR_HOLDER_NONE;
+    for (unsigned h = 0; h < HOLDERS; h++)
+        come(fleet, h, seed + h);
+}
+
+static void play(bool calm, bool keeps, unsigned rounds, unsigned ticks)
+{
+    const char *given = getenv("WEIR_SEED");
+    uint64_t seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
+    struct fleet *fleet = malloc(sizeof(*fleet));
+    double used = 0, most = 0;
+    uint64_t early = 0;
+    for (unsigned i = 0; i < rounds; i++) {
+        printf("WEIR_SEED=%llu\r", (unsigned long long)(seed + i));
+        begin(fleet, seed + i, calm, keeps);
+        for (unsigned j = 0; j < ticks; j++)
+            act(fleet);
+        used += fleet->used / ticks / rounds;
+        most = fmax(most, fleet->most);
+        early += fleet->heard_early;
+        weir_broker_free(fleet->broker);
+    }
+    free(fleet);
+    printf("WEIR_SEED=%llu: %.1f of 100 in use, at most %.3f; %llu masters "
+           "knew early\n",
+           (unsigned long long)seed, used, most, (unsigned long long)early);
+    assert_true(most > 99 && used > 30);
+    assert_true((early > rounds / 2) == keeps);
+}
+
+static void test_never_over(void **state)
+{
+    (void)state;
+    play(false, false, 100, 6000);
+}
+
+static void test_never_over_when_calm(void **state)
+{
+    (void)state;
+    play(true, false, 10, 6000);
+}
+
+static void test_never_over_by_rolls(void **state)
+{
+    (void)state;
+    play(false, true, 40, 20000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_never_over),
+        cmocka_unit_test(test_never_over_by_rolls),
+        cmocka_unit_test(test_never_over_when_calm),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

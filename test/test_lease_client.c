@@ -1,0 +1,559 @@
+/* SPDX-License-Identifier: MIT
+ * test_lease_client.c - holders by name: who is asked, when, in how many
+ * messages, and which answer means whom. */
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "node/lease_client.h"
+
+#define T0 ((weir_instant)1000 * WEIR_SECOND)
+#define MS WEIR_MILLISECOND
+#define LINKS 3
+
+struct stage {
+    struct weir_lease_client *client;
+    weir_instant now;
+    uint64_t serial;
+    /* Of the last message: */
+    uint32_t link;
+    struct weir_wants wants;
+};
+
+static void begin(struct stage *stage, uint32_t places,
+                  const struct weir_lease_speaker *speaker)
+{
+    struct weir_lease_client_options options = {
+        .places = places, .links = LINKS, .seed = 7, .speaker = speaker
+    };
+    size_t size = weir_lease_client_size(&options);
+    void *block = NULL;
+    assert_int_equal(posix_memalign(&block, WEIR_CACHE_LINE, size), 0);
+    memset(block, 0, size);
+    *stage = (struct stage){ .now = T0 };
+    stage->client = weir_lease_client_init(block, &options);
+}
+
+static void end(struct stage *stage)
+{
+    free(stage->client);
+}
+
+static uint32_t open_name(struct stage *stage, const char *name)
+{
+    struct weir_lease_want want = { .name = weir_text_of(name),
+                                    .on_stale = WEIR_STALE_CLOSED,
+                                    .ticket = (uint64_t)name[0] };
+    return weir_lease_client_open(stage->client, &want, stage->now);
+}
+
+static void link_up(struct stage *stage, uint32_t link, bool leases,
+                    uint64_t term, uint64_t root)
+{
+    struct weir_lease_link state = {
+        .up = true, .leases = leases, .term = term, .root = root
+    };
+    weir_lease_client_link(stage->client, link, &state, stage->now);
+}
+
+static void link_down(struct stage *stage, uint32_t link)
+{
+    struct weir_lease_link state = { .up = false };
+    weir_lease_client_link(stage->client, link, &state, stage->now);
+}
+
+/* A master, and one name to be asked for. Returns its place. */
+static uint32_t begin_asking(struct stage *stage)
+{
+    begin(stage, 8, NULL);
+    link_up(stage, 0, true, 1, 10);
+    return open_name(stage, "a");
+}
+
+static bool next(struct stage *stage)
+{
+    return weir_lease_client_next(stage->client, &stage->link, &stage->wants,
+                                  stage->now);
+}
+
+/* The message's want of that name; NULL: it isn't in it. */
+static const struct weir_want *want_of(const struct stage *stage,
+                                       const char *name)
+{
+    for (size_t i = 0; i < stage->wants.count; i++) {
+        if (weir_text_equal(stage->wants.wants[i].name, weir_text_of(name)))
+            return &stage->wants.wants[i];
+    }
+    return NULL;
+}
+
+static void tell(struct stage *stage, uint32_t link, uint64_t answer,
+                 uint64_t term, const char *name, double capacity)
+{
+    struct weir_lease_grant grant = {
+        .name = weir_text_of(name),
+        .grant = { .serial = ++stage->serial,
+                   .capacity = capacity,
+                   .lease = answer ? 60 * WEIR_SECOND : 0,
+                   .safe_lease = answer ? 60 * WEIR_SECOND : 0,
+                   .refresh = 15 * WEIR_SECOND },
+    };
+    struct weir_grants grants = {
+        .answer = answer, .term = term, .count = 1, .grants = &grant
+    };
+    weir_lease_client_take(stage->client, link, &grants, stage->now);
+}
+
+static void tell_error(struct stage *stage, uint32_t link, uint64_t answer,
+                       uint64_t term, const char *name,
+                       enum weir_lease_error error)
+{
+    struct weir_lease_grant grant = { .name = weir_text_of(name),
+                                      .error = error };
+    struct weir_grants grants = {
+        .answer = answer, .term = term, .count = 1, .grants = &grant
+    };
+    weir_lease_client_take(stage->client, link, &grants, stage->now);
+}
+
+static void tell_elsewhere(struct stage *stage, uint32_t link, uint64_t term,
+                           const char *master)
+{
+    struct weir_grants grants = { .term = term,
+                                  .elsewhere = true,
+                                  .master = weir_text_of(master) };
+    weir_lease_client_take(stage->client, link, &grants, stage->now);
+}
+
+static double limit(const struct stage *stage, uint32_t place)
+{
+    return weir_holder_limit(weir_lease_client_holder(stage->client, place),
+                             stage->now);
+}
+
+static bool changed(struct stage *stage, uint32_t *out_place)
+{
+    return weir_lease_client_changed(stage->client, out_place, stage->now);
+}
+
+static void settle(struct stage *stage)
+{
+    uint32_t place;
+    while (changed(stage, &place))
+        continue;
+}
+
+/* Wakes that were asked for before something else came between: for patience
+ * with an ask, and for the first grant. */
+static void wake_in_vain(struct stage *stage)
+{
+    weir_instant till = stage->now + WEIR_HOLDER_FIRST;
+    for (int i = 0; i < 2; i++) {
+        weir_instant due =
+            weir_lease_client_deadline(stage->client, stage->now);
+        if (due > till)
+            return;
+        stage->now = due;
+        assert_false(next(stage));
+        settle(stage);
+    }
+}
+
+/* ---- The stories ---- */
+
+/* What is due at about one time goes in one message; an answer finds each by
+ * its name. */
+static void wants_are_gathered(void **state)
+{
+    (void)state;
+    struct stage stage;
+    begin(&stage, 8, NULL);
+    link_up(&stage, 0, true, 1, 11);
+    uint32_t a = open_name(&stage, "a");
+    uint32_t b = open_name(&stage, "b");
+    weir_lease_client_want(stage.client, a, 5, stage.now);
+    weir_lease_client_want(stage.client, b, 7, stage.now);
+    assert_true(next(&stage));
+    assert_int_equal(stage.link, 0);
+    assert_int_equal(stage.wants.count, 2);
+    assert_true(want_of(&stage, "a")->bands[0].wants == 5);
+    assert_int_equal(want_of(&stage, "b")->bands[0].clients, 1);
+    assert_false(next(&stage));
+    settle(&stage);
+    uint64_t number = stage.wants.number;
+    stage.now += 2 * MS;
+    tell(&stage, 0, number, 1, "b", 7);
+    tell(&stage, 0, number, 1, "a", 4);
+    assert_true(limit(&stage, a) == 4 && limit(&stage, b) == 7);
+    uint32_t place;
+    unsigned seen = 0;
+    while (changed(&stage, &place))
+        seen |= 1u << place;
+    assert_int_equal(seen, 1u << a | 1u << b);
+    wake_in_vain(&stage);
+    assert_true(weir_lease_client_deadline(stage.client, stage.now) >
+                T0 + 10 * WEIR_SECOND);
+    end(&stage);
+}
+
+/* Two that are due some milliseconds apart go together, too. */
+static void what_is_due_soon_goes_along(void **state)
+{
+    (void)state;
+    struct stage stage;
+    begin(&stage, 8, NULL);
+    link_up(&stage, 0, true, 1, 11);
+    open_name(&stage, "a");
+    assert_true(next(&stage));
+    assert_int_equal(stage.wants.count, 1);
+    stage.now += 3 * MS;
+    open_name(&stage, "b");
+    assert_true(next(&stage));
+    uint64_t first = stage.wants.number;
+    settle(&stage);
+    /* Unanswered, each is said again, after its patience. */
+    unsigned messages = 0;
+    for (int i = 0; i < 700; i++, stage.now += MS) {
+        settle(&stage);
+        while (next(&stage)) {
+            assert_true(stage.wants.number > first);
+            messages++;
+        }
+    }
+    assert_in_range(messages, 1, 2);
+    end(&stage);
+}
+
+/* Nobody is there: nothing is said, and nobody is woken for it. */
+static void without_a_root_it_sleeps(void **state)
+{
+    (void)state;
+    struct stage stage;
+    begin(&stage, 8, NULL);
+    uint32_t a = open_name(&stage, "a");
+    settle(&stage);
+    assert_false(next(&stage));
+    assert_int_equal(weir_lease_client_deadline(stage.client, stage.now),
+                     T0 + WEIR_HOLDER_FIRST);
+    stage.now = T0 + WEIR_HOLDER_FIRST;
+    uint32_t place;
+    assert_true(changed(&stage, &place) && place == a);
+    settle(&stage);
+    assert_true(weir_lease_client_deadline(stage.client, stage.now) ==
+                WEIR_NEVER);
+    assert_false(weir_lease_client_waits(stage.client));
+    end(&stage);
+}
+
+/* Of two that say they are master the one of the higher term is asked; an
+ * answer of the other one counts for nothing. */
+static void the_highest_term_is_asked(void **state)
+{
+    (void)state;
+    struct stage stage;
+    begin(&stage, 8, NULL);
+    link_up(&stage, 0, true, 4, 10);
+    uint32_t a = open_name(&stage, "a");
+    assert_true(next(&stage) && stage.link == 0);
+    uint64_t number = stage.wants.number;
+    link_up(&stage, 1, true, 5, 11);
+    assert_true(next(&stage) && stage.link == 1);
+    tell(&stage, 0, number, 4, "a", 99);
+    assert_true(limit(&stage, a) == 0);
+    tell(&stage, 1, stage.wants.number, 5, "a", 3);
+    assert_true(limit(&stage, a) == 3);
+    assert_int_equal(weir_lease_client_master(stage.client), 1);
+    end(&stage);
+}
+
+/* One that is master of an old term is not, as soon as any root knows of a
+ * higher one. */
+static void an_old_master_is_none(void **state)
+{
+    (void)state;
+    struct stage stage;
+    begin(&stage, 8, NULL);
+    link_up(&stage, 0, true, 4, 10);
+    link_up(&stage, 1, false, 4, 11);
+    assert_int_equal(weir_lease_client_master(stage.client), 0);
+    tell_elsewhere(&stage, 1, 6, "10.0.0.9:7077");
+    assert_int_equal(weir_lease_client_master(stage.client),
+                     WEIR_LEASE_PLACE_NONE);
+    struct weir_text at = weir_lease_client_elsewhere(stage.client);
+    assert_true(weir_text_equal(at, WEIR_TEXT("10.0.0.9:7077")));
+    end(&stage);
+}
+
+/* While nobody says that he is master, all are asked in turn; who answers with
+ * a grant is it. */
+static void in_turn_while_nobody_is_master(void **state)
+{
+    (void)state;
+    struct stage stage;
+    unsigned asked = 0;
+    begin(&stage, 8, NULL);
+    for (uint32_t i = 0; i < LINKS; i++)
+        link_up(&stage, i, false, 0, 10 + i);
+    uint32_t a = open_name(&stage, "a");
+    for (int i = 0; i < 5000; i++, stage.now += MS) {
+        while (next(&stage)) {
+            asked |= 1u << stage.link;
+            if (stage.link == 2)
+                tell(&stage, 2, stage.wants.number, 9, "a", 3);
+        }
+    }
+    assert_int_equal(asked, 7);
+    assert_int_equal(weir_lease_client_master(stage.client), 2);
+    assert_true(limit(&stage, a) == 3);
+    end(&stage);
+}
+
+/* The link breaks and comes back. The same master is asked at once and knows
+ * the grant by its serial; another incarnation begins anew. */
+static void a_link_that_comes_back(void **state)
+{
+    (void)state;
+    struct stage stage;
+    uint32_t a = begin_asking(&stage);
+    assert_true(next(&stage));
+    tell(&stage, 0, stage.wants.number, 1, "a", 3);
+    stage.now += WEIR_SECOND;
+    assert_false(next(&stage));
+    link_down(&stage, 0);
+    link_up(&stage, 0, true, 1, 10);
+    assert_true(next(&stage));
+    assert_int_equal(want_of(&stage, "a")->taken, stage.serial);
+    assert_true(want_of(&stage, "a")->has == 3);
+    stage.now += WEIR_SECOND;
+    link_down(&stage, 0);
+    link_up(&stage, 0, true, 1, 77);
+    assert_true(next(&stage));
+    assert_int_equal(want_of(&stage, "a")->taken, 0);
+    assert_true(want_of(&stage, "a")->has == 3); /* its lease goes on */
+    assert_true(limit(&stage, a) == 3);
+    end(&stage);
+}
+
+/* An error leaves what there is, and is asked again with growing patience. */
+static void errors_are_borne_with_patience(void **state)
+{
+    (void)state;
+    struct stage stage;
+    unsigned asks = 0;
+    uint32_t a = begin_asking(&stage);
+    for (int i = 0; i < 60000; i++, stage.now += MS) {
+        settle(&stage);
+        while (next(&stage)) {
+            asks++;
+            tell_error(&stage, 0, stage.wants.number, 1, "a",
+                       WEIR_LEASE_NO_ROOM);
+        }
+    }
+    assert_int_equal(weir_lease_client_error(stage.client, a),
+                     WEIR_LEASE_NO_ROOM);
+    assert_in_range(asks, 60 / 4, 60 / 3);
+    tell_error(&stage, 0, 0, 1, "nobody's", WEIR_LEASE_UNKNOWN);
+    end(&stage);
+}
+
+/* What is closed is given back, once; what was never asked for silently. */
+static void what_is_closed_is_given_back(void **state)
+{
+    (void)state;
+    struct stage stage;
+    uint32_t a = begin_asking(&stage);
+    assert_true(next(&stage));
+    tell(&stage, 0, stage.wants.number, 1, "a", 3);
+    uint32_t b = open_name(&stage, "b");
+    weir_lease_client_close(stage.client, a, stage.now);
+    weir_lease_client_close(stage.client, b, stage.now);
+    assert_int_equal(weir_lease_client_find(stage.client, WEIR_TEXT("a")),
+                     WEIR_LEASE_PLACE_NONE);
+    assert_true(next(&stage));
+    assert_int_equal(stage.wants.count, 1);
+    const struct weir_want *want = want_of(&stage, "a");
+    assert_true(want->release && want->band_count == 0 && want->has == 0);
+    assert_int_equal(want->taken, stage.serial);
+    assert_false(next(&stage));
+    wake_in_vain(&stage);
+    assert_true(weir_lease_client_deadline(stage.client, stage.now) ==
+                WEIR_NEVER);
+    /* A late push finds nobody. */
+    tell(&stage, 0, 0, 1, "a", 9);
+    end(&stage);
+}
+
+/* While nobody is known to be master it waits: who isn't has nothing to take
+ * back. */
+static void a_release_waits_for_a_master(void **state)
+{
+    (void)state;
+    struct stage stage;
+    begin(&stage, 8, NULL);
+    link_up(&stage, 0, true, 1, 10);
+    link_up(&stage, 1, false, 1, 20);
+    uint32_t a = open_name(&stage, "a");
+    assert_true(next(&stage));
+    tell(&stage, 0, stage.wants.number, 1, "a", 3);
+    settle(&stage);
+    weir_lease_client_close(stage.client, a, stage.now);
+    link_down(&stage, 0);
+    assert_false(next(&stage));
+    assert_true(weir_lease_client_deadline(stage.client, stage.now) >
+                stage.now);
+    link_up(&stage, 1, true, 2, 20);
+    assert_true(next(&stage));
+    assert_int_equal(stage.link, 1);
+    assert_true(want_of(&stage, "a")->release);
+    end(&stage);
+}
+
+/* Closed and opened again before anything was said: it goes on. */
+static void opened_again_it_goes_on(void **state)
+{
+    (void)state;
+    struct stage stage;
+    uint32_t a = begin_asking(&stage);
+    assert_true(next(&stage));
+    tell(&stage, 0, stage.wants.number, 1, "a", 3);
+    settle(&stage);
+    weir_lease_client_close(stage.client, a, stage.now);
+    uint32_t again = open_name(&stage, "a");
+    assert_true(limit(&stage, again) == 3);
+    uint32_t place;
+    assert_true(changed(&stage, &place) && place == again);
+    assert_false(next(&stage));
+    end(&stage);
+}
+
+/* No root is there when it is closed: with its lease it is forgotten. */
+static void what_nobody_hears_ends_with_its_lease(void **state)
+{
+    (void)state;
+    struct stage stage;
+    begin(&stage, 1, NULL);
+    link_up(&stage, 0, true, 1, 10);
+    uint32_t a = open_name(&stage, "a");
+    assert_true(next(&stage));
+    tell(&stage, 0, stage.wants.number, 1, "a", 3);
+    settle(&stage);
+    link_down(&stage, 0);
+    weir_lease_client_close(stage.client, a, stage.now);
+    assert_int_equal(open_name(&stage, "b"), WEIR_LEASE_PLACE_NONE);
+    stage.now += 61 * WEIR_SECOND;
+    settle(&stage);
+    assert_int_not_equal(open_name(&stage, "b"), WEIR_LEASE_PLACE_NONE);
+    end(&stage);
+}
+
+/* A lease that runs out is told of, when it does. */
+static void a_lease_that_runs_out_is_told_of(void **state)
+{
+    (void)state;
+    struct stage stage;
+    uint32_t place;
+    uint32_t a = begin_asking(&stage);
+    assert_true(next(&stage));
+    tell(&stage, 0, stage.wants.number, 1, "a", 3);
+    settle(&stage);
+    link_down(&stage, 0);
+    wake_in_vain(&stage);
+    assert_int_equal(weir_lease_client_deadline(stage.client, stage.now),
+                     T0 + 60 * WEIR_SECOND);
+    stage.now = T0 + 60 * WEIR_SECOND;
+    assert_true(changed(&stage, &place) && place == a);
+    assert_true(limit(&stage, a) == 0);
+    assert_false(changed(&stage, &place));
+    end(&stage);
+}
+
+/* More than fit in a message are said in several; each once. */
+static void many_are_said_in_several_messages(void **state)
+{
+    (void)state;
+    struct stage stage;
+    enum { MANY = 3 * WEIR_LEASES_MAX / 2 };
+    begin(&stage, MANY, NULL);
+    link_up(&stage, 0, true, 1, 10);
+    for (int i = 0; i < MANY; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "q%d", i);
+        assert_int_not_equal(open_name(&stage, name), WEIR_LEASE_PLACE_NONE);
+    }
+    assert_int_equal(open_name(&stage, "more"), WEIR_LEASE_PLACE_NONE);
+    assert_true(next(&stage));
+    assert_int_equal(stage.wants.count, WEIR_LEASES_MAX);
+    assert_true(next(&stage));
+    assert_int_equal(stage.wants.count, MANY - WEIR_LEASES_MAX);
+    assert_false(next(&stage));
+    weir_lease_client_forget(stage.client);
+    assert_int_equal(weir_lease_client_find(stage.client, WEIR_TEXT("q1")),
+                     WEIR_LEASE_PLACE_NONE);
+    assert_int_not_equal(open_name(&stage, "more"), WEIR_LEASE_PLACE_NONE);
+    assert_false(next(&stage)); /* its links are gone as well */
+    end(&stage);
+}
+
+static size_t speak_two(void *context, uint32_t place, uint64_t ticket,
+                        struct weir_band *out_bands, bool *out_learning,
+                        weir_instant now)
+{
+    struct stage *stage = context;
+    assert_int_equal(ticket, 'a');
+    weir_lease_client_want(stage->client, place, 30, now);
+    weir_lease_client_leased_on(stage->client, place, 12, 0, true);
+    out_bands[0] = (struct weir_band){ 5, 3, 10 };
+    out_bands[1] = (struct weir_band){ -5, 100, 20 };
+    *out_learning = true;
+    return 2;
+}
+
+/* Who speaks for others says their bands, and what they have. */
+static void others_are_spoken_for(void **state)
+{
+    (void)state;
+    struct stage stage;
+    struct weir_lease_speaker speaker = { &stage, speak_two };
+    begin(&stage, 4, &speaker);
+    link_up(&stage, 0, true, 1, 10);
+    struct weir_lease_want want = { .name = WEIR_TEXT("a"),
+                                    .on_stale = WEIR_STALE_SHARE,
+                                    .gauge = true,
+                                    .ticket = 'a' };
+    weir_lease_client_open(stage.client, &want, stage.now);
+    assert_true(next(&stage));
+    const struct weir_want *said = want_of(&stage, "a");
+    assert_true(said->learning && said->has == 12);
+    assert_int_equal(said->band_count, 2);
+    assert_int_equal(said->bands[1].clients, 100);
+    end(&stage);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wants_are_gathered),
+        cmocka_unit_test(what_is_due_soon_goes_along),
+        cmocka_unit_test(without_a_root_it_sleeps),
+        cmocka_unit_test(the_highest_term_is_asked),
+        cmocka_unit_test(an_old_master_is_none),
+        cmocka_unit_test(in_turn_while_nobody_is_master),
+        cmocka_unit_test(a_link_that_comes_back),
+        cmocka_unit_test(errors_are_borne_with_patience),
+        cmocka_unit_test(what_is_closed_is_given_back),
+        cmocka_unit_test(a_release_waits_for_a_master),
+        cmocka_unit_test(opened_again_it_goes_on),
+        cmocka_unit_test(what_nobody_hears_ends_with_its_lease),
+        cmocka_unit_test(a_lease_that_runs_out_is_told_of),
+        cmocka_unit_test(many_are_said_in_several_messages),
+        cmocka_unit_test(others_are_spoken_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,932 @@
+/* SPDX-License-Identifier: MIT
+ * test_limiter_lease.c - leased quotas in limiters, over the lab's fleet. The
+ * master of the leases is played here, by the product's own brokers: it hears
+ * the wants that reach a root, and answers and pushes after a way's delay.
+ *
+ * An oracle watches: one bucket, which leaks at the whole limit and takes all
+ * that passes anywhere. What passed in any span is the limit times the span
+ * and a bound at most, exactly if its level is never above that bound. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "lab/fleet_parts.h"
+#include "lease/brokers.h"
+#include "node/root_lease.h"
+#include "os/clock.h"
+
+#define LIMITERS 4
+#define LIMIT 1000
+#define LOW 1000.0 /* bursts: 1 s and 1.5 s of it */
+#define HIGH 1500.0
+#define STEP WEIR_MILLISECOND
+#define WAY WEIR_MILLISECOND
+#define QUEUE 4096
+#define TIMEOUT (30 * WEIR_SECOND) /* of permits */
+#define FLYING 512
+#define BINS 4096 /* of 100 ms */
+
+struct said {
+    weir_instant at;
+    uint32_t limiter;
+    uint64_t answer;
+    struct weir_lease_grant grant;
+    char name[32];
+};
+
+/* A permit that is out. */
+struct flying {
+    uint32_t limiter;
+    weir_instant until; /* then it leaves */
+    struct weir_hold hold;
+};
+
+struct world {
+    struct weir_fleet *fleet;
+    struct weir_brokers *brokers;
+    enum weir_kind kind;       /* of "q" */
+    enum weir_sharing sharing; /* likewise */
+    double capacity;
+    weir_duration lease;
+    bool mute;                 /* the master */
+    uint32_t deaf; /* limiters from 0 on that neither ask nor hear */
+    uint64_t session[LIMITERS];
+    struct said queue[QUEUE];
+    size_t first, count;
+    uint32_t wants, releases; /* heard */
+    int64_t priority;         /* … last */
+    double wanted[LIMITERS];  /* … last */
+    int64_t quota_priority;
+
+    double offered[LIMITERS]; /* a second */
+    double owed[LIMITERS];
+    double level, level_most;
+    uint64_t passed[LIMITERS], refused[LIMITERS];
+    uint32_t bin[BINS]; /* passed */
+    weir_instant began;
+
+    struct flying flying[FLYING];
+    uint32_t out[LIMITERS]; /* permits */
+    double ceiling;         /* never so many in all as are above it */
+    weir_duration stay;
+};
+
+static uint64_t seed(void)
+{
+    const char *text = getenv("WEIR_SEED");
+    return text ? strtoull(text, NULL, 10) : 1;
+}
+
+/* ---- The master ---- */
+
+static bool rule_of(void *context, struct weir_text quota,
+                    struct weir_leased *out, weir_instant now)
+{
+    const struct world *world = context;
+    (void)now;
+    if (!weir_text_equal(quota, WEIR_TEXT("q")) ||
+        world->sharing != WEIR_LEASED)
+        return false;
+    *out = (struct weir_leased){
+        .rule = { .share = WEIR_SHARE_FAIR,
+                  .capacity = world->capacity,
+                  .safe = 0,
+                  .lease = world->lease,
+                  .refresh = world->lease / 4,
+                  .linger = world->kind == WEIR_CONCURRENCY ? TIMEOUT : 0,
+                  .whole = world->kind == WEIR_CONCURRENCY },
+        .expiry = WEIR_NEVER,
+    };
+    return true;
+}
+
+static void say(struct world *world, uint32_t limiter, uint64_t answer,
+                struct weir_text name, int error,
+                const struct weir_grant *grant)
+{
+    if (world->mute)
+        return;
+    assert_true(world->count < QUEUE && name.len < 32);
+    struct said *said =
+        &world->queue[(world->first + world->count++) % QUEUE];
+    *said = (struct said){
+        .at = weir_fleet_now(world->fleet) + WAY,
+        .limiter = limiter,
+        .answer = answer,
+    };
+    memcpy(said->name, name.p, name.len);
+    if (error == 0)
+        said->grant.grant = *grant;
+    else
+        said->grant.error = error == WEIR_ENOENT ? WEIR_LEASE_NOT_LEASED
+                                                 : WEIR_LEASE_NO_ROOM;
+}
+
+static struct weir_client client_of(const uint32_t *limiter)
+{
+    return (struct weir_client){
+        .id = { (const char *)limiter, sizeof(*limiter) },
+        .way = *limiter,
+    };
+}
+
+static void hear(struct world *world, uint32_t limiter, uint64_t number,
+                 const struct weir_want *want)
+{
+    struct weir_client client = client_of(&limiter);
+    weir_instant now = weir_fleet_now(world->fleet);
+    if (want->release) {
+        world->releases++;
+        weir_brokers_release(world->brokers, &client, want->name, want->taken,
+                             now);
+        return;
+    }
+    struct weir_broker_ask ask = {
+        .bands = want->bands,
+        .band_count = want->band_count,
+        .has = want->has,
+        .safe = want->safe,
+        .taken = want->taken,
+        .streams = true,
+    };
+    struct weir_grant grant;
+    world->priority = want->bands[0].priority;
+    world->wanted[limiter] = want->bands[0].wants;
+    int error = weir_brokers_ask(world->brokers, &client, want->name, &ask,
+                                 &grant, now);
+    say(world, limiter, number, want->name, error, &grant);
+}
+
+static void received(void *context, struct weir_place to, uint32_t from,
+                     const struct weir_message *message)
+{
+    struct world *world = context;
+    if (!to.root || message->type != WEIR_MESSAGE_WANTS || world->mute ||
+        from < world->deaf)
+        return;
+    world->session[from] = message->session;
+    world->wants++;
+    for (size_t i = 0; i < message->wants.count; i++)
+        hear(world, from, message->wants.number, &message->wants.wants[i]);
+}
+
+static void deliver(struct world *world, struct said *said)
+{
+    struct weir_node *node = &world->fleet->limiters[said->limiter];
+    if (!node->limiter || said->limiter < world->deaf)
+        return;
+    said->grant.name = weir_text_of(said->name);
+    struct weir_message message = {
+        .type = WEIR_MESSAGE_GRANTS,
+        .session = world->session[said->limiter],
+        .grants = { .answer = said->answer,
+                    .term = 1,
+                    .count = 1,
+                    .grants = &said->grant },
+    };
+    assert_int_equal(weir_limiter_receive(node->limiter, 0, &message,
+                                          weir_node_now(node)),
+                     0);
+    weir_node_rest(node);
+}
+
+static void master_turn(struct world *world)
+{
+    weir_instant now = weir_fleet_now(world->fleet);
+    struct weir_brokers_push push;
+    weir_brokers_tick(world->brokers, now);
+    while (weir_brokers_next(world->brokers, &push, now))
+        say(world, push.way, 0, push.quota, 0, &push.grant);
+    while (world->count > 0 && world->queue[world->first].at <= now) {
+        struct said *said = &world->queue[world->first];
+        world->first = (world->first + 1) % QUEUE;
+        world->count--;
+        deliver(world, said);
+    }
+}
+
+/* ---- The world ---- */
+
+static void put(struct world *world, enum weir_sharing sharing, uint64_t limit,
+                enum weir_on_stale on_stale)
+{
+    struct weir_quota quota;
+    struct weir_diag diag = { .text = "" };
+    weir_quota_init(&quota);
+    quota.name = WEIR_TEXT("q");
+    quota.kind = world->kind;
+    quota.limit = (struct weir_limit){ limit, WEIR_SECOND, false };
+    if (world->kind == WEIR_CONCURRENCY)
+        quota.limit.per = 0;
+    quota.sharing = sharing;
+    quota.on_stale = on_stale;
+    quota.priority = world->quota_priority;
+    world->sharing = sharing;
+    world->capacity = (double)limit;
+    weir_brokers_review(world->brokers);
+    if (weir_fleet_put(world->fleet, &quota, &diag) < 0)
+        fail_msg("%s", diag.text);
+}
+
+static struct world *begin_kind(enum weir_kind kind, uint64_t limit,
+                                enum weir_sharing sharing,
+                                enum weir_on_stale on_stale)
+{
+    struct world *world = calloc(1, sizeof(*world));
+    assert_non_null(world);
+    world->kind = kind;
+    world->ceiling = (double)limit;
+    struct weir_fleet_options options = {
+        .seed = seed(),
+        .limiters = LIMITERS,
+        .limiters_started = LIMITERS,
+        .roots = 1,
+        .slots = 32,
+        .leases = 8,
+        .net = { .shape = WEIR_DELAY_FIXED, .delay = WAY },
+        .settings = { .report_interval = WEIR_SECOND,
+                      .stale_after = 3 * WEIR_SECOND,
+                      .slack = true },
+    };
+    struct weir_brokers_options brokers = {
+        .mem = weir_mem_system,
+        .seed = seed(),
+        .owner = { .context = world, .rule = rule_of },
+    };
+    struct weir_fleet_watch watch = { .context = world,
+                                      .received = received };
+    world->fleet = weir_fleet_new(&options);
+    weir_fleet_watch(world->fleet, &watch);
+    world->brokers = weir_brokers_new(&brokers);
+    assert_non_null(world->brokers);
+    world->lease = 20 * WEIR_SECOND;
+    /* Long ago: nobody has leases of another. */
+    weir_brokers_begin(world->brokers, WEIR_NEVER,
+                       weir_fleet_now(world->fleet));
+    put(world, sharing, limit, on_stale);
+    weir_fleet_run(world->fleet,
+                   weir_fleet_now(world->fleet) + 3 * WEIR_SECOND);
+    world->began = weir_fleet_now(world->fleet);
+    return world;
+}
+
+static struct world *begin(enum weir_sharing sharing,
+                           enum weir_on_stale on_stale)
+{
+    return begin_kind(WEIR_RATE, LIMIT, sharing, on_stale);
+}
+
+static void end(struct world *world)
+{
+    assert_int_equal(weir_fleet_error(world->fleet), 0);
+    weir_brokers_free(world->brokers);
+    weir_fleet_free(world->fleet);
+    free(world);
+}
+
+static void offer(struct world *world, uint32_t limiter)
+{
+    double *owed = &world->owed[limiter];
+    *owed += world->offered[limiter] * (double)STEP / (double)WEIR_SECOND;
+    weir_instant now = weir_fleet_now(world->fleet);
+    size_t bin = (now - world->began) / (100 * WEIR_MILLISECOND);
+    for (; *owed >= 1; *owed -= 1) {
+        bool passed = !(weir_fleet_take(world->fleet, limiter, WEIR_TEXT("q"),
+                                        1, NULL) &
+                        WEIR_OUTCOME_LIMITED);
+        world->passed[limiter] += passed;
+        world->refused[limiter] += !passed;
+        world->level += passed;
+        if (bin < BINS)
+            world->bin[bin] += passed;
+    }
+}
+
+static void run(struct world *world, weir_duration span)
+{
+    weir_instant until = weir_fleet_now(world->fleet) + span;
+    while (weir_fleet_now(world->fleet) < until) {
+        weir_fleet_run(world->fleet, weir_fleet_now(world->fleet) + STEP);
+        master_turn(world);
+        double leaks =
+            world->capacity * (double)STEP / (double)WEIR_SECOND;
+        world->level = world->level > leaks ? world->level - leaks : 0;
+        for (uint32_t l = 0; l < LIMITERS; l++)
+            offer(world, l);
+        if (world->level > world->level_most)
+            world->level_most = world->level;
+    }
+}
+
+static void offer_each(struct world *world, double a, double b, double c,
+                       double d)
+{
+    double offered[LIMITERS] = { a, b, c, d };
+    memcpy(world->offered, offered, sizeof(offered));
+}
+
+static uint64_t passed_of_all(const struct world *world)
+{
+    uint64_t sum = 0;
+    for (uint32_t l = 0; l < LIMITERS; l++)
+        sum += world->passed[l];
+    return sum;
+}
+
+static void forget(struct world *world)
+{
+    memset(world->passed, 0, sizeof(world->passed));
+    memset(world->refused, 0, sizeof(world->refused));
+}
+
+/* How a limiter stands to "q". */
+static struct weir_lease_view lease_of(struct world *world, uint32_t limiter)
+{
+    struct weir_lease_view view = { .leasing = WEIR_LEASING_NONE };
+    struct weir_ref ref;
+    struct weir_table *table = weir_fleet_table(world->fleet, limiter);
+    if (weir_table_find(table, WEIR_TEXT("q"), &ref))
+        weir_table_lease_view(table, ref.slot, &view);
+    return view;
+}
+
+/* ---- The stories ---- */
+
+/* Three times the limit is offered: what passes is the limit, shared evenly,
+ * and never more in any span than the bursts allow. */
+static void all_of_the_limit_and_no_more(void **state)
+{
+    (void)state;
+    struct world *world = begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    offer_each(world, 750, 750, 750, 750);
+    run(world, 10 * WEIR_SECOND);
+    forget(world);
+    run(world, 20 * WEIR_SECOND);
+    double mean = (double)passed_of_all(world) / 20;
+    print_message("3 x the limit: %.1f/s passed of %d, level %.0f of %.0f; "
+                  "each %.1f %.1f %.1f %.1f; %u messages of wants\n",
+                  mean, LIMIT, world->level_most, HIGH,
+                  (double)world->passed[0] / 20, (double)world->passed[1] / 20,
+                  (double)world->passed[2] / 20, (double)world->passed[3] / 20,
+                  world->wants);
+    assert_true(mean > 0.99 * LIMIT && mean < 1.01 * LIMIT);
+    assert_true(world->level_most <= HIGH + LIMITERS);
+    for (uint32_t l = 0; l < LIMITERS; l++)
+        assert_in_range(world->passed[l], 20 * 240, 20 * 260);
+    end(world);
+}
+
+/* Two want little and get all of that; the others share the rest. */
+static void shares_are_fair(void **state)
+{
+    (void)state;
+    struct world *world = begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    offer_each(world, 50, 100, 2000, 2000);
+    run(world, 20 * WEIR_SECOND);
+    forget(world);
+    run(world, 20 * WEIR_SECOND);
+    print_message("fair: %.1f %.1f %.1f %.1f/s passed of 50, 100, 2000, "
+                  "2000/s\n",
+                  (double)world->passed[0] / 20, (double)world->passed[1] / 20,
+                  (double)world->passed[2] / 20, (double)world->passed[3] / 20);
+    assert_int_equal(world->refused[0], 0);
+    assert_int_equal(world->refused[1], 0);
+    assert_in_range(world->passed[2], 20 * 385, 20 * 425);
+    assert_in_range(world->passed[3], 20 * 385, 20 * 425);
+    assert_true(world->level_most <= HIGH + LIMITERS);
+    end(world);
+}
+
+/* The fewest that passed in a tenth of a second between two instants. */
+static uint32_t least_between(const struct world *world, double from_s,
+                              double to_s)
+{
+    uint32_t least = UINT32_MAX;
+    for (size_t i = (size_t)(from_s * 10); i < (size_t)(to_s * 10); i++)
+        least = world->bin[i] < least ? world->bin[i] : least;
+    return least;
+}
+
+/* Counted, then leased, then counted, under three times the limit: nobody is
+ * shut out on the way, and no span gets more than the larger burst and the
+ * smaller one. */
+static void the_sharing_is_switched_under_load(void **state)
+{
+    (void)state;
+    struct world *world = begin(WEIR_COUNTED, WEIR_STALE_CLOSED);
+    offer_each(world, 1500, 750, 500, 250);
+    run(world, 10 * WEIR_SECOND);
+    double counted = world->level_most;
+    world->level_most = 0;
+    put(world, WEIR_LEASED, LIMIT, WEIR_STALE_CLOSED);
+    run(world, 20 * WEIR_SECOND);
+    double leased = world->level_most;
+    for (uint32_t l = 0; l < LIMITERS; l++)
+        assert_int_equal(lease_of(world, l).leasing, WEIR_LEASING_HELD);
+    world->level_most = 0;
+    put(world, WEIR_COUNTED, LIMIT, WEIR_STALE_CLOSED);
+    run(world, 10 * WEIR_SECOND);
+    print_message("switched at 10 s and 30 s: level at most %.0f counted, "
+                  "%.0f leased, %.0f counted, high %.0f; fewest in 100 ms "
+                  "%u before, %u at 10 s, %u at 30 s\n",
+                  counted, leased, world->level_most, HIGH,
+                  least_between(world, 5, 10), least_between(world, 9.9, 13),
+                  least_between(world, 29.9, 33));
+    for (uint32_t l = 0; l < LIMITERS; l++)
+        assert_int_equal(lease_of(world, l).leasing, WEIR_LEASING_NONE);
+    assert_true(leased <= HIGH + LOW && world->level_most <= HIGH + LOW);
+    assert_true(least_between(world, 9.9, 13) >= 50);
+    assert_true(least_between(world, 29.9, 33) >= 50);
+    end(world);
+}
+
+/* Half of the limit is used: nobody is refused on the way there and back. */
+static void an_idle_fleet_is_switched_unseen(void **state)
+{
+    (void)state;
+    struct world *world = begin(WEIR_COUNTED, WEIR_STALE_CLOSED);
+    offer_each(world, 250, 125, 80, 45);
+    run(world, 10 * WEIR_SECOND);
+    put(world, WEIR_LEASED, LIMIT, WEIR_STALE_CLOSED);
+    run(world, 30 * WEIR_SECOND);
+    uint64_t leased = world->refused[0] + world->refused[1] +
+                      world->refused[2] + world->refused[3];
+    put(world, WEIR_COUNTED, LIMIT, WEIR_STALE_CLOSED);
+    run(world, 10 * WEIR_SECOND);
+    uint64_t in_all = world->refused[0] + world->refused[1] +
+                      world->refused[2] + world->refused[3];
+    print_message("half of the limit: %llu refused when leased, %llu after\n",
+                  (unsigned long long)leased,
+                  (unsigned long long)(in_all - leased));
+    assert_int_equal(in_all, 0);
+    end(world);
+}
+
+/* Switched at any moments, under any load, there and back: the most that is in
+ * the oracle's bucket over twenty such histories. */
+static void switched_at_any_moment(void **state)
+{
+    (void)state;
+    double most = 0;
+    for (uint64_t history = 0; history < 20; history++) {
+        struct weir_rng rng = { seed() * 1000 + history };
+        struct world *world = begin(WEIR_COUNTED, WEIR_STALE_CLOSED);
+        for (int i = 0; i < 20; i++) {
+            for (uint32_t l = 0; l < LIMITERS; l++)
+                world->offered[l] = (double)weir_rng_below(&rng, 1500) *
+                                    (double)weir_rng_below(&rng, 2);
+            run(world, weir_rng_below(&rng, 5 * WEIR_SECOND));
+            put(world,
+                world->sharing == WEIR_LEASED ? WEIR_COUNTED : WEIR_LEASED,
+                LIMIT, WEIR_STALE_CLOSED);
+        }
+        run(world, 5 * WEIR_SECOND);
+        if (world->level_most > HIGH + LOW)
+            fail_msg("level %.0f in history %llu (seed %llu)",
+                     world->level_most, (unsigned long long)history,
+                     (unsigned long long)seed());
+        most = world->level_most > most ? world->level_most : most;
+        end(world);
+    }
+    print_message("400 switches at any moment: level %.0f at most, high %.0f\n",
+                  most, HIGH);
+}
+
+/* The master falls silent: each goes on to the end of its lease, then by
+ * on_stale. It comes back: by grants again. */
+static void a_silent_master(void **state)
+{
+    (void)state;
+    struct world *world = begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    offer_each(world, 500, 500, 500, 500);
+    run(world, 10 * WEIR_SECOND);
+    world->mute = true;
+    forget(world);
+    run(world, 10 * WEIR_SECOND);
+    uint64_t held = passed_of_all(world);
+    run(world, 15 * WEIR_SECOND);
+    forget(world);
+    run(world, 5 * WEIR_SECOND);
+    uint64_t over = passed_of_all(world);
+    world->mute = false;
+    run(world, 10 * WEIR_SECOND);
+    forget(world);
+    run(world, 5 * WEIR_SECOND);
+    print_message("mute: %.0f/s in the first 10 s, %.0f/s after the lease; "
+                  "%.0f/s when it is back\n",
+                  (double)held / 10, (double)over / 5,
+                  (double)passed_of_all(world) / 5);
+    assert_true(held > 9800 && over == 0 && passed_of_all(world) > 4900);
+    end(world);
+}
+
+/* Nobody uses it any more: it is given back. */
+static void what_is_unused_is_given_back(void **state)
+{
+    (void)state;
+    struct world *world = begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    offer_each(world, 100, 0, 0, 0);
+    run(world, 10 * WEIR_SECOND);
+    assert_int_equal(lease_of(world, 0).leasing, WEIR_LEASING_HELD);
+    assert_int_equal(lease_of(world, 1).leasing, WEIR_LEASING_CLOSED);
+    offer_each(world, 0, 0, 0, 0);
+    run(world, 2 * WEIR_HOLDER_IDLE);
+    assert_int_equal(world->releases, 1);
+    assert_int_equal(lease_of(world, 0).leasing, WEIR_LEASING_CLOSED);
+    offer_each(world, 100, 0, 0, 0);
+    forget(world);
+    run(world, 10 * WEIR_SECOND);
+    print_message("back after a minute: %llu of 1000 refused\n",
+                  (unsigned long long)world->refused[0]);
+    assert_true(world->refused[0] < 50);
+    end(world);
+}
+
+/* A handle is opened and closed: that is enough to have and give back. */
+static void a_handle_has_it_and_gives_it_back(void **state)
+{
+    (void)state;
+    struct world *world = begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    struct weir_table *table = weir_fleet_table(world->fleet, 2);
+    struct weir_ref ref;
+    assert_int_equal(weir_table_pin(table, WEIR_TEXT("q"), &ref,
+                                    weir_node_now(&world->fleet->limiters[2])),
+                     WEIR_RESOLVED);
+    assert_true(weir_table_want(table, ref, 300) <= WEIR_OUTCOME_KICK);
+    run(world, WEIR_SECOND);
+    assert_int_equal(lease_of(world, 2).leasing, WEIR_LEASING_HELD);
+    assert_true(lease_of(world, 2).granted == 300);
+    weir_table_unpin(table, ref);
+    run(world, WEIR_SECOND);
+    assert_int_equal(world->releases, 1);
+    assert_int_equal(lease_of(world, 2).leasing, WEIR_LEASING_CLOSED);
+    end(world);
+}
+
+/* A process that ends gives all back, whatever is used until its thread is
+ * gone. */
+static void a_process_that_ends_gives_all_back(void **state)
+{
+    (void)state;
+    struct world *world = begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    offer_each(world, 100, 100, 0, 0);
+    run(world, 5 * WEIR_SECOND);
+    struct weir_node *node = &world->fleet->limiters[0];
+    weir_limiter_release(node->limiter, weir_node_now(node));
+    weir_node_rest(node);
+    run(world, WEIR_SECOND);
+    assert_int_equal(world->releases, 1);
+    assert_int_equal(lease_of(world, 0).leasing, WEIR_LEASING_CLOSED);
+    assert_int_equal(lease_of(world, 1).leasing, WEIR_LEASING_HELD);
+    end(world);
+}
+
+/* The master is where no link leads: that is an event, once. */
+static void a_master_elsewhere_is_told_of(void **state)
+{
+    (void)state;
+    struct world *world = begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    offer_each(world, 100, 0, 0, 0);
+    run(world, 5 * WEIR_SECOND);
+    world->mute = true;
+    weir_root_lease_end(weir_fleet_root(world->fleet, 0), UINT32_MAX,
+                        WEIR_TEXT("b:7077"), weir_fleet_now(world->fleet));
+    run(world, 500 * WEIR_MILLISECOND);
+    /* By hand: the fleet takes all events itself. */
+    struct weir_node *node = &world->fleet->limiters[0];
+    struct weir_event event;
+    int told = 0;
+    for (int s = 1; s <= 5; s++) {
+        weir_limiter_tick(node->limiter, weir_node_now(node) + s * WEIR_SECOND);
+        while (weir_limiter_event(node->limiter, &event)) {
+            if (event.type != WEIR_EVENT_ELSEWHERE)
+                continue;
+            assert_string_equal(event.text, "b:7077");
+            told++;
+        }
+    }
+    assert_int_equal(told, 1);
+    end(world);
+}
+
+/* A child of fork() has none of its parent's leases. */
+static void a_child_has_no_lease(void **state)
+{
+    (void)state;
+    struct world *world = begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    offer_each(world, 100, 100, 0, 0);
+    run(world, 5 * WEIR_SECOND);
+    struct weir_node *node = &world->fleet->limiters[0];
+    uint8_t other[WEIR_INCARNATION_SIZE] = { 1, 2, 3 };
+    weir_fleet_allow(world->fleet, 0, 0, false);
+    weir_limiter_reincarnate(node->limiter, WEIR_TEXT("child"), other,
+                             weir_node_now(node));
+    assert_int_equal(lease_of(world, 0).leasing, WEIR_LEASING_CLOSED);
+    world->offered[0] = 0;
+    weir_fleet_allow(world->fleet, 0, 0, true);
+    run(world, WEIR_SECOND);
+    world->offered[0] = 100;
+    run(world, 5 * WEIR_SECOND);
+    assert_int_equal(lease_of(world, 0).leasing, WEIR_LEASING_HELD);
+    end(world);
+}
+
+/* The priority of what is wanted is the quota's, until it is edited. */
+static void the_priority_is_the_quotas(void **state)
+{
+    (void)state;
+    struct world *world = begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    offer_each(world, 100, 0, 0, 0);
+    run(world, 3 * WEIR_SECOND);
+    assert_int_equal(world->priority, 0);
+    world->quota_priority = -7;
+    put(world, WEIR_LEASED, LIMIT, WEIR_STALE_CLOSED);
+    run(world, WEIR_SECOND);
+    assert_int_equal(world->priority, -7);
+    end(world);
+}
+
+/* The limit is cut to a tenth, and raised again: in force within moments. */
+static void an_edit_of_the_limit(void **state)
+{
+    (void)state;
+    struct world *world = begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    offer_each(world, 500, 500, 500, 500);
+    run(world, 10 * WEIR_SECOND);
+    put(world, WEIR_LEASED, LIMIT / 10, WEIR_STALE_CLOSED);
+    run(world, 25 * WEIR_SECOND); /* what is over has leaked */
+    forget(world);
+    run(world, 10 * WEIR_SECOND);
+    uint64_t cut = passed_of_all(world);
+    put(world, WEIR_LEASED, LIMIT, WEIR_STALE_CLOSED);
+    run(world, 10 * WEIR_SECOND);
+    forget(world);
+    run(world, 10 * WEIR_SECOND);
+    print_message("limit 1000, 100, 1000/s: %.1f/s, then %.1f/s\n",
+                  (double)cut / 10, (double)passed_of_all(world) / 10);
+    assert_in_range(cut, 980, 1030);
+    assert_in_range(passed_of_all(world), 9900, 10100);
+    end(world);
+}
+
+/* ---- What is in flight ---- */
+
+static uint32_t out_of_all(const struct world *world)
+{
+    uint32_t sum = 0;
+    for (uint32_t l = 0; l < LIMITERS; l++)
+        sum += world->out[l];
+    return sum;
+}
+
+static void enter(struct world *world, uint32_t limiter)
+{
+    struct flying *flying = world->flying;
+    while (flying < world->flying + FLYING && flying->hold.links > 0)
+        flying++;
+    assert_true(flying < world->flying + FLYING);
+    unsigned outcome = weir_fleet_enter(world->fleet, limiter, WEIR_TEXT("q"),
+                                        1, &flying->hold);
+    bool passed = !(outcome & WEIR_OUTCOME_LIMITED);
+    world->passed[limiter] += passed;
+    world->refused[limiter] += !passed;
+    if (!passed)
+        return;
+    assert_int_equal(flying->hold.links, 1);
+    flying->limiter = limiter;
+    flying->until = weir_fleet_now(world->fleet) + world->stay;
+    world->out[limiter]++;
+    assert_true(out_of_all(world) <= world->ceiling);
+}
+
+static void leave_those_done(struct world *world)
+{
+    for (struct flying *f = world->flying; f < world->flying + FLYING; f++) {
+        if (f->hold.links == 0 || f->until > weir_fleet_now(world->fleet))
+            continue;
+        weir_fleet_leave(world->fleet, f->limiter, &f->hold);
+        world->out[f->limiter]--;
+    }
+}
+
+/* As run(), of enters. What all have out is judged after each. */
+static void fly(struct world *world, weir_duration span)
+{
+    weir_instant until = weir_fleet_now(world->fleet) + span;
+    while (weir_fleet_now(world->fleet) < until) {
+        weir_fleet_run(world->fleet, weir_fleet_now(world->fleet) + STEP);
+        master_turn(world);
+        leave_those_done(world);
+        for (uint32_t l = 0; l < LIMITERS; l++) {
+            double *owed = &world->owed[l];
+            *owed += world->offered[l] * (double)STEP / (double)WEIR_SECOND;
+            for (; *owed >= 1; *owed -= 1)
+                enter(world, l);
+        }
+    }
+}
+
+static struct world *begin_flight(uint64_t limit, weir_duration stay)
+{
+    struct world *world =
+        begin_kind(WEIR_CONCURRENCY, limit, WEIR_LEASED, WEIR_STALE_CLOSED);
+    world->stay = stay;
+    return world;
+}
+
+/* Two want more than there is, then a third comes: all of it is used, in equal
+ * parts, and what the first two have to give is given when permits leave. */
+static void permits_are_shared_and_never_over(void **state)
+{
+    (void)state;
+    struct world *world = begin_flight(40, 300 * WEIR_MILLISECOND);
+    offer_each(world, 400, 400, 0, 0);
+    fly(world, 5 * WEIR_SECOND);
+    print_message("two: %u and %u of 40 in flight\n", world->out[0],
+                  world->out[1]);
+    assert_int_equal(world->out[0], 20);
+    assert_int_equal(world->out[1], 20);
+    world->offered[2] = 400;
+    fly(world, WEIR_SECOND);
+    print_message("a third, a second later: %u, %u, %u\n", world->out[0],
+                  world->out[1], world->out[2]);
+    assert_true(world->out[2] >= 12);
+    fly(world, 30 * WEIR_SECOND);
+    assert_true(out_of_all(world) >= 39);
+    for (uint32_t l = 0; l < 3; l++)
+        assert_true(world->out[l] == 13 || world->out[l] == 14);
+    end(world);
+}
+
+/* Who holds for long keeps what he holds; a lower limit is in force when
+ * enough have left, and not above what was out meanwhile. */
+static void a_cut_waits_for_permits(void **state)
+{
+    (void)state;
+    struct world *world = begin_flight(40, 3 * WEIR_SECOND);
+    offer_each(world, 100, 100, 0, 0);
+    fly(world, 10 * WEIR_SECOND);
+    assert_int_equal(out_of_all(world), 40);
+    put(world, WEIR_LEASED, 10, WEIR_STALE_CLOSED);
+    fly(world, 4 * WEIR_SECOND);
+    world->ceiling = 10;
+    assert_true(out_of_all(world) <= 10);
+    fly(world, 10 * WEIR_SECOND);
+    assert_int_equal(out_of_all(world), 10);
+    end(world);
+}
+
+/* Who waits in a process is asked for as who is in is: at once, not one by one
+ * as each is tried; and no more when nobody waits. */
+static void who_waits_is_wanted_for(void **state)
+{
+    (void)state;
+    struct world *world = begin_flight(40, WEIR_SECOND);
+    struct weir_table *table = weir_fleet_table(world->fleet, 0);
+    struct weir_ref q;
+    offer_each(world, 2, 0, 0, 0);
+    fly(world, 5 * WEIR_SECOND);
+    assert_true(weir_table_find(table, WEIR_TEXT("q"), &q));
+    print_message("wanted %.1f with 2 or so in flight", world->wanted[0]);
+    weir_table_set_line(table, q.slot, 1, 30);
+    fly(world, WEIR_SECOND);
+    print_message(", %.1f with 30 that wait\n", world->wanted[0]);
+    assert_true(world->wanted[0] >= 30 && world->wanted[0] < 50);
+    weir_table_set_line(table, q.slot, 0, 0);
+    fly(world, 60 * WEIR_SECOND);
+    assert_true(world->wanted[0] < 10);
+    end(world);
+}
+
+/* Three want one of two units: it goes round, and nobody waits for ever. */
+static void fewer_units_than_processes(void **state)
+{
+    (void)state;
+    struct world *world = begin_flight(2, 50 * WEIR_MILLISECOND);
+    world->lease = 4 * WEIR_SECOND;
+    offer_each(world, 100, 100, 100, 0);
+    fly(world, 60 * WEIR_SECOND);
+    forget(world);
+    fly(world, 120 * WEIR_SECOND);
+    print_message("2 units, 3 processes: %llu, %llu, %llu entered of 4,800 "
+                  "at most\n",
+                  (unsigned long long)world->passed[0],
+                  (unsigned long long)world->passed[1],
+                  (unsigned long long)world->passed[2]);
+    for (uint32_t l = 0; l < 3; l++)
+        assert_true(world->passed[l] > 800);
+    assert_true(passed_of_all(world) > 3800);
+    end(world);
+}
+
+/* The master is gone: leases run out, nobody enters, what is out stays out; the
+ * next one counts it, though its own lease is over. */
+static void permits_outlast_leases(void **state)
+{
+    (void)state;
+    struct world *world = begin_flight(40, 25 * WEIR_SECOND);
+    world->lease = 4 * WEIR_SECOND;
+    world->offered[0] = 100;
+    fly(world, 6 * WEIR_SECOND);
+    assert_int_equal(world->out[0], 40);
+    /* The first hears no master any more, and the second asks for all. */
+    world->deaf = 1;
+    world->offered[0] = 0;
+    world->offered[1] = 100;
+    fly(world, 15 * WEIR_SECOND);
+    assert_int_equal(world->out[0], 40);
+    assert_int_equal(world->out[1], 0);
+    fly(world, 60 * WEIR_SECOND);
+    assert_int_equal(world->out[0], 0);
+    assert_int_equal(world->out[1], 40);
+    end(world);
+}
+
+/* A handle that is closed gives back what its permits don't hold any more. */
+static void a_place_ends_with_its_last_permit(void **state)
+{
+    (void)state;
+    struct world *world = begin_flight(40, 5 * WEIR_SECOND);
+    struct weir_table *table = weir_fleet_table(world->fleet, 2);
+    struct weir_ref ref;
+    assert_int_equal(weir_table_pin(table, WEIR_TEXT("q"), &ref,
+                                    weir_node_now(&world->fleet->limiters[2])),
+                     WEIR_RESOLVED);
+    assert_true(weir_table_want(table, ref, 30) <= WEIR_OUTCOME_KICK);
+    fly(world, WEIR_SECOND);
+    assert_true(lease_of(world, 2).granted == 30);
+    world->offered[2] = 10;
+    fly(world, WEIR_SECOND);
+    world->offered[2] = 0;
+    assert_true(world->out[2] > 0);
+    weir_table_unpin(table, ref);
+    fly(world, 2 * WEIR_SECOND);
+    assert_int_equal(world->releases, 0);
+    fly(world, 5 * WEIR_SECOND);
+    assert_int_equal(world->out[2], 0);
+    assert_int_equal(world->releases, 1);
+    end(world);
+}
+
+/* From counted to leased and back, with all of it in flight: never a permit
+ * above the limit on the way, and all of it in flight again after. */
+static void permits_are_switched_under_load(void **state)
+{
+    (void)state;
+    struct world *world =
+        begin_kind(WEIR_CONCURRENCY, 40, WEIR_COUNTED, WEIR_STALE_CLOSED);
+    world->stay = 300 * WEIR_MILLISECOND;
+    world->ceiling = 60; /* counted: a stated bound more */
+    offer_each(world, 400, 200, 100, 100);
+    fly(world, 10 * WEIR_SECOND);
+    uint32_t counted = out_of_all(world);
+    put(world, WEIR_LEASED, 40, WEIR_STALE_CLOSED);
+    fly(world, 3 * WEIR_SECOND);
+    world->ceiling = 40;
+    fly(world, 10 * WEIR_SECOND);
+    uint32_t leased = out_of_all(world);
+    world->ceiling = 60;
+    put(world, WEIR_COUNTED, 40, WEIR_STALE_CLOSED);
+    fly(world, 10 * WEIR_SECOND);
+    print_message("in flight of 40: %u counted, %u leased, %u counted\n",
+                  counted, leased, out_of_all(world));
+    assert_true(leased >= 38 && leased <= 40);
+    for (uint32_t l = 0; l < LIMITERS; l++) {
+        assert_int_equal(lease_of(world, l).leasing, WEIR_LEASING_NONE);
+        assert_true(world->out[l] > 0);
+    }
+    end(world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_of_the_limit_and_no_more),
+        cmocka_unit_test(shares_are_fair),
+        cmocka_unit_test(the_sharing_is_switched_under_load),
+        cmocka_unit_test(an_idle_fleet_is_switched_unseen),
+        cmocka_unit_test(switched_at_any_moment),
+        cmocka_unit_test(a_silent_master),
+        cmocka_unit_test(what_is_unused_is_given_back),
+        cmocka_unit_test(a_handle_has_it_and_gives_it_back),
+        cmocka_unit_test(a_process_that_ends_gives_all_back),
+        cmocka_unit_test(a_master_elsewhere_is_told_of),
+        cmocka_unit_test(a_child_has_no_lease),
+        cmocka_unit_test(the_priority_is_the_quotas),
+        cmocka_unit_test(an_edit_of_the_limit),
+        cmocka_unit_test(permits_are_shared_and_never_over),
+        cmocka_unit_test(a_cut_waits_for_permits),
+        cmocka_unit_test(who_waits_is_wanted_for),
+        cmocka_unit_test(fewer_units_than_processes),
+        cmocka_unit_test(permits_outlast_leases),
+        cmocka_unit_test(a_place_ends_with_its_last_permit),
+        cmocka_unit_test(permits_are_switched_under_load),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
