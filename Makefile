@@ -37,13 +37,13 @@ demo-adaptive: all
 	examples/demo-adaptive.sh build
 
 check: check-deps all
-	meson test -C build --no-suite long --print-errorlogs
+	tools/test-tree build --no-suite long
 
 check-ci: check-deps
 	tools/check-ci $(FUZZ_SECONDS)
 
 check-all: check-deps all
-	meson test -C build --print-errorlogs
+	tools/test-tree build
 	tools/check-ci 600
 
 lab: all
