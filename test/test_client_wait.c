@@ -738,8 +738,14 @@ static void test_histories(void **state)
     for (unsigned step = 0; step < 1500; step++) {
         unsigned i = (unsigned)weir_rng_below(&rng, WAITERS);
         if (weir_rng_below(&rng, 20) == 0) {
-            oracle.limit = 3 + weir_rng_below(&rng, 4);
+            /* One by one: who serves meanwhile would let in by the order of
+             * before as many as the limit of now has room for. */
+            uint64_t limit = 3 + weir_rng_below(&rng, 4);
             oracle.order = 1 + (enum weir_lineup_order)weir_rng_below(&rng, 3);
+            edit(weir, &oracle);
+            oracle_serves(&oracle);
+            compare(weir, &oracle);
+            oracle.limit = limit;
             edit(weir, &oracle);
             oracle_serves(&oracle);
         } else if (oracle.ticket[i] == 0) {
