@@ -485,6 +485,25 @@ static void test_envoy_floor_and_buffer(void **state)
 }
 
 /* 100 s, and up to a tenth more by chance; the same chance each time. */
+/* Another kind's limit, and another least one, are for after the probe. */
+static void test_envoy_measures_beside_edits(void **state)
+{
+    (void)state;
+    struct weir_controller_options o =
+        usual(WEIR_CONTROLLER_VEGAS, 200, 1, 1000);
+    struct weir_controller *c = made(&o);
+    o = usual(WEIR_CONTROLLER_ENVOY, 3, 3, 1000);
+    weir_controller_edit(c, &o, clock_now);
+    assert_true(limit_of(c) == o.probe_limit);
+    assert_true(c->envoy.probing != 0);
+    o.min = 10;
+    weir_controller_edit(c, &o, clock_now);
+    assert_true(limit_of(c) == o.probe_limit);
+    for (uint32_t i = 1; i < o.probe_count; i++)
+        assert_true(ok(c, 0, 3) == o.probe_limit);
+    assert_true(ok(c, 0, 3) == 200);
+}
+
 static void test_envoy_probes_on_time(void **state)
 {
     (void)state;
@@ -830,6 +849,7 @@ int main(void)
         cmocka_unit_test(test_envoy_measures),
         cmocka_unit_test(test_envoy_median_of_its_own),
         cmocka_unit_test(test_envoy_floor_and_buffer),
+        cmocka_unit_test(test_envoy_measures_beside_edits),
         cmocka_unit_test(test_envoy_probes_on_time),
         cmocka_unit_test(test_target_windows),
         cmocka_unit_test(test_target_falls),

@@ -169,6 +169,27 @@ static void test_given_back_twice_or_never(void **state)
     assert_int_equal(in_flight(), 0);
 }
 
+/* However often the limit moves meanwhile. */
+static void test_written_off_beside_traffic(void **state)
+{
+    (void)state;
+    for (unsigned kind = 0; kind < WEIR_CONTROLLER_KINDS; kind++) {
+        struct weir_sluice_options options;
+        weir_sluice_defaults(&options, (enum weir_controller_kind)kind);
+        options.lost_after = 10 * WEIR_SECOND;
+        make(&options);
+        assert_true(enter(0, 0));
+        for (unsigned i = 0; i < 30000; i++) {
+            now += MS / 2;
+            bool entered = enter(0, 1);
+            now += MS / 2;
+            if (entered)
+                leave(1, WEIR_SAMPLE_SUCCESS);
+        }
+        assert_int_equal(view().lost, 1);
+    }
+}
+
 /* Whoever leaves late leaves from the life in which he is counted now. */
 static void test_lives_go_on(void **state)
 {
@@ -514,6 +535,7 @@ int main(void)
         GATE(test_limit_is_the_limit),
         GATE(test_limit_falls_below_what_is_held),
         GATE(test_given_back_twice_or_never),
+        GATE(test_written_off_beside_traffic),
         GATE(test_lives_go_on),
         GATE(test_age_of_the_oldest),
         GATE(test_fractions_hold_on_average),

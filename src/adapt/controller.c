@@ -326,12 +326,17 @@ static bool is_same_rule(const struct weir_controller_options *a,
            a->least_latency == b->least_latency;
 }
 
+/* The limit is where the probe has it, and stays there until that has ended. */
+static bool probes(const struct weir_controller *controller)
+{
+    return controller->options.kind == WEIR_CONTROLLER_ENVOY &&
+           controller->envoy.probing != 0;
+}
+
 /* A limit that is low only to measure isn't what was learned. */
 static double learned(const struct weir_controller *controller)
 {
-    bool measures = controller->options.kind == WEIR_CONTROLLER_ENVOY &&
-                    controller->envoy.probing != 0;
-    return measures ? controller->envoy.resumed : controller->limit;
+    return probes(controller) ? controller->envoy.resumed : controller->limit;
 }
 
 void weir_controller_edit(struct weir_controller *controller,
@@ -350,13 +355,17 @@ void weir_controller_edit(struct weir_controller *controller,
     if (measures || !is_same_rule(&controller->options, &next)) {
         weir_controller_init(controller, &next, now);
         controller->mean = mean;
-        controller->view.before = view.before;
-        controller->view.reason = view.reason;
-        controller->view.moved_at = view.moved_at;
-        controller->limit = limit;
+        if (!probes(controller)) {
+            controller->view.before = view.before;
+            controller->view.reason = view.reason;
+            controller->view.moved_at = view.moved_at;
+            controller->limit = limit;
+        }
     }
     controller->options = next;
-    if (next.initial != limit)
+    if (probes(controller))
+        controller->envoy.resumed = next.initial;
+    else if (next.initial != limit)
         weir_controller_move(controller, next.initial, WEIR_LIMIT_EDITED, now);
 }
 

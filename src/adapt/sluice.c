@@ -91,6 +91,7 @@ struct weir_sluice {
 
     /* Under the lock. */
     _Alignas(WEIR_CACHE_LINE) uint64_t got; /* out of the stash */
+    weir_instant look_at;                   /* at lives, at last */
     weir_instant life_at;                   /* since when the old ones are */
     weir_instant class_life_at[WEIR_SLUICE_CLASSES_MAX];
     uint64_t lost;
@@ -263,7 +264,9 @@ static void publish(struct weir_sluice *sluice, weir_instant now)
                               : 0);
     }
     weir_instant due = weir_controller_deadline(controller);
-    weir_store_relaxed(&sluice->deadline, due < now + LOOK ? due : now + LOOK);
+    /* The look isn't put off by what is published before it. */
+    weir_store_relaxed(&sluice->deadline,
+                       due < sluice->look_at ? due : sluice->look_at);
 }
 
 /* Relaxed: who enters or leaves beside an edit goes by either. */
@@ -288,6 +291,7 @@ struct weir_sluice *weir_sluice_init(void *block,
     memset(sluice, 0, sizeof(*sluice));
     take_options(sluice, options);
     sluice->life_at = now;
+    sluice->look_at = now + LOOK;
     for (uint32_t i = 0; i < WEIR_SLUICE_CLASSES_MAX; i++)
         sluice->class_life_at[i] = now;
     for (uint64_t i = 0; i < STASH; i++)
@@ -338,6 +342,7 @@ static void age_count(struct weir_sluice *sluice, uint64_t *count,
 
 static void age_all(struct weir_sluice *sluice, weir_instant now)
 {
+    sluice->look_at = now + LOOK;
     age_count(sluice, &sluice->held, &sluice->life_at, &sluice->lost, now);
     uint64_t again = 0; /* counted above already */
     for (uint32_t i = 0; !sluice->plain && i < sluice->options.classes; i++)
