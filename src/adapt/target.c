@@ -161,7 +161,7 @@ static uint32_t overdue_of(const struct weir_controller *controller,
     const struct weir_target_state *target = &controller->target;
     if (overdue->count == 0 || overdue->age <= target->hold)
         return 0;
-    if (now < overdue->age || now - overdue->age < target->cut_at)
+    if (now < overdue->age || now - overdue->age <= target->cut_at)
         return 0;
     return overdue->count < WEIR_PERMITS_MAX ? overdue->count
                                              : WEIR_PERMITS_MAX;
