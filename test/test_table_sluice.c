@@ -7,6 +7,7 @@
  * leaves a sluice that it didn't enter. */
 
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -599,9 +600,6 @@ static void test_any_history(void **state)
 #define THREADS 3
 #define ROUNDS 20000
 
-static uint32_t over; /* more at once than the limit ever was */
-static uint64_t inside;
-
 static void *come_and_go(void *context)
 {
     unsigned number = (unsigned)(uintptr_t)context;
@@ -618,9 +616,6 @@ static void *come_and_go(void *context)
         if (weir_table_enter(t, stripe, ref, 1 + i % 3, &hold, NULL, now) &
             (WEIR_OUTCOME_LIMITED | WEIR_OUTCOME_STALE_REF))
             continue;
-        if (weir_fetch_add(&inside, 1) > THREADS)
-            weir_store(&over, 1);
-        weir_fetch_sub(&inside, 1);
         weir_table_leave_as(t, &hold,
                             (enum weir_permit_outcome)weir_rng_below(&rng, 3),
                             now + weir_rng_below(&rng, 300) * MS);
@@ -649,7 +644,10 @@ static void test_threads_beside_edits(void **state)
         struct weir_sluice_view view;
         if (i % 13 == 12)
             weir_table_drop(t, WEIR_TEXT("db"), LATER);
-        put("db", edits[i % WEIR_COUNT_OF(edits)]);
+        const char *edit = edits[i % WEIR_COUNT_OF(edits)];
+        struct weir_quota quota = quota_of("db", edit);
+        quota.created += i / 4; /* another one by the same name */
+        made_put(t, &quota, LATER);
         put("other", edits[(i + 1) % WEIR_COUNT_OF(edits)]);
         weir_table_set_fleet(t, 1 + i % 5, LATER);
         weir_table_tick(t, LATER + i * MS);
@@ -658,9 +656,63 @@ static void test_threads_beside_edits(void **state)
     }
     for (unsigned i = 0; i < THREADS; i++)
         pthread_join(thread[i], NULL);
-    assert_int_equal(over, 0);
     assert_true(weir_table_find(t, WEIR_TEXT("db"), &db));
     assert_int_equal(weir_table_held(t, db.slot), 0);
+}
+
+/* ---- Threads, stopped and looked at ---- */
+
+static uint32_t halted, resting; /* atomic */
+
+static void *come_and_go_till_halted(void *context)
+{
+    struct weir_ref ref = *(struct weir_ref *)context;
+    uint32_t stripe = weir_table_claim_stripe(t);
+    while (weir_load(&halted) != 2) {
+        struct weir_hold hold = { .klass = 0 };
+        weir_table_enter(t, stripe, ref, 1, &hold, NULL, LATER);
+        weir_table_leave(t, &hold);
+        if (weir_load(&halted) != 1)
+            continue;
+        weir_fetch_add(&resting, 1);
+        while (weir_load(&halted) == 1)
+            sched_yield();
+        weir_fetch_sub(&resting, 1);
+    }
+    weir_table_release_stripe(t, stripe);
+    return NULL;
+}
+
+static void await_resting(uint32_t count)
+{
+    while (weir_load(&resting) != count)
+        sched_yield();
+}
+
+/* Whoever enters while the quota becomes another one leaves what he is counted
+ * in: nothing stays in flight. */
+static void test_threads_beside_another_life(void **state)
+{
+    (void)state;
+    struct weir_quota quota = quota_of("db", "target=100ms;min=100;max=100");
+    struct weir_ref db = made_put(t, &quota, LATER);
+    struct weir_sluice_view view;
+    pthread_t thread[THREADS];
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_create(&thread[i], NULL, come_and_go_till_halted, &db);
+    for (quota.created = 2; quota.created < 1000; quota.created++) {
+        made_put(t, &quota, LATER);
+        weir_store(&halted, 1u);
+        await_resting(THREADS);
+        assert_int_equal(weir_table_held(t, db.slot), 0);
+        assert_true(weir_table_adaptive(t, db.slot, &view, LATER));
+        assert_int_equal(view.in_flight, 0);
+        weir_store(&halted, 0u);
+        await_resting(0);
+    }
+    weir_store(&halted, 2u);
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(thread[i], NULL);
 }
 
 #define STORY(NAME) cmocka_unit_test_setup_teardown(NAME, begin, end)
@@ -683,6 +735,7 @@ int main(void)
         STORY(test_a_fork_has_nothing_in_flight),
         STORY(test_any_history),
         STORY(test_threads_beside_edits),
+        STORY(test_threads_beside_another_life),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

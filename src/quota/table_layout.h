@@ -304,7 +304,8 @@ struct adapting {
 struct basin {
     uint32_t slot;   /* whose it is + 1; 0: nobody's; atomic */
     uint32_t serial; /* moves when it becomes somebody's, and when it is given
-                      * up: even while it is nobody's; atomic */
+                      * up; even while it is nobody's, or emptied for the next
+                      * life of its slot; atomic */
     uint32_t made;   /* a sluice was begun in it */
     uint32_t rule;   /* which of the two is in force: the other is written */
     struct adapting rules[2];
@@ -717,8 +718,8 @@ bool weir_slot_admit(struct weir_table *t, uint32_t slot,
 /* In which lane of the slot's line a class waits; see table_line.c. */
 uint32_t weir_slot_lane(const struct weir_table *t, uint32_t slot,
                         uint32_t klass);
-/* Gives back what admit noted. */
-void weir_slot_dismiss(struct weir_table *t, struct weir_hold *hold,
+/* Gives back what admit noted; false: its sluice is another's by now. */
+bool weir_slot_dismiss(struct weir_table *t, struct weir_hold *hold,
                        enum weir_sample_outcome outcome, weir_instant now);
 /* A permit of 'weight' leaves the slot that came in another way. */
 void weir_slot_depart(struct weir_table *t, uint32_t slot, uint64_t weight);

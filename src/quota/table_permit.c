@@ -397,8 +397,11 @@ unsigned weir_table_leave_as(struct weir_table *t, struct weir_hold *hold,
             kick |= next_at(t, slot); /* looked at before there was room */
         }
     }
-    if (hold->basin != 0)
-        weir_slot_dismiss(t, hold, (enum weir_sample_outcome)outcome, now);
+    /* Another's since it was looked at: then he was a stranger there. */
+    if (hold->basin != 0 &&
+        !weir_slot_dismiss(t, hold, (enum weir_sample_outcome)outcome, now) &&
+        guarded != 0)
+        weir_slot_depart(t, guarded - 1, hold->weight);
     if (guarded != 0) /* so here */
         kick |= next_at(t, guarded - 1);
     hold->links = 0;

@@ -20,9 +20,9 @@
  * sluice is never made anew in its memory then, but emptied as an edit does it
  * (weir_sluice_edit()), so that a late enter finds a sound one. Who has entered
  * looks at the basin's serial once more: if it has moved, it was another's
- * sluice, and he leaves it again. A permit says basin and serial, so it never
- * leaves a sluice that it didn't enter. All of these are in the one order that
- * everybody sees.
+ * sluice, and he leaves it again; while it is even, nobody enters. A permit
+ * says basin and serial, so it never leaves a sluice that it didn't enter. All
+ * of these are in the one order that everybody sees.
  *
  * Strangers. What is in flight by the name when a slot gets its basin has no
  * permit of the sluice. They are counted in as one block, and each permit
@@ -45,8 +45,9 @@
 #include "quota/quota_adaptive.h"
 
 /* How often an edit asks for a controller that is busy: each hold lasts some
- * microseconds, unless its thread is stopped in the middle. */
-#define EDIT_TRIES 100000
+ * microseconds, unless its thread is stopped in the middle. Nobody edits again
+ * what was given up, so that is only after more than a second. */
+#define EDIT_TRIES 10000000
 #define VIEW_TRIES 10000
 
 /* ---- Memory ---- */
@@ -215,6 +216,17 @@ static void find_strangers(const struct weir_table *t, struct basin *basin,
     weir_store(&basin->strangers, found.units);
 }
 
+/* Who left while they were counted may have looked for strangers before there
+ * were any: there are no more than is held. */
+static void forget_gone(struct weir_table *t, struct basin *basin,
+                        uint32_t slot)
+{
+    uint64_t held = weir_load(&weir_gauge(t, slot)->held);
+    uint32_t strangers = weir_load(&basin->strangers);
+    if (held < strangers)
+        weir_slot_depart(t, slot, strangers - held);
+}
+
 static struct basin *free_basin(struct weir_table *t)
 {
     for (uint32_t i = 0; i < t->basins_used; i++) {
@@ -243,6 +255,13 @@ static void set_number(struct weir_table *t, uint32_t slot, uint32_t number)
     weir_store(weir_basin_of(t, slot), number);
 }
 
+/* Another one each time: odd while permits of it can be had. */
+static void set_serial(struct basin *basin, bool open)
+{
+    uint32_t next = basin->serial + 1;
+    weir_store(&basin->serial, next + ((next & 1) != open));
+}
+
 static void have_basin(struct weir_table *t, uint32_t slot, struct basin *basin,
                        const struct adapting *rule, weir_instant now)
 {
@@ -250,8 +269,9 @@ static void have_basin(struct weir_table *t, uint32_t slot, struct basin *basin,
     weir_store(&basin->slot, slot + 1);
     begin(t, basin, now);
     find_strangers(t, basin, slot);
-    weir_store(&basin->serial, basin->serial + 1);
     set_number(t, slot, index_of(t, basin) + 1);
+    forget_gone(t, basin, slot);
+    set_serial(basin, true);
 }
 
 void weir_slot_unadapt(struct weir_table *t, uint32_t slot)
@@ -263,7 +283,7 @@ void weir_slot_unadapt(struct weir_table *t, uint32_t slot)
     if (number == BASIN_WANTED)
         return;
     struct basin *basin = weir_basin(t, number - 1);
-    weir_store(&basin->serial, basin->serial + 1);
+    set_serial(basin, false);
     weir_store(&basin->slot, 0);
 }
 
@@ -281,10 +301,15 @@ static void adapt(struct weir_table *t, uint32_t slot,
     struct basin *basin = basin_of(t, slot);
     if (basin) {
         set_rule(basin, rule);
+        /* Shut while it is emptied: who was let in between would be in it by
+         * no serial that he could leave with. */
+        if (another)
+            set_serial(basin, false);
         edit(t, basin, another, now);
         if (another) {
             find_strangers(t, basin, slot);
-            weir_store(&basin->serial, basin->serial + 2);
+            forget_gone(t, basin, slot);
+            set_serial(basin, true);
         }
         return;
     }
@@ -355,10 +380,13 @@ void weir_basins_mend(struct weir_table *t)
     for (uint32_t i = 0; i < t->basins_used; i++) {
         struct basin *basin = weir_basin(t, i);
         uint32_t slot = basin->slot;
-        if (slot != 0 && weir_load(weir_basin_of(t, slot - 1)) != i + 1) {
-            weir_store(&basin->serial, basin->serial + 1);
+        if (slot == 0)
+            continue;
+        bool its = weir_load(weir_basin_of(t, slot - 1)) == i + 1;
+        if (!its || (basin->serial & 1) == 0)
+            set_serial(basin, its);
+        if (!its)
             weir_store(&basin->slot, 0);
-        }
     }
     weir_store_relaxed(&t->basins_wanted, wanting);
 }
@@ -440,8 +468,8 @@ bool weir_slot_admit(struct weir_table *t, uint32_t slot,
         return false;
     struct basin *basin = weir_basin(t, number - 1);
     uint32_t serial = weir_load(&basin->serial);
-    if (weir_load_relaxed(&basin->slot) != slot + 1)
-        return true;
+    if ((serial & 1) == 0 || weir_load_relaxed(&basin->slot) != slot + 1)
+        return true; /* it is shut, or another's */
     struct weir_sluice_permit permit;
     if (!enter(basin, hold, sure, &permit, now))
         return false;
@@ -452,15 +480,17 @@ bool weir_slot_admit(struct weir_table *t, uint32_t slot,
     return true;
 }
 
-void weir_slot_dismiss(struct weir_table *t, struct weir_hold *hold,
+bool weir_slot_dismiss(struct weir_table *t, struct weir_hold *hold,
                        enum weir_sample_outcome outcome, weir_instant now)
 {
     struct basin *basin = weir_basin(t, hold->basin - 1);
     struct weir_sluice_permit permit = permit_of(hold);
     hold->basin = 0;
     /* If it moves after this, the sluice knows the permit's life no more. */
-    if (weir_load(&basin->serial) == hold->serial)
-        weir_sluice_leave(sluice_of(basin), &permit, outcome, now);
+    if (weir_load(&basin->serial) != hold->serial)
+        return false;
+    weir_sluice_leave(sluice_of(basin), &permit, outcome, now);
+    return true;
 }
 
 void weir_slot_depart(struct weir_table *t, uint32_t slot, uint64_t weight)
