@@ -59,7 +59,7 @@ func (l *listener) why() string {
 }
 
 func (l *listener) hear(event Event) {
-	if event.Type == Credential {
+	if event.Type == Credential || event.Type == Table {
 		l.mutex.Lock()
 		l.file = event.Text
 		l.mutex.Unlock()

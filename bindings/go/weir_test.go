@@ -97,6 +97,9 @@ func TestOptions(t *testing.T) {
 	_, err = Open(Options{Roots: "a:1", TLSCA: "/no/ca.pem"})
 	must(t, errors.Is(err, ETLS) && strings.Contains(err.Error(),
 		"/no/ca.pem: it can't be read: No such file"), err)
+	_, err = Open(Options{Table: "/no/table"})
+	must(t, errors.Is(err, ETABLE) && strings.Contains(err.Error(),
+		"/no/table"), err)
 	small, err := Open(Options{QuotasMax: 1})
 	check(t, err)
 	defer small.Close()
