@@ -9,7 +9,7 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
@@ -78,28 +78,39 @@ func (e *LimitedError) Error() string {
 // Quota is a quota of a limiter, found once and used often.
 type Quota struct {
 	limiter *Limiter
+	mutex   sync.RWMutex // before the limiter's; for what is below
 	handle  C.struct_weir_handle
-	closed  atomic.Bool
+	closed  bool
 }
 
 // lock is for as long as a call is in C; nil: it is closed, and all passes.
 func (q *Quota) lock() *C.struct_weir {
+	q.mutex.RLock()
 	q.limiter.mutex.RLock()
-	if q.closed.Load() {
+	if q.closed {
 		return nil
 	}
 	return q.limiter.weir
 }
 
-func (q *Quota) unlock() { q.limiter.mutex.RUnlock() }
+func (q *Quota) unlock() {
+	q.limiter.mutex.RUnlock()
+	q.mutex.RUnlock()
+}
 
-// Close gives its place in the table back; afterwards all passes.
+// Close gives its place in the table back; afterwards all passes. It waits
+// until nobody is within a call on this quota.
 func (q *Quota) Close() {
-	q.limiter.mutex.Lock()
-	defer q.limiter.mutex.Unlock()
-	if !q.closed.Swap(true) && q.limiter.weir != nil {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	// For reading: who waits to write stops all others, on every quota, for
+	// as long as any call takes, and one may be asking a store.
+	q.limiter.mutex.RLock()
+	defer q.limiter.mutex.RUnlock()
+	if !q.closed && q.limiter.weir != nil {
 		C.weir_handle_close(q.handle)
 	}
+	q.closed = true
 }
 
 // Take asks for that many units and charges them if they pass.

@@ -257,6 +257,34 @@ func TestPermits(t *testing.T) {
 	must(t, entered.Load() > 0 && two.Peek(2).Passed)
 }
 
+// Somebody is in C for long, as one who asks a store is.
+func TestClosingAQuotaStopsNobodyElse(t *testing.T) {
+	limiter, err := Open(Options{})
+	check(t, err)
+	defer limiter.Close()
+	gone, err := limiter.Quota("gone")
+	check(t, err)
+	limiter.mutex.RLock()
+	defer limiter.mutex.RUnlock()
+	done := make(chan bool)
+	go func() {
+		gone.Close()
+		close(done)
+	}()
+	for limit := patience(t); ; {
+		must(t, limiter.mutex.TryRLock(), "others can call")
+		limiter.mutex.RUnlock()
+		select {
+		case <-done:
+			must(t, gone.TakeReply(1).Unknown)
+			return
+		default:
+			check(t, limit.Err())
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
 func TestClosedUnderTheirHands(t *testing.T) {
 	for i := 0; i < 10; i++ {
 		limiter := open(t)
