@@ -240,7 +240,7 @@ func (l *Limiter) Ready(ctx context.Context) error {
 }
 
 // Sync waits until the roots have heard of all that happened here and have
-// answered; ETIMEOUT if no root is there.
+// answered. While no root is there it waits for one, until the context ends.
 func (l *Limiter) Sync(ctx context.Context) error {
 	return l.until(ctx, func(d C.weir_duration) C.int {
 		return C.weir_sync(l.weir, d)
