@@ -21,6 +21,7 @@ import unittest
 import urllib.error
 import urllib.request
 from pathlib import Path
+from unittest import mock
 from wsgiref.util import setup_testing_defaults
 from wsgiref.validate import validator
 
@@ -32,7 +33,7 @@ os.environ.setdefault("WEIR_LIBRARY", str(BUILD / "libweir.so.0"))
 os.environ.setdefault("WEIR_EXACT_LIBRARY",
                       str(BUILD / "libweir-exact.so.0"))
 import weir  # noqa: E402
-from weir import _header, asgi, wsgi  # noqa: E402
+from weir import _header, _library, asgi, wsgi  # noqa: E402
 
 WEIR_H = SOURCE / "include" / "weir" / "weir.h"
 
@@ -332,6 +333,83 @@ class Permits(Case):
         permit = self.limiter.enter("two")
         self.limiter.close()
         permit.leave()
+
+
+class Outcomes(Case):
+    """What an adaptive quota learns of how a request went: weir_leave() is
+    heard as it is called."""
+
+    KINDS = ((RuntimeError, weir.PermitOutcome.IGNORED),
+             (TimeoutError, weir.PermitOutcome.DROPPED),
+             (asyncio.TimeoutError, weir.PermitOutcome.DROPPED),
+             (KeyboardInterrupt, weir.PermitOutcome.IGNORED))
+
+    def setUp(self):
+        super().setUp()
+        self.heard = []
+        for calls in (_library.HOLDS, _library.RELEASES):
+            leave = calls.weir_leave
+
+            def hear(held, outcome, now, leave=leave):
+                self.heard.append(outcome)
+                leave(held, outcome, now)
+
+            patch = mock.patch.object(calls, "weir_leave", hear)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def hears(self, outcome, call, raises=None):
+        """'call' leaves one permit, once and so."""
+        self.heard.clear()
+        if raises is None:
+            call()
+        else:
+            with self.assertRaises(raises):
+                call()
+        self.assertEqual(self.heard, [outcome])
+
+    def test_permits(self):
+        def ends(kind):
+            with self.limiter.enter("two"):
+                if kind is not None:
+                    raise kind
+
+        self.hears(weir.PermitOutcome.SUCCESS, lambda: ends(None))
+        for kind, outcome in self.KINDS:
+            self.hears(outcome, lambda kind=kind: ends(kind), kind)
+        for outcome in weir.PermitOutcome:
+            self.hears(outcome,
+                       lambda: self.limiter.enter("two").leave(outcome))
+        self.hears(weir.PermitOutcome.IGNORED,
+                   lambda: (self.limiter.enter("two"), gc.collect()))
+
+    def test_asgi(self):
+        async def nothing(*_):
+            pass
+
+        def ask(limiter, kind=None):
+            async def app(scope, receive, send):
+                if kind is not None:
+                    raise kind
+
+            limited = asgi.RateLimit(app, limiter, lambda _: "two")
+            return limited({"type": "http"}, nothing, nothing)
+
+        async def while_handling(limiter):
+            try:
+                raise TimeoutError
+            except TimeoutError:
+                await ask(limiter)
+
+        exact = self.open(exact=True)
+        self.assertTrue(exact.ready(60))
+        for limiter in (self.limiter, exact):
+            for asked in (ask, while_handling):
+                self.hears(weir.PermitOutcome.SUCCESS,
+                           lambda: asyncio.run(asked(limiter)))
+            for kind, outcome in self.KINDS[:3]:
+                self.hears(outcome,
+                           lambda: asyncio.run(ask(limiter, kind)), kind)
 
 
 class Threads(Case):

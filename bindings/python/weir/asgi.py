@@ -9,7 +9,6 @@ websocket and the application's own start and end pass by."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Optional
 
@@ -63,6 +62,9 @@ class RateLimit:
 
         try:
             await self.app(scope, receive, tell)
-        finally:
-            await self.rules.leave_async(permit, *sys.exc_info())
-        return None
+        except BaseException as error:
+            await self.rules.leave_async(permit, type(error), error,
+                                         error.__traceback__)
+            raise
+        # Not sys.exc_info(), which would tell what the caller is handling.
+        return await self.rules.leave_async(permit, None, None, None)
