@@ -412,6 +412,46 @@ class Outcomes(Case):
                            lambda: asyncio.run(ask(limiter, kind)), kind)
 
 
+    def test_wsgi(self):
+        """An application fails when it is called, while its body is read,
+        or when that is closed."""
+        class Body:
+            def __init__(self, raises):
+                self.raises = raises
+
+            def __iter__(self):
+                yield b"yes"
+                if "read" in self.raises:
+                    raise self.raises["read"]
+
+            def close(self):
+                if "close" in self.raises:
+                    raise self.raises["close"]
+
+        def ask(read_all=True, **raises):
+            def app(environ, start_response):
+                if "call" in raises:
+                    raise raises["call"]
+                return Body(raises)
+
+            body = wsgi.RateLimit(app, self.limiter, lambda _: "two")({}, None)
+            try:
+                parts = iter(body)
+                while next(parts, None) is not None and read_all:
+                    pass
+            finally:
+                body.close()
+
+        self.hears(weir.PermitOutcome.SUCCESS, ask)
+        self.hears(weir.PermitOutcome.SUCCESS, lambda: ask(read_all=False))
+        for kind, outcome in self.KINDS:
+            for where in "call", "read", "close":
+                self.hears(outcome, lambda: ask(**{where: kind}), kind)
+        # What came first counts.
+        self.hears(weir.PermitOutcome.DROPPED,
+                   lambda: ask(read=TimeoutError, close=OSError), OSError)
+
+
 class Threads(Case):
     def test_permits_in_threads(self):
         two, seen, lock = self.quota("two"), [], threading.Lock()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Optional, Union
 
-from . import BadArgument, Limiter, Permit, PermitOutcome
+from . import BadArgument, Limiter, Permit
 from .http import Rules
 
 Environ = dict[str, Any]
@@ -23,21 +23,37 @@ ExcInfo = Optional[Union[tuple[type[BaseException], BaseException,
 
 
 class _Body:
-    """A response's body, with which its permit ends."""
+    """A response's body, with which its permit ends; and how it ends is known
+    by then only, as a body that is a generator is the application at work."""
 
     def __init__(self, body: Iterable[bytes], permit: Permit) -> None:
         self._body, self._permit = body, permit
+        # What it raised first. Its kind only: the exception itself has a
+        # trace, which has this object.
+        self._raised: Optional[type[BaseException]] = None
 
     def __iter__(self) -> Iterator[bytes]:
-        return iter(self._body)
+        try:
+            # Not `yield from`, which would close the body before close() does.
+            for part in self._body:
+                yield part
+        except GeneratorExit:
+            # Who reads no further; the application did nothing wrong.
+            raise
+        except BaseException as error:
+            self._raised = type(error)
+            raise
 
     def close(self) -> None:
         try:
             close = getattr(self._body, "close", None)
             if close is not None:
                 close()
+        except BaseException as error:
+            self._raised = self._raised or type(error)
+            raise
         finally:
-            self._permit.leave()
+            self._permit.__exit__(self._raised, None, None)
 
 
 class RateLimit:
@@ -74,8 +90,8 @@ class RateLimit:
 
         try:
             body = self.app(environ, start)
-        except BaseException:
-            permit.leave(PermitOutcome.IGNORED)
+        except BaseException as error:
+            permit.__exit__(type(error), error, error.__traceback__)
             raise
         # A server may have its own way with a body that isn't wrapped.
         return _Body(body, permit) if permit.holds else body
