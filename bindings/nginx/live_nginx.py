@@ -321,7 +321,10 @@ class Lua(Rooted):
         # A check charges nothing.
         for _ in range(5):
             self.assertEqual(nginx.get("/check?q=three")[0], 200)
-        self.assertEqual(take("three", 4), ["false", "three", "true", "-"])
+        # However great: an uint64_t that 2^64 is made into is 0.
+        for weight in 4, 2**32, 2**32 + 1, 2**63, 2**64, 2**65, 1e300:
+            self.assertEqual(take("three", weight),
+                             ["false", "three", "true", "-"], weight)
         self.assertEqual(take("three", 2), ["true", "-", "-", "-"])
         # The directive goes by the same counts.
         self.assertEqual(nginx.get("/weir")[0], 200)

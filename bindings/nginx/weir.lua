@@ -35,6 +35,7 @@ bool weir_name_is_valid(const char *name, size_t len);
 
 local C = ffi.C
 local NEVER = 0xffffffffffffffffULL
+local WEIGHT_MAX = 4294967296    -- WEIR_WEIGHT_MAX of weir.h
 local reply = ffi.new("struct weir_reply")
 
 local _M = { _VERSION = "0.1.0" }
@@ -74,6 +75,9 @@ local function ask(how, name, weight)
     if type(weight) ~= "number" or weight < 0 or weight % 1 ~= 0 then
         error("a weight is a whole number, 0 or more", 3)
     end
+
+    -- LuaJIT makes 0 of 2^64 as an uint64_t, and 0 is free.
+    weight = math.min(weight, WEIGHT_MAX)
 
     if how(weir, name, #name, weight, reply, 0) == 0 then
         if not reply.unknown or C.weir_name_is_valid(name, #name) then
