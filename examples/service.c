@@ -8,9 +8,9 @@
  * own, and the template's parent is what the whole site may do. Who passes
  * gets 200, who doesn't 429 with Retry-After. GET /stats tells the counts.
  *
- * Weir is three calls here: weir_open() and weir_close() in main(), and
- * weir_take_by_name() in answer(). The server starts and serves whether or
- * not a root answers. */
+ * Weir is four calls here: weir_open() and weir_close() in main(), and
+ * weir_name_is_valid() and weir_take_by_name() in answer(). The server starts
+ * and serves whether or not a root answers. */
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -68,8 +68,10 @@ static void answer(struct evhttp_request *request, void *context)
     struct service *service = context;
     char quota[WEIR_NAME_MAX + 1];
     int len = snprintf(quota, sizeof(quota), "site/%s", client_of(request));
-    if (len > WEIR_NAME_MAX) {
-        evhttp_send_error(request, 400, "X-Client is too long");
+    /* What can't be a quota's name has no quota and would pass, charging not
+     * even the site. */
+    if (len > WEIR_NAME_MAX || !weir_name_is_valid(quota, (size_t)len)) {
+        evhttp_send_error(request, 400, "X-Client can't be in a quota's name");
         return;
     }
     struct weir_reply reply;
