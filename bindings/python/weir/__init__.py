@@ -28,7 +28,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, Union
 
 from . import _header, _library
 from ._header import Error as ErrorCode
@@ -106,6 +106,22 @@ def _name(name: str) -> bytes:
     if not _library.HOLDS.weir_name_is_valid(data, len(data)):
         raise BadArgument(ErrorCode.ENAME, repr(name))
     return data
+
+
+def _option(name: str, value: object) -> Union[bytes, int, None]:
+    """As its field has it. ctypes itself would take an integer modulo the
+    field's size, and one in place of a text for the address of a text."""
+    if OPTIONS[name] is ctypes.c_char_p:
+        if value is None:
+            return None
+        if isinstance(value, str) and "\0" not in value:
+            try:
+                return value.encode()
+            except UnicodeEncodeError:
+                pass
+    elif isinstance(value, int) and OPTIONS[name](value).value == value:
+        return value
+    raise BadArgument(ErrorCode.EINVAL, f"{name}={value!r}")
 
 
 @lru_cache(maxsize=1024)
@@ -297,8 +313,7 @@ class Limiter:
             if name not in OPTIONS:
                 raise TypeError(f"Limiter has no option '{name}': "
                                 f"{', '.join(sorted(OPTIONS))}")
-            setattr(made, name, value.encode() if isinstance(value, str)
-                    else value)
+            setattr(made, name, _option(name, value))
         return made
 
     def _alive(self) -> _library.Native:
@@ -410,8 +425,10 @@ class Limiter:
         return int(native.calls.weir_event_fd(native.weir))
 
 
-OPTIONS = {field[0] for field in _header.weir_options._fields_} - {
-    "struct_size", "on_event", "event_context", "exact"}
+# Name -> its type in C.
+OPTIONS: dict[str, Any] = {
+    field[0]: field[1] for field in _header.weir_options._fields_
+    if field[0] not in ("struct_size", "on_event", "event_context", "exact")}
 _LIMITERS: weakref.WeakSet[Limiter] = weakref.WeakSet()
 
 
