@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """asgi.py - an ASGI application behind a quota.
 
+    import weir.asgi
     app = weir.asgi.RateLimit(app, limiter,
                               lambda scope: "site/" + scope["client"][0])
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """wsgi.py - a WSGI application behind a quota.
 
+    import weir.wsgi
     app = weir.wsgi.RateLimit(app, limiter,
                               lambda environ: "site/" + environ["REMOTE_ADDR"])
 
