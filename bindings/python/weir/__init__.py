@@ -528,7 +528,13 @@ class Quota:
 
     async def wait_async(self, weight: int = 1,
                          timeout: Optional[float] = None) -> Reply:
-        """The same in asyncio; to cancel it gives the units back."""
+        """The same in asyncio; to cancel it gives the units back.
+
+        What it waits for in the loop is its turn. To ask for one is a
+        reserve(), which runs in the loop's thread: with an exact quota the
+        whole loop stands until the store answers, for up to the 'deadline' of
+        each exact quota of the chain, and twice that if one refuses. Where
+        that is too long, use wait() in an executor."""
         steps = self._wait(weight, timeout)
         try:
             while True:
