@@ -2,7 +2,7 @@
 # Makefile - Meson is the build; these are the words for it.
 #
 #   make            builds build/weir and the libraries
-#   make demo       a root, three services and load, in half a minute
+#   make demo       two roots, three services and load, in half a minute
 #   make demo-adaptive  a PostgreSQL, a service and load, without a limit and
 #                       with one that finds itself, in a minute
 #   make check      every test that is quick, and the house's rules

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""demo.py BUILD - two roots, three services, real load, six claims.
+"""demo.py BUILD - two roots, three services, real load, seven claims.
 
 Starts two `weir serve` on one SQLite file and three of examples/service.c,
 and lets wrk replay an access log at them (replay.lua), three times as much as

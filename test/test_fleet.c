@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test/test_fleet.c - how well a limit holds: fleets in virtual time under a
  * Poisson load of three times the limit, from a seed. The bounds are wide
- * beside what is seen (printed); the lab of DESIGN section 10 judges finely.
+ * beside what is seen (printed); the lab (`weir lab`) judges finely.
  *
  * Also what the settings of a root do: without slack a limiter reports once
  * an interval; a correction ratio adds what others presumably count. */

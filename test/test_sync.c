@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * test/test_sync.c - counted sharing over a network that loses, doubles,
  * reorders and replays, with nodes that die: random histories against what
- * must hold (DESIGN section 4). Each history is made from one number; a
- * failure prints it, and WEIR_SEED=N WEIR_HISTORIES=1 plays it again.
+ * must hold. Each history is made from one number; a failure prints it, and
+ * WEIR_SEED=N WEIR_HISTORIES=1 plays it again.
  *
  * The limits leak next to nothing (1 a day), so that a bucket's fill is the
  * sum of what passed, to the unit, and the oracle is an addition:

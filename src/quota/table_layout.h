@@ -199,7 +199,7 @@ struct cold {
     uint8_t aux_len;    /* bytes of the pattern */
     uint8_t hold;       /* probability of refusal when last told, 1/255 */
 };
-static_assert(sizeof(struct cold) == 48, "as DESIGN section 10 says");
+static_assert(sizeof(struct cold) == 48, "three quarters of a line a slot");
 
 #define NAME_HEAD 27
 #define CHUNK_BYTES 28
