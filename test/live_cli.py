@@ -233,6 +233,9 @@ class Quickstart(Case):
         self.fails("(?s)127.0.0.1:1 .*127.0.0.1:2", "status", "--roots",
                    "127.0.0.1:1,127.0.0.1:2")
         self.fails("--roots", "quota", "ls", "--roots", "nonsense")
+        for words in ("quota", "ls"), ("take", "a"):
+            self.fails("write HOST:PORT, without http://", *words, "--roots",
+                       "http://127.0.0.1:1")
 
 
 class Quotas(Case):
@@ -241,8 +244,10 @@ class Quotas(Case):
         self.root = Root(self, store=self.make_store())
 
     def test_set_changes_only_what_is_named(self):
-        self.ok("quota", "set", "a", "limit=90000/s", "labels=b=2,a=1",
-                "description=what: it is", root=self.root)
+        said = self.ok("quota", "set", "a", "limit=90000/s", "labels=b=2,a=1",
+                       "description=what: it is", root=self.root)
+        self.assertEqual(said, "created a: limit=90000/s labels=a=1,b=2 "
+                               "description=what: it is\n")
         self.ok("quota", "set", "a", "mode=shadow", root=self.root)
         quota = json.loads(self.ok("quota", "get", "a", "--json",
                                    root=self.root))

@@ -95,10 +95,13 @@ class Tls(Case):
                                      **files).err
                     self.assertNotIn("look whether", said)
                     self.assertNotIn("start one with", said)
+                self.assertNotIn("start one with", self.weir(
+                    "take", "a", "--timeout=1s", **files).err)
         token = dict(who=None, token=True)
         self.passes("quota", "ls", **token)
         self.refused("role 'edit'", "quota", "set", "a", "limit=1/s", **token)
-        self.refused("role 'take'", "take", "a", "--timeout=1s", **token)
+        for text in "role 'take'", "give it that role in the root's":
+            self.refused(text, "take", "a", "--timeout=1s", **token)
         self.assertEqual(self.ok("quota", "ls", "--json", *[
             f"--{FLAGS[k]}={v}" for k, v in self.files().items()],
             root=self.root).strip(), "[]")

@@ -224,6 +224,20 @@ static int parse(const char *help, const struct weir_cli_option *options,
     }
 }
 
+/* Whether one of the roots is a URL; then that was said. */
+static bool refuse_scheme(const char *roots)
+{
+    const char *colon = strstr(roots, "://");
+    if (!colon)
+        return false;
+    const char *scheme = colon;
+    while (scheme > roots && scheme[-1] != ',')
+        scheme--;
+    weir_cli_fail("--roots %s: write HOST:PORT, without %.*s", roots,
+                  (int)(colon - scheme + 3), scheme);
+    return true;
+}
+
 int weir_cli_parse(struct weir_cli *cli, const char *help,
                    const struct weir_cli_option *options, size_t count,
                    int argc, char **argv)
@@ -253,10 +267,44 @@ int weir_cli_parse(struct weir_cli *cli, const char *help,
         memcpy(all, options, count * sizeof *options);
     memcpy(all + count, common, sizeof common);
     int at = parse(help, all, count + more, argc, argv);
+    if (at >= 0 && refuse_scheme(cli->roots))
+        return -1;
     if (at == -2 && strstr(help, "--roots"))
         fputs("\nOver TLS: --tls-ca, --tls-cert, --tls-key, --token-file, each "
               "a FILE;\nsee weir(1).\n", stdout);
     return at;
+}
+
+/* ---- No root that tells its quotas ---- */
+
+#define OTHER_FILES "look at --tls-ca, --tls-cert and --tls-key"
+
+/* By words of the reason, which peers and links have in common; the first
+ * that is in it. */
+static const struct advice {
+    const char *word;
+    const char *text;
+} advices[] = {
+    { "hasn't the role",
+      "give it that role in the root's --credentials, or show another with "
+      "--tls-cert or --token-file" },
+    { "credential",
+      "show one with --tls-cert or --token-file to which the root's "
+      "--credentials give the role 'take'" },
+    { "the token isn't",
+      "show one with --token-file to which the root's --credentials give the "
+      "role 'take'" },
+    { "TLS", OTHER_FILES },
+    { "certificate", OTHER_FILES },
+    { "handshake", OTHER_FILES },
+};
+
+const char *weir_cli_advice(const char *why)
+{
+    for (size_t i = 0; i < WEIR_COUNT_OF(advices); i++)
+        if (strstr(why, advices[i].word))
+            return advices[i].text;
+    return "start one with `weir serve` or name others with --roots";
 }
 
 /* Told from within a weir_open() that fails, and by nobody else read: there

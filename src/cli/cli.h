@@ -52,6 +52,10 @@ int weir_cli_parse(struct weir_cli *cli, const char *help,
 int weir_cli_open(const struct weir_cli *cli, struct weir_options *options,
                   struct weir **out);
 
+/* What to do when no root told its quotas: 'why' is what the last one said, as
+ * the event WEIR_EVENT_ROOT_DOWN has it. */
+const char *weir_cli_advice(const char *why);
+
 /* The exit status for a negative answer of weir_cli_parse(). */
 int weir_cli_parsed(int result);
 

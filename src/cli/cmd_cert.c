@@ -97,13 +97,13 @@ static void say_next(const struct command *command, const char *folder,
         return;
     case WEIR_CERT_SERVER:
         printf("next: weir cert client %s ops\n"
-               "      echo 'edit cert ops' > credentials\n"
+               "      echo 'edit,take cert ops' > credentials\n"
                "      weir serve --tls-cert %s --tls-key %s --tls-ca "
                "%s/ca.pem --credentials credentials\n", folder, files->cert,
                files->key, folder);
         return;
     case WEIR_CERT_CLIENT:
-        printf("next: a line in the root's credentials: edit cert %s\n"
+        printf("next: a line in the root's credentials: edit,take cert %s\n"
                "      weir status --tls-ca %s/ca.pem --tls-cert %s --tls-key "
                "%s\n", name, folder, files->cert, files->key);
         return;

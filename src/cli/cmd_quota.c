@@ -48,9 +48,7 @@ static const char set_help[] =
     "\n"
     "  --new                refuse a quota that exists\n"
     "  --roots HOST:PORT,…  the roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
-    "  --json               print the quota as JSON\n"
-    "\n"
-    "Fields:\n";
+    "  --json               print the quota as JSON\n";
 
 static const char get_help[] =
     "Shows a quota, every field that its algorithm and sharing have.\n"
@@ -195,6 +193,7 @@ static void print_fields(void)
 {
     size_t count;
     const struct weir_field *fields = weir_quota_fields(&count);
+    puts("\nFields:");
     for (size_t i = 0; i < count; i++) {
         if (fields[i].read_only || strcmp(fields[i].name, "name") == 0)
             continue;
@@ -337,14 +336,28 @@ static int add_field(json_t *object, const char *argument)
     return 0;
 }
 
-/* " limit=1000/s parent=…": what was asked for, as it is now. */
+/* "team=web,env=prod" */
+static void print_set_labels(json_t *labels)
+{
+    const char *gap = "";
+    const char *key;
+    json_t *value;
+    json_object_foreach(labels, key, value)
+    {
+        printf("%s%s=%s", gap, key, json_string_value(value));
+        gap = ",";
+    }
+}
+
+/* " limit=1000/s parent=…": what was asked for, as it is now; what the quota
+ * hasn't any more is empty. */
 static void print_set(json_t *fields, const json_t *answer)
 {
     const char *key;
     json_t *asked;
     json_object_foreach(fields, key, asked)
     {
-        const json_t *value = json_object_get(answer, key);
+        json_t *value = json_object_get(answer, key);
         if (json_is_integer(value))
             printf(" %s=%" JSON_INTEGER_FORMAT, key,
                    json_integer_value(value));
@@ -353,7 +366,9 @@ static void print_set(json_t *fields, const json_t *answer)
         else if (json_is_string(value))
             printf(" %s=%s", key, json_string_value(value));
         else
-            printf(" %s", key);
+            printf(" %s=", key);
+        if (json_is_object(value))
+            print_set_labels(value);
     }
     putchar('\n');
 }

@@ -328,9 +328,8 @@ static int refuse_unready(struct take *take, struct weir *weir)
     while (weir_event_next(weir, &event))
         if (event.type == WEIR_EVENT_ROOT_DOWN)
             memcpy(why, event.text, sizeof why);
-    return weir_cli_fail("no root told its quotas within %s (%s); start one "
-                         "with `weir serve` or name others with --roots",
-                         take->timeout_text, why);
+    return weir_cli_fail("no root told its quotas within %s (%s); %s",
+                         take->timeout_text, why, weir_cli_advice(why));
 }
 
 /* While others see it in flight. */

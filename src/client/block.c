@@ -221,7 +221,7 @@ static int check(struct weir_block *block, size_t size,
     if (shape->slots != 0 && shape->slots != found.slots)
         return refuse(diag, "the table was made for another quotas_max, and "
                             "never grows: end its processes and remove it, or "
-                            "say 0");
+                            "leave quotas_max out");
     return WEIR_OK;
 }
 

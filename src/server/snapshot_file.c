@@ -150,6 +150,14 @@ static int refuse(struct reader *r, int error, const char *why)
                          "; it isn't used", NULL);
 }
 
+/* By errno. */
+static int refuse_unread(struct reader *r)
+{
+    return weir_diag_set(r->diag, WEIR_ESYSTEM, "the snapshot ", r->path,
+                         " can't be read: ", strerror(errno),
+                         "; it isn't used", NULL);
+}
+
 /* Reads exactly 'len' bytes to 'at' in the reader's bytes. */
 static int fetch(struct reader *r, size_t at, size_t len)
 {
@@ -160,7 +168,7 @@ static int fetch(struct reader *r, size_t at, size_t len)
     r->bytes = bytes;
     if (fread(bytes + at, 1, len, r->file) == len)
         return 0;
-    return ferror(r->file) ? refuse(r, WEIR_ESYSTEM, strerror(errno))
+    return ferror(r->file) ? refuse_unread(r)
                            : refuse(r, WEIR_ESYNTAX, "is cut short");
 }
 
@@ -287,8 +295,8 @@ int weir_snapshot_read(const char *path,
     struct reader r = { .path = path, .diag = diag };
     r.file = fopen(path, "re");
     if (!r.file)
-        return refuse(&r, errno == ENOENT ? WEIR_ENOENT : WEIR_ESYSTEM,
-                      errno == ENOENT ? "isn't there" : strerror(errno));
+        return errno == ENOENT ? refuse(&r, WEIR_ENOENT, "isn't there")
+                               : refuse_unread(&r);
     int error = walk_twice(&r, sink);
     if (error == 0)
         *out = r.info;
