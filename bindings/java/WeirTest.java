@@ -267,6 +267,37 @@ public final class WeirTest {
         }
     }
 
+    /** Interrupted while it waits, a call waits on. */
+    void testInterruptedWhileItWaits() throws Exception {
+        try (ServerSocket server = new ServerSocket(
+                 0, 9, InetAddress.getLoopbackAddress())) {
+            Thread caller = Thread.currentThread();
+            List<Throwable> wrong = new ArrayList<>();
+            Thread slow = new Thread(() -> {
+                try (Socket socket = server.accept()) {
+                    expect(socket, "/v1/take", "three");
+                    caller.interrupt();
+                    // An answer that was there already would be read without
+                    // waiting. Who gave up at the interrupt has gone on.
+                    while (caller.isInterrupted() && caller.isAlive())
+                        Thread.onSpinWait();
+                    answer(socket, "{\"verdict\":\"limited\"}");
+                } catch (Throwable told) {
+                    wrong.add(told);
+                }
+            });
+            slow.start();
+            try (Agent agent = new Agent(":" + server.getLocalPort(),
+                                         patient)) {
+                Reply reply = agent.rate("three").ask(1);
+                check(Thread.interrupted(), "it is told afterwards");
+                check(!reply.away() && !reply.passed(), reply);
+            }
+            slow.join();
+            check(wrong.isEmpty(), wrong);
+        }
+    }
+
     void testNoAgent() throws IOException, InterruptedException {
         try (ServerSocket server = new ServerSocket(
                  0, 9, InetAddress.getLoopbackAddress())) {

@@ -108,11 +108,23 @@ final class Connection {
 
     // ---- Bytes ----
 
+    /** A thread that is interrupted doesn't wait in select(), which says
+     * nothing of the agent: it waits on, and is told of it afterwards. */
     private void await(int what, long deadline) throws IOException {
-        long rest = deadline - System.nanoTime();
+        boolean interrupted = false;
         channel.keyFor(selector).interestOps(what);
-        if (rest <= 0 || selector.select(1 + rest / 1_000_000) == 0)
-            throw new SocketTimeoutException("the agent doesn't answer");
+        try {
+            for (int ready = 0; ready == 0;) {
+                interrupted |= Thread.interrupted();
+                long rest = deadline - System.nanoTime();
+                if (rest <= 0)
+                    throw new SocketTimeoutException("no answer in time");
+                ready = selector.select(1 + rest / 1_000_000);
+            }
+        } finally {
+            if (interrupted)
+                Thread.currentThread().interrupt();
+        }
         selector.selectedKeys().clear();
     }
 
