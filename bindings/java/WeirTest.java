@@ -68,6 +68,25 @@ public final class WeirTest {
         }
     }
 
+    /** The agent answers so much with 413 and ends the connection. */
+    void testALongNameCostsNobodysPermit() {
+        try (Agent agent = new Agent(place, patient.withConnections(1));
+             Permit both = agent.gauge("two").enter(2, null)) {
+            check(both.passed(), both.reply());
+            for (String name : List.of("a".repeat(256), "\u00fc".repeat(128),
+                                       "a".repeat(1 << 20)))
+                try {
+                    agent.gauge(name).enter();
+                    check(false, "256 bytes are no name");
+                } catch (WeirException refused) {
+                    check(refused.status() == 400, refused);
+                    check(refused.getMessage().contains("name"), refused);
+                }
+            check(agent.rate("a".repeat(255)).take(), "255 are one");
+            check(!agent.gauge("two").enter().passed(), "it is still held");
+        }
+    }
+
     void testGauge() {
         try (Agent agent = new Agent(place, patient);
              Permit first = agent.gauge("two").enter()) {

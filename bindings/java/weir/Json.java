@@ -4,12 +4,15 @@
 
 package weir;
 
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
 final class Json {
+    private static final int NAME_MAX = 255; // bytes: weir.h's WEIR_NAME_MAX
+
     private final String text;
     private int at;
 
@@ -33,7 +36,12 @@ final class Json {
         return out.append('"').toString();
     }
 
+    /** To a request that is over its bounds the agent says so and ends the
+     * connection, with all permits that came by it: that isn't sent. */
     static String ask(String name, long weight, String more) {
+        if (name.getBytes(StandardCharsets.UTF_8).length > NAME_MAX)
+            throw new WeirException(400, "a quota's name has at most " +
+                                             NAME_MAX + " bytes");
         return "{\"name\":" + quote(name) + ",\"weight\":" + weight +
                (more == null ? "" : "," + more) + "}";
     }
