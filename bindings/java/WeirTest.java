@@ -213,6 +213,14 @@ public final class WeirTest {
         }
     }
 
+    /** Each call asks anew where a host is, and none throws. */
+    void testAHostThatIsUnknown() {
+        try (Agent agent = new Agent("no.such.host.invalid:1", patient)) {
+            for (int i = 0; i < 3; i++)
+                check(agent.rate("three").ask(1).away(), "nobody is there");
+        }
+    }
+
     // ---- An agent of our own, which takes its time ----
 
     private static String readRequest(Socket from) throws IOException {

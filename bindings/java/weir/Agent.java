@@ -37,7 +37,8 @@ public final class Agent implements AutoCloseable {
             return new Options(count, timeout, token, passWhenAway);
         }
 
-        /** For one answer, connecting included. */
+        /** For one answer, connecting included; but not the look-up of a
+         * host's name, which is the system's. */
         public Options withTimeout(Duration time) {
             return new Options(connections, time, token, passWhenAway);
         }
@@ -85,9 +86,10 @@ public final class Agent implements AutoCloseable {
             throw new IllegalArgumentException(
                 place + ": HOST:PORT, :PORT or unix:PATH");
         String host = colon == 0 ? "127.0.0.1" : place.substring(0, colon);
-        return new InetSocketAddress(host.replaceAll("[\\[\\]]", ""),
-                                     Integer.parseInt(
-                                         place.substring(colon + 1)));
+        // A connection looks the host up each time that it is made.
+        return InetSocketAddress.createUnresolved(
+            host.replaceAll("[\\[\\]]", ""),
+            Integer.parseInt(place.substring(colon + 1)));
     }
 
     /** A quota of kind rate: requests, bytes. Costs nothing; keep it or not. */

@@ -16,10 +16,13 @@ package weir;
 
 import java.io.EOFException;
 import java.io.IOException;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
 import java.net.SocketAddress;
 import java.net.SocketTimeoutException;
 import java.net.StandardSocketOptions;
 import java.net.UnixDomainSocketAddress;
+import java.net.UnknownHostException;
 import java.nio.ByteBuffer;
 import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
@@ -61,6 +64,14 @@ final class Connection {
 
     // ---- Life ----
 
+    /** Asked anew each time: a name may come to be known, or move. */
+    private SocketAddress whereNow() throws UnknownHostException {
+        if (!(address instanceof InetSocketAddress named))
+            return address;
+        return new InetSocketAddress(
+            InetAddress.getByName(named.getHostString()), named.getPort());
+    }
+
     private void open(long deadline) throws IOException {
         if (closed)
             throw new EOFException("the agent's client is closed");
@@ -77,7 +88,7 @@ final class Connection {
         channel.register(selector, 0);
         if (!(address instanceof UnixDomainSocketAddress))
             channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
-        if (!channel.connect(address))
+        if (!channel.connect(whereNow()))
             do
                 await(SelectionKey.OP_CONNECT, deadline);
             while (!channel.finishConnect());
@@ -254,6 +265,11 @@ final class Connection {
         } catch (IOException gone) {
             end();
             throw gone;
+        } catch (RuntimeException odd) {
+            // So channels say that an address is of no use to them. Kept, a
+            // connection half made would fail every later call.
+            end();
+            throw new IOException(odd);
         }
     }
 
