@@ -33,6 +33,11 @@ public final class Agent implements AutoCloseable {
             return new Options(4, Duration.ofSeconds(1), null, true);
         }
 
+        /** So many for takes and as many for permits. One of these holds at
+         * most 1,024 permits, and an enter that comes to a full one is a
+         * {@link WeirException} of status 503: who has more in flight wants
+         * more connections, with room to spare, for they aren't filled
+         * evenly. */
         public Options withConnections(int count) {
             return new Options(count, timeout, token, passWhenAway);
         }
