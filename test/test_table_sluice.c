@@ -700,7 +700,7 @@ static void test_threads_beside_another_life(void **state)
     pthread_t thread[THREADS];
     for (unsigned i = 0; i < THREADS; i++)
         pthread_create(&thread[i], NULL, come_and_go_till_halted, &db);
-    for (quota.created = 2; quota.created < 1000; quota.created++) {
+    for (quota.created = 2; quota.created < 300; quota.created++) {
         made_put(t, &quota, LATER);
         weir_store(&halted, 1u);
         await_resting(THREADS);

@@ -597,7 +597,10 @@ void weir_table_tick(struct weir_table *t, weir_instant now)
     for (uint32_t i = 0; i < weir_load_acquire(&t->basins_used); i++) {
         struct basin *basin = weir_basin(t, i);
         struct weir_sluice *sluice = sluice_of(basin);
-        if (weir_load(&basin->slot) != 0 && weir_sluice_deadline(sluice) <= now)
+        /* Not while it is made: in zero memory all is due, and nothing is let
+         * in. */
+        bool open = weir_load(&basin->serial) & 1;
+        if (open && weir_sluice_deadline(sluice) <= now)
             weir_sluice_tick(sluice, now);
     }
 }
