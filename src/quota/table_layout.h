@@ -311,9 +311,9 @@ struct basin {
     struct adapting rules[2];
     uint32_t klass[WEIR_SLUICE_CLASSES_MAX]; /* numbers; 0: none; atomic */
     /* In flight by the slot's name since before it had the basin: how much is
-     * left of them (atomic), and the life that it is to leave from. */
-    uint32_t strangers;
-    uint32_t strangers_life;
+     * left of them, and above 32 bits the life that it is to leave from;
+     * atomic. */
+    uint64_t strangers;
     _Alignas(WEIR_CACHE_LINE) unsigned char sluice[];
 };
 /* In the place of a basin's number: the slot wants one, and there was none. */

@@ -212,8 +212,7 @@ static void find_strangers(const struct weir_table *t, struct basin *basin,
     struct weir_sluice_permit found = { .units = 0 };
     if (units > 0)
         found = weir_sluice_found(sluice_of(basin), units);
-    basin->strangers_life = found.life;
-    weir_store(&basin->strangers, found.units);
+    weir_store(&basin->strangers, (uint64_t)found.life << 32 | found.units);
 }
 
 /* Who left while they were counted may have looked for strangers before there
@@ -222,7 +221,7 @@ static void forget_gone(struct weir_table *t, struct basin *basin,
                         uint32_t slot)
 {
     uint64_t held = weir_load(&weir_gauge(t, slot)->held);
-    uint32_t strangers = weir_load(&basin->strangers);
+    uint32_t strangers = (uint32_t)weir_load(&basin->strangers);
     if (held < strangers)
         weir_slot_depart(t, slot, strangers - held);
 }
@@ -405,7 +404,7 @@ void weir_basins_forget(struct weir_table *t)
         if (bounds->kind != WEIR_CONTROLLER_NONE)
             bounds->initial = limit > bounds->min ? limit : bounds->min;
         weir_sluice_init(basin->sluice, &options, t->origin);
-        weir_store(&basin->strangers, 0);
+        weir_store(&basin->strangers, (uint64_t)0);
     }
 }
 
@@ -498,17 +497,17 @@ void weir_slot_depart(struct weir_table *t, uint32_t slot, uint64_t weight)
     struct basin *basin = basin_of(t, slot);
     if (!basin)
         return;
-    uint32_t left =
+    uint64_t left =
         weir_load_relaxed(&basin->strangers); /* the swap finds out */
     uint32_t units;
     do {
-        units = weight < left ? (uint32_t)weight : left;
+        units = weight < (uint32_t)left ? (uint32_t)weight : (uint32_t)left;
         if (units == 0)
             return;
     } while (!weir_cas(&basin->strangers, &left, left - units));
     struct weir_sluice_permit permit = {
         .units = units,
-        .life = (uint16_t)basin->strangers_life,
+        .life = (uint16_t)(left >> 32),
         .klass = WEIR_SLUICE_CLASS_NONE,
     };
     weir_sluice_leave(sluice_of(basin), &permit, WEIR_SAMPLE_IGNORED, 0);
