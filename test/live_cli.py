@@ -3,10 +3,10 @@
 """live_cli.py - `weir serve` and the command line as a newcomer uses them:
 real processes, real ports (0: any), a home of their own. What is waited for
 is asked for again until a deadline; nothing sleeps in the hope that it is
-enough."""
+enough. Limits are per hour, so that however long a test takes, a bucket
+doesn't leak a unit meanwhile."""
 
 import fcntl
-import functools
 import json
 import os
 import pty
@@ -28,11 +28,9 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-import patience
+from patience import PATIENCE, until, until_equal
 
 WEIR = os.environ.get("WEIR") or str(Path(os.environ["WEIR_BUILD"]) / "weir")
-PATIENCE = 30  # seconds, for anything at all
-until = functools.partial(patience.until, patience=PATIENCE)
 
 
 class Result:
@@ -119,9 +117,12 @@ class Case(unittest.TestCase):
         if root:
             env["WEIR_ROOTS"] = root if isinstance(root, str) else \
                 root.address
+        if "take" in arguments[:1] and "--timeout" not in str(arguments):
+            # On a busy machine too it decides on what the fleet has counted.
+            arguments = (*arguments, f"--timeout={PATIENCE}s")
         return Result(subprocess.run(
             [WEIR, *arguments], env=env, input=stdin, text=True,
-            capture_output=True, timeout=patience))
+            capture_output=True, timeout=2 * patience))
 
     def ok(self, *arguments, root=None, stdin=None, patience=PATIENCE):
         result = self.run_weir(*arguments, root=root, stdin=stdin,
@@ -159,7 +160,7 @@ class Quickstart(Case):
 
     def test_take_passes_and_is_limited(self):
         root = Root(self)
-        self.ok("quota", "set", "hello", "limit=1/min", "low_burst=3",
+        self.ok("quota", "set", "hello", "limit=1/h", "low_burst=3",
                 "high_burst=3", root=root)
         self.assertEqual(self.ok("take", "hello", root=root), "passed\n")
         result = self.run_weir("take", "-n", "5", "hello", root=root)
@@ -194,10 +195,9 @@ class Quickstart(Case):
         self.ok("quota", "set", "ghost", "limit=0", "mode=shadow", root=root)
         self.assertEqual(self.ok("take", "ghost", root=root),
                          "passed (shadow: would be limited by ghost)\n")
-        usage = until("the report", lambda: json.loads(
-            root.get("/v1/usage")[1])["quotas"])
-        self.assertEqual([(q["name"], q["mode"], q["refused"])
-                          for q in usage], [("ghost", "shadow", 1)])
+        until_equal("the report", [("ghost", "shadow", 1)], lambda: [
+            (q["name"], q["mode"], q["refused"]) for q in
+            json.loads(root.get("/v1/usage")[1])["quotas"]])
         self.assertIn('weir_quota_refused_units_total{quota="ghost",'
                       'mode="shadow"} 1\n', root.get("/metrics")[1])
         self.assertRegex(self.ok("top", "--once", "--interval", "50ms",
@@ -312,15 +312,6 @@ quotas:
         self.assertEqual(self.ok("quota", "import", "--replace", file,
                                  root=self.root),
                          "created 0, changed 1, unchanged 0, removed 2500\n")
-
-    def test_more_than_a_message_holds(self):
-        entries = [f"- {{name: q{i}, description: {'x' * 1000}}}"
-                   for i in range(6000)]
-        text = "weir: 1\nquotas:\n" + "\n".join(entries) + "\n"
-        self.assertIn("created 6000", self.ok("quota", "import", "-",
-                                              root=self.root, stdin=text))
-        out = self.ok("quota", "export", root=self.root)
-        self.assertEqual(out.count("name: q"), 6000)
 
     def test_bad_quotas(self):
         self.ok("quota", "set", "a", "limit=5/s", root=self.root)
@@ -515,8 +506,9 @@ class Shadow(Case):
                                  root=self.root), "passed 10, limited 0\n")
         self.assertEqual(self.ok("take", "-n", "4", "extra",
                                  root=self.root), "passed 4, limited 0\n")
-        until("the reports", lambda: self.usage("?shadow=1") == {
-            "client/1": (3, 7), "site": (3, 0), "extra": (0, 4)})
+        until_equal("the reports", {
+            "client/1": (3, 7), "site": (3, 0), "extra": (0, 4)},
+            lambda: self.usage("?shadow=1"))
         self.assertEqual(self.usage(""), {"client/1": (10, 0),
                                           "site": (10, 0)})
         self.assertNotIn("shadow:", self.root.get("/metrics")[1])
@@ -558,8 +550,8 @@ class Shadow(Case):
         self.ok("quota", "import", "--shadow", self.file, root=self.root)
         for _ in range(5):
             self.ok("take", "client/1", root=self.root)
-        until("the reports", lambda: self.usage("?shadow=1") == {
-            "client/1": (3, 2), "over": (3, 2)})
+        until_equal("the reports", {"client/1": (3, 2), "over": (3, 2)},
+                    lambda: self.usage("?shadow=1"))
 
     def test_promote_undo_discard(self):
         self.fails("there is no shadow set; `weir quota import FILE "
@@ -584,22 +576,24 @@ class Shadow(Case):
 
     def test_a_set_in_parts(self):
         """A root takes 64 MiB at once, and is sent 16; children stand before
-        their parents here, so the parts can't be cut anywhere."""
-        count = 20000
-        more = "x" * 1000
+        their parents here, so the parts can't be cut anywhere. Such a set is
+        exported in more than one message."""
+        count = 4500
+        more = f"description: {'x' * 1000}, labels: {{a: {'y' * 3500}}}"
         with open(self.file, "w") as file:
             file.write("weir: 1\nquotas:\n")
             for i in range(count):
-                file.write(f"  - {{name: q{i}, parent: q{i + 10}, "
-                           if i % 20 < 10 and i + 10 < count else
-                           f"  - {{name: q{i}, ")
-                file.write(f"description: {more}}}\n")
+                parent = f"parent: q{i + 10}, " \
+                    if i % 20 < 10 and i + 10 < count else ""
+                file.write(f"  - {{name: q{i}, {parent}{more}}}\n")
         self.ok("quota", "import", "--shadow", "-", root=self.root,
                 stdin="weir: 1\nquotas:\n  - {name: before}\n")
         self.assertEqual(self.ok("quota", "import", "--shadow", self.file,
-                                 root=self.root, patience=4 * PATIENCE),
+                                 root=self.root),
                          f"created {count}, changed 0, unchanged 0, "
                          "removed 1\n")
+        out = self.ok("quota", "export", "--shadow", root=self.root)
+        self.assertEqual(out.count("- name: q"), count)
         listed = json.loads(self.root.get("/v1/quotas?shadow=1")[1])
         self.assertEqual(listed["total"], count)
         # The last part alone is taken back.
@@ -612,8 +606,12 @@ class Shadow(Case):
         def lose(listener):
             connection, _ = listener.accept()
             connection.sendall(b"\0\0\0\4\0\0\0\0\0")
-            while b"ones" not in connection.recv(65536):
-                pass
+            seen = b""
+            while b"ones" not in seen:
+                part = connection.recv(65536)
+                seen += part
+                if not part:
+                    break  # the command has ended: it says why
             connection.close()
         with socket.create_server(("127.0.0.1", 0)) as listener:
             loser = threading.Thread(target=lose, args=(listener,))
@@ -645,23 +643,30 @@ class Screen(Case):
         super().setUp()
         self.root = Root(self)
         for i in range(9):
-            self.ok("quota", "set", f"quota{i}", "limit=5/s", root=self.root)
+            self.root.get(f"/v1/quotas/quota{i}", "PUT", '{"limit": "5/s"}')
             self.ok("take", f"quota{i}", root=self.root)
-        self.master, self.slave = pty.openpty()
         self.text = b""
 
     def resize(self, rows, columns):
         fcntl.ioctl(self.master, termios.TIOCSWINSZ,
                     struct.pack("HHHH", rows, columns, 0, 0))
 
-    def start(self, interval):
+    def start(self, interval, rows, columns):
+        """Begins on a new terminal; how that was before."""
+        self.master, self.slave = pty.openpty()
+        self.resize(rows, columns)
         before = termios.tcgetattr(self.slave)
         env = dict(self.env, WEIR_ROOTS=self.root.address)
         self.top = subprocess.Popen(
             [WEIR, "top", "--interval", interval], env=env,
             stdin=self.slave, stdout=self.slave, stderr=self.slave)
+        self.addCleanup(self.top.wait)
         self.addCleanup(self.top.kill)
         return before
+
+    def hang_up(self):
+        os.close(self.slave)
+        os.close(self.master)
 
     def painted(self):
         """The lines of the newest whole paint, without colours."""
@@ -672,9 +677,20 @@ class Screen(Case):
             return None
         return re.sub(rb"\033\[\d*m", b"", paints[-1]).decode().split("\r\n")
 
-    def test_fits_the_window(self):
-        self.resize(5, 30)
-        before = self.start("100ms")
+    def is_painted(self, rows, columns):
+        lines = self.painted()
+        return lines and (len(lines), len(lines[0])) == (rows, columns)
+
+    def repaint(self, rows, columns):
+        """Changes the window, and waits until it is filled."""
+        self.resize(rows, columns)
+        self.top.send_signal(signal.SIGWINCH)
+        until(f"{rows} x {columns}", lambda: self.is_painted(rows, columns))
+
+    def test_a_window(self):
+        """Is filled and no more, and once more when it changes; a key ends
+        that, and so does the end of the terminal."""
+        before = self.start("100ms", 5, 30)
         lines = until("a paint", self.painted)
         self.assertEqual(len(lines), 5, lines)
         self.assertLessEqual(max(map(len, lines)), 30, lines)
@@ -683,23 +699,21 @@ class Screen(Case):
         os.write(self.master, b"\x1aq")  # ^Z stops nothing
         self.assertEqual(self.top.wait(PATIENCE), 0)
         self.assertEqual(termios.tcgetattr(self.slave), before)
-        os.close(self.slave)
-        os.close(self.master)
+        self.hang_up()
 
-    def test_window_changes_and_goes(self):
-        self.resize(4, 20)
-        self.start("2s")
-        self.assertEqual(len(until("a paint", self.painted)), 4)
         self.text = b""
-        self.resize(8, 40)
-        begin = time.monotonic()
-        self.top.send_signal(signal.SIGWINCH)
-        lines = until("another", self.painted)
-        print(f"painted again after "
-              f"{1000 * (time.monotonic() - begin):.0f} ms", file=sys.stderr)
-        self.assertEqual((len(lines), len(lines[0])), (8, 40))
-        os.close(self.slave)
-        os.close(self.master)
+        self.start("1s", 4, 20)
+        until("a paint", lambda: self.is_painted(4, 20))
+
+        # Paints for a new measurement are an interval apart. So three paints
+        # within one interval are for the window's sake, at least two of them.
+        def thrice():
+            begin = time.monotonic()
+            for size in (8, 40), (6, 30), (7, 35):
+                self.repaint(*size)
+            return time.monotonic() - begin < 1
+        until("paints of new windows", thrice)
+        self.hang_up()
         self.assertEqual(self.top.wait(PATIENCE), 0)
 
 
@@ -859,10 +873,7 @@ class Serve(Case):
         for address in (root.http, root.address):
             host, port = address.split(":")
             idle.append(socket.create_connection((host, int(port))))
-        begin = time.monotonic()
         self.assertEqual(root.stop(), 0)
-        print(f"stopped in {1000 * (time.monotonic() - begin):.0f} ms",
-              file=sys.stderr)
         self.assertIn("stopped", root.logged())
         top.terminate()
         top.communicate()
@@ -874,13 +885,22 @@ class Serve(Case):
         root = Root(self, store=self.make_store())
         other = sqlite3.connect(self.path("q.db"), isolation_level=None)
         other.execute("BEGIN EXCLUSIVE")
-        edit = subprocess.Popen(
-            [WEIR, "quota", "set", "a", "limit=5/s"], stderr=subprocess.PIPE,
-            env=dict(self.env, WEIR_ROOTS=root.address), text=True)
-        until("the edit", lambda: "weir_edits_waiting 1" in
-              root.get("/metrics")[1])
-        root.process.send_signal(signal.SIGTERM)
-        self.assertEqual(root.process.wait(PATIENCE), 0)
+        edit = None
+
+        def waits():
+            """An edit waits for the lock for 2 s; one that was over before
+            it was seen is followed by another."""
+            nonlocal edit
+            if edit and edit.poll() is not None:
+                edit.communicate()
+                edit = None
+            edit = edit or subprocess.Popen(
+                [WEIR, "quota", "set", "a", "limit=5/s"],
+                stderr=subprocess.PIPE, text=True,
+                env=dict(self.env, WEIR_ROOTS=root.address))
+            return "weir_edits_waiting 1" in root.get("/metrics")[1]
+        until("the edit", waits)
+        self.assertEqual(root.stop(), 0)
         _, said = edit.communicate()
         other.close()
         self.assertEqual(edit.returncode, 2)
@@ -900,9 +920,7 @@ class Trouble(Case):
         other = sqlite3.connect(self.path("q.db"), isolation_level=None,
                                 timeout=PATIENCE)
         other.execute("BEGIN EXCLUSIVE")
-        said = self.fails("locked", "quota", "set", "a", "limit=6/s",
-                          root=root)
-        print("store locked:", said.strip(), file=sys.stderr)
+        self.fails("locked", "quota", "set", "a", "limit=6/s", root=root)
         self.assertIn("5/s", self.ok("quota", "ls", root=root))
         self.assertEqual(root.get("/readyz")[0], 200)
         other.execute("ROLLBACK")
@@ -942,18 +960,12 @@ class Trouble(Case):
         one, two = Root(self, store=store), Root(self, store=store)
         self.ok("quota", "set", "a", "limit=1/s", root=one)
         until("the other root", lambda: two.get("/v1/quotas/a")[0] == 200)
-        delays = []
         for limit in range(2, 12):
             status, _ = one.get("/v1/quotas/a", "PATCH",
                                 f'{{"limit": "{limit}/s"}}')
             self.assertEqual(status, 200)
-            begin = time.monotonic()
-            until("the other root", lambda: json.loads(
-                two.get("/v1/quotas/a")[1])["limit"] == f"{limit}/s")
-            delays.append(time.monotonic() - begin)
-        print(f"an edit is seen by the other root after "
-              f"{1000 * sorted(delays)[len(delays) // 2]:.0f} ms (median), "
-              f"{1000 * max(delays):.0f} ms (at most)", file=sys.stderr)
+            until_equal("the other root", f"{limit}/s", lambda: json.loads(
+                two.get("/v1/quotas/a")[1])["limit"])
         both = f"{one.address},{two.address}"
         one.process.kill()
         one.process.wait()
