@@ -1,70 +1,80 @@
 # SPDX-License-Identifier: MIT
 # Makefile - Meson is the build; these are the words for it.
 #
-#   make            builds build/weir and the libraries
+#   make            builds build/weir and the libraries; it installs nothing
+#   make deps       installs the packages that building needs (Debian)
 #   make demo       two roots, three services and load, in half a minute
 #   make demo-adaptive  a PostgreSQL, a service and load, without a limit and
 #                       with one that finds itself, in a minute
-#   make check      every test that is quick, and the house's rules
-#   make check-ci   the same under sanitizers, and the fuzzers, briefly
-#   make check-all  everything, for the night
+#   make check      unit and model tests, a live test of each port and binding,
+#                   the repository's rules: 5 minutes at most on two cores
+#   make check-all  everything, under every sanitizer, in long forms: hours
 #   make lab        every scenario, into lab/RESULTS.md; takes minutes
 #   make bench      speeds, beside bare anchors and beside peers
 #   make race       eight processes at one store: what get-then-set lets through
 #   make format     clang-format over the sources
 #   make install    DESTDIR is honoured
 #   make clean
+#
+# What continuous integration runs is .ci/run: between check and check-all.
 
 NINJA = ninja -C build
-FUZZ_SECONDS = 20
+DEPS = tools/install-deps.sh
 
-# Tests of real processes wait more than they compute.
-export MESON_TESTTHREADS ?= $(shell echo $$(($$(nproc) * 3 / 2)))
+all:
+	$(DEPS) --missing build
+	$(MAKE) products
 
-all: build-deps
-	test -f build/build.ninja || meson setup build
-	$(NINJA)
+# Of what needs more than the products, each step installs what it needs.
+products: build/build.ninja
+	$(NINJA) products
 
-build-deps:
-	tools/install-deps.sh build
+build/build.ninja:
+	meson setup build
 
-demo: all
-	tools/install-deps.sh demo
+deps:
+	$(DEPS) build
+
+demo:
+	$(DEPS) demo
+	$(MAKE) products
+	$(NINJA) example-programs
 	examples/demo.sh build
 
-demo-adaptive: all
-	tools/install-deps.sh demo
+demo-adaptive:
+	$(DEPS) demo
+	$(MAKE) products
+	$(NINJA) example-programs
 	examples/demo-adaptive.sh build
 
-check: check-deps all
-	tools/test-tree build --no-suite long
+check:
+	$(DEPS) check
+	$(MAKE) build/build.ninja
+	tools/run-tests build --suite unit --suite model --suite repository \
+	    --suite quick
 
-check-ci: check-deps
-	tools/check-ci $(FUZZ_SECONDS)
+check-all:
+	tools/check-all
 
-check-all: check-deps all
-	tools/test-tree build
-	tools/check-ci 600
-
-lab: all
-	tools/install-deps.sh lab
+lab:
+	$(DEPS) lab
+	$(MAKE) products
 	lab/results build
 	lab/growth build
 
-bench: all
-	tools/install-deps.sh bench
+bench:
+	$(DEPS) bench
+	$(MAKE) products
 	bench/run build
 
-race: all
-	tools/install-deps.sh check
+race:
+	$(DEPS) check
+	$(MAKE) build/build.ninja
 	$(NINJA) bench/weir-bench-race
 	build/bench/weir-bench-race --json build/race.json
 
-check-deps:
-	tools/install-deps.sh check
-
 format:
-	tools/install-deps.sh format
+	$(DEPS) format
 	find src include lab test bench examples bindings \
 	    \( -name '*.[ch]' -o -name '*.[ch]pp' \) \
 	    -exec clang-format -i {} +
@@ -73,7 +83,7 @@ install: all
 	meson install -C build --no-rebuild
 
 clean:
-	rm -rf build build-asan build-tsan build-fuzz
+	rm -rf build build-asan build-tsan
 
-.PHONY: all demo demo-adaptive check check-ci check-all lab bench race format install clean \
-    build-deps check-deps
+.PHONY: all products deps demo demo-adaptive check check-all lab bench race \
+    format install clean

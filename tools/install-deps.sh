@@ -1,7 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# install-deps.sh - installs the Debian packages that the given steps need and
-# that are missing: install-deps.sh [STEP…]
+# install-deps.sh [--missing] [STEP…] - installs the Debian packages that these
+# steps need and that are missing; of all steps without a name. With --missing
+# it installs nothing: it names what is missing, and its exit status is 1 if
+# anything is. Where it would use sudo at a terminal, it asks first.
 set -eu
 
 build="gcc libc6-dev make meson ninja-build pkg-config python3
@@ -15,11 +17,17 @@ check="g++ binutils clang libclang-rt-dev llvm git curl openssl
     python3-protobuf python3-redis python3-jsonschema python3-yaml
     golang-go golang-google-grpc-dev golang-goprotobuf-dev prometheus
     chromium npm nginx nginx-dev libnginx-mod-http-lua wrk
-    default-jdk-headless"
+    default-jdk-headless stress-ng"
 demo="wrk curl gzip postgresql"
 bench="wrk nginx nginx-dev curl nghttp2-client"
 lab="gnuplot-nox"
 format="clang-format"
+
+only_name=
+if [ "${1:-}" = --missing ]; then
+    only_name=yes
+    shift
+fi
 
 # Which packages: those of the steps named, of all without a name.
 wanted=
@@ -74,7 +82,12 @@ for package in $wanted; do
 done
 [ -n "$missing" ] || exit 0
 
-echo "installing:$missing"
+if [ -n "$only_name" ]; then
+    echo "These packages are missing:$missing" >&2
+    echo "\`make deps\` installs them." >&2
+    exit 1
+fi
+
 sudo=
 if [ "$(id -u)" -ne 0 ]; then
     if ! command -v sudo >/dev/null; then
@@ -83,7 +96,20 @@ if [ "$(id -u)" -ne 0 ]; then
         exit 1
     fi
     sudo=sudo
+    if [ -t 0 ] && [ -t 1 ]; then
+        echo "These packages are missing:$missing"
+        printf 'Install them by sudo apt-get? [Y/n] '
+        read -r answer
+        case $answer in
+        '' | [Yy]*) ;;
+        *)
+            echo "Nothing was installed." >&2
+            exit 1
+            ;;
+        esac
+    fi
 fi
+echo "installing:$missing"
 # RUNLEVEL=1: a package's daemon (nginx) is not started.
 $sudo apt-get update -qq
 $sudo env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
