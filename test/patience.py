@@ -3,13 +3,17 @@
 for so long that its absence is a fault. And a free port, for a server that
 must be told one beforehand."""
 
+import random
 import socket
 import time
+from pathlib import Path
 
 PATIENCE = 60  # seconds, for any event
 # Seconds between two questions: few at first, so that a test is quick, and
 # more later, so that it doesn't keep a busy machine busy.
 FIRST, LAST, GROWTH = 0.002, 0.05, 1.2
+
+reserved = []  # sockets, as long as this process lives
 
 
 def until(what, ask, patience=PATIENCE):
@@ -42,7 +46,27 @@ def until_equal(what, wanted, ask, patience=PATIENCE):
                              f"{wanted!r}, got {last!r}") from None
 
 
+def reserve(port):
+    """Takes a port for this process, if neither another test nor a listener
+    has it. Among tests a name of the abstract namespace says whose it is,
+    which the kernel forgets when the process ends."""
+    name = socket.socket(socket.AF_UNIX)
+    try:
+        name.bind(f"\0weir-test-port-{port}")
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+    except OSError:
+        name.close()
+        return False
+    reserved.append(name)
+    return True
+
+
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nobody else takes, be it used later or twice: below those
+    that the kernel chooses from, for connections and for port 0."""
+    chosen, _ = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range")
+                    .read_text().split())
+    first = 10000 if chosen > 12000 else 1024
+    return until("a free port", lambda: (
+        port := random.randrange(first, chosen)) and reserve(port) and port)

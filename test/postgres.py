@@ -25,7 +25,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from patience import PATIENCE, until
+from patience import PATIENCE, free_port, until
 
 PASSWORD = "open-sesame"
 PR_SET_PDEATHSIG = 1
@@ -69,6 +69,7 @@ class Postgres:
         self.bin = binaries()
         self.folder = Path(tempfile.mkdtemp(prefix="weir-postgres-"))
         self.process = None
+        self.databases = 0
         self.as_user = {}
         if os.geteuid() == 0:  # the server refuses to run as root
             names = {user.pw_name: user for user in pwd.getpwall()}
@@ -82,10 +83,20 @@ class Postgres:
     def url(self):
         return f"postgres://weir:{PASSWORD}@127.0.0.1:{self.port}/postgres"
 
+    def new_database(self):
+        """The URL of an empty database, for one test of many."""
+        self.databases += 1
+        name = f"test_{self.databases}"
+        made = subprocess.run(
+            [self.bin / "psql", "--no-psqlrc", "--quiet", "--dbname",
+             self.url, "--command", f"CREATE DATABASE {name}"], text=True,
+            capture_output=True, timeout=PATIENCE)
+        if made.returncode:
+            raise AssertionError(f"CREATE DATABASE: {made.stderr}")
+        return f"{self.url.removesuffix('postgres')}{name}"
+
     def _make(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         secret = self.folder / "password"
         secret.write_text(PASSWORD + "\n")
         secret.chmod(0o644)  # the folder is closed to others
