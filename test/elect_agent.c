@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/elect_agent.c - one who stands in an election, or watches a key, as a
- * process of its own, for live_election.py.
+ * test/elect_agent.c - a process that stands in an election, or watches a key,
+ * for live_election.py.
  *
  *     elect_agent none|file|etcd WHERE IDENTITY TTL_S SEEN [CA CERT KEY]
  *     elect_agent watch WHERE KEY
@@ -11,16 +11,16 @@
  *     change TIME IS_MASTER TERM MASTER   "-": none is known
  *     hold TIME TERM                      holds() is true, and was not before
  *     end TIME                            the last time that it was true
- *     found TIME NUMBER                   by the master: what one before kept
- *     keep TIME NUMBER                    what it has kept now, one after …
- *     kept TIME NUMBER                    … the other, and is
+ *     found TIME NUMBER                   by a new master: the number kept
+ *     keep TIME NUMBER                    the master asks to keep a number …
+ *     kept TIME NUMBER                    … which is kept now
  *     value TIME REVISION FOUND BYTES
  *     trouble TIME TEXT
  *
- * holds() is asked each millisecond; the time of the last that was true is
- * also the first eight bytes of the file SEEN, for whoever is killed. A time
- * is read so that it is held for certain from the one of 'hold' to that of
- * 'end'. SIGTERM: resigns, and ends. */
+ * The agent asks holds() each millisecond. It also writes the last time that
+ * the answer was true to the file SEEN, as eight bytes, where the test finds
+ * it after a SIGKILL. Times are read so that the mastership is held for certain
+ * from the one of 'hold' to that of 'end'. SIGTERM: resigns, and ends. */
 
 #include <event2/event.h>
 #include <fcntl.h>
