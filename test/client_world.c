@@ -9,6 +9,7 @@
 
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
@@ -30,6 +31,23 @@ weir_instant world_now(void)
 void world_pause(void)
 {
     nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+}
+
+/* Of the test itself; of a child of fork() it is its parent's. */
+static pid_t first_pid;
+
+__attribute__((constructor)) static void note_pid(void)
+{
+    first_pid = getpid();
+}
+
+void world_late(const char *condition, const char *file, int line)
+{
+    if (getpid() == first_pid)
+        fail_msg("%s:%d: not within the guard: %s", file, line, condition);
+    fprintf(stderr, "%s:%d: in a child, not within the guard: %s\n", file, line,
+            condition);
+    _exit(99);
 }
 
 unsigned world_count(const char *folder)
@@ -66,13 +84,26 @@ static void make_folder(struct root *root)
     assert_non_null(mkdtemp(root->folder));
     strcpy(root->address, "127.0.0.1:0");
     strcpy(root->http, "127.0.0.1:0");
+    root->stale_after = "1min";
 }
 
-void root_make(struct root *root)
+static void make_store(struct root *root)
 {
     make_folder(root);
     snprintf(root->store, sizeof(root->store), "sqlite:%s/q.db", root->folder);
     run("%s/weir store init %s >/dev/null", build(), root->store);
+}
+
+void root_make(struct root *root)
+{
+    make_store(root);
+    root_start(root);
+}
+
+void root_make_soon_stale(struct root *root)
+{
+    make_store(root);
+    root->stale_after = "1s";
     root_start(root);
 }
 
@@ -108,12 +139,16 @@ void root_start(struct root *root)
     root->pid = fork();
     assert_true(root->pid >= 0);
     if (root->pid == 0) {
+        /* Nothing here may ask for memory: limiters of this process may have
+         * been at it when it was forked. */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (!freopen(log, "a", stderr))
+        int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+        if (fd < 0 || dup2(fd, STDERR_FILENO) < 0)
             _exit(1);
         execl(program, "weir", "serve", "--store", root->store, "--listen",
               root->address, "--http", root->http, "--port-file", ports,
-              "--report-interval", "100ms", "--stale-after", "1s", NULL);
+              "--report-interval", "100ms", "--stale-after", root->stale_after,
+              NULL);
         _exit(1);
     }
     UNTIL(read_ports(root, ports));
@@ -233,8 +268,8 @@ static void on_event(void *context, const struct weir_event *event)
 {
     struct seen *seen = context;
     pthread_mutex_lock(&seen->mutex);
-    seen->count[event->type % 16]++;
-    memcpy(seen->text[event->type % 16], event->text, sizeof(event->text));
+    seen->count[event->type % 24]++;
+    memcpy(seen->text[event->type % 24], event->text, sizeof(event->text));
     pthread_mutex_unlock(&seen->mutex);
 }
 

@@ -126,7 +126,7 @@ static void no_root_is_needed(void **state)
         assert_int_equal(weir_take(quota, 1, NULL, 0), WEIR_PASS);
         assert_int_equal(take_name(weir, "q"), WEIR_PASS);
         if (i == 1)
-            UNTIL(seen_count(&seen, WEIR_EVENT_ROOT_DOWN) == 1);
+            UNTIL(seen_count(&seen, WEIR_EVENT_ROOT_DOWN) >= 1);
         struct weir_status status = status_of(weir);
         assert_int_equal(status.roots, i);
         assert_int_equal(status.roots_up, 0);
@@ -307,13 +307,41 @@ static void reservations_wait_their_turn(void **state)
     assert_int_equal(weir_reserve(turn, 11, WEIR_NEVER, &reply, now),
                      WEIR_LIMITED);
     assert_true(reply.never);
-    assert_int_equal(weir_wait(turn, 1, 0, NULL), WEIR_LIMITED);
-    weir_refund(turn, 1000, world_now());
-    assert_int_equal(weir_take(turn, 10, NULL, 0), WEIR_PASS);
-    weir_instant before = world_now();
-    assert_int_equal(weir_wait(turn, 1, WEIR_SECOND, &reply), WEIR_PASS);
-    assert_true(reply.wait > 0 && world_now() >= before + reply.wait);
     weir_handle_close(turn);
+    weir_close(weir);
+}
+
+/* By the real clock: what it says of the wait is a lower bound of the time that
+ * passed, and so is what the bucket needs for one unit more than it holds. */
+static void a_wait_takes_its_time(void **state)
+{
+    (void)state;
+    root_set(&root, "slow", "{\"limit\": \"10/h\", \"low_burst\": \"10\","
+                            " \"high_burst\": \"10\","
+                            " \"sharing\": \"local\"}");
+    root_set(&root, "wait", LOCAL_TEN);
+    struct weir *weir = limiter_ready(root.address, NULL);
+    UNTIL(knows(weir, "slow") && knows(weir, "wait"));
+    struct weir_handle slow = handle_open(weir, "slow");
+    struct weir_handle wait = handle_open(weir, "wait");
+    struct weir_reply reply = { .wait = 0 };
+    assert_int_equal(weir_take(slow, 10, NULL, 0), WEIR_PASS);
+    assert_int_equal(weir_wait(slow, 1, 0, NULL), WEIR_LIMITED);
+    /* Again, should the machine have let the wait pass before it began. */
+    weir_instant until = world_now() + GUARD;
+    while (reply.wait == 0 && world_now() < until) {
+        weir_refund(wait, 1000, 0);
+        weir_instant before = world_now();
+        weir_charge(wait, 12, 0);
+        weir_instant asked = world_now();
+        assert_int_equal(weir_wait(wait, 1, WEIR_SECOND, &reply), WEIR_PASS);
+        weir_instant after = world_now();
+        assert_true(after >= before + 300 * WEIR_MILLISECOND);
+        assert_true(after >= asked + reply.wait);
+    }
+    assert_true(reply.wait > 0);
+    weir_handle_close(slow);
+    weir_handle_close(wait);
     weir_close(weir);
 }
 
@@ -394,7 +422,7 @@ static void a_shadow_set_is_asked_too(void **state)
 static void sync_stands_on_the_fleet(void **state)
 {
     (void)state;
-    root_set(&root, "sync", "{\"limit\": \"1/min\", \"low_burst\": \"1000\","
+    root_set(&root, "sync", "{\"limit\": \"1/h\", \"low_burst\": \"1000\","
                             " \"high_burst\": \"1000\"}");
     struct weir *one = limiter_ready(root.address, NULL);
     struct weir *two = limiter_ready(root.address, NULL);
@@ -416,17 +444,27 @@ static void sync_stands_on_the_fleet(void **state)
     weir_close(two);
 }
 
+/* A close ends before its time only when the root has taken all. One that took
+ * longer, on a busy machine, may have lost what it had to report. */
 static void closing_delivers_counts(void **state)
 {
     (void)state;
     root_set(&root, "last", "{\"limit\": \"1000/s\"}");
-    for (int round = 1; round <= 5; round++) {
+    uint64_t least = 0, most = 0;
+    weir_instant until = world_now() + GUARD;
+    for (int in_time = 0; in_time < 5;) {
+        assert_true(world_now() < until);
         struct weir *weir = limiter_ready(root.address, NULL);
         UNTIL(knows(weir, "last"));
         for (int i = 0; i < 7; i++)
             take_name(weir, "last");
+        weir_instant before = world_now();
         weir_close(weir);
-        UNTIL(root_passed(&root, "last") == 7u * (unsigned)round);
+        bool quick = world_now() - before < WEIR_CLOSE_PATIENCE;
+        in_time += quick;
+        least += quick ? 7 : 0;
+        most += 7;
+        assert_in_range(root_passed(&root, "last"), least, most);
     }
 }
 
@@ -581,10 +619,11 @@ static void nothing_leaks(void **state)
         threads = world_count("/proc/self/task");
         heap = heap_in_use();
     }
-    assert_int_equal(world_count("/proc/self/fd"), files);
-    assert_int_equal(world_count("/proc/self/task"), threads);
+    /* A thread that was joined may be listed for a moment yet. */
+    UNTIL(world_count("/proc/self/fd") <= files);
+    UNTIL(world_count("/proc/self/task") <= threads);
     /* Less than 100 bytes for each: what the allocator keeps for itself. */
-    assert_true(heap_in_use() <= heap + 20000);
+    UNTIL(heap_in_use() <= heap + 20000);
 }
 
 static bool is_open(int fd)
@@ -661,6 +700,7 @@ int main(void)
         cmocka_unit_test(handle_outlives_its_quota),
         cmocka_unit_test(decisions_keep_their_contract),
         cmocka_unit_test(reservations_wait_their_turn),
+        cmocka_unit_test(a_wait_takes_its_time),
         cmocka_unit_test(many_are_taken_in_order),
         cmocka_unit_test(a_shadow_set_is_asked_too),
         cmocka_unit_test(sync_stands_on_the_fleet),

@@ -135,7 +135,7 @@ static void permits_outlive_their_quota(void **state)
 /* A child has its parent's permits in its memory, and none in flight. */
 static void be_child(struct weir_handle db, struct weir_permit *parents)
 {
-    alarm(20);
+    alarm(ALARM_S);
     struct weir_permit own;
     weir_leave(parents, WEIR_PERMIT_SUCCESS, 0);
     bool all =

@@ -383,7 +383,7 @@ static void a_child_of_fork_is_one_more_process(void **state)
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        alarm(20);
+        alarm(ALARM_S);
         _exit(in_child(weir, q));
     }
     int status;
@@ -672,7 +672,7 @@ static void a_child_s_thread_ends_and_the_parent_s_stripe_stays(void **state)
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        alarm(20);
+        alarm(ALARM_S);
         pthread_exit(NULL); /* its first call is none */
     }
     assert_int_equal(status_of(pid), 0);
@@ -708,7 +708,7 @@ static void a_child_s_second_caller_has_a_stripe_of_its_own(void **state)
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        alarm(20);
+        alarm(ALARM_S);
         _exit(call_second(weir, stripe));
     }
     assert_int_equal(status_of(pid), 0);
@@ -754,7 +754,7 @@ static void a_child_without_a_place_touches_nothing(void **state)
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        alarm(20);
+        alarm(ALARM_S);
         _exit(without_place(weir, q));
     }
     assert_int_equal(status_of(pid), 0);

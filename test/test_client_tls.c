@@ -288,7 +288,7 @@ static void children(void **state)
         pid_t child = fork();
         assert_true(child >= 0);
         if (child == 0) {
-            alarm(20);
+            alarm(ALARM_S);
             while (roots_up(weir) < 1)
                 world_pause();
             _exit(0);

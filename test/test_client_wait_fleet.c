@@ -232,7 +232,7 @@ static void a_child_has_a_line_of_its_own(void **state)
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        alarm(20);
+        alarm(ALARM_S);
         _exit(in_child(weir, db));
     }
     int status = -1;
