@@ -126,7 +126,7 @@ static bool is_running(struct shared_server *server, int *out_status)
 /* True: it accepts connections. */
 static bool await(struct shared_server *server, int *out_status)
 {
-    for (int tries = 0; tries < 3000; tries++) {
+    for (int tries = 0; tries < 6000; tries++) {
         if (!is_running(server, out_status))
             return false;
         int fd = shared_server_connect(server->port);

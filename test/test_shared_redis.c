@@ -27,6 +27,7 @@
 #include "shared_suite.h"
 
 #define PASSWORD "open-sesame"
+#define PATIENCE (60 * WEIR_SECOND)
 /* Of a fake: it passes, nothing is used. */
 #define STEP_ANSWER "*7\r\n:1\r\n:0\r\n:0\r\n:0\r\n:9\r\n:0\r\n:0\r\n"
 
@@ -204,7 +205,7 @@ static void test_a_database_of_its_own(void **state)
 
 static void await_cluster(redisContext *redis)
 {
-    for (int tries = 0; tries < 3000; tries++) {
+    for (int tries = 0; tries < 6000; tries++) {
         redisReply *reply = redisCommand(redis, "CLUSTER INFO");
         bool ok = reply && strstr(reply->str, "cluster_state:ok");
         freeReplyObject(reply);
@@ -387,40 +388,44 @@ static void test_a_password_in_an_error(void **state)
     unlink(path);
 }
 
-/* Always later than the deadline: who asks when it seems to be back pays for
- * that, and a probe's PING is all else that it hears. */
+/* Always later than the deadline: a step that is asked when the server seems to
+ * be back pays for that, and a probe's PING is all else that it hears: two a
+ * probe, and some at the beginning. */
 static void test_a_slow_server_is_asked_seldom(void **state)
 {
     (void)state;
     struct fake fake;
+    weir_instant start = weir_clock_now();
     struct weir_shared *shared =
         fake_start(&fake, ":1\r\n", 30 * WEIR_MILLISECOND);
     struct weir_meter_rule rule = shared_rule_of(WEIR_LEAKY, 10, WEIR_SECOND);
     struct weir_meter_ask ask = { .op = WEIR_METER_TAKE, .weight = 1 };
     struct weir_meter_answer answer;
-    unsigned away = 0;
-    weir_instant start = weir_clock_now();
-    for (int i = 0; i < 1000; i++) {
+    unsigned away = 0, steps = 0;
+    /* Over some probes. */
+    while (weir_clock_now() < start + 3 * WEIR_SHARED_PROBE || away < 100) {
+        assert_true(weir_clock_now() < start + PATIENCE);
         int result = weir_shared_step(shared, WEIR_TEXT("slow"), &rule, &ask,
                                       &answer, 10 * WEIR_MILLISECOND);
         assert_true(result < 0);
+        steps++;
         away += result == WEIR_ECONNECT;
         pause_for(WEIR_MILLISECOND);
     }
-    print_message("  of 1000 steps %u were refused at once; it was asked %u "
-                  "times\n",
-                  away, weir_load(&fake.answers));
-    assert_true(away > 900);
-    /* Two a probe, and some at the beginning. */
+    unsigned asked = weir_load(&fake.answers);
     weir_duration took = weir_clock_now() - start;
-    assert_true(weir_load(&fake.answers) <=
-                2 * (took / (WEIR_SHARED_PROBE * 3 / 4)) + 5);
+    unsigned most = (unsigned)(2 * (took / (WEIR_SHARED_PROBE * 3 / 4)) + 5);
+    print_message("  of %u steps %u were refused at once; it was asked %u "
+                  "times\n",
+                  steps, away, asked);
+    assert_in_range(asked, 0, most);
+    assert_in_range(steps - away, 0, most);
     fake_stop(&fake, shared);
 }
 
-/* One quota waits for less than any answer takes: that is its own misfortune.
- * A round in which this machine was as slow proves nothing; one of many
- * isn't. */
+/* One quota waits for less than any answer takes: that is its own misfortune,
+ * and no other quota's. A round in which this machine was as slow as a dead
+ * server would be proves nothing: until some were quiet. */
 static void test_a_short_deadline_is_its_quotas_own(void **state)
 {
     (void)state;
@@ -430,9 +435,10 @@ static void test_a_short_deadline_is_its_quotas_own(void **state)
     struct weir_meter_rule rule = shared_rule_of(WEIR_LEAKY, 10, WEIR_SECOND);
     struct weir_meter_ask ask = { .op = WEIR_METER_TAKE, .weight = 1 };
     struct weir_meter_answer answer;
+    unsigned quiet = 0, rounds = 0;
+    weir_instant end = weir_clock_now() + PATIENCE;
     shared_await(shared);
-    unsigned quiet = 0;
-    for (int round = 0; round < 20; round++) {
+    while (quiet < 3 && weir_clock_now() < end) {
         struct weir_shared_status before, after;
         weir_shared_status(shared, &before);
         int result = weir_shared_step(shared, WEIR_TEXT("short"), &rule, &ask,
@@ -440,11 +446,13 @@ static void test_a_short_deadline_is_its_quotas_own(void **state)
         int other =
             shared_ask(shared, "patient", &rule, WEIR_METER_TAKE, 1, &answer);
         weir_shared_status(shared, &after);
+        rounds++;
         quiet += result < 0 && other == 0 && after.refused == before.refused;
         shared_await(shared);
     }
-    print_message("  the other wasn't touched in %u of 20 rounds\n", quiet);
-    assert_true(quiet > 0);
+    print_message("  the other wasn't touched in %u of %u rounds\n", quiet,
+                  rounds);
+    assert_int_equal(quiet, 3);
     fake_stop(&fake, shared);
 }
 
@@ -519,7 +527,7 @@ static void *call_late(void *context)
     struct weir_meter_ask ask = { .op = WEIR_METER_TAKE, .weight = 1 };
     struct weir_meter_answer answer;
     struct weir_shared_status status = { .refused = 0 };
-    weir_instant end = weir_clock_now() + 5 * WEIR_SECOND;
+    weir_instant end = weir_clock_now() + PATIENCE;
     while (status.refused == 0 && weir_clock_now() < end) {
         weir_shared_step(late->shared, WEIR_TEXT("late"), &rule, &ask, &answer,
                          WEIR_SHARED_DEADLINE);
