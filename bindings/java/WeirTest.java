@@ -3,8 +3,10 @@
 // library for tests: each method whose name begins with "test" is one.
 
 import java.io.IOException;
+import java.lang.reflect.Field;
 import java.lang.reflect.Method;
 import java.net.InetAddress;
+import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
 import java.time.Duration;
@@ -18,7 +20,7 @@ import weir.Reply;
 import weir.WeirException;
 
 public final class WeirTest {
-    private static final Duration PATIENCE = Duration.ofSeconds(30);
+    private static final Duration PATIENCE = Duration.ofMinutes(1);
     private final String place, unix;
     private final Agent.Options patient =
         Agent.Options.usual().withTimeout(PATIENCE);
@@ -196,20 +198,23 @@ public final class WeirTest {
     }
 
     void testNobodyThere() throws IOException {
-        int port;
-        try (ServerSocket free = new ServerSocket(
-                 0, 1, InetAddress.getLoopbackAddress())) {
-            port = free.getLocalPort();
-        }
-        try (Agent agent = new Agent(":" + port);
-             Permit permit = agent.gauge("two").enter()) {
-            Reply reply = agent.rate("three").ask(1);
-            check(reply.passed() && reply.away(), reply);
-            check(permit.passed() && permit.reply().away(), permit.reply());
-        }
-        try (Agent agent = new Agent(
-                 ":" + port, Agent.Options.usual().withPassWhenAway(false))) {
-            check(!agent.rate("three").take(), "closed");
+        // A port that nobody listens at and nobody else can get.
+        try (Socket silent = new Socket()) {
+            silent.bind(new InetSocketAddress(
+                InetAddress.getLoopbackAddress(), 0));
+            String nowhere = ":" + silent.getLocalPort();
+            try (Agent agent = new Agent(nowhere);
+                 Permit permit = agent.gauge("two").enter()) {
+                Reply reply = agent.rate("three").ask(1);
+                check(reply.passed() && reply.away(), reply);
+                check(permit.passed() && permit.reply().away(),
+                      permit.reply());
+            }
+            try (Agent agent = new Agent(
+                     nowhere,
+                     Agent.Options.usual().withPassWhenAway(false))) {
+                check(!agent.rate("three").take(), "closed");
+            }
         }
     }
 
@@ -253,6 +258,23 @@ public final class WeirTest {
               request);
     }
 
+    private static Object read(Object object, String name) throws Exception {
+        Field field = object.getClass().getDeclaredField(name);
+        field.setAccessible(true);
+        return field.get(object);
+    }
+
+    /** How long each call on the only connection for permits may take from
+     * now on: one call of an agent is to be too late, and the others not,
+     * however slow this machine is. */
+    private static void setTimeout(Agent agent, Duration time)
+        throws Exception {
+        Object connection = ((Object[])read(agent, "permits"))[0];
+        Field options = connection.getClass().getDeclaredField("options");
+        options.setAccessible(true);
+        options.set(connection, Agent.Options.usual().withTimeout(time));
+    }
+
     /** The others' permits stay, and what was entered too late is left. */
     void testAnEnterThatIsLate() throws Exception {
         try (ServerSocket server = new ServerSocket(
@@ -277,13 +299,13 @@ public final class WeirTest {
                 }
             });
             slow.start();
-            try (Agent agent = new Agent(
-                     ":" + server.getLocalPort(),
-                     Agent.Options.usual().withConnections(1).withTimeout(
-                         Duration.ofSeconds(3)))) {
+            try (Agent agent = new Agent(":" + server.getLocalPort(),
+                                         patient.withConnections(1))) {
                 Permit first = agent.gauge("db").enter();
                 check(first.passed() && !first.reply().away(), first.reply());
+                setTimeout(agent, Duration.ofMillis(50));
                 check(agent.gauge("db").enter().reply().away(), "too late");
+                setTimeout(agent, PATIENCE);
                 late.countDown();
                 first.close();
                 Permit third = agent.gauge("db").enter();

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """live_java.py - the Java client: compiled without a warning, its tests and its
-example, all with a real agent beside a real root. Without a JDK of 17 or later
-it is skipped."""
+example, all with a real agent beside a real root. What is compiled stays in
+the build folder. Without a JDK of 17 or later it is skipped."""
 
 import json
 import re
@@ -15,11 +15,14 @@ import urllib.request
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from live import HERE, Rooted  # noqa: E402
-from live_fleet import WEIR, until  # noqa: E402
+from live import HERE, Rooted, built, run  # noqa: E402
+from live_fleet import WEIR  # noqa: E402
+from patience import PATIENCE, until  # noqa: E402
 
 SKIPPED = 77
 JAVA = HERE / "java"
+OPTIONS = ["-Xlint:all,-try", "-Werror", "-encoding", "UTF-8", "--release",
+           "17"]
 
 
 def has_java():
@@ -36,14 +39,10 @@ class Java(Rooted):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.classes = str(cls.fleet.folder / "classes")
-        done = subprocess.run(
-            ["javac", "-Xlint:all,-try", "-Werror", "-encoding", "UTF-8",
-             "--release", "17", "-d", cls.classes,
-             *map(str, sorted(JAVA.glob("**/*.java")))],
-            text=True, capture_output=True)
-        if done.returncode != 0:
-            raise AssertionError(done.stdout + done.stderr)
+        sources = sorted(JAVA.glob("**/*.java"))
+        cls.classes = built(
+            "java", sources, [run("javac", "-version"), *OPTIONS],
+            lambda folder: run("javac", *OPTIONS, "-d", folder, *sources))
 
     def agent(self, *options):
         """Its places, by loopback and by path."""
@@ -60,9 +59,11 @@ class Java(Rooted):
 
         def ready():
             try:
-                with urllib.request.urlopen(f"http://{places[0]}/readyz"):
+                with urllib.request.urlopen(f"http://{places[0]}/readyz",
+                                            timeout=PATIENCE):
                     return True
-            except urllib.error.HTTPError:
+            except urllib.error.HTTPError as error:
+                error.close()
                 return False
         until("the quotas", ready)
         return places
@@ -79,18 +80,30 @@ class Java(Rooted):
 
     def test_example(self):
         place, _ = self.agent()
+
+        def ask(url):
+            try:
+                with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+                    self.assertEqual(answer.read(), b"forty-two\n")
+                    return answer.status
+            except urllib.error.HTTPError as refused:
+                if refused.code == 429:
+                    self.assertIn("Retry-After", refused.headers)
+                refused.close()
+                return refused.code
+
         server = subprocess.Popen(self.java("Server", place), text=True,
                                   stdout=subprocess.PIPE)
         try:
             url = server.stdout.readline().strip()
-            for _ in range(3):
-                with urllib.request.urlopen(url, timeout=60) as answer:
-                    self.assertEqual(answer.read(), b"forty-two\n")
-            with self.assertRaises(urllib.error.HTTPError) as refused:
-                urllib.request.urlopen(url, timeout=60)
-            self.assertEqual(refused.exception.code, 429)
-            self.assertIn("Retry-After", refused.exception.headers)
-            refused.exception.close()
+            # A place of "db" may still be held after an answer: that is 503.
+            before = []
+            while (status := ask(url)) != 429:
+                before.append(status)
+                self.assertLess(len(before), 1000, before)
+            self.assertEqual(before[0], 200)
+            # More, if the agent didn't answer in a second.
+            self.assertGreaterEqual(len(before), 3, before)
         finally:
             server.kill()
             server.wait()
@@ -108,7 +121,7 @@ class Java(Rooted):
             asked = json.dumps({"name": "two", "weight": 2}).encode()
             try:
                 with urllib.request.urlopen(f"http://{place}/v1/enter",
-                                            asked) as answer:
+                                            asked, PATIENCE) as answer:
                     return answer.status
             except urllib.error.HTTPError as error:
                 error.close()
