@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "test"))
-from patience import PATIENCE, free_port, until  # noqa: E402
+from patience import PATIENCE, until  # noqa: E402
 
 NGINX = os.environ.get("WEIR_NGINX", "nginx")
 # The module finds libweir where it was built.
@@ -43,7 +43,12 @@ http {{
 class Nginx:
     """Its configuration is FRAME around 'http', in which @PORT@ and @FOLDER@
     stand for themselves. No workers: the process that is started is the one
-    that answers. 'under': a command that runs it, such as valgrind's."""
+    that answers. 'under': a command that runs it, such as valgrind's.
+
+    The port is never free for others: it is bound here, and nginx gets the
+    socket as an nginx does from the one whose program it replaces (in $NGINX).
+    Without that, one port in some thousands would be another process's before
+    nginx had it."""
 
     def __init__(self, folder, module, http_text, workers=2, level="notice",
                  before="", under=()):
@@ -53,7 +58,9 @@ class Nginx:
         self.before, self.under = before, list(under)
         if workers == 0:
             self.before += "\nmaster_process off;"
-        self.port = free_port()
+        self.socket = socket.socket()
+        self.socket.bind(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
         self.process = None
         self.write(http_text)
 
@@ -78,21 +85,24 @@ class Nginx:
         return done.returncode, done.stderr
 
     def start(self, **more):
+        self.socket.listen(511)
+        passed = self.socket.fileno()
         with open(self.folder / "stderr", "a") as said:
-            self.process = subprocess.Popen(self.command(), stderr=said,
-                                            env=ENV, **more)
-        until("nginx answers", self.answers)
+            self.process = subprocess.Popen(
+                self.command(), stderr=said, pass_fds=[passed],
+                env={**ENV, "NGINX": f"{passed};"}, **more)
+        # When nginx ends, its port refuses.
+        self.socket.close()
+        until("nginx has its workers", self.has_workers)
         return self
 
-    def answers(self):
+    def has_workers(self):
+        """From then on it answers: what connects earlier waits in the
+        socket."""
         if self.process.poll() is not None:
             raise AssertionError("nginx ended: " + self.logged() +
                                  (self.folder / "stderr").read_text())
-        try:
-            socket.create_connection(("127.0.0.1", self.port), 1).close()
-            return len(self.worker_pids()) >= self.workers
-        except OSError:
-            return False
+        return len(self.worker_pids()) >= self.workers
 
     def worker_pids(self):
         pid = self.process.pid
@@ -102,7 +112,8 @@ class Nginx:
         return [int(child) for child in path.read_text().split()]
 
     def logged(self):
-        return (self.folder / "error.log").read_text()
+        log = self.folder / "error.log"
+        return log.read_text() if log.exists() else ""
 
     def office(self):
         """The worker that says that it keeps the links to the roots."""
@@ -131,6 +142,7 @@ class Nginx:
             link.close()
 
     def stop(self):
+        self.socket.close()
         if self.process is None or self.process.poll() is not None:
             return
         self.process.send_signal(signal.SIGTERM)
