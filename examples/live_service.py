@@ -11,27 +11,42 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(os.environ["WEIR_SOURCE"]) / "test"))
-from patience import free_port, until  # noqa: E402
+from patience import PATIENCE, until  # noqa: E402
 
 SERVICE = Path(os.environ["WEIR_BUILD"]) / "examples" / "service"
 
 
+LISTENS = "0A"  # in /proc/net/tcp
+
+
+def port_of(process):
+    """At which it listens, as the system has it, or None: it was told port 0,
+    and one that was free a moment ago might be another's by now."""
+    if process.poll() is not None:
+        raise AssertionError(f"it has ended by {process.returncode}")
+    mine = set()
+    for file in Path(f"/proc/{process.pid}/fd").iterdir():
+        try:
+            mine.add(os.readlink(file))
+        except FileNotFoundError:
+            pass  # it was closed meanwhile
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        _, local, _, state, *rest = line.split()
+        if state == LISTENS and f"socket:[{rest[5]}]" in mine:
+            return int(local.split(":")[1], 16)
+    return None
+
+
 class Service(unittest.TestCase):
     def setUp(self):
-        self.address = f"127.0.0.1:{free_port()}"
-        process = subprocess.Popen([SERVICE, "--listen", self.address])
+        process = subprocess.Popen([SERVICE, "--listen", "127.0.0.1:0"])
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        until("the service listens", self.listens)
-
-    def listens(self):
-        try:
-            return self.ask() == 200
-        except OSError:
-            return False
+        self.port = until("the service listens", lambda: port_of(process))
 
     def ask(self, **headers):
-        connection = http.client.HTTPConnection(self.address, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port,
+                                                timeout=PATIENCE)
         try:
             connection.request("GET", "/", headers=headers)
             return connection.getresponse().status
