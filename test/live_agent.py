@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: MIT
 """live_agent.py - `weir agent` as its clients use it: curl's kind and those of
 Redis, well behaved, slow, broken, unknown and ten thousand at once, beside a
-real root. What the HTTP door answers is held against examples/openapi.yaml."""
+real root. What the HTTP door answers is held against examples/openapi.yaml.
+Limits are per hour or day, so that however long a test takes, a bucket doesn't
+leak a unit meanwhile."""
 
 import http.client
 import importlib
@@ -18,9 +20,9 @@ import time
 import unittest
 from pathlib import Path
 
-from live_cli import WEIR, Case, Root, until
+from live_cli import WEIR, Case, Root
+from patience import PATIENCE, until, until_equal
 
-PATIENCE = 30
 SOURCE = Path(os.environ["WEIR_SOURCE"])
 BUILD = Path(os.environ["WEIR_BUILD"])
 TALKS_MAX = 12288  # WEIR_DOOR_TALKS_MAX
@@ -185,13 +187,12 @@ class Http(Agents):
         return self.call(place, "POST", path, json.dumps(ask), headers)
 
     def test_a_quota_limits(self):
-        self.quota("site", "limit=1/min", "low_burst=3",
-                   "high_burst=3")
+        self.quota("site", "limit=1/h", "low_burst=3", "high_burst=3")
         place, = self.agent("--http", ":0")["http"]
         status, headers, said = self.take(place, name="site")
         self.assertEqual((status, said), (200, {
             "verdict": "pass", "quota": "site", "remaining": 2}))
-        self.assertEqual(headers["RateLimit-Policy"], '"site";q=3;w=180')
+        self.assertEqual(headers["RateLimit-Policy"], '"site";q=3;w=10800')
         self.assertEqual(headers["RateLimit"], '"site";r=2')
         status, _, said = self.take(place, name="site", weight=2, peek=True)
         self.assertEqual((status, said["remaining"]), (200, 2))
@@ -201,7 +202,7 @@ class Http(Agents):
         self.assertEqual((status, said["violated-policies"]),
                          (429, ["site"]))
         wait = int(headers["Retry-After"])
-        self.assertTrue(1 <= wait <= 76, wait)  # and jitter
+        self.assertTrue(1 <= wait <= 4501, wait)  # and jitter
         self.assertEqual(headers["RateLimit"], f'"site";r=0;t={wait}')
         self.assertEqual(headers["X-RateLimit-Limit"], "3")
         self.assertEqual(headers["X-RateLimit-Reset"], str(wait))
@@ -216,7 +217,7 @@ class Http(Agents):
             json.loads(self.root.get("/v1/usage")[1])["quotas"]))
 
     def test_what_the_page_asks(self):
-        self.quota("site", "limit=1/min", "low_burst=3", "high_burst=3")
+        self.quota("site", "limit=1/h", "low_burst=3", "high_burst=3")
         self.quota("user/*", "limit=5/s", "parent=site")
         place, = self.agent("--http", ":0")["http"]
 
@@ -238,10 +239,8 @@ class Http(Agents):
             self.assertEqual(get(path)["status"], 400)
 
     def test_names_of_all_kinds(self):
-        self.quota("user/*", "limit=5/s", "low_burst=5",
-                   "high_burst=5")
-        self.quota('ü"x', "limit=1/s", "low_burst=7",
-                   "high_burst=7")
+        self.quota("user/*", "limit=5/s", "low_burst=5", "high_burst=5")
+        self.quota('ü"x', "limit=1/s", "low_burst=7", "high_burst=7")
         place, = self.agent("--http", ":0")["http"]
         self.assertEqual(self.take(place, name="user/7")[2]["quota"],
                          "user/7")
@@ -277,7 +276,7 @@ class Http(Agents):
                 policy or "never"), policy is not None, headers)
 
     def test_lists(self):
-        self.quota("a", "limit=1/min", "low_burst=20", "high_burst=20")
+        self.quota("a", "limit=1/h", "low_burst=20", "high_burst=20")
         place, = self.agent("--http", ":0")["http"]
         status, _, said = self.take(place, asks=[
             {"name": "a"}, {"name": "a", "weight": 20}, {"name": "a"},
@@ -285,8 +284,7 @@ class Http(Agents):
         self.assertEqual(status, 200)
         self.assertEqual([one["verdict"] for one in said["replies"]],
                          ["pass", "limited", "pass", "pass"])
-        self.quota("c", "limit=1/min", "low_burst=1",
-                   "high_burst=1")
+        self.quota("c", "limit=1/h", "low_burst=1", "high_burst=1")
         until("c", lambda: "unknown" not in
               self.take(place, name="c", peek=True)[2])
         self.assertEqual(self.take(place, asks=[{"name": "c"},
@@ -573,14 +571,14 @@ class Redis(Agents):
         place = self.agent("--resp", ":0", "--resp",
                            "unix:" + self.path("r.sock"))["resp"]
         link, other = self.resp(place[0]), self.resp(place[1])
-        self.assertEqual(link.ask("CL.THROTTLE", "user123", 15, 30, 60, 1),
-                         [0, 16, 15, -1, 2])
+        key = "user123", 15, 30, 86400
+        self.assertEqual(link.ask("CL.THROTTLE", *key, 1),
+                         [0, 16, 15, -1, 2880])
         # Doors of one agent have one table.
-        self.assertEqual(other.ask("cl.probe", "user123", 15, 30, 60, 16)[:3],
-                         [1, 16, 15])
+        self.assertEqual(other.ask("cl.probe", *key, 16)[:3], [1, 16, 15])
         self.assertEqual(other.ask("DEL", "user123", "nobody"), 1)
-        self.assertEqual(link.ask("CL.PROBE", "user123", 15, 30, 60, 16),
-                         [0, 16, 0, -1, 32])
+        self.assertEqual(link.ask("CL.PROBE", *key, 16),
+                         [0, 16, 0, -1, 16 * 2880])
         cell = "-Cell error: Store error: "
         for words, says in [
                 (["k"], cell + "Usage: cl.throttle <key> <max_burst> <count "
@@ -600,20 +598,20 @@ class Redis(Agents):
         place = self.agent("--resp", ":0", "--resp-sharing", "counted",
                            "--quotas-max", "64")["resp"][0]
         link = self.resp(place)
-        asked = "CL.THROTTLE", "user123", 15, 30, 60
+        asked = "CL.THROTTLE", "user123", 15, 30, 86400
         # As redis-cell answers, while one door alone is asked.
         self.assertEqual(link.ask("CL.PROBE", *asked[1:], 16),
-                         [0, 16, 0, -1, 32])
-        self.assertEqual(link.ask(*asked, 1), [0, 16, 15, -1, 2])
+                         [0, 16, 0, -1, 16 * 2880])
+        self.assertEqual(link.ask(*asked, 1), [0, 16, 15, -1, 2880])
         self.assertEqual(link.ask(*asked, 17)[0:4:3], [1, -1])
         limited, limit, left, wait, _ = link.ask(*asked, 16)
         self.assertEqual((limited, limit), (1, 16))
         self.assertIn(left, (14, 15))
-        self.assertIn(wait, (1, 2, 3))
+        self.assertTrue(0 < wait <= 2 * 2880, wait)
         self.assertEqual(link.ask(*asked, -1)[2], 16)
         self.assertEqual(link.ask(*asked, 0)[:3], [0, 16, 16])
         # Who only looks at what lets nothing pass.
-        self.quota("throttle:16:30/60s:user123", "limit=0")
+        self.quota("throttle:16:30/86400s:user123", "limit=0")
         until("the edit", lambda: link.ask(*asked, 0)[0] == 1)
         self.assertEqual(link.ask(*asked, 0)[:3], [1, 16, 0])
         # By another rate it is another.
@@ -645,23 +643,31 @@ class Redis(Agents):
                  for _ in range(2)]
         line = Resp.line("CL.THROTTLE", "together", burst - 1, rate, 1)
 
-        def load(seconds):
-            """What passed, and how long it took."""
-            passed, begin = 0, time.monotonic()
-            end = begin + seconds
-            while time.monotonic() < end:
-                for link in doors:
-                    link.link.sendall(line * 16)
-                passed += sum(link.read()[0] == 0 for link in doors
-                              for _ in range(16))
-            return passed, time.monotonic() - begin
+        # Till the doors have heard of each other, each passes the rate; then
+        # both do together. How soon that is, is the machine's affair: any
+        # two seconds will do in which more was asked for than both pass.
+        told = [(time.monotonic(), 0, 0)]  # when, asked, passed till then
+        means = set()
 
-        # Till the doors have heard of each other, each passes its burst.
-        load(1)
-        passed, seconds = load(3)
-        print(f"two doors, {rate}/s: {passed / seconds:.1f}/s passed")
-        self.assertLess(passed, 1.25 * rate * seconds + 2 * burst)
-        self.assertGreater(passed, 0.5 * rate * seconds)
+        def agreed():
+            for link in doors:
+                link.link.sendall(line * 16)
+            passed = sum(link.read()[0] == 0 for link in doors
+                         for _ in range(16))
+            _, asked, before = told[-1]
+            told.append((time.monotonic(), asked + 32, before + passed))
+            while told[-1][0] - told[1][0] >= 2:
+                del told[0]
+            seconds, asked, passed = (
+                last - first for first, last in zip(told[0], told[-1]))
+            means.add((round(asked / seconds), round(passed / seconds)))
+            return seconds >= 2 and asked > 2 * rate * seconds and \
+                abs(passed / seconds - rate) <= 0.1 * rate
+
+        end = time.monotonic() + PATIENCE
+        while not agreed():
+            self.assertLess(time.monotonic(), end, f"expected {rate}/s, give "
+                            f"or take 10 %; asked and passed: {means}")
         # The roots know it by its name, and have no quota of it.
         shown = json.loads(self.root.get("/v1/usage")[1])["quotas"]
         self.assertIn("throttle:20:200/1s:together",
@@ -669,15 +675,14 @@ class Redis(Agents):
         self.assertNotIn("throttle", self.ok("quota", "ls", root=self.root))
 
     def test_quotas(self):
-        self.quota("site", "limit=1/min", "low_burst=3",
-                   "high_burst=3")
+        self.quota("site", "limit=1/h", "low_burst=3", "high_burst=3")
         link = self.resp(self.agent("--resp", ":0")["resp"][0])
         self.assertEqual(link.ask("WEIR.TAKE", "site", 2), [0, 1, 0, "site"])
         self.assertEqual(link.ask("WEIR.PEEK", "site"), [0, 1, 0, "site"])
         self.assertEqual(link.ask("weir.take", "site"), [0, 0, 0, "site"])
         limited, left, wait, name = link.ask("WEIR.TAKE", "site")
         self.assertEqual((limited, left, name), (1, 0, "site"))
-        self.assertTrue(0 < wait <= 76000, wait)
+        self.assertTrue(0 < wait <= 4501000, wait)
         self.assertEqual(link.ask("WEIR.TAKE", "site", 4)[2], -1)
         self.assertEqual(link.ask("WEIR.TAKE", "nobody"),
                          [0, 2 ** 63 - 1, 0, ""])
@@ -802,8 +807,7 @@ class Clients(Agents):
 
     def setUp(self):
         super().setUp()
-        self.quota("site", "limit=1/min", "low_burst=2",
-                   "high_burst=2")
+        self.quota("site", "limit=1/h", "low_burst=2", "high_burst=2")
         self.place = self.agent("--resp", ":0")["resp"][0]
         self.port = self.place.split(":")[1]
 
@@ -905,7 +909,7 @@ class Strangers(Agents):
         for path in "/v1/status", "/metrics":
             self.assertEqual(self.status(path, READER), 200)
             self.assertEqual(self.status(path, TAKER), 403)
-        self.assertIn("refused (credential)", self.logged())
+        until("the log", lambda: "refused (credential)" in self.logged())
 
     def test_resp(self):
         link = self.resp(self.places["resp"][0])
@@ -924,18 +928,13 @@ class Strangers(Agents):
         self.write(f"take token other {TAKER}-of-another\n")
         self.assertEqual(link.link.recv(1), b"")
 
-    def test_strangers_do_not_stay(self):
-        link = self.resp(self.places["resp"][0])
-        link.link.sendall(b"*1\r\n")
-        self.assertEqual(link.link.recv(1), b"")
-
 
 class AtARoot(Case):
     def test_resp(self):
         root = Root(self, "--resp", ":0", store=self.make_store())
         ports = dict(line.split("=") for line in
                      Path(root.ports_path).read_text().split())
-        self.ok("quota", "set", "site", "limit=1/min", "low_burst=3",
+        self.ok("quota", "set", "site", "limit=1/h", "low_burst=3",
                 "high_burst=3", root=root)
         link = Resp(ports["resp"])
         self.addCleanup(link.close)
@@ -966,12 +965,12 @@ class AtARoot(Case):
         link = Resp(dict(line.split("=") for line in Path(
             root.ports_path).read_text().split())["resp"])
         self.addCleanup(link.close)
-        self.assertEqual(link.ask("CL.THROTTLE", "k", 0, 1, 60),
-                         [0, 1, 0, -1, 60])
-        self.assertEqual(link.ask("CL.THROTTLE", "k", 0, 1, 60)[0], 1)
-        until("the count", lambda: any(
-            quota["name"] == "throttle:1:1/60s:k" and quota["passed"] == 1
-            for quota in json.loads(root.get("/v1/usage")[1])["quotas"]))
+        self.assertEqual(link.ask("CL.THROTTLE", "k", 0, 1, 3600),
+                         [0, 1, 0, -1, 3600])
+        self.assertEqual(link.ask("CL.THROTTLE", "k", 0, 1, 3600)[0], 1)
+        until_equal("the count", [("throttle:1:1/3600s:k", 1)], lambda: [
+            (quota["name"], quota["passed"]) for quota in
+            json.loads(root.get("/v1/usage")[1])["quotas"]])
 
 
 class Mistakes(Case):
