@@ -20,6 +20,9 @@ protoc -I "$proto" doorman.proto --go_out="\
 plugins=grpc,paths=source_relative,Mdoorman.proto=doormanpb:\
 $out/go/src/doormanpb"
 cp "$here/client.go" "$out/go/src/client/"
+# Go's own cache, if it has a place, spares the next build folder a minute of
+# compiling gRPC.
+[ -n "${GOCACHE:-}${XDG_CACHE_HOME:-}${HOME:-}" ] ||
+    export GOCACHE="$out/go/cache"
 GO111MODULE=off GOTOOLCHAIN=local GOFLAGS= GOPATH=$out/go:/usr/share/gocode \
-    GOCACHE=${GOCACHE:-$out/go/cache} CGO_ENABLED=0 \
-    go build -o "$out/client-go" client
+    CGO_ENABLED=0 go build -o "$out/client-go" client
