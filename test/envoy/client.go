@@ -24,6 +24,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
+const patience = time.Minute
+
 type asked struct {
 	Call  string          `json:"call"`
 	Body  json.RawMessage `json:"body"`
@@ -132,7 +134,7 @@ func answerTo(to *grpc.ClientConn, line []byte) string {
 	if err := json.Unmarshal(line, &ask); err != nil {
 		log.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if ask.Token != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization",
