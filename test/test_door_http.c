@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/test_door_http.c - the administration's door while the root stops. */
+ * test/test_door_http.c - the administration's HTTP listener: while the root
+ * stops, and how it answers HEAD. */
 
 #include "server/door_http.h"
 
@@ -9,6 +10,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -81,9 +83,67 @@ static void test_a_request_after_the_end(void **state)
     event_base_free(w.base);
 }
 
+/* Reads until the other side ends the connection. */
+struct reader {
+    struct event_base *base;
+    char bytes[8192];
+    size_t len;
+};
+
+static void on_bytes(evutil_socket_t fd, short what, void *context)
+{
+    struct reader *reader = context;
+    assert_true(what & EV_READ);
+    ssize_t got = read(fd, reader->bytes + reader->len,
+                       sizeof reader->bytes - 1 - reader->len);
+    assert_true(got >= 0);
+    reader->len += (size_t)got;
+    if (got == 0)
+        event_base_loopbreak(reader->base);
+}
+
+/* A HEAD gets the length of what a GET gets, and not a byte of it, so that
+ * the next answer on the connection begins where the client looks for it. */
+static void test_head_has_no_body(void **state)
+{
+    (void)state;
+    static const char requests[] = "HEAD /v1/quotas HTTP/1.1\r\n"
+                                   "Host: localhost\r\n\r\n"
+                                   "GET /v1/quotas HTTP/1.1\r\n"
+                                   "Host: localhost\r\n"
+                                   "Connection: close\r\n\r\n";
+    struct world w;
+    open_door(&w);
+    struct reader reader = { .base = w.base };
+    int fd = connect_to(&w);
+    assert_int_equal(write(fd, requests, sizeof requests - 1),
+                     sizeof requests - 1);
+    struct timeval patience = { .tv_sec = PATIENCE };
+    struct event *event =
+        event_new(w.base, fd, EV_READ | EV_PERSIST, on_bytes, &reader);
+    assert_int_equal(event_add(event, &patience), 0);
+    event_base_dispatch(w.base);
+    const char *head = strstr(reader.bytes, "Content-Length: ");
+    const char *get = strstr(reader.bytes, "\r\n\r\n");
+    assert_non_null(head);
+    assert_non_null(get);
+    assert_true(head < get);
+    get += strlen("\r\n\r\n");
+    assert_memory_equal(get, "HTTP/1.1 503 ", strlen("HTTP/1.1 503 "));
+    const char *body = strstr(get, "\r\n\r\n");
+    assert_non_null(body);
+    assert_int_equal(strlen(body + strlen("\r\n\r\n")),
+                     atoi(head + strlen("Content-Length: ")));
+    event_free(event);
+    close(fd);
+    weir_door_http_free(&w.door);
+    event_base_free(w.base);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_head_has_no_body),
         cmocka_unit_test(test_a_request_after_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -106,6 +106,22 @@ static int let_in(struct weir_door_http *door,
 
 /* ---- Answers ---- */
 
+/* Sends what is in the output buffer. A HEAD is answered as a GET is, but for
+ * the body: evhttp would send that too, and without its length, so that the
+ * client would take it for the beginning of the next answer. */
+static void send_reply(struct evhttp_request *request, int status)
+{
+    struct evbuffer *out = evhttp_request_get_output_buffer(request);
+    if (evhttp_request_get_command(request) == EVHTTP_REQ_HEAD) {
+        char len[24];
+        snprintf(len, sizeof len, "%zu", evbuffer_get_length(out));
+        evhttp_add_header(evhttp_request_get_output_headers(request),
+                          "Content-Length", len);
+        evbuffer_drain(out, evbuffer_get_length(out));
+    }
+    evhttp_send_reply(request, status, NULL, NULL);
+}
+
 static void send_answer(struct evhttp_request *request,
                         const struct weir_admin_answer *answer)
 {
@@ -127,7 +143,7 @@ static void send_answer(struct evhttp_request *request,
         evhttp_send_error(request, HTTP_INTERNAL, NULL);
         return;
     }
-    evhttp_send_reply(request, answer->status, NULL, NULL);
+    send_reply(request, answer->status);
 }
 
 static void on_gone(struct evhttp_connection *connection, void *context)
@@ -202,7 +218,7 @@ static void send_file(struct weir_door_http *door,
     evbuffer_add_reference(evhttp_request_get_output_buffer(request),
                            gzip ? file->gzip : file->plain,
                            gzip ? file->gzip_len : file->plain_len, NULL, NULL);
-    evhttp_send_reply(request, HTTP_OK, NULL, NULL);
+    send_reply(request, HTTP_OK);
 }
 
 /* ---- Requests ---- */
@@ -211,7 +227,7 @@ static const char *method_of(struct evhttp_request *request)
 {
     switch ((int)evhttp_request_get_command(request)) {
     case EVHTTP_REQ_GET:
-    case EVHTTP_REQ_HEAD: /* evhttp leaves the body out */
+    case EVHTTP_REQ_HEAD: /* send_reply() leaves the body out */
         return "GET";
     case EVHTTP_REQ_PUT:
         return "PUT";
