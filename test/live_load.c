@@ -6,13 +6,16 @@
  * One limiter on ROOTS, one handle for each quota, RATE takes a second of
  * each, evenly, in batches of a millisecond or two; each weighs WEIGHT on the
  * average (half of it to one and a half, at random; exactly 1 for 1). It runs
- * until its standard input ends. With --ready it begins once it has its quotas,
- * so that no take is of an unknown name. WEIR_TLS_CA, WEIR_TLS_CERT and
- * WEIR_TLS_KEY are as for weir(1). It obeys the lines that come on its input:
+ * until its standard input ends. With --ready it begins once it has its quotas
+ * and each connected root has told it how full they are: no take is of an
+ * unknown name, none goes by this process's own counts alone. WEIR_TLS_CA,
+ * WEIR_TLS_CERT and WEIR_TLS_KEY are as for weir(1). It obeys the lines that
+ * come on its input:
  *
  *     fork            a child goes on as well, with the handles it inherited;
  *                     it ends when its parent does
- *     rest            takes no more, for good, and goes on as a limiter
+ *     rest            takes no more, for good, and goes on as a limiter; so
+ *                     does its child
  *
  * What happens is told as JSON, a line each:
  *
@@ -32,9 +35,11 @@
 #include <inttypes.h>
 #include <math.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -42,7 +47,7 @@
 
 #define LOADS_MAX 16
 #define BATCH (2 * WEIR_MILLISECOND)
-#define PATIENCE (30 * WEIR_SECOND)
+#define PATIENCE (60 * WEIR_SECOND)
 
 struct load {
     const char *name;
@@ -65,6 +70,7 @@ struct fleet {
     uint64_t chance;
     bool child;
     bool resting;
+    atomic_bool *rests; /* shared by parent and child: both are to rest */
 };
 
 /* ---- Telling ---- */
@@ -184,6 +190,8 @@ static void rest(struct fleet *fleet)
 /* False when standard input has ended. */
 static bool obey(struct fleet *fleet)
 {
+    if (atomic_load(fleet->rests) && !fleet->resting)
+        rest(fleet);
     if (fleet->child)
         return true;
     struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
@@ -198,7 +206,7 @@ static bool obey(struct fleet *fleet)
             become_child(fleet);
     }
     if (strcmp(line, "rest\n") == 0)
-        rest(fleet);
+        atomic_store(fleet->rests, true);
     return true;
 }
 
@@ -261,6 +269,16 @@ static int open_load(struct fleet *fleet, char *text)
                             &load->quota);
 }
 
+static bool share_commands(struct fleet *fleet)
+{
+    void *shared = mmap(NULL, sizeof(*fleet->rests), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
+        return false;
+    fleet->rests = shared;
+    return true;
+}
+
 int main(int argc, char **argv)
 {
     const char *program = argv[0];
@@ -278,7 +296,9 @@ int main(int argc, char **argv)
     int error = open_limiter(&fleet, argv, ready);
     for (int i = 4; i < argc && error == 0; i++)
         error = open_load(&fleet, argv[i]);
-    if (error < 0 || fleet.bin == 0) {
+    if (error == 0 && ready)
+        error = weir_sync(fleet.weir, PATIENCE);
+    if (error < 0 || fleet.bin == 0 || !share_commands(&fleet)) {
         fprintf(stderr, "%s: %s\n", program, weir_strerror(error));
         return 2;
     }
