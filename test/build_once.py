@@ -36,6 +36,7 @@ def build_once(folder, sources, build):
         try:
             build(new)
             (new / "built-from").write_text(wanted)
+            new.chmod(0o755)
             if folder.exists():
                 shutil.rmtree(folder)
             new.rename(folder)
