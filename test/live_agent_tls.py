@@ -12,8 +12,9 @@ import ssl
 import subprocess
 import unittest
 
+from identities import EDIT, TAKE, WEIR, Who
 from live_agent import Resp
-from live_security import ALERT, EDIT, TAKE, WEIR, Case, Who
+from live_security import ALERT, Case
 from patience import PATIENCE, until
 
 HEALTH = "/grpc.health.v1.Health/Check"
@@ -225,31 +226,36 @@ class Wire(Agent):
         self.assertEqual(link.ask("QUIT"), "+OK")
         self.assertEqual(link.file.read(), b"")
 
-    def test_half_a_handshake_holds_up_nobody(self):
-        """A record that never becomes whole, cut in each of its parts: who
-        sends it is ended, and nobody waits for that."""
-        halves = [socket.create_connection(("127.0.0.1", self.port(kind)))
-                  for kind in ("http", "resp", "rls") for _ in range(4)]
-        for client, size in zip(halves, itertools.cycle((1, 3, 5, 300))):
-            client.sendall((b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" +
-                            bytes(300))[:size])
-        self.assertEqual(self.sealed(self.ops).said, "+PONG")
-        for client in halves:
-            with client:
-                client.settimeout(PATIENCE)
-                self.assertEqual(client.recv(1), b"")
-        self.assertIn("took too long", self.log.read_text())
+    def halves(self):
+        """Connections whose handshake is a record that never becomes whole,
+        cut in each of its parts."""
+        for kind, size in itertools.product(("http", "resp", "rls"),
+                                            (1, 3, 5, 300)):
+            half = self.connect(kind)
+            half.sendall((b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" +
+                          bytes(300))[:size])
+            yield half
 
-    def test_strangers_who_say_nothing(self):
-        silent = [socket.create_connection(("127.0.0.1", self.port(kind)))
-                  for kind in ("http", "resp", "rls") for _ in range(20)]
+    def connect(self, kind):
+        link = socket.create_connection(("127.0.0.1", self.port(kind)),
+                                        PATIENCE)
+        self.addCleanup(link.close)
+        return link
+
+    def test_strangers_do_not_stay(self):
+        """Those who say nothing, half a handshake or half a command are
+        ended, and nobody waits for that."""
+        silent = [self.connect(kind) for kind in ("http", "resp", "rls")
+                  for _ in range(20)]
+        halves = list(self.halves())
         shaken = self.sealed(Who("nobody", "credential"))
+        plain = Resp(self.unix)
+        self.addCleanup(plain.close)
+        plain.link.sendall(b"*1\r\n")
         self.assertEqual(self.sealed(self.ops).said, "+PONG")
-        for stranger in silent:
-            with stranger:
-                stranger.settimeout(PATIENCE)
-                self.assertEqual(stranger.recv(1), b"")
-        self.assertEqual(shaken.link.recv(1), b"")
+        for link in *silent, *halves, shaken.link, plain.link:
+            link.settimeout(PATIENCE)
+            self.assertEqual(link.recv(1), b"")
         self.assertIn("took too long", self.log.read_text())
 
 
