@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: MIT
+"""live_grants.py - what the live tests of leased quotas share: who is granted
+how much at each instant, and what all have together.
+
+What each is granted is written down where it is used: by a limiter under load
+(live_load.c), which tells it in each bin, and by clients of Doorman's
+(generated gRPC, in Python) when they have an answer. The sum of all is judged
+afterwards, and is never over the capacity.
+
+A limiter is only seen in its bins. It counts with the least that it told around
+an instant, and with nothing where its bins were far apart, since it may have
+given something back and got it again in between. So a machine that lets a
+limiter wait hides what it had, but never adds to it."""
+
+import atexit
+import bisect
+import functools
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+from live_fleet import Fleet, RegionRoot, Root
+from patience import free_port, until
+
+BIN_MS = 20
+SURE = 0.15     # seconds: no grant is lowered and raised again within them
+WHOLE = 0.97    # of a capacity
+PAUSE = 0.25    # seconds between two asks of a client of Doorman's
+HERE = Path(__file__).parent
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+@functools.cache
+def doorman_client():
+    """The folder of client.py and of what is generated for it; made once for
+    a process, so that programs side by side don't disturb each other."""
+    folder = tempfile.mkdtemp(prefix="weir-doorman-")
+    atexit.register(shutil.rmtree, folder)
+    subprocess.run(["sh", HERE / "doorman" / "build.sh", folder, "python"],
+                   check=True, stdout=subprocess.DEVNULL)
+    return Path(folder)
+
+
+class Told:
+    """What one client was told, when, and until when: instants of
+    CLOCK_MONOTONIC."""
+
+    def __init__(self):
+        self.at, self.capacity, self.until = [], [], []
+
+    def add(self, capacity, expiry):
+        now = time.monotonic()
+        self.capacity.append(capacity)
+        self.until.append(now + expiry - time.time())
+        self.at.append(now)
+
+    def has(self, instant):
+        """At that instant; a client that was told of less has no more."""
+        i = bisect.bisect_right(self.at, instant) - 1
+        if i < 0 or instant >= self.until[i]:
+            return 0
+        return self.capacity[i]
+
+
+def granted(limiter):
+    """Of the limiter, by its last bin."""
+    seen = limiter.seen()
+    return seen["granted"].get("q", 0) if seen else 0
+
+
+def samples(limiter, last=0):
+    """Its bins, or some lines of them: (instants, what was granted)"""
+    bins = [line for line in limiter.lines[-last:] if "seen" in line and
+            line["pid"] == limiter.process.pid]
+    return ([line["at"] for line in bins],
+            [line["granted"].get("q", 0) for line in bins])
+
+
+def around(bins, instant):
+    """What a limiter told around an instant; nothing where that isn't enough.
+    The "at" of a bin is before its grant was looked at, and that of the next
+    bin after it: the first of these four was looked at before the instant, the
+    third after it."""
+    at, grants = bins
+    i = bisect.bisect_right(at, instant)
+    if i < 2 or i + 1 >= len(at) or at[i + 1] - at[i - 2] > SURE:
+        return []
+    return grants[i - 2:i + 2]
+
+
+def surely(bins, instant):
+    """What a limiter had at an instant, at least."""
+    return min(around(bins, instant), default=0)
+
+
+class Client:
+    """A process of generated code; one call at a time."""
+
+    def __init__(self, address):
+        self.process = subprocess.Popen(
+            ["/usr/bin/python3", doorman_client() / "client.py", address],
+            text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def call(self, call, **fields):
+        line = json.dumps({"call": call, **fields})
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+class Asking(threading.Thread):
+    """Clients of Doorman's at one root, in one process of generated code. An
+    answer that is late is none."""
+
+    def __init__(self, root, names, wants):
+        super().__init__(daemon=True)
+        self.root, self.wants = root, wants
+        self.told = {name: Told() for name in names}
+        self.client = Client(root.listen)
+        self.stopped = threading.Event()
+
+    def ask(self, name):
+        told = self.told[name]
+        answer = self.client.call(
+            "GetCapacity", client=name, timeout=0.5, resources=[
+                {"id": "q", "wants": self.wants,
+                 "has": {"capacity": told.has(time.monotonic())}}])
+        for grant in answer.get("resources") or []:
+            told.add(grant["capacity"], grant["expiry"])
+        return answer
+
+    def run(self):
+        while not self.stopped.wait(PAUSE):
+            for name in list(self.told):
+                self.ask(name)
+
+    def has(self):
+        now = time.monotonic()
+        return sum(told.has(now) for told in self.told.values())
+
+    def least(self):
+        now = time.monotonic()
+        return min(told.has(now) for told in self.told.values())
+
+    def pause(self):
+        """Asks no more; a client may be asked for once more by hand."""
+        self.stopped.set()
+        if self.is_alive():
+            self.join()
+
+    def end(self):
+        self.pause()
+        self.client.end()
+
+
+class OwnPorts:
+    """A root that keeps its ports while it is dead: another process can't
+    take them before it is started again."""
+
+    def start(self):
+        if self.listen.endswith(":0"):
+            self.listen, self.http = (f"127.0.0.1:{free_port()}"
+                                      for _ in range(2))
+        super().start()
+
+
+class OwnRoot(OwnPorts, Root):
+    pass
+
+
+class OwnRegionRoot(OwnPorts, RegionRoot):
+    pass
+
+
+class OwnFleet(Fleet):
+    def add_roots(self, count, *options):
+        for _ in range(count):
+            self.roots.append(OwnRoot(self, *options))
+
+    def add_region_root(self, name, above):
+        self.roots.append(OwnRegionRoot(self, name, [above]))
+        return self.roots[-1]
+
+
+class Judged(unittest.TestCase):
+    """A fleet with one leased quota, q, of 'capacity'. 'asking': clients of
+    Doorman's, if there are any."""
+
+    capacity = None
+
+    def setUp(self):
+        self.began = time.monotonic()
+        self.asking = []
+        self.fleet = OwnFleet()
+        self.addCleanup(self.fleet.close)
+
+    def add_limiter(self, offered, roots=None):
+        return self.fleet.add_limiter([f"q={offered}"], BIN_MS, roots=roots)
+
+    def set_everywhere(self, *fields):
+        """Sets fields of q, and waits until every root goes by them."""
+        self.fleet.set("q", *fields)
+        status, said, errors = self.fleet.weir("quota", "log", "--json")
+        self.assertEqual(status, 0, errors)
+        epoch = max(entry["epoch"] for entry in json.loads(said))
+        until("the edit at every root", lambda: all(
+            root.status()["epoch"] >= epoch for root in self.fleet.roots))
+
+    def ask(self, asking):
+        self.addCleanup(asking.end)
+        self.asking.append(asking)
+        asking.start()
+        return asking
+
+    # ---- What they have by the last that is known ----
+
+    def until(self, what, ask):
+        """Also tells how long it took, and what all had when it was over."""
+        began = time.monotonic()
+        try:
+            answer = until(what, ask)
+        except AssertionError as late:
+            raise AssertionError(f"{late}\n{self.tell()}") from None
+        say(f"{what}: after {time.monotonic() - began:.1f} s")
+        return answer
+
+    def until_granted(self, what, wanted):
+        """Each limiter has the part that is given here, and not a thousandth
+        more or less; and each client of Doorman's what it wants."""
+        self.until(what, lambda: all(
+            abs(granted(limiter) - part) <= 1e-3 * part
+            for limiter, part in zip(self.fleet.limiters, wanted)) and all(
+            asking.least() > 0.999 * asking.wants for asking in self.asking))
+
+    def until_fair(self, what):
+        """All of the capacity is granted: to Doorman's clients what they want,
+        and the limiters have equal parts of the rest."""
+        count = len(self.fleet.limiters)
+        left = self.capacity - sum(asking.wants * len(asking.told)
+                                   for asking in self.asking)
+        self.until_granted(what, [left / count] * count)
+
+    def until_sampled(self):
+        """Until each limiter has told enough bins from now on that what it
+        has is surely known."""
+        start = time.monotonic()
+        until("bins of all", lambda: all(
+            limiter.seen()["at"] > start + SURE and
+            around(samples(limiter, 20), limiter.seen()["at"] - SURE / 2)
+            for limiter in self.fleet.limiters))
+
+    # ---- What they had ----
+
+    def sums(self, start, end):
+        """(instant, what all surely had)"""
+        bins = [samples(limiter) for limiter in self.fleet.limiters]
+        told = [told for asking in self.asking
+                for told in asking.told.values()]
+        step = BIN_MS / 2000
+        for i in range(int((end - start) / step)):
+            at = start + i * step
+            yield at, (sum(surely(each, at) for each in bins) +
+                       sum(each.has(at) for each in told))
+
+    def assert_never_over(self, start=None):
+        """Since the test began, or later."""
+        start = start or self.began
+        sums = list(self.sums(start, time.monotonic()))
+        at, worst = max(sums, key=lambda entry: entry[1])
+        whole = sum(had > WHOLE * self.capacity for _, had in sums)
+        say(f"at most {worst:.6f} of {self.capacity} were out; all of it was "
+            f"surely out for {whole / len(sums):.0%} of the time")
+        if worst > self.capacity * (1 + 1e-9):
+            self.fail(f"expected at most {self.capacity} out, got {worst:.3f} "
+                      f"{at - start:.1f} s after the start:\n" +
+                      self.tell(at))
+
+    def tell(self, at=None):
+        """What each had then, for people."""
+        at = at or time.monotonic()
+        lines = []
+        for limiter in self.fleet.limiters:
+            bins = [f"{t - at:+.3f} {had:.2f}" for t, had in
+                    zip(*samples(limiter)) if abs(t - at) < 0.3]
+            lines.append(f"{limiter.name}: {', '.join(bins)}")
+        for asking in self.asking:
+            for name, told in asking.told.items():
+                had = [f"{t - at:+.3f} {capacity:.2f} until {end - at:+.3f}"
+                       for t, capacity, end in
+                       zip(told.at, told.capacity, told.until)
+                       if end > at - 1 and at - 5 < t < at + 1]
+                lines.append(f"{name}: {', '.join(had)}")
+        lines += [f"{root.http} said:\n{root.logged()}"
+                  for root in self.fleet.roots]
+        return "\n".join(lines)
+
+
+# ---- What a root tells ----
+
+
+def master(roots):
+    """The one of these roots that hands out the leases, or None."""
+    return next((root for root in roots if "This <b>is</b> the master"
+                 in root.read("/debug/status")), None)
+
+
+def has_learned(root):
+    """It knows what it leased out, so that no other can have any more."""
+    return "<td>false</td>" in root.read("/debug/resources")
+
+
+def grants(root):
+    """How often it has answered or pushed a grant so far."""
+    return sum(float(line.split()[1]) for line in
+               root.read("/metrics").splitlines() if line.startswith(
+                   ("weir_lease_grants_total ", "weir_lease_pushes_total ")))
