@@ -264,7 +264,7 @@ unsigned root_limiters(const struct root *root)
 
 /* ---- Limiters ---- */
 
-static void on_event(void *context, const struct weir_event *event)
+void seen_event(void *context, const struct weir_event *event)
 {
     struct seen *seen = context;
     pthread_mutex_lock(&seen->mutex);
@@ -297,7 +297,7 @@ struct weir *limiter_open(const char *roots, struct seen *seen)
     if (seen) {
         memset(seen, 0, sizeof(*seen));
         pthread_mutex_init(&seen->mutex, NULL);
-        options.on_event = on_event;
+        options.on_event = seen_event;
         options.event_context = seen;
     }
     struct weir *weir;

@@ -100,6 +100,8 @@ struct seen {
     char text[24][192];   /* of the last one of a type */
 };
 
+/* An on_event whose context is a 'seen', of zeros and with its mutex made. */
+void seen_event(void *context, const struct weir_event *event);
 struct weir *limiter_open(const char *roots, struct seen *seen);
 /* The same, ready. */
 struct weir *limiter_ready(const char *roots, struct seen *seen);

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "base/atomic.h"
 #include "client/client.h"
@@ -43,28 +44,49 @@ static struct weir_status status_of(struct weir *weir)
 
 /* ---- Roots that aren't ---- */
 
+/* All of them are tried at the same time, from the first test on. */
+static const enum vice vices[] = { VICE_CLOSES,   VICE_GARBAGE, VICE_JUNK,
+                                   VICE_TOO_LONG, VICE_VERSION, VICE_STATUS,
+                                   VICE_FLAPS,    VICE_SILENT };
+
+static struct victim {
+    struct seen seen;
+    struct fake *fake;
+    struct weir *weir;
+    weir_instant began;
+} victims[VICE_NONE]; /* by vice */
+
+static int begin_attempts(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < WEIR_COUNT_OF(vices); i++) {
+        struct victim *victim = &victims[vices[i]];
+        victim->fake = fake_new(vices[i]);
+        victim->began = world_now();
+        victim->weir = limiter_open(fake_address(victim->fake), &victim->seen);
+    }
+    return 0;
+}
+
 static void suffer(enum vice vice, unsigned attempts, const char *says)
 {
-    struct seen seen;
-    struct fake *fake = fake_new(vice);
-    weir_instant began = world_now();
-    struct weir *weir = limiter_open(fake_address(fake), &seen);
-    UNTIL(fake_accepted(fake) >= attempts);
-    weir_instant took = world_now() - began;
-    assert_int_equal(take(weir, "q"), WEIR_PASS);
-    assert_int_equal(weir_ready(weir, 0), WEIR_ETIMEOUT);
+    struct victim *victim = &victims[vice];
+    UNTIL(fake_accepted(victim->fake) >= attempts);
+    weir_instant took = world_now() - victim->began;
+    assert_int_equal(take(victim->weir, "q"), WEIR_PASS);
+    assert_int_equal(weir_ready(victim->weir, 0), WEIR_ETIMEOUT);
     if (says) {
         char text[192];
-        UNTIL(seen_count(&seen, WEIR_EVENT_ROOT_DOWN) > 0);
-        seen_text(&seen, WEIR_EVENT_ROOT_DOWN, text);
+        UNTIL(seen_count(&victim->seen, WEIR_EVENT_ROOT_DOWN) > 0);
+        seen_text(&victim->seen, WEIR_EVENT_ROOT_DOWN, text);
         if (!strstr(text, says))
             fail_msg("vice %d: the event says '%s'", (int)vice, text);
     }
     /* Pauses of 50, 100, 200, 400 ms before the fifth attempt. */
     if (attempts >= 5)
         assert_true(took >= 700 * WEIR_MILLISECOND);
-    weir_close(weir);
-    fake_free(fake);
+    weir_close(victim->weir);
+    fake_free(victim->fake);
 }
 
 static void roots_that_close_are_tried_again(void **state)
@@ -142,53 +164,83 @@ static void one_good_root_is_enough(void **state)
 
 /* ---- Roots that fail ---- */
 
+static bool is_stale(struct weir *weir)
+{
+    return status_of(weir).stale;
+}
+
+/* A limiter of a root that may soon be taken for dead tells so at any time on a
+ * busy machine; but each time once, and then once that it is heard again. */
 static void dead_root_comes_back(void **state)
 {
     (void)state;
     struct seen seen;
     struct root root;
-    root_make(&root);
-    root_set(&root, "q", "{\"limit\": \"1/min\", \"high_burst\": \"1000\","
+    root_make_soon_stale(&root);
+    root_set(&root, "q", "{\"limit\": \"1/h\", \"high_burst\": \"1000\","
                          " \"on_stale\": \"closed\"}");
     struct weir *weir = limiter_ready(root.address, &seen);
     UNTIL(knows(weir, "q"));
     for (unsigned round = 1; round <= 2; round++) {
         /* Not while one before isn't answered for: a stop holds then. */
         UNTIL(take(weir, "q") == WEIR_PASS);
+        unsigned lost = seen_count(&seen, WEIR_EVENT_ROOT_DOWN);
         root_kill(&root, round == 1 ? SIGKILL : SIGTERM);
-        UNTIL(seen_count(&seen, WEIR_EVENT_ROOT_DOWN) == round);
-        UNTIL(seen_count(&seen, WEIR_EVENT_STALE) == round);
+        UNTIL(seen_count(&seen, WEIR_EVENT_ROOT_DOWN) > lost);
+        UNTIL(is_stale(weir));
         assert_int_equal(take(weir, "q"), WEIR_LIMITED);
-        assert_true(status_of(weir).stale);
+        UNTIL(seen_count(&seen, WEIR_EVENT_STALE) >= round);
+        unsigned fresh = seen_count(&seen, WEIR_EVENT_FRESH);
         root_start(&root);
-        UNTIL(seen_count(&seen, WEIR_EVENT_FRESH) == round);
+        UNTIL(seen_count(&seen, WEIR_EVENT_FRESH) > fresh);
         UNTIL(take(weir, "q") == WEIR_PASS);
         UNTIL(status_of(weir).roots_up == 1);
     }
     root_kill(&root, SIGKILL);
+    UNTIL(is_stale(weir));
     weir_close(weir);
+    assert_int_equal(seen_count(&seen, WEIR_EVENT_STALE),
+                     seen_count(&seen, WEIR_EVENT_FRESH) + 1);
     root_free(&root);
 }
 
+static struct {
+    struct weir *weir;
+    uint32_t closed; /* atomic */
+} closing;
+
+static void *close_it(void *context)
+{
+    (void)context;
+    weir_close(closing.weir);
+    weir_store(&closing.closed, 1u);
+    return NULL;
+}
+
+/* It ends, though the root says nothing and nobody hangs up. (That it takes
+ * 100 ms at most is WEIR_CLOSE_PATIENCE; a busy machine makes it more.) */
 static void stopped_root_is_stale_and_closing_is_bounded(void **state)
 {
     (void)state;
     struct seen seen;
     struct root root;
-    root_make(&root);
+    pthread_t thread;
+    root_make_soon_stale(&root);
     root_set(&root, "q", "{\"limit\": \"1/min\", \"high_burst\": \"1000\"}");
     struct weir *weir = limiter_ready(root.address, &seen);
     UNTIL(knows(weir, "q"));
     assert_int_equal(kill(root.pid, SIGSTOP), 0);
+    assert_int_equal(waitpid(root.pid, NULL, WUNTRACED), root.pid);
     for (int i = 0; i < 100; i++)
         take(weir, "q");
     assert_int_equal(weir_sync(weir, 50 * WEIR_MILLISECOND), WEIR_ETIMEOUT);
-    UNTIL(seen_count(&seen, WEIR_EVENT_STALE) == 1);
+    UNTIL(seen_count(&seen, WEIR_EVENT_STALE) > 0 && is_stale(weir));
     take(weir, "q");
-    weir_instant before = world_now();
-    weir_close(weir);
-    /* 100 ms by contract; the rest is for a busy machine. */
-    assert_true(world_now() - before < 2 * WEIR_SECOND);
+    closing.weir = weir;
+    closing.closed = 0;
+    assert_int_equal(pthread_create(&thread, NULL, close_it, NULL), 0);
+    UNTIL(weir_load(&closing.closed));
+    pthread_join(thread, NULL);
     assert_int_equal(kill(root.pid, SIGCONT), 0);
     root_free(&root);
 }
@@ -208,7 +260,7 @@ static void another_store_beside_ours_is_refused(void **state)
     weir = limiter_ready(roots, &seen);
     UNTIL(take(weir, "q") == WEIR_LIMITED);
     root_start(&other);
-    UNTIL(seen_count(&seen, WEIR_EVENT_STORE_CHANGED) == 1);
+    UNTIL(seen_count(&seen, WEIR_EVENT_STORE_CHANGED) >= 1);
     UNTIL(seen_count(&seen, WEIR_EVENT_ROOT_DOWN) >= 2);
     assert_int_equal(take(weir, "q"), WEIR_LIMITED);
     assert_int_equal(status_of(weir).roots_up, 1);
@@ -274,5 +326,5 @@ int main(void)
         cmocka_unit_test(restored_store_rules),
         cmocka_unit_test(no_broken_pipe_was_signalled),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, begin_attempts, NULL);
 }

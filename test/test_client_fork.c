@@ -83,8 +83,8 @@ static bool child_until_up(struct weir *weir, unsigned roots)
     return status.roots_up == roots;
 }
 
-/* A child's status is its own: it begins at 0 again, while its parent's had more
- * reports than a child makes in some seconds. */
+/* A child's status is its own: it begins at 0 again, while its parent's had
+ * more reports than a child makes in some seconds. */
 #define PARENTS_REPORTS 30
 
 static void report_often(struct weir *weir, struct weir_handle quota)

@@ -25,7 +25,7 @@
 #include "base/rng.h"
 #include "client/client.h"
 
-#define KILLS 1000
+#define KILLS 100
 #define PROCESSES 4
 #define LIMIT 5000 /* units a second */
 #define BURST 750
@@ -38,6 +38,7 @@ static unsigned tables;
 struct common {
     uint64_t begun, passed, turns, offices, opened;
     uint64_t last; /* an instant: of the last unit that passed */
+    uint32_t go;   /* those that were forked early may open the table */
 };
 static struct common *common;
 
@@ -236,13 +237,15 @@ static void turn(struct weir *weir, struct weir_handle q,
     weir_fetch_add(&common->turns, 1);
 }
 
-static pid_t process_of(enum weir_table_role role, uint64_t seed)
+/* It opens the table when it may 'go'. */
+static pid_t process_later(enum weir_table_role role, uint64_t seed)
 {
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid != 0)
         return pid;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    UNTIL(weir_load(&common->go));
     struct weir_rng rng = { seed };
     struct weir *weir;
     struct weir_options options = options_of(role, NULL);
@@ -256,6 +259,12 @@ static pid_t process_of(enum weir_table_role role, uint64_t seed)
         _exit(3);
     for (;;)
         turn(weir, q, limited, &rng);
+}
+
+static pid_t process_of(enum weir_table_role role, uint64_t seed)
+{
+    weir_store(&common->go, 1u);
+    return process_later(role, seed);
 }
 
 static void kill_process(pid_t pid)
@@ -307,7 +316,7 @@ static void the_office_goes_on_when_its_holder_is_killed(void **state)
     root_has_all(weir, before);
     uint64_t count = count_of(weir, "q");
     assert_true(count >= common->passed && count <= common->begun);
-    assert_int_equal(root_limiters(&root), 1);
+    UNTIL(root_limiters(&root) == 1);
     weir_close(weir);
     printf("%lu units, %lu offices\n", (unsigned long)count,
            (unsigned long)common->offices);
@@ -349,7 +358,8 @@ static void any_process_may_be_killed(void **state)
     /* Who is killed between the charge and the verdict has nothing passed. */
     assert_true(count >= common->passed && count <= common->begun);
     /* Each may find room for one more at the same moment. */
-    assert_true((double)limited <= LIMIT * seconds + BURST + PROCESSES);
+    if ((double)limited > LIMIT * seconds + BURST + PROCESSES)
+        fail_msg("%lu passed in %.3f s", (unsigned long)limited, seconds);
     struct weir_ref db;
     assert_true(weir_table_find(weir->table, WEIR_TEXT("db"), &db));
     assert_int_equal(weir_table_held(weir->table, db.slot), 0);
@@ -430,7 +440,7 @@ static void a_stopped_process_does_no_harm(void **state)
     struct weir_handle limited = handle_open(weir, "limited");
     uint32_t office = weir_load(&weir->block->office);
     assert_int_not_equal(office, weir->process);
-    for (int round = 0; round < 20; round++) {
+    for (int round = 0; round < 10; round++) {
         wait_turns(weir_rng_below(&rng, 50));
         stop_process(holder);
         take_some(q, limited);
@@ -446,7 +456,7 @@ static void a_stopped_process_does_no_harm(void **state)
     root_has_all(weir, before);
     uint64_t count = count_of(weir, "q");
     assert_true(count >= common->passed && count <= common->begun);
-    assert_int_equal(root_limiters(&root), 1);
+    UNTIL(root_limiters(&root) == 1);
     weir_handle_close(q);
     weir_handle_close(limited);
     weir_close(weir);
@@ -594,6 +604,8 @@ static void a_newcomer_s_roots_rule_when_nobody_runs(void **state)
     (void)state;
     root_make(&elsewhere);
     root_set(&elsewhere, "there", "{\"limit\": \"unlimited\"}");
+    /* Before this process has threads. */
+    pid_t killed = process_later(WEIR_TABLE_MAY_RUN, 1);
     struct weir *decider = open_by(NULL, WEIR_TABLE_DECIDES, 0);
     struct weir *one = open_table(WEIR_TABLE_MAY_RUN);
     assert_int_equal(weir_ready(one, GUARD), 0);
@@ -601,14 +613,14 @@ static void a_newcomer_s_roots_rule_when_nobody_runs(void **state)
     options.roots = elsewhere.address;
     is_refused(&options, WEIR_ETABLE, "end them first, or name theirs");
     weir_close(one);
-    pid_t killed = process_of(WEIR_TABLE_MAY_RUN, 1);
+    weir_store(&common->go, 1u);
     wait_turns(50);
     kill_process(killed);
 
     struct weir *other = open_by(elsewhere.address, WEIR_TABLE_RUNS, 0);
     UNTIL(is_known(decider, "there") && !is_known(decider, "q"));
     assert_int_equal(weir_sync(other, GUARD), 0);
-    assert_int_equal(root_limiters(&elsewhere), 1);
+    UNTIL(root_limiters(&elsewhere) == 1);
     (void)open_by(root.address, WEIR_TABLE_MAY_RUN, WEIR_ETABLE);
     weir_close(other);
     one = open_table(WEIR_TABLE_RUNS);
@@ -788,7 +800,7 @@ static void one_of_all_looks_who_has_died(void **state)
 static void who_syncs_at_once_is_heard(void **state)
 {
     (void)state;
-    for (int i = 0; i < 40; i++) {
+    for (int i = 0; i < 20; i++) {
         struct weir *weir = open_table(WEIR_TABLE_RUNS);
         assert_int_equal(weir_ready(weir, GUARD), 0);
         assert_int_equal(weir_sync(weir, GUARD), 0);
@@ -808,14 +820,22 @@ static void who_cannot_run_it_does_not_wake_the_others(void **state)
     none = (struct rlimit){ 0, before.rlim_max };
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
     uint32_t changes = weir_load(&block->changes);
+    weir_instant begun = world_now();
     weir_close(holder);
-    weir_instant until = world_now() + 300 * WEIR_MILLISECOND;
-    while (world_now() < until)
+    /* The holder has left, and one of them has tried and failed. */
+    UNTIL(weir_load(&block->changes) - changes >= 2);
+    for (int i = 0; i < 200; i++)
         world_pause();
     changes = weir_load(&block->changes) - changes;
+    weir_duration took = world_now() - begun;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
-    if (changes > 10)
-        fail_msg("%u changes told while nobody can run it", changes);
+    /* Each tries once a second: taken and quit are two changes, and the holder
+     * left. */
+    uint64_t most = 2 * 2 * (took / WEIR_SECOND + 1) + 1;
+    printf("%u changes in %.3f s\n", changes, (double)took / WEIR_SECOND);
+    if (changes > most)
+        fail_msg("%u changes told in %.3f s while nobody can run it", changes,
+                 (double)took / WEIR_SECOND);
     assert_int_equal(weir_ready(other, GUARD), 0);
     weir_close(one);
     weir_close(other);

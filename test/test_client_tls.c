@@ -52,15 +52,6 @@ static int drop_files(void **state)
 
 /* ---- Limiters ---- */
 
-static void on_event(void *context, const struct weir_event *event)
-{
-    struct seen *seen = context;
-    pthread_mutex_lock(&seen->mutex);
-    seen->count[event->type]++;
-    memcpy(seen->text[event->type], event->text, sizeof(event->text));
-    pthread_mutex_unlock(&seen->mutex);
-}
-
 static struct weir_options options_for(const char *roots, struct seen *seen)
 {
     struct weir_options options = WEIR_OPTIONS_INIT;
@@ -69,7 +60,7 @@ static struct weir_options options_for(const char *roots, struct seen *seen)
     options.roots = roots;
     options.quotas_max = 1024;
     options.threads_max = 4;
-    options.on_event = on_event;
+    options.on_event = seen_event;
     options.event_context = seen;
     options.tls_ca = at("ca.crt");
     options.tls_cert = at("pay.crt");
