@@ -6,7 +6,8 @@
  * has a number and does, until it is killed, what callers do, or what the sync
  * does; the test buries it by its number. When all are dead and buried the
  * table must be as if they had never been there, but for what they counted:
- * audited to the last chunk, held by nobody. WEIR_KILLS says how many. */
+ * audited to the last chunk, held by nobody. WEIR_KILLS says how many
+ * are killed (48). */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,7 +30,7 @@
 #define PROCESSES 6
 #define DIGGER (PROCESSES - 1) /* the test itself */
 #define SLOTS 256
-#define KILLS 200
+#define KILLS 48
 #define ROUND 8 /* kills between two audits */
 
 /* What children share with the test, beside the table. */
