@@ -734,8 +734,8 @@ static void test_a_server_that_is_killed(void **state)
 }
 
 /* It says nothing any more: the first steps cost their deadline, the next ones
- * nothing; and its late answers are nobody's. Each thread that waits for a store
- * in vain calls it away before it goes on, so each waits once; but that an
+ * nothing; and its late answers are nobody's. Each thread that waits in vain
+ * for a store calls it away before it goes on, so each waits once; but that an
  * answer of before may be counted meanwhile. A root is asked again by a caller
  * that is more patient than those before, as its limiter saw it: how often is
  * for test_ask.c, in virtual time. */

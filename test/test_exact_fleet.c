@@ -7,12 +7,13 @@
  *    go         killed    back: it answers connections   end
  *
  * Each span lasts until what it is about has happened in all processes (and
- * with WEIR_SECONDS half of that longer). What holds, whatever the machine's pace: in each of these spans no window
- * passes more than the limit, by those who were answered; and by those who
- * weren't (on_stale: share) no more than the limit either, all together (but
- * for what a root's return may add, see struct victim). What comes back has
- * forgotten, so the window in which it does may be paid twice. With two roots
- * the other one decides meanwhile, on a meter of its own.
+ * with WEIR_SECONDS half of that longer). What holds, whatever the machine's
+ * pace: in each of these spans no window passes more than the limit, by those
+ * who were answered; and by those who weren't (on_stale: share) no more than
+ * the limit either, all together (but for what a root's return may add, see
+ * struct victim). What comes back has forgotten, so the window in which it does
+ * may be paid twice. With two roots the other one decides meanwhile, on a meter
+ * of its own.
  *
  * How long decisions took and when the first one was answered again is printed:
  * a busy machine makes both longer. */
@@ -213,10 +214,11 @@ struct victim {
     void (*start)(void);
     bool beside; /* another one decides while it is away */
     bool root;   /* it tells each how many share: few, while it has met few, so
-                  * that one whose ask is late then takes too large a part. Those
-                  * few are believed only by who has heard nothing else for
-                  * WEIR_FLEET_HOLD; the i-th that it meets hears of i, so all
-                  * of them take 1 + 1/2 + ... + 1/8 limits, less than three */
+                  * that one whose ask is late then takes too large a part. A
+                  * limiter that heard of more believes it after
+                  * WEIR_FLEET_HOLD only; the i-th that it meets hears of i, so
+                  * all of them take 1 + 1/2 + ... + 1/8 limits, less than
+                  * three */
 };
 
 static void start_processes(const char *address, bool beside, pid_t *pids)
@@ -289,7 +291,8 @@ static void put(const char *store)
     char fields[300];
     snprintf(fields, sizeof(fields),
              "{\"sharing\":\"exact\",\"store\":\"%s\",\"on_stale\":\"share\","
-             "\"deadline\":\"10s\",\"algorithm\":\"fixed_window\",\"limit\":\"%u/s\"}",
+             "\"deadline\":\"10s\",\"algorithm\":\"fixed_window\","
+             "\"limit\":\"%u/s\"}",
              store, LIMIT);
     root_set(&roots[0], "fleet", fields);
 }
