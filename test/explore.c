@@ -34,15 +34,26 @@
  * test_explore_toys holds against plain enumeration for random programs. And
  * each execution's order is hashed and the different ones are counted.
  *
- * Waiting. A fiber that pauses leaves the game until another has written the
- * word that it read last: only then could it find something else. The write
+ * Waiting. A fiber that pauses leaves the game until another has written what
+ * it read last: only then could it find something else. The write
  * happens before what the fiber does next, and that isn't a race, for the two
  * have no other order.
  *
- * With a bound on preemptions nothing is reduced: all schedules within it are
- * run. Most bugs need one or two (Musuvathi and Qadeer, PLDI 2007).
+ * Going back. The beginning that an execution shares with the one before it
+ * isn't made again from the first step: every SAVE_EVERY steps the memory and
+ * the fibers' stacks are copied, and the latest copy that isn't past the
+ * changed choice is put back. (Most executions differ in their last steps.)
  *
- * Rejected: reduction and bound together, which isn't sound without more; a
+ * With a bound on preemptions nothing is reduced: each class that has a
+ * schedule within it is met. (Most bugs need one or two preemptions: Musuvathi
+ * and Qadeer, PLDI 2007.) What follows a beginning depends only on the class of
+ * the beginning, the fiber that ran last and the preemptions so far. If all
+ * that follows was explored, an execution is cut short there: after a beginning
+ * of the same class by the same fiber with as many preemptions or fewer, or by
+ * another fiber with fewer, for one more leads from that fiber to this one.
+ * test_explore_toys holds that, too, against plain enumeration.
+ *
+ * Rejected: source sets and bound together, which isn't sound without more; a
  * thread of the system a fiber: a switch is some hundred times as dear. */
 
 #include "explore.h"
@@ -58,14 +69,20 @@
 #include <string.h>
 
 #define WORDS_MAX 4096
+#define PLACES (2 * WORDS_MAX)
 #define NOBODY UINT8_MAX
 #define NEVER (-1)
+/* Measured with test_explore: 8 and 32 take a tenth longer. */
+#define SAVE_EVERY 16
+#define SAVED_MAX (EXPLORE_STEPS_MAX / SAVE_EVERY + 1)
 
 typedef uint8_t fiber_set; /* a bit a fiber */
+/* Steps of each fiber. Signed, for then a join is one instruction. */
+typedef int16_t clock_of_step[EXPLORE_FIBERS_MAX];
 
 struct access {
     enum weir_access kind;
-    uint16_t word; /* index of eight aligned bytes */
+    uint16_t word; /* number of eight aligned bytes */
     uint8_t bytes; /* which of them */
     bool writes;
 };
@@ -81,7 +98,8 @@ struct step {
     int left;         /* preemptions before it */
     int below;        /* the last step before it on the same word */
     uint64_t hash;    /* of the clock */
-    uint16_t clock[EXPLORE_FIBERS_MAX];
+    uint64_t sum;     /* of the hashes before it: the class of what was made */
+    clock_of_step clock;
 };
 
 struct actor {
@@ -90,8 +108,17 @@ struct actor {
     bool ended;
     uint16_t made; /* steps */
     int last;      /* its last step */
-    int waits;     /* word that must be written; NEVER: it doesn't wait */
+    int waits;     /* what that step read must change; NEVER: it doesn't wait */
     int woken;     /* by that step; NEVER: not since its last own one */
+};
+
+/* All as it was when 'depth' steps were made. */
+struct saved {
+    int depth;
+    unsigned word_count;
+    struct actor actors[EXPLORE_FIBERS_MAX];
+    char *memory; /* the program's, 'above', and a copy of each fiber */
+    size_t room;
 };
 
 /* A set of 64-bit hashes. */
@@ -113,12 +140,20 @@ static struct {
     int depth;   /* steps made */
     int decided; /* of them, by the list */
     const char *wrong;
-    bool cut; /* all who can move sleep */
-    /* The words met, and the last step on each in this execution. */
-    uintptr_t words[WORDS_MAX];
+    bool cut; /* all that follows was explored */
+    /* The words met, numbered; and by number the last step on each in this
+     * execution. */
+    struct {
+        uintptr_t at;
+        uint16_t number;
+    } words[PLACES];
     int above[WORDS_MAX];
     unsigned word_count;
-    struct seen seen;
+    struct saved saved[SAVED_MAX];
+    unsigned saved_count;
+    bool save; /* before the next choice */
+    struct seen seen;  /* classes of executions */
+    struct seen begun; /* with a bound: places from which all is explored */
     const char *script;  /* of a replay, or NULL */
     unsigned script_run; /* what is left of its current run */
     uint8_t script_fiber;
@@ -131,22 +166,20 @@ static bool conflict(struct access a, struct access b)
     return a.word == b.word && (a.bytes & b.bytes) && (a.writes || b.writes);
 }
 
-static void join(uint16_t *clock, const uint16_t *other)
+static void join(int16_t *clock, const int16_t *other)
 {
-    for (unsigned i = 0; i < EXPLORE_FIBERS_MAX; i++) {
-        if (clock[i] < other[i])
-            clock[i] = other[i];
-    }
+    for (unsigned i = 0; i < EXPLORE_FIBERS_MAX; i++)
+        clock[i] = clock[i] < other[i] ? other[i] : clock[i];
 }
 
 /* Whether 'before' happens before the step whose clock is given. */
-static bool happens_before(const struct step *before, const uint16_t *clock)
+static bool happens_before(const struct step *before, const int16_t *clock)
 {
     return clock[before->fiber] >= before->clock[before->fiber];
 }
 
-static void fiber_meets(uint8_t fiber, const uint16_t *clock, uint16_t number,
-                        uint16_t *firsts, fiber_set *openers)
+static void fiber_meets(uint8_t fiber, const int16_t *clock, int16_t number,
+                        int16_t *firsts, fiber_set *openers)
 {
     if (firsts[fiber])
         return;
@@ -160,10 +193,10 @@ static void fiber_meets(uint8_t fiber, const uint16_t *clock, uint16_t number,
 
 /* Step i races with one that 'fiber' is about to make, whose clock (without
  * itself) is given: sees to it that the other order is tried. */
-static void reverse(int i, uint8_t fiber, const uint16_t *clock)
+static void reverse(int i, uint8_t fiber, const int16_t *clock)
 {
     struct step *race = &x.steps[i];
-    uint16_t firsts[EXPLORE_FIBERS_MAX] = { 0 };
+    clock_of_step firsts = { 0 };
     fiber_set openers = 0;
     for (int k = i + 1; k < x.depth; k++) {
         const struct step *step = &x.steps[k];
@@ -171,7 +204,7 @@ static void reverse(int i, uint8_t fiber, const uint16_t *clock)
             fiber_meets(step->fiber, step->clock, step->clock[step->fiber],
                         firsts, &openers);
     }
-    fiber_meets(fiber, clock, (uint16_t)(clock[fiber] + 1), firsts, &openers);
+    fiber_meets(fiber, clock, (int16_t)(clock[fiber] + 1), firsts, &openers);
     if ((race->wanted | race->asleep) & openers)
         return;
     if (!(openers >> fiber & 1))
@@ -192,7 +225,7 @@ static uint64_t mixed(uint64_t v)
 static void order(struct step *step)
 {
     const struct actor *actor = &x.actors[step->fiber];
-    uint16_t clock[EXPLORE_FIBERS_MAX] = { 0 };
+    clock_of_step clock = { 0 };
     if (actor->last != NEVER)
         join(clock, x.steps[actor->last].clock);
     if (actor->woken != NEVER)
@@ -201,12 +234,18 @@ static void order(struct step *step)
      * of our races. */
     for (int i = step->below; i != NEVER; i = x.steps[i].below) {
         const struct step *other = &x.steps[i];
-        if (!conflict(other->access, step->access) ||
-            happens_before(other, clock))
+        if (!conflict(other->access, step->access))
             continue;
-        if (x.program->preemptions == EXPLORE_ALL)
-            reverse(i, step->fiber, clock);
-        join(clock, other->clock);
+        if (!happens_before(other, clock)) {
+            if (x.program->preemptions == EXPLORE_ALL)
+                reverse(i, step->fiber, clock);
+            join(clock, other->clock);
+        }
+        /* What conflicts with this one and is earlier happens before a write
+         * of as many bytes. */
+        if (other->access.writes &&
+            !(step->access.bytes & ~other->access.bytes))
+            break;
     }
     clock[step->fiber]++;
     memcpy(step->clock, clock, sizeof(clock));
@@ -218,22 +257,25 @@ static void order(struct step *step)
 /* The same for all executions of a class: the set of the clocks. */
 static uint64_t class_of_execution(void)
 {
-    uint64_t sum = 1;
-    for (int i = 0; i < x.depth; i++)
-        sum += x.steps[i].hash;
+    uint64_t sum = x.steps[x.depth].sum + 1;
     return sum ? sum : 1;
+}
+
+static uint64_t *find(const struct seen *seen, uint64_t hash)
+{
+    uint64_t i = hash & (seen->size - 1);
+    while (seen->slots[i] != 0 && seen->slots[i] != hash)
+        i = (i + 1) & (seen->size - 1);
+    return &seen->slots[i];
 }
 
 static bool insert(struct seen *seen, uint64_t hash)
 {
-    uint64_t i = hash & (seen->size - 1);
-    for (; seen->slots[i] != 0; i = (i + 1) & (seen->size - 1)) {
-        if (seen->slots[i] == hash)
-            return false;
-    }
-    seen->slots[i] = hash;
-    seen->used++;
-    return true;
+    uint64_t *slot = find(seen, hash);
+    bool fresh = *slot == 0;
+    *slot = hash;
+    seen->used += fresh;
+    return fresh;
 }
 
 static void *must(void *p)
@@ -290,6 +332,40 @@ static uint8_t scripted(void)
     return x.script_fiber;
 }
 
+/* ---- Places from which all is explored ---- */
+
+#define ANYBODY (NOBODY - 1)
+
+static uint64_t place(const struct step *step, uint8_t former, int left)
+{
+    uint64_t hash = mixed(step->sum + mixed((uint64_t)former << 32 |
+                                            (uint32_t)left));
+    return hash ? hash : 1;
+}
+
+static bool was_begun(const struct step *step, uint8_t former, int left)
+{
+    return *find(&x.begun, place(step, former, left)) != 0;
+}
+
+/* Whether what follows this place was explored, or is from now on. */
+static bool is_explored(const struct step *step)
+{
+    if (x.program->preemptions == EXPLORE_ALL || x.program->plain || x.script)
+        return false;
+    /* Who can't go on is left for nothing. */
+    bool can = step->former != NOBODY && (step->enabled >> step->former & 1);
+    uint8_t former = can ? step->former : NOBODY;
+    for (int left = 0; x.begun.used > 0 && left <= step->left; left++) {
+        if (was_begun(step, former, left) || was_begun(step, NOBODY, left) ||
+            (left < step->left && was_begun(step, ANYBODY, left)))
+            return true;
+    }
+    is_new(&x.begun, place(step, former, step->left));
+    is_new(&x.begun, place(step, ANYBODY, step->left));
+    return false;
+}
+
 /* At a place not seen before: whom to let go, and whom later. */
 static uint8_t decide(struct step *step)
 {
@@ -314,8 +390,9 @@ static void wake(const struct step *step)
         struct actor *actor = &x.actors[i];
         if (conflict(actor->next, step->access))
             x.asleep &= (fiber_set) ~(1u << i);
-        if (step->access.writes && actor->waits == step->access.word &&
-            i != step->fiber) {
+        if (actor->waits != NEVER && step->access.writes &&
+            i != step->fiber &&
+            conflict(x.steps[actor->waits].access, step->access)) {
             actor->waits = NEVER;
             actor->woken = x.depth;
         }
@@ -342,16 +419,30 @@ static void make(struct step *step)
     x.depth++;
     x.steps[x.depth].left = step->left + preempts;
     x.steps[x.depth].former = step->fiber;
+    x.steps[x.depth].sum = step->sum + step->hash;
 }
 
-/* Makes the next choice; NOBODY when the execution is over. */
+static bool save_is_due(void)
+{
+    int next = x.saved_count == 0
+                   ? 0
+                   : x.saved[x.saved_count - 1].depth + SAVE_EVERY;
+    return FIBER_CAN_COPY && !x.script && x.depth >= next;
+}
+
+/* Makes the next choice; NOBODY when the execution is over, or is to be saved
+ * while all fibers rest. */
 static uint8_t choose(void)
 {
     struct step *step = &x.steps[x.depth];
+    x.save = save_is_due();
+    if (x.save)
+        return NOBODY;
     if (x.depth >= x.decided) {
         step->enabled = movable();
         step->asleep = x.asleep;
-        x.cut = step->enabled && !(step->enabled & (fiber_set)~x.asleep);
+        x.cut = step->enabled && (!(step->enabled & (fiber_set)~x.asleep) ||
+                                  is_explored(step));
         if (x.cut || !step->enabled)
             return NOBODY;
         if (x.depth + 1 == EXPLORE_STEPS_MAX) {
@@ -377,13 +468,18 @@ static void go(uint8_t to)
 static uint16_t word_of(const void *p)
 {
     uintptr_t at = (uintptr_t)p / 8;
-    unsigned i = (unsigned)(mixed(at) % WORDS_MAX);
-    while (x.words[i] != at && x.words[i] != 0)
-        i = (i + 1) % WORDS_MAX;
-    if (x.words[i] == 0 && ++x.word_count == WORDS_MAX)
-        abort();
-    x.words[i] = at;
-    return (uint16_t)i;
+    /* Neighbours mostly, so that few meet in one place. */
+    unsigned i = (unsigned)(at % PLACES);
+    while (x.words[i].at != at && x.words[i].at != 0)
+        i = (i + 1) % PLACES;
+    if (x.words[i].at == 0) {
+        if (x.word_count == WORDS_MAX)
+            abort();
+        x.words[i].at = at;
+        x.words[i].number = (uint16_t)x.word_count;
+        x.above[x.word_count++] = NEVER;
+    }
+    return x.words[i].number;
 }
 
 /* Stops the fiber until its access is to be made. */
@@ -429,6 +525,15 @@ static void tell(enum weir_access kind, const void *p, uint64_t before,
     putchar('\n');
 }
 
+/* Nearly all are words, and a copy of eight bytes is an instruction. */
+static void copy(void *to, const void *from, size_t size)
+{
+    if (size == 8)
+        memcpy(to, from, 8);
+    else
+        memcpy(to, from, size);
+}
+
 static uint64_t get(const void *p, size_t size)
 {
     uint64_t value = 0;
@@ -436,7 +541,7 @@ static uint64_t get(const void *p, size_t size)
     if (x.program && is_planted(EXPLORE_BLIND, p))
         from = (const char *)x.snapshot +
                ((const char *)p - (const char *)x.program->state);
-    memcpy(&value, from, size);
+    copy(&value, from, size);
     return value;
 }
 
@@ -467,7 +572,7 @@ uint64_t weir_explore_access(enum weir_access kind, const void *p, size_t size,
     if (torn)
         stop_before(WEIR_ACCESS_STORE, p, size);
     uint64_t now = changed(kind, was, value);
-    memcpy((void *)(uintptr_t)p, &now, size);
+    copy((void *)(uintptr_t)p, &now, size);
     tell(kind, p, was, get(p, size));
     return was;
 }
@@ -478,11 +583,11 @@ bool weir_explore_cas(void *p, void *expected, size_t size, uint64_t value)
     stop_before(torn ? WEIR_ACCESS_LOAD : WEIR_ACCESS_CAS, p, size);
     uint64_t was = get(p, size);
     bool same = memcmp(&was, expected, size) == 0;
-    memcpy(expected, &was, size);
+    copy(expected, &was, size);
     if (same && torn)
         stop_before(WEIR_ACCESS_STORE, p, size);
     if (same)
-        memcpy(p, &value, size);
+        copy(p, &value, size);
     tell(WEIR_ACCESS_CAS, p, was, get(p, size));
     return same;
 }
@@ -492,8 +597,7 @@ void weir_explore_pause(void)
     if (x.running == NOBODY)
         return;
     struct actor *actor = &x.actors[x.running];
-    actor->waits =
-        actor->last == NEVER ? NEVER : x.steps[actor->last].access.word;
+    actor->waits = actor->last;
 }
 
 static void run_fiber(void *context)
@@ -513,16 +617,17 @@ bool explore_ended(unsigned fiber)
 
 /* ---- One execution, and the next ---- */
 
-static void execute(void)
+/* From the first step: each fiber runs up to its first access. */
+static void start(void)
 {
     const struct explore_program *program = x.program;
     memcpy(program->state, x.snapshot, program->state_bytes);
-    memset(x.above, 0xff, sizeof(x.above)); /* NEVER */
+    memset(x.above, 0xff, x.word_count * sizeof(*x.above)); /* NEVER */
     x.depth = 0;
     x.asleep = 0;
-    x.wrong = NULL;
     x.steps[0].left = 0;
     x.steps[0].former = NOBODY;
+    x.steps[0].sum = 0;
     x.gathering = true;
     for (uint8_t i = 0; i < program->fibers; i++) {
         struct actor *actor = &x.actors[i];
@@ -533,7 +638,69 @@ static void execute(void)
         go(i);
     }
     x.gathering = false;
-    go(choose());
+}
+
+static void save(void)
+{
+    const struct explore_program *program = x.program;
+    struct saved *saved = &x.saved[x.saved_count++];
+    size_t above_bytes = x.word_count * sizeof(*x.above);
+    size_t bytes = program->state_bytes + above_bytes;
+    for (unsigned i = 0; i < program->fibers; i++)
+        bytes += fiber_copy_bytes(x.actors[i].fiber);
+    if (bytes > saved->room) {
+        free(saved->memory);
+        saved->room = bytes * 2;
+        saved->memory = must(malloc(saved->room));
+    }
+    saved->depth = x.depth;
+    saved->word_count = x.word_count;
+    memcpy(saved->actors, x.actors, sizeof(x.actors));
+    char *to = saved->memory;
+    memcpy(to, program->state, program->state_bytes);
+    to += program->state_bytes;
+    memcpy(to, x.above, above_bytes);
+    to += above_bytes;
+    for (unsigned i = 0; i < program->fibers; i++) {
+        fiber_copy(x.actors[i].fiber, to);
+        to += fiber_copy_bytes(x.actors[i].fiber);
+    }
+}
+
+/* What is asleep or ran last at the next step, that step itself knows. */
+static void put_back(const struct saved *saved)
+{
+    const struct explore_program *program = x.program;
+    size_t above_bytes = saved->word_count * sizeof(*x.above);
+    x.depth = saved->depth;
+    memcpy(x.actors, saved->actors, sizeof(x.actors));
+    const char *from = saved->memory;
+    memcpy(program->state, from, program->state_bytes);
+    from += program->state_bytes;
+    memset(x.above, 0xff, x.word_count * sizeof(*x.above)); /* NEVER */
+    memcpy(x.above, from, above_bytes);
+    from += above_bytes;
+    for (unsigned i = 0; i < program->fibers; i++) {
+        fiber_put_back(x.actors[i].fiber, from);
+        from += fiber_copy_bytes(x.actors[i].fiber);
+    }
+}
+
+static void execute(void)
+{
+    x.wrong = NULL;
+    while (x.saved_count > 0 && x.saved[x.saved_count - 1].depth >= x.decided)
+        x.saved_count--;
+    if (x.saved_count > 0)
+        put_back(&x.saved[x.saved_count - 1]);
+    else
+        start();
+    for (;;) {
+        go(choose());
+        if (!x.save)
+            return;
+        save();
+    }
 }
 
 /* Nobody moves any more, though some haven't ended and none was killed. */
@@ -597,8 +764,13 @@ static void end(void)
         fiber_free(x.actors[i].fiber);
     memcpy(x.program->state, x.snapshot, x.program->state_bytes);
     free(x.snapshot);
+    for (unsigned i = 0; i < SAVED_MAX; i++)
+        free(x.saved[i].memory);
+    memset(x.saved, 0, sizeof(x.saved));
+    x.saved_count = 0;
     free(x.seen.slots);
-    x.seen = (struct seen){ 0 };
+    free(x.begun.slots);
+    x.seen = x.begun = (struct seen){ 0 };
     x.program = NULL;
 }
 
@@ -657,6 +829,23 @@ static const char *script_for(const char *name)
 bool explore_is_wanted(const struct explore_program *program)
 {
     return !getenv("WEIR_SCHEDULE") || script_for(program->name);
+}
+
+static int depth_asked(void)
+{
+    const char *asked = getenv("WEIR_DEEP");
+    return asked ? atoi(asked) : 0;
+}
+
+int explore_bound(int preemptions)
+{
+    int deep = depth_asked();
+    return deep >= 2 ? EXPLORE_ALL : preemptions + deep;
+}
+
+int explore_all_or(int preemptions)
+{
+    return depth_asked() >= 1 ? EXPLORE_ALL : preemptions;
 }
 
 void explore(const struct explore_program *program, struct explore_result *out)

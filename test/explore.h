@@ -51,9 +51,11 @@ struct explore_program {
     /* Called when no fiber can move: what is wrong, or NULL. May make
      * accesses of its own, which aren't scheduled. */
     const char *(*check)(void *state);
-    /* EXPLORE_ALL: one schedule of each class, see explore.c. Otherwise all
-     * those in which a fiber that could go on is left at most so often. */
+    /* EXPLORE_ALL: one schedule of each class, see explore.c. Otherwise at
+     * least one of each class that has one in which a fiber that could go on
+     * is left at most so often. */
     int preemptions;
+    bool plain; /* with a bound: all schedules within it */
     bool quiet; /* prints only what is wrong */
     /* If not 0, fiber 0 is killed before its step of that number. */
     unsigned killed_at;
@@ -79,6 +81,13 @@ struct explore_result {
 void explore(const struct explore_program *program, struct explore_result *out);
 /* False: a replay is asked for, and of another program. */
 bool explore_is_wanted(const struct explore_program *program);
+
+/* A bound on preemptions that the environment widens: WEIR_DEEP=1 by one, for
+ * a night; WEIR_DEEP=2 to EXPLORE_ALL, which for some programs takes days. */
+int explore_bound(int preemptions);
+/* The same of a program whose classes can all be explored in a minute:
+ * WEIR_DEEP=1 does. */
+int explore_all_or(int preemptions);
 
 /* Within a check: whether the fiber ended, and wasn't killed and doesn't wait
  * for one that was. */

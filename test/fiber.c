@@ -15,6 +15,7 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <ucontext.h>
 
 #define STACK_BYTES ((size_t)256 << 10)
@@ -27,6 +28,7 @@ struct fiber {
     void *context;
     const void *stack;
     size_t stack_bytes;
+    const char *top; /* of its frames, when it left off */
     void *shadow; /* the address sanitizer's */
 };
 
@@ -121,11 +123,13 @@ void fiber_restart(struct fiber *fiber)
     fiber->fresh = true;
 }
 
-/* To where 'current', who was switched to, goes on. */
-static _Noreturn void proceed(void)
+/* To where 'current', who was switched to, goes on. Never inlined: all frames
+ * of the fiber that leaves lie above this one. */
+static _Noreturn __attribute__((noinline)) void proceed(void)
 {
     bool fresh = current->fresh;
     current->fresh = false;
+    former->top = __builtin_frame_address(0);
     leave(former, current);
     _longjmp(fresh ? current->foot : current->left, 1);
 }
@@ -137,4 +141,30 @@ void fiber_switch(struct fiber *to)
     if (_setjmp(former->left) == 0)
         proceed();
     arrive(current, former);
+}
+
+/* ---- Copies ---- */
+
+static size_t frames_bytes(const struct fiber *fiber)
+{
+    const char *foot = (const char *)fiber->stack + fiber->stack_bytes;
+    return (size_t)(foot - fiber->top);
+}
+
+size_t fiber_copy_bytes(const struct fiber *fiber)
+{
+    return sizeof(*fiber) + frames_bytes(fiber);
+}
+
+void fiber_copy(const struct fiber *fiber, void *to)
+{
+    memcpy(to, fiber, sizeof(*fiber));
+    memcpy((char *)to + sizeof(*fiber), fiber->top, frames_bytes(fiber));
+}
+
+void fiber_put_back(struct fiber *fiber, const void *from)
+{
+    memcpy(fiber, from, sizeof(*fiber));
+    memcpy((char *)(uintptr_t)fiber->top, (const char *)from + sizeof(*fiber),
+           frames_bytes(fiber));
 }

@@ -8,6 +8,7 @@
 #define WEIR_FIBER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #if defined(__has_feature)
 #define FIBER_HAS_FEATURE(x) __has_feature(x)
@@ -24,6 +25,9 @@
 #else
 #define FIBER_UNDER_ASAN false
 #endif
+/* A function's frames are where its stack is, and can be copied with it; the
+ * address sanitizer keeps some of them elsewhere. */
+#define FIBER_CAN_COPY (!FIBER_UNDER_ASAN && !FIBER_UNDER_TSAN)
 
 struct fiber;
 
@@ -35,6 +39,13 @@ void fiber_free(struct fiber *fiber);
 /* Forgets where the fiber, which must not be the one that runs, was: the next
  * switch to it calls 'run' anew. */
 void fiber_restart(struct fiber *fiber);
+
+/* Where a fiber that doesn't run left off: its frames, in that many bytes. A
+ * fiber that gets a copy of itself back goes on there once more. Only if
+ * FIBER_CAN_COPY. */
+size_t fiber_copy_bytes(const struct fiber *fiber);
+void fiber_copy(const struct fiber *fiber, void *to);
+void fiber_put_back(struct fiber *fiber, const void *from);
 
 /* Goes on where 'to' left off; NULL is who isn't a fiber. Returns when some
  * other switches back. */

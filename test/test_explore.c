@@ -13,8 +13,8 @@
  *
  * Then bugs are put in, one at a time, and each must be found.
  *
- * The programs that are explored whole say so by their figures; WEIR_DEEP=1
- * takes larger ones and more preemptions. */
+ * The programs that are explored whole say so by their figures; WEIR_DEEP
+ * (explore.h) explores more of them whole, and with more preemptions. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -592,11 +592,6 @@ static void run_planted(struct explore_program *program,
     free(program->state);
 }
 
-static bool deep(void)
-{
-    return getenv("WEIR_DEEP") != NULL;
-}
-
 /* A bucket for 'room' units, idle: who comes first lifts it. */
 static struct explore_program on_one_quota(const char *name, uint32_t room,
                                            uint32_t threads)
@@ -677,6 +672,7 @@ static void test_one_of_two_kicks(void **state)
     program.run[1] = take_b;
     program.run[2] = collect_and_set_slack;
     program.check = check_slack;
+    program.preemptions = explore_all_or(4);
     run_sound(&program);
 }
 
@@ -718,6 +714,7 @@ static void test_takes_beside_the_sync(void **state)
     program.run[1] = take_b;
     program.run[2] = edit_and_hear;
     program.check = check_told;
+    program.preemptions = explore_all_or(3);
     run_sound(&program);
 }
 
@@ -732,7 +729,7 @@ static void test_takes_beside_sync_and_edit(void **state)
     program.run[2] = hear;
     program.run[3] = edit;
     program.check = check_told;
-    program.preemptions = deep() ? EXPLORE_ALL : 2;
+    program.preemptions = explore_bound(2);
     run_sound(&program);
 }
 
@@ -760,6 +757,7 @@ static void test_a_handle_never_charges_a_stranger(void **state)
     program = on_an_instance("evict-two");
     program.fibers = 3;
     program.run[2] = take_b;
+    program.preemptions = explore_all_or(2);
     run_sound(&program);
 }
 
@@ -791,7 +789,7 @@ static void run_twins(const char *name, const char *live, const char *aimed,
     program.run[0] = take_both;
     program.run[1] = beside;
     program.check = check_twins;
-    program.preemptions = deep() ? 3 : 2;
+    program.preemptions = explore_bound(2);
     run_sound(&program);
 }
 

@@ -367,7 +367,7 @@ static void test_a_stranger_is_never_charged(void **state)
     aim(s, 0, "i_1");
     settle(s);
     program.run[1] = evict_for_stranger;
-    program.preemptions = getenv("WEIR_DEEP") ? EXPLORE_ALL : 3;
+    program.preemptions = explore_bound(3);
     program.check = check_life;
     run_sound(&program);
 }
@@ -383,7 +383,7 @@ static void test_a_receipt_beside_an_eviction(void **state)
     s->stale = 1;
     program.run[0] = begin_and_undo;
     program.run[1] = evict_for_stranger;
-    program.preemptions = getenv("WEIR_DEEP") ? EXPLORE_ALL : 3;
+    program.preemptions = explore_bound(3);
     program.check = check_life;
     run_sound(&program);
 }

@@ -296,11 +296,6 @@ static void run_sound(struct explore_program *program)
     free(program->state);
 }
 
-static int deep_or(int preemptions)
-{
-    return getenv("WEIR_DEEP") ? EXPLORE_ALL : preemptions;
-}
-
 static void test_one_unit_is_held_once(void **state)
 {
     (void)state;
@@ -349,11 +344,11 @@ static void test_enters_beside_edits(void **state)
     lowered.run[0] = enter_and_leave;
     lowered.fibers = 3;
     lowered.run[2] = lower;
-    lowered.preemptions = deep_or(2);
+    lowered.preemptions = explore_bound(2);
     run_sound(&lowered);
     struct explore_program rate = on_one("rate", 5);
     rate.run[1] = rate_and_back;
-    rate.preemptions = deep_or(3);
+    rate.preemptions = explore_bound(3);
     rate.check = check_passed_all;
     run_sound(&rate);
 }
@@ -379,7 +374,7 @@ static void test_an_enter_beside_another_parent(void **state)
     aim(s, 0, "q");
     settle(s);
     program.run[1] = reparent;
-    program.preemptions = deep_or(3);
+    program.preemptions = explore_bound(3);
     program.check = check_moved;
     run_sound(&program);
 }
@@ -392,7 +387,7 @@ static struct explore_program on_instance(const char *name)
     aim(s, 0, "i_1");
     settle(s);
     program.run[1] = evict_for_stranger;
-    program.preemptions = deep_or(3);
+    program.preemptions = explore_bound(3);
     program.check = check_life;
     return program;
 }
@@ -407,7 +402,7 @@ static void test_no_stranger_is_given_what_is_held(void **state)
     run_sound(&left);
     struct explore_program dropped = on_one("drop", 5);
     dropped.run[1] = drop_for_stranger;
-    dropped.preemptions = deep_or(3);
+    dropped.preemptions = explore_bound(3);
     dropped.check = check_life;
     run_sound(&dropped);
 }

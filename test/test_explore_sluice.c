@@ -351,7 +351,7 @@ static void test_no_sample_is_lost(void **state)
     add(&program, leave_0);
     add(&program, leave_1);
     add(&program, leave_2);
-    program.preemptions = getenv("WEIR_DEEP") ? EXPLORE_ALL : 3;
+    program.preemptions = explore_bound(3);
     run_sound(&program, check_left);
 }
 
@@ -366,7 +366,7 @@ static void test_leaving_beside_lives(void **state)
     add(&program, leave_0);
     add(&program, leave_1);
     add(&program, tick_twice);
-    program.preemptions = getenv("WEIR_DEEP") ? EXPLORE_ALL : 2;
+    program.preemptions = explore_bound(2);
     run_sound(&program, check_left);
 }
 
@@ -404,7 +404,7 @@ static void test_shares_are_had(void **state)
     add(&program, enter_0);
     add(&program, enter_1);
     add(&program, enter_2);
-    program.preemptions = getenv("WEIR_DEEP") ? EXPLORE_ALL : 4;
+    program.preemptions = explore_bound(4);
     run_sound(&program, check_classes);
     program = program_of("share", &options);
     enter(program.state, 1, BEGIN);

@@ -3,8 +3,9 @@
  *
  * Random programs of a few accesses each, small enough that every one of
  * their schedules can be run: the classes met there are counted, and the
- * reduction must meet as many, each once. They branch on what they read,
- * take a lock and wait for it. */
+ * reduction must meet as many, each once. With a bound on preemptions it must
+ * meet as many as all the schedules within the bound. The programs branch on
+ * what they read, take a lock and wait for it. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -130,6 +131,17 @@ static struct toy toy_of(struct weir_rng *rng, unsigned fibers)
     return toy;
 }
 
+static struct explore_program program_of(struct toy *toy, unsigned fibers)
+{
+    return (struct explore_program){ .name = "toy",
+                                     .state = toy,
+                                     .state_bytes = sizeof(*toy),
+                                     .fibers = fibers,
+                                     .run = { run_0, run_1, run_2 },
+                                     .check = check_nothing,
+                                     .quiet = true };
+}
+
 static void test_reduction_meets_each_class_once(void **state)
 {
     (void)state;
@@ -138,15 +150,10 @@ static void test_reduction_meets_each_class_once(void **state)
     for (unsigned i = 0; i < TOYS; i++) {
         unsigned fibers = 2 + i % 2;
         struct toy toy = toy_of(&rng, fibers);
-        struct explore_program program = { .name = "toy",
-                                           .state = &toy,
-                                           .state_bytes = sizeof(toy),
-                                           .fibers = fibers,
-                                           .run = { run_0, run_1, run_2 },
-                                           .check = check_nothing,
-                                           .preemptions = NO_BOUND,
-                                           .quiet = true };
+        struct explore_program program = program_of(&toy, fibers);
         struct explore_result all, some;
+        program.preemptions = NO_BOUND;
+        program.plain = true;
         explore(&program, &all);
         program.preemptions = EXPLORE_ALL;
         explore(&program, &some);
@@ -163,10 +170,37 @@ static void test_reduction_meets_each_class_once(void **state)
            (unsigned long long)cut);
 }
 
+static void test_each_class_within_a_bound_is_met(void **state)
+{
+    (void)state;
+    static const int bounds[] = { 0, 1, 2, 3, NO_BOUND };
+    struct weir_rng rng = made_seed("bounds");
+    uint64_t plain = 0, begun = 0;
+    for (unsigned i = 0; i < TOYS; i++) {
+        unsigned fibers = 2 + i % 2;
+        struct toy toy = toy_of(&rng, fibers);
+        struct explore_program program = program_of(&toy, fibers);
+        struct explore_result all, some;
+        program.preemptions = bounds[i / 2 % 5];
+        program.plain = true;
+        explore(&program, &all);
+        program.plain = false;
+        explore(&program, &some);
+        assert_null(all.wrong);
+        assert_null(some.wrong);
+        assert_int_equal(some.classes, all.classes);
+        plain += all.executions;
+        begun += some.executions;
+    }
+    printf("%d toys: %llu schedules, of them begun %llu\n", TOYS,
+           (unsigned long long)plain, (unsigned long long)begun);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reduction_meets_each_class_once),
+        cmocka_unit_test(test_each_class_within_a_bound_is_met),
     };
     if (FIBER_UNDER_TSAN) {
         puts("skipped: one thread that changes stacks, nothing to see");
