@@ -18,12 +18,14 @@ import unittest
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections import Counter
 from pathlib import Path
 
 import yaml
 
 from live_agent import Agents
-from live_cli import Root, until
+from live_cli import Root
+from patience import PATIENCE, until, until_equal
 
 SOURCE = Path(os.environ["WEIR_SOURCE"])
 DASHBOARD = SOURCE / "examples" / "grafana" / "weir.json"
@@ -87,12 +89,13 @@ class Alerts(unittest.TestCase):
         self.assertEqual(heard, {rule["alert"] for rule in rules()})
 
 
-class Metrics(Agents):
-    """A fleet of every kind of root, an agent, and some load."""
+class Fleet(Agents):
+    """A fleet of every kind of root, an agent, and some load. It has no tests
+    of its own; a class has one for all of its tests."""
 
     def setUp(self):
         super().setUp()
-        self.prometheus = None
+        self.verdicts = Counter()
         self.quota("full", "limit=1/h", "low_burst=1", "high_burst=1")
         self.quota("user/*", "limit=1000/s")
         self.quota("leased", "sharing=leased", "limit=5/s")
@@ -104,13 +107,7 @@ class Metrics(Agents):
                                   "file:" + self.path("doorman.yaml"))
         self.tls = self.serve_tls()
         self.places = self.agent("--http", ":0")
-        self.replies = self.ask("leased", *["full"] * 10, "user/1", "nobody's")
-
-    def tearDown(self):
-        if self.prometheus:
-            self.prometheus.terminate()
-            self.prometheus.wait()
-        super().tearDown()
+        self.ask("leased", *["full"] * 10, "user/1", "nobody's")
 
     def serve(self, name, *options):
         root = Root(self, "--name", name, *options)
@@ -132,9 +129,10 @@ class Metrics(Agents):
     def ask(self, *names):
         place, = self.places["http"]
         body = json.dumps({"asks": [{"name": name} for name in names]})
-        with urllib.request.urlopen(f"http://{place}/v1/take",
-                                    body.encode()) as answer:
-            return json.load(answer)["replies"]
+        with urllib.request.urlopen(f"http://{place}/v1/take", body.encode(),
+                                    PATIENCE) as answer:
+            self.verdicts.update(reply["verdict"] for reply in
+                                 json.load(answer)["replies"])
 
     def page(self, address, scheme="http"):
         context = ssl.create_default_context(cafile=self.path(
@@ -142,7 +140,8 @@ class Metrics(Agents):
         request = urllib.request.Request(
             f"{scheme}://{address}/metrics",
             headers={"Authorization": "Bearer " + TOKEN})
-        with urllib.request.urlopen(request, context=context) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE,
+                                    context=context) as answer:
             self.assertRegex(answer.headers["Content-Type"],
                              "^text/plain; version=0.0.4")
             return answer.read().decode()
@@ -154,8 +153,19 @@ class Metrics(Agents):
                 "tls": self.page(self.tls.http, "https"),
                 "agent": self.page(self.places["http"][0])}
 
+
+class OfFleet(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.fleet = Fleet()
+        cls.addClassCleanup(cls.fleet.doCleanups)
+        cls.fleet.setUp()
+        cls.addClassCleanup(cls.fleet.tearDown)
+
+
+class Metrics(OfFleet):
     def test_promtool_finds_nothing(self):
-        for name, page in self.pages().items():
+        for name, page in self.fleet.pages().items():
             done = subprocess.run(["promtool", "check", "metrics"],
                                   input=page, text=True, capture_output=True)
             said = done.stdout + done.stderr
@@ -165,7 +175,7 @@ class Metrics(Agents):
             self.assertEqual(done.returncode == 0, not said, said)
 
     def test_every_name_is_told(self):
-        told = set().union(*map(names_of, self.pages().values()))
+        told = set().union(*map(names_of, self.fleet.pages().values()))
         used = {name for _, query in queries() for name in NAME.findall(query)}
         used |= {name for rule in rules() for name in NAME.findall(
             rule["expr"])}
@@ -177,13 +187,14 @@ class Metrics(Agents):
         def lines(page):
             return len(page.splitlines())
 
-        agent_before = lines(self.pages()["agent"])
+        agent_before = lines(self.fleet.pages()["agent"])
         for start in range(0, 1000, 250):
-            self.ask(*[f"user/{i}" for i in range(start, start + 250)])
+            self.fleet.ask(*[f"user/{i}" for i in range(start, start + 250)])
+        root = self.fleet.root.http
         until("all names are heard of", lambda: int(float(re.search(
-            r"^weir_quotas_used (\S+)$", self.page(self.root.http),
+            r"^weir_quotas_used (\S+)$", self.fleet.page(root),
             re.M)[1])) >= 1000)
-        pages = self.pages()
+        pages = self.fleet.pages()
         for name in "passed_units_total", "refused_units_total", \
                 "fill_units", "limit_units_per_second":
             self.assertEqual(len(series_of(pages["root"],
@@ -192,49 +203,57 @@ class Metrics(Agents):
         # Who refused is among them.
         until("what was refused", lambda: (
             'weir_quota_refused_units_total{quota="full",mode="enforce"} 9\n'
-            in self.page(self.root.http)))
+            in self.fleet.page(root)))
 
     def test_agent_counts(self):
-        page = self.pages()["agent"]
-        verdicts = [reply["verdict"] for reply in self.replies]
-        self.assertGreaterEqual(verdicts.count("limited"), 9)
+        page = self.fleet.pages()["agent"]
+        self.assertGreaterEqual(self.fleet.verdicts["limited"], 9)
         for verdict in "pass", "limited":
             self.assertIn(f'weir_agent_decisions_total{{verdict="{verdict}"}} '
-                          f"{verdicts.count(verdict)}\n", page)
+                          f"{self.fleet.verdicts[verdict]}\n", page)
         self.assertIn("weir_agent_unknown_requests_total 1\n", page)
         self.assertIn("weir_agent_roots_up 1\n", page)
 
-    # ---- The dashboard ----
+
+class Dashboard(OfFleet):
+    """Every query of it, and alerts, by a real Prometheus."""
 
     def start_prometheus(self):
+        path = self.fleet.path
+
         def job(name, address, **more):
             return {"job_name": name, **more,
                     "static_configs": [{"targets": [address]}]}
 
         config = {
-            "global": {"scrape_interval": "200ms", "scrape_timeout": "200ms",
-                       "evaluation_interval": "200ms"},
+            "global": {"scrape_interval": "500ms", "scrape_timeout": "500ms",
+                       "evaluation_interval": "500ms"},
             "rule_files": [str(ALERTS)],
             "scrape_configs": [
-                job("weir-root", self.root.http),
-                job("weir-root-eu", self.region.http),
-                job("weir-root-doorman", self.doorman.http),
-                job("weir-root-tls", self.tls.http, scheme="https",
-                    authorization={"credentials_file": self.path("token")},
-                    tls_config={"ca_file": self.path("certs/ca.pem")}),
-                job("weir-agent", self.places["http"][0])]}
-        Path(self.path("prometheus.yml")).write_text(yaml.safe_dump(config))
-        log = open(self.path("prometheus.log"), "w+")
+                job("weir-root", self.fleet.root.http),
+                job("weir-root-eu", self.fleet.region.http),
+                job("weir-root-doorman", self.fleet.doorman.http),
+                job("weir-root-tls", self.fleet.tls.http, scheme="https",
+                    authorization={"credentials_file": path("token")},
+                    tls_config={"ca_file": path("certs/ca.pem")}),
+                job("weir-agent", self.fleet.places["http"][0])]}
+        Path(path("prometheus.yml")).write_text(yaml.safe_dump(config))
+        log = open(path("prometheus.log"), "w+")
         self.addCleanup(log.close)
         self.prometheus = subprocess.Popen(
-            ["prometheus", "--config.file=" + self.path("prometheus.yml"),
-             "--storage.tsdb.path=" + self.path("tsdb"),
+            ["prometheus", "--config.file=" + path("prometheus.yml"),
+             "--storage.tsdb.path=" + path("tsdb"),
              "--web.listen-address=127.0.0.1:0", "--log.level=info"],
             stderr=log)
 
+        def end():
+            self.prometheus.terminate()
+            self.prometheus.wait()
+        self.addCleanup(end)
+
         def where():
             self.assertIsNone(self.prometheus.poll())
-            text = Path(self.path("prometheus.log")).read_text()
+            text = Path(path("prometheus.log")).read_text()
             return re.search(r'Listening on" address=(127\.0\.0\.1:[1-9]\d*)',
                              text)
         self.prometheus_at = until("Prometheus listens", where)[1]
@@ -252,13 +271,12 @@ class Metrics(Agents):
             raise AssertionError(expression + ": " +
                                  error.read().decode()) from error
 
-    def test_dashboard(self):
-        if not shutil.which("prometheus"):
-            self.skipTest("there is no prometheus in the PATH")
-        self.start_prometheus()
-        until("all are scraped twice", lambda: [sample["value"][1] for sample
-              in self.query("count(count_over_time(up[1m]) > 1 and up == 1)")
-              ] == ["5"])
+    def until_scraped(self):
+        until_equal("all are scraped twice", ["5"], lambda: [
+            sample["value"][1] for sample in self.query(
+                "count(count_over_time(up[1m]) > 1 and up == 1)")])
+
+    def check_queries(self):
         for panel, query in queries():
             query = query.replace('"$roots', '".*').replace('"$agents', '".*')
             query = query.replace("$__rate_interval", "1m")
@@ -269,17 +287,22 @@ class Metrics(Agents):
             else:
                 until(f"{panel}: {query}", lambda: self.query(query))
 
-    def test_alerts_of_a_root_that_dies(self):
+    def check_alerts(self):
+        """Of a root that dies: its own, and that of its agent, as soon as it
+        is dead. They fire when it has been so for long enough."""
+        self.fleet.root.process.send_signal(signal.SIGKILL)
+        for alert in "WeirAgentRootDown", "WeirRootDown":
+            until(f"{alert} is on its way", lambda: self.query(
+                f'ALERTS{{alertname="{alert}"}}'))
+
+    def test_prometheus(self):
         if not shutil.which("prometheus"):
             self.skipTest("there is no prometheus in the PATH")
         self.start_prometheus()
-        until("a root is scraped", lambda: self.query("weir_root_ready"))
-        self.root.process.send_signal(signal.SIGKILL)
-        until("the agent's alert is on its way", lambda: self.query(
-            'ALERTS{alertname="WeirAgentRootDown"}'))
-        until("and that of the root", lambda: self.query(
-            'ALERTS{alertname="WeirRootDown"}'))
+        self.until_scraped()
+        self.check_queries()
         self.assertEqual(self.query('ALERTS{alertstate="firing"}'), [])
+        self.check_alerts()
 
 
 if __name__ == "__main__":
