@@ -5,7 +5,7 @@ are, when a worker is killed, when all roots are, and through reloads.
 
 What passed is counted by nginx's own access logs, a line a request with its
 instant. wrk waits between requests, so that the machine isn't starved by it;
-four times the limit is offered, and so enough where it is starved by others.
+twenty times the limit is offered, and so enough where it is starved by others.
 Whether roots have counted what passed, and whether a budget is what passed in
 all, doesn't depend on how fast anything was; a limit is waited for."""
 
@@ -26,7 +26,7 @@ from nginx import Nginx  # noqa: E402
 from patience import PATIENCE, until  # noqa: E402
 
 MODULE = os.environ["WEIR_NGINX_MODULE"]
-LIMIT = 500    # a second
+LIMIT = 100    # a second
 PART = 0.1     # of it, that a mean over MEAN seconds may be off
 BUDGET = 1000
 CONNECTIONS = 8
@@ -96,7 +96,9 @@ class Wrk:
 
 class Case(unittest.TestCase):
     """Two roots, and an nginx for each of WORKERS with so many of them. A test
-    has quotas of its own, so it finds nothing of others in their counts."""
+    has quotas of its own, so it finds nothing of others in their counts. All
+    quotas are there before any nginx: what one doesn't know yet passes
+    uncounted."""
 
     @classmethod
     def setUpClass(cls):
@@ -105,6 +107,8 @@ class Case(unittest.TestCase):
         cls.fleet = Fleet()
         cls.addClassCleanup(cls.fleet.close)
         cls.fleet.add_roots(2)
+        for name, fields in cls.QUOTAS.items():
+            cls.fleet.set(name, *fields)
         cls.nginxes, cls.logs = [], []
         for number, workers in enumerate(cls.WORKERS):
             nginx = Nginx(f"{folder}/{number}", MODULE,
@@ -128,11 +132,22 @@ class Case(unittest.TestCase):
             self.wrks.append(wrk)
 
     def end_load(self):
-        """What went wrong, as wrk has it, and all that it says."""
-        said = [wrk.end() for wrk in self.wrks]
+        """What wrk says of all requests."""
+        said = "\n".join([wrk.end() for wrk in self.wrks])
         self.wrks.clear()
-        errors = re.findall("Socket errors.*|Non-2xx.*", "\n".join(said))
-        return [error for error in errors if error.startswith("S")], said
+        return said
+
+    def assert_no_errors(self, said):
+        """No request was without an answer, and no worker has died but by a
+        test's SIGKILL."""
+        errors = re.findall("Socket errors.*", said) + \
+            re.findall(r".*exited on signal (?!9\b).*", self.logged())
+        self.assertEqual(errors, [], self.logged())
+
+    def logged(self):
+        """By all nginx."""
+        return "".join(f"\n{line}" for nginx in self.nginxes
+                       for line in nginx.logged().splitlines())
 
     def answers(self, name):
         """(instant, status) of each answer so far to those who asked for a
@@ -156,7 +171,8 @@ class Case(unittest.TestCase):
             seen = [status for at, status in self.answers(name)
                     if start <= at < start + MEAN]
             rate = seen.count(200) / MEAN
-            if len(seen) > MEAN * LIMIT and abs(rate - LIMIT) <= PART * LIMIT:
+            if len(seen) > 1.5 * MEAN * LIMIT and \
+                    abs(rate - LIMIT) <= PART * LIMIT:
                 return
             missed.append((round(len(seen) / MEAN), round(rate)))
             if start > end:
@@ -182,27 +198,30 @@ class Case(unittest.TestCase):
         try:
             until("the counts agree", agree)
         except AssertionError as never:
-            logs = "\n".join(nginx.logged() for nginx in self.nginxes)
             raise AssertionError(
                 f"{name}: nginx has passed {seen[0]}, its roots have counted "
-                f"{seen[1:]}, {missing} may be missing\n{logs}") from never
+                f"{seen[1:]}, {missing} may be missing"
+                f"{self.logged()}") from never
 
 
 class Load(Case):
     WORKERS = (2, 1, 1)
+    QUOTAS = {
+        **{name: [f"limit={LIMIT}/s"] for name in ("one", "killed", "reload")},
+        # What leaks in an hour isn't seen by a test.
+        "budget": ["limit=1/h", f"low_burst={BUDGET}", f"high_burst={BUDGET}",
+                   "sharing=local"],
+    }
 
     def test_one_limit(self):
-        self.fleet.set("one", f"limit={LIMIT}/s")
         self.load("one")
         self.until_limited("one")
-        errors, _ = self.end_load()
-        self.assertEqual(errors, [])
+        self.assert_no_errors(self.end_load())
         self.assert_all_counted("one")
 
     def test_worker_killed(self):
         """The one with the links: another takes over, and goes on as the same
         limiter, so that nothing is counted twice or lost."""
-        self.fleet.set("killed", f"limit={LIMIT}/s")
         self.load("killed")
         until("all have passed some", lambda: self.passed("killed") > LIMIT)
         nginx = self.nginxes[0]
@@ -220,10 +239,6 @@ class Load(Case):
         given twice. Each request has a connection of its own: one that is
         kept alive may be closed by an old worker just when a request is on
         its way, with any module."""
-        self.fleet.set("reload", f"limit={LIMIT}/s")
-        # What leaks in an hour isn't seen by a test.
-        self.fleet.set("budget", "limit=1/h", f"low_burst={BUDGET}",
-                       f"high_burst={BUDGET}", "sharing=local")
         nginx = self.nginxes[0]
         self.load("reload", "-H", "Connection: close")
         self.load("budget", "-H", "Connection: close", nginxes=[nginx])
@@ -235,8 +250,7 @@ class Load(Case):
             until("a new one keeps the links", nginx.office)
         self.until_limited("reload")
         until("the budget is spent", lambda: 429 in self.statuses("budget"))
-        errors, _ = self.end_load()
-        self.assertEqual(errors, [])
+        self.assert_no_errors(self.end_load())
         for name in "reload", "budget":
             self.assertEqual(set(self.statuses(name)), {200, 429}, name)
         self.assert_all_counted("reload")
@@ -245,22 +259,23 @@ class Load(Case):
 
 class RootsKilled(Case):
     WORKERS = (2,)
+    QUOTAS = {"q": [f"limit={LIMIT}/s"]}
 
     def test_roots_killed(self):
         """No request fails, and answers go on."""
-        self.fleet.set("q", f"limit={LIMIT}/s")
         self.load("q")
-        until("some are refused", lambda: {200, 429} <= set(self.statuses("q")))
+        until("some are refused",
+              lambda: {200, 429} <= set(self.statuses("q")))
         for root in self.fleet.roots:
             root.kill()
-        for status in 200, 429:
-            before = self.statuses("q").count(status)
-            until(f"answers of status {status} after that",
-                  lambda: self.statuses("q").count(status) > before + 100)
-        errors, said = self.end_load()
-        self.assertEqual(errors, [])
+        # Sooner or later all pass: which of the two is no matter here.
+        before = len(self.statuses("q"))
+        until("answers after that",
+              lambda: len(self.statuses("q")) > before + LIMIT)
+        said = self.end_load()
+        self.assert_no_errors(said)
         self.assertEqual(set(self.statuses("q")), {200, 429})
-        print(re.search("p50.*", said[0])[0], file=sys.stderr)
+        print(re.search("p50.*", said)[0], file=sys.stderr)
 
 
 if __name__ == "__main__":
