@@ -97,9 +97,8 @@ static struct weir_change gone(const char *name)
     return change;
 }
 
-static int edit_many(struct fixture *fixture,
-                     const struct weir_change *changes, size_t count,
-                     unsigned flags)
+static int edit_many(struct fixture *fixture, const struct weir_change *changes,
+                     size_t count, unsigned flags)
 {
     const struct weir_edit edit = {
         .changes = changes, .count = count, .flags = flags
@@ -123,9 +122,8 @@ static uint64_t by(struct fixture *fixture, const char *who,
 }
 
 /* An edit through another handle. */
-static int edit_by(struct weir_store *store,
-                   const struct weir_change *changes, size_t count,
-                   uint64_t *epoch, struct weir_diag *diag)
+static int edit_by(struct weir_store *store, const struct weir_change *changes,
+                   size_t count, uint64_t *epoch, struct weir_diag *diag)
 {
     const struct weir_edit edit = { .changes = changes, .count = count };
     return weir_store_edit(store, &edit, epoch, diag);
@@ -164,14 +162,11 @@ static void opening(void **state)
     char shown[WEIR_STORE_SHOW_MAX];
     assert_non_null(strstr(diag->text, weir_store_show(url, shown)));
     assert_int_equal(weir_store_init(fixture->url, diag), WEIR_EEXIST);
-    assert_int_equal(weir_store_open("granite:x", &other, diag),
-                     WEIR_EINVAL);
+    assert_int_equal(weir_store_open("granite:x", &other, diag), WEIR_EINVAL);
     assert_non_null(strstr(diag->text, "'granite:x'"));
     assert_int_equal(weir_store_open("sqlite:", &other, diag), WEIR_EINVAL);
-    struct weir_store_id a;
-    struct weir_store_id b;
-    uint64_t epoch = 9;
-    uint64_t floor = 9;
+    struct weir_store_id a, b;
+    uint64_t epoch = 9, floor = 9;
     assert_int_equal(weir_store_identity(fixture->store, &a, &epoch, &floor,
                                          diag), 0);
     assert_int_equal(epoch, 0);
@@ -381,8 +376,7 @@ static void two_handles(void **state)
     assert_int_equal(edit(fixture, gone("a")), WEIR_ECHILDREN);
     must(fixture, gone("b"));
     must(fixture, gone("a"));
-    assert_int_equal(edit_by(other, &child, 1, &epoch, &diag),
-                     WEIR_EPARENT);
+    assert_int_equal(edit_by(other, &child, 1, &epoch, &diag), WEIR_EPARENT);
     weir_store_close(other);
 }
 
@@ -419,35 +413,39 @@ static void nothing_is_lost(void **state)
 
 /* The oldest removals are forgotten, and the floor says which. A handle that
  * stood below it reads the set anew. */
+/* Most of them are told to the store by SQL; by edits if WEIR_SECONDS is set,
+ * of 100,010 changes each. */
 static void old_removals_raise_the_floor(void **state)
 {
     struct fixture *fixture = *state;
-    enum { EXTRA = 10, COUNT = WEIR_TOMBSTONES_MAX + EXTRA };
+    enum { EXTRA = 10, ALL = WEIR_TOMBSTONES_MAX + EXTRA };
+    unsigned buried = getenv("WEIR_SECONDS") ? 0 : WEIR_TOMBSTONES_MAX;
+    unsigned count = ALL - buried;
     struct weir_store *other;
+    if (buried > 0)
+        under_test->bury(fixture->url, buried);
     assert_int_equal(weir_store_open(fixture->url, &other, NULL), 0);
-    char(*many)[8] = calloc(COUNT, sizeof(*many));
-    struct weir_change *changes = calloc(COUNT, sizeof(*changes));
-    for (unsigned i = 0; i < COUNT; i++) {
+    char(*many)[8] = calloc(count, sizeof(*many));
+    struct weir_change *changes = calloc(count, sizeof(*changes));
+    for (unsigned i = 0; i < count; i++) {
         snprintf(many[i], sizeof(many[i]), "%u", i % 1000000);
         changes[i] = set_to(many[i], NULL, 1);
     }
     uint64_t epoch;
-    assert_int_equal(edit_by(other, changes, COUNT, &epoch, NULL),
-                     0);
+    assert_int_equal(edit_by(other, changes, count, &epoch, NULL), 0);
     assert_int_equal(edit_many(fixture, NULL, 0, WEIR_EDIT_REPLACE), 0);
-    assert_int_equal(fixture->epoch, 2 * COUNT);
+    assert_int_equal(fixture->epoch, buried + 2 * count);
     struct weir_store_id id;
     uint64_t floor;
     assert_int_equal(weir_store_identity(fixture->store, &id, &epoch, &floor,
                                          NULL), 0);
-    assert_int_equal(floor, COUNT + EXTRA);
+    assert_int_equal(floor, buried > 0 ? EXTRA : ALL + EXTRA);
     size_t counts[2] = { 0, 0 };
     weir_store_read(fixture->store, 0, count_one, counts, NULL);
     assert_int_equal(counts[0], 0);
     assert_int_equal(counts[1], WEIR_TOMBSTONES_MAX);
     struct weir_change remains = gone(many[0]);
-    assert_int_equal(edit_by(other, &remains, 1, &epoch, NULL),
-                     WEIR_ENOENT);
+    assert_int_equal(edit_by(other, &remains, 1, &epoch, NULL), WEIR_ENOENT);
     weir_store_close(other);
     free(changes);
     free(many);
@@ -710,7 +708,11 @@ static void edit_beside(const char *url, char first)
         uint64_t epoch;
         snprintf(name, sizeof(name), "%c%d", first, i);
         struct weir_change change = set_to(name, NULL, 1);
-        if (edit_by(store, &change, 1, &epoch, &diag) < 0)
+        int error = WEIR_ELOCKED;
+        /* One that is stopped may have the lock for longer than others wait. */
+        while (error == WEIR_ELOCKED)
+            error = edit_by(store, &change, 1, &epoch, &diag);
+        if (error < 0)
             _exit(2);
     }
     weir_store_close(store);
@@ -752,7 +754,9 @@ static void makers_at_once(void **state)
     for (int i = 0; i < MAKERS; i++) {
         children[i] = fork();
         if (children[i] == 0) {
-            int error = weir_store_init(url, NULL);
+            int error = WEIR_ELOCKED;
+            while (error == WEIR_ELOCKED) /* by one that was stopped */
+                error = weir_store_init(url, NULL);
             _exit(error == 0 ? 0 : error == WEIR_EEXIST ? 1 : 2);
         }
     }
@@ -769,8 +773,7 @@ static void makers_at_once(void **state)
 static void restored(void **state)
 {
     struct fixture *fixture = *state;
-    struct weir_store_id before;
-    struct weir_store_id after;
+    struct weir_store_id before, after;
     uint64_t epoch, floor, restores;
     must(fixture, set_to("a", NULL, 1));
     weir_store_identity(fixture->store, &before, &epoch, &floor, NULL);
@@ -791,7 +794,7 @@ static void restored(void **state)
 
 /* ---- Random edits against arrays ------------------------------------ */
 
-#define NAMES 12
+enum { NAMES = 12, EDITS_OF_MODEL = 200 };
 
 struct model {
     bool exists[NAMES];
@@ -870,7 +873,7 @@ static void as_the_naive_model(void **state)
     assert_int_equal(weir_store_open(fixture->url, &handles[1], NULL), 0);
     int accepted = 0;
     uint64_t last = 0;
-    for (int i = 0; i < 400; i++) {
+    for (int i = 0; i < EDITS_OF_MODEL; i++) {
         struct model next = model;
         struct weir_change changes[4];
         bool legal = true;
@@ -892,7 +895,9 @@ static void as_the_naive_model(void **state)
         }
         compare(fixture, &model);
     }
-    assert_true(accepted > 40 && accepted < 380);
+    /* About half are, so this is many standard deviations away. */
+    printf("%d of %d edits were accepted\n", accepted, EDITS_OF_MODEL);
+    assert_in_range(accepted, 20, EDITS_OF_MODEL - 10);
     fixture->store = handles[0];
     weir_store_close(handles[1]);
 }
@@ -950,8 +955,7 @@ static void a_killed_writer_leaves_a_sound_store(void **state)
         assert_true(epoch >= last + 3 * answered);
         assert_true(epoch <= last + 3 * (answered + 1));
         assert_int_equal((epoch - last) % 3, 0);
-        assert_int_equal(leaf->limit.units,
-                         look(fixture, "left")->limit.units);
+        assert_int_equal(leaf->limit.units, look(fixture, "left")->limit.units);
         assert_int_equal(leaf->limit.units,
                          look(fixture, "right")->limit.units);
         assert_int_equal(weir_catalog_check_place(

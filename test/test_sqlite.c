@@ -480,11 +480,23 @@ static void set_epoch(const char *url, uint64_t epoch)
     sqlite3_close(sql(path_of(url), statement));
 }
 
+static void bury(const char *url, uint64_t count)
+{
+    char statements[300];
+    snprintf(statements, sizeof(statements),
+             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n"
+             " WHERE i < %llu) INSERT INTO tombstones (name, epoch)"
+             " SELECT 't' || i, i FROM n; UPDATE meta SET epoch = %llu",
+             (unsigned long long)count, (unsigned long long)count);
+    sqlite3_close(sql(path_of(url), statements));
+}
+
 static const struct store_under_test sqlite_store = {
     .name = "sqlite",
     .make_url = make_url,
     .clean = clean,
     .set_epoch = set_epoch,
+    .bury = bury,
 };
 
 int main(void)
