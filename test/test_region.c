@@ -202,36 +202,54 @@ static void check_agreement(struct regions *r)
     }
 }
 
-static void hold_one_limit(const struct shape *shape)
+static void put_limit(struct regions *r)
 {
-    struct regions r;
-    make_shape(&r, shape, 20, 1, &fast);
-    put(&r, LIMIT, WEIR_SECOND, LIMIT, LIMIT * 3 / 2, WEIR_STALE_OPEN);
-    run_on(&r, 2 * WEIR_SECOND);
+    put(r, LIMIT, WEIR_SECOND, LIMIT, LIMIT * 3 / 2, WEIR_STALE_OPEN);
+    run_on(r, 2 * WEIR_SECOND);
+}
+
+/* What passes each 5 s after the first ones is the limit, under three times as
+ * much. */
+static void pass_the_limit(struct regions *r)
+{
     double window[5] = { 0 };
     for (int second = 0; second < 40; second++) {
-        window[second % 5] = (double)load(&r, 1, 3.0 * LIMIT) / LIMIT;
+        window[second % 5] = (double)load(r, 1, 3.0 * LIMIT) / LIMIT;
         double mean = 0;
         for (int i = 0; i < 5; i++)
             mean += window[i] / 5;
-        check_fresh(&r);
+        check_fresh(r);
         if (second >= 9 && second % 5 == 4)
             print_message("  %2d s: passed %.4f of the limit over 5 s\n",
                           second + 1, mean);
         if (second >= 9)
             assert_true(fabs(mean - 1) < 0.03);
     }
+}
+
+/* Once all is quiet the top roots have counted what passed. */
+static void check_counts(struct regions *r)
+{
+    quiet(r);
+    check_fresh(r);
+    print_message("  truth %llu, tops %llu, %llu\n",
+                  (unsigned long long)r->truth,
+                  (unsigned long long)passed_at(r, 0),
+                  (unsigned long long)passed_at(r, 1));
+    check_tops_have(r, r->truth);
+    weir_fleet_free(r->fleet);
+}
+
+static void hold_one_limit(const struct shape *shape)
+{
+    struct regions r;
+    make_shape(&r, shape, 20, 1, &fast);
+    put_limit(&r);
+    pass_the_limit(&r);
     check_agreement(&r);
     run_on(&r, WEIR_SECOND / 2);
     check_agreement(&r);
-    quiet(&r);
-    check_fresh(&r);
-    print_message("  truth %llu, tops %llu, %llu\n",
-                  (unsigned long long)r.truth,
-                  (unsigned long long)passed_at(&r, 0),
-                  (unsigned long long)passed_at(&r, 1));
-    check_tops_have(&r, r.truth);
-    weir_fleet_free(r.fleet);
+    check_counts(&r);
 }
 
 static void test_two_regions_hold_one_limit(void **state)
@@ -244,6 +262,62 @@ static void test_three_tiers_hold_one_limit(void **state)
 {
     (void)state;
     hold_one_limit(&three_tiers);
+}
+
+/* The clocks of all nodes are days apart, a percent fast or slow or right. So
+ * do the buckets leak, so that their levels are apart. */
+static void test_any_clocks_hold_one_limit(void **state)
+{
+    (void)state;
+    struct regions r;
+    make(&r, 20, 1, &fast);
+    for (uint32_t i = 0; i < r.shape->roots + r.limiters; i++) {
+        bool root = i < r.shape->roots;
+        struct weir_place place = { .root = root,
+                                    .index = root ? i : i - r.shape->roots };
+        weir_fleet_clock(r.fleet, place,
+                         (int64_t)i * 24 * 3600 * WEIR_SECOND,
+                         i % 3 * 10000.0 - 10000);
+    }
+    put_limit(&r);
+    pass_the_limit(&r);
+    check_counts(&r);
+}
+
+/* A region's links to the top roots are slow, and lose messages. */
+static void test_a_poor_link_holds_one_limit(void **state)
+{
+    (void)state;
+    const struct weir_net poor = { .shape = WEIR_DELAY_UNIFORM,
+                                   .delay = 100 * WEIR_MILLISECOND,
+                                   .spread = 10 * WEIR_MILLISECOND,
+                                   .loss = 0.01 };
+    struct regions r;
+    make(&r, 20, 1, &fast);
+    for (uint32_t i = first_of(&r, 1); i < first_of(&r, 1) + 2; i++)
+        for (uint32_t top = 0; top < r.shape->tops; top++)
+            weir_fleet_net(r.fleet, weir_fleet_upper(r.fleet, i), top, &poor);
+    put_limit(&r);
+    pass_the_limit(&r);
+    check_counts(&r);
+}
+
+static void test_one_top_root_holds_one_limit(void **state)
+{
+    (void)state;
+    struct regions r;
+    make(&r, 20, 1, &fast);
+    put_limit(&r);
+    load(&r, 10, 3.0 * LIMIT);
+    print_message("  a top root is killed\n");
+    weir_fleet_kill(r.fleet, root_at(0));
+    pass_the_limit(&r);
+    print_message("  it is back\n");
+    weir_fleet_start(r.fleet, root_at(0));
+    pass_the_limit(&r);
+    quiet(&r);
+    assert_int_equal(passed_at(&r, 1), r.truth);
+    weir_fleet_free(r.fleet);
 }
 
 /* ---- A region that is cut off ---- */
@@ -850,6 +924,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_regions_hold_one_limit),
         cmocka_unit_test(test_three_tiers_hold_one_limit),
+        cmocka_unit_test(test_any_clocks_hold_one_limit),
+        cmocka_unit_test(test_a_poor_link_holds_one_limit),
+        cmocka_unit_test(test_one_top_root_holds_one_limit),
         cmocka_unit_test(test_cut_off_region_goes_on_by_on_stale),
         cmocka_unit_test(test_what_passed_by_open_is_no_debt),
         cmocka_unit_test(test_carrier_dies_and_nothing_is_counted_twice),
