@@ -5,6 +5,7 @@ that nothing but the browser is needed."""
 
 import base64
 import fcntl
+import functools
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import unittest
 
 PATIENCE = 60  # seconds, for anything at all
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -222,3 +224,19 @@ class Page:
 
     def close(self):
         self.browser.call("Target.closeTarget", targetId=self.target)
+
+
+def sees(page, selector, text):
+    """Until an element's text holds it."""
+    page.until(f"'{text}' in {selector}",
+               f"(document.querySelector({json.dumps(selector)}) || {{}})"
+               f".innerText?.includes({json.dumps(text)})")
+
+
+@functools.cache
+def shared():
+    """The browser of this process, which ends with its tests. Certificates
+    are what live_tls.py is for."""
+    made = Chromium("--ignore-certificate-errors")
+    unittest.addModuleCleanup(made.close)
+    return made
