@@ -483,6 +483,10 @@ static void test_finding(void **state)
     assert_int_equal(limit_of(rules, "z=1"), 0);
     assert_null(weir_rls_rules_find(rules, WEIR_TEXT("e"), NULL, 0));
     weir_rls_rules_free(rules);
+    /* A file without descriptors, which has no nodes at all. */
+    rules = parse("domain: d\n");
+    assert_int_equal(limit_of(rules, "a=1"), 0);
+    weir_rls_rules_free(rules);
 }
 
 static void refuse_file(const char *text, int error, uint32_t line,

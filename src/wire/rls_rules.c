@@ -148,7 +148,7 @@ const struct weir_rls_rule *weir_rls_rules_find(
     const struct weir_rls_entry *entries, uint32_t count)
 {
     const struct domain *in = find_domain(rules, domain);
-    if (!in || count == 0)
+    if (!in || in->count == 0 || count == 0)
         return NULL;
     uint32_t first = in->first;
     uint32_t children = in->count;
