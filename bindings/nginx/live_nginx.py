@@ -63,9 +63,9 @@ def shared_fleet():
 
 
 class Rooted(Case):
-    def setUp(self):
-        super().setUp()
-        self.fleet = shared_fleet()
+    @classmethod
+    def setUpClass(cls):
+        cls.fleet = shared_fleet()
 
     def start(self, server, more="", **options):
         nginx = self.make(HTTP.format(roots=self.fleet.addresses(),
