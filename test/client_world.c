@@ -84,7 +84,7 @@ static void make_folder(struct root *root)
     assert_non_null(mkdtemp(root->folder));
     strcpy(root->address, "127.0.0.1:0");
     strcpy(root->http, "127.0.0.1:0");
-    root->stale_after = "1min";
+    root->stale_after = "10s";
 }
 
 static void make_store(struct root *root)

@@ -64,8 +64,9 @@ struct root {
     const char *stale_after; /* of its limiters */
 };
 
-/* Its limiters never become stale by accident: only after a minute without an
- * answer. */
+/* Its limiters don't become stale by accident: only after ten seconds without
+ * an answer. (Nor is it longer: for a third of that a root that finds itself
+ * overloaded may ask them not to report.) */
 void root_make(struct root *root);
 /* Its limiters become stale after a second without an answer, be it that the
  * machine is busy: a test that asks for that must bear it at any time. */

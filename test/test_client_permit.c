@@ -118,13 +118,11 @@ static void permits_outlive_their_quota(void **state)
     struct weir_reply reply = { .unknown = false };
     assert_int_equal(weir_enter(db, 0, 3, &a, NULL, 0), WEIR_PASS);
     root_remove(&root, "db");
-    while (!reply.unknown)
-        weir_peek(db, 0, &reply, 0);
+    UNTIL((weir_peek(db, 0, &reply, 0), reply.unknown));
     root_set(&root, "db",
              "{\"kind\": \"concurrency\", \"limit\": \"4\","
              " \"sharing\": \"local\"}");
-    while (reply.unknown)
-        weir_peek(db, 0, &reply, 0);
+    UNTIL((weir_peek(db, 0, &reply, 0), !reply.unknown));
     assert_int_equal(reply.fill, 3);
     assert_int_equal(weir_enter(db, 0, 2, &b, NULL, 0), WEIR_LIMITED);
     weir_leave(&a, WEIR_PERMIT_SUCCESS, 0);
