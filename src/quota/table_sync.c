@@ -44,11 +44,12 @@ static void rearm(struct weir_table *t, uint32_t word, uint64_t marked)
  * look do it here. */
 static void collect_refusals(struct weir_table *t, uint64_t *bits)
 {
+    uint32_t entries = t->slots < STRIPE_ENTRIES ? t->slots : STRIPE_ENTRIES;
     for (uint32_t i = t->commons; i < t->stripe_count; i++) {
         struct weir_stripe *stripe = weir_stripe(t, i);
         if (!weir_load_relaxed(&stripe->used))
             continue;
-        for (uint32_t k = 0; k < STRIPE_ENTRIES; k++) {
+        for (uint32_t k = 0; k < entries; k++) {
             struct refusal *entry = &stripe->refusals[k];
             uint32_t events = weir_load_acquire(&entry->events);
             uint32_t slot = weir_load_relaxed(&entry->slot);
