@@ -217,6 +217,15 @@ static void await_answer(void *client)
         assert_true(weir_clock_now() < end);
 }
 
+/* A client that has met its server: a root is not waited for, by steps, as long
+ * as their deadline. */
+static void *open_client(void)
+{
+    void *client = way->open();
+    await_answer(client);
+    return client;
+}
+
 static int start_server(void **state)
 {
     (void)state;
@@ -244,7 +253,7 @@ static int kill_server(void **state)
 static void test_what_is_charged_is_there(void **state)
 {
     (void)state;
-    void *client = way->open();
+    void *client = open_client();
     for (int i = WEIR_LEAKY; i <= WEIR_SLIDING_WINDOW; i++) {
         const char *name = shared_algorithm_names[i];
         struct shared_wish wish = wish_of(i, 10, DAY);
@@ -273,7 +282,7 @@ static void test_what_is_charged_is_there(void **state)
 static void test_a_rule_takes_back_what_is_above(void **state)
 {
     (void)state;
-    void *client = way->open();
+    void *client = open_client();
     static const int64_t initial[3] = { 100, 40, -1 };
     static const int64_t used[3] = { -85, -30, 0 };
     struct shared_wish wish = wish_of(WEIR_TOKEN_BUCKET, 10, DAY);
@@ -303,7 +312,7 @@ static void test_names_of_any_bytes_are_their_own(void **state)
     sibling[WEIR_NAME_MAX - 1] = 'b';
     const char *const names[] = { longest, sibling, "a b", "a%20b",
                                   "a:b",   "}",     "{}",  "\xf0\x9f\x8c\x8a" };
-    void *client = way->open();
+    void *client = open_client();
     struct shared_wish wishes[] = {
         wish_of(WEIR_LEAKY, 100, DAY),
         wish_of(WEIR_FIXED_WINDOW, 100, DAY),
@@ -335,7 +344,7 @@ static void test_clocks_that_are_set(void **state)
 {
     (void)state;
     const int32_t half_past_twelve = 45000;
-    void *client = way->open();
+    void *client = open_client();
     for (int i = WEIR_CALENDAR_HOUR; i <= WEIR_CALENDAR_MONTH; i++) {
         struct shared_wish wish = wish_of(WEIR_FIXED_WINDOW, 10, WEIR_SECOND);
         struct weir_meter_answer answer;
@@ -713,8 +722,7 @@ static void await_count(uint64_t (*count)(struct caller *callers),
 static void test_a_server_that_is_killed(void **state)
 {
     (void)state;
-    void *client = way->open();
-    await_answer(client);
+    void *client = open_client();
     struct caller callers[THREADS];
     uint32_t stop;
     start_callers(callers, client, &stop);
@@ -742,8 +750,7 @@ static void test_a_server_that_is_killed(void **state)
 static void test_a_server_that_is_silent(void **state)
 {
     (void)state;
-    void *client = way->open();
-    await_answer(client);
+    void *client = open_client();
     struct caller callers[THREADS];
     uint32_t stop;
     way->stop();
