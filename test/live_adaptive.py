@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: MIT
 """live_adaptive.py - a service keeps to an adaptive limit in front of a back
 end that becomes slow and quick again (live_backend.c): the limit falls and
-rises with it, and people see where it stands and why."""
+rises with it, and people see where it stands and why. The back end's times are
+told to the limiter, not measured, so they are the same on any machine. How
+well a limit is found is asserted in virtual time: test_controller.c,
+test_model_adaptive.c and lab/scenarios/adaptive-*."""
 
 import json
 import os
@@ -10,16 +13,17 @@ import subprocess
 import unittest
 from pathlib import Path
 
-from live_cli import Case, Root, until
+from live_cli import Case, Root
+from patience import PATIENCE, until
 
 BACKEND = str(Path(os.environ["WEIR_BUILD"]) / "test" / "live_backend")
 TARGET_MS = 180  # of 48 in flight, or of 12 when it is four times as slow
 
 
 class Backend:
-    def __init__(self, root, quota, threads=96):
+    def __init__(self, root, quota, clients=96):
         self.process = subprocess.Popen(
-            [BACKEND, root.address, quota, str(threads)],
+            [BACKEND, root.address, quota, str(clients)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def tell(self, line):
@@ -39,7 +43,7 @@ class Backend:
 
     def close(self):
         self.process.stdin.close()
-        status = self.process.wait(30)
+        status = self.process.wait(PATIENCE)
         self.process.stdout.close()
         return status
 
@@ -111,7 +115,7 @@ class Adaptive(Case):
         self.ok("quota", "set", "db", "max=", "fleet_max=8", root=self.root)
         until("all of it", self.backend.limit_is(
             lambda seen: seen["limit"] == 8))
-        other = Backend(self.root, "db", threads=16)
+        other = Backend(self.root, "db", clients=16)
         self.addCleanup(other.process.kill)
         warned = until("both are known", lambda: self.run_weir(
             "quota", "set", "db", "min=5", root=self.root).err)
