@@ -27,7 +27,8 @@
 #include "wire/weir_v1.h"
 
 #define GUARD (60 * WEIR_SECOND)
-#define KILLS 40
+#define KILLS 30
+#define MANY 8000 /* quotas: some tens of pieces, and above half a megabyte */
 
 static const struct weir_store_id first_store = { { 1, 2, 3 }, 4 };
 static const struct weir_store_id second_store = { { 9, 9 }, 0 };
@@ -364,7 +365,7 @@ static void test_changes_meanwhile(void **state)
     (void)state;
     struct house house;
     open_house(&house);
-    for (unsigned i = 0; i < 20000; i++)
+    for (unsigned i = 0; i < MANY; i++)
         put(&house, i);
     settle(&house);
     open_snapshot(&house, &quiet);
@@ -373,18 +374,18 @@ static void test_changes_meanwhile(void **state)
     while (look(&house).written == 0) {
         assert_true(weir_clock_now() < until);
         assert_int_equal(event_base_loop(house.base, EVLOOP_ONCE), 0);
-        if (look(&house).written > 0 || edits > 60)
+        if (look(&house).written > 0 || edits > 24)
             continue;
         edits++;
         for (unsigned i = 0; i < 5; i++)
-            put(&house, (unsigned)weir_rng_below(&house.rng, 22000));
+            put(&house, (unsigned)weir_rng_below(&house.rng, MANY + 1000));
         drop_any(&house);
         /* The last edit stays open for a while. */
-        if (edits <= 60)
+        if (edits <= 24)
             settle(&house);
         else
             event_base_loop(house.base, EVLOOP_NONBLOCK);
-        if (edits > 60)
+        if (edits > 24)
             settle(&house);
     }
     printf("%llu edits while it was written\n", (unsigned long long)edits);
@@ -421,7 +422,7 @@ static void test_another_store_meanwhile(void **state)
     (void)state;
     struct house house;
     open_house(&house);
-    for (unsigned i = 0; i < 20000; i++)
+    for (unsigned i = 0; i < MANY; i++)
         put(&house, i);
     settle(&house);
     open_snapshot(&house, &quiet);
@@ -595,7 +596,7 @@ static void test_disk_full(void **state)
     wait_for(&house, 1, 0);
     size_t old_len, len;
     char *old = read_file(house.path, &old_len);
-    for (unsigned i = 0; i < 20000; i++)
+    for (unsigned i = 0; i < MANY; i++)
         put(&house, i);
     settle(&house);
     wait_for(&house, 1, 3);
@@ -643,7 +644,7 @@ static void test_many(void **state)
     struct house house;
     open_house(&house);
     const char *given = getenv("WEIR_SNAPSHOT_QUOTAS");
-    unsigned count = given ? (unsigned)atoi(given) : 100000;
+    unsigned count = given ? (unsigned)atoi(given) : 50000;
     for (unsigned i = 0; i < count; i++)
         put_plain(&house, i);
     settle(&house);
