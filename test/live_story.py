@@ -293,7 +293,8 @@ class Story(unittest.TestCase):
         to do so."""
         loaded = Loaded(limiters)
         began = time.monotonic()
-        met = loaded.until_rates(dict.fromkeys(MODES, LIMIT), PART)
+        met = loaded.until_rates(dict.fromkeys(MODES, LIMIT),
+                                 BOUND if MEASURE else PART)
         rates = ", ".join(f"{mode} {met[mode]:.0f}" for mode in MODES)
         say(f"{when}: {rates} of {LIMIT}/s, after "
             f"{time.monotonic() - began:.1f} s")
