@@ -215,26 +215,28 @@ def hash_of(name):
     return sum(name.encode()) * 31
 
 
-def build(folder):
-    subprocess.run(["sh", HERE / "doorman" / "build.sh", folder], check=True,
-                   stdout=subprocess.DEVNULL)
-
-
-def clients():
-    """Where the two programs of generated code are."""
+def client_of(name, *what):
+    """A folder with a program of generated code."""
+    def build(folder):
+        subprocess.run(["sh", HERE / "doorman" / "build.sh", folder, *what],
+                       check=True, stdout=subprocess.DEVNULL)
     return build_once(
-        BUILD / "test" / "doorman-clients",
+        BUILD / "test" / name,
         [*(HERE / "doorman").iterdir(), HERE.parent / "proto/doorman.proto"],
         build)
 
 
-class Case(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        made = clients()
-        cls.python = ["/usr/bin/python3", made / "client.py"]
-        cls.go = [made / "client-go"]
+def python_client():
+    """Its command."""
+    return ["/usr/bin/python3",
+            client_of("doorman-python", "python") / "client.py"]
 
+
+def go_client():
+    return [client_of("doorman-go") / "client-go"]
+
+
+class Case(unittest.TestCase):
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp(prefix="weir-doorman."))
         self.file = self.folder / "resources.yml"
@@ -275,6 +277,10 @@ class Case(unittest.TestCase):
 
 
 class OneServer(Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.python = python_client()
+
     def get_refresh_release(self, program):
         server = self.serve_file()
         client = self.client(program, server)
@@ -330,7 +336,7 @@ class OneServer(Case):
         self.get_refresh_release(self.python)
 
     def test_go_gets_refreshes_releases(self):
-        self.get_refresh_release(self.go)
+        self.get_refresh_release(go_client())
 
     def test_credentials_and_strangers(self):
         credentials = self.folder / "credentials"
@@ -457,6 +463,10 @@ class OneServer(Case):
 
 
 class ThreeServers(Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.go = go_client()
+
     def setUp(self):
         super().setUp()
         etcd = self.etcd()
