@@ -749,7 +749,7 @@ static void makers_at_once(void **state)
     (void)state;
     char url[URL_MAX];
     pid_t children[MAKERS];
-    int made = 0;
+    int made = 0, status;
     under_test->make_url(url, sizeof(url));
     for (int i = 0; i < MAKERS; i++) {
         children[i] = fork();
@@ -761,7 +761,6 @@ static void makers_at_once(void **state)
         }
     }
     for (int i = 0; i < MAKERS; i++) {
-        int status;
         waitpid(children[i], &status, 0);
         assert_true(WIFEXITED(status) && WEXITSTATUS(status) < 2);
         made += WEXITSTATUS(status) == 0;
@@ -850,15 +849,17 @@ static size_t random_edit(struct weir_rng *rng, struct model *model,
 
 static void compare(struct fixture *fixture, const struct model *model)
 {
+    follow(fixture->store, fixture->seen);
     for (int i = 0; i < NAMES; i++) {
-        const struct weir_quota *quota = look(fixture, names[i]);
+        const struct weir_quota *quota =
+            weir_catalog_get(fixture->seen, weir_text_of(names[i]));
         assert_int_equal(quota != NULL, model->exists[i]);
         if (!quota)
             continue;
         assert_int_equal(quota->limit.units, model->units[i]);
-        const char *parent = model->parent[i] < 0 ? NULL
-                                                  : names[model->parent[i]];
-        assert_true(weir_text_equal(quota->parent, weir_text_of(parent)));
+        int at = model->parent[i];
+        struct weir_text parent = weir_text_of(at < 0 ? NULL : names[at]);
+        assert_true(weir_text_equal(quota->parent, parent));
         assert_int_equal(weir_catalog_check_place(fixture->seen, quota->name,
                                                   NULL), 0);
     }
@@ -871,8 +872,7 @@ static void as_the_naive_model(void **state)
     struct model model = { .exists = { false } };
     struct weir_store *handles[2] = { fixture->store, NULL };
     assert_int_equal(weir_store_open(fixture->url, &handles[1], NULL), 0);
-    int accepted = 0;
-    uint64_t last = 0;
+    uint64_t accepted = 0, last = 0;
     for (int i = 0; i < EDITS_OF_MODEL; i++) {
         struct model next = model;
         struct weir_change changes[4];
@@ -896,7 +896,7 @@ static void as_the_naive_model(void **state)
         compare(fixture, &model);
     }
     /* About half are, so this is many standard deviations away. */
-    printf("%d of %d edits were accepted\n", accepted, EDITS_OF_MODEL);
+    printf("%d of %d edits were accepted\n", (int)accepted, EDITS_OF_MODEL);
     assert_in_range(accepted, 20, EDITS_OF_MODEL - 10);
     fixture->store = handles[0];
     weir_store_close(handles[1]);

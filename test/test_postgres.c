@@ -97,7 +97,8 @@ static void until(PGconn *connection, const char *question, long wanted)
     }
 }
 
-static void make_url(char *url, size_t size)
+/* A database that nobody has used. */
+static void make_database(char *url, size_t size)
 {
     static int number;
     char server[URL_MAX];
@@ -110,7 +111,7 @@ static void make_url(char *url, size_t size)
     url_of(name, url, size);
 }
 
-static void clean(const char *url)
+static void drop_database(const char *url)
 {
     char server[URL_MAX];
     char statement[64];
@@ -118,6 +119,36 @@ static void clean(const char *url)
              "DROP DATABASE %s WITH (FORCE)", strrchr(url, '/') + 1);
     url_of("postgres", server, sizeof(server));
     sql(server, statement);
+}
+
+/* Those of the suite are used again and again: to make and to drop one is most
+ * of what a test costs. */
+static struct {
+    char url[URL_MAX]; /* "": not made yet */
+    bool is_used;
+} pool[8];
+
+static void make_url(char *url, size_t size)
+{
+    size_t i = 0;
+    while (pool[i].is_used)
+        assert_true(++i < WEIR_COUNT_OF(pool));
+    if (pool[i].url[0] == '\0')
+        make_database(pool[i].url, sizeof(pool[i].url));
+    pool[i].is_used = true;
+    snprintf(url, size, "%s", pool[i].url);
+}
+
+static void clean(const char *url)
+{
+    sql(url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+             " WHERE datname = current_database()"
+             " AND pid <> pg_backend_pid()");
+    sql(url, "SET client_min_messages = error;"
+             " DROP SCHEMA IF EXISTS weir CASCADE");
+    for (size_t i = 0; i < WEIR_COUNT_OF(pool); i++)
+        if (strcmp(pool[i].url, url) == 0)
+            pool[i].is_used = false;
 }
 
 /* Until no transaction of a client that is gone is under way. */
@@ -171,7 +202,7 @@ struct fixture {
 static int set_up(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
-    make_url(fixture->url, sizeof(fixture->url));
+    make_database(fixture->url, sizeof(fixture->url));
     if (weir_store_init(fixture->url, &fixture->diag) < 0 ||
         weir_store_open(fixture->url, &fixture->store, &fixture->diag) < 0)
         fail_msg("%s", fixture->diag.text);
@@ -183,7 +214,7 @@ static int tear_down(void **state)
 {
     struct fixture *fixture = *state;
     weir_store_close(fixture->store);
-    clean(fixture->url);
+    drop_database(fixture->url);
     free(fixture);
     return 0;
 }
@@ -438,7 +469,7 @@ static void a_database_of_another_encoding(void **state)
     url_of("latin", latin, sizeof(latin));
     assert_int_equal(weir_store_init(latin, &fixture->diag), WEIR_ESTORE);
     assert_non_null(strstr(fixture->diag.text, "LATIN1"));
-    clean(latin);
+    drop_database(latin);
 }
 
 static void nobody_there(void **state)
