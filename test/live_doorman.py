@@ -31,7 +31,8 @@ WEIR = str(BUILD / "weir")
 HERE = Path(__file__).parent
 CAPACITY = 400
 CLIENTS = 40  # which want more than a thousand together
-LEASE = 3     # seconds
+LEASE = 4     # seconds: twice the ttl of a mastership, so that clients mostly
+              # keep what they have; a new master learns for more than twice it
 FILE = """resources:
 - identifier_glob: fleet_*
   capacity: {capacity}
