@@ -78,11 +78,4 @@ void crowd_expect(struct crowd *c, double got, uint64_t truth, const char *who,
  * told.) */
 void crowd_check_limiters(struct crowd *c, const char *name);
 
-/* How many histories, from which seed: WEIR_HISTORIES, WEIR_SEED. */
-static inline uint64_t from_environment(const char *name, uint64_t otherwise)
-{
-    const char *text = getenv(name);
-    return text ? strtoull(text, NULL, 10) : otherwise;
-}
-
 #endif /* WEIR_TEST_CROWD_H */

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "histories.h"
 #include "table_maker.h"
 
 /* ---- By hand ---- */
@@ -717,7 +718,7 @@ static void test_never_over(void **state)
     (void)state;
     struct weir_rng seeds = made_seed("broker");
     struct world *w = malloc(sizeof(*w));
-    for (int life = 0; life < 100; life++) {
+    for (uint64_t life = histories(130, 50); life > 0; life--) {
         make_world(w, weir_rng_next(&seeds));
         for (int mishaps = 0; mishaps < 60; mishaps++) {
             weir_instant until = w->now + draw(w, 8 * WEIR_SECOND);

@@ -18,6 +18,7 @@
 #include <time.h>
 
 #include "base/rng.h"
+#include "histories.h"
 #include "lease/broker.h"
 #include "lease/holder.h"
 
@@ -358,7 +359,7 @@ static void play(bool calm, bool keeps, unsigned rounds, unsigned ticks)
 static void test_never_over(void **state)
 {
     (void)state;
-    play(false, false, 100, 6000);
+    play(false, false, (unsigned)histories(45, 50), 6000);
 }
 
 static void test_never_over_when_calm(void **state)
@@ -370,7 +371,7 @@ static void test_never_over_when_calm(void **state)
 static void test_never_over_by_rolls(void **state)
 {
     (void)state;
-    play(false, true, 40, 20000);
+    play(false, true, (unsigned)histories(150, 20), 20000);
 }
 
 int main(void)

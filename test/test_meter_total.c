@@ -43,7 +43,7 @@ struct paced {
 static uint64_t operations(void)
 {
     const char *given = getenv("WEIR_OPERATIONS");
-    return given ? strtoull(given, NULL, 10) : 10000000;
+    return given ? strtoull(given, NULL, 10) : 5000000;
 }
 
 static struct paced paced_begin(const struct weir_meter_rate *rate,

@@ -45,16 +45,28 @@ struct ran {
     struct weir_result *result;
 };
 
-static struct ran run_one(const struct weir_script *script, size_t variant)
+static struct ran build_one(const struct weir_script *script, size_t variant)
 {
     struct weir_diag diag = { 0 };
     struct ran ran = { .scenario =
                            weir_scenario_build(script, variant, &diag) };
     if (!ran.scenario)
         fail_msg("%u:%u: %s", diag.line, diag.column, diag.text);
+    return ran;
+}
+
+static void run(struct ran *ran)
+{
+    struct weir_diag diag = { 0 };
     const struct weir_run_options options = { .seed = seed() };
-    ran.result = weir_run_simulated(ran.scenario, &options, &diag);
-    assert_non_null(ran.result);
+    ran->result = weir_run_simulated(ran->scenario, &options, &diag);
+    assert_non_null(ran->result);
+}
+
+static struct ran run_one(const struct weir_script *script, size_t variant)
+{
+    struct ran ran = build_one(script, variant);
+    run(&ran);
     return ran;
 }
 
@@ -162,13 +174,33 @@ static bool is_wish(const char *text)
     return false;
 }
 
+/* Some files are of fleets of one to twenty: what is in between is of no
+ * surprise, and is run with WEIR_DEEP=1. */
+static bool is_between(const char *variant)
+{
+    static const char *const fleets[] = { "instances=2", "instances=3",
+                                          "instances=5", "instances=10" };
+    size_t len = variant ? strlen(variant) : 0;
+    for (size_t i = 0; i < WEIR_COUNT_OF(fleets); i++) {
+        size_t end = strlen(fleets[i]);
+        if (len >= end && strcmp(variant + len - end, fleets[i]) == 0)
+            return !getenv("WEIR_DEEP");
+    }
+    return false;
+}
+
 static void holds_all(void **state)
 {
     const char *name = *state;
     struct weir_script *script = read_builtin(name);
     size_t refuted = 0;
     for (size_t v = 0; v < weir_script_variants(script); v++) {
-        struct ran ran = run_one(script, v);
+        struct ran ran = build_one(script, v);
+        if (is_between(ran.scenario->variant)) {
+            weir_scenario_free(ran.scenario);
+            continue;
+        }
+        run(&ran);
         for (size_t i = 0; i < ran.scenario->claim_count; i++) {
             const char *text = ran.scenario->claims[i].text;
             if (ran.result->claims[i] || is_wish(text))

@@ -20,6 +20,7 @@
 
 #include <cmocka.h>
 
+#include "histories.h"
 #include "lab/fleet.h"
 #include "node/root_state.h"
 #include "os/clock.h"
@@ -524,7 +525,7 @@ static void test_carrier_dies_and_nothing_is_counted_twice(void **state)
 
 /* ---- Any network, and nobody dies ---- */
 
-#define HISTORIES 300
+#define HISTORIES 150
 #define OPS 60
 
 struct history {
@@ -702,11 +703,8 @@ static void history(uint64_t seed)
 static void test_any_network_counts_once(void **state)
 {
     (void)state;
-    const char *given = getenv("WEIR_SEED");
-    const char *many = getenv("WEIR_HISTORIES");
-    uint64_t seed = given ? strtoull(given, NULL, 10) : 1;
-    /* They are long beside those of test_sync, which the number is made for. */
-    uint64_t count = many ? strtoull(many, NULL, 10) / 20 + 1 : HISTORIES;
+    uint64_t seed = from_environment("WEIR_SEED", 1);
+    uint64_t count = histories(20, HISTORIES);
     for (uint64_t i = 0; i < count; i++)
         history(seed + i);
     print_message("  %llu histories\n", (unsigned long long)count);

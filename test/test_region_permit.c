@@ -24,9 +24,10 @@
 #include <cmocka.h>
 
 #include "crowd.h"
+#include "histories.h"
 #include "node/root_state.h"
 
-#define HISTORIES 400
+#define HISTORIES 200
 #define LIMITERS_MAX 6
 #define STALE_AFTER (3 * WEIR_SECOND)
 /* What the dead had is given back a tier a time, and all is said again. */
@@ -178,9 +179,7 @@ static void test_histories(void **state)
     uint64_t seed = from_environment("WEIR_SEED", 1);
     /* A region hears of a removal when its limiter knows what came after. */
     play(11022);
-    /* They are long beside those of test_sync, which the number is made for. */
-    uint64_t count =
-        from_environment("WEIR_HISTORIES", 20 * HISTORIES) / 20 + 1;
+    uint64_t count = histories(20, HISTORIES);
     for (uint64_t i = 0; i < count; i++)
         play(seed + i);
     print_message("  %llu histories\n", (unsigned long long)count);

@@ -15,10 +15,11 @@
 
 #include <cmocka.h>
 
+#include "histories.h"
 #include "lab/fleet.h"
 
 #define LIMIT 1000
-#define SEEDS 24
+#define SEEDS 8
 #define LEARN 15        /* seconds, before the cut */
 #define STALL_EVERY 6.5 /* seconds, of each node; on average */
 #define STEP (50 * WEIR_MILLISECOND)
@@ -225,10 +226,10 @@ static void note(struct figures *f, double x)
 static void go_on(const struct shape *shape, bool stalls,
                   const double *most_off)
 {
-    const char *chosen = getenv("WEIR_SEED");
-    uint64_t first = chosen ? strtoull(chosen, NULL, 10) : 1;
+    uint64_t first = from_environment("WEIR_SEED", 1);
+    uint64_t count = histories(1500, SEEDS);
     struct figures figures[MODES] = { { 0 } };
-    for (uint64_t seed = first; seed < first + SEEDS; seed++) {
+    for (uint64_t seed = first; seed < first + count; seed++) {
         double passed[MODES];
         learnt(shape, seed, stalls, passed);
         for (int mode = 0; mode < MODES; mode++)
@@ -236,13 +237,13 @@ static void go_on(const struct shape *shape, bool stalls,
     }
     for (int mode = 0; mode < MODES; mode++) {
         struct figures *f = &figures[mode];
-        double mean = f->sum / SEEDS;
+        double mean = f->sum / (double)count;
         print_message("  %s, %s, %.*s: mean %.3f, sd %.3f, %.3f to %.3f "
                       "(seeds from %llu)\n",
                       shape->what, stalls ? "stalls" : "no stalls",
                       (int)names[mode].len, names[mode].p, mean,
-                      sqrt(fmax(0, f->squares / SEEDS - mean * mean)), f->least,
-                      f->most, (unsigned long long)first);
+                      sqrt(fmax(0, f->squares / (double)count - mean * mean)),
+                      f->least, f->most, (unsigned long long)first);
         assert_true(f->least > 1 - most_off[mode]);
         assert_true(f->most < 1 + most_off[mode]);
     }

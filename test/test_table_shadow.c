@@ -573,11 +573,12 @@ static void test_refunds_are_right_in_the_mean(void **state)
     double kept = (double)(passed_by(t, "shadow:q") - before);
     printf("kept %.0f of %d in the mean\n", kept, rounds / 3 * 4);
     /* 2000 passed, each refunded 6 of 10: 8000, by 6000 draws of one third,
-     * 36.5 draws of deviation, 6 units each. The odds begin with what all
-     * passed before, the last 256 requests, and give back too much until
+     * 36.5 draws of deviation, 6 units each. Six deviations: a false alarm is
+     * less probable than 2 exp(-18) = 3e-8 (Chernoff). The odds begin with what
+     * all passed before, the last 256 requests, and give back too much until
      * those are forgotten. */
-    assert_true(kept > 8000 - 5 * 219 - 6 * 256);
-    assert_true(kept < 8000 + 5 * 219);
+    assert_true(kept > 8000 - 6 * 219 - 6 * 256);
+    assert_true(kept < 8000 + 6 * 219);
     free(t);
 }
 
