@@ -15,13 +15,13 @@ import time
 import unittest
 from pathlib import Path
 
-from live_cli import WEIR, Case, Root, until
+from live_cli import WEIR, Case, Root
+from patience import PATIENCE, until
 
 BUILD = Path(os.environ["WEIR_BUILD"])
 DECIDERS = 4
 KILLS = int(os.environ.get("WEIR_KILLS", "100"))
 LIMIT, BURST = 5000, 750
-PATIENCE = 30
 
 
 class Notes:
@@ -101,6 +101,12 @@ class Tables(Case):
                 return use["passed"]
         return 0
 
+    def told(self, name, least):
+        """What passed, when the root has been told of so much."""
+        until(f"{least} units of {name} at the root",
+              lambda: self.passed(name) >= least)
+        return self.passed(name)
+
     def begin(self):
         self.ok("quota", "set", "q", "limit=unlimited", root=self.root)
         self.ok("quota", "set", "limited", f"limit={LIMIT}/s", "low_burst=500",
@@ -135,14 +141,14 @@ class Tables(Case):
         seconds = time.monotonic() - began
         self.end(agent, signal.SIGTERM)  # with the last counts told
         did = self.notes.look()
-        passed, limited = self.passed("q"), self.passed("limited")
+        # A decider that is killed between the charge and the note has noted
+        # nothing.
+        passed = self.told("q", did["passed"])
+        limited = self.told("limited", did["limited"])
         print(f"{KILLS} killed in {seconds:.1f} s, {self.agents} agents; "
               f"{passed} units, {limited / seconds:.0f}/s of {LIMIT}")
         self.assertEqual(did["strange"], 0)
-        # Who is killed between the charge and the note has noted nothing.
-        self.assertLessEqual(did["passed"], passed)
         self.assertLessEqual(passed, did["begun"])
-        self.assertLessEqual(did["limited"], limited)
         self.assertLessEqual(limited, LIMIT * seconds + BURST + DECIDERS)
 
     def test_an_agent_stands_by(self):
@@ -157,17 +163,18 @@ class Tables(Case):
         for decider in deciders:
             self.end(decider)
         self.end(other, signal.SIGTERM)
-        self.assertGreaterEqual(self.passed("q"), self.notes.look()["passed"])
+        self.told("q", self.notes.look()["passed"])
 
     def test_services_go_on_without_an_agent(self):
-        """By their table's own counts: no slack that a root gave is left."""
+        """By their table's own counts: no slack that a root gave is left
+        after several bursts."""
         for by in signal.SIGKILL, signal.SIGTERM:
             agent, deciders = self.begin()
             self.has_decided(100)
             self.end(agent, by)
             seen = self.notes.look()["limited"]
             until("units", lambda: self.notes.look()["limited"] >=
-                  seen + 2 * LIMIT)
+                  seen + 4 * BURST)
             for decider in deciders:
                 self.end(decider)
 
