@@ -35,7 +35,8 @@ struct weir_live_restart {
 /* An "expect" of an action that is looked at until it holds, or too late. */
 struct weir_live_expect {
     const struct weir_condition *condition;
-    weir_duration until;
+    weir_duration until; /* of the scenario's time */
+    weir_instant late;   /* when it was seen that it didn't hold by then; 0 */
 };
 
 struct weir_live {
@@ -45,6 +46,7 @@ struct weir_live {
     struct weir_live_fleet *fleet;
     struct weir_rng rng;                /* draws nodes */
     weir_instant start;                 /* 0: not yet */
+    weir_duration held; /* the scenario's time stood still for so long */
     struct weir_live_quota *quotas;     /* as scenario->quotas */
     struct weir_live_load *loads;       /* as scenario->loads */
     size_t next_action;                 /* of the scenario's */
@@ -60,8 +62,9 @@ struct weir_live {
 
 /* ---- live_act.c: what is done at an instant ---- */
 
-/* Everything that is due at 'at': actions, restarts, waiting expectations. */
-void weir_live_act(struct weir_live *live, weir_duration at);
+/* Everything that is due at 'now': actions, restarts, waiting expectations.
+ * Returns the scenario's time. */
+weir_duration weir_live_act(struct weir_live *live, weir_instant now);
 /* Gives each limiter its part of each load as of 'at'. */
 void weir_live_share(struct weir_live *live, weir_duration at);
 /* Draws the nodes of a selection, of those in it for which out[i] is true:

@@ -230,26 +230,53 @@ static void remove_quota(struct weir_live *live,
 
 /* ---- Expectations ---- */
 
+/* What is waited for beyond the end has its last chance there. */
 static void begin_expect(struct weir_live *live,
                          const struct weir_action *action)
 {
+    weir_duration until = action->at + action->span;
+    weir_duration span = live->scenario->span;
     live->expects[live->expect_count++] = (struct weir_live_expect){
         .condition = &action->condition,
-        .until = action->at + action->span,
+        .until = until < span ? until : span,
     };
 }
 
-/* Those that hold now or are too late have an answer; the rest waits on. */
-static void look_at_expects(struct weir_live *live, weir_duration at)
+/* The scenario's time. */
+static weir_duration time_of(const struct weir_live *live, weir_instant now)
+{
+    /* To the millisecond: what is finer is the tick's. */
+    return (now - live->start) / WEIR_MILLISECOND * WEIR_MILLISECOND -
+           live->held;
+}
+
+/* Whether there is an answer: it holds, or it is late, and patience is over.
+ * One that is late stops the scenario's time at the instant by which it should
+ * have held, so that what comes after it still comes after it. */
+static bool is_answered(struct weir_live *live, struct weir_live_expect *expect,
+                        weir_instant now)
+{
+    weir_duration at = time_of(live, now);
+    double value = weir_live_quantity(live, expect->condition);
+    bool held = weir_condition_holds(expect->condition, value);
+    if (!held && at < expect->until)
+        return false;
+    if (!held && expect->late == 0)
+        expect->late = now;
+    if (!held && now - expect->late < live->options->patience) {
+        live->held += at - expect->until;
+        return false;
+    }
+    weir_result_expect(live->result, expect->condition, at, value, held);
+    return true;
+}
+
+static void look_at_expects(struct weir_live *live, weir_instant now)
 {
     size_t kept = 0;
     for (size_t i = 0; i < live->expect_count; i++) {
         struct weir_live_expect expect = live->expects[i];
-        double value = weir_live_quantity(live, expect.condition);
-        bool held = weir_condition_holds(expect.condition, value);
-        if (held || at >= expect.until)
-            weir_result_expect(live->result, expect.condition, at, value, held);
-        else
+        if (!is_answered(live, &expect, now))
             live->expects[kept++] = expect;
     }
     live->expect_count = kept;
@@ -295,10 +322,9 @@ static void act(struct weir_live *live, const struct weir_action *action)
     }
 }
 
-void weir_live_act(struct weir_live *live, weir_duration at)
+static void start_again(struct weir_live *live, weir_duration at)
 {
-    const struct weir_scenario *scenario = live->scenario;
-    uint32_t nodes = scenario->limiters + scenario->roots;
+    uint32_t nodes = live->scenario->limiters + live->scenario->roots;
     for (uint32_t i = 0; i < nodes; i++) {
         struct weir_live_restart *restart = &live->restarts[i];
         if (!restart->waits || restart->at > at)
@@ -306,8 +332,18 @@ void weir_live_act(struct weir_live *live, weir_duration at)
         restart->waits = false;
         weir_live_start(live->fleet, restart->place);
     }
+}
+
+/* An expectation is looked at before what comes after it is done. */
+weir_duration weir_live_act(struct weir_live *live, weir_instant now)
+{
+    const struct weir_scenario *scenario = live->scenario;
+    look_at_expects(live, now);
+    start_again(live, time_of(live, now));
     while (live->next_action < scenario->action_count &&
-           scenario->actions[live->next_action].at <= at)
+           scenario->actions[live->next_action].at <= time_of(live, now)) {
         act(live, &scenario->actions[live->next_action++]);
-    look_at_expects(live, at);
+        look_at_expects(live, now);
+    }
+    return time_of(live, now);
 }

@@ -79,6 +79,8 @@ struct weir_run_options {
     bool check;           /* run the checkers (check.h) */
     bool trace;           /* each event to standard error */
     uint64_t until_event; /* stop before it; 0: don't */
+    weir_duration patience; /* live: how long the actions of a scenario are put
+                             * off for an expectation that is late */
     /* Called some times a second with 0 .. 1; NULL: not. */
     void (*progress)(void *context, double part);
     void *context;

@@ -30,6 +30,7 @@ static const char run_help[] =
     "      --set KEY=VALUE         instead of what the file sets KEY to\n"
     "      --variant NAME          this one alone\n"
     "      --live                  real processes, in real time\n"
+    "      --patience DURATION     wait so long for what is late there     [0]\n"
     "      --json                  a JSON object for each seed, one a line\n"
     "      --out DIR               series as CSV, figures as SVG\n"
     "      --jobs N                seeds at once              [processors]\n"
@@ -47,13 +48,13 @@ static const char compare_help[] =
     "    weir lab compare weir-fleet --vs --set rtt=100ms --out figures\n"
     "\n"
     "What stands before --vs is the first setting; it may be none. The other\n"
-    "options are those of `weir lab run`, but --live, --variant,\n"
-    "--until-event and --trace.\n";
+    "options are those of `weir lab run`, but --live, --patience,\n"
+    "--variant, --until-event and --trace.\n";
 
 /* What was asked for, as typed. */
 struct request {
     const char *name;
-    const char *seed, *seeds, *jobs, *variant, *out, *until_event;
+    const char *seed, *seeds, *jobs, *variant, *out, *until_event, *patience;
     struct weir_cli_values sets[2]; /* before and after --vs */
     bool json, live, trace, compare;
 };
@@ -66,6 +67,7 @@ struct plan {
     size_t split;              /* from here on they are of the second source */
     char (*labels)[LABEL_MAX]; /* owned; names of what is compared */
     uint64_t first, last, until_event;
+    weir_duration patience;
     unsigned threads;
     struct weir_batch *kept; /* owned, with their results */
     size_t kept_count;
@@ -112,6 +114,7 @@ static void *run_seed(void *context, uint64_t seed,
             .check = true,
             .trace = plan->request.trace,
             .until_event = plan->until_event,
+            .patience = plan->patience,
             .progress = tell_share,
             .context = &share,
         };
@@ -181,6 +184,8 @@ static void write_replay(const struct plan *plan, uint64_t seed, size_t variant,
     }
     if (request->live)
         fputs(" --live", out);
+    if (request->patience)
+        fprintf(out, " --patience %s", request->patience);
     if (event)
         fprintf(out, " --until-event %" PRIu64 " --trace", event);
 }
@@ -332,6 +337,14 @@ static int parse_numbers(struct plan *plan)
                              KEPT_MAX);
     if (request->live && (request->trace || request->until_event))
         return weir_cli_fail("--live has no events to trace or stop at");
+    if (request->patience && !request->live)
+        return weir_cli_fail("--patience is for --live: nothing is late in "
+                             "virtual time");
+    struct weir_diag diag = { 0 };
+    if (request->patience &&
+        weir_duration_parse(weir_text_of(request->patience), &plan->patience,
+                            &diag) < 0)
+        return weir_cli_fail("--patience: %s", diag.text);
     return 0;
 }
 
@@ -470,6 +483,7 @@ int weir_cli_lab_run(int argc, char **argv)
         { .name = "set", .values = &request.sets[0] },
         { .name = "variant", .value = &request.variant },
         { .name = "live", .flag = &request.live },
+        { .name = "patience", .value = &request.patience },
         { .name = "json", .flag = &request.json },
         { .name = "out", .value = &request.out },
         { .name = "jobs", .letter = 'j', .value = &request.jobs },
