@@ -191,14 +191,14 @@ class Regions(Case):
         until("a warning", lambda: "cut off" in self.region[0].logged())
         self.says("STALE", lambda:
                   self.fleet.weir("status", root=self.region[0])[1])
-        # The region keeps to its part of the limit, which is all of it: by
-        # what its roots have learnt, or half of it for each at least.
-        self.fleet.until_rate("share", 0.75 * 3000, 0.4)
         spans = self.until_stale(self.inside)
         self.assert_open(spans, "open")
         self.assert_open(spans, "idle")
         self.assert_closed(spans, "closed")
         self.assert_held(spans, "hold")
+        # The region keeps to its part of the limit, by what its two roots
+        # have learnt: no more than all of it, and half of it at least.
+        self.fleet.until_rate("share", 0.75 * 3000, 0.4)
         mend()
         until("the region is fresh",
               lambda: not any(state["stale"] for state in self.states()))

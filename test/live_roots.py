@@ -237,32 +237,29 @@ class Stale(Case):
             self.fleet.set(mode, "limit=3000/s", f"on_stale={mode}", *SMALL)
         # Of this one nothing was ever refused.
         self.fleet.set("idle", "limit=1000000/s", "on_stale=hold")
-        # Which parts limiters have of a share they learn while roots speak:
-        # how exactly is what test_stalls judges. Of one that is alone in its
-        # quota it is the whole.
-        loads = [f"{mode}=3000" for mode in ("open", "closed", "hold")]
-        self.load(*loads, "idle=300", limiters=2)
-        sharing = self.load(*loads, "idle=300", "share=3000", limiters=1)
-        limiters = self.fleet.limiters
-        both = dict.fromkeys(("open", "closed", "hold"), 3000)
-        self.fleet.until_rates(both, PART)
+        # Which parts of a share several limiters have they learn while roots
+        # speak, as well as the machine lets them: test_stalls judges that. One
+        # alone has all of it (an equal part at least: tally_correction.c).
+        limiters = self.load(*[f"{mode}=9000" for mode in self.MODES],
+                             "idle=300", limiters=1)
+        limits = dict.fromkeys(self.MODES, 3000)
+        self.fleet.until_rates(limits, PART)
         for root in self.fleet.roots:
             root.kill()
         until("every limiter has lost its roots", lambda: not any(
             limiter.up() for limiter in limiters))
-        self.fleet.until_rates({"share": 3000}, PART, sharing)
         spans = self.until_stale(limiters)
         self.assert_open(spans, "open")
         self.assert_open(spans, "idle")
         self.assert_closed(spans, "closed")
         self.assert_held(spans, "hold")
+        self.fleet.until_rate("share", 3000, PART)
 
         self.fleet.roots[0].start()
         until("every limiter is fresh", lambda: all(
             limiter.up() == 1 and not limiter.seen()["stale"]
             for limiter in limiters))
-        self.fleet.until_rates(both, PART)
-        self.fleet.until_rates({"share": 3000}, PART, sharing)
+        self.fleet.until_rates(limits, PART)
         for limiter in limiters:
             self.assertIn(FRESH, [line["event"]
                                   for line in limiter.told("event")])
