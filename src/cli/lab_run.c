@@ -30,7 +30,7 @@ static const char run_help[] =
     "      --set KEY=VALUE         instead of what the file sets KEY to\n"
     "      --variant NAME          this one alone\n"
     "      --live                  real processes, in real time\n"
-    "      --patience DURATION     wait so long for what is late there     [0]\n"
+    "      --patience DURATION     wait so long for what is late there  [0]\n"
     "      --json                  a JSON object for each seed, one a line\n"
     "      --out DIR               series as CSV, figures as SVG\n"
     "      --jobs N                seeds at once              [processors]\n"
