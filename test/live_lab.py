@@ -21,6 +21,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -221,6 +222,20 @@ run 1s
                 said = self.refusal(**parts)
                 self.assertIn(what, said)
                 self.assertIn("run it in the simulator", said)
+
+    def test_patience_ends(self):
+        """The run stands still for so long, and then goes on to its end."""
+        path = self.folder / "x.weir"
+        path.write_text(self.FILE.format(
+            limiters=1, network="rtt=1ms", load="rate=1x",
+            more="at 0.2s expect ready = 9\nat 0.3s expect ready = 1"))
+        begin = time.monotonic()
+        done = lab("run", path, "--live", "--json", "--patience", "2s")
+        self.assertGreater(time.monotonic() - begin, 2.9)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        held = {line["text"]: line["held"]
+                for line in json.loads(done.stdout)["expectations"]}
+        self.assertEqual(sorted(held.values()), [False, True], held)
 
     def test_patience_is_for_live_runs(self):
         for options, wanted in ((["--patience", "1s"], "is for --live"),
