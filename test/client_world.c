@@ -2,8 +2,9 @@
  * test/client_world.c - real roots, limiters and what they told.
  *
  * A root is a process of its own that dies with the test; it is edited and
- * looked at over HTTP by blocking sockets. Its ports are the kernel's choice
- * at the first start and kept at the next. */
+ * looked at over HTTP by blocking sockets. Its ports are the kernel's choice,
+ * and no other process gets them while it is dead: the test is bound to them,
+ * too. A listener that sets SO_REUSEADDR may be beside that, and nobody else. */
 
 #include "client_world.h"
 
@@ -77,13 +78,28 @@ static const char *build(void)
     return path;
 }
 
+static int reserve(char *out_address, size_t size)
+{
+    struct sockaddr_in at = { .sin_family = AF_INET,
+                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t len = sizeof(at);
+    int on = 1;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, len), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &len), 0);
+    snprintf(out_address, size, "127.0.0.1:%u", ntohs(at.sin_port));
+    return fd;
+}
+
 static void make_folder(struct root *root)
 {
     memset(root, 0, sizeof(*root));
     strcpy(root->folder, "/tmp/weir-client-XXXXXX");
     assert_non_null(mkdtemp(root->folder));
-    strcpy(root->address, "127.0.0.1:0");
-    strcpy(root->http, "127.0.0.1:0");
+    root->reserved[0] = reserve(root->address, sizeof(root->address));
+    root->reserved[1] = reserve(root->http, sizeof(root->http));
     root->stale_after = "10s";
 }
 
@@ -114,7 +130,8 @@ void root_make_beside(struct root *root, const struct root *first)
     root_start(root);
 }
 
-static bool read_ports(struct root *root, const char *path)
+/* It writes its ports when it answers. */
+static bool is_started(const char *path)
 {
     char address[32], http[32];
     FILE *file = fopen(path, "r");
@@ -122,11 +139,7 @@ static bool read_ports(struct root *root, const char *path)
         return false;
     int read = fscanf(file, "listen=%31s http=%31s", address, http);
     fclose(file);
-    if (read != 2)
-        return false;
-    strcpy(root->address, address);
-    strcpy(root->http, http);
-    return true;
+    return read == 2;
 }
 
 void root_start(struct root *root)
@@ -151,7 +164,7 @@ void root_start(struct root *root)
               NULL);
         _exit(1);
     }
-    UNTIL(read_ports(root, ports));
+    UNTIL(is_started(ports));
 }
 
 void root_kill(struct root *root, int signal)
@@ -165,6 +178,8 @@ void root_free(struct root *root)
 {
     if (root->pid)
         root_kill(root, SIGKILL);
+    close(root->reserved[0]);
+    close(root->reserved[1]);
     run("rm -r %s%s", root->folder, "");
 }
 

@@ -62,6 +62,7 @@ struct root {
     char address[32];     /* of the limiters' door, once started */
     char http[32];
     const char *stale_after; /* of its limiters */
+    int reserved[2];         /* sockets that hold its ports while it is dead */
 };
 
 /* Its limiters don't become stale by accident: only after ten seconds without

@@ -25,16 +25,23 @@ static struct sockaddr_in loopback(uint16_t port)
     };
 }
 
-uint16_t shared_server_free_port(void)
+/* The test is bound to a free port, so that no other process gets it while the
+ * server is dead. The servers set SO_REUSEADDR, and may be bound beside it. */
+static void reserve(struct shared_server *server)
 {
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_in at = loopback(0);
     socklen_t len = sizeof(at);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&at, len) != 0 ||
-        getsockname(fd, (struct sockaddr *)&at, &len) != 0)
+    int on = 1;
+    if (server->reserved > 0)
+        close(server->reserved);
+    server->reserved = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (server->reserved < 0 ||
+        setsockopt(server->reserved, SOL_SOCKET, SO_REUSEADDR, &on,
+                   sizeof(on)) != 0 ||
+        bind(server->reserved, (struct sockaddr *)&at, len) != 0 ||
+        getsockname(server->reserved, (struct sockaddr *)&at, &len) != 0)
         abort();
-    close(fd);
-    return ntohs(at.sin_port);
+    server->port = ntohs(at.sin_port);
 }
 
 int shared_server_connect(uint16_t port)
@@ -147,7 +154,7 @@ bool shared_server_start(struct shared_server *server)
         /* The bus of a cluster is 10,000 ports above. */
         while (!chosen &&
                (server->port == 0 || (server->cluster && server->port > 55000)))
-            server->port = shared_server_free_port();
+            reserve(server);
         snprintf(server->uri, sizeof(server->uri), "%s://127.0.0.1:%u",
                  server->kind == SHARED_SERVER_MEMCACHED ? "memcached"
                  : server->cert                          ? "rediss"

@@ -18,6 +18,7 @@ struct shared_server {
                              * plain text */
     bool cluster;         /* Redis; a cluster of this one */
     uint16_t port;        /* 0: a free one, and then it stays that */
+    int reserved;         /* a socket that keeps the port meanwhile; 0: none */
     pid_t pid;            /* 0: it doesn't run */
     char uri[64];
 };
@@ -31,8 +32,6 @@ void shared_server_kill(struct shared_server *server);
 void shared_server_stop(struct shared_server *server);
 void shared_server_go_on(struct shared_server *server);
 
-/* A port that was free just now. */
-uint16_t shared_server_free_port(void);
 /* Connects; -1: nobody is there. */
 int shared_server_connect(uint16_t port);
 
