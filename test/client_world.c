@@ -4,7 +4,7 @@
  * A root is a process of its own that dies with the test; it is edited and
  * looked at over HTTP by blocking sockets. Its ports are the kernel's choice,
  * and no other process gets them while it is dead: the test is bound to them,
- * too. A listener that sets SO_REUSEADDR may be beside that, and nobody else. */
+ * too. Only a listener that sets SO_REUSEADDR may be bound beside it. */
 
 #include "client_world.h"
 
