@@ -487,7 +487,9 @@ static void carrier_dies(uint64_t seed)
     seconds_of(&r, 4, 3.0 * LIMIT);
     load(&r, weir_rng_unit(&weir_fleet_world(r.fleet)->rng), 3.0 * LIMIT);
     weir_fleet_kill(r.fleet, root_at(first_of(&r, 0)));
-    seconds_of(&r, 3, 3.0 * LIMIT);
+    /* What it took along passes once more. */
+    seconds_of(&r, 1, 3.0 * LIMIT);
+    struct rates alone = seconds_of(&r, 4, 3.0 * LIMIT);
     weir_fleet_start(r.fleet, root_at(first_of(&r, 0)));
     struct rates after = seconds_of(&r, 5, 3.0 * LIMIT);
     /* It was born empty: its picture is its neighbour's again. */
@@ -497,9 +499,11 @@ static void carrier_dies(uint64_t seed)
     uint64_t doubtful = 0;
     for (uint32_t l = 0; l < 10; l++)
         doubtful += death.carry_most[l];
-    print_message("  seed %llu: %.3f afterwards, reborn %.0f, other %.0f; it "
-                  "held %llu and %llu, lost %llu and %llu (in doubt <= %llu)\n",
-                  (unsigned long long)seed, after.part[0] + after.part[1],
+    print_message("  seed %llu: %.3f by the other, %.3f afterwards, reborn "
+                  "%.0f, other %.0f; it held %llu and %llu, lost %llu and "
+                  "%llu (in doubt <= %llu)\n",
+                  (unsigned long long)seed, alone.part[0] + alone.part[1],
+                  after.part[0] + after.part[1],
                   reborn, other,
                   (unsigned long long)(death.handed - death.told[0]),
                   (unsigned long long)(death.handed - death.told[1]),
@@ -511,6 +515,7 @@ static void carrier_dies(uint64_t seed)
         uint64_t lost = r.truth - passed_at(&r, top);
         assert_true(lost >= held && lost <= held + doubtful);
     }
+    assert_true(fabs(alone.part[0] + alone.part[1] - 1) < 0.03);
     assert_true(fabs(after.part[0] + after.part[1] - 1) < 0.03);
     assert_true(fabs(reborn - other) < 0.05 * LIMIT);
     weir_fleet_free(r.fleet);
