@@ -434,7 +434,7 @@ class Page(Case):
         sees(page, "#why", "by client/*")
         sees(page, "#why", "refused")
         self.keep(page, "why")
-        page.click("#why .chain button")  # the template that rules it
+        page.press("#why .chain button")  # the template that rules it
         page.until("the template",
                    "decodeURIComponent(location.hash).startsWith('#client/*')")
         page.click("#detail-edit")
@@ -445,7 +445,7 @@ class Page(Case):
         page.click("#tab-history")
         sees(page, "#history", "51/s")
         self.keep(page, "history")
-        page.click("#history li button:not(.plain)")
+        page.press("#history li button:not(.plain)")
         until("the undo", lambda: self.root.get(
             "/v1/quotas/client/*")["limit"] == "50/s")
         self.assertEqual(page.errors(), [])
