@@ -143,9 +143,9 @@ static void clean(const char *url)
 {
     sql(url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
              " WHERE datname = current_database()"
-             " AND pid <> pg_backend_pid()");
-    sql(url, "SET client_min_messages = error;"
-             " DROP SCHEMA IF EXISTS weir CASCADE");
+             " AND pid <> pg_backend_pid();"
+             "SET client_min_messages = error;"
+             "DROP SCHEMA IF EXISTS weir CASCADE");
     for (size_t i = 0; i < WEIR_COUNT_OF(pool); i++)
         if (strcmp(pool[i].url, url) == 0)
             pool[i].is_used = false;
