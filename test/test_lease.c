@@ -353,7 +353,12 @@ static void play(bool calm, bool keeps, unsigned rounds, unsigned ticks)
            "knew early\n",
            (unsigned long long)seed, used, most, (unsigned long long)early);
     assert_true(most > 99 && used > 30);
-    assert_true((early > rounds / 2) == keeps);
+    /* In a history of those that keep it there is one in the mean: that there
+     * is none in 20 has a probability of e^-20 = 2e-9. */
+    if (keeps)
+        assert_true(early > 0 || rounds < 20);
+    else
+        assert_true(early <= rounds / 2);
 }
 
 static void test_never_over(void **state)
