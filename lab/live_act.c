@@ -271,15 +271,20 @@ static bool is_answered(struct weir_live *live, struct weir_live_expect *expect,
     return true;
 }
 
-static void look_at_expects(struct weir_live *live, weir_instant now)
+/* Returns whether none is late and still waited for. */
+static bool look_at_expects(struct weir_live *live, weir_instant now)
 {
     size_t kept = 0;
+    bool goes_on = true;
     for (size_t i = 0; i < live->expect_count; i++) {
         struct weir_live_expect expect = live->expects[i];
-        if (!is_answered(live, &expect, now))
-            live->expects[kept++] = expect;
+        if (is_answered(live, &expect, now))
+            continue;
+        goes_on &= expect.late == 0;
+        live->expects[kept++] = expect;
     }
     live->expect_count = kept;
+    return goes_on;
 }
 
 /* ---- The instant ---- */
@@ -334,16 +339,17 @@ static void start_again(struct weir_live *live, weir_duration at)
     }
 }
 
-/* An expectation is looked at before what comes after it is done. */
+/* An expectation is looked at before what comes after it is done, be it at the
+ * same instant. */
 weir_duration weir_live_act(struct weir_live *live, weir_instant now)
 {
     const struct weir_scenario *scenario = live->scenario;
-    look_at_expects(live, now);
+    bool goes_on = look_at_expects(live, now);
     start_again(live, time_of(live, now));
-    while (live->next_action < scenario->action_count &&
+    while (goes_on && live->next_action < scenario->action_count &&
            scenario->actions[live->next_action].at <= time_of(live, now)) {
         act(live, &scenario->actions[live->next_action++]);
-        look_at_expects(live, now);
+        goes_on = look_at_expects(live, now);
     }
     return time_of(live, now);
 }
