@@ -8,17 +8,24 @@ ports and a folder of its own, so several don't disturb each other. Each test
 is a process of its own, and its output is printed in one piece when it has
 ended; the tests of a class that starts servers for all of them (setUpClass)
 share a process. A test that failed is named at the end, with the command that
-repeats it."""
+repeats it. A process that a test leaves behind is killed, and is a failure."""
 
 import argparse
 import importlib.util
 import os
 import shlex
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+SKIPPED = 77   # the exit status of a file whose tests can't run here
+PATIENCE = 10  # seconds for the processes of a test to end
+groups = set()  # process groups, one for each process that runs tests
 
 
 def cases(suite):
@@ -71,12 +78,43 @@ def jobs_of(tests):
     return jobs
 
 
+def left_behind(group):
+    """Kills what is still there of a group whose leader has ended; returns
+    whether anything was. A process that is about to end may do so."""
+    end = time.monotonic() + PATIENCE
+    try:
+        while time.monotonic() < end:
+            os.killpg(group, 0)
+            time.sleep(0.01)
+        os.killpg(group, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def run(file, names):
     """The exit status of a process that runs these."""
-    done = subprocess.run([sys.executable, file, "-v", *names], text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    print(done.stdout, file=sys.stderr, flush=True)
-    return done.returncode
+    # A file and not a pipe, which a process that is left behind keeps open.
+    with tempfile.TemporaryFile("w+", errors="replace") as output:
+        with subprocess.Popen([sys.executable, file, "-v", *names],
+                              stdout=output, stderr=subprocess.STDOUT,
+                              start_new_session=True) as process:
+            groups.add(process.pid)
+            status = process.wait()
+        if left_behind(process.pid):
+            print("expected no process to be left behind", file=output)
+            status = status or 1
+        groups.discard(process.pid)
+        output.seek(0)
+        print(output.read(), file=sys.stderr, flush=True)
+    return status
+
+
+def end(*_):
+    """Meson ends a test that hangs."""
+    for group in list(groups):
+        os.killpg(group, signal.SIGKILL)
+    sys.exit(1)
 
 
 def again(file, names):
@@ -99,13 +137,17 @@ def main():
         if not any(is_named(test, [name]) for test in tests):
             sys.exit(f"live_run.py: {asked.file} has no test {name}")
     jobs = jobs_of(chosen(tests, asked.only, asked.but))
+    signal.signal(signal.SIGTERM, end)
     with ThreadPoolExecutor(asked.jobs) as pool:
         statuses = list(pool.map(lambda names: run(asked.file, names), jobs))
-    failed = [names for names, status in zip(jobs, statuses) if status]
+    failed = [names for names, status in zip(jobs, statuses)
+              if status not in (0, SKIPPED)]
     for names in failed:
         print("failed; to repeat it:", again(asked.file, names),
               file=sys.stderr)
-    sys.exit(1 if failed or not jobs else 0)
+    if failed or not jobs:
+        sys.exit(1)
+    sys.exit(SKIPPED if set(statuses) == {SKIPPED} else 0)
 
 
 if __name__ == "__main__":

@@ -183,6 +183,24 @@ class Live(Case):
         self.assertEqual(status, 1)
         self.assertIn("has no test Nobody", said)
 
+    def test_a_process_left_behind_is_a_failure(self):
+        (self.box / "live.py").write_text(LIVE.replace(
+            'print("good ran")', "__import__('subprocess').Popen(["
+                                 "'sleep', '1000'])"))
+        status, said = self.run_tool(
+            sys.executable, SOURCE / "test/live_run.py",
+            self.box / "live.py", "--only", "Alone.test_good")
+        self.assertEqual(status, 1)
+        self.assertIn("expected no process to be left behind", said)
+
+    def test_a_file_that_cannot_run_here_is_skipped(self):
+        (self.box / "live.py").write_text(LIVE.replace(
+            "    unittest.main()", "    raise SystemExit(77)"))
+        status, said = self.run_tool(sys.executable,
+                                     SOURCE / "test/live_run.py",
+                                     self.box / "live.py")
+        self.assertEqual(status, 77, said)
+
 
 class Packages(Case):
     """tools/install-deps.sh where nothing is installed."""
