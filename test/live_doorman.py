@@ -23,7 +23,7 @@ from pathlib import Path
 
 import patience
 from build_once import build_once
-from live_etcd import Etcd, port_of, reserve_port
+from live_etcd import Etcd
 from patience import PATIENCE
 
 BUILD = Path(os.environ["WEIR_BUILD"])
@@ -60,8 +60,7 @@ class Server:
         self.log = folder / f"{name}.log"
         self.ports = folder / f"{name}.ports"
         self.process, self.env = None, env
-        self.kept = reserve_port()
-        self.port = port_of(self.kept)
+        self.port = patience.free_port()
 
     def start(self):
         self.ports.unlink(missing_ok=True)
@@ -101,7 +100,6 @@ class Server:
             self.signal(signal.SIGCONT)
             self.process.kill()
             self.process.wait()
-        self.kept.close()
 
 
 class Client:
@@ -242,12 +240,8 @@ class Case(unittest.TestCase):
         self.folder = Path(tempfile.mkdtemp(prefix="weir-doorman."))
         self.file = self.folder / "resources.yml"
         self.file.write_text(file_text())
-        self.ends = []
-
-    def tearDown(self):
-        for what in reversed(self.ends):
-            what.end()
-        shutil.rmtree(self.folder)
+        self.servers_started = []
+        self.addCleanup(shutil.rmtree, self.folder)
 
     def until(self, what, ask):
         """Waits for it; a failure says what the servers have said."""
@@ -255,17 +249,18 @@ class Case(unittest.TestCase):
             return patience.until(what, ask)
         except AssertionError as error:
             logs = [f"{one.name}: {one.log.read_text()[-3000:]}"
-                    for one in self.ends if isinstance(one, Server)]
+                    for one in self.servers_started]
             raise AssertionError("\n".join([str(error), *logs])) from None
 
     def serve(self, name, *args, env=None):
         server = Server(self.folder, name, *args, env=env)
-        self.ends.append(server)
+        self.addCleanup(server.end)
+        self.servers_started.append(server)
         return server.start()
 
     def etcd(self):
         etcd = Etcd(self.folder)
-        self.ends.append(etcd)
+        self.addCleanup(etcd.kill)
         return etcd
 
     def serve_file(self):
@@ -273,7 +268,7 @@ class Case(unittest.TestCase):
 
     def client(self, program, server):
         client = Client(program, server.at)
-        self.ends.append(client)
+        self.addCleanup(client.end)
         return client
 
 
@@ -485,7 +480,7 @@ class ThreeServers(Case):
         for i in range(2):
             names = [f"c{n}" for n in range(i, CLIENTS, 2)]
             fleet = Fleet(self.go, self.servers, self.oracle, names)
-            self.ends.append(fleet)
+            self.addCleanup(fleet.end)
             fleet.start()
 
     def master(self, *but):

@@ -26,8 +26,8 @@ import unittest
 from pathlib import Path
 
 import patience
-from live_etcd import Etcd, Relay, port_of, reserve_port
-from patience import PATIENCE
+from live_etcd import Etcd, Relay
+from patience import PATIENCE, free_port
 
 BUILD = Path(os.environ["WEIR_BUILD"])
 AGENT = str(BUILD / "test" / "elect_agent")
@@ -132,7 +132,7 @@ class Case(unittest.TestCase):
     def etcd(self, *more, **named):
         """One that isn't started yet."""
         made = Etcd(self.folder, *more, **named)
-        self.addCleanup(made.end)
+        self.addCleanup(made.kill)
         return made
 
     def relay(self, etcd, delay):
@@ -287,9 +287,7 @@ class WithEtcd(Case):
         self.check()
 
     def test_the_first_endpoint_is_dead(self):
-        kept = reserve_port()
-        self.addCleanup(kept.close)
-        dead = f"127.0.0.1:{port_of(kept)}"
+        dead = f"127.0.0.1:{free_port()}"
         self.stand("etcd", f"{dead},{self.where}", ttl=LONG)
         for agent in self.agents:
             self.assertIn(f"etcd {dead}: ", agent.logged())

@@ -24,8 +24,7 @@ from pathlib import Path
 
 import patience
 from build_once import build_once
-from live_etcd import port_of, reserve_port
-from patience import PATIENCE
+from patience import PATIENCE, free_port
 
 BUILD = Path(os.environ["WEIR_BUILD"])
 WEIR = str(BUILD / "weir")
@@ -447,9 +446,7 @@ class ByClient(Case):
 
     def test_ready(self):
         """A watch hears of the first quotas."""
-        kept = reserve_port()
-        self.addCleanup(kept.close)
-        gone = f"127.0.0.1:{port_of(kept)}"
+        gone = f"127.0.0.1:{free_port()}"
         self.agent = Started(self.folder, "early", "agent", "--roots", gone,
                              "--rls", "127.0.0.1:0")
         client = Client(self.go, self.agent.ports["rls"])
@@ -623,9 +620,7 @@ class ByEnvoy(Case):
         threading.Thread(target=service.serve_forever, daemon=True).start()
         self.addCleanup(service.server_close)
         self.addCleanup(service.shutdown)
-        kept = reserve_port()
-        self.addCleanup(kept.close)
-        port = port_of(kept)
+        port = free_port()
         config = self.folder / "envoy.yaml"
         config.write_text(ENVOY.format(
             port=port, service=service.server_address[1],

@@ -11,21 +11,7 @@ import threading
 import time
 import urllib.request
 
-from patience import PATIENCE, until
-
-
-def reserve_port():
-    """A bound socket: as long as it's open, no process of this machine gets
-    its port by chance, also not while the server that listens there is being
-    restarted. The server needs SO_REUSEADDR, which all of them set."""
-    kept = socket.socket()
-    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    kept.bind(("127.0.0.1", 0))
-    return kept
-
-
-def port_of(kept):
-    return kept.getsockname()[1]
+from patience import PATIENCE, free_port, until
 
 
 class Etcd:
@@ -37,8 +23,7 @@ class Etcd:
             sys.exit("there is no etcd here; install the package "
                      "'etcd-server' (tools/install-deps.sh check)")
         self.folder, self.tls, self.process = folder, tls, None
-        self.ports = [reserve_port(), reserve_port()]
-        self.port, self.peer = map(port_of, self.ports)
+        self.port, self.peer = free_port(), free_port()
         self.at = f"127.0.0.1:{self.port}"
         self.name, self.cluster = name, [self]
 
@@ -114,12 +99,6 @@ class Etcd:
             self.process.kill()
             self.process.wait()
         self.process = None
-
-    def end(self):
-        """For good."""
-        self.kill()
-        for kept in self.ports:
-            kept.close()
 
 
 class Relay:

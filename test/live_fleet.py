@@ -17,8 +17,7 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
-from live_witness import note_measured
-from patience import PATIENCE, until
+from patience import PATIENCE, free_port, until
 
 BUILD = Path(os.environ["WEIR_BUILD"])
 WEIR = str(BUILD / "weir")
@@ -26,7 +25,6 @@ LOAD = str(BUILD / "test" / "live_load")
 # Seconds. What passes is looked at as the mean over so many: a bucket moves
 # within its band, which over two seconds is a few per cent of a limit.
 MEAN = 2
-WINDOW = 5
 
 
 class Root:
@@ -34,7 +32,9 @@ class Root:
 
     def __init__(self, fleet, *options, env=None):
         self.fleet, self.options, self.env = fleet, options, env
-        self.listen = self.http = "127.0.0.1:0"
+        # Its own also while it is dead.
+        self.listen, self.http = (f"127.0.0.1:{free_port()}"
+                                  for _ in range(2))
         self.number = len(fleet.roots)
         self.start()
 
@@ -47,12 +47,14 @@ class Root:
                  self.listen, "--http", self.http, "--port-file", ports,
                  "--name", f"root{self.number}", *self.options], stderr=log,
                 env=self.env)
-        until("a root's port file",
-              lambda: self.process.poll() is not None or ports.exists())
+        try:
+            until("a root's port file", lambda:
+                  self.process.poll() is not None or ports.exists())
+        except AssertionError:
+            self.kill()
+            raise
         if self.process.poll() is not None:
             raise AssertionError("weir serve ended: " + self.logged())
-        said = dict(line.split("=") for line in ports.read_text().split())
-        self.listen, self.http = said["listen"], said["http"]
 
     def source(self):
         """Where it has its quotas from."""
@@ -287,10 +289,3 @@ class Fleet:
                 root.process.send_signal(signal.SIGKILL)
                 root.process.wait()
         shutil.rmtree(self.folder)
-
-
-def wait_for(seconds):
-    """Lets a measurement go on: the figure is a mean over this time."""
-    start = time.monotonic()
-    time.sleep(seconds)
-    note_measured(start, time.monotonic())

@@ -25,8 +25,8 @@ import time
 import unittest
 from pathlib import Path
 
-from live_fleet import Fleet, RegionRoot, Root
-from patience import free_port, until
+from live_fleet import Fleet
+from patience import until
 
 BIN_MS = 20
 SURE = 0.15     # seconds: no grant is lowered and raised again within them
@@ -168,35 +168,6 @@ class Asking(threading.Thread):
         self.client.end()
 
 
-class OwnPorts:
-    """A root that keeps its ports while it is dead: another process can't
-    take them before it is started again."""
-
-    def start(self):
-        if self.listen.endswith(":0"):
-            self.listen, self.http = (f"127.0.0.1:{free_port()}"
-                                      for _ in range(2))
-        super().start()
-
-
-class OwnRoot(OwnPorts, Root):
-    pass
-
-
-class OwnRegionRoot(OwnPorts, RegionRoot):
-    pass
-
-
-class OwnFleet(Fleet):
-    def add_roots(self, count, *options):
-        for _ in range(count):
-            self.roots.append(OwnRoot(self, *options))
-
-    def add_region_root(self, name, above):
-        self.roots.append(OwnRegionRoot(self, name, [above]))
-        return self.roots[-1]
-
-
 class Judged(unittest.TestCase):
     """A fleet with one leased quota, q, of 'capacity'. 'asking': clients of
     Doorman's, if there are any."""
@@ -206,7 +177,7 @@ class Judged(unittest.TestCase):
     def setUp(self):
         self.began = time.monotonic()
         self.asking = []
-        self.fleet = OwnFleet()
+        self.fleet = Fleet()
         self.addCleanup(self.fleet.close)
 
     def add_limiter(self, offered, roots=None):

@@ -31,11 +31,11 @@ class Tree(Judged):
     def setUp(self):
         super().setUp()
         self.fleet.add_roots(1)
-        top = self.fleet.roots[0]
-        self.regions = [self.fleet.add_region_root(name, top)
+        self.regions = [self.fleet.add_region(name, 1)[0]
                         for name in ("east", "west")]
         self.leaves = [
-            self.fleet.add_region_root(f"{region.region[0]}{i}", region)
+            self.fleet.add_region(f"{region.region[0]}{i}", 1,
+                                  above=[region])[0]
             for region in self.regions for i in (1, 2)]
 
     def load(self, lease, refresh):

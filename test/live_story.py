@@ -36,7 +36,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import netns
-from live_fleet import PATIENCE, WEIR, WINDOW, Fleet, Limiter
+from live_fleet import PATIENCE, WEIR, Fleet, Limiter
 from patience import until, until_equal
 from postgres import Postgres
 
