@@ -57,8 +57,8 @@ def outcome(name, *options):
     return found, said["metrics"]
 
 
-# Everything but the measures, which are for virtual time. Each expectation is to
-# hold before the next action that makes it untrue; and as a root serves one
+# Everything but the measures, which are for virtual time. Each expectation is
+# to hold before the next action that makes it untrue; and as a root serves one
 # edit after the other, an edit that is in force says that those before are.
 VERBS = """title "Everything that a live run can do"
 roots 3

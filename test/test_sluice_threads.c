@@ -4,7 +4,7 @@
  * What must hold whatever the schedule: each permit says how many were in
  * flight when it was given, and that is never above the limit; when all have
  * left nothing is held; every sample has been heard, or was counted as lost.
- * The thread sanitizer looks on in check-ci. */
+ * The thread sanitizer looks on in .ci/run. */
 
 #include <pthread.h>
 #include <setjmp.h>

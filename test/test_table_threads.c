@@ -5,7 +5,7 @@
  * What is held here is what must hold whatever the schedule: units are
  * conserved, no take stays unseen by the sync, a reader never mixes two
  * edits, a slot's next owner is never charged for the one before. The
- * thread sanitizer looks on in check-ci. */
+ * thread sanitizer looks on in .ci/run. */
 
 #include <pthread.h>
 #include <setjmp.h>
