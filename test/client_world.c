@@ -7,6 +7,7 @@
  * too. Only a listener that sets SO_REUSEADDR may be bound beside it. */
 
 #include "client_world.h"
+#include "compare.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -85,7 +86,7 @@ static int reserve(char *out_address, size_t size)
     socklen_t len = sizeof(at);
     int on = 1;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true(fd >= 0);
+    assert_compare(fd, >=, 0);
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     assert_int_equal(bind(fd, (struct sockaddr *)&at, len), 0);
     assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &len), 0);
@@ -150,7 +151,7 @@ void root_start(struct root *root)
     snprintf(log, sizeof(log), "%s/log", root->folder);
     unlink(ports);
     root->pid = fork();
-    assert_true(root->pid >= 0);
+    assert_compare(root->pid, >=, 0);
     if (root->pid == 0) {
         /* Nothing here may ask for memory: limiters of this process may have
          * been at it when it was forked. */
@@ -199,7 +200,7 @@ static int connect_http(const struct root *root)
     at.sin_port = htons((uint16_t)atoi(strchr(root->http, ':') + 1));
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true(fd >= 0);
+    assert_compare(fd, >=, 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof(at)), 0);
     return fd;
 }

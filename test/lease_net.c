@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "compare.h"
 #include "lease_net.h"
 #include "os/clock.h"
 #include "table_maker.h"
@@ -100,7 +101,8 @@ static struct weir_root_options root_options(const struct net *net)
 static struct net_node *add_node(struct net *net, uint32_t ups,
                                  const uint32_t *up)
 {
-    assert_true(net->count < NET_NODES && ups <= NET_UPS);
+    assert_compare(net->count, <, NET_NODES);
+    assert_compare(ups, <=, NET_UPS);
     struct net_node *node = &net->nodes[net->count];
     node->incarnation[0] = (uint8_t)(net->count + 1);
     node->ups = ups;
@@ -279,7 +281,7 @@ static uint32_t link_to(const struct net_node *node, uint32_t above)
     uint32_t link = 0;
     while (node->up[link].node != above)
         link++;
-    assert_true(link < node->ups);
+    assert_compare(link, <, node->ups);
     return link;
 }
 

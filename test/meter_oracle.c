@@ -2,6 +2,7 @@
  * test/meter_oracle.c - what meters should answer, from all that was ever
  * asked. */
 
+#include "compare.h"
 #include "meter_oracle.h"
 
 #include <setjmp.h>
@@ -202,8 +203,10 @@ static void check_levels(const struct oracle *o, const weir_i128 *level,
         if (queue && least > 0)
             room_max = 0;
     }
-    assert_true(got->used >= used_min && got->used <= used_max);
-    assert_true(got->remaining >= room_min && got->remaining <= room_max);
+    assert_compare(got->used, >=, used_min);
+    assert_compare(got->used, <=, used_max);
+    assert_compare(got->remaining, >=, room_min);
+    assert_compare(got->remaining, <=, room_max);
 }
 
 /* A reserve's wait: that long, and no nanosecond less. */
@@ -216,7 +219,7 @@ static void check_wait(const struct oracle *o, const weir_i128 *level,
     weir_i128 excess = excess_of(o, 0, level, &take);
     weir_i128 units = o->told->rates[0].units;
     weir_i128 after = excess - units * got->wait;
-    assert_true(got->wait <= ask->wait_max);
+    assert_compare(got->wait, <=, ask->wait_max);
     assert_true(after <= 0 || within_grain(o, 0, after));
     if (got->wait > 0)
         assert_true(after + units > 0 || within_grain(o, 0, after + units));

@@ -7,6 +7,7 @@
  * one. Where a deadline is far off, a busy machine must not be mistaken for a
  * dead server. */
 
+#include "compare.h"
 #include "shared_suite.h"
 
 #include <arpa/inet.h>
@@ -75,7 +76,7 @@ void shared_await(struct weir_shared *shared)
     weir_instant end = weir_clock_now() + PATIENCE;
     while (weir_shared_step(shared, WEIR_TEXT("await"), &rule, &ask, &answer,
                             WEIR_SECOND) != 0)
-        assert_true(weir_clock_now() < end);
+        assert_compare(weir_clock_now(), <, end);
 }
 
 void shared_await_error(struct weir_shared *shared, const char *text)
@@ -214,7 +215,7 @@ static void await_answer(void *client)
 {
     weir_instant end = weir_clock_now() + PATIENCE;
     while (!is_answered(client))
-        assert_true(weir_clock_now() < end);
+        assert_compare(weir_clock_now(), <, end);
 }
 
 /* A client that has met its server: a root is not waited for, by steps, as long
@@ -684,7 +685,7 @@ static void await_status(void *client, bool up)
 {
     weir_instant end = weir_clock_now() + PATIENCE;
     while (way->is_up(client) != up) {
-        assert_true(weir_clock_now() < end);
+        assert_compare(weir_clock_now(), <, end);
         nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
     }
 }
@@ -758,7 +759,7 @@ static void test_a_server_that_is_silent(void **state)
     await_count(away, callers, AWAY_ENOUGH);
     stop_callers(callers, &stop, "silent");
     assert_int_equal(callers[0].answered, 0);
-    assert_true(callers[0].timeouts >= 1);
+    assert_compare(callers[0].timeouts, >=, 1);
     if (way == &store_way)
         assert_in_range(callers[0].timeouts, 1, 2 * THREADS);
     way->go_on();
@@ -874,7 +875,7 @@ static void step_by_none(struct weir_shared *shared, int algorithm)
     struct weir_meter_ask ask = { .op = WEIR_METER_TAKE, .weight = 1 };
     int result = weir_shared_step(shared, WEIR_TEXT("fake"), &rule, &ask,
                                   &answer, WEIR_SHARED_DEADLINE);
-    assert_true(result < 0);
+    assert_compare(result, <, 0);
     assert_int_equal(answer.used, -7);
 }
 
@@ -907,7 +908,7 @@ static void test_a_server_that_is_none(void **state)
     weir_instant end = weir_clock_now() + PATIENCE;
     for (int i = WEIR_LEAKY; !are_probed(fakes, shared);
          i = i % WEIR_SLIDING_WINDOW + 1) {
-        assert_true(weir_clock_now() < end);
+        assert_compare(weir_clock_now(), <, end);
         for (int vice = 0; vice < FAKE_WAYS; vice++)
             step_by_none(shared[vice], i);
         nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);

@@ -4,10 +4,10 @@
  * Each test gets a store of its own. What a store holds is always read
  * through a catalog that follows it by epochs, as a root does. */
 
+#include "compare.h"
 #include "store_suite.h"
 
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,7 +64,7 @@ static int tear_down(void **state)
 static int follow_one(void *context, const struct weir_change *change)
 {
     struct weir_catalog *catalog = context;
-    assert_true(change->quota.epoch > weir_catalog_epoch(catalog));
+    assert_compare(change->quota.epoch, >, weir_catalog_epoch(catalog));
     if (!change->removed)
         assert_int_equal(weir_quota_check(&change->quota, NULL), 0);
     return weir_catalog_apply(catalog, change);
@@ -186,7 +186,7 @@ static void epochs_and_ids(void **state)
     assert_int_equal(fixture->epoch, 1);
     const struct weir_quota *quota = look(fixture, "a");
     uint64_t id = quota->id;
-    assert_true(id > 0);
+    assert_compare(id, >, 0);
     assert_int_equal(quota->created, 1);
     must(fixture, set_to("a", NULL, 2));
     assert_int_equal(fixture->epoch, 2);
@@ -202,7 +202,7 @@ static void epochs_and_ids(void **state)
     assert_null(look(fixture, "a"));
     must(fixture, set_to("a", NULL, 2));
     quota = look(fixture, "a");
-    assert_true(quota->id > id);
+    assert_compare(quota->id, >, id);
     assert_int_equal(quota->created, 4);
     assert_int_equal(edit(fixture, gone("b")), WEIR_ENOENT);
 }
@@ -467,7 +467,7 @@ static int log_one(void *context, const struct weir_log_entry *entry)
 {
     struct logged *logged = context;
     size_t i = logged->count++;
-    assert_true(i < LOGGED_MAX);
+    assert_compare(i, <, LOGGED_MAX);
     logged->entries[i] = *entry;
     snprintf(logged->names[i], sizeof(logged->names[i]), "%.*s",
              (int)entry->name.len, entry->name.p);
@@ -518,7 +518,7 @@ static void who_did_what(void **state)
         assert_string_equal(logged->who[i], wanted[i].who);
         assert_int_equal(entry->has_before, wanted[i].before);
         assert_int_equal(entry->has_after, wanted[i].after);
-        assert_true(entry->at_ms > 1600000000000);
+        assert_compare(entry->at_ms, >, 1600000000000);
     }
     assert_int_equal(logged->entries[1].before.limit.units, 1);
     assert_int_equal(logged->entries[1].after.limit.units, 7);
@@ -629,7 +629,7 @@ static void an_undo_loses_nothing(void **state)
             weir_catalog_get(fixture->seen, made[i].quota.name);
         assert_non_null(quota);
         assert_true(weir_quota_equal(quota, &made[i].quota));
-        assert_true(quota->id > QUOTAS);
+        assert_compare(quota->id, >, QUOTAS);
     }
     free(changes);
     free(made);
@@ -885,7 +885,7 @@ static void as_the_naive_model(void **state)
             fail_msg("edit %d gave %d: %s", i, error, fixture->diag.text);
         if (legal) {
             accepted++;
-            assert_true(fixture->epoch >= last);
+            assert_compare(fixture->epoch, >=, last);
             bool back = fixture->epoch > last && weir_rng_below(&rng, 3) == 0;
             if (back && undo(fixture, fixture->epoch) < 0)
                 fail_msg("undo of edit %d: %s", i, fixture->diag.text);
@@ -952,8 +952,8 @@ static void a_killed_writer_leaves_a_sound_store(void **state)
         const struct weir_quota *leaf = look(fixture, "leaf");
         uint64_t epoch = weir_catalog_epoch(fixture->seen);
         /* all that was answered is there, and at most one edit more */
-        assert_true(epoch >= last + 3 * answered);
-        assert_true(epoch <= last + 3 * (answered + 1));
+        assert_in_range(epoch, last + 3 * answered,
+                        last + 3 * (answered + 1));
         assert_int_equal((epoch - last) % 3, 0);
         assert_int_equal(leaf->limit.units, look(fixture, "left")->limit.units);
         assert_int_equal(leaf->limit.units,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test/table_maker.c - tables for tests, and an audit of one. */
 
+#include "compare.h"
 #include "table_maker.h"
 
 #include "quota/throttle_name.h"
@@ -69,8 +70,8 @@ static uint32_t count_chunks(const struct weir_table *t, uint32_t first)
 {
     uint32_t count = 0;
     for (; first != CHUNK_NONE; first = weir_chunk(t, first)->next) {
-        assert_true(first < t->chunk_used);
-        assert_true(++count <= t->chunk_used);
+        assert_compare(first, <, t->chunk_used);
+        assert_compare(++count, <=, t->chunk_used);
     }
     return count;
 }
@@ -105,7 +106,7 @@ static void audit_live(const struct weir_table *t, uint32_t slot)
 {
     char name[WEIR_NAME_MAX + 1];
     size_t len = weir_table_name(t, slot, name);
-    assert_true(len > 0);
+    assert_compare(len, >, 0);
     struct weir_ref ref;
     assert_true(weir_table_find((struct weir_table *)(uintptr_t)t,
                                 (struct weir_text){ name, len }, &ref));
@@ -194,16 +195,16 @@ void made_audit(const struct weir_table *t)
             continue;
         }
         /* What is above the children are pins. */
-        assert_true(cold->refs >= children[slot]);
+        assert_compare(cold->refs, >=, children[slot]);
     }
     free(children);
     uint32_t free_slots = 0;
     for (uint32_t slot = t->free_head; slot != WEIR_SLOT_NONE;
          slot = weir_cold(t, slot)->aux) {
         assert_int_equal(weir_cold(t, slot)->state, WEIR_SLOT_FREE);
-        assert_true(++free_slots <= t->used);
+        assert_compare(++free_slots, <=, t->used);
     }
     assert_int_equal(free_slots + weir_table_live(t), t->used);
     for (uint32_t i = 1; i < t->template_count; i++)
-        assert_true(t->templates[i - 1].order <= t->templates[i].order);
+        assert_compare(t->templates[i - 1].order, <=, t->templates[i].order);
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "admin_house.h"
+#include "compare.h"
 #include "server/changes.h"
 #include "server/problem.h"
 #include "server/uri.h"
@@ -177,7 +178,7 @@ static void test_pages(void **state)
         {
             const char *name =
                 json_string_value(json_object_get(quota, "name"));
-            assert_true(strcmp(name, last) > 0);
+            assert_compare(strcmp(name, last), >, 0);
             snprintf(last, sizeof last, "%s", name);
             seen++;
         }
@@ -285,7 +286,7 @@ static void test_uri(void **state)
         char encoded[8], back[8];
         int len = weir_uri_encode((struct weir_text){ raw, 2 }, encoded,
                                   sizeof encoded);
-        assert_true(len > 0);
+        assert_compare(len, >, 0);
         struct weir_text text = { encoded, (size_t)len };
         assert_int_equal(weir_uri_decode(text, false, back, 8), 2);
         assert_memory_equal(back, raw, 2);
@@ -424,7 +425,7 @@ static void test_metrics_are_bounded(void **state)
     static const char head[] = "weir_quota_refused_units_total{";
     for (char *at = strstr(h->text, head); at; at = strstr(at + 1, head)) {
         uint64_t refused = strtoull(strchr(at, ' '), NULL, 10);
-        assert_true(refused < last);
+        assert_compare(refused, <, last);
         last = refused;
         lines++;
     }

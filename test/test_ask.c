@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "lab/fleet.h"
+#include "compare.h"
 
 #define LIMITERS 8
 #define ASKS_MAX 20000
@@ -113,7 +114,7 @@ static void put(struct book *book, const char *name, uint64_t units,
 
 static void note(struct book *book, uint64_t ticket, int error, bool passed)
 {
-    assert_true(ticket < book->asked);
+    assert_compare(ticket, <, book->asked);
     book->ended[ticket]++;
     book->passed += error == 0 && passed;
     book->refused += error == 0 && !passed;
@@ -141,7 +142,7 @@ static void ask(struct book *book, uint32_t limiter, const char *name,
     struct weir_step_ask ask = { .name = weir_text_of(name),
                                  .ask = { .op = op, .weight = 1 },
                                  .patience = PATIENCE };
-    assert_true(book->asked < ASKS_MAX);
+    assert_compare(book->asked, <, ASKS_MAX);
     uint64_t ticket = book->asked++;
     int error = weir_fleet_ask(book->fleet, limiter, &ask, ticket);
     if (error < 0)
@@ -199,10 +200,10 @@ static void test_loss_and_doubles_never_pass_more(void **state)
                   "dropped\n",
                   book->passed, book->refused, book->late,
                   (unsigned long long)dropped);
-    assert_true(book->passed <= 300);
-    assert_true(book->passed > 200);
-    assert_true(dropped > 0);
-    assert_true(book->late > 0);
+    assert_compare(book->passed, <=, 300);
+    assert_compare(book->passed, >, 200);
+    assert_compare(dropped, >, 0);
+    assert_compare(book->late, >, 0);
     end(book);
 }
 
@@ -222,9 +223,9 @@ static void test_what_a_link_replays_is_dropped(void **state)
     ask_many(book, "q", 1);
     print_message("resets: %u passed of 300, %u away, %u late\n", book->passed,
                   book->away, book->late);
-    assert_true(book->passed <= 300);
-    assert_true(book->passed > 200);
-    assert_true(book->away > 0);
+    assert_compare(book->passed, <=, 300);
+    assert_compare(book->passed, >, 200);
+    assert_compare(book->away, >, 0);
     end(book);
 }
 
@@ -241,7 +242,7 @@ static void test_all_ask_the_same_root(void **state)
     uint64_t meters[3];
     for (uint32_t i = 0; i < 3; i++) {
         meters[i] = stats_of(book, i).meters;
-        assert_true(meters[i] > 0);
+        assert_compare(meters[i], >, 0);
     }
     assert_int_equal(meters[0] + meters[1] + meters[2], 60);
     assert_int_equal(book->passed, 60 * 5);
@@ -259,7 +260,7 @@ static void test_a_dead_root_is_followed_by_an_empty_meter(void **state)
     weir_fleet_kill(book->fleet, root_place(asked));
     ask_many(book, "q", 500);
     assert_int_equal(book->passed, 200);
-    assert_true(book->away + book->late > 0);
+    assert_compare(book->away + book->late, >, 0);
     weir_fleet_kill(book->fleet, root_place(!asked));
     ask_many(book, "q", 10);
     assert_int_equal(book->passed, 200);
@@ -287,8 +288,9 @@ static void test_a_mute_root_is_waited_for_once(void **state)
     weir_fleet_pause(book->fleet, root_place(0), true);
     uint32_t waited = many_by(book, 0, 50);
     /* What was sent in the first one's 50 ms, and at each report's time. */
-    assert_true(waited >= 1 && waited <= 6);
-    assert_true(book->away >= 40);
+    assert_compare(waited, >=, 1);
+    assert_compare(waited, <=, 6);
+    assert_compare(book->away, >=, 40);
     weir_fleet_pause(book->fleet, root_place(0), false);
     run_on(book, WEIR_SECOND);
     fetch(book);
@@ -314,7 +316,8 @@ static void test_a_late_root_is_waited_for_now_and_then(void **state)
     for (int i = 0; i < 10; i++)
         waited += many_by(book, 0, 50);
     /* Five in the first one's time, and one each 400 ms of five seconds. */
-    assert_true(waited >= 5 && waited <= 5 + 5 + 14);
+    assert_compare(waited, >=, 5);
+    assert_compare(waited, <=, 5 + 5 + 14);
     assert_int_equal(book->passed, 0);
     /* Who waits longer is answered, whatever the others do. */
     for (int i = 0; i < 10; i++) {
@@ -424,8 +427,9 @@ static void test_memory_is_bounded(void **state)
     }
     ask_many(book, "u/0", 1);
     struct weir_root_stats stats = stats_of(book, 0);
-    assert_true(stats.meter_bytes <= WEIR_ROOT_METER_BYTES);
-    assert_true(stats.meters < 1200 && stats.meters > 900);
+    assert_compare(stats.meter_bytes, <=, WEIR_ROOT_METER_BYTES);
+    assert_compare(stats.meters, <, 1200);
+    assert_compare(stats.meters, >, 900);
     assert_int_equal(book->passed, stats.meters + 1);
     assert_int_equal(book->full, 1200 - stats.meters);
     run_on(book, 61 * WEIR_SECOND);

@@ -15,6 +15,7 @@
 #include "base/base.h"
 #include "base/hash.h"
 #include "base/rng.h"
+#include "compare.h"
 
 static void test_texts_compare_as_bytes(void **state)
 {
@@ -28,10 +29,10 @@ static void test_texts_compare_as_bytes(void **state)
 
     assert_int_equal(weir_text_compare(WEIR_TEXT("a"), WEIR_TEXT("a")), 0);
     assert_int_equal(weir_text_compare(absent, WEIR_TEXT("")), 0);
-    assert_true(weir_text_compare(WEIR_TEXT("a"), WEIR_TEXT("ab")) < 0);
-    assert_true(weir_text_compare(WEIR_TEXT("b"), WEIR_TEXT("ab")) > 0);
-    assert_true(weir_text_compare(WEIR_TEXT("\xc3"), WEIR_TEXT("z")) > 0);
-    assert_true(weir_text_compare(absent, WEIR_TEXT("a")) < 0);
+    assert_compare(weir_text_compare(WEIR_TEXT("a"), WEIR_TEXT("ab")), <, 0);
+    assert_compare(weir_text_compare(WEIR_TEXT("b"), WEIR_TEXT("ab")), >, 0);
+    assert_compare(weir_text_compare(WEIR_TEXT("\xc3"), WEIR_TEXT("z")), >, 0);
+    assert_compare(weir_text_compare(absent, WEIR_TEXT("a")), <, 0);
 }
 
 static void test_diag_joins_its_pieces(void **state)
@@ -103,7 +104,7 @@ static void test_array_grows_and_keeps_its_items(void **state)
     for (uint32_t i = 0; i < 1000; i++) {
         items = weir_mem_grow(&mem, items, sizeof(*items), &capacity, i + 1);
         assert_non_null(items);
-        assert_true(capacity > i);
+        assert_compare(capacity, >, i);
         assert_int_equal(items[i], 0);
         items[i] = i * 7;
     }
@@ -157,15 +158,17 @@ static void test_chance_keeps_to_its_range(void **state)
     double sum = 0;
     for (int i = 0; i < 60000; i++) {
         uint64_t face = weir_rng_below(&rng, 6);
-        assert_true(face < 6);
+        assert_compare(face, <, 6);
         seen[face]++;
         double unit = weir_rng_unit(&rng);
-        assert_true(unit >= 0 && unit < 1);
+        assert_compare(unit, >=, 0);
+        assert_compare(unit, <, 1);
         sum += unit;
     }
     for (size_t face = 0; face < 6; face++)
         assert_in_range(seen[face], 9500, 10500);
-    assert_true(sum > 29500 && sum < 30500);
+    assert_compare(sum, >, 29500);
+    assert_compare(sum, <, 30500);
     assert_true(weir_rng_below(&rng, 1) == 0);
 }
 
@@ -184,7 +187,7 @@ static void test_each_error_has_its_own_sentence(void **state)
     for (int error = WEIR_OK; error >= WEIR_ETABLE; error--) {
         const char *text = weir_strerror(error);
         assert_non_null(text);
-        assert_true(strlen(text) > 0);
+        assert_compare(strlen(text), >, 0);
         for (int other = error + 1; other <= WEIR_OK; other++)
             assert_string_not_equal(text, weir_strerror(other));
     }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "compare.h"
 #include "histories.h"
 #include "table_maker.h"
 
@@ -548,7 +549,8 @@ static void push_all(struct world *w)
         uint32_t index = 0;
         while (w->held[index].number != grant.holder)
             index++;
-        assert_true(index < HOLDERS && w->held[index].streams);
+        assert_compare(index, <, HOLDERS);
+        assert_true(w->held[index].streams);
         if (!w->calm && draw(w, 10) == 0)
             continue;
         struct flying *f = fly(w, index);

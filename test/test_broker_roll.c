@@ -3,6 +3,7 @@
  * hand. At random: test_lease_tree.c. */
 
 #include "broker_by_hand.h"
+#include "compare.h"
 #include "lease/holder.h"
 
 enum {
@@ -296,7 +297,7 @@ static void test_no_sharing_lets_a_newcomer_in(void **state)
         assert_int_equal(grant.refresh, WEIR_SECOND);
         weir_broker_keep(b, 8, BEGIN);
         grant = called(b, bob, 40, 0, QUIET);
-        assert_true(grant.capacity >= 40);
+        assert_compare(grant.capacity, >=, 40);
         assert_int_equal(grant.refresh, 8 * WEIR_SECOND);
         weir_broker_free(b);
     }
@@ -324,7 +325,7 @@ static uint64_t called_out(struct weir_broker *b, unsigned *out_count,
     struct weir_grant push;
     while (!weir_broker_next(b, &push, *now)) {
         *now = weir_broker_deadline(b, *now);
-        assert_true(*now < BEGIN + 60 * WEIR_SECOND);
+        assert_compare(*now, <, BEGIN + 60 * WEIR_SECOND);
     }
     uint64_t roll = push.roll;
     *out_count = 0;
@@ -353,7 +354,7 @@ static void test_a_void_roll_is_told_anew(void **state)
     weir_instant now = QUIET;
     uint64_t roll = called_out(b, &count, &now);
     assert_int_equal(count, 3);
-    assert_true(now <= QUIET + WEIR_SECOND);
+    assert_compare(now, <=, QUIET + WEIR_SECOND);
     /* They are good; and void again, so soon, they are left to the refresh. */
     waits(b, named(b, EVE + 1), now);
     weir_broker_keep(b, 9, now);
@@ -382,7 +383,7 @@ static void test_who_goes_is_struck_off(void **state)
     weir_instant now = QUIET;
     uint64_t roll = called_out(b, &count, &now);
     assert_int_equal(count, 1);
-    assert_true(now <= QUIET + WEIR_SECOND);
+    assert_compare(now, <=, QUIET + WEIR_SECOND);
     weir_broker_free(b);
     b = successor_of(7);
     shows(b, named(b, BOB), 40, roll);

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "lease/brokers.h"
+#include "compare.h"
 #include "table_maker.h"
 
 #define BEGIN (1000 * WEIR_SECOND)
@@ -126,13 +127,13 @@ static void test_only_a_master_leases(void **state)
     weir_brokers_begin(house.brokers, BEGIN, BEGIN);
     assert_int_equal(ask(&house, 1, "q1", 10, 0, &grant, BEGIN), 0);
     assert_true(grant.capacity == 0);
-    assert_true(grant.serial > serial);
+    assert_compare(grant.serial, >, serial);
     serial = grant.serial;
     /* The last lease was over long ago, and there are no safe capacities. */
     weir_brokers_begin(house.brokers, BEGIN - LEASE - REFRESH, BEGIN);
     assert_int_equal(ask(&house, 1, "q1", 10, 0, &grant, BEGIN), 0);
     assert_true(grant.capacity == 10);
-    assert_true(grant.serial > serial);
+    assert_compare(grant.serial, >, serial);
     /* If there are, they are for a lease more. */
     house.safe = 2;
     weir_brokers_begin(house.brokers, BEGIN - LEASE - REFRESH, BEGIN);
@@ -159,7 +160,7 @@ static void test_unknown_and_removed(void **state)
         weir_brokers_look_of(house.brokers, WEIR_TEXT("q1"), &stats, BEGIN));
     assert_int_equal(ask(&house, 1, "q1", 10, 0, &grant, BEGIN), 0);
     assert_int_equal(ask(&house, 2, "q1", 10, 0, &grant, BEGIN), 0);
-    assert_true(allocated > empty);
+    assert_compare(allocated, >, empty);
 
     house.capacity[1] = -1;
     weir_brokers_review(house.brokers);
@@ -263,7 +264,7 @@ static void test_pushed_by_their_ways(void **state)
     weir_instant soon = weir_brokers_deadline(house.brokers, BEGIN);
     ask(&house, 2, "q2", 100, 0, &second, soon);
     soon = weir_brokers_deadline(house.brokers, soon);
-    assert_true(soon < BEGIN + WEIR_SECOND);
+    assert_compare(soon, <, BEGIN + WEIR_SECOND);
     assert_true(weir_brokers_next(house.brokers, &push, soon));
     assert_int_equal(push.way, 1);
     assert_true(weir_text_equal(push.quota, WEIR_TEXT("q2")));
@@ -361,7 +362,7 @@ static void test_book_of_all(void **state)
         while (weir_brokers_deadline(house.brokers, now) <= now) {
             weir_brokers_tick(house.brokers, now);
             while (weir_brokers_next(house.brokers, &push, now))
-                assert_true(push.way < CLIENTS);
+                assert_compare(push.way, <, CLIENTS);
         }
         switch (weir_rng_below(&rng, 16)) {
         case 0:

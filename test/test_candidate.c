@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "node/candidate.h"
+#include "compare.h"
 
 #define MS 1000000ull
 #define STEP (5 * MS)
@@ -120,7 +121,7 @@ static struct message *post(uint32_t who, bool to_store)
         m++;
     if (m == w.messages + w.message_top)
         w.message_top++;
-    assert_true(w.message_top <= MESSAGES);
+    assert_compare(w.message_top, <=, MESSAGES);
     *m = (struct message){
         .at = w.now + 1 + weir_rng_below(&w.rng, w.delay),
         .order = w.order++,
@@ -135,7 +136,7 @@ static struct message *post(uint32_t who, bool to_store)
 
 static void record(void)
 {
-    assert_true(w.history_count < HISTORY);
+    assert_compare(w.history_count, <, HISTORY);
     w.history[w.history_count++] = w.key;
 }
 
@@ -471,7 +472,7 @@ static void a_first_master(void **state)
     begin(CANDIDATES, 10 * MS);
     run(WEIR_SECOND);
     int master = holder();
-    assert_true(master >= 0);
+    assert_compare(master, >=, 0);
     for (uint32_t i = 0; i < CANDIDATES; i++) {
         struct weir_text name = weir_candidate_master(&w.one[i].machine);
         assert_int_equal(name.len, 4);
@@ -493,7 +494,7 @@ static void a_dead_master_is_followed_within_its_lease(void **state)
     weir_instant died = w.now;
     while (holder() < 0)
         step();
-    assert_true(w.now - died <= TTL + WEIR_SECOND);
+    assert_compare(w.now - died, <=, TTL + WEIR_SECOND);
 }
 
 static void who_resigns_is_followed_at_once(void **state)
@@ -512,7 +513,7 @@ static void who_resigns_is_followed_at_once(void **state)
         step();
     assert_int_not_equal(holder(), master);
     /* there: the revocation; the watch; there and back: the key */
-    assert_true(w.now - resigned <= 4 * (w.delay + STEP));
+    assert_compare(w.now - resigned, <=, 4 * (w.delay + STEP));
     run(WEIR_SECOND);
     assert_true(weir_candidate_is_gone(&one->machine, clock_of(one)));
 }
@@ -526,13 +527,14 @@ static void a_stopped_master_wakes_without_it(void **state)
     w.one[master].is_stopped = true;
     run(3 * TTL);
     int next = holder();
-    assert_true(next >= 0 && next != master);
+    assert_compare(next, >=, 0);
+    assert_true(next != master);
     w.one[master].is_stopped = false;
     for (int i = 0; i < 1000; i++) {
         step();
         assert_int_equal(holder(), next);
     }
-    assert_true(w.one[next].term > w.one[master].term);
+    assert_compare(w.one[next].term, >, w.one[master].term);
 }
 
 /* The store is away for less than what is left of the lease; and for more. */
@@ -556,7 +558,7 @@ static void a_store_that_restarts(void **state)
             set_link(i, true);
         run(2 * WEIR_SECOND);
     }
-    assert_true(holder() >= 0);
+    assert_compare(holder(), >=, 0);
     assert_int_equal(w.one[master].wins + w.one[(master + 1) % 3].wins +
                      w.one[(master + 2) % 3].wins, 2);
     for (uint32_t i = 0; i < CANDIDATES; i++)
@@ -570,7 +572,7 @@ static void a_slow_store_has_one_master_too(void **state)
     begin(CANDIDATES, 1500 * MS);
     run(10 * TTL);
     int master = holder();
-    assert_true(master >= 0);
+    assert_compare(master, >=, 0);
     unsigned changes = w.changes;
     run(10 * TTL);
     assert_int_equal(holder(), master);
@@ -625,7 +627,7 @@ static void a_leader_voted_out(void **state)
         step();
     while (holder() < 0)
         step();
-    assert_true(w.now - since <= TTL + WEIR_SECOND);
+    assert_compare(w.now - since, <=, TTL + WEIR_SECOND);
 }
 
 /* What was on its way to a leader that died is lost, and nobody says so for
@@ -675,7 +677,8 @@ static void a_store_that_talks_nonsense(void **state)
         for (; weir_candidate_next(c, &nonsense.ask, now); asks++)
             weir_candidate_receive(c, &nonsense, now);
     }
-    assert_true(asks > 3 && asks < 100);
+    assert_compare(asks, >, 3);
+    assert_compare(asks, <, 100);
 }
 
 /* Somebody removes the key, or writes to it by hand. */
@@ -761,8 +764,8 @@ static void a_store_put_back_to_an_older_state(void **state)
     run(TTL - WEIR_SECOND);
     assert_int_equal(holder(), -1);
     run(TTL);
-    assert_true(holder() >= 0);
-    assert_true(w.top_term > term); /* and note() has looked at each */
+    assert_compare(holder(), >=, 0);
+    assert_compare(w.top_term, >, term); /* and note() has looked at each */
 }
 
 /* ---- All of it, by chance ---- */

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "compare.h"
 #include "quota_maker.h"
 
 static struct weir_catalog *fresh(void)
@@ -421,7 +422,7 @@ static void a_cursor_survives_applies(void **state)
     struct weir_change change;
     uint64_t last = 0;
     for (int i = 1; weir_catalog_since(catalog, 0, &cursor, &change); i++) {
-        assert_true(change.quota.epoch > last);
+        assert_compare(change.quota.epoch, >, last);
         last = change.quota.epoch;
         if (i > 60)
             continue;
@@ -478,7 +479,7 @@ static void no_memory_changes_nothing(void **state)
             assert_int_equal(weir_catalog_epoch(catalog), i - 1);
             assert_null(weir_catalog_get(catalog, weir_text_of(name)));
         }
-        assert_true(tries >= 2);
+        assert_compare(tries, >=, 2);
         assert_int_equal(
             weir_catalog_children(catalog, weir_text_of(parent)), 1);
     }

@@ -15,6 +15,7 @@
 #include "lab/run.h"
 #include "lab/swarm.h"
 #include "node/root_state.h"
+#include "compare.h"
 
 #define LIMITERS 4
 
@@ -109,10 +110,11 @@ static void test_all_is_well(void **state)
     assert_null(weir_check_end(s.check));
     struct weir_check_stats stats;
     weir_check_stats(s.check, &stats);
-    assert_true(stats.bounded > 100);
-    assert_true(stats.ends >= 2 * LIMITERS);
+    assert_compare(stats.bounded, >, 100);
+    assert_compare(stats.ends, >=, 2 * LIMITERS);
     double share = weir_check_unseen_share(s.check);
-    assert_true(share > 0.3 && share < 1);
+    assert_compare(share, >, 0.3);
+    assert_compare(share, <, 1);
     end(&s);
 }
 
@@ -318,8 +320,8 @@ static void run_soundly(const struct weir_scenario *scenario, uint64_t takes,
         assert_non_null(result);
         if (result->violation)
             fail_msg("seed %d: %s", (int)seed, result->violation);
-        assert_true(result->takes >= takes);
-        assert_true(result->checked.reports >= counts);
+        assert_compare(result->takes, >=, takes);
+        assert_compare(result->checked.reports, >=, counts);
         weir_result_free(result);
     }
 }

@@ -3,6 +3,7 @@
  * counts, events, threads, closing. */
 
 #include "client_world.h"
+#include "compare.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -336,10 +337,10 @@ static void a_wait_takes_its_time(void **state)
         weir_instant asked = world_now();
         assert_int_equal(weir_wait(wait, 1, WEIR_SECOND, &reply), WEIR_PASS);
         weir_instant after = world_now();
-        assert_true(after >= before + 300 * WEIR_MILLISECOND);
-        assert_true(after >= asked + reply.wait);
+        assert_compare(after, >=, before + 300 * WEIR_MILLISECOND);
+        assert_compare(after, >=, asked + reply.wait);
     }
-    assert_true(reply.wait > 0);
+    assert_compare(reply.wait, >, 0);
     weir_handle_close(slow);
     weir_handle_close(wait);
     weir_close(weir);
@@ -453,7 +454,7 @@ static void closing_delivers_counts(void **state)
     uint64_t least = 0, most = 0;
     weir_instant until = world_now() + GUARD;
     for (int in_time = 0; in_time < 5;) {
-        assert_true(world_now() < until);
+        assert_compare(world_now(), <, until);
         struct weir *weir = limiter_ready(root.address, NULL);
         UNTIL(knows(weir, "last"));
         for (int i = 0; i < 7; i++)

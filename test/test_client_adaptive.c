@@ -15,6 +15,7 @@
 
 #include "client_world.h" /* WORLD_SANITIZED */
 #include "weir/weir.h"
+#include "compare.h"
 
 #define NOW (1000000 * WEIR_SECOND)
 #define MS WEIR_MILLISECOND
@@ -69,7 +70,7 @@ static void test_what_is_defined_wrongly(void **state)
                                  "goes with kind=concurrency only",
                                  "written as limit=100/s", "name is empty" };
     for (size_t i = 0; i < 4; i++) {
-        assert_true(weir_define(weir, wrong[i], why, sizeof(why)) < 0);
+        assert_compare(weir_define(weir, wrong[i], why, sizeof(why)), <, 0);
         if (!strstr(why, says[i]))
             fail_msg("%s", why);
     }
@@ -112,7 +113,7 @@ static void test_a_limit_falls_and_is_seen(void **state)
     assert_string_equal(seen.reason, "slow");
     assert_int_equal(seen.moved_at, NOW + 2500 * MS);
     assert_int_equal(seen.in_flight, 0);
-    assert_true(seen.latency > 2 * WEIR_SECOND);
+    assert_compare(seen.latency, >, 2 * WEIR_SECOND);
     struct weir_status status;
     weir_status(weir, &status);
     assert_int_equal(status.adaptive, 1);

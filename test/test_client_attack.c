@@ -4,6 +4,7 @@
  * says why, and the limiter tries again, less and less often. */
 
 #include "client_world.h"
+#include "compare.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -84,7 +85,7 @@ static void suffer(enum vice vice, unsigned attempts, const char *says)
     }
     /* Pauses of 50, 100, 200, 400 ms before the fifth attempt. */
     if (attempts >= 5)
-        assert_true(took >= 700 * WEIR_MILLISECOND);
+        assert_compare(took, >=, 700 * WEIR_MILLISECOND);
     weir_close(victim->weir);
     fake_free(victim->fake);
 }
@@ -294,7 +295,7 @@ static void restored_store_rules(void **state)
     root_start(&root);
     UNTIL(take(weir, "gone") == WEIR_PASS);
     UNTIL(take(weir, "kept") == WEIR_PASS);
-    assert_true(status_of(weir).epoch < epoch);
+    assert_compare(status_of(weir).epoch, <, epoch);
     root_set(&root, "new", "{\"limit\": \"0/s\"}");
     UNTIL(take(weir, "new") == WEIR_LIMITED);
     weir_close(weir);

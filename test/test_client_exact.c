@@ -7,6 +7,7 @@
  * gives back, what it does without an answer, whom it tells. */
 
 #include "client_world.h"
+#include "compare.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -79,8 +80,8 @@ static int fake_step(struct weir_exact_store *store, struct weir_text key,
                      struct weir_meter_answer *out, weir_duration deadline)
 {
     (void)store;
-    assert_true(deadline > 0);
-    assert_true(weir_meter_size(rule) <= sizeof(fake.meter[0].state));
+    assert_compare(deadline, >, 0);
+    assert_compare(weir_meter_size(rule), <=, sizeof(fake.meter[0].state));
     pthread_mutex_lock(&fake.mutex);
     int error = fake.error;
     if (fake.lost && ask->op == WEIR_METER_TAKE &&
@@ -487,8 +488,7 @@ static void test_a_share_is_no_never(void **state)
     UNTIL(weir_load_relaxed(&weir[0]->fleet) == 2);
     assert_int_equal(weir_take(parts, 6, &reply, 0), WEIR_LIMITED);
     assert_false(reply.never);
-    assert_true(reply.retry_after >= WEIR_SECOND &&
-                reply.retry_after < WEIR_NEVER);
+    assert_in_range(reply.retry_after, WEIR_SECOND, WEIR_NEVER - 1);
     assert_int_equal(weir_take(parts, 11, &reply, 0), WEIR_LIMITED);
     assert_true(reply.never);
     weir_close(weir[0]);
@@ -605,7 +605,7 @@ static void test_callers_that_dont_wait_for_a_root(void **state)
     put_asked("hurried", "0.1ms");
     struct weir *weir = open_with(NULL, &seen);
     struct weir_handle hurried = handle_open(weir, "hurried");
-    assert_true(ask_together(hurried, 200) <= 100);
+    assert_compare(ask_together(hurried, 200), <=, 100);
     put_asked("hurried", "1min");
     UNTIL(take_many(hurried, 200) == 0);
     weir_close(weir);
@@ -649,7 +649,7 @@ static void test_a_child_asks_for_itself(void **state)
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
     pthread_join(asker.thread, NULL);
-    assert_true(asker.passed <= 100 && asker.passed >= 98);
+    assert_in_range(asker.passed, 98, 100);
     weir_close(weir);
 }
 #endif
@@ -788,7 +788,7 @@ static void test_two_limiters_share_permits(void **state)
     assert_int_equal(weir_enter(a, 0, 1, &permit[2], &reply, 0), WEIR_LIMITED);
     assert_string_equal(reply.quota, "pool");
     assert_true(reply.fill == 3 && !reply.never);
-    assert_true(reply.retry_after < WEIR_SECOND);
+    assert_compare(reply.retry_after, <, WEIR_SECOND);
     leave(&permit[2]); /* it holds nothing */
     assert_int_equal(fake_used("pool"), 3);
     copy = permit[0];

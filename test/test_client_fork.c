@@ -7,6 +7,7 @@
  * moves. */
 
 #include "client_world.h"
+#include "compare.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -50,7 +51,7 @@ static bool knows(struct weir_handle quota)
 static pid_t child_of(void)
 {
     pid_t pid = fork();
-    assert_true(pid >= 0);
+    assert_compare(pid, >=, 0);
     if (pid == 0)
         alarm(ALARM_S);
     return pid;
@@ -96,7 +97,7 @@ static void report_often(struct weir *weir, struct weir_handle quota)
         assert_int_equal(weir_sync(weir, GUARD), 0);
         weir_status(weir, &status);
     }
-    assert_true(status.reports >= PARENTS_REPORTS);
+    assert_compare(status.reports, >=, PARENTS_REPORTS);
 }
 
 /* What a child does first. */

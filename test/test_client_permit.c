@@ -4,6 +4,7 @@
  * whatever is done with it, and permits across fork(). */
 
 #include "client_world.h"
+#include "compare.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -60,7 +61,7 @@ static void each_permit_is_given_back_once(void **state)
     assert_int_equal(reply.fill, 2);
     assert_int_equal(weir_enter(db, 0, 2, &b, &reply, 0), WEIR_LIMITED);
     assert_string_equal(reply.quota, "db");
-    assert_true(reply.retry_after < WEIR_SECOND);
+    assert_compare(reply.retry_after, <, WEIR_SECOND);
     assert_holds_nothing(&b);
     weir_leave(&b, WEIR_PERMIT_DROPPED, 0);
     assert_int_equal(weir_enter(db, 0, 1, &c, NULL, 0), WEIR_PASS);
@@ -152,7 +153,7 @@ static void a_permit_is_its_processes(void **state)
     struct weir_permit permit;
     assert_int_equal(weir_enter(db, 0, 3, &permit, NULL, 0), WEIR_PASS);
     pid_t pid = fork();
-    assert_true(pid >= 0);
+    assert_compare(pid, >=, 0);
     if (pid == 0)
         be_child(db, &permit);
     int status;

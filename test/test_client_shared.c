@@ -7,6 +7,7 @@
  * many are killed (1,000). */
 
 #include "client_world.h"
+#include "compare.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -241,7 +242,7 @@ static void turn(struct weir *weir, struct weir_handle q,
 static pid_t process_later(enum weir_table_role role, uint64_t seed)
 {
     pid_t pid = fork();
-    assert_true(pid >= 0);
+    assert_compare(pid, >=, 0);
     if (pid != 0)
         return pid;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -315,7 +316,8 @@ static void the_office_goes_on_when_its_holder_is_killed(void **state)
     assert_int_equal(weir_ready(weir, GUARD), 0);
     root_has_all(weir, before);
     uint64_t count = count_of(weir, "q");
-    assert_true(count >= common->passed && count <= common->begun);
+    assert_compare(count, >=, common->passed);
+    assert_compare(count, <=, common->begun);
     UNTIL(root_limiters(&root) == 1);
     weir_close(weir);
     printf("%lu units, %lu offices\n", (unsigned long)count,
@@ -356,7 +358,8 @@ static void any_process_may_be_killed(void **state)
            kills, seconds, (unsigned long)count, (unsigned long)common->offices,
            (double)limited / seconds, LIMIT);
     /* Who is killed between the charge and the verdict has nothing passed. */
-    assert_true(count >= common->passed && count <= common->begun);
+    assert_compare(count, >=, common->passed);
+    assert_compare(count, <=, common->begun);
     /* Each may find room for one more at the same moment. */
     if ((double)limited > LIMIT * seconds + BURST + PROCESSES)
         fail_msg("%lu passed in %.3f s", (unsigned long)limited, seconds);
@@ -391,7 +394,7 @@ static void a_child_of_fork_is_one_more_process(void **state)
     assert_int_equal(weir_ready(weir, GUARD), 0);
     assert_int_equal(weir_take(q, 7, NULL, 0), WEIR_PASS);
     pid_t pid = fork();
-    assert_true(pid >= 0);
+    assert_compare(pid, >=, 0);
     if (pid == 0) {
         alarm(ALARM_S);
         _exit(in_child(weir, q));
@@ -455,7 +458,8 @@ static void a_stopped_process_does_no_harm(void **state)
     take_some(q, limited);
     root_has_all(weir, before);
     uint64_t count = count_of(weir, "q");
-    assert_true(count >= common->passed && count <= common->begun);
+    assert_compare(count, >=, common->passed);
+    assert_compare(count, <=, common->begun);
     UNTIL(root_limiters(&root) == 1);
     weir_handle_close(q);
     weir_handle_close(limited);
@@ -466,7 +470,7 @@ static void a_stopped_process_does_no_harm(void **state)
 static pid_t idler(uint64_t seed)
 {
     pid_t pid = fork();
-    assert_true(pid >= 0);
+    assert_compare(pid, >=, 0);
     if (pid != 0)
         return pid;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -512,7 +516,8 @@ static void all_places_are_taken(void **state)
     UNTIL(weir_load(&weir->block->office) == weir->process);
     root_has_all(weir, before);
     uint64_t count = count_of(weir, "q");
-    assert_true(count >= common->passed && count <= common->begun);
+    assert_compare(count, >=, common->passed);
+    assert_compare(count, <=, common->begun);
     for (uint32_t i = 1; i < WEIR_BLOCK_LAST; i++)
         UNTIL(i == weir->process || weir_load(&weir->block->member[i]) == 0);
     weir_close(weir);
@@ -682,7 +687,7 @@ static void a_child_s_thread_ends_and_the_parent_s_stripe_stays(void **state)
     uint32_t stripe = weir_stripe_mine(weir);
     fflush(NULL);
     pid_t pid = fork();
-    assert_true(pid >= 0);
+    assert_compare(pid, >=, 0);
     if (pid == 0) {
         alarm(ALARM_S);
         pthread_exit(NULL); /* its first call is none */
@@ -718,7 +723,7 @@ static void a_child_s_second_caller_has_a_stripe_of_its_own(void **state)
     struct weir *weir = open_table(WEIR_TABLE_MAY_RUN);
     uint32_t stripe = weir_stripe_mine(weir);
     pid_t pid = fork();
-    assert_true(pid >= 0);
+    assert_compare(pid, >=, 0);
     if (pid == 0) {
         alarm(ALARM_S);
         _exit(call_second(weir, stripe));
@@ -764,7 +769,7 @@ static void a_child_without_a_place_touches_nothing(void **state)
     for (uint32_t i = 1; i < WEIR_BLOCK_LAST; i++)
         weir_store(&block->member[i], weir_load(&block->member[weir->process]));
     pid_t pid = fork();
-    assert_true(pid >= 0);
+    assert_compare(pid, >=, 0);
     if (pid == 0) {
         alarm(ALARM_S);
         _exit(without_place(weir, q));

@@ -12,6 +12,7 @@
 
 #include "certificate_maker.h"
 #include "client_world.h"
+#include "compare.h"
 
 #define SECRET "a-token-that-nobody-may-read"
 
@@ -277,7 +278,7 @@ static void children(void **state)
     enum { CHILDREN = 20 };
     for (unsigned i = 0; i < CHILDREN; i++) {
         pid_t child = fork();
-        assert_true(child >= 0);
+        assert_compare(child, >=, 0);
         if (child == 0) {
             alarm(ALARM_S);
             while (roots_up(weir) < 1)
@@ -288,8 +289,8 @@ static void children(void **state)
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     }
-    assert_true(fake_accepted(fake) <= 1 + CHILDREN);
-    assert_true(roots_up(weir) >= 1);
+    assert_compare(fake_accepted(fake), <=, 1 + CHILDREN);
+    assert_compare(roots_up(weir), >=, 1);
     weir_close(weir);
     fake_free(fake);
     fake_free(flaps);

@@ -17,6 +17,7 @@
 #include "base/rng.h"
 #include "client/client.h"
 #include "os/clock.h"
+#include "compare.h"
 #include "table_maker.h"
 
 #define MS WEIR_MILLISECOND
@@ -167,7 +168,7 @@ static void test_what_is_said_wrongly(void **state)
                                        "limit=1",      wrong[i].sharing,
                                        wrong[i].field, NULL };
         char why[256] = "";
-        assert_true(weir_define(weir, fields, why, sizeof(why)) < 0);
+        assert_compare(weir_define(weir, fields, why, sizeof(why)), <, 0);
         if (!strstr(why, wrong[i].sentence))
             fail_msg("%s", why);
     }
@@ -200,7 +201,7 @@ static void check_order(const char *queue, const unsigned *order)
         assert_false(enters(db, 0, &permit));
         await_in(&waiter[order[i]]);
         permit = waiter[order[i]].permit;
-        assert_true(waiter[order[i]].reply.wait > 0);
+        assert_compare(waiter[order[i]].reply.wait, >, 0);
     }
     leave(&permit);
     assert_int_equal(woken(weir), 5);
@@ -283,8 +284,8 @@ static void test_a_deadline(void **state)
     AWAIT(weir_load(&heavy.done) != 0);
     pthread_join(heavy.thread, NULL);
     assert_int_equal(heavy.done, 1 + WEIR_LIMITED);
-    assert_true(heavy.reply.wait >= 200 * MS);
-    assert_true(heavy.reply.retry_after > 0);
+    assert_compare(heavy.reply.wait, >=, 200 * MS);
+    assert_compare(heavy.reply.retry_after, >, 0);
     await_in(&light);
     leave(&heavy.permit); /* holds nothing */
     assert_false(enters(db, 0, &other));

@@ -4,6 +4,7 @@
  * A real root, limiters of this process, threads that wait. */
 
 #include "client_world.h"
+#include "compare.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -241,7 +242,7 @@ static void a_child_has_a_line_of_its_own(void **state)
     UNTIL(waiting(weir) == 1);
     fflush(NULL);
     pid_t pid = fork();
-    assert_true(pid >= 0);
+    assert_compare(pid, >=, 0);
     if (pid == 0) {
         alarm(ALARM_S);
         _exit(in_child(weir, db));

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "adapt/controller_parts.h"
+#include "compare.h"
 
 #define MS WEIR_MILLISECOND
 #define NEAR(a, b) assert_float_equal((float)(a), (float)(b), 1e-4f)
@@ -467,7 +468,7 @@ static void test_envoy_floor_and_buffer(void **state)
     o.buffer = 0.5;
     struct weir_controller *c = made(&o);
     measure(c, 5 * MS);
-    assert_true(interval(c, 6 * MS, 5) > 8);
+    assert_compare(interval(c, 6 * MS, 5), >, 8);
     double before = limit_of(c);
     NEAR(interval(c, 6 * MS, 0), before); /* no samples: as it was */
     for (int i = 0; i < 20 && limit_of(c) > 7; i++)
@@ -592,7 +593,7 @@ static void test_target_falls(void **state)
     (void)state;
     struct weir_controller *c = target_made(20);
     answers(c, 100, 190 * MS, 5, WEIR_SECOND, 2010 * MS);
-    assert_true(limit_of(c) >= 20);
+    assert_compare(limit_of(c), >=, 20);
     c = target_made(20);
     answers(c, 100, 190 * MS, 6, 250 * MS, 2010 * MS);
     NEAR(limit_of(c), 20 * 194.0 / 250);
@@ -660,7 +661,7 @@ static void test_target_below_one(void **state)
         answers(c, 100, 20 * MS, 0, 0, 2010 * MS);
         clock_now += WEIR_SECOND;
     }
-    assert_true(limit_of(c) > 1);
+    assert_compare(limit_of(c), >, 1);
 }
 
 /* The article's blink: ten slow answers in a row are no reason. */
@@ -670,7 +671,7 @@ static void test_ten_slow_in_a_row(void **state)
     struct weir_controller *c = target_made(26);
     for (int second = 0; second < 10; second++)
         answers(c, 200, 50 * MS, second == 5 ? 10 : 0, 500 * MS, WEIR_SECOND);
-    assert_true(limit_of(c) >= 26);
+    assert_compare(limit_of(c), >=, 26);
     struct weir_controller_options o =
         usual(WEIR_CONTROLLER_PERCENTILE, 26, 1, 50);
     c = made(&o);
@@ -762,11 +763,12 @@ static double history(enum weir_controller_kind kind, uint64_t seed)
         else
             weir_controller_sample(c, &sample, at);
         double limit = limit_of(c);
-        assert_true(limit >= o.min && limit <= o.max);
-        assert_true(weir_controller_mean(c) >= 1);
+        assert_compare(limit, >=, o.min);
+        assert_compare(limit, <=, o.max);
+        assert_compare(weir_controller_mean(c), >=, 1);
         struct weir_controller_view view;
         weir_controller_view(c, &view);
-        assert_true(view.slow <= view.samples);
+        assert_compare(view.slow, <=, view.samples);
         assert_true(limit == before || view.reason != WEIR_LIMIT_INITIAL);
         sum += limit;
     }
@@ -806,7 +808,7 @@ static void test_names(void **state)
         weir_controller_defaults(&o, kind);                              \
         change;                                                          \
         assert_int_equal(weir_controller_check(&o, &diag), WEIR_EINVAL); \
-        assert_true(strlen(diag.text) > 0);                              \
+        assert_compare(strlen(diag.text), >, 0);                              \
     } while (0)
 
 static void test_bad_options(void **state)

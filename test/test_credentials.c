@@ -16,6 +16,7 @@
 #include <openssl/sha.h>
 
 #include "server/credentials.h"
+#include "compare.h"
 
 #define TOKEN "correct-horse-battery-staple"
 
@@ -260,7 +261,7 @@ static void put(const struct file *file, const char *text, mode_t mode)
     snprintf(made, sizeof made, "%s.new", file->path);
     FILE *out = fopen(made, "w");
     assert_non_null(out);
-    assert_true(fputs(text, out) >= 0);
+    assert_compare(fputs(text, out), >=, 0);
     assert_int_equal(fclose(out), 0);
     assert_int_equal(chmod(made, mode), 0);
     assert_int_equal(rename(made, file->path), 0);
@@ -351,7 +352,7 @@ static void a_reload_takes_all_or_nothing(void **state)
     struct stat was;
     assert_int_equal(stat(file->path, &was), 0);
     FILE *over = fopen(file->path, "r+e");
-    assert_true(fputs("edit", over) >= 0);
+    assert_compare(fputs("edit", over), >=, 0);
     assert_int_equal(fclose(over), 0);
     const struct timespec times[] = { was.st_atim, was.st_mtim };
     assert_int_equal(utimensat(AT_FDCWD, file->path, times, 0), 0);

@@ -17,6 +17,7 @@
 
 #include "os/clock.h"
 #include "wire/h2.h"
+#include "compare.h"
 
 #define LATER (10 * WEIR_SECOND) /* the roll-call is over */
 
@@ -131,7 +132,7 @@ static int call(struct world *w, enum weir_doorman_method method,
 {
     static unsigned char bytes[1 << 18];
     int len = weir_doorman_encode(request, bytes, sizeof bytes);
-    assert_true(len >= 0);
+    assert_compare(len, >=, 0);
     const struct weir_doorman_call what = { .method = method,
                                             .bytes = bytes,
                                             .len = (size_t)len,

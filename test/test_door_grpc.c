@@ -15,6 +15,7 @@
 #include "os/h2_link.h"
 #include "server/door_grpc.h"
 #include "wire/weir_v1.h"
+#include "compare.h"
 
 #define PATIENCE_S 20
 
@@ -100,7 +101,7 @@ static void begin_as(struct fixture *f, struct peer *peer, const char *path,
     assert_non_null(peer->link);
     peer->call = weir_h2_call(weir_h2_link_h2(peer->link), path, "test",
                               authorization);
-    assert_true(peer->call > 0);
+    assert_compare(peer->call, >, 0);
     weir_h2_link_flush(peer->link);
 }
 
@@ -140,7 +141,7 @@ static void send_hello_of(struct peer *peer, uint64_t session)
     };
     unsigned char bytes[256];
     size_t len = weir_v1_encode(&hello, bytes, sizeof bytes);
-    assert_true(len > 0);
+    assert_compare(len, >, 0);
     send_bytes(peer, bytes, len, false);
 }
 
@@ -332,8 +333,8 @@ static void test_a_long_answer_comes_in_parts(void **state)
     RUN_UNTIL(f, peer.closed);
     assert_int_equal(peer.status, WEIR_GRPC_OK);
     assert_int_equal(peer.http, 200);
-    assert_true(peer.messages > 5);
-    assert_true(peer.bytes > 10000u * WEIR_DESCRIPTION_MAX);
+    assert_compare(peer.messages, >, 5);
+    assert_compare(peer.bytes, >, 10000u * WEIR_DESCRIPTION_MAX);
     weir_h2_link_close(&peer.link);
 }
 

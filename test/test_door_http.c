@@ -3,6 +3,7 @@
  * stops, and how it answers HEAD. */
 
 #include "server/door_http.h"
+#include "compare.h"
 
 #include <arpa/inet.h>
 #include <event2/event.h>
@@ -75,7 +76,7 @@ static void test_a_request_after_the_end(void **state)
                                      &patience),
                      0);
     event_base_dispatch(w.base);
-    assert_true(read(fd, answer, sizeof answer - 1) > 0);
+    assert_compare(read(fd, answer, sizeof answer - 1), >, 0);
     assert_non_null(strstr(answer, " 503 "));
     assert_non_null(strstr(answer, "stopping"));
     close(fd);
@@ -96,7 +97,7 @@ static void on_bytes(evutil_socket_t fd, short what, void *context)
     assert_true(what & EV_READ);
     ssize_t got = read(fd, reader->bytes + reader->len,
                        sizeof reader->bytes - 1 - reader->len);
-    assert_true(got >= 0);
+    assert_compare(got, >=, 0);
     reader->len += (size_t)got;
     if (got == 0)
         event_base_loopbreak(reader->base);

@@ -14,6 +14,7 @@
 
 #include "quota/quota.h"
 #include "server/doorman_config.h"
+#include "compare.h"
 
 #define ALGORITHM "{kind: STATIC, lease_length: 60, refresh_interval: 5}"
 #define STAR_HEAD "- identifier_glob: \"*\"\n  capacity: 1\n"
@@ -50,7 +51,7 @@ static const struct weir_doorman_template *template_of(
     size_t count;
     const struct weir_doorman_template *templates =
         weir_doorman_config_templates(config, &count);
-    assert_true(i < count);
+    assert_compare(i, <, count);
     return &templates[i];
 }
 

@@ -22,6 +22,7 @@
 
 #include "os/clock.h"
 #include "server/doorman_quota.h"
+#include "compare.h"
 
 #define STAR                                    \
     "- identifier_glob: \"*\"\n  capacity: 1\n" \
@@ -59,7 +60,7 @@ static void on_change(void *context, const struct weir_change *change,
 {
     (void)now;
     struct world *w = context;
-    assert_true(change->quota.epoch > w->epoch);
+    assert_compare(change->quota.epoch, >, w->epoch);
     w->epoch = change->quota.epoch;
     w->changes += !change->removed;
     w->removals += change->removed;
@@ -113,7 +114,7 @@ static int set_up(void **state)
     struct world *w = calloc(1, sizeof *w);
     strcpy(w->path, "/tmp/weir-doorman.XXXXXX");
     int fd = mkstemp(w->path);
-    assert_true(fd >= 0);
+    assert_compare(fd, >=, 0);
     close(fd);
     w->log.level = WEIR_LOG_ERROR;
     w->catalog = weir_catalog_new(&weir_mem_system, 1);
@@ -151,7 +152,7 @@ static void test_what_changes_is_told(void **state)
     assert_int_equal(w->changes, 4);
     assert_int_equal(w->settles, 1);
     assert_int_equal(w->epoch, w->announced);
-    assert_true(w->epoch - w->changes >= w->floor);
+    assert_compare(w->epoch - w->changes, >=, w->floor);
     assert_float_equal(capacity_of(w, "b"), 20.5, 0);
 
     write_file(w, "resources:\n" ENTRY("a", "10") ENTRY("d", "5")
@@ -176,7 +177,7 @@ static void test_bad_files(void **state)
     assert_int_equal(open_source(w, &diag), 0);
     write_file(w, "resources:\n" ENTRY("a", "11"));
     weir_doorman_source_look(w->source, true);
-    assert_true(w->trouble < 0);
+    assert_compare(w->trouble, <, 0);
     assert_non_null(strstr(w->why, "the resource respository must contain at "
                                    "least an entry for \"*\""));
     unlink(w->path);
@@ -211,7 +212,7 @@ static void test_nothing_but_an_epoch(void **state)
     assert_int_equal(utimensat(AT_FDCWD, w->path, later, 0), 0);
     weir_doorman_source_look(w->source, false);
     assert_int_equal(w->changes, 3);
-    assert_true(w->epoch > before);
+    assert_compare(w->epoch, >, before);
     before = w->epoch;
 
     weir_doorman_source_free(&w->source);
@@ -245,7 +246,7 @@ static void test_one_that_cant_be_opened(void **state)
         weir_doorman_source_look(w->source, false);
     weir_doorman_source_state(w->source, &now);
     assert_int_equal(now.failures, 1);
-    assert_true(w->trouble < 0);
+    assert_compare(w->trouble, <, 0);
     unlink(w->path);
     write_file(w, "resources:\n" ENTRY("a", "12") STAR);
     weir_doorman_source_look(w->source, false);
@@ -333,7 +334,7 @@ static void test_an_entry_as_a_quota(void **state)
     assert_int_equal(weir_quota_learning(&quota), 60 * WEIR_SECOND);
     entry.line = 3;
     entry.lease = 2 * WEIR_LEASE_MAX;
-    assert_true(weir_doorman_quota(&entry, 7, &quota, &diag) < 0);
+    assert_compare(weir_doorman_quota(&entry, 7, &quota, &diag), <, 0);
     assert_int_equal(diag.line, 3);
 }
 

@@ -3,6 +3,7 @@
  * Among processes: live_election.py. */
 
 #include "server/election.h"
+#include "compare.h"
 
 #include <event2/event.h>
 #include <setjmp.h>
@@ -96,7 +97,7 @@ static void test_away_and_back(void **state)
     assert_false(weir_election_holds(w->election));
     while (w->ends == 0 || !w->is_master)
         event_base_loop(w->base, EVLOOP_ONCE);
-    assert_true(w->term > term);
+    assert_compare(w->term, >, term);
     assert_true(weir_election_holds(w->election));
 }
 

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "os/h2_link.h"
+#include "compare.h"
 
 #define LINKS 8
 #define PATIENCE 10 /* seconds */
@@ -71,7 +72,7 @@ static void on_accept(void *context, struct weir_stream *stream)
                    .on_call = on_call,
                    .on_message = on_message },
     };
-    assert_true(fake->count < LINKS);
+    assert_compare(fake->count, <, LINKS);
     fake->links[fake->count++] = weir_h2_link_new(stream, true, &handler);
 }
 

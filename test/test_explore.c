@@ -26,6 +26,7 @@
 #include <cmocka.h>
 
 #define WEIR_EXPLORE
+#include "compare.h"
 #include "table_sources.h"
 
 #include "explore.h"
@@ -558,7 +559,7 @@ static void run_sound(struct explore_program *program)
 {
     struct explore_result result = run(program);
     assert_null(result.wrong);
-    assert_true(result.completed > 1);
+    assert_compare(result.completed, >, 1);
     assert_true(program->preemptions != EXPLORE_ALL ||
                 result.classes == result.completed);
     free(program->state);
@@ -578,7 +579,7 @@ static void run_killed(struct explore_program *program)
     }
     printf("%s: killed at %u places, %llu executions\n", program->name,
            program->killed_at - 1, (unsigned long long)executions);
-    assert_true(program->killed_at > 2);
+    assert_compare(program->killed_at, >, 2);
     free(program->state);
 }
 

@@ -18,6 +18,7 @@
 #define WEIR_EXPLORE
 #include "adapt/sluice.c"
 
+#include "compare.h"
 #include "explore.h"
 #include "fiber.h"
 
@@ -269,7 +270,7 @@ static void run_sound(struct explore_program *program,
         skip();
     explore(program, &result);
     assert_null(result.wrong);
-    assert_true(result.completed > 1);
+    assert_compare(result.completed, >, 1);
     free(program->state);
 }
 
@@ -449,7 +450,7 @@ static void test_the_dead_keep_nobody_waiting(void **state)
         assert_null(result.wrong);
     }
     printf("killed at %u places\n", program.killed_at - 1);
-    assert_true(program.killed_at > 5);
+    assert_compare(program.killed_at, >, 5);
     free(program.state);
 }
 

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "lab/fleet.h"
+#include "compare.h"
 
 #define LIMIT 1000
 #define SECONDS 30
@@ -170,7 +171,7 @@ static void test_hold_outlasts_a_silent_cut(void **state)
     weir_fleet_free(fleet);
     print_message("hold, after a silent cut: %.3f of the limit\n",
                   passed / SECONDS);
-    assert_true(fabs(passed / SECONDS - 1) < 0.15);
+    assert_compare(fabs(passed / SECONDS - 1), <, 0.15);
 }
 
 static void test_slack_holds_the_limit(void **state)
@@ -180,9 +181,9 @@ static void test_slack_holds_the_limit(void **state)
     for (size_t i = 0; i < WEIR_COUNT_OF(fleets); i++) {
         struct outcome out =
             run("slack", fleets[i], WEIR_MILLISECOND, &with_slack);
-        assert_true(fabs(out.mean - 1) < 0.01);
-        assert_true(out.deviation < 0.04);
-        assert_true(out.fill_most <= 1.5 * LIMIT);
+        assert_compare(fabs(out.mean - 1), <, 0.01);
+        assert_compare(out.deviation, <, 0.04);
+        assert_compare(out.fill_most, <=, 1.5 * LIMIT);
     }
 }
 
@@ -291,8 +292,10 @@ static void judge(const struct flow *flow)
                   "seconds; highest fill %.3f of high_burst\n",
                   (int)flow->name.len, flow->name.p, least, most,
                   flow->fill_most);
-    assert_true(least > 0.98 && most < 1.02);
-    assert_true(flow->fill_most > 0.6 && flow->fill_most <= 1);
+    assert_compare(least, >, 0.98);
+    assert_compare(most, <, 1.02);
+    assert_compare(flow->fill_most, >, 0.6);
+    assert_compare(flow->fill_most, <=, 1);
 }
 
 /* So it is while one of the two roots is dead and after it was born again. Also
@@ -349,9 +352,9 @@ static void test_slack_holds_over_a_slow_network(void **state)
     (void)state;
     struct outcome out =
         run("slack, 50 ms one way", 50, 50 * WEIR_MILLISECOND, &with_slack);
-    assert_true(fabs(out.mean - 1) < 0.02);
-    assert_true(out.deviation < 0.06);
-    assert_true(out.fill_most <= 1.6 * LIMIT);
+    assert_compare(fabs(out.mean - 1), <, 0.02);
+    assert_compare(out.deviation, <, 0.06);
+    assert_compare(out.fill_most, <=, 1.6 * LIMIT);
 }
 
 static void test_without_slack_time_alone_reports(void **state)
@@ -360,13 +363,13 @@ static void test_without_slack_time_alone_reports(void **state)
     struct weir_settings settings = with_slack;
     settings.slack = false;
     struct outcome out = run("slack off", 3, WEIR_MILLISECOND, &settings);
-    assert_true(fabs(out.reports - 1) < 0.1);
-    assert_true(fabs(out.mean - 1) < 0.1);
+    assert_compare(fabs(out.reports - 1), <, 0.1);
+    assert_compare(fabs(out.mean - 1), <, 0.1);
     settings.report_interval = 100 * WEIR_MILLISECOND;
     struct outcome often =
         run("slack off, every 100 ms", 3, WEIR_MILLISECOND, &settings);
-    assert_true(fabs(often.reports - 10) < 1);
-    assert_true(often.deviation < out.deviation);
+    assert_compare(fabs(often.reports - 10), <, 1);
+    assert_compare(often.deviation, <, out.deviation);
 }
 
 /* What the bucket holds if nobody has to report: what passed, and leaked. */
@@ -412,9 +415,9 @@ static void test_roots_are_apart_by_an_onset(void **state)
     print_message("an onset: roots hold %.0f to %.0f units more than there "
                   "are, and are %.0f apart at most\n",
                   least_over, most_over, most);
-    assert_true(most < 0.25 * LIMIT);
-    assert_true(most_over < 0.25 * LIMIT);
-    assert_true(least_over > -0.03 * LIMIT);
+    assert_compare(most, <, 0.25 * LIMIT);
+    assert_compare(most_over, <, 0.25 * LIMIT);
+    assert_compare(least_over, >, -0.03 * LIMIT);
 }
 
 /* A root dies, is born again, and the limiters come back to it one after the
@@ -445,8 +448,8 @@ static void test_reborn_root_agrees_with_its_neighbour(void **state)
                   reborn, other);
     assert_int_equal(weir_fleet_error(fleet), 0);
     weir_fleet_free(fleet);
-    assert_true(other > LIMIT);
-    assert_true(fabs(reborn - other) < 0.05 * other);
+    assert_compare(other, >, LIMIT);
+    assert_compare(fabs(reborn - other), <, 0.05 * other);
 }
 
 /* What befalls root 0 for some seconds. */
@@ -489,9 +492,9 @@ static void overcome(const struct trouble *trouble)
                   trouble->what, first, other, passed / 5 / LIMIT);
     assert_int_equal(weir_fleet_error(fleet), 0);
     weir_fleet_free(fleet);
-    assert_true(other > LIMIT);
-    assert_true(fabs(first - other) < 0.1 * LIMIT);
-    assert_true(fabs(passed / 5 / LIMIT - 1) < 0.04);
+    assert_compare(other, >, LIMIT);
+    assert_compare(fabs(first - other), <, 0.1 * LIMIT);
+    assert_compare(fabs(passed / 5 / LIMIT - 1), <, 0.04);
 }
 
 static void test_root_that_heard_late_agrees_with_its_neighbour(void **state)
@@ -548,9 +551,9 @@ static void test_correction_adds_what_others_count(void **state)
     settings.correction_auto = true;
     double learnt = behind(&settings);
     /* What the root hasn't heard yet no ratio can know. */
-    assert_true(half < plain - 100);
-    assert_true(whole < half - 100);
-    assert_true(learnt < plain - 100);
+    assert_compare(half, <, plain - 100);
+    assert_compare(whole, <, half - 100);
+    assert_compare(learnt, <, plain - 100);
 }
 
 /* A quota goes amid its load, and is made anew, while a root stands still: it
@@ -574,7 +577,7 @@ static void test_a_pace_ends_with_its_slot(void **state)
     run_on(fleet, 30 * WEIR_SECOND);
     print_message("root2 holds %.1f units of what nobody asks for\n",
                   weir_fleet_root_fill(fleet, 1, Q));
-    assert_true(weir_fleet_root_fill(fleet, 1, Q) < 1);
+    assert_compare(weir_fleet_root_fill(fleet, 1, Q), <, 1);
     for (int i = 0; i < 50; i++) {
         unsigned outcome = weir_fleet_take(fleet, 0, Q, 1, NULL);
         assert_int_equal(outcome & WEIR_OUTCOME_LIMITED, 0);

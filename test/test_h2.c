@@ -16,6 +16,7 @@
 
 #include "base/rng.h"
 #include "wire/h2.h"
+#include "compare.h"
 
 /* What one side saw and does. */
 struct side {
@@ -233,7 +234,7 @@ static void test_refusals_and_statuses(void **state)
     struct pair pair;
     pair_init(&pair);
     int32_t id = weir_h2_call(pair.client.h2, "/weir.v1.Root/No", "x", NULL);
-    assert_true(id > 0);
+    assert_compare(id, >, 0);
     assert_int_equal(pump(&pair.client, &pair.server), 0);
     assert_int_equal(pair.client.status, WEIR_GRPC_UNIMPLEMENTED);
     assert_string_equal(pair.client.text, "no such method");
@@ -278,7 +279,7 @@ static void test_authorization(void **state)
     const char *shown[] = { "Bearer one", "Bearer one", NULL, longest };
     size_t cost[4];
     for (size_t i = 0; i < WEIR_COUNT_OF(shown); i++) {
-        assert_true(weir_h2_call(client, LINK, "x", shown[i]) > 0);
+        assert_compare(weir_h2_call(client, LINK, "x", shown[i]), >, 0);
         const void *bytes;
         cost[i] = weir_h2_output(client, &bytes);
         assert_int_equal(weir_h2_feed(pair.server.h2, bytes, cost[i]), 0);
@@ -287,7 +288,7 @@ static void test_authorization(void **state)
     }
     /* Said a second time it costs its bytes again: it was not kept. (Huffman
      * codes make of 10 bytes no fewer than 6.) */
-    assert_true(cost[1] >= cost[2] + 6);
+    assert_compare(cost[1], >=, cost[2] + 6);
     pair_fini(&pair);
 }
 
@@ -337,7 +338,7 @@ static void test_bounds(void **state)
     pair_init(&pair);
     int32_t id = 0;
     for (int i = 0; i < WEIR_H2_STREAMS_MAX; i++)
-        assert_true((id = call(pair.client.h2)) > 0);
+        assert_compare((id = call(pair.client.h2)), >, 0);
     assert_int_equal(call(pair.client.h2), WEIR_EFULL);
     static uint8_t big[WEIR_H2_MESSAGE_MAX + 1];
     assert_int_equal(
@@ -350,7 +351,7 @@ static void test_bounds(void **state)
         sent++;
     assert_int_equal(error, WEIR_EFULL);
     assert_int_equal(sent, 3);
-    assert_true(weir_h2_queued(pair.client.h2) <= WEIR_H2_OUT_MAX);
+    assert_compare(weir_h2_queued(pair.client.h2), <=, WEIR_H2_OUT_MAX);
     assert_int_equal(pump(&pair.client, &pair.server), 0);
     assert_int_equal(pair.server.messages, sent);
     pair_fini(&pair);
@@ -624,7 +625,7 @@ static void test_floods(void **state)
         error = raw_pump(&raw, false);
     }
     assert_int_equal(error, WEIR_EPROTOCOL);
-    assert_true(weir_h2_queued(raw.server.h2) < 200000);
+    assert_compare(weir_h2_queued(raw.server.h2), <, 200000);
     raw_fini(&raw);
 
     /* calls that are reset as soon as they are made */
@@ -641,7 +642,7 @@ static void test_floods(void **state)
     printf("rapid resets: the session ended after %u calls\n",
            raw.server.calls);
     assert_int_equal(error, WEIR_EPROTOCOL);
-    assert_true(raw.server.calls < 5000);
+    assert_compare(raw.server.calls, <, 5000);
     raw_fini(&raw);
 }
 

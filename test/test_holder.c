@@ -16,6 +16,7 @@
 
 #include "base/rng.h"
 #include "lease/holder.h"
+#include "compare.h"
 
 #define S WEIR_SECOND
 #define MS WEIR_MILLISECOND
@@ -168,14 +169,14 @@ static void test_a_push_never_extends(void **state)
     answer(&holder, asked(&holder, START), 1, 50, START);
     assert_true(push(&holder, 2, 70, START + 19 * S)); /* a raise at once */
     ASSERT_SAME(weir_holder_limit(&holder, START + 19 * S), 70);
-    assert_true(weir_holder_due(&holder) > START); /* nobody waits */
+    assert_compare(weir_holder_due(&holder), >, START); /* nobody waits */
     ASSERT_SAME(weir_holder_limit(&holder, START + 20 * S), 0);
     assert_true(push(&holder, 4, 30, START + 19 * S));
     assert_false(push(&holder, 3, 90, START + 19 * S)); /* overtaken */
     ASSERT_SAME(weir_holder_limit(&holder, START + 19 * S), 30);
     ASSERT_SAME(weir_holder_due(&holder), 0); /* said at once */
     ASSERT_SAME(taken(&holder, START + 19 * S), 4);
-    assert_true(weir_holder_due(&holder) > START + 19 * S);
+    assert_compare(weir_holder_due(&holder), >, START + 19 * S);
 }
 
 /* A share that moves a little with each answer isn't said with an ask more,
@@ -187,7 +188,7 @@ static void test_small_steps_down_wait_for_the_refresh(void **state)
     weir_holder_want(&holder, 100, START);
     answer(&holder, asked(&holder, START), 1, 50, START);
     answer(&holder, asked(&holder, START), 2, 49.99, START);
-    assert_true(weir_holder_due(&holder) > START + 4 * S);
+    assert_compare(weir_holder_due(&holder), >, START + 4 * S);
     answer(&holder, asked(&holder, START), 3, 49, START);
     ASSERT_SAME(weir_holder_due(&holder), 0);
     asked(&holder, START);
@@ -207,7 +208,7 @@ static void test_a_gauge_takes_less_when_it_fits(void **state)
     ASSERT_SAME(weir_holder_has(&holder, START), 50);   /* not told yet */
     weir_holder_in_use(&holder, 45);
     ASSERT_SAME(weir_holder_has(&holder, START), 45);
-    assert_true(weir_holder_due(&holder) > START);
+    assert_compare(weir_holder_due(&holder), >, START);
     ASSERT_SAME(taken(&holder, START), 1);
     /* more again, but not as much as there is in use */
     assert_true(push(&holder, 3, 30, START));
@@ -389,7 +390,8 @@ static void test_patience_doubles(void **state)
     for (int i = 0; i < 10; i++) {
         asked(&holder, now);
         weir_duration waits = weir_holder_due(&holder) - now;
-        assert_true(waits <= patience && waits >= patience - patience / 8);
+        assert_compare(waits, <=, patience);
+        assert_compare(waits, >=, patience - patience / 8);
         now += waits;
         patience *= 2;
         if (patience > WEIR_HOLDER_PATIENCE_MAX)
@@ -397,10 +399,11 @@ static void test_patience_doubles(void **state)
     }
     answer(&holder, asked(&holder, now), 1, 50, now);
     weir_duration waits = weir_holder_due(&holder) - now;
-    assert_true(waits <= 5 * S && waits >= 5 * S - 5 * S / 8);
+    assert_compare(waits, <=, 5 * S);
+    assert_compare(waits, >=, 5 * S - 5 * S / 8);
     now += waits;
     asked(&holder, now);
-    assert_true(weir_holder_due(&holder) <= now + WEIR_HOLDER_PATIENCE);
+    assert_compare(weir_holder_due(&holder), <=, now + WEIR_HOLDER_PATIENCE);
 }
 
 /* A server between grants no longer than its own lease, which may be shorter
@@ -413,7 +416,7 @@ static void test_a_short_lease_is_asked_for_in_time(void **state)
     grant.lease = 2 * S;
     uint64_t number = asked(&holder, START);
     assert_true(weir_holder_granted(&holder, number, 1, &grant, START));
-    assert_true(weir_holder_due(&holder) <= START + 1500 * MS);
+    assert_compare(weir_holder_due(&holder), <=, START + 1500 * MS);
 }
 
 /* So it answers when its own has run out: what was granted is over, and it is
@@ -428,10 +431,11 @@ static void test_a_lease_that_is_over_already(void **state)
     assert_true(weir_holder_granted(&holder, number, 1, &over, START + S));
     ASSERT_SAME(weir_holder_limit(&holder, START + S), 0);
     weir_duration waits = weir_holder_due(&holder) - (START + S);
-    assert_true(waits > WEIR_HOLDER_SPACING && waits <= WEIR_HOLDER_PATIENCE);
+    assert_compare(waits, >, WEIR_HOLDER_SPACING);
+    assert_compare(waits, <=, WEIR_HOLDER_PATIENCE);
     asked(&holder, START + 2 * S);
     waits = weir_holder_due(&holder) - (START + 2 * S);
-    assert_true(waits > WEIR_HOLDER_PATIENCE);
+    assert_compare(waits, >, WEIR_HOLDER_PATIENCE);
 }
 
 static void test_a_large_change_is_told_early(void **state)
@@ -447,10 +451,10 @@ static void test_a_large_change_is_told_early(void **state)
     ASSERT_SAME(weir_holder_due(&holder), START + WEIR_HOLDER_SPACING);
     answer(&holder, asked(&holder, START + S), 2, 50, START + S);
     weir_holder_want(&holder, 200, START + 3 * S);
-    assert_true(weir_holder_due(&holder) <= START + 3 * S);
+    assert_compare(weir_holder_due(&holder), <=, START + 3 * S);
     answer(&holder, asked(&holder, START + 3 * S), 3, 50, START + 3 * S);
     weir_holder_want(&holder, 0, START + 4 * S);
-    assert_true(weir_holder_due(&holder) <= START + 4 * S);
+    assert_compare(weir_holder_due(&holder), <=, START + 4 * S);
     /* who doesn't answer isn't asked faster and faster */
     weir_instant now = START + 4 * S;
     unsigned asks = 0;
@@ -461,11 +465,11 @@ static void test_a_large_change_is_told_early(void **state)
         asked(&holder, now);
         asks++;
     }
-    assert_true(asks <= 9);
+    assert_compare(asks, <=, 9);
     /* a change that came while it was waited for is told after the answer */
     weir_holder_want(&holder, 300, now);
     answer(&holder, holder.number, 4, 50, now);
-    assert_true(weir_holder_due(&holder) <= now + WEIR_HOLDER_SPACING);
+    assert_compare(weir_holder_due(&holder), <=, now + WEIR_HOLDER_SPACING);
 }
 
 /* What makes it early isn't foreseen by a refresh, and needn't wait for its
@@ -480,7 +484,7 @@ static void test_early_just_after_a_refresh(void **state)
     asked(&holder, now);
     now += 25 * MS; /* its answer is on its way */
     weir_holder_want(&holder, 200, now);
-    assert_true(weir_holder_due(&holder) <= now);
+    assert_compare(weir_holder_due(&holder), <=, now);
     answer(&holder, asked(&holder, now), 2, 50, now);
     weir_holder_want(&holder, 300, now + MS);
     ASSERT_SAME(weir_holder_due(&holder), now + WEIR_HOLDER_SPACING);
@@ -530,7 +534,7 @@ static void test_use_is_smoothed(void **state)
     /* a newcomer says its rate with the second ask */
     asked(&holder, START);
     weir_instant now = use(&holder, &total, 500, 100 * MS, START);
-    assert_true(weir_holder_due(&holder) <= START + WEIR_HOLDER_SPACING);
+    assert_compare(weir_holder_due(&holder), <=, START + WEIR_HOLDER_SPACING);
     assert_near(weir_holder_wants(&holder, now), WITH_HEADROOM(255), 0.01);
     now = use(&holder, &total, 500, 900 * MS, now);
     assert_near(weir_holder_wants(&holder, now), WITH_HEADROOM(500), 0.1);
@@ -672,9 +676,11 @@ static void test_never_nan(void **state)
                 weir_holder_use(&holder, &total, now);
             struct weir_holder_ask ask;
             weir_holder_ask(&holder, &ask, now);
-            assert_true(ask.wants >= 0 && ask.wants <= WEIR_LEASE_UNITS_MAX);
-            assert_true(ask.has >= 0 && ask.has <= WEIR_LEASE_UNITS_MAX);
-            assert_true(weir_holder_limit(&holder, now) >= 0);
+            assert_compare(ask.wants, >=, 0);
+            assert_compare(ask.wants, <=, WEIR_LEASE_UNITS_MAX);
+            assert_compare(ask.has, >=, 0);
+            assert_compare(ask.has, <=, WEIR_LEASE_UNITS_MAX);
+            assert_compare(weir_holder_limit(&holder, now), >=, 0);
             struct weir_grant grant = { .serial = i + 1,
                                         .lease = some,
                                         .safe_lease = some,
@@ -960,7 +966,8 @@ static void test_random_histories(void **state)
            rounds, (unsigned long long)grants, (unsigned long long)counted,
            (unsigned long long)brokers, used, most,
            100.0 * (double)expired / rounds / ticks / HOLDERS);
-    assert_true(used > 30 && most > 99);
+    assert_compare(used, >, 30);
+    assert_compare(most, >, 99);
 }
 
 int main(void)

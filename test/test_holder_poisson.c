@@ -13,6 +13,7 @@
 
 #include "base/rng.h"
 #include "lease/holder.h"
+#include "compare.h"
 
 #define S WEIR_SECOND
 #define MS WEIR_MILLISECOND
@@ -105,9 +106,9 @@ static void poisson(double load)
     printf("%6g/s: %.2f asks a second, refused %.4f%%\n", load, asks / 600.0,
            100.0 * refused / (double)(total.offered - from));
     /* a refresh each 5 s is 0.21 asks a second */
-    assert_true(asks < 600);
+    assert_compare(asks, <, 600);
     if (load >= 10)
-        assert_true(refused < 0.005 * (double)(total.offered - from));
+        assert_compare(refused, <, 0.005 * (double)(total.offered - from));
 }
 
 static void test_chance_isnt_told_early(void **state)
@@ -145,7 +146,7 @@ static void test_less_is_said_once(void **state)
         asks += now >= START + 20 * S;
     }
     printf("asks in 20 s of a use that fades: %u\n", asks);
-    assert_true(asks <= 20);
+    assert_compare(asks, <=, 20);
 }
 
 static void test_8000_dont_ask_at_one_instant(void **state)
@@ -169,14 +170,14 @@ static void test_8000_dont_ask_at_one_instant(void **state)
                 weir_holder_granted(&holder, ask.number, 1, &grant, now));
             now = weir_holder_due(&holder);
         }
-        assert_true(now < START + 65 * S);
+        assert_compare(now, <, START + 65 * S);
         bins[(now - START - 60 * S) / (100 * MS)]++;
     }
     for (size_t i = 0; i < WEIR_COUNT_OF(bins); i++)
         most = bins[i] > most ? bins[i] : most;
     /* evenly it would be 160 in each 100 ms */
     printf("after a minute, of 8,000 in 100 ms at most: %u\n", most);
-    assert_true(most < 800);
+    assert_compare(most, <, 800);
 }
 
 int main(void)

@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "compare.h"
 #include "crowd.h"
 #include "histories.h"
 
@@ -134,7 +135,7 @@ static void test_a_limit_is_held(void **state)
     printf("in flight of 40: at most %llu, in the mean %.1f; %.1f reports a "
            "link and second\n",
            (unsigned long long)most, mean, (double)stats.reports / 62 / 10);
-    assert_true(most <= 40 + 3 * 5);
+    assert_compare(most, <=, 40 + 3 * 5);
     crowd_end(c);
 }
 

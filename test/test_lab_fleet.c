@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "lab/fleet_parts.h"
+#include "compare.h"
 
 #define API WEIR_TEXT("api")
 
@@ -203,7 +204,8 @@ static void test_a_seed_is_a_history(void **state)
 {
     (void)state;
     struct seen one = trouble(1), again = trouble(1), other = trouble(2);
-    assert_true(one.received > 50 && one.counted > 1000);
+    assert_compare(one.received, >, 50);
+    assert_compare(one.counted, >, 1000);
     assert_int_equal(one.dying, 2);
     assert_int_equal(one.born, 2);
     assert_int_equal(one.digest, again.digest);
@@ -267,7 +269,8 @@ static void test_the_store_goes_away_and_comes_back(void **state)
     assert_int_equal(weir_limiter_epoch(weir_fleet_limiter(fleet, 0)),
                      weir_catalog_epoch(weir_fleet_catalog(fleet)));
     assert_int_equal(weir_fleet_take(fleet, 0, API, 1000000, NULL), 0);
-    assert_true(weir_fleet_put(fleet, &(struct weir_quota){ 0 }, &diag) < 0);
+    assert_compare(weir_fleet_put(fleet, &(struct weir_quota){ 0 }, &diag), <,
+                   0);
     finish(fleet);
 }
 
@@ -336,7 +339,7 @@ static void test_one_way_is_cut_in_silence(void **state)
     assert_int_equal(weir_limiter_links_up(weir_fleet_limiter(fleet, 0)), 1);
     struct weir_fleet_stats stats;
     weir_fleet_stats(fleet, &stats);
-    assert_true(stats.lost > 5);
+    assert_compare(stats.lost, >, 5);
     finish(fleet);
 }
 
@@ -375,7 +378,7 @@ static void test_the_paused_do_nothing_until_they_go_on(void **state)
     weir_fleet_pause(fleet, root_at(0), false);
     run(fleet, WEIR_SECOND);
     /* Each limiter had a report waiting, and two of them answer again. */
-    assert_true(reports_taken(fleet, 0) >= before + 3);
+    assert_compare(reports_taken(fleet, 0), >=, before + 3);
     assert_int_equal(weir_limiter_epoch(weir_fleet_limiter(fleet, 0)), 2);
     assert_int_equal(weir_limiter_epoch(weir_fleet_limiter(fleet, 1)), 1);
     weir_fleet_pause(fleet, limiter_at(1), false);
@@ -406,8 +409,9 @@ static void test_a_processor_takes_its_time(void **state)
     uint64_t slow = reports_taken(fleet, 0) - before;
     print_message("reports taken a second: %llu, slow %.1f\n",
                   (unsigned long long)quick, (double)slow / 10);
-    assert_true(quick > 250);
-    assert_true(slow > 290 && slow <= 340);
+    assert_compare(quick, >, 250);
+    assert_compare(slow, >, 290);
+    assert_compare(slow, <=, 340);
     finish(fleet);
 }
 
@@ -427,8 +431,8 @@ static void test_a_full_buffer_holds_the_root(void **state)
     weir_fleet_stats(fleet, &stats);
     print_message("waited at most: %llu bytes\n",
                   (unsigned long long)stats.waiting_bytes_most);
-    assert_true(stats.waiting_bytes_most > WEIR_FLEET_INBOX_BYTES / 2);
-    assert_true(stats.waiting_bytes_most <= WEIR_FLEET_INBOX_BYTES);
+    assert_compare(stats.waiting_bytes_most, >, WEIR_FLEET_INBOX_BYTES / 2);
+    assert_compare(stats.waiting_bytes_most, <=, WEIR_FLEET_INBOX_BYTES);
     weir_fleet_net(fleet, 0, 0, &options.net);
     run(fleet, 300 * WEIR_SECOND);
     assert_int_equal(weir_limiter_epoch(weir_fleet_limiter(fleet, 0)), 20001);
@@ -482,7 +486,7 @@ static void test_nodes_live_by_their_own_clocks(void **state)
     weir_fleet_clock(fleet, limiter_at(2), -(int64_t)WEIR_MILLISECOND, 0);
     weir_fleet_clock(fleet, root_at(0), -(int64_t)WEIR_MILLISECOND, -100);
     run(fleet, 10 * WEIR_SECOND);
-    assert_true(weir_fleet_world(fleet)->events - events < 1000);
+    assert_compare(weir_fleet_world(fleet)->events - events, <, 1000);
     finish(fleet);
 }
 
@@ -578,9 +582,9 @@ static void test_an_overloaded_root_stretches(void **state)
     print_message("30 limiters: %.1f reports/s; root overloaded: stretch "
                   "%.2f s, %.1f reports/s\n", (double)before / 5,
                   (double)stretched / 1e9, (double)during / 5);
-    assert_true(stretched > 0);
-    assert_true(stretched <= options.settings.stale_after / 3);
-    assert_true(during < before / 2);
+    assert_compare(stretched, >, 0);
+    assert_compare(stretched, <=, options.settings.stale_after / 3);
+    assert_compare(during, <, before / 2);
     for (uint32_t l = 0; l < 30; l++)
         assert_true(weir_fleet_linked(fleet, l, 0));
 
@@ -589,7 +593,7 @@ static void test_an_overloaded_root_stretches(void **state)
     assert_int_equal(stretch_of(fleet, 0), 0);
     uint64_t after = reports_in(fleet, 5 * WEIR_SECOND);
     print_message("and fast again: %.1f reports/s\n", (double)after / 5);
-    assert_true(after > during);
+    assert_compare(after, >, during);
     run(fleet, 5 * WEIR_SECOND);
     uint64_t counted = 0;
     for (uint32_t l = 0; l < 30; l++)
@@ -621,9 +625,9 @@ static void test_an_overloaded_root_leaves_the_rule_to_others(void **state)
     print_message("of 150 in half a second, beside a slow root: %llu .. %llu\n",
                   (unsigned long long)least, (unsigned long long)most);
     assert_int_equal(stretch_of(fleet, 0), 0);
-    assert_true(stretch_of(fleet, 1) > 0);
-    assert_true(least > 130);
-    assert_true(most < 170);
+    assert_compare(stretch_of(fleet, 1), >, 0);
+    assert_compare(least, >, 130);
+    assert_compare(most, <, 170);
     finish(fleet);
 }
 
@@ -639,7 +643,7 @@ static void test_a_root_without_quotas_takes_no_rule_over(void **state)
     run(fleet, 100 * WEIR_MILLISECOND);
     weir_fleet_cpu(fleet, root_at(0), 20 * WEIR_MILLISECOND, 0);
     (void)load(fleet, 30, 10 * WEIR_SECOND);
-    assert_true(stretch_of(fleet, 0) > 0);
+    assert_compare(stretch_of(fleet, 0), >, 0);
     weir_fleet_store_away(fleet, true);
     weir_fleet_kill(fleet, root_at(1));
     weir_fleet_start(fleet, root_at(1));
@@ -649,7 +653,7 @@ static void test_a_root_without_quotas_takes_no_rule_over(void **state)
         passed += load(fleet, 30, WEIR_SECOND / 10);
     /* Its burst of 1.5 s, and what leaks in the second. */
     print_message("in a second, of 1000: %llu\n", (unsigned long long)passed);
-    assert_true(passed <= 450 + 300 + 60);
+    assert_compare(passed, <=, 450 + 300 + 60);
     finish(fleet);
 }
 

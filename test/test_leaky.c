@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "algo/leaky.h"
+#include "compare.h"
 #include "table_maker.h"
 
 #define YEAR (366ull * 86400 * WEIR_SECOND)
@@ -67,7 +68,7 @@ static void test_leak_is_exact_to_one(void **state)
                                      &whole);
         uint64_t got = weir_leaked(bucket.leak, elapsed);
         uint64_t above = got - (uint64_t)exact;
-        assert_true(above <= 1);
+        assert_compare(above, <=, 1);
         if (whole)
             assert_int_equal(above, 0);
     }
@@ -86,14 +87,14 @@ static void test_scale_keeps_room_for_debt_and_a_year(void **state)
         struct weir_bucket bucket;
         weir_bucket_init(&bucket, units, per, low, high);
         unsigned frac = bucket.leak.frac;
-        assert_true(frac <= WEIR_FRAC_MAX);
-        assert_true(bucket.leak.whole < 128);
+        assert_compare(frac, <=, WEIR_FRAC_MAX);
+        assert_compare(bucket.leak.whole, <, 128);
         assert_true(bucket.low == (int64_t)(low << frac));
         assert_true(bucket.high == (int64_t)(high << frac));
         weir_u128 most = ((weir_u128)high + WEIR_DEBT_MAX + WEIR_WEIGHT_MAX)
                          << frac;
-        assert_true(most <= (weir_u128)WEIR_SCALED_MAX);
-        assert_true(weir_leaked(bucket.leak, YEAR) < (uint64_t)1 << 62);
+        assert_compare(most, <=, (weir_u128)WEIR_SCALED_MAX);
+        assert_compare(weir_leaked(bucket.leak, YEAR), <, (uint64_t)1 << 62);
         /* Slow limits have the finest scale. */
         if (units <= per >> 14 && high < (uint64_t)1 << 39)
             assert_int_equal(frac, WEIR_FRAC_MAX);
@@ -120,10 +121,10 @@ static void test_leak_time_is_the_first_instant(void **state)
         }
         weir_u128 rate = ((weir_u128)bucket.leak.whole << 64) |
                          bucket.leak.part;
-        assert_true(rate > 0);
+        assert_compare(rate, >, 0);
         /* rate * time may pass 128 bits: compare the quotients. */
         weir_u128 wanted = (weir_u128)(uint64_t)scaled << 64;
-        assert_true(wanted / rate <= time);
+        assert_compare(wanted / rate, <=, time);
         assert_true(time == wanted / rate + (wanted % rate != 0));
     }
 }
@@ -135,7 +136,7 @@ static void test_leak_time_of_what_never_leaks(void **state)
     weir_bucket_closed(&bucket);
     assert_true(weir_leak_time(bucket.leak, 1) == WEIR_NEVER);
     assert_true(weir_leak_time(bucket.leak, 0) == 0);
-    assert_true(bucket.high < 0);
+    assert_compare(bucket.high, <, 0);
     weir_bucket_open(&bucket);
     assert_true(bucket.high == WEIR_SCALED_MAX);
     assert_true(bucket.low == WEIR_SCALED_MAX);
@@ -147,8 +148,8 @@ static void test_leak_time_of_what_never_leaks(void **state)
     weir_bucket_init(&bucket, 1, 86400 * WEIR_SECOND, 1, 1);
     assert_int_equal(bucket.leak.frac, WEIR_FRAC_MAX);
     weir_duration day = weir_leak_time(bucket.leak, bucket.high);
-    assert_true(day <= 86400 * WEIR_SECOND);
-    assert_true(day > 86399 * WEIR_SECOND);
+    assert_compare(day, <=, 86400 * WEIR_SECOND);
+    assert_compare(day, >, 86399 * WEIR_SECOND);
 }
 
 static void test_rescale_never_loses_fill(void **state)
@@ -163,8 +164,8 @@ static void test_rescale_never_loses_fill(void **state)
         /* Both on the finest scale. */
         int64_t fine = fill << (WEIR_FRAC_MAX - from);
         int64_t rescaled = scaled << (WEIR_FRAC_MAX - to);
-        assert_true(rescaled >= fine);
-        assert_true(rescaled - fine < (int64_t)1 << (WEIR_FRAC_MAX - to));
+        assert_compare(rescaled, >=, fine);
+        assert_compare(rescaled - fine, <, (int64_t)1 << (WEIR_FRAC_MAX - to));
     }
 }
 
@@ -181,7 +182,7 @@ static void test_band_refuses_in_proportion(void **state)
             refused += weir_band_refuses(low + over, low, band, chance);
         }
         int64_t expected = over < 0 ? 0 : over > band ? band : over;
-        assert_true(llabs(refused - expected) <= 1);
+        assert_compare(llabs(refused - expected), <=, 1);
     }
     assert_false(weir_band_refuses(low, low, band, 0));
     assert_true(weir_band_refuses(low + band, low, band, UINT64_MAX));

@@ -18,6 +18,7 @@
 #include <time.h>
 
 #include "base/rng.h"
+#include "compare.h"
 #include "histories.h"
 #include "lease/broker.h"
 #include "lease/holder.h"
@@ -352,13 +353,14 @@ static void play(bool calm, bool keeps, unsigned rounds, unsigned ticks)
     printf("WEIR_SEED=%llu: %.1f of 100 in use, at most %.3f; %llu masters "
            "knew early\n",
            (unsigned long long)seed, used, most, (unsigned long long)early);
-    assert_true(most > 99 && used > 30);
+    assert_compare(most, >, 99);
+    assert_compare(used, >, 30);
     /* In a history of those that keep it there is one in the mean: that there
      * is none in 20 has a probability of e^-20 = 2e-9. */
     if (keeps)
         assert_true(early > 0 || rounds < 20);
     else
-        assert_true(early <= rounds / 2);
+        assert_compare(early, <=, rounds / 2);
 }
 
 static void test_never_over(void **state)

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "node/lease_client.h"
+#include "compare.h"
 
 #define T0 ((weir_instant)1000 * WEIR_SECOND)
 #define MS WEIR_MILLISECOND
@@ -198,8 +199,8 @@ static void wants_are_gathered(void **state)
         seen |= 1u << place;
     assert_int_equal(seen, 1u << a | 1u << b);
     wake_in_vain(&stage);
-    assert_true(weir_lease_client_deadline(stage.client, stage.now) >
-                T0 + 10 * WEIR_SECOND);
+    assert_compare(weir_lease_client_deadline(stage.client, stage.now), >,
+                   T0 + 10 * WEIR_SECOND);
     end(&stage);
 }
 
@@ -223,7 +224,7 @@ static void what_is_due_soon_goes_along(void **state)
     for (int i = 0; i < 700; i++, stage.now += MS) {
         settle(&stage);
         while (next(&stage)) {
-            assert_true(stage.wants.number > first);
+            assert_compare(stage.wants.number, >, first);
             messages++;
         }
     }
@@ -406,8 +407,8 @@ static void a_release_waits_for_a_master(void **state)
     weir_lease_client_close(stage.client, a, stage.now);
     link_down(&stage, 0);
     assert_false(next(&stage));
-    assert_true(weir_lease_client_deadline(stage.client, stage.now) >
-                stage.now);
+    assert_compare(weir_lease_client_deadline(stage.client, stage.now), >,
+                   stage.now);
     link_up(&stage, 1, true, 2, 20);
     assert_true(next(&stage));
     assert_int_equal(stage.link, 1);

@@ -35,6 +35,7 @@
 #include "base/rng.h"
 #include "lease/brokers.h"
 #include "lease/holder.h"
+#include "compare.h"
 
 #define S WEIR_SECOND
 #define MS WEIR_MILLISECOND
@@ -272,7 +273,7 @@ static void send(struct tree *t, const struct message *message)
         size_t i = 0;
         while (i < MESSAGES && t->messages[i].used)
             i++;
-        assert_true(i < MESSAGES);
+        assert_compare(i, <, MESSAGES);
         if (t->most_under_way <= i)
             t->most_under_way = i + 1;
         if (!t->calm && draw(t, 8) == 0)

@@ -19,6 +19,7 @@
 #include "node/limiter.h"
 #include "node/root.h"
 #include "os/clock.h"
+#include "compare.h"
 #include "table_maker.h"
 
 #define ROOTS 2
@@ -259,7 +260,8 @@ static void nothing_is_lost_and_nothing_told_twice(void **state)
     }
     printf("%u limiters died, %u messages of roots were lost\n", deaths,
            doubts);
-    assert_true(deaths > 100 && doubts > 100);
+    assert_compare(deaths, >, 100);
+    assert_compare(doubts, >, 100);
 }
 
 /* All that passes, in one bucket of the whole limit that never dies. */
@@ -313,7 +315,7 @@ static void a_limit_holds_whoever_dies(void **state)
         finish(&w);
     }
     printf("at most %.0f of a burst of %d\n", most, BURST);
-    assert_true(most <= BURST);
+    assert_compare(most, <=, BURST);
 }
 
 /* Reports come through, and nobody hears so: links break, nobody dies. */
@@ -358,7 +360,8 @@ static void a_limit_holds_whose_answer_is_lost(void **state)
     }
     printf("at most %.0f of a burst of %d, %u answers lost\n", most, BURST,
            cuts);
-    assert_true(most <= BURST && cuts > 100);
+    assert_compare(most, <=, BURST);
+    assert_compare(cuts, >, 100);
 }
 
 int main(void)

@@ -16,6 +16,7 @@
 #include "node/limiter.h"
 #include "node/root.h"
 #include "os/clock.h"
+#include "compare.h"
 #include "table_maker.h"
 
 #define QUOTAS 5
@@ -74,7 +75,7 @@ static void say(struct world *w)
     while (weir_limiter_next(w->limiter, &link, &message, w->now)) {
         if (message.type == WEIR_MESSAGE_REPORT) {
             w->report = message.report;
-            assert_true(message.report.count <= QUOTAS);
+            assert_compare(message.report.count, <=, QUOTAS);
             for (size_t i = 0; i < message.report.count; i++)
                 w->told[i] = message.report.counts[i].slot;
         }

@@ -20,6 +20,7 @@
 #include "lease/brokers.h"
 #include "node/root_lease.h"
 #include "os/clock.h"
+#include "compare.h"
 
 #define LIMITERS 4
 #define LIMIT 1000
@@ -112,7 +113,8 @@ static void say(struct world *world, uint32_t limiter, uint64_t answer,
 {
     if (world->mute)
         return;
-    assert_true(world->count < QUEUE && name.len < 32);
+    assert_compare(world->count, <, QUEUE);
+    assert_compare(name.len, <, 32);
     struct said *said =
         &world->queue[(world->first + world->count++) % QUEUE];
     *said = (struct said){
@@ -375,8 +377,9 @@ static void all_of_the_limit_and_no_more(void **state)
                   (double)world->passed[0] / 20, (double)world->passed[1] / 20,
                   (double)world->passed[2] / 20, (double)world->passed[3] / 20,
                   world->wants);
-    assert_true(mean > 0.99 * LIMIT && mean < 1.01 * LIMIT);
-    assert_true(world->level_most <= HIGH + LIMITERS);
+    assert_compare(mean, >, 0.99 * LIMIT);
+    assert_compare(mean, <, 1.01 * LIMIT);
+    assert_compare(world->level_most, <=, HIGH + LIMITERS);
     for (uint32_t l = 0; l < LIMITERS; l++)
         assert_in_range(world->passed[l], 20 * 240, 20 * 260);
     end(world);
@@ -399,7 +402,7 @@ static void shares_are_fair(void **state)
     assert_int_equal(world->refused[1], 0);
     assert_in_range(world->passed[2], 20 * 385, 20 * 425);
     assert_in_range(world->passed[3], 20 * 385, 20 * 425);
-    assert_true(world->level_most <= HIGH + LIMITERS);
+    assert_compare(world->level_most, <=, HIGH + LIMITERS);
     end(world);
 }
 
@@ -440,9 +443,10 @@ static void the_sharing_is_switched_under_load(void **state)
                   least_between(world, 29.9, 33));
     for (uint32_t l = 0; l < LIMITERS; l++)
         assert_int_equal(lease_of(world, l).leasing, WEIR_LEASING_NONE);
-    assert_true(leased <= HIGH + LOW && world->level_most <= HIGH + LOW);
-    assert_true(least_between(world, 9.9, 13) >= 50);
-    assert_true(least_between(world, 29.9, 33) >= 50);
+    assert_compare(leased, <=, HIGH + LOW);
+    assert_compare(world->level_most, <=, HIGH + LOW);
+    assert_compare(least_between(world, 9.9, 13), >=, 50);
+    assert_compare(least_between(world, 29.9, 33), >=, 50);
     end(world);
 }
 
@@ -522,7 +526,9 @@ static void a_silent_master(void **state)
                   "%.0f/s when it is back\n",
                   (double)held / 10, (double)over / 5,
                   (double)passed_of_all(world) / 5);
-    assert_true(held > 9800 && over == 0 && passed_of_all(world) > 4900);
+    assert_compare(held, >, 9800);
+    assert_true(over == 0);
+    assert_compare(passed_of_all(world), >, 4900);
     end(world);
 }
 
@@ -544,7 +550,7 @@ static void what_is_unused_is_given_back(void **state)
     run(world, 10 * WEIR_SECOND);
     print_message("back after a minute: %llu of 1000 refused\n",
                   (unsigned long long)world->refused[0]);
-    assert_true(world->refused[0] < 50);
+    assert_compare(world->refused[0], <, 50);
     end(world);
 }
 
@@ -558,7 +564,7 @@ static void a_handle_has_it_and_gives_it_back(void **state)
     assert_int_equal(weir_table_pin(table, WEIR_TEXT("q"), &ref,
                                     weir_node_now(&world->fleet->limiters[2])),
                      WEIR_RESOLVED);
-    assert_true(weir_table_want(table, ref, 300) <= WEIR_OUTCOME_KICK);
+    assert_compare(weir_table_want(table, ref, 300), <=, WEIR_OUTCOME_KICK);
     run(world, WEIR_SECOND);
     assert_int_equal(lease_of(world, 2).leasing, WEIR_LEASING_HELD);
     assert_true(lease_of(world, 2).granted == 300);
@@ -702,7 +708,7 @@ static void enter(struct world *world, uint32_t limiter)
     flying->limiter = limiter;
     flying->until = weir_fleet_now(world->fleet) + world->stay;
     world->out[limiter]++;
-    assert_true(out_of_all(world) <= world->ceiling);
+    assert_compare(out_of_all(world), <=, world->ceiling);
 }
 
 static void leave_those_done(struct world *world)
@@ -756,9 +762,9 @@ static void permits_are_shared_and_never_over(void **state)
     fly(world, WEIR_SECOND);
     print_message("a third, a second later: %u, %u, %u\n", world->out[0],
                   world->out[1], world->out[2]);
-    assert_true(world->out[2] >= 12);
+    assert_compare(world->out[2], >=, 12);
     fly(world, 30 * WEIR_SECOND);
-    assert_true(out_of_all(world) >= 39);
+    assert_compare(out_of_all(world), >=, 39);
     for (uint32_t l = 0; l < 3; l++)
         assert_true(world->out[l] == 13 || world->out[l] == 14);
     end(world);
@@ -776,7 +782,7 @@ static void a_cut_waits_for_permits(void **state)
     put(world, WEIR_LEASED, 10, WEIR_STALE_CLOSED);
     fly(world, 4 * WEIR_SECOND);
     world->ceiling = 10;
-    assert_true(out_of_all(world) <= 10);
+    assert_compare(out_of_all(world), <=, 10);
     fly(world, 10 * WEIR_SECOND);
     assert_int_equal(out_of_all(world), 10);
     end(world);
@@ -797,10 +803,11 @@ static void who_waits_is_wanted_for(void **state)
     weir_table_set_line(table, q.slot, 1, 30);
     fly(world, WEIR_SECOND);
     print_message(", %.1f with 30 that wait\n", world->wanted[0]);
-    assert_true(world->wanted[0] >= 30 && world->wanted[0] < 50);
+    assert_compare(world->wanted[0], >=, 30);
+    assert_compare(world->wanted[0], <, 50);
     weir_table_set_line(table, q.slot, 0, 0);
     fly(world, 60 * WEIR_SECOND);
-    assert_true(world->wanted[0] < 10);
+    assert_compare(world->wanted[0], <, 10);
     end(world);
 }
 
@@ -820,8 +827,8 @@ static void fewer_units_than_processes(void **state)
                   (unsigned long long)world->passed[1],
                   (unsigned long long)world->passed[2]);
     for (uint32_t l = 0; l < 3; l++)
-        assert_true(world->passed[l] > 800);
-    assert_true(passed_of_all(world) > 3800);
+        assert_compare(world->passed[l], >, 800);
+    assert_compare(passed_of_all(world), >, 3800);
     end(world);
 }
 
@@ -858,13 +865,13 @@ static void a_place_ends_with_its_last_permit(void **state)
     assert_int_equal(weir_table_pin(table, WEIR_TEXT("q"), &ref,
                                     weir_node_now(&world->fleet->limiters[2])),
                      WEIR_RESOLVED);
-    assert_true(weir_table_want(table, ref, 30) <= WEIR_OUTCOME_KICK);
+    assert_compare(weir_table_want(table, ref, 30), <=, WEIR_OUTCOME_KICK);
     fly(world, WEIR_SECOND);
     assert_true(lease_of(world, 2).granted == 30);
     world->offered[2] = 10;
     fly(world, WEIR_SECOND);
     world->offered[2] = 0;
-    assert_true(world->out[2] > 0);
+    assert_compare(world->out[2], >, 0);
     weir_table_unpin(table, ref);
     fly(world, 2 * WEIR_SECOND);
     assert_int_equal(world->releases, 0);
@@ -896,10 +903,11 @@ static void permits_are_switched_under_load(void **state)
     fly(world, 10 * WEIR_SECOND);
     print_message("in flight of 40: %u counted, %u leased, %u counted\n",
                   counted, leased, out_of_all(world));
-    assert_true(leased >= 38 && leased <= 40);
+    assert_compare(leased, >=, 38);
+    assert_compare(leased, <=, 40);
     for (uint32_t l = 0; l < LIMITERS; l++) {
         assert_int_equal(lease_of(world, l).leasing, WEIR_LEASING_NONE);
-        assert_true(world->out[l] > 0);
+        assert_compare(world->out[l], >, 0);
     }
     end(world);
 }

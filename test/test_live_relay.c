@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "lab/live_relay.h"
+#include "compare.h"
 
 /* One end of the connection. */
 struct peer {
@@ -36,7 +37,7 @@ static void on_bytes(void *context, struct weir_stream *stream,
     (void)stream;
     struct peer *peer = context;
     size_t had = strlen(peer->heard);
-    assert_true(had + len < sizeof peer->heard);
+    assert_compare(had + len, <, sizeof peer->heard);
     memcpy(peer->heard + had, bytes, len);
     peer->heard[had + len] = '\0';
 }

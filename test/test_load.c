@@ -15,6 +15,7 @@
 #include <math.h>
 
 #include "lab/load.h"
+#include "compare.h"
 
 static uint64_t seed;
 
@@ -46,7 +47,7 @@ static void count(const struct weir_load *load, unsigned *seconds,
         weir_instant at = weir_arrival_next(&arrival, &rng);
         if (at == WEIR_NEVER || at >= START + span * WEIR_SECOND)
             break;
-        assert_true(at >= last);
+        assert_compare(at, >=, last);
         last = at;
         seconds[(at - START) / WEIR_SECOND]++;
     }
@@ -89,7 +90,7 @@ static void test_regular_arrivals_lose_no_fractions(void **state)
     struct weir_arrival arrival = begin(&load, WEIR_SECOND);
     for (int i = 0; i < 300000; i++)
         weir_arrival_next(&arrival, &rng);
-    assert_true(fabs((double)(arrival.at - START) - 1e8) <= 1);
+    assert_compare(fabs((double)(arrival.at - START) - 1e8), <=, 1);
 }
 
 /* A Poisson process: counts have the mean and the variance of the rate. */
@@ -107,8 +108,9 @@ static void test_poisson_arrivals_vary_as_they_should(void **state)
     }
     double mean = sum / 400, variance = squares / 400 - mean * mean;
     print_message("  mean %.1f, variance %.1f\n", mean, variance);
-    assert_true(fabs(mean - 400) < 5);
-    assert_true(variance > 280 && variance < 560);
+    assert_compare(fabs(mean - 400), <, 5);
+    assert_compare(variance, >, 280);
+    assert_compare(variance, <, 560);
 }
 
 static void test_bursts_come_in_their_time(void **state)
@@ -191,7 +193,7 @@ static void test_an_alias_table_draws_by_weight(void **state)
             worst = off > worst ? off : worst;
         }
         print_message("  skew %.1f: worst %.1f deviations\n", skews[k], worst);
-        assert_true(worst < 5.5);
+        assert_compare(worst, <, 5.5);
         weir_alias_fini(&alias);
     }
 }
@@ -223,13 +225,14 @@ static void test_a_real_log_is_read(void **state)
     assert_int_equal(log.client_count, 1753);
     assert_int_equal(log.requests[0].at, 0);
     for (size_t i = 1; i < log.count; i++) {
-        assert_true(log.requests[i].at >= log.requests[i - 1].at);
-        assert_true(log.requests[i].client < log.client_count);
+        assert_compare(log.requests[i].at, >=, log.requests[i - 1].at);
+        assert_compare(log.requests[i].client, <, log.client_count);
     }
     /* Three and a half days. */
     weir_duration day = 86400 * WEIR_SECOND;
     weir_duration last = log.requests[log.count - 1].at;
-    assert_true(last > 3 * day && last < 4 * day);
+    assert_compare(last, >, 3 * day);
+    assert_compare(last, <, 4 * day);
     weir_access_log_fini(&log);
 }
 
@@ -238,7 +241,7 @@ static void write_log(const char *text, char *path)
 {
     strcpy(path, "/tmp/weir-test-log-XXXXXX");
     int fd = mkstemp(path);
-    assert_true(fd >= 0);
+    assert_compare(fd, >=, 0);
     assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
     close(fd);
 }

@@ -18,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "compare.h"
 #include "meter_oracle.h"
 #include "table_maker.h"
 
@@ -78,7 +79,8 @@ static void life_begin(struct life *life, enum weir_algorithm algorithm)
     life->retry = 0;
     life->latest = life->now;
     life->size = weir_meter_size(rule);
-    assert_true(life->size % 8 == 0 && life->size <= WEIR_METER_SIZE_MAX);
+    assert_true(life->size % 8 == 0);
+    assert_compare(life->size, <=, WEIR_METER_SIZE_MAX);
     memset(life->state, 0, life->size);
 }
 
@@ -214,7 +216,7 @@ static void check_idle(struct life *life)
     /* After years of idling the fastest buckets' sums have gone round. */
     if (idle - life->now > (weir_duration)1 << 55)
         return;
-    assert_true(idle >= life->now);
+    assert_compare(idle, >=, life->now);
     struct weir_meter_answer answer, fresh;
     struct weir_meter_ask ask = { .op = WEIR_METER_TAKE,
                                   .weight = some_weight(life) };
@@ -289,7 +291,7 @@ static void run_lives(enum weir_algorithm algorithm, const char *name)
     }
     printf("%s: %d steps, %llu within a scaled unit of the edge\n", name, STEPS,
            (unsigned long long)doubts);
-    assert_true(doubts < STEPS / 10);
+    assert_compare(doubts, <, STEPS / 10);
     free(life.state);
     free(life.other);
 }

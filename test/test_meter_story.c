@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "compare.h"
 #include "meter_oracle.h"
 #include "table_maker.h"
 
@@ -154,7 +155,8 @@ static void test_what_parts_promise(void **state)
         for (; part < newest; part++)
             in_part[(part + 1) % 4] = 0;
         in_part[part % 4] += passes(meter, 1 + (unsigned)(now % 128), now);
-        assert_true(in_part[0] + in_part[1] + in_part[2] + in_part[3] <= 100);
+        assert_compare(in_part[0] + in_part[1] + in_part[2] + in_part[3], <=,
+                       100);
     }
     free(meter);
 
@@ -305,7 +307,8 @@ static void check_window(const struct weir_meter_rule *rule, weir_instant now)
     weir_instant start, end;
     weir_meter_window(rule, &start, &end, now);
     int64_t number = oracle_window(rule, now);
-    assert_true(start <= now && now < end);
+    assert_compare(start, <=, now);
+    assert_compare(now, <, end);
     assert_true(oracle_window(rule, start) == number);
     assert_true(oracle_window(rule, end - 1) == number);
     assert_true(oracle_window(rule, end) == number + 1);
@@ -338,7 +341,8 @@ static void test_every_month(void **state)
     for (int64_t month = 0; month < (2116 - 1970) * 12; month++) {
         weir_instant begins = end;
         assert_true(weir_meter_window(&rule, &start, &end, begins) == month);
-        assert_true(start == begins && end > begins);
+        assert_true(start == begins);
+        assert_compare(end, >, begins);
         check_window(&rule, begins);
         check_window(&rule, end - 1);
     }
@@ -537,7 +541,8 @@ static void test_parts_are_cut_anew(void **state)
     for (int s = 60; s < 240; s++) {
         int64_t left = s < 120 ? 60 : s < 180 ? 180 - s : 0;
         int64_t got = used(meter, MIDNIGHT + s * WEIR_SECOND);
-        assert_true(got >= left && got <= left + 20);
+        assert_compare(got, >=, left);
+        assert_compare(got, <=, left + 20);
     }
     free(meter);
 }

@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "compare.h"
 #include "meter_oracle.h"
 #include "table_maker.h"
 
@@ -111,7 +112,8 @@ static void bucket_saturated(const struct weir_meter_rate *rate,
     exact =
         (weir_u128)(paced.now - BEGIN) * rate->units / rate->per + rate->burst;
     print_total("saturated", &paced, admitted, (uint64_t)exact);
-    assert_true(admitted + 1 >= exact && admitted <= exact + 1);
+    assert_compare(admitted + 1, >=, exact);
+    assert_compare(admitted, <=, exact + 1);
 }
 
 /* By turns more and less than the limit, against a level * per. */
@@ -138,7 +140,8 @@ static void bucket_by_turns(const struct weir_meter_rate *rate,
         level += passes ? (weir_i128)rate->per : 0;
         exact += passes;
         admitted += takes(&told, state, now);
-        assert_true(admitted + 1 >= exact && admitted <= exact + 1);
+        assert_compare(admitted + 1, >=, exact);
+        assert_compare(admitted, <=, exact + 1);
     }
     print_total("by turns", &paced, admitted, exact);
 }

@@ -15,6 +15,7 @@
 
 #include "lab/model.h"
 #include "lab/run.h"
+#include "compare.h"
 
 static uint64_t seed(void)
 {
@@ -181,7 +182,7 @@ static void an_estimate_is_the_better_the_finer_it_is(void **state)
         before = error;
         done(&ran);
     }
-    assert_true(before <= 1e-9);
+    assert_compare(before, <=, 1e-9);
 }
 
 static void an_edge_lets_twice_the_limit_pass_only_there(void **state)

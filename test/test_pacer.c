@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "algo/pacer.h"
+#include "compare.h"
 #include "table_maker.h"
 
 #define JOBS 8
@@ -24,7 +25,7 @@
 static struct weir_pacer *made_pacer(uint32_t jobs)
 {
     size_t size = weir_pacer_size(jobs);
-    assert_true(size > 0);
+    assert_compare(size, >, 0);
     void *block = malloc(size);
     assert_non_null(block);
     return weir_pacer_init(block, jobs);
@@ -142,7 +143,8 @@ static void add_job(struct history *h)
     assert_int_equal(error, living == JOBS ? WEIR_EFULL : WEIR_OK);
     if (error < 0)
         return;
-    assert_true(number < JOBS && !h->jobs[number].lives);
+    assert_compare(number, <, JOBS);
+    assert_true(!h->jobs[number].lives);
     h->jobs[number] = (struct model){
         .lives = true, .rule = rule, .at = h->now,
         .credit = (weir_i128)rule.burst * rule.per };
@@ -202,7 +204,7 @@ static void take_turn(struct history *h)
     struct model *job = &h->jobs[first];
     assert_int_equal(turn.job, first);
     assert_int_equal(turn.units, model_can(job, h->now));
-    assert_true(turn.units >= 1);
+    assert_compare(turn.units, >=, 1);
     job->ready = false;
     job->serving = true;
     job->turn = h->now + job->rule.quantum;
@@ -266,7 +268,7 @@ static void test_agrees_with_the_obvious_one(void **state)
     for (int i = 0; i < OPERATIONS; i++)
         step(&h);
     print_message("%llu turns\n", (unsigned long long)h.turns);
-    assert_true(h.turns > OPERATIONS / 100);
+    assert_compare(h.turns, >, OPERATIONS / 100);
     free(h.pacer);
 }
 
@@ -337,7 +339,7 @@ static void test_no_span_sees_more(void **state)
                 weir_pacer_spend(pacer, job, turn.units, now);
                 height += (weir_i128)turn.units * rule.per;
             }
-            assert_true(height <= most);
+            assert_compare(height, <=, most);
         }
         free(pacer);
     }

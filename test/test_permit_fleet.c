@@ -29,6 +29,7 @@
 #include <weir/exact.h>
 
 #include "base/atomic.h"
+#include "compare.h"
 #include "shared_server.h"
 
 #define PROCESSES 8
@@ -205,7 +206,7 @@ static pid_t be_child(void)
     pid_t child = fork();
     if (child == 0)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-    assert_true(child >= 0);
+    assert_compare(child, >=, 0);
     return child;
 }
 
@@ -234,7 +235,7 @@ static void check_race(const char *name,
                   (unsigned long long)stage->worst, LIMIT);
     assert_in_range(stage->worst, 1, LIMIT);
     assert_int_equal(stage->flying, 0);
-    assert_true(stage->passed > 0);
+    assert_compare(stage->passed, >, 0);
     /* And nothing stays behind. */
     struct weir *weir = open_one();
     struct weir_handle handle = handle_open(weir, name);
@@ -354,7 +355,7 @@ static void test_deaths(void **state)
                       (double)survivor[i].after / 1e9, (double)SHORT_NS / 1e9);
         /* A store's clock may be slewed, by one in a thousand. */
         if (is_there(i))
-            assert_true(survivor[i].after >= SHORT_NS - SHORT_NS / 1000);
+            assert_compare(survivor[i].after, >=, SHORT_NS - SHORT_NS / 1000);
         weir_leave(&survivor[i].rest, WEIR_PERMIT_SUCCESS, 0);
         weir_leave(&survivor[i].permit, WEIR_PERMIT_SUCCESS, 0);
     }

@@ -20,6 +20,7 @@
 #include <cmocka.h>
 #include <libpq-fe.h>
 
+#include "compare.h"
 #include "quota_maker.h"
 #include "store/postgres_session.h"
 #include "store/store.h"
@@ -132,7 +133,7 @@ static void make_url(char *url, size_t size)
 {
     size_t i = 0;
     while (pool[i].is_used)
-        assert_true(++i < WEIR_COUNT_OF(pool));
+        assert_compare(++i, <, WEIR_COUNT_OF(pool));
     if (pool[i].url[0] == '\0')
         make_database(pool[i].url, sizeof(pool[i].url));
     pool[i].is_used = true;

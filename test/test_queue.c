@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "algo/queue.h"
+#include "compare.h"
 #include "table_maker.h"
 
 #define STEPS 1000000
@@ -82,7 +83,7 @@ static uint32_t index_of(const struct oracle *o, uint64_t id)
     uint32_t i = 0;
     while (i < o->length && o->list[i].id != id)
         i++;
-    assert_true(i < o->length); /* handed out twice, or never pushed */
+    assert_compare(i, <, o->length); /* handed out twice, or never pushed */
     return i;
 }
 
@@ -168,7 +169,7 @@ static void check_deadline(struct life *life)
     struct weir_queue *copy = life->copy;
     if (at > life->now)
         assert_int_equal(weir_queue_next(copy, &out, at - 1), WEIR_QUEUE_WAIT);
-    assert_true(weir_queue_next(copy, &out, at) >= WEIR_QUEUE_RELEASED);
+    assert_compare(weir_queue_next(copy, &out, at), >=, WEIR_QUEUE_RELEASED);
 }
 
 static void life_begin(struct life *life)
@@ -188,7 +189,7 @@ static void life_begin(struct life *life)
     life->beat = life->beat < (weir_duration)1 << 40 ? life->beat + 1
                                                      : (weir_duration)1 << 40;
     life->size = weir_queue_size(&options);
-    assert_true(life->size > 0);
+    assert_compare(life->size, >, 0);
     life->queue = realloc(life->queue, life->size);
     life->copy = realloc(life->copy, life->size);
     assert_true(life->queue != NULL && life->copy != NULL);
@@ -344,7 +345,7 @@ static void test_options_have_ranges(void **state)
 {
     (void)state;
     struct weir_queue_options sound = { 1, 1, 1, 1 };
-    assert_true(weir_queue_size(&sound) > 0);
+    assert_compare(weir_queue_size(&sound), >, 0);
     struct weir_queue_options wrong[] = {
         { 0, 1, 1, 1 }, { WEIR_QUEUE_MAX + 1, 1, 1, 1 },
         { 1, 1, 0, 1 }, { 1, 101, 1, 1 },

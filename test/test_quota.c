@@ -13,6 +13,7 @@
 #include "quota/quota_adaptive.h"
 #include "quota/quota_meter.h"
 #include "quota/quota_text.h"
+#include "compare.h"
 #include "quota_maker.h"
 
 /* Sets "field=value;field=value" on a fresh quota and checks it. */
@@ -671,7 +672,7 @@ static void refreshes_follow_from_leases_and_levels(void **state)
     struct weir_quota quota;
     assert_int_equal(build(LEASED ";lease=7s", &quota, NULL), 0);
     assert_int_equal(weir_quota_learning(&quota), 7 * WEIR_SECOND);
-    assert_true(weir_quota_safe(&quota) < 0);
+    assert_compare(weir_quota_safe(&quota), <, 0);
     assert_int_equal(build(LEASED ";learning=0s;safe_capacity=5/2s", &quota,
                            NULL), 0);
     assert_int_equal(weir_quota_learning(&quota), 0);
@@ -802,7 +803,7 @@ static void meters_of_buckets(void **state)
     /* nothing to decide */
     rule = rule_of(LOCAL "sliding_log;limit=0");
     assert_int_equal(rule.algorithm, WEIR_LEAKY);
-    assert_true(rule.bucket[0].bucket.high < 0);
+    assert_compare(rule.bucket[0].bucket.high, <, 0);
     rule = rule_of(LOCAL "token_bucket;limit=unlimited");
     assert_int_equal(rule.algorithm, WEIR_LEAKY);
     assert_int_equal(rule.bucket[0].bucket.high, WEIR_SCALED_MAX);
@@ -905,7 +906,7 @@ static void fields_are_read_back(void **state)
         struct weir_quota back;
         weir_quota_init(&back);
         static char values[48][WEIR_FIELD_VALUE_MAX];
-        assert_true(count <= WEIR_COUNT_OF(values));
+        assert_compare(count, <=, WEIR_COUNT_OF(values));
         for (size_t f = 0; f < count; f++) {
             size_t len = weir_quota_get(&made.quota, fields[f].name,
                                         values[f], sizeof(values[f]));

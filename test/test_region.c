@@ -20,6 +20,7 @@
 
 #include <cmocka.h>
 
+#include "compare.h"
 #include "histories.h"
 #include "lab/fleet.h"
 #include "node/root_state.h"
@@ -199,7 +200,7 @@ static void check_agreement(struct regions *r)
         print_message("  root %u: fill %.1f\n", i, fill_at(r, i));
         /* What an onset leaves between roots (count/merge.c): over twelve
          * seeds up to 0.2. */
-        assert_true(fabs(fill_at(r, i) - fill_at(r, 0)) < 0.25 * LIMIT);
+        assert_compare(fabs(fill_at(r, i) - fill_at(r, 0)), <, 0.25 * LIMIT);
     }
 }
 
@@ -224,7 +225,7 @@ static void pass_the_limit(struct regions *r)
             print_message("  %2d s: passed %.4f of the limit over 5 s\n",
                           second + 1, mean);
         if (second >= 9)
-            assert_true(fabs(mean - 1) < 0.03);
+            assert_compare(fabs(mean - 1), <, 0.03);
     }
 }
 
@@ -367,11 +368,12 @@ static void cut_off(const char *what, enum weir_on_stale on_stale,
                   what, first.part[0], cut.part[0], cut.part[1],
                   mending.part[0] + mending.part[1],
                   mended.part[0] + mended.part[1]);
-    assert_true(cut.part[0] >= least && cut.part[0] <= most);
-    assert_true(fabs(cut.part[1] - 1) < 0.03);
+    assert_compare(cut.part[0], >=, least);
+    assert_compare(cut.part[0], <=, most);
+    assert_compare(fabs(cut.part[1] - 1), <, 0.03);
     /* The bucket was full at once, and is in the band again soon. */
-    assert_true(fabs(mending.part[0] + mending.part[1] - 1) < 0.2);
-    assert_true(fabs(mended.part[0] + mended.part[1] - 1) < 0.03);
+    assert_compare(fabs(mending.part[0] + mending.part[1] - 1), <, 0.2);
+    assert_compare(fabs(mended.part[0] + mended.part[1] - 1), <, 0.03);
     quiet(&r);
     print_message("         truth %llu, tops %llu, %llu\n",
                   (unsigned long long)r.truth,
@@ -419,8 +421,8 @@ static void test_what_passed_by_open_is_no_debt(void **state)
         print_message("  seed %llu: cut off %.3f, mended %.3f\n",
                       (unsigned long long)seed, cut.part[0] + cut.part[1],
                       mended.part[0] + mended.part[1]);
-        assert_true(cut.part[0] + cut.part[1] > 2);
-        assert_true(fabs(mended.part[0] + mended.part[1] - 1) < 0.1);
+        assert_compare(cut.part[0] + cut.part[1], >, 2);
+        assert_compare(fabs(mended.part[0] + mended.part[1] - 1), <, 0.1);
         weir_fleet_free(r.fleet);
     }
 }
@@ -513,11 +515,12 @@ static void carrier_dies(uint64_t seed)
     for (uint32_t top = 0; top < 2; top++) {
         uint64_t held = death.handed - death.told[top];
         uint64_t lost = r.truth - passed_at(&r, top);
-        assert_true(lost >= held && lost <= held + doubtful);
+        assert_compare(lost, >=, held);
+        assert_compare(lost, <=, held + doubtful);
     }
-    assert_true(fabs(alone.part[0] + alone.part[1] - 1) < 0.03);
-    assert_true(fabs(after.part[0] + after.part[1] - 1) < 0.03);
-    assert_true(fabs(reborn - other) < 0.05 * LIMIT);
+    assert_compare(fabs(alone.part[0] + alone.part[1] - 1), <, 0.03);
+    assert_compare(fabs(after.part[0] + after.part[1] - 1), <, 0.03);
+    assert_compare(fabs(reborn - other), <, 0.05 * LIMIT);
     weir_fleet_free(r.fleet);
 }
 
@@ -790,7 +793,7 @@ static void test_a_detour_hands_nothing_up_twice(void **state)
         for (uint32_t root = 0; root < 6; root++)
             most = fill_at(&r, root) > most ? fill_at(&r, root) : most;
     }
-    assert_true(most <= 10);
+    assert_compare(most, <=, 10);
     weir_fleet_free(r.fleet);
 }
 
@@ -832,7 +835,8 @@ static void test_idle_set_costs_nothing(void **state)
     uint64_t one = idle_bytes(1);
     uint64_t many = idle_bytes(20);
     /* An epoch of two digits takes as many bytes as one of one. */
-    assert_true(many <= one + one / 50 && one <= many + many / 50);
+    assert_compare(many, <=, one + one / 50);
+    assert_compare(one, <=, many + many / 50);
 }
 
 static struct weir_change change_of(const char *name, uint64_t epoch)

@@ -23,6 +23,7 @@
 
 #include <cmocka.h>
 
+#include "compare.h"
 #include "crowd.h"
 #include "histories.h"
 #include "node/root_state.h"
@@ -214,8 +215,9 @@ static void hold_one_limit(const struct shape *of, uint64_t seed)
                   "in the mean %.1f\n",
                   (unsigned long long)seed, (unsigned long long)most, mean);
     /* A region's own limit each would be 64 of 64 that are asked for. */
-    assert_true(most <= 40 + 3 * 6);
-    assert_true(mean > 25 && mean < 44);
+    assert_compare(most, <=, 40 + 3 * 6);
+    assert_compare(mean, >, 25);
+    assert_compare(mean, <, 44);
     crowd_end(c);
 }
 
@@ -276,13 +278,13 @@ static void test_a_carrier_dies(void **state)
             weir_fleet_start(c->fleet, root_at(first + ms / 15000 % 2));
         for (uint32_t top = 0; top < 2; top++) {
             double fill = weir_fleet_root_fill(c->fleet, top, WEIR_TEXT("db"));
-            assert_true(fill >= 30);
+            assert_compare(fill, >=, 30);
             most = fill > most ? fill : most;
         }
         run(c, 10 * WEIR_MILLISECOND);
     }
     print_message("  of 30 in flight the top saw %.0f at most\n", most);
-    assert_true(most <= 60);
+    assert_compare(most, <=, 60);
     check_known(c, "db");
     crowd_end(c);
 }
@@ -305,7 +307,8 @@ static void test_a_share_while_cut_off(void **state)
     run(c, STALE_AFTER + 4 * WEIR_SECOND);
     int entered = enter_slowly(c, 0, 40);
     print_message("  cut off, of 40 that another region has: %d\n", entered);
-    assert_true(entered >= 10 && entered <= 20);
+    assert_compare(entered, >=, 10);
+    assert_compare(entered, <=, 20);
     crowd_end(c);
 }
 

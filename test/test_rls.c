@@ -16,6 +16,7 @@
 #include "base/rng.h"
 #include "quota/glob.h"
 #include "quota/glob_path.h"
+#include "compare.h"
 #include "rls.pb-c.h"
 #include "wire/rlqs.h"
 #include "wire/rls_rules.h"
@@ -212,7 +213,7 @@ static void test_answers(void **state)
                 (struct weir_rls_header){ { name, 1 + below(&rng, 64) },
                                           { value, sizeof value } };
         size_t len = weir_rls_encode(&answer, buf);
-        assert_true(len <= sizeof buf);
+        assert_compare(len, <=, sizeof buf);
         response_pb *got =
             envoy__service__ratelimit__v3__rate_limit_response__unpack(
                 NULL, len, buf);
@@ -295,7 +296,7 @@ static void test_reports(void **state)
     assert_false(weir_rlqs_next(&reports, &got));
     /* Cut within the bucket, it is refused. */
     for (size_t cut = 4; cut < len; cut++)
-        assert_true(weir_rlqs_read(usage, cut, &reports, NULL) < 0);
+        assert_compare(weir_rlqs_read(usage, cut, &reports, NULL), <, 0);
 }
 
 static void refuse_report(const char *bytes, size_t len, int error,
@@ -692,7 +693,7 @@ static void test_the_same_rules(void **state)
         weir_rls_quotas_free(made);
         weir_rls_rules_free(rules);
     }
-    assert_true(ruled > 1000);
+    assert_compare(ruled, >, 1000);
 }
 
 int main(void)

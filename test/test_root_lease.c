@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "compare.h"
 #include "lease_net.h"
 #include "node/root_state.h"
 #include "os/clock.h"
@@ -73,7 +74,7 @@ static void test_asked_and_answered(void **state)
     struct weir_root_stats stats = stats_of(&net, root);
     assert_int_equal(stats.leased, 1);
     assert_int_equal(stats.lease_holders, 2);
-    assert_true(stats.lease_grants >= 2);
+    assert_compare(stats.lease_grants, >=, 2);
 
     /* Who gives back makes room, at once. */
     net_want(&net, a, 0, -1);
@@ -117,7 +118,7 @@ static void test_what_is_no_leased_quota(void **state)
     net_run(&net, WEIR_SECOND);
     assert_int_equal(error_of(&net, a, 0), WEIR_LEASE_NOT_LEASED);
     assert_int_equal(error_of(&net, a, 1), WEIR_LEASE_UNKNOWN);
-    assert_true(stats_of(&net, root).lease_refused >= 2);
+    assert_compare(stats_of(&net, root).lease_refused, >=, 2);
     assert_int_equal(stats_of(&net, root).leased, 0);
 
     /* They become leased ones, and are found to be. */
@@ -753,12 +754,12 @@ static void test_a_flood_of_names(void **state)
         while (weir_root_next(root, &peer, &out, net.now)) {
             if (out.type != WEIR_MESSAGE_GRANTS)
                 continue;
-            assert_true(weir_v1_size(&out) <= WEIR_MESSAGE_BYTES_MAX);
+            assert_compare(weir_v1_size(&out), <=, WEIR_MESSAGE_BYTES_MAX);
             for (size_t k = 0; k < out.grants.count; k++) {
                 const struct weir_lease_grant *row = &out.grants.grants[k];
                 answered++;
                 refused += row->error == WEIR_LEASE_NO_ROOM;
-                assert_true(row->grant.capacity <= 9);
+                assert_compare(row->grant.capacity, <=, 9);
             }
         }
     }
@@ -772,7 +773,7 @@ static void test_a_flood_of_names(void **state)
     assert_int_equal(weir_root_receive(root, a, &message, net.now),
                      WEIR_EPROTOCOL);
     /* What was asked for and not read is forgotten with the link. */
-    assert_true(root->peers[a].granted.capacity > 0);
+    assert_compare(root->peers[a].granted.capacity, >, 0);
     net_link(&net, a, 0, false);
     assert_int_equal(root->peers[a].granted.capacity, 0);
     assert_int_equal(root->peers[a].granted.name_capacity, 0);
@@ -800,7 +801,8 @@ static void test_doors(void **state)
     assert_int_equal(weir_root_lease_ask(root, &who, q0, &ask, &grant, net.now),
                      0);
     assert_near(grant.capacity, 30);
-    assert_true(grant.lease > 0 && grant.refresh > 0);
+    assert_compare(grant.lease, >, 0);
+    assert_compare(grant.refresh, >, 0);
     assert_int_equal(weir_root_lease_ask(root, &who, q1, &ask, &grant, net.now),
                      WEIR_EQUOTA);
     assert_int_equal(

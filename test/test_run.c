@@ -15,6 +15,7 @@
 #include <math.h>
 
 #include "lab/run.h"
+#include "compare.h"
 
 #define QUOTAS_MAX 4
 #define LOADS_MAX 2
@@ -185,9 +186,9 @@ static void test_a_fleet_holds_its_limit(void **state)
                   result->measures[3], result->wall_s,
                   (unsigned long long)result->events,
                   (unsigned long long)result->takes);
-    assert_true(fabs(result->measures[0] - 1) < 0.02);
-    assert_true(fabs(result->measures[2] - 1) < 0.01);
-    assert_true(result->measures[3] < 0.03);
+    assert_compare(fabs(result->measures[0] - 1), <, 0.02);
+    assert_compare(fabs(result->measures[2] - 1), <, 0.01);
+    assert_compare(result->measures[3], <, 0.03);
     weir_result_free(result);
 }
 
@@ -281,15 +282,16 @@ static void test_requests_are_passed_or_refused(void **state)
         assert_true(sample->over_high_most == 0);
     }
     assert_true(offered == passed + refused);
-    assert_true(fabs(offered / (double)result->takes - 3) < 0.1);
-    assert_true(fabs(passed - ideal) < 0.05 * ideal);
-    assert_true(passed < 21.5 * 100 && passed > 20 * 100);
+    assert_compare(fabs(offered / (double)result->takes - 3), <, 0.1);
+    assert_compare(fabs(passed - ideal), <, 0.05 * ideal);
+    assert_compare(passed, <, 21.5 * 100);
+    assert_compare(passed, >, 20 * 100);
     weir_result_free(result);
 }
 
 static bool held(const struct weir_result *result, size_t i)
 {
-    assert_true(i < result->expect_count);
+    assert_compare(i, <, result->expect_count);
     return result->expects[i].held;
 }
 
@@ -336,7 +338,7 @@ static void test_the_director_directs(void **state)
         assert_true(held(result, i));
     assert_true(result->expects[2].at == 2 * s);
     assert_true(result->expects[3].at == 5 * s);
-    assert_true(result->expects[6].at > 10 * s + s / 2);
+    assert_compare(result->expects[6].at, >, 10 * s + s / 2);
     assert_false(held(result, 8));
     assert_true(result->expects[8].at == 15 * s);
     assert_true(result->expects[8].value == 3);
@@ -376,7 +378,7 @@ static void test_always_and_at_the_end(void **state)
     assert_int_equal(result->expect_count, 3);
     assert_true(held(result, 0));
     assert_false(held(result, 1));
-    assert_true(result->expects[1].value >= 120);
+    assert_compare(result->expects[1].value, >=, 120);
     assert_true(held(result, 2));
     assert_true(result->failed);
     weir_result_free(result);
@@ -401,9 +403,9 @@ static void test_requests_go_to_those_that_run(void **state)
     measure(&made, WEIR_METRIC_PASSED_MEAN, 6 * WEIR_SECOND, 0);
     struct weir_result *result = run(&made);
     /* Four hosts bear 2,000/s; one bears its own 1,000/s. */
-    assert_true(fabs(result->measures[0] - 2) < 0.1);
-    assert_true(fabs(result->measures[1] - 2) < 0.1);
-    assert_true(fabs(result->measures[2] - 1) < 0.1);
+    assert_compare(fabs(result->measures[0] - 2), <, 0.1);
+    assert_compare(fabs(result->measures[1] - 2), <, 0.1);
+    assert_compare(fabs(result->measures[2] - 1), <, 0.1);
     weir_result_free(result);
 }
 
@@ -438,8 +440,8 @@ static void test_instances_of_a_template(void **state)
     }
     assert_string_equal(result->quotas[1].name, "user/*");
     assert_true(all == users);
-    assert_true(fabs(all - 1000) < 60);
-    assert_true(fabs(ideal - 1000) < 30);
+    assert_compare(fabs(all - 1000), <, 60);
+    assert_compare(fabs(ideal - 1000), <, 30);
     assert_true(result->quotas[1].samples[100].limit_per_s == 5 * 40);
     weir_result_free(result);
 }
@@ -478,13 +480,13 @@ static void test_the_truth_of_one_limiter_is_its_own(void **state)
     for (size_t i = 0; i < result->sample_count; i++) {
         for (size_t k = 0; k < 2; k++) {
             const struct weir_sample *sample = &result->quotas[k].samples[i];
-            assert_true(sample->divergence < 1);
+            assert_compare(sample->divergence, <, 1);
             most = fmax(most, sample->fill);
         }
         const struct weir_sample *off = &result->quotas[2].samples[i];
         assert_true(off->fill == 0 && off->passed == off->offered);
     }
-    assert_true(most > 100);
+    assert_compare(most, >, 100);
     assert_true(held(result, 0));
     weir_result_free(result);
 }
@@ -513,14 +515,16 @@ static void test_an_access_log_is_replayed(void **state)
         refused += result->quotas[0].samples[i].refused;
     }
     assert_true(offered == 10000);
-    assert_true(refused > 100 && refused < 9000);
+    assert_compare(refused, >, 100);
+    assert_compare(refused, <, 9000);
     weir_result_free(result);
 }
 
 static void note_progress(void *context, double part)
 {
     double *last = context;
-    assert_true(part > *last && part <= 1);
+    assert_compare(part, >, *last);
+    assert_compare(part, <=, 1);
     *last = part;
 }
 
@@ -537,7 +541,7 @@ static void test_progress_is_told(void **state)
                                               .context = &last };
     struct weir_diag diag;
     weir_result_free(weir_run_simulated(&made.scenario, &options, &diag));
-    assert_true(last > 0.99);
+    assert_compare(last, >, 0.99);
 }
 
 static void test_a_run_stops_before_an_event(void **state)

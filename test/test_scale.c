@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "lab/fleet.h"
+#include "compare.h"
 
 #define MANY 100000u
 #define FEW 10u
@@ -135,7 +136,7 @@ static void test_an_idle_interval_costs_the_same(void **state)
 {
     (void)state;
     uint64_t few = idle_bytes(FEW);
-    assert_true(few > 0);
+    assert_compare(few, >, 0);
     assert_int_equal(idle_bytes(MANY), few);
 }
 

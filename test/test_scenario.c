@@ -16,6 +16,7 @@
 
 #include "base/rng.h"
 #include "lab/scenario.h"
+#include "compare.h"
 
 /* ---- Helpers -------------------------------------------------------- */
 
@@ -654,7 +655,7 @@ static void random_scenarios_print_to_the_same(void **state)
         free(text);
     }
     print_message("%zu of 4000 random files were sound\n", built);
-    assert_true(built > 400);
+    assert_compare(built, >, 400);
 }
 
 static void each_line_of_the_pool_is_sound(void **state)

@@ -13,6 +13,7 @@
 #include <math.h>
 
 #include "book_maker.h"
+#include "compare.h"
 
 /* ---- The original's vectors ---- */
 
@@ -131,7 +132,7 @@ static double ask(struct broker *broker, uint32_t i)
     }
     broker->has[i] = share;
     if (is_shared(vector))
-        assert_true(sum_has(broker) <= vector->capacity);
+        assert_compare(sum_has(broker), <=, vector->capacity);
     return share;
 }
 
@@ -386,7 +387,7 @@ static void no_memory_changes_nothing(void **state)
         }
         assert_int_equal(claim, i);
     }
-    assert_true(refused >= 5);
+    assert_compare(refused, >=, 5);
     weir_book_free(book);
     assert_int_equal(scarce.bytes, 0);
     weir_book_free(NULL);

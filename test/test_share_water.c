@@ -14,6 +14,7 @@
 #include <math.h>
 
 #include "book_maker.h"
+#include "compare.h"
 
 #define CLAIMS_MAX 300 /* in a book */
 
@@ -192,8 +193,8 @@ static void check_figures(const char *room, const char *algorithm,
            figures->difference);
     assert_int_equal(figures->above_wants, 0);
     assert_int_equal(figures->unequal, 0);
-    assert_true(figures->waste <= 1e-9);
-    assert_true(figures->difference <= 1e-9);
+    assert_compare(figures->waste, <=, 1e-9);
+    assert_compare(figures->difference, <=, 1e-9);
 }
 
 static void check_room(const struct room *room, uint32_t cases,
@@ -394,7 +395,7 @@ static void check_sum(const struct naive *naive, const int64_t *band,
     assert_int_equal(sum.claims, count);
     assert_true(sum.weight == weight_of(naive, band));
     long double wants = wants_of(naive, band);
-    assert_true(fabsl((long double)sum.wants - wants) <= 1e-13L * wants);
+    assert_compare(fabsl((long double)sum.wants - wants), <=, 1e-13L * wants);
 }
 
 static void check_sums(const struct naive *naive)
@@ -406,7 +407,7 @@ static void check_sums(const struct naive *naive)
         int64_t band;
         struct weir_book_sum sum = weir_book_band(naive->book, i, &band);
         assert_true(i == 0 || band < last);
-        assert_true(sum.claims > 0);
+        assert_compare(sum.claims, >, 0);
         check_sum(naive, &band, sum);
         claims += sum.claims;
         last = band;
@@ -420,7 +421,8 @@ static void check_share(struct naive *naive, uint32_t i, double capacity)
     for (int a = WEIR_SHARE_NONE; a <= WEIR_SHARE_PRIORITY; a++) {
         enum weir_share algorithm = (enum weir_share)a;
         double share = weir_share(naive->book, algorithm, i, capacity);
-        assert_true(share >= 0 && share <= entry->wants);
+        assert_compare(share, >=, 0);
+        assert_compare(share, <=, entry->wants);
         assert_near(share, naive_share(naive, algorithm, entry, capacity),
                     capacity, entry);
     }
@@ -450,7 +452,7 @@ static uint32_t step(struct naive *naive, uint32_t most)
     if (naive->count == 0 ||
         (naive->count < most && weir_rng_below(rng, 3) == 0)) {
         i = made_claim(naive->book, entry.band, entry.weight, entry.wants);
-        assert_true(i < CLAIMS_MAX);
+        assert_compare(i, <, CLAIMS_MAX);
         assert_false(naive->entries[i].used);
         naive->count++;
     } else if (naive->count > 1 && weir_rng_below(rng, 3) == 0) {
@@ -526,15 +528,17 @@ static void check_edge(const struct weir_book *book, uint32_t count,
         double wants = weir_share(book, WEIR_SHARE_NONE, i, 0);
         double fair = weir_share(book, WEIR_SHARE_FAIR, i, capacity);
         double part = weir_share(book, WEIR_SHARE_PROPORTIONAL, i, capacity);
-        assert_true(fair >= 0 && fair <= wants);
+        assert_compare(fair, >=, 0);
+        assert_compare(fair, <=, wants);
         /* No weight is known here, but it is at least 1. */
-        assert_true(part >= fmin(wants, equal) && part <= wants);
+        assert_compare(part, >=, fmin(wants, equal));
+        assert_compare(part, <=, wants);
         given[0] += fair;
         given[1] += part;
     }
     double usable = fmin(capacity, sum.wants);
     for (int a = 0; a < 2; a++)
-        assert_true(fabs(given[a] - usable) <= 1e-13 * usable);
+        assert_compare(fabs(given[a] - usable), <=, 1e-13 * usable);
 }
 
 /* Where sums and products are rounded to different sides of the capacity,

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "compare.h"
 #include "shared_rules.h"
 #include "store/shared_private.h"
 #include "store/shared_script.h"
@@ -97,7 +98,7 @@ static int read_secret_of(const char *host, bool tls, const char *text,
     struct weir_address address = { .port = 6379 };
     strcpy(address.host, host);
     int fd = mkstemp(path);
-    assert_true(fd >= 0);
+    assert_compare(fd, >=, 0);
     assert_int_equal(write(fd, text, strlen(text)), strlen(text));
     fchmod(fd, mode);
     close(fd);
@@ -249,7 +250,8 @@ static void test_values_with_a_wrong_bit(void **state)
             assert_int_equal(weir_state_unpack(rule, value, cut, again, NOW),
                              WEIR_EPROTOCOL);
     }
-    assert_true(refused > 0 && taken > 0);
+    assert_compare(refused, >, 0);
+    assert_compare(taken, >, 0);
 }
 
 static void test_replies_that_are_no_answers(void **state)

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 #include <libmemcached/memcached.h>
 
+#include "compare.h"
 #include "shared_rules.h"
 #include "shared_suite.h"
 
@@ -108,13 +109,13 @@ static long seconds_kept(const char *key)
 {
     char line[128] = "";
     int fd = shared_server_connect(server[0].port);
-    assert_true(fd >= 0);
+    assert_compare(fd, >=, 0);
     int len = snprintf(line, sizeof(line), "mg %s t\r\n", key);
     assert_int_equal(send(fd, line, (size_t)len, MSG_NOSIGNAL), len);
     len = 0;
     while (!memchr(line, '\n', (size_t)len)) {
         ssize_t got = recv(fd, line + len, sizeof(line) - 1 - (size_t)len, 0);
-        assert_true(got > 0);
+        assert_compare(got, >, 0);
         len += (int)got;
     }
     close(fd);
@@ -153,8 +154,8 @@ static void test_a_window_is_kept_while_clocks_are_set_back(void **state)
         int64_t number = weir_meter_window(&rule, &start, &end, now);
         snprintf(key, sizeof(key), "%s:%lld", all[i].key, (long long)number);
         long seconds = (long)((end - now) / WEIR_SECOND);
-        assert_true(seconds_kept(key) >= seconds + all[i].set_back_s);
-        assert_true(seconds_kept(key) <= seconds + 86400 + 120);
+        assert_compare(seconds_kept(key), >=, seconds + all[i].set_back_s);
+        assert_compare(seconds_kept(key), <=, seconds + 86400 + 120);
     }
     weir_shared_close(shared);
 }
@@ -228,8 +229,8 @@ static void test_two_servers(void **state)
         away += result < 0;
     }
     print_message("  of 40 names, %d on the server that is there\n", there);
-    assert_true(there > 0);
-    assert_true(away > 0);
+    assert_compare(there, >, 0);
+    assert_compare(away, >, 0);
     weir_shared_close(shared);
 }
 

@@ -23,6 +23,7 @@
 #include "base/atomic.h"
 #include "certificate_maker.h"
 #include "os/clock.h"
+#include "compare.h"
 #include "shared_rules.h"
 #include "shared_suite.h"
 
@@ -60,7 +61,7 @@ static const char *secrets_of(uint16_t port, const char *password, mode_t mode)
     static char path[64];
     strcpy(path, "/tmp/weir-secrets-XXXXXX");
     int fd = mkstemp(path);
-    assert_true(fd >= 0);
+    assert_compare(fd, >=, 0);
     dprintf(fd, "# who we are\n\nlocalhost:1 - other\n127.0.0.1:%u - %s\n",
             port, password);
     fchmod(fd, mode);
@@ -404,10 +405,10 @@ static void test_a_slow_server_is_asked_seldom(void **state)
     unsigned away = 0, steps = 0;
     /* Over some probes. */
     while (weir_clock_now() < start + 3 * WEIR_SHARED_PROBE || away < 100) {
-        assert_true(weir_clock_now() < start + PATIENCE);
+        assert_compare(weir_clock_now(), <, start + PATIENCE);
         int result = weir_shared_step(shared, WEIR_TEXT("slow"), &rule, &ask,
                                       &answer, 10 * WEIR_MILLISECOND);
-        assert_true(result < 0);
+        assert_compare(result, <, 0);
         steps++;
         away += result == WEIR_ECONNECT;
         pause_for(WEIR_MILLISECOND);
@@ -473,7 +474,7 @@ struct late {
 static void late_add(struct late *late, bool greeting)
 {
     weir_duration delay = greeting ? 0 : late->delay;
-    assert_true(late->end - late->first < LATE_MAX);
+    assert_compare(late->end - late->first, <, LATE_MAX);
     late->due[late->end++ % LATE_MAX] = weir_clock_now() + delay;
     if (!greeting && late->delay < 60 * WEIR_MILLISECOND)
         late->delay += WEIR_MILLISECOND / 20;
@@ -560,7 +561,7 @@ static void test_a_server_that_is_always_late(void **state)
                   (unsigned long long)status.steps,
                   (unsigned long long)status.timeouts,
                   (unsigned long long)status.refused);
-    assert_true(status.refused > 0);
+    assert_compare(status.refused, >, 0);
     fake_stop(&late.fake, late.shared);
 }
 

@@ -14,6 +14,7 @@
 
 #include "adapt/sluice.h"
 #include "base/rng.h"
+#include "compare.h"
 
 #define MS WEIR_MILLISECOND
 #define PERMITS 64
@@ -153,7 +154,7 @@ static void test_given_back_twice_or_never(void **state)
     /* Never: they are written off, and come back in vain. */
     assert_true(enter(0, 0) && enter(0, 1) && enter(0, 2));
     for (int seconds = 0; !enter(0, 3); seconds++) {
-        assert_true(seconds <= 130);
+        assert_compare(seconds, <=, 130);
         now += WEIR_SECOND;
     }
     assert_int_equal(view().lost, 3);
@@ -209,7 +210,7 @@ static void test_lives_go_on(void **state)
             held += permits[permit].units;
         }
         assert_int_equal(in_flight(), held);
-        assert_true(held <= PERMITS);
+        assert_compare(held, <=, PERMITS);
     }
     assert_int_equal(view().lost, 0);
 }
@@ -227,7 +228,7 @@ static void test_age_of_the_oldest(void **state)
         leave(1, WEIR_SAMPLE_SUCCESS);
         struct weir_sluice_view seen = view();
         assert_true(seen.overdue == 0 || seen.overdue == 1);
-        assert_true(seen.overdue_age <= now - begun);
+        assert_compare(seen.overdue_age, <=, now - begun);
         if (now - begun >= 2500 * MS)
             assert_true(seen.overdue == 1 &&
                         seen.overdue_age + 2500 * MS >= now - begun);
@@ -274,12 +275,12 @@ static void test_fractions_hold_on_average(void **state)
             make(&options);
             double mean = used(100 * MS, steps[j], 400 * WEIR_SECOND);
             double whole = (double)(uint64_t)limits[i];
-            assert_true(mean <= limits[i] * 1.01);
+            assert_compare(mean, <=, limits[i] * 1.01);
             /* On a grid of 37 ms one leaves after 111. */
             double least = limits[i] < 1 ? limits[i] : whole;
             assert_true(mean >= least * (j == 0 ? 0.99 : 0.99 * 100 / 111));
             if (j == 0 && limits[i] > 1 && limits[i] > whole)
-                assert_true(mean >= whole + (limits[i] - whole) / 13);
+                assert_compare(mean, >=, whole + (limits[i] - whole) / 13);
         }
 }
 
@@ -475,11 +476,12 @@ static void test_refused_close_windows(void **state)
     while (view().controller.limit == 20) {
         now += 10 * MS;
         assert_false(enter(0, 30));
-        assert_true(now - begun < 10 * WEIR_SECOND);
+        assert_compare(now - begun, <, 10 * WEIR_SECOND);
     }
     assert_true(view().controller.limit == 10);
     assert_int_equal(view().controller.reason, WEIR_LIMIT_DROPPED);
-    assert_true(now - begun <= 2 * options.controller.window_min + 10 * MS);
+    assert_compare(now - begun, <=,
+                   2 * options.controller.window_min + 10 * MS);
 }
 
 static void test_samples_say_what_was(void **state)
@@ -495,7 +497,7 @@ static void test_samples_say_what_was(void **state)
     now -= 60 * MS; /* a clock that went back: no time, not all of it */
     leave(1, WEIR_SAMPLE_SUCCESS);
     assert_int_equal(view().controller.latency, 0);
-    assert_true(weir_sluice_wait(sluice, now) > 0);
+    assert_compare(weir_sluice_wait(sluice, now), >, 0);
 }
 
 static void test_bad_options(void **state)

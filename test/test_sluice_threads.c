@@ -18,6 +18,7 @@
 #include "adapt/sluice.h"
 #include "base/atomic.h"
 #include "base/rng.h"
+#include "compare.h"
 
 #define THREADS 4
 #define ROUNDS 50000
@@ -131,7 +132,7 @@ static void test_never_above_the_limit(void **state)
     uint64_t refused;
     uint64_t passed = run_all(&stage, &refused);
     struct weir_sluice_view view = view_of(&stage);
-    assert_true(refused > 0);
+    assert_compare(refused, >, 0);
     assert_int_equal(view.in_flight, 0);
     assert_int_equal(view.lost, 0);
     assert_int_equal(view.controller.windows + view.lost_samples, passed);
@@ -155,10 +156,10 @@ static void test_while_the_limit_moves(void **state)
         options.controller.drops = true;
         struct stage stage = stage_of(&options, 8);
         uint64_t refused;
-        assert_true(run_all(&stage, &refused) > 0);
+        assert_compare(run_all(&stage, &refused), >, 0);
         struct weir_sluice_view view = view_of(&stage);
         assert_int_equal(view.in_flight, 0);
-        assert_true(view.controller.windows > 1);
+        assert_compare(view.controller.windows, >, 1);
         free(stage.sluice);
     }
 }

@@ -22,6 +22,7 @@
 
 #include "base/atomic.h"
 #include "os/clock.h"
+#include "compare.h"
 #include "quota_maker.h"
 #include "server/snapshot.h"
 #include "wire/weir_v1.h"
@@ -146,7 +147,7 @@ static void wait_for(struct house *house, uint64_t written, uint64_t failures)
 {
     weir_instant until = weir_clock_now() + GUARD;
     while (look(house).written < written || look(house).failures < failures) {
-        assert_true(weir_clock_now() < until);
+        assert_compare(weir_clock_now(), <, until);
         assert_int_equal(event_base_loop(house->base, EVLOOP_ONCE), 0);
     }
 }
@@ -199,7 +200,7 @@ static void assert_same_change(const struct weir_change *a,
             .quotas = { .count = 1, .changes = changes[i] },
         };
         sizes[i] = weir_v1_encode(&message, bytes[i], sizeof bytes[i]);
-        assert_true(sizes[i] > 0);
+        assert_compare(sizes[i], >, 0);
     }
     assert_int_equal(sizes[0], sizes[1]);
     assert_memory_equal(bytes[0], bytes[1], sizes[0]);
@@ -344,7 +345,7 @@ static void test_each_byte_changed(void **state)
         char change = (char)(1 + weir_rng_below(&house.rng, 255));
         bytes[at] ^= change;
         write_file(house.path, bytes, len);
-        assert_true(refused(house.path) < 0);
+        assert_compare(refused(house.path), <, 0);
         bytes[at] ^= change;
     }
     bytes[len] = 'x';
@@ -372,7 +373,7 @@ static void test_changes_meanwhile(void **state)
     uint64_t edits = 0;
     weir_instant until = weir_clock_now() + GUARD;
     while (look(&house).written == 0) {
-        assert_true(weir_clock_now() < until);
+        assert_compare(weir_clock_now(), <, until);
         assert_int_equal(event_base_loop(house.base, EVLOOP_ONCE), 0);
         if (look(&house).written > 0 || edits > 24)
             continue;
@@ -389,7 +390,7 @@ static void test_changes_meanwhile(void **state)
             settle(&house);
     }
     printf("%llu edits while it was written\n", (unsigned long long)edits);
-    assert_true(edits >= 20);
+    assert_compare(edits, >=, 20);
     assert_snapshot_is_root(&house);
     close_house(&house);
 }
@@ -485,7 +486,7 @@ static void let_write(struct weir_rng *rng, uint32_t *written, uint32_t count)
     weir_instant until = weir_clock_now() + GUARD;
     struct timespec pause = { .tv_nsec = 100000 };
     while (weir_load(written) < count) {
-        assert_true(weir_clock_now() < until);
+        assert_compare(weir_clock_now(), <, until);
         nanosleep(&pause, NULL);
     }
     pause.tv_nsec = (long)weir_rng_below(rng, 5000000);
@@ -510,7 +511,7 @@ static void test_killed_writer(void **state)
         fflush(NULL);
         weir_store(written, 0);
         pid_t child = fork();
-        assert_true(child >= 0);
+        assert_compare(child, >=, 0);
         if (child == 0)
             write_for_ever(&house, written);
         /* The first one of all has written one. */
@@ -531,7 +532,7 @@ static void test_killed_writer(void **state)
     }
     printf("%u writers killed: a whole snapshot after %u of them\n", kills,
            whole);
-    assert_true(whole > 0);
+    assert_compare(whole, >, 0);
     munmap(written, sizeof(*written));
     close_house(&house);
 }
@@ -569,7 +570,7 @@ static int redirect(const char *path)
 static unsigned restore(int before, const char *path, const char *wanted)
 {
     fflush(stderr);
-    assert_true(dup2(before, STDERR_FILENO) >= 0);
+    assert_compare(dup2(before, STDERR_FILENO), >=, 0);
     close(before);
     size_t len;
     char *said = read_file(path, &len);

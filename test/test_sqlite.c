@@ -18,6 +18,7 @@
 #include <cmocka.h>
 #include <sqlite3.h>
 
+#include "compare.h"
 #include "quota_maker.h"
 #include "store/store.h"
 #include "store_suite.h"
@@ -301,7 +302,7 @@ static void an_upgrade_that_fails(void **state)
 static void write_file(const char *path, const void *bytes, size_t size)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    assert_true(fd >= 0);
+    assert_compare(fd, >=, 0);
     assert_int_equal(write(fd, bytes, size), size);
     close(fd);
 }
@@ -467,7 +468,8 @@ static void no_room_on_the_disk(void **state)
     waitpid(child, &status, 0);
     assert_int_equal(status, 0);
     uint64_t epoch = epoch_of(fixture);
-    assert_true(epoch >= 1 && epoch < 1000);
+    assert_compare(epoch, >=, 1);
+    assert_compare(epoch, <, 1000);
     assert_int_equal(edit(fixture, "after"), 0);
     assert_int_equal(epoch_of(fixture), epoch + 1);
 }

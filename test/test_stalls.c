@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "compare.h"
 #include "histories.h"
 #include "lab/fleet.h"
 
@@ -244,8 +245,8 @@ static void go_on(const struct shape *shape, bool stalls,
                       (int)names[mode].len, names[mode].p, mean,
                       sqrt(fmax(0, f->squares / (double)count - mean * mean)),
                       f->least, f->most, (unsigned long long)first);
-        assert_true(f->least > 1 - most_off[mode]);
-        assert_true(f->most < 1 + most_off[mode]);
+        assert_compare(f->least, >, 1 - most_off[mode]);
+        assert_compare(f->most, <, 1 + most_off[mode]);
     }
 }
 
@@ -310,9 +311,9 @@ static void test_hold_is_of_the_overload_that_is(void **state)
 {
     (void)state;
     double begun = after("an overload that is 2 s old", 0.1, 1, 2);
-    assert_true(fabs(begun - 1) < 0.15);
+    assert_compare(fabs(begun - 1), <, 0.15);
     double over = after("one that was over 3 s ago", 1, 0.2, 4);
-    assert_true(fabs(over - 0.6) < 0.03);
+    assert_compare(fabs(over - 0.6), <, 0.03);
 }
 
 int main(void)

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "lab/storage.h"
+#include "compare.h"
 
 #define MS WEIR_MILLISECOND
 #define S WEIR_SECOND
@@ -130,7 +131,7 @@ static void a_pool_answers_in_turn(void **state)
     };
     for (int i = 0; i < ASKED; i++) {
         weir_duration answered = weir_storage_ask(storage, &rng, S);
-        assert_true(answered >= before + 10 * MS);
+        assert_compare(answered, >=, before + 10 * MS);
         before = answered;
     }
     assert_in_range(before / ASKED, 19500000, 20500000);
@@ -140,8 +141,9 @@ static void a_pool_answers_in_turn(void **state)
     storage = weir_storage_new(&options);
     weir_duration first = weir_storage_ask(storage, &rng, S);
     weir_duration second = weir_storage_ask(storage, &rng, S + first);
-    assert_true(first >= 10 * MS && second >= 10 * MS);
-    assert_true(weir_storage_ask(storage, &rng, S + first) >= 10 * MS);
+    assert_compare(first, >=, 10 * MS);
+    assert_compare(second, >=, 10 * MS);
+    assert_compare(weir_storage_ask(storage, &rng, S + first), >=, 10 * MS);
     weir_storage_free(storage);
 }
 

@@ -21,6 +21,7 @@
 #include "os/clock.h"
 #include "os/daemon.h"
 #include "os/h2_link.h"
+#include "compare.h"
 
 #define GUARD (20 * WEIR_SECOND)
 
@@ -278,7 +279,7 @@ static void test_addresses(void **state)
         assert_int_equal(weir_address_parse(weir_text_of(bad[i]), &address,
                                             &diag),
                          WEIR_ESYNTAX);
-        assert_true(strlen(diag.text) > 0);
+        assert_compare(strlen(diag.text), >, 0);
     }
     assert_string_equal(address.host, "10.0.0.1");
 }
@@ -402,7 +403,7 @@ static void test_close_on_exec(void **state)
         sockets++;
         assert_true(flags & FD_CLOEXEC);
     }
-    assert_true(sockets >= 3);
+    assert_compare(sockets, >=, 3);
     world_fini(&world);
 }
 
@@ -415,7 +416,7 @@ static void test_link_echo(void **state)
     struct weir_h2 *h2 = weir_h2_link_h2(world.client_link);
     /* before the connection stands */
     int32_t id = weir_h2_call(h2, "/echo", "x", NULL);
-    assert_true(id > 0);
+    assert_compare(id, >, 0);
     static char big[1 << 20];
     for (int i = 0; i < 8; i++)
         assert_int_equal(weir_h2_send(h2, id, big, sizeof(big), i == 7), 0);
@@ -442,8 +443,8 @@ static void test_link_lost_closes_calls(void **state)
     world_init(&world, 10);
     connect_link(&world);
     struct weir_h2 *h2 = weir_h2_link_h2(world.client_link);
-    assert_true(weir_h2_call(h2, "/echo", "x", NULL) > 0);
-    assert_true(weir_h2_call(h2, "/echo", "x", NULL) > 0);
+    assert_compare(weir_h2_call(h2, "/echo", "x", NULL), >, 0);
+    assert_compare(weir_h2_call(h2, "/echo", "x", NULL), >, 0);
     weir_h2_link_flush(world.client_link);
     assert_true(wait_for(&world, &world.accepted, 1));
     weir_h2_link_close(&world.server_link);
@@ -548,8 +549,8 @@ static void test_signals_and_files(void **state)
     weir_signals_free(&signals);
     assert_null(signals);
     size_t now = weir_files_raise(1);
-    assert_true(now >= 1);
-    assert_true(weir_files_raise(now) >= now);
+    assert_compare(now, >=, 1);
+    assert_compare(weir_files_raise(now), >=, now);
     world_fini(&world);
 }
 
@@ -561,7 +562,8 @@ static void test_entropy(void **state)
     weir_entropy(b, sizeof(b));
     assert_true(memcmp(a, b, sizeof(a)) != 0);
     weir_instant first = weir_clock_now();
-    assert_true(first > 0 && weir_clock_now() >= first);
+    assert_compare(first, >, 0);
+    assert_compare(weir_clock_now(), >=, first);
 }
 
 int main(void)

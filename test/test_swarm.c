@@ -14,6 +14,7 @@
 
 #include "lab/run.h"
 #include "lab/swarm.h"
+#include "compare.h"
 
 #define SEED_FIRST 1
 #define SEED_LAST 200
@@ -91,11 +92,11 @@ static void test_no_swarm_violates_anything(void **state)
     uint64_t seeds_run = seeds.last - seeds.first + 1;
     if (seeds_run < 100)
         return;
-    assert_true(sum.reports > 10 * seeds_run);
-    assert_true(sum.bounded > sum.passes / 2);
-    assert_true(sum.decisions > sum.passes);
-    assert_true(sum.quota_sets > 4 * seeds_run);
-    assert_true(sum.ends > 20 * seeds_run);
+    assert_compare(sum.reports, >, 10 * seeds_run);
+    assert_compare(sum.bounded, >, sum.passes / 2);
+    assert_compare(sum.decisions, >, sum.passes);
+    assert_compare(sum.quota_sets, >, 4 * seeds_run);
+    assert_compare(sum.ends, >, 20 * seeds_run);
 }
 
 /* Those of other seeds that spoke once, each for another reason. */

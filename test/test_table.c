@@ -20,6 +20,7 @@
 
 #include <cmocka.h>
 
+#include "compare.h"
 #include "table_maker.h"
 
 #define DAY (86400 * WEIR_SECOND)
@@ -132,9 +133,10 @@ static void check_fill(const struct world *w, const struct model *m,
         return;
     weir_i128 fill = ((weir_i128)view.fill * UNIT) >> view.bucket.leak.frac;
     weir_i128 off = fill - model_fill(m, now);
-    assert_true(off <= m->slop && off >= -m->slop);
+    assert_compare(off, <=, m->slop);
+    assert_compare(off, >=, -m->slop);
     /* One unit, and what roundings of edits have added. */
-    assert_true(m->slop < 4 * UNIT);
+    assert_compare(m->slop, <, 4 * UNIT);
 }
 
 static void check_chain(const struct world *w, int i, weir_instant now)
@@ -196,7 +198,7 @@ static void check_reply(const struct world *w, int i, uint64_t weight,
     assert_int_equal(reply->verdict, passed ? WEIR_PASS : WEIR_LIMITED);
     assert_false(reply->stale);
     assert_false(reply->unknown);
-    assert_true(reply->fill >= 0);
+    assert_compare(reply->fill, >=, 0);
     if (passed) {
         assert_true(reply->retry_after == 0);
         /* What remains may still be asked for, unless chance comes in. */
@@ -205,8 +207,8 @@ static void check_reply(const struct world *w, int i, uint64_t weight,
                 chain_passes(w, i, reply->remaining, now), NO);
         return;
     }
-    assert_true(reply->retry_after > 0);
-    assert_true(reply->quota_len > 0);
+    assert_compare(reply->retry_after, >, 0);
+    assert_compare(reply->quota_len, >, 0);
     assert_int_equal(strlen(reply->quota), reply->quota_len);
     int refuser = atoi(reply->quota + 1);
     const struct model *m = &w->quota[refuser];
@@ -220,9 +222,9 @@ static void check_reply(const struct world *w, int i, uint64_t weight,
     /* After that time this quota lets it pass for certain. */
     if (reply->retry_after < YEAR) {
         weir_i128 left = m->in - model_leak(m, now + reply->retry_after);
-        assert_true(left <= (weir_i128)m->low * UNIT + m->slop);
-        assert_true(left + (weir_i128)weight * UNIT <=
-                    (weir_i128)m->high * UNIT + m->slop);
+        assert_compare(left, <=, (weir_i128)m->low * UNIT + m->slop);
+        assert_compare(left + (weir_i128)weight * UNIT, <=,
+                       (weir_i128)m->high * UNIT + m->slop);
     }
 }
 
@@ -283,7 +285,8 @@ static void do_charge(struct world *w, int i)
         weir_i128 most = ((weir_i128)(m->units ? m->high : 0) +
                           WEIR_DEBT_MAX) * UNIT;
         weir_i128 room = most - model_fill(m, w->now);
-        assert_true(moved >= 0 && moved <= (int64_t)weight);
+        assert_compare(moved, >=, 0);
+        assert_compare(moved, <=, (int64_t)weight);
         if (m->unlimited || (weir_i128)weight * UNIT <= room - m->slop)
             assert_true(moved == (int64_t)weight);
         else
@@ -300,14 +303,15 @@ static void do_refund(struct world *w, int i)
         struct model *m = &w->quota[i];
         int64_t back = -moved_by(w, m);
         weir_i128 fill = model_fill(m, w->now);
-        assert_true(back >= 0 && back <= (int64_t)weight);
+        assert_compare(back, >=, 0);
+        assert_compare(back, <=, (int64_t)weight);
         if (m->mode == WEIR_OFF) {
             assert_true(back == 0);
         } else if (!m->unlimited) {
             /* All of it, or all that was in, a part of a unit as one. */
             if (fill > (weir_i128)weight * UNIT + m->slop)
                 assert_true(back == (int64_t)weight);
-            assert_true(back * UNIT <= fill + m->slop + UNIT);
+            assert_compare(back * UNIT, <=, fill + m->slop + UNIT);
         }
         model_add(m, -back, w->now);
     }
@@ -368,10 +372,11 @@ static void do_reserve(struct world *w, int i)
                     wait > (weir_i128)1 << 62 || reply.wait == WEIR_NEVER);
         return;
     }
-    assert_true(wait >= 0);
-    assert_true(wait <= (weir_i128)wait_max + slop);
+    assert_compare(wait, >=, 0);
+    assert_compare(wait, <=, (weir_i128)wait_max + slop);
     weir_i128 off = (weir_i128)reply.wait - wait;
-    assert_true(off <= slop && off >= -slop);
+    assert_compare(off, <=, slop);
+    assert_compare(off, >=, -slop);
     for (; i >= 0; i = w->quota[i].parent) {
         struct model *m = &w->quota[i];
         int64_t moved = moved_by(w, m);
@@ -553,7 +558,8 @@ static void test_fill_is_as_the_model_says(void **state)
     for (int i = 0; i < 400; i++)
         history(i == 0 ? rng.state : weir_rng_next(&rng), &passed, &refused);
     print_message("%u passed, %u refused for certain\n", passed, refused);
-    assert_true(passed > 1000 && refused > 1000);
+    assert_compare(passed, >, 1000);
+    assert_compare(refused, >, 1000);
 }
 
 /* ---- The band ---- */
@@ -649,8 +655,8 @@ static void test_stale_quotas_do_as_they_say(void **state)
         assert_int_equal(weir_table_take(t, 0, closed, 0, &reply, MADE_AT),
                          WEIR_OUTCOME_LIMITED);
         assert_true(reply.stale && !reply.never);
-        assert_true(reply.retry_after > 0 &&
-                    reply.retry_after < 2 * WEIR_SECOND);
+        assert_compare(reply.retry_after, >, 0);
+        assert_compare(reply.retry_after, <, 2 * WEIR_SECOND);
         assert_true(takes(t, own, 1));
         assert_false(takes(t, share, 51));
         /* Half way up the band, and it stays there whatever happens. */
@@ -717,7 +723,7 @@ static void test_the_stop_refuses_until_it_moves(void **state)
     struct weir_reply reply;
     assert_int_equal(weir_table_take(t, 0, ref, 1, &reply, MADE_AT),
                      WEIR_OUTCOME_LIMITED);
-    assert_true(reply.retry_after >= 20 * WEIR_MILLISECOND);
+    assert_compare(reply.retry_after, >=, 20 * WEIR_MILLISECOND);
     assert_true(weir_table_urgent(t));
     assert_false(weir_table_urgent(t));
     weir_table_set_slack(t, ref.slot, 15, 20);

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "quota/quota_bucket.h"
+#include "compare.h"
 #include "table_maker.h"
 
 #define MINUTE (60 * WEIR_SECOND)
@@ -127,7 +128,7 @@ static void it_keeps_to_any_real_number(void **state)
         double off = mean / rates[i] - 1;
         printf("granted %.10g/s passed %.10g/s, off by %+.4f %%\n", rates[i],
                mean, off * 100);
-        assert_true(fabs(off) < 0.01);
+        assert_compare(fabs(off), <, 0.01);
     }
 }
 
@@ -148,12 +149,12 @@ static void the_leak_is_what_was_granted(void **state)
         double is =
             scaled * 1e9 / (double)((uint64_t)1 << bucket.leak.frac);
         double off = is / rate - 1;
-        assert_true(off > -1e-15);
+        assert_compare(off, >, -1e-15);
         worst = fmax(worst, off);
     }
     printf("leaks of 10^-3 .. 10^11 units a second are off by %.1e at most\n",
            worst);
-    assert_true(worst < 1e-9);
+    assert_compare(worst, <, 1e-9);
 }
 
 /* Numbers that no broker would say. */

@@ -20,6 +20,7 @@
 #include <pthread.h>
 
 #include "quota/quota_meter.h"
+#include "compare.h"
 #include "table_maker.h"
 
 #define QUOTAS 16
@@ -279,9 +280,9 @@ static void check_refused(struct world *w, int refuser, uint64_t weight,
         return;
     }
     weir_duration slop = slop_of(m);
-    assert_true(reply->retry_after + slop >= answer.retry_after);
-    assert_true(reply->retry_after <=
-                (answer.retry_after + slop) * 5 / 4 + 1);
+    assert_compare(reply->retry_after + slop, >=, answer.retry_after);
+    assert_compare(reply->retry_after, <=,
+                   (answer.retry_after + slop) * 5 / 4 + 1);
 }
 
 /* Charges the model with what passed; the highest level over the chain. */
@@ -532,8 +533,10 @@ static void test_random_histories(void **state)
     }
     printf("%u passed, %u refused, %u had to wait, %u paid at a lower level\n",
            passed, refused, waited, leveled);
-    assert_true(passed > 1000 && refused > 1000 && waited > 100 &&
-                leveled > 100);
+    assert_compare(passed, >, 1000);
+    assert_compare(refused, >, 1000);
+    assert_compare(waited, >, 100);
+    assert_compare(leveled, >, 100);
 }
 
 
@@ -664,7 +667,8 @@ static void test_names_without_room_for_a_meter(void **state)
         assert_int_equal(how, WEIR_RESOLVED_FULL);
         assert_int_equal(ref.slot, overflow.slot);
     }
-    assert_true(resolved >= 2 && resolved < 8);
+    assert_compare(resolved, >=, 2);
+    assert_compare(resolved, <, 8);
     /* One more quota with a meter finds none either; the table is as before. */
     struct weir_quota other = window_of("other", 3, WEIR_SECOND);
     assert_int_equal(weir_table_put(t, &other, MADE_AT), WEIR_EFULL);
@@ -701,7 +705,8 @@ static void test_an_instance_waits_for_room(void **state)
         snprintf(name, sizeof(name), "user/%d", i);
         limited += !take_named(t, name, 1, MADE_AT);
     }
-    assert_true(limited >= 2 && limited < 8);
+    assert_compare(limited, >=, 2);
+    assert_compare(limited, <, 8);
     made_audit(t);
     quota = made_quota_of("user/*", NULL, 1000, 3);
     made_put(t, &quota, MADE_AT);

@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "compare.h"
 #include "table_maker.h"
 
 #define LATER (MADE_AT + WEIR_SECOND)
@@ -500,7 +501,7 @@ static void enter_at_random(struct weir_rng *rng, struct out *out)
     enters(ref, weir_rng_below(rng, 6), &out->hold);
     for (uint32_t i = 0; i < out->hold.links; i++) {
         int name = name_of_slot(out->hold.slot[i]);
-        assert_true(name >= 0);
+        assert_compare(name, >=, 0);
         assert_int_equal(out->units[name], 0);
         out->units[name] = out->hold.weight;
     }
@@ -576,7 +577,7 @@ static void test_random_histories(void **state)
         entered += out->hold.links;
         check_names(outs);
     }
-    assert_true(entered > 1000);
+    assert_compare(entered, >, 1000);
     for (int i = 0; i < OUT_MAX; i++)
         weir_table_leave(t, &outs[i].hold);
     memset(outs, 0, sizeof(outs));
@@ -671,7 +672,7 @@ static void test_threads_enter_beside_edits(void **state)
         entered += enterers[i].entered;
         over += enterers[i].over;
     }
-    assert_true(entered > 0);
+    assert_compare(entered, >, 0);
     assert_int_equal(over, 0);
     for (uint32_t slot = 0; slot < weir_table_used(t); slot++)
         assert_int_equal(weir_table_held(t, slot), 0);

@@ -22,6 +22,7 @@
 
 #include <cmocka.h>
 
+#include "compare.h"
 #include "table_maker.h"
 
 static const char *const names[] = {
@@ -341,7 +342,9 @@ static void test_both_sets_decide_as_if_alone(void **state)
     }
     printf("%u passed, %u refused; the shadow set would have refused %u\n",
            passed, refused, shadow_refused);
-    assert_true(passed > 1000 && refused > 1000 && shadow_refused > 1000);
+    assert_compare(passed, >, 1000);
+    assert_compare(refused, >, 1000);
+    assert_compare(shadow_refused, >, 1000);
 }
 
 /* ---- Stories ---- */
@@ -577,8 +580,8 @@ static void test_refunds_are_right_in_the_mean(void **state)
      * less probable than 2 exp(-18) = 3e-8 (Chernoff). The odds begin with what
      * all passed before, the last 256 requests, and give back too much until
      * those are forgotten. */
-    assert_true(kept > 8000 - 6 * 219 - 6 * 256);
-    assert_true(kept < 8000 + 6 * 219);
+    assert_compare(kept, >, 8000 - 6 * 219 - 6 * 256);
+    assert_compare(kept, <, 8000 + 6 * 219);
     free(t);
 }
 
@@ -616,7 +619,7 @@ static void test_half_of_the_slots_are_kept_for_the_live_set(void **state)
     struct weir_ref held;
     weir_table_pin(t, WEIR_TEXT("c/20"), &held, MADE_AT);
     weir_instant later = MADE_AT + 20 * WEIR_SECOND;
-    assert_true(weir_table_sweep(t, 64, later) > 0);
+    assert_compare(weir_table_sweep(t, 64, later), >, 0);
     assert_int_equal(weir_table_take(t, 1, held, 1, NULL, later) &
                          WEIR_OUTCOME_SHADOW, WEIR_OUTCOME_SHADOW);
     struct weir_act act = { .kind = WEIR_ACT_TAKE, .weight = 1 };

@@ -25,6 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "compare.h"
 #include "table_maker.h"
 
 #define PROCESSES 6
@@ -122,7 +123,7 @@ static struct child child_of(uint32_t number,
     struct child child = { .number = number };
     struct weir_rng own = { weir_rng_next(&rng) };
     child.pid = fork();
-    assert_true(child.pid >= 0);
+    assert_compare(child.pid, >=, 0);
     if (child.pid != 0)
         return child;
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* should the test fail */

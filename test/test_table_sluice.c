@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "quota/quota_adaptive.h"
+#include "compare.h"
 #include "table_maker.h"
 
 #define LATER (MADE_AT + WEIR_SECOND)
@@ -152,12 +153,12 @@ static void test_the_limit_is_found(void **state)
     now = LATER + 900 * MS;
     serve(db, 300, 300 * MS, &now);
     struct weir_sluice_view view = view_of(db, now);
-    assert_true(view.controller.limit < 2);
+    assert_compare(view.controller.limit, <, 2);
     assert_int_equal(view.controller.reason, WEIR_LIMIT_SLOW);
     double low = view.controller.limit;
     serve(db, 3000, 20 * MS, &now);
     view = view_of(db, now);
-    assert_true(view.controller.limit > low);
+    assert_compare(view.controller.limit, >, low);
     assert_int_equal(view.controller.reason, WEIR_LIMIT_ROOM);
     assert_int_equal(weir_table_held(t, db.slot), 0);
     assert_int_equal(view.in_flight, 0);
@@ -262,7 +263,8 @@ static void test_a_chain_is_undone(void **state)
     assert_true(outcome & WEIR_OUTCOME_LIMITED);
     assert_string_equal(reply.quota, "db");
     assert_int_equal(reply.fill, 2);
-    assert_true(reply.retry_after > 0 && reply.retry_after < WEIR_SECOND);
+    assert_compare(reply.retry_after, >, 0);
+    assert_compare(reply.retry_after, <, WEIR_SECOND);
     assert_false(reply.never);
     struct weir_slot_view view;
     weir_table_view(t, weir_parent(weir_hot(t, db.slot)), &view,
@@ -459,8 +461,8 @@ static void test_a_fork_has_nothing_in_flight(void **state)
     weir_table_break_lock(t);
     assert_int_equal(in_flight(db), 0);
     assert_int_equal(weir_table_held(t, db.slot), 0);
-    assert_true(view_of(db, now).controller.limit <= low);
-    assert_true(view_of(db, now).controller.limit > low * 0.99);
+    assert_compare(view_of(db, now).controller.limit, <=, low);
+    assert_compare(view_of(db, now).controller.limit, >, low * 0.99);
     assert_true(enters_as(db, "b", 1, &a));
     weir_table_leave(t, &a);
     assert_int_equal(in_flight(db), 0);

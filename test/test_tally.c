@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "count/tally.h"
+#include "compare.h"
 #include "table_maker.h"
 
 /* More than a report may announce, and no more than it may count. */
@@ -104,7 +105,7 @@ static uint32_t change_hands(struct stage *stage)
         stage->now += WEIR_MILLISECOND;
         uint32_t freed =
             weir_table_sweep(stage->table, SLOTS, stage->now);
-        assert_true(freed > 0);
+        assert_compare(freed, >, 0);
         take(stage, 'b', came, came + freed);
         came += freed;
     }
@@ -259,7 +260,7 @@ static void test_what_has_gone_has_nothing_to_report(void **state)
         assert_int_equal(told.count, 1);
         answer_with(&stage, &told, 12 * WEIR_FILL_ONE);
     }
-    assert_true(told.counts[0].pace > 0);
+    assert_compare(told.counts[0].pace, >, 0);
     assert_true(weir_tally_paced(&stage.tally));
     take(&stage, 'a', 0, 1);
     weir_table_drop(stage.table, WEIR_TEXT("f/*"), stage.now);

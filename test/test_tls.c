@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "certificate_maker.h"
+#include "compare.h"
 #include "os/clock.h"
 #include "os/h2_link.h"
 
@@ -150,7 +151,7 @@ static struct weir_stream_handler handler_of(struct end *end)
 static void on_accept(void *context, struct weir_stream *stream)
 {
     struct world *world = context;
-    assert_true(world->count < ENDS_MAX);
+    assert_compare(world->count, <, ENDS_MAX);
     struct end *end = &world->accepted[world->count++];
     *end = (struct end){ .world = world, .stream = stream };
     end->has_tls = weir_stream_peer_names(stream, &end->names);
@@ -374,7 +375,8 @@ static void test_bytes_and_names(void **state)
     assert_true(world.client.digest ==
                 mix(0, (const uint8_t *)"welcome", 7));
     int64_t left = weir_tls_expires_in(world.server_tls);
-    assert_true(left > 29 * 86400 && left <= 30 * 86400);
+    assert_compare(left, >, 29 * 86400);
+    assert_compare(left, <=, 30 * 86400);
     assert_int_equal(weir_listener_refused(world.listener), 0);
     world_fini(&world);
 }
@@ -524,7 +526,7 @@ static void test_plain_text_to_a_tls_port(void **state)
         say(&world.client, said[i]);
         assert_true(wait_for(&world, &world.client.lost, 1));
         assert_true(wait_for(&world, &world.refused, i + 1));
-        assert_true(world.client.bytes <= 7);
+        assert_compare(world.client.bytes, <=, 7);
     }
     assert_int_equal(world.count, 0);
     world_fini(&world);
@@ -585,7 +587,7 @@ static void test_silent_peers(void **state)
     weir_instant begun = weir_clock_now();
     for (unsigned i = 0; i < WEIR_COUNT_OF(silent); i++)
         assert_true(wait_for(&world, &silent[i].lost, 1));
-    assert_true(weir_clock_now() - begun > WEIR_TLS_HANDSHAKE_MAX / 2);
+    assert_compare(weir_clock_now() - begun, >, WEIR_TLS_HANDSHAKE_MAX / 2);
     assert_true(wait_for(&world, &world.refused, WEIR_COUNT_OF(silent)));
     assert_string_equal(world.refusal, "no handshake in time: does the peer "
                                        "speak TLS?");
@@ -878,7 +880,7 @@ static void run_until(struct event_base *base, const unsigned *counter,
     weir_instant guard = weir_clock_now() + GUARD;
     while (*counter < wanted && weir_clock_now() < guard)
         event_base_loop(base, EVLOOP_ONCE);
-    assert_true(*counter >= wanted);
+    assert_compare(*counter, >=, wanted);
 }
 
 static void talk_once(struct weir_tls *server, struct weir_tls *client,

@@ -17,6 +17,7 @@
 #include "lab/fleet_clock.h"
 #include "lab/memory.h"
 #include "lab/net.h"
+#include "compare.h"
 
 static uint64_t seed_of_run(void)
 {
@@ -159,7 +160,7 @@ static void test_deadlines_come_true_on_a_drifting_clock(void **state)
         weir_instant shows = weir_fleet_clock_at(&clock, now);
         weir_instant wanted = shows + weir_rng_below(&rng, 1000);
         weir_instant at = weir_fleet_clock_when(&clock, wanted, now);
-        assert_true(weir_fleet_clock_at(&clock, at) >= wanted);
+        assert_compare(weir_fleet_clock_at(&clock, at), >=, wanted);
         assert_true(at == now || weir_fleet_clock_at(&clock, at - 1) < wanted);
     }
     assert_int_equal(weir_fleet_clock_when(&clock, WEIR_NEVER, now),
@@ -265,8 +266,8 @@ static void test_a_pipe_keeps_order_and_delays(void **state)
                       found * 1e3, end->delay_most * 1e3);
         assert_int_equal(end->arrived, SENT);
         assert_int_equal(end->overtook, 0);
-        assert_true(fabs(found - mean[i]) < 0.05 * mean[i]);
-        assert_true(end->delay_most <= most[i] + 1e-9);
+        assert_compare(fabs(found - mean[i]), <, 0.05 * mean[i]);
+        assert_compare(end->delay_most, <=, most[i] + 1e-9);
         free_end(end);
         /* And in a throng. */
         end = send_through(&net, WEIR_MILLISECOND / 10);
@@ -286,8 +287,8 @@ static void test_a_pipe_loses_doubles_and_reorders(void **state)
                             .twice = 0.1 };
     struct far_end *end = send_through(&net, WEIR_MILLISECOND);
     double least = SENT * 0.8, most = SENT * 0.8 * 1.1;
-    assert_true(fabs(end->arrived - end->doubled - least) < 0.02 * SENT);
-    assert_true(fabs(end->arrived - most) < 0.02 * SENT);
+    assert_compare(fabs(end->arrived - end->doubled - least), <, 0.02 * SENT);
+    assert_compare(fabs(end->arrived - most), <, 0.02 * SENT);
     assert_int_equal(end->overtook, 0);
     free_end(end);
     net = (struct weir_net){ .shape = WEIR_DELAY_UNIFORM,
@@ -296,7 +297,7 @@ static void test_a_pipe_loses_doubles_and_reorders(void **state)
                              .reorder = 1 };
     end = send_through(&net, WEIR_MILLISECOND);
     assert_int_equal(end->arrived, SENT);
-    assert_true(end->overtook > SENT / 4);
+    assert_compare(end->overtook, >, SENT / 4);
     free_end(end);
 }
 
@@ -307,11 +308,11 @@ static void test_a_slow_pipe_makes_packets_wait(void **state)
     (void)state;
     struct weir_net net = { .delay = WEIR_MILLISECOND, .bytes_per_s = 10000 };
     struct far_end *end = send_through(&net, 20 * WEIR_MILLISECOND);
-    assert_true(fabs(end->delay_most - 11e-3) < 1e-6);
+    assert_compare(fabs(end->delay_most - 11e-3), <, 1e-6);
     free_end(end);
     end = send_through(&net, WEIR_MILLISECOND);
     assert_int_equal(end->arrived, SENT);
-    assert_true(fabs(end->delay_most - SENT * 9e-3) < 0.1);
+    assert_compare(fabs(end->delay_most - SENT * 9e-3), <, 0.1);
     free_end(end);
 }
 
