@@ -684,6 +684,10 @@ class Redis(Agents):
         self.assertEqual((limited, left, name), (1, 0, "site"))
         self.assertTrue(0 < wait <= 4501000, wait)
         self.assertEqual(link.ask("WEIR.TAKE", "site", 4)[2], -1)
+        # Less than a millisecond is told as one.
+        self.quota("one", "limit=1000/s", "low_burst=1", "high_burst=1")
+        for _ in range(1000):
+            self.assertNotEqual(link.ask("WEIR.TAKE", "one")[::2], [1, 0])
         self.assertEqual(link.ask("WEIR.TAKE", "nobody"),
                          [0, 2 ** 63 - 1, 0, ""])
         for words in [["WEIR.TAKE"], ["WEIR.TAKE", "site", "x"],
@@ -932,11 +936,9 @@ class Strangers(Agents):
 class AtARoot(Case):
     def test_resp(self):
         root = Root(self, "--resp", ":0", store=self.make_store())
-        ports = dict(line.split("=") for line in
-                     Path(root.ports_path).read_text().split())
         self.ok("quota", "set", "site", "limit=1/h", "low_burst=3",
                 "high_burst=3", root=root)
-        link = Resp(ports["resp"])
+        link = Resp(root.ports["resp"])
         self.addCleanup(link.close)
         until("the quota", lambda: link.ask("WEIR.PEEK", "site")[3])
         self.assertEqual(link.ask("WEIR.TAKE", "site", 3), [0, 0, 0, "site"])
@@ -962,8 +964,7 @@ class AtARoot(Case):
     def test_the_fleet_counts_a_key(self):
         root = Root(self, "--resp", ":0", "--resp-sharing", "counted",
                     store=self.make_store())
-        link = Resp(dict(line.split("=") for line in Path(
-            root.ports_path).read_text().split())["resp"])
+        link = Resp(root.ports["resp"])
         self.addCleanup(link.close)
         self.assertEqual(link.ask("CL.THROTTLE", "k", 0, 1, 3600),
                          [0, 1, 0, -1, 3600])

@@ -57,8 +57,8 @@ class Root:
         case.roots.append(self)
         until("the port file", self.has_ports)
         text = Path(self.ports_path).read_text()
-        ports = dict(line.split("=") for line in text.split())
-        self.address, self.http = ports["listen"], ports["http"]
+        self.ports = dict(line.split("=") for line in text.split())
+        self.address, self.http = self.ports["listen"], self.ports["http"]
 
     def has_ports(self):
         if self.process.poll() is not None:

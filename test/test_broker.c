@@ -71,6 +71,31 @@ static void test_lease_runs_out(void **state)
     weir_broker_free(b);
 }
 
+/* A holder whose clock may be behind goes by its lease for so much longer. */
+static void test_a_guard_outlasts_the_lease(void **state)
+{
+    (void)state;
+    struct weir_broker *b = broker_of(WEIR_SHARE_FAIR, 100);
+    uint32_t late = joined(b), second = joined(b);
+    struct weir_band band = { .priority = 0, .clients = 1, .wants = 100 };
+    struct weir_broker_ask ask = { .bands = &band,
+                                   .band_count = 1,
+                                   .guard = 5 * WEIR_SECOND };
+    struct weir_grant grant;
+    assert_int_equal(weir_broker_ask(b, late, &ask, &grant, BEGIN), 0);
+    assert_near(grant.capacity, 100);
+    assert_near(asked(b, second, 100, 0, 0, BEGIN).capacity, 0);
+
+    /* A lease, its guard and a refresh, and no instant less. */
+    weir_instant over = BEGIN + (60 + 5 + 8) * WEIR_SECOND;
+    asked(b, second, 100, 0, 0, BEGIN + 50 * WEIR_SECOND);
+    weir_broker_tick(b, over - 1);
+    assert_near(asked(b, second, 100, 0, 0, over - 1).capacity, 0);
+    weir_broker_tick(b, over);
+    assert_near(asked(b, second, 100, 0, 0, over).capacity, 100);
+    weir_broker_free(b);
+}
+
 /* Whoever else is forgotten at that instant. */
 static void test_silent_holders_keep_their_safe_capacity(void **state)
 {
@@ -748,6 +773,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_newcomer_waits_two_ways),
         cmocka_unit_test(test_lease_runs_out),
+        cmocka_unit_test(test_a_guard_outlasts_the_lease),
         cmocka_unit_test(test_silent_holders_keep_their_safe_capacity),
         cmocka_unit_test(test_cut),
         cmocka_unit_test(test_priorities_beyond_the_bands),
