@@ -18,8 +18,7 @@ import unittest
 import urllib.error
 
 from live_fleet import WEIR, Fleet
-from live_roots import (PART, SMALL, Case, passed_by, rest, say,
-                        until_counted)
+from live_roots import PART, SMALL, Case, rest, say
 from patience import PATIENCE, until, until_equal
 
 STORE_CHANGED = 7   # enum weir_event_type

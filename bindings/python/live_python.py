@@ -7,7 +7,6 @@ ctypes sees weir.h as a C compiler does."""
 import asyncio
 import ctypes
 import gc
-import importlib.util
 import json
 import math
 import os
