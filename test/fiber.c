@@ -123,8 +123,8 @@ void fiber_restart(struct fiber *fiber)
     fiber->fresh = true;
 }
 
-/* To where 'current', who was switched to, goes on. Never inlined: all frames
- * of the fiber that leaves lie above this one. */
+/* To where 'current', the fiber that was switched to, goes on. Never inlined:
+ * all frames of the fiber that leaves lie above this one. */
 static _Noreturn __attribute__((noinline)) void proceed(void)
 {
     bool fresh = current->fresh;

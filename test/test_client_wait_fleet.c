@@ -94,8 +94,9 @@ static uint64_t reports(struct weir *weir)
     return status.reports;
 }
 
-/* One limiter has all, in the other twelve wait. What the first gives back they
- * get, though nobody leaves there; all of it, and never more. */
+/* One limiter has all, and twelve callers of the other one wait. They get all
+ * that the first one gives back, and never more, though no caller of their own
+ * limiter leaves. */
 static void check_two(const char *fields)
 {
     static struct waiter waiter[WAITERS]; /* outlive a failure */

@@ -7,11 +7,11 @@
  *    go         killed    back: it answers connections   end
  *
  * Each span lasts until what it is about has happened in all processes (and
- * with WEIR_SECONDS half of that longer). What holds, whatever the machine's
- * pace: in each of these spans no window passes more than the limit, by those
- * who were answered; and by those who weren't (on_stale: share) no more than
- * the limit either, all together (but for what a root's return may add, see
- * struct victim). What comes back has forgotten, so the window in which it does
+ * with WEIR_SECONDS half of that longer). Whatever the machine's pace, this
+ * holds: in each of these spans no window passes more than the limit, by the
+ * processes that were answered; nor do all that weren't (on_stale: share) pass
+ * more than it together (but for what a root's return may add, see struct
+ * victim). A root that comes back has forgotten, so the window in which it does
  * may be paid twice. With two roots the other one decides meanwhile, on a meter
  * of its own.
  *
