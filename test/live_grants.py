@@ -12,19 +12,15 @@ an instant, and with nothing where its bins were far apart, since it may have
 given something back and got it again in between. So a machine that lets a
 limiter wait hides what it had, but never adds to it."""
 
-import atexit
 import bisect
-import functools
 import json
-import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import unittest
-from pathlib import Path
 
+from live_doorman import python_client
 from live_fleet import Fleet
 from patience import until
 
@@ -32,22 +28,10 @@ BIN_MS = 20
 SURE = 0.15     # seconds: no grant is lowered and raised again within them
 WHOLE = 0.97    # of a capacity
 PAUSE = 0.25    # seconds between two asks of a client of Doorman's
-HERE = Path(__file__).parent
 
 
 def say(text):
     print(text, file=sys.stderr, flush=True)
-
-
-@functools.cache
-def doorman_client():
-    """The folder of client.py and of what is generated for it; made once for
-    a process, so that programs side by side don't disturb each other."""
-    folder = tempfile.mkdtemp(prefix="weir-doorman-")
-    atexit.register(shutil.rmtree, folder)
-    subprocess.run(["sh", HERE / "doorman" / "build.sh", folder, "python"],
-                   check=True, stdout=subprocess.DEVNULL)
-    return Path(folder)
 
 
 class Told:
@@ -107,7 +91,7 @@ class Client:
 
     def __init__(self, address):
         self.process = subprocess.Popen(
-            ["/usr/bin/python3", doorman_client() / "client.py", address],
+            [*python_client(), address],
             text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def call(self, call, **fields):
