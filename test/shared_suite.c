@@ -4,8 +4,8 @@
  * Eight processes ask a real server for all they can get, of a meter of each
  * algorithm in turn; what passed over all of them is held against what the rule
  * says of the time that it took. Then the server dies, is silent, or was never
- * one. Where a deadline is far off, a busy machine must not be mistaken for a
- * dead server. */
+ * one. Deadlines are far off where the server lives: a busy machine must not be
+ * mistaken for a dead server. */
 
 #include "compare.h"
 #include "shared_suite.h"
