@@ -276,6 +276,44 @@ static void test_our_lease_is_over(void **state)
     weir_broker_free(b);
 }
 
+/* Our predecessor had 33: two holders said that it gave them 12.5 each, with 8
+ * in safe capacity, and one of whom nothing is heard has 8 likewise. Its lease
+ * was over, so all three are at 8, which is what the server above accounts for,
+ * when that leases us 19. We don't know whether its lease is over, so the two
+ * may go by no more than they have if it is: 24 less the 8 of the third. */
+static void test_their_lease_was_over_before(void **state)
+{
+    (void)state;
+    weir_instant leases = BEGIN + 60 * WEIR_SECOND;
+    weir_instant safes = leases + 60 * WEIR_SECOND;
+    struct weir_broker *b = learner_of(33, leases, safes, WEIR_LEASE_UNITS_MAX);
+    struct weir_band band = { 0, 1, 50 };
+    struct weir_broker_ask asks[2];
+    struct weir_grant grants[2];
+    uint32_t holders[2];
+    for (int i = 0; i < 2; i++) {
+        asks[i] = (struct weir_broker_ask){ .bands = &band,
+                                            .band_count = 1,
+                                            .has = 12.5,
+                                            .safe = 8,
+                                            .streams = true };
+        holders[i] = joined(b);
+        assert_int_equal(weir_broker_hear(b, holders[i], &asks[i], BEGIN), 0);
+    }
+    for (weir_instant now = BEGIN; now < safes; now += 10 * WEIR_SECOND) {
+        lease_to(b, 19, now + 20 * WEIR_SECOND, 24, 2 * safes);
+        weir_broker_tick(b, now);
+        for (int i = 0; i < 2; i++) {
+            weir_broker_ask(b, holders[i], &asks[i], &grants[i], now);
+            asks[i].taken = grants[i].serial;
+            asks[i].has = grants[i].capacity;
+        }
+        assert_compare(grants[0].capacity + grants[1].capacity, <=, 24 - 8);
+    }
+    assert_near(grants[0].capacity + grants[1].capacity, 24 - 8);
+    weir_broker_free(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -288,6 +326,7 @@ int main(void)
         cmocka_unit_test(test_no_push_outlasts_our_lease),
         cmocka_unit_test(test_what_is_pushed_outlasts_our_lease),
         cmocka_unit_test(test_our_lease_is_over),
+        cmocka_unit_test(test_their_lease_was_over_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -681,7 +681,8 @@ static struct seeds asked_for(void)
 static void test_what_was_bad_once(void **state)
 {
     (void)state;
-    static const uint64_t seeds[] = { 951, 1217, 6952, 7935 };
+    static const uint64_t seeds[] = { 951, 1217, 6952, 7935,
+                                      1795401203 };
     struct tree *t = malloc(sizeof(*t));
     for (size_t i = 0; i < WEIR_COUNT_OF(seeds); i++) {
         run(t, seeds[i]);

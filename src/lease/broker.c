@@ -54,9 +54,17 @@
  * were heard: broker_roll.c says how that is known. Until then:
  *
  *     until the leases are over  min(capacity, known)
- *     until the safes are over   min(capacity,
- *                                    max(known, capacity - (promised - heard)))
+ *     until the safes are over   min(capacity, max(known, rest))
  *     then                       capacity
+ *     with                       rest = capacity - (promised - heard)
+ *
+ * Of a capacity that is leased, what the predecessor had may have ended sooner,
+ * with its own lease. Then all below are on their safe capacities, the server
+ * above accounts for no more, and 'known', reported before, is too much. This
+ * broker can't tell whether it has come to that, so it gives what fits both:
+ *
+ *     until the leases are over  min(capacity, known, max(heard, rest))
+ *     until the safes are over   min(capacity, max(heard, rest))
  *
  * More can't be given: who wasn't heard may be there. Within that it shares
  * as ever: what one gives back another may have. (To answer each what it
@@ -224,13 +232,14 @@ static double capacity_of(const struct weir_broker *b, weir_instant now)
     double capacity = b->rule.capacity;
     if (!is_learning(b, now))
         return capacity;
-    double certain = b->known;
-    if (now >= b->learning.leases) {
-        double promised = b->learning.promised;
-        if (b->expiry != WEIR_NEVER)
-            promised = smaller(promised, b->safe_total);
-        certain = larger(certain, capacity - larger(0, promised - b->heard));
-    }
+    bool ours = b->expiry == WEIR_NEVER;
+    double promised = b->learning.promised;
+    if (!ours)
+        promised = smaller(promised, b->safe_total);
+    double rest = capacity - larger(0, promised - b->heard);
+    double certain = larger(ours ? b->known : b->heard, rest);
+    if (now < b->learning.leases)
+        certain = smaller(certain, b->known);
     return smaller(certain, capacity);
 }
 
