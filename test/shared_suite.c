@@ -495,7 +495,8 @@ static struct bounds bounds_of(enum weir_algorithm algorithm,
         return (struct bounds){ all->bucket, most };
     case WEIR_TOKEN_BUCKETS:
         /* The second one overflows until the first is empty. */
-        return (struct bounds){ all->bucket + LIMIT, most * 2 };
+        return (struct bounds){ all->bucket > 0 ? all->bucket + LIMIT : 0,
+                                most * 2 };
     case WEIR_LEAKY_QUEUE:
         /* One at a time; who comes late for his turn leaves a gap. */
         return (struct bounds){ 1, most - LIMIT + 1 };
