@@ -75,7 +75,8 @@ static void run(const char *format, const char *a, const char *b)
 static const char *build(void)
 {
     const char *path = getenv("WEIR_BUILD");
-    assert_non_null(path);
+    if (!path)
+        fail_msg("WEIR_BUILD isn't set: `meson test -C build NAME` sets it");
     return path;
 }
 
@@ -170,6 +171,7 @@ void root_start(struct root *root)
 
 void root_kill(struct root *root, int signal)
 {
+    assert_compare(root->pid, >, 0); /* kill(0) is for all of our group */
     assert_int_equal(kill(root->pid, signal), 0);
     assert_int_equal(waitpid(root->pid, NULL, 0), root->pid);
     root->pid = 0;
