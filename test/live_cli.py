@@ -487,7 +487,7 @@ class History(Case):
 SHADOW = """weir: 1
 quotas:
   - {name: site, limit: 1000/s}
-  - {name: client/*, limit: 1/h, high_burst: 3, parent: site}
+  - {name: client/*, limit: 1/h, low_burst: 3, high_burst: 3, parent: site}
   - {name: extra, limit: 0/s}
 """
 
@@ -533,6 +533,7 @@ class Shadow(Case):
             ["QUOTA", "FIELD", "LIVE", "SHADOW", "LIMITED", "WOULD", "BE"],
             ["client/*", "limit", "50/s", "1/h", "0", "(0.0%)", "7",
              "(70.0%)"],
+            ["low_burst", "1s", "3"],
             ["high_burst", "1.5s", "3"],
             ["extra", "limit", "(no", "quota)", "0", "-", "4", "(100.0%)"]])
         self.assertRegex(self.ok("quota", "diff", self.file, root=self.root),

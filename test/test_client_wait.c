@@ -92,6 +92,15 @@ static uint32_t standing(struct weir *weir)
     return count;
 }
 
+/* So many came to wait so far, and stood in a line by then. */
+static uint64_t came(struct weir *weir)
+{
+    pthread_mutex_lock(&weir->waiting.mutex);
+    uint64_t count = weir->waiting.tickets;
+    pthread_mutex_unlock(&weir->waiting.mutex);
+    return count;
+}
+
 /* Between two looks at what is to happen. */
 static const struct timespec moment = { .tv_nsec = 20000 };
 #define AWAIT(WHAT)                                    \
@@ -114,16 +123,17 @@ static void *wait_to_enter(void *context)
     return NULL;
 }
 
-/* Begins to wait; returns when he stands in a line, or did. */
+/* Begins to wait; returns when the waiter stands in a line, or did. (Another
+ * may leave the line meanwhile.) */
 static void begin(struct weir *weir, struct waiter *waiter)
 {
-    uint32_t before = standing(weir);
+    uint64_t before = came(weir);
     waiter->weight = waiter->weight ? waiter->weight : 1;
     waiter->wait_max = waiter->wait_max ? waiter->wait_max : WEIR_NEVER;
     waiter->done = 0;
     assert_int_equal(
         pthread_create(&waiter->thread, NULL, wait_to_enter, waiter), 0);
-    AWAIT(standing(weir) == before + 1 || weir_load(&waiter->done) != 0);
+    AWAIT(came(weir) > before || weir_load(&waiter->done) != 0);
 }
 
 static bool is_in(struct waiter *waiter)
