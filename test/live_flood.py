@@ -8,7 +8,8 @@ instance of another template is asked for twice its limit. What must hold:
 memory is fixed, in the limiters and in the root; the idle instances go, and
 the one that limits never: it holds its limit, where each new life would pass
 a burst; names that find no room are decided by the template's overflow quota,
-and events and the status say so. WEIR_FLOOD_NAMES is how many names come at
+and events and the status say so. (A process that isn't let run for so long that
+the hot bucket is empty may lose it, and find no room: that is refused.) WEIR_FLOOD_NAMES is how many names come at
 least (10^5; the suite "long" has 10^6 and 10^7).
 
 One limiter never passes more of the hot instance than its rate and one burst,
@@ -24,6 +25,7 @@ import sys
 import threading
 import time
 import unittest
+from itertools import pairwise
 
 from live_fleet import BUILD, Fleet, Limiter, until
 
@@ -38,6 +40,7 @@ PATIENCE = 60 + NAMES / 5000  # seconds
 GROWTH_KB = 2048    # of memory that is constant: what the heap may wander
 TABLE_FULL = 6      # enum weir_event_type
 HOT_NAME = "hot/tenant"
+NOTHING = {"refused": 0}
 
 
 def say(text):
@@ -69,7 +72,8 @@ class Flood(unittest.TestCase):
         self.addCleanup(self.fleet.close)
         self.fleet.add_roots(1)
         self.root = self.fleet.roots[0]
-        self.fleet.set("hot/*", f"limit={HOT}/s")
+        self.fleet.set("none", "limit=0")
+        self.fleet.set("hot/*", f"limit={HOT}/s", "overflow=none")
         self.fleet.set("site", "limit=unlimited")
         self.fleet.set("spill", "limit=1000/s", "parent=site")
         # An instance is idle a tenth of a second after it was used.
@@ -133,6 +137,7 @@ class Flood(unittest.TestCase):
                             f"memory of the {what}, kB; half-way {then}")
         self.assertLessEqual(after[2], 2 * SLOTS * processes)
         self.assertEqual(self.fleet.failed(), 0)
+        self.check_hot_kept_its_room()
         return start
 
     def tell(self, processes, seconds, memory, rate):
@@ -151,13 +156,21 @@ class Flood(unittest.TestCase):
             say(f"  the root is overloaded: a report every {stretch} s")
         say(f"  the hot one: {rate / HOT:.4f} of its limit")
 
+    def check_hot_kept_its_room(self):
+        """Unless nobody asked for it for as long as its burst lasts."""
+        gap = max(later["at"] - line["at"] for limiter in self.fleet.limiters
+                  for line, later in pairwise(limiter.told("seen")))
+        if gap < HOT_BURST / HOT:
+            self.assertEqual(self.root.usage().get("none", NOTHING)["refused"],
+                             0, f"bins at most {gap:.3f} s apart")
+
     def hot_lead(self, limiter):
         """By how many units the hot instance was ahead of its rate at most,
         from any bin to any later one. What a bin counts passed after its own
         instant and before the next bin's."""
         bins = limiter.told("seen")
         lowest, most = None, 0
-        for line, following in zip(bins, bins[1:]):
+        for line, following in pairwise(bins):
             passed = line["seen"][HOT_NAME][1]
             begun = passed - HOT * line["at"]
             lowest = begun if lowest is None else min(lowest, begun)
