@@ -882,14 +882,21 @@ class Start(Case):
 
     def test_credentials_count_on_loopback_too(self):
         root = self.start("--credentials", self.credentials)
-        for header, wanted in ((None, 401), (bearer(EDIT[:-1]), 401),
-                               (bearer(TAKE), 403), (bearer(READ), 200)):
+
+        def status(header):
             connection = http.client.HTTPConnection(
                 "localhost", root.http, timeout=PATIENCE)
             headers = {"Authorization": header} if header else {}
             connection.request("GET", "/v1/quotas", headers=headers)
-            self.assertEqual(connection.getresponse().status, wanted)
+            answered = connection.getresponse().status
             connection.close()
+            return answered
+
+        # 503 until the root has read its store.
+        until_equal("the quotas", 200, lambda: status(bearer(READ)))
+        for header, wanted in ((None, 401), (bearer(EDIT[:-1]), 401),
+                               (bearer(TAKE), 403)):
+            self.assertEqual(status(header), wanted)
         self.assertEqual(root.stop(), 0)
 
 
