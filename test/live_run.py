@@ -8,19 +8,24 @@ ports and a folder of its own, so several don't disturb each other. Each test
 is a process of its own, and its output is printed in one piece when it has
 ended; the tests of a class that starts servers for all of them (setUpClass)
 share a process. A test that failed is named at the end, with the command that
-repeats it. A process that a test leaves behind is killed, and is a failure."""
+repeats it. A process that a test leaves behind is killed, and is a failure.
+
+The processes are forks of this one, which has loaded what the file imports: to
+start Python and to import it anew took more of a processor than most tests. In
+a fork the file is executed as it is from a command line, as __main__. This
+process has no threads, so that a fork finds no lock held by one."""
 
 import argparse
+import gc
 import importlib.util
 import os
 import shlex
 import signal
-import subprocess
 import sys
 import tempfile
 import time
+import types
 import unittest
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 SKIPPED = 77   # the exit status of a file whose tests can't run here
@@ -92,28 +97,71 @@ def left_behind(group):
     return True
 
 
-def run(file, names):
-    """The exit status of a process that runs these."""
-    # A file and not a pipe, which a process that is left behind keeps open.
-    with tempfile.TemporaryFile("w+", errors="replace") as output:
-        with subprocess.Popen([sys.executable, file, "-v", *names],
-                              stdout=output, stderr=subprocess.STDOUT,
-                              start_new_session=True) as process:
-            groups.add(process.pid)
-            status = process.wait()
-        if left_behind(process.pid):
-            print("expected no process to be left behind", file=output)
+def become(file, code, names, output):
+    """This process goes on as `python3 FILE -v NAME…`."""
+    os.setsid()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for stream in sys.stdout, sys.stderr:
+        os.dup2(output.fileno(), stream.fileno())
+    sys.argv = [str(file), "-v", *names]
+    main = types.ModuleType("__main__")
+    main.__file__ = str(file)
+    sys.modules["__main__"] = main
+    exec(code, main.__dict__)
+    sys.exit(0)
+
+
+class Process:
+    """One that runs tests of a file, from its start on."""
+
+    def __init__(self, file, code, names):
+        # A file and not a pipe, which a process that is left behind keeps
+        # open.
+        self.output = tempfile.TemporaryFile("w+", errors="replace")
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            become(file, code, names, self.output)
+        groups.add(self.pid)
+
+    def ended(self, status):
+        """Prints what it said; returns its exit status."""
+        if left_behind(self.pid):
+            print("expected no process to be left behind", file=self.output)
             status = status or 1
-        groups.discard(process.pid)
-        output.seek(0)
-        print(output.read(), file=sys.stderr, flush=True)
-    return status
+        groups.discard(self.pid)
+        self.output.seek(0)
+        print(self.output.read(), file=sys.stderr, flush=True)
+        self.output.close()
+        return status
+
+
+def run_all(file, jobs, width):
+    """The exit statuses of processes that run these lists of names, so many
+    at a time."""
+    code = compile(file.read_bytes(), str(file), "exec")
+    gc.freeze()  # What is loaded by now no fork need look through.
+    statuses, running = [None] * len(jobs), {}
+    waiting = list(enumerate(jobs))
+    while waiting or running:
+        while waiting and len(running) < width:
+            number, names = waiting.pop(0)
+            process = Process(file, code, names)
+            running[process.pid] = number, process
+        pid, status = os.wait()
+        number, process = running.pop(pid)
+        statuses[number] = process.ended(os.waitstatus_to_exitcode(status))
+    return statuses
 
 
 def end(*_):
     """Meson ends a test that hangs."""
     for group in list(groups):
-        os.killpg(group, signal.SIGKILL)
+        try:
+            os.killpg(group, signal.SIGKILL)
+        except ProcessLookupError:
+            os.kill(group, signal.SIGKILL)  # It leads no group yet.
     sys.exit(1)
 
 
@@ -138,8 +186,7 @@ def main():
             sys.exit(f"live_run.py: {asked.file} has no test {name}")
     jobs = jobs_of(chosen(tests, asked.only, asked.but))
     signal.signal(signal.SIGTERM, end)
-    with ThreadPoolExecutor(asked.jobs) as pool:
-        statuses = list(pool.map(lambda names: run(asked.file, names), jobs))
+    statuses = run_all(asked.file, jobs, asked.jobs)
     failed = [names for names, status in zip(jobs, statuses)
               if status not in (0, SKIPPED)]
     for names in failed:
