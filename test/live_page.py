@@ -4,10 +4,11 @@
 limiters.
 
 Chromium is all that it needs beyond the build; without it the test is left
-out, and says so. The tests of a class share a browser. What the browser takes
-to paint is printed, not asserted. WEIR_SCREENSHOTS=DIR keeps pictures of what
-the tests look at, WEIR_PAGE_QUOTAS is how many quotas the largest fleet here
-has (the suite "long" has 100,000)."""
+out, and says so. There are two browsers, each for about half of the tests: to
+start one takes two seconds of a processor. What a browser takes to paint is
+printed, not asserted. WEIR_SCREENSHOTS=DIR keeps pictures of what the tests
+look at, WEIR_PAGE_QUOTAS is how many quotas the largest fleet here has (the
+suite "long" has 100,000)."""
 
 import gzip
 import http.client
@@ -35,6 +36,7 @@ if not chromium.find():
 
 PICTURES = os.environ.get("WEIR_SCREENSHOTS")
 MANY = int(os.environ.get("WEIR_PAGE_QUOTAS", "20000"))
+SECOND = "the second browser"  # The first is that of class Page.
 EDIT, READ = "the-token-of-who-edits", "the-token-of-who-reads"
 
 
@@ -181,6 +183,8 @@ class Files(Case):
 # ---- What is new in the API ----
 
 class Streams(Case):
+    PROCESS = SECOND
+
     def test_events_come_each_second(self):
         self.fleet.set("site", "limit=50/s")
         self.fleet.add_limiter(["site=100"])
@@ -603,6 +607,7 @@ class Page(Case):
 
 class Agent(Case):
     """Programs ask it without end, while a browser looks."""
+    PROCESS = SECOND
     ASKS = {"site/write": 8, "client/ann": 4, "client/bob": 1}  # each 20 ms
 
     def setUp(self):
@@ -847,6 +852,7 @@ class Agent(Case):
 
 class Credentials(Case):
     """Over TLS, and who asks shows a token."""
+    PROCESS = SECOND
 
     def prepare(self):
         folder = self.fleet.folder
@@ -928,6 +934,8 @@ class Credentials(Case):
 
 
 class Many(Case):
+    PROCESS = SECOND
+
     def load(self):
         quotas = [{"name": f"group{i:03}", "limit": "1000/s"}
                   for i in range(100)]

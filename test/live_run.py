@@ -7,8 +7,9 @@ NAME is Class or Class.method. A live test mostly waits, and has processes,
 ports and a folder of its own, so several don't disturb each other. Each test
 is a process of its own, and its output is printed in one piece when it has
 ended; the tests of a class that starts servers for all of them (setUpClass)
-share a process. A test that failed is named at the end, with the command that
-repeats it. A process that a test leaves behind is killed, and is a failure.
+share a process, and classes do whose attribute PROCESS is the same. A test that
+failed is named at the end, with the command that repeats it. A process that a
+test leaves behind is killed, and is a failure.
 
 The processes are forks of this one, which has loaded what the file imports: to
 start Python and to import it anew took more of a processor than most tests. In
@@ -75,11 +76,13 @@ def jobs_of(tests):
         name = f"{kind.__name__}.{test._testMethodName}"
         if not shares_servers(kind):
             jobs.append([name])
-        elif kind in shared:
-            shared[kind].append(name)
+            continue
+        process = getattr(kind, "PROCESS", kind)
+        if process in shared:
+            shared[process].append(name)
         else:
-            shared[kind] = [name]
-            jobs.append(shared[kind])
+            shared[process] = [name]
+            jobs.append(shared[process])
     return jobs
 
 

@@ -51,6 +51,14 @@ class Together(unittest.TestCase):
         pass
 
 
+class Like(Together):
+    PROCESS = "the same"
+
+
+class Unlike(Together):
+    PROCESS = "the same"
+
+
 if __name__ == "__main__":
     unittest.main()
 """
@@ -170,7 +178,9 @@ class Live(Case):
         self.assertEqual(status, 1)
         self.assertIn("1 != 2", said)
         self.assertIn(f"python3 {self.box}/live.py -v Alone.test_bad\n", said)
-        self.assertEqual(said.count("a server for all"), 1, said)
+        self.assertEqual(said.count("a server for all"), 3, said)
+        self.assertEqual(said.count("Ran 2 tests"), 1, said)
+        self.assertEqual(said.count("Ran 4 tests"), 1, said)
 
     def test_a_part_of_a_file(self):
         status, said = self.live_run("--but", "Alone.test_bad")
