@@ -114,10 +114,54 @@ static void who_rests_while_waiting_is_counted(void **state)
     weir_broker_free(w.broker);
 }
 
+/* Some rounds: each of the first two that is told of less says that it has
+ * taken it, and wants 100 as before. */
+static void go_round(struct world *w)
+{
+    for (int i = 0; i < 10; i++, w->now += 10 * MS) {
+        push(w);
+        for (int k = 0; k < 2; k++) {
+            if (w->lowered[k])
+                ask_and_take(w, k, 100);
+        }
+    }
+}
+
+/* A newcomer waits for less than the odd unit, which nobody gives up; then it
+ * wants more, and the next round takes that from the others. */
+static void who_waits_and_wants_more_is_given_it(void **state)
+{
+    (void)state;
+    struct weir_lease_rule rule = { .share = WEIR_SHARE_FAIR,
+                                    .capacity = 40,
+                                    .lease = 60 * WEIR_SECOND,
+                                    .refresh = 15 * WEIR_SECOND,
+                                    .linger = WEIR_SECOND,
+                                    .whole = true };
+    struct world w = { .now = 1000 * WEIR_SECOND };
+    w.broker = weir_broker_new(&weir_mem_system, &rule, NULL, &w.serials, 1,
+                               w.now);
+    for (int i = 0; i < HOLDERS; i++)
+        weir_broker_join(w.broker, 100 + (uint64_t)i, &w.number[i]);
+    ask_and_take(&w, 0, 100);
+    ask_and_take(&w, 1, 100);
+    go_round(&w);
+    assert_true(w.has[0] == 20 && w.has[1] == 20);
+    ask_and_take(&w, 2, 1.25);
+    go_round(&w);
+    assert_true(w.has[2] == 0);
+    ask_and_take(&w, 2, 100);
+    go_round(&w);
+    if (w.has[2] < 12)
+        fail_msg("the newcomer has %g of 40", w.has[2]);
+    weir_broker_free(w.broker);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_rests_while_waiting_is_counted),
+        cmocka_unit_test(who_waits_and_wants_more_is_given_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

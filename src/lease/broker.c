@@ -885,10 +885,14 @@ int weir_broker_ask(struct weir_broker *b, uint32_t holder,
                     weir_instant now)
 {
     struct holder *h = holder_at(b, holder);
+    double waited_for = h->waits ? share_of(b, h, now) : WEIR_LEASE_UNITS_MAX;
     int error = hear(b, h, ask, now);
     if (error < 0)
         return error;
     double share = share_of(b, h, now);
+    /* What the last round took from other holders was for a smaller share. */
+    if (is_less(waited_for, share))
+        b->moved = true;
     if (ask->streams && weir_roll_gates(b, h)) {
         list_by(b, h, false, later(h->lease_until, after(now, b->rule.lease)));
         set_waits(b, h, is_less(h->grant, share));
