@@ -416,6 +416,95 @@ static void a_release_waits_for_a_master(void **state)
     end(&stage);
 }
 
+/* An ask that isn't answered yet may have been granted: whatever is closed
+ * meanwhile is given back, be the last lease over or none known yet. */
+static void an_ask_under_way_is_given_back(void **state)
+{
+    (void)state;
+    struct stage stage;
+    uint32_t a = begin_asking(&stage);
+    assert_true(next(&stage));
+    uint64_t number = stage.wants.number;
+    settle(&stage);
+    stage.now += WEIR_HOLDER_FIRST;
+    settle(&stage);
+    weir_lease_client_close(stage.client, a, stage.now);
+    assert_true(next(&stage));
+    assert_true(want_of(&stage, "a")->release);
+    assert_false(next(&stage));
+    tell(&stage, 0, number, 1, "a", 3);
+    /* Opened again before that answer: it asks anew, and has no part of it. */
+    a = open_name(&stage, "a");
+    assert_true(next(&stage));
+    assert_false(want_of(&stage, "a")->release);
+    tell(&stage, 0, number, 1, "a", 3);
+    assert_true(limit(&stage, a) == 0);
+    tell(&stage, 0, stage.wants.number, 1, "a", 5);
+    assert_true(limit(&stage, a) == 5);
+    end(&stage);
+}
+
+/* So it is when no master is there at the close: the next one to come hears it,
+ * also one that was asked before it was known to be master. For half a minute,
+ * since the place is wanted for others. */
+static void an_ask_under_way_waits_for_a_master(void **state)
+{
+    (void)state;
+    for (int late = 0; late < 2; late++) {
+        struct stage stage;
+        begin(&stage, 1, NULL);
+        link_up(&stage, 0, false, 0, 10);
+        uint32_t a = open_name(&stage, "a");
+        assert_true(next(&stage));
+        uint64_t number = stage.wants.number;
+        stage.now += 2 * WEIR_HOLDER_FIRST;
+        settle(&stage);
+        weir_lease_client_close(stage.client, a, stage.now);
+        settle(&stage);
+        assert_false(next(&stage));
+        stage.now += (late ? 31 : 15) * WEIR_SECOND;
+        settle(&stage);
+        tell(&stage, 0, number, 1, "a", 3);
+        settle(&stage);
+        assert_int_equal(next(&stage), !late);
+        assert_true(late || want_of(&stage, "a")->release);
+        assert_int_not_equal(open_name(&stage, "b"), WEIR_LEASE_PLACE_NONE);
+        end(&stage);
+    }
+}
+
+/* The lease is over, but the master still keeps a safe capacity for it. */
+static void a_safe_capacity_is_given_back(void **state)
+{
+    (void)state;
+    struct stage stage;
+    uint32_t a = begin_asking(&stage);
+    assert_true(next(&stage));
+    struct weir_lease_grant grant = {
+        .name = WEIR_TEXT("a"),
+        .grant = { .serial = 1,
+                   .capacity = 3,
+                   .safe = 1,
+                   .lease = 10 * WEIR_SECOND,
+                   .safe_lease = 60 * WEIR_SECOND,
+                   .refresh = 5 * WEIR_SECOND },
+    };
+    struct weir_grants grants = {
+        .answer = stage.wants.number, .term = 1, .count = 1, .grants = &grant
+    };
+    weir_lease_client_take(stage.client, 0, &grants, stage.now);
+    link_down(&stage, 0);
+    stage.now += 20 * WEIR_SECOND;
+    settle(&stage);
+    weir_lease_client_close(stage.client, a, stage.now);
+    stage.now += 20 * WEIR_SECOND;
+    settle(&stage);
+    link_up(&stage, 0, true, 1, 10);
+    assert_true(next(&stage));
+    assert_true(want_of(&stage, "a")->release);
+    end(&stage);
+}
+
 /* Closed and opened again before anything was said: it goes on. */
 static void opened_again_it_goes_on(void **state)
 {
@@ -550,6 +639,9 @@ int main(void)
         cmocka_unit_test(errors_are_borne_with_patience),
         cmocka_unit_test(what_is_closed_is_given_back),
         cmocka_unit_test(a_release_waits_for_a_master),
+        cmocka_unit_test(an_ask_under_way_is_given_back),
+        cmocka_unit_test(an_ask_under_way_waits_for_a_master),
+        cmocka_unit_test(a_safe_capacity_is_given_back),
         cmocka_unit_test(opened_again_it_goes_on),
         cmocka_unit_test(what_nobody_hears_ends_with_its_lease),
         cmocka_unit_test(a_lease_that_runs_out_is_told_of),

@@ -372,6 +372,17 @@ weir_instant weir_holder_safe_until(const struct weir_holder *holder)
     return holder->safe_until;
 }
 
+weir_instant weir_holder_owes_until(const struct weir_holder *holder)
+{
+    weir_instant until = later(holder->expiry, holder->safe_until);
+    if (holder->number == 0)
+        return 0;
+    if (holder->unanswered == 0)
+        return until;
+    unsigned last = (holder->sent_next - 1) % WEIR_HOLDER_ASKS;
+    return later(until, after(holder->sent_at[last], WEIR_HOLDER_UNSURE));
+}
+
 void weir_holder_lease(const struct weir_holder *holder,
                        struct weir_holder_lease *out, weir_instant now)
 {

@@ -41,6 +41,10 @@
  * rules it. */
 #define WEIR_HOLDER_FIRST WEIR_SECOND
 
+/* An ask that isn't answered may have been granted. For so long after it was
+ * sent a release is worth keeping until a broker can be told. */
+#define WEIR_HOLDER_UNSURE (30 * WEIR_SECOND)
+
 /* Use is smoothed over the longer window, and may rise within the shorter. */
 #define WEIR_HOLDER_WINDOW (10 * WEIR_SECOND)
 #define WEIR_HOLDER_RISE WEIR_SECOND
@@ -203,6 +207,10 @@ double weir_holder_limit(const struct weir_holder *holder, weir_instant now);
  * capacity is. */
 weir_instant weir_holder_expiry(const struct weir_holder *holder);
 weir_instant weir_holder_safe_until(const struct weir_holder *holder);
+/* Until when the broker may account the holder with something: by a lease or a
+ * safe capacity that it was told of, or by an ask that isn't answered. 0: it
+ * never asked. */
+weir_instant weir_holder_owes_until(const struct weir_holder *holder);
 /* What a server between may lease on, whatever 'on_stale' says: to be handed to
  * its broker after each grant, and at 'expiry'. */
 struct weir_holder_lease {
@@ -216,7 +224,8 @@ void weir_holder_lease(const struct weir_holder *holder,
 /* What it is to be accounted with, at least: finite. */
 double weir_holder_has(const struct weir_holder *holder, weir_instant now);
 
-/* To release is to tell the broker so, once, and to forget the holder: if that
- * is lost, the lease runs out. A gauge is released when nothing is in use. */
+/* To release is to tell the broker so, once, and to forget the holder; nothing
+ * is to be told by one that owes nothing. If that is lost, the lease runs out.
+ * A gauge is released when nothing is in use. */
 
 #endif /* WEIR_HOLDER_H */

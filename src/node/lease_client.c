@@ -4,8 +4,12 @@
  * A place's life:
  *
  *     free --open()--> open --close()--> leaving --its release--> free
- *                       ^                   |      was sent, or its
- *                       '----- open() ------'      lease is over
+ *                       ^                   |      was sent, or it
+ *                       '----- open() ------'      owes nothing
+ *
+ * A place owes what the master may have granted: by its last answer, or by an
+ * ask that is under way when the place is closed. The release follows that ask
+ * to the master, and the late answer finds no place.
  *
  * One counter numbers the messages, over all links and sessions: so an answer
  * says by its number which ask of a holder it means, and by its name which
@@ -44,6 +48,7 @@ struct place {
     uint64_t ticket;
     int64_t priority;
     uint64_t hash;
+    weir_instant owes_until; /* leaving: then it is forgotten */
     double told;   /* the limit that changed() told; below 0: none */
     uint32_t next; /* of the same head, or of the free ones; + 1 */
     uint32_t next_changed; /* + 1 */
@@ -216,6 +221,8 @@ static void reckon(struct weir_lease_client *c, uint32_t at)
     c->due_at[at] =
         p->state == OPEN ? weir_holder_due(&p->holder) : release_due(c);
     c->end_at[at] = p->lapsed ? WEIR_NEVER : weir_holder_expiry(&p->holder);
+    if (p->state == LEAVING)
+        c->end_at[at] = p->owes_until;
     earliest(c->due_at[at], &c->due_from);
     earliest(c->end_at[at], &c->end_from);
 }
@@ -314,8 +321,10 @@ void weir_lease_client_close(struct weir_lease_client *c, uint32_t at,
                              weir_instant now)
 {
     struct place *p = place_at(c, at);
-    /* Who was never asked has nothing to be given back. */
-    if (p->holder.number == 0 || weir_holder_expiry(&p->holder) <= now) {
+    /* By what the holder knows now: when another master is found, it forgets
+     * its asks, though that may be the root which was asked last. */
+    p->owes_until = weir_holder_owes_until(&p->holder);
+    if (p->owes_until <= now) {
         free_place(c, at);
         return;
     }

@@ -118,7 +118,8 @@ uint32_t weir_lease_client_open(struct weir_lease_client *client,
 /* Its place, or WEIR_LEASE_PLACE_NONE. */
 uint32_t weir_lease_client_find(const struct weir_lease_client *client,
                                 struct weir_text name);
-/* It isn't wanted any more: all is given back with the next message. */
+/* It isn't wanted any more: what its master may have granted, also by an ask
+ * that isn't answered yet, is given back with the next message to a master. */
 void weir_lease_client_close(struct weir_lease_client *client,
                              uint32_t place, weir_instant now);
 /* An edit; of the kind too. */
