@@ -279,6 +279,13 @@ def has_learned(root):
     return "<td>false</td>" in root.read("/debug/resources")
 
 
+def holders(root):
+    """Who has, or wants, some of what it leases out."""
+    return next(float(line.split()[1]) for line in
+                root.read("/metrics").splitlines()
+                if line.startswith("weir_lease_holders "))
+
+
 def grants(root):
     """How often it has answered or pushed a grant so far."""
     return sum(float(line.split()[1]) for line in

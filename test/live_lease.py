@@ -19,12 +19,14 @@ import time
 import unittest
 
 from live_etcd import Etcd
-from live_grants import Judged, granted, grants, has_learned, master, say
+from live_grants import (Judged, granted, grants, has_learned, holders,
+                         master, say)
 from patience import until
 
 LIMITERS = 3
 LIMIT = 3000
 PART = 0.1      # of a rate, for or against
+IDLE = 30       # seconds: what is unused for so long is given back anyway
 ELSEWHERE = 17  # enum weir_event_type
 
 
@@ -169,6 +171,23 @@ class Leases(Judged):
         before = limiter.seen(child)["seen"]["q"][1]
         self.until("it passes", lambda: limiter.seen(child)["seen"]["q"][1] >
                    before)
+
+    def test_a_handle_that_is_closed_at_once(self):
+        """A process opens a handle, uses it once and closes it, in
+        microseconds: what it is granted for that use it gives back, long
+        before the lease is over or the quota counts as unused."""
+        self.set("leased", "lease=10m")
+        self.fleet.set("other", "limit=1000/s")
+        limiter = self.fleet.add_limiter(["other=10"])
+        self.fleet.wait_linked()
+        root = self.fleet.roots[0]
+        until("its quotas", lambda: limiter.seen()["epoch"] >=
+              root.status()["epoch"])
+        for _ in range(5):
+            before = grants(root)
+            limiter.tell("once q")
+            self.until("a grant", lambda: grants(root) > before)
+            until("nobody has any", lambda: holders(root) == 0, IDLE / 2)
 
     def test_the_command_line_takes(self):
         self.set("leased")

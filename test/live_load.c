@@ -14,6 +14,7 @@
  *
  *     fork            a child goes on as well, with the handles it inherited;
  *                     it ends when its parent does
+ *     once QUOTA      a handle on the quota is opened, used once, and closed
  *     rest            takes no more, for good, and goes on as a limiter; so
  *                     does its child
  *
@@ -187,6 +188,15 @@ static void rest(struct fleet *fleet)
     live_tell_end();
 }
 
+static void use_once(struct fleet *fleet, const char *name)
+{
+    struct weir_handle quota;
+    if (weir_handle_open(fleet->weir, name, strlen(name), &quota) < 0)
+        exit(3);
+    (void)weir_take(quota, 1, NULL, 0);
+    weir_handle_close(quota);
+}
+
 /* False when standard input has ended. */
 static bool obey(struct fleet *fleet)
 {
@@ -197,13 +207,17 @@ static bool obey(struct fleet *fleet)
     struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
     if (poll(&input, 1, 0) <= 0)
         return true;
-    char line[16] = "";
+    char line[64] = "";
     if (read(STDIN_FILENO, line, sizeof(line) - 1) <= 0)
         return false;
     if (strcmp(line, "fork\n") == 0) {
         fflush(stdout);
         if (fork() == 0)
             become_child(fleet);
+    }
+    if (strncmp(line, "once ", 5) == 0) {
+        line[strcspn(line, "\n")] = '\0';
+        use_once(fleet, line + 5);
     }
     if (strcmp(line, "rest\n") == 0)
         atomic_store(fleet->rests, true);

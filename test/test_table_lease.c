@@ -347,6 +347,42 @@ static void wants_are_kept(void **state)
     end(&stage);
 }
 
+static struct weir_ref pin(struct stage *stage)
+{
+    struct weir_ref ref;
+    assert_int_equal(
+        weir_table_pin(stage->table, stage->quota.name, &ref, stage->now),
+        WEIR_RESOLVED);
+    return ref;
+}
+
+/* With the last pin goes what was wanted; and of a leased slot it is noted,
+ * until somebody has asked. */
+static void the_last_pin_is_noted(void **state)
+{
+    (void)state;
+    struct stage stage;
+    double wants;
+    begin(&stage, "a", 100, WEIR_COUNTED);
+    weir_table_unpin(stage.table, pin(&stage));
+    assert_false(weir_table_was_unpinned(stage.table, stage.ref.slot));
+    share(&stage, WEIR_LEASED);
+    struct weir_ref first = pin(&stage);
+    struct weir_ref second = pin(&stage);
+    assert_int_equal(weir_table_want(stage.table, first, 7),
+                     WEIR_OUTCOME_KICK);
+    weir_table_unpin(stage.table, first);
+    assert_false(weir_table_was_unpinned(stage.table, stage.ref.slot));
+    assert_true(weir_table_wanted(stage.table, stage.ref.slot, &wants));
+    weir_table_unpin(stage.table, second);
+    assert_false(weir_table_wanted(stage.table, stage.ref.slot, &wants));
+    first = pin(&stage);
+    assert_true(weir_table_was_unpinned(stage.table, stage.ref.slot));
+    assert_false(weir_table_was_unpinned(stage.table, stage.ref.slot));
+    weir_table_unpin(stage.table, first);
+    end(&stage);
+}
+
 /* ---- Threads ---- */
 
 struct taker {
@@ -422,6 +458,7 @@ int main(void)
         cmocka_unit_test(instances_are_leased_each),
         cmocka_unit_test(the_shadow_set_goes_by_itself),
         cmocka_unit_test(wants_are_kept),
+        cmocka_unit_test(the_last_pin_is_noted),
         cmocka_unit_test(takes_go_on_beside_grants),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

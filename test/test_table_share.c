@@ -349,6 +349,30 @@ static void what_a_dead_one_held_is_given_back_once(void **state)
     held_by_nobody();
 }
 
+/* The sync hears of it: it gives back what the slot was granted. */
+static void what_a_dead_one_held_was_unpinned(void **state)
+{
+    (void)state;
+    struct weir_table_options options = { .slots = 8,
+                                          .stripes = 4,
+                                          .processes = 3 };
+    struct weir_table *own = weir_table_init(
+        shared_memory(weir_table_size(&options)), &options, MADE_AT);
+    struct weir_quota quota = made_quota_of("leased", "", 10, 10);
+    quota.sharing = WEIR_LEASED;
+    struct weir_ref ref = made_put(own, &quota, MADE_AT);
+    for (uint32_t number = 1; number < 3; number++)
+        assert_int_equal(
+            weir_table_pin_as(own, number, quota.name, &ref, MADE_AT),
+            WEIR_RESOLVED);
+    assert_true(weir_table_bury(own, 1, 0));
+    assert_false(weir_table_was_unpinned(own, ref.slot));
+    assert_true(weir_table_bury(own, 2, 0));
+    assert_true(weir_table_was_unpinned(own, ref.slot));
+    made_audit(own);
+    munmap(own, weir_table_size(&options));
+}
+
 /* Which of its names each process holds is remembered up to a bound. */
 static void what_is_held_has_a_bound(void **state)
 {
@@ -461,6 +485,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_processes_decide_on_one_table),
         cmocka_unit_test(what_a_dead_one_held_is_given_back_once),
+        cmocka_unit_test(what_a_dead_one_held_was_unpinned),
         cmocka_unit_test(what_is_held_has_a_bound),
         cmocka_unit_test(only_the_dead_ones_lock_is_broken),
         cmocka_unit_test(any_may_be_killed_at_any_instant),

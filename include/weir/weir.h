@@ -544,8 +544,9 @@ WEIR_API int weir_policy(struct weir *weir, const char *name, size_t len,
  * that, or 100 ms and a round trip after a first use without handle, the quota
  * refuses; reply->granted tells what a process may use now.
  *
- * A grant is given back when the last handle of the quota is closed, when
- * it was used no more for half a minute, and by weir_close(). */
+ * A grant is given back when the last handle of the quota is closed (within
+ * some 200 ms; not while the quota is used by its name as well), when it was
+ * used no more for half a minute, and by weir_close(). */
 
 /* Says that 'wants' units a second of the quota, or units at a time of one of
  * kind concurrency, will be wanted, from now on until its use was seen for ten

@@ -8,11 +8,25 @@
  *
  * A place begins with the slot's first use, or its first handle, and ends when
  * the last handle of one that had some is closed, when it was used no more for
- * WEIR_HOLDER_IDLE, or when its quota isn't leased any more. What is refused
- * before the first grant writes nothing that could wake us (a refusal writes
- * to its thread's stripe): while there are leased quotas the marks are looked
- * at each 100 ms. Rejected: a mark by the first refusal of each slot. It costs
- * every refusal a comparison, to save a newcomer 50 ms in the mean.
+ * WEIR_HOLDER_IDLE, or when its quota isn't leased any more.
+ *
+ * A mark is only a hint. A report, an edit, a permit that leaves, and a refusal
+ * that moves from a thread's stripe to the slot set it too. So a slot without
+ * place gets one only if a handle is open, or if its total of units passed and
+ * refused has grown. Otherwise the next report of a slot that was used and
+ * closed would ask for it again.
+ *
+ * A handle may come and go between two looks. The table notes that the last one
+ * has gone, and each look takes that note before it reads the totals. If there
+ * is a note, the use since the look before may be the handle's own: the place
+ * waits for one more look, and ends if there was no use by then. If there was,
+ * the quota is used by its name, and the place goes on as one without handles.
+ *
+ * What is refused before the first grant writes nothing that could wake us (a
+ * refusal writes to its thread's stripe): while there are leased quotas the
+ * marks are looked at each 100 ms. Rejected: a mark by the first refusal of
+ * each slot. It costs every refusal a comparison, to save a newcomer 50 ms in
+ * the mean.
  *
  * From counted to leased and back, while requests run. Counted, this process
  * decides by the whole limit and by what all have in the bucket. That ends with
@@ -49,8 +63,8 @@ struct lease_place {
     uint32_t generation;
     uint64_t count, refused; /* the slot's totals when the place began: of what
                               * passed, or entered, and of what didn't */
-    bool held;               /* there was a handle */
-    bool fresh;              /* used since the last look */
+    uint64_t offered; /* units passed and refused since; at the last look */
+    bool held;        /* a handle was open since it was last used without one */
 };
 
 /* ---- Memory ---- */
@@ -76,6 +90,7 @@ size_t weir_limiter_leases_size(const struct weir_limiter_options *options)
     struct weir_lease_client_options client = client_options(options);
     return aligned(weir_lease_client_size(&client)) +
            aligned(options->slots * sizeof(uint32_t)) +
+           aligned(options->slots * sizeof(uint64_t)) +
            aligned(options->leases * sizeof(struct lease_place));
 }
 
@@ -88,6 +103,8 @@ void weir_limiter_leases_init(struct limiter_leases *leases, void *block,
     rest += aligned(weir_lease_client_size(&client));
     leases->place_of = (void *)rest;
     rest += aligned(options->slots * sizeof(uint32_t));
+    leases->seen = (void *)rest;
+    rest += aligned(options->slots * sizeof(uint64_t));
     leases->place = (void *)rest;
     leases->priority = options->lease_priority;
     leases->look_at = WEIR_NEVER;
@@ -130,9 +147,11 @@ static uint32_t place_of(const struct limiter_leases *leases, uint32_t slot)
 static void close_place(struct limiter_leases *leases, uint32_t at,
                         weir_instant now)
 {
-    uint32_t slot = leases->place[at].slot;
+    const struct lease_place *place = &leases->place[at];
+    uint32_t slot = place->slot;
     if (leases->place_of[slot] == at + 1)
         leases->place_of[slot] = 0;
+    leases->seen[slot] = place->count + place->refused + place->offered;
     weir_lease_client_close(leases->client, at, now);
 }
 
@@ -345,6 +364,19 @@ void weir_limiter_leases_edited(struct weir_limiter *limiter,
 
 /* ---- Use ---- */
 
+/* Whether a marked slot without place is to have one: see the theory. */
+static bool needs_place(struct weir_limiter *limiter, uint32_t slot,
+                        weir_instant now)
+{
+    const uint64_t *seen = &limiter->leases.seen[slot];
+    struct weir_slot_view view;
+    struct weir_lease_view lease;
+    weir_table_view(limiter->table, slot, &view, now);
+    weir_table_lease_view(limiter->table, slot, &lease);
+    uint64_t total = lease.entered + weir_table_refused(limiter->table, slot);
+    return (int64_t)(total - *seen) > 0 || view.refs > 0;
+}
+
 void weir_limiter_leases_fresh(struct weir_limiter *limiter, weir_instant now)
 {
     struct limiter_leases *leases = &limiter->leases;
@@ -357,30 +389,32 @@ void weir_limiter_leases_fresh(struct weir_limiter *limiter, weir_instant now)
         if (weir_table_leasing(limiter->table, slot) == WEIR_LEASING_NONE)
             continue;
         uint32_t at = place_of(leases, slot);
-        if (at == WEIR_LEASE_PLACE_NONE)
+        if (at == WEIR_LEASE_PLACE_NONE && needs_place(limiter, slot, now))
             at = open_place(limiter, slot, now);
         if (at == WEIR_LEASE_PLACE_NONE)
             continue;
         double wants;
-        leases->place[at].fresh = true;
         tell_in_use(limiter, at);
         if (weir_table_wanted(limiter->table, slot, &wants))
             weir_lease_client_want(leases->client, at, wants, now);
     }
 }
 
-/* Whether nobody needs the lease of a slot. */
+/* Whether nobody needs the lease of a slot. 'used', 'unpinned': since the look
+ * before. */
 static bool is_over(struct limiter_leases *leases, uint32_t at,
-                    const struct weir_slot_view *view, weir_instant now)
+                    const struct weir_slot_view *view, bool used, bool unpinned,
+                    weir_instant now)
 {
     struct lease_place *place = &leases->place[at];
     const struct weir_holder *holder =
         weir_lease_client_holder(leases->client, at);
-    if (view->refs > 0)
+    if (unpinned || view->refs > 0)
         place->held = true;
-    bool closed = place->held && view->refs == 0;
-    bool idle = !place->fresh && weir_holder_wants(holder, now) == 0 &&
-                now > holder->used_at &&
+    else if (used)
+        place->held = false;
+    bool closed = place->held && view->refs == 0 && !used;
+    bool idle = weir_holder_wants(holder, now) == 0 && now > holder->used_at &&
                 now - holder->used_at >= WEIR_HOLDER_IDLE;
     return (closed || idle) && !(view->gauge && view->count > 0);
 }
@@ -404,8 +438,9 @@ static void end_place(struct weir_limiter *limiter, uint32_t at,
     close_place(leases, at, now);
 }
 
-/* What was used of it so far. */
-static void say_use(struct weir_limiter *limiter, uint32_t at,
+/* What was used of it so far. Returns whether that is more than at the look
+ * before. */
+static bool say_use(struct weir_limiter *limiter, uint32_t at,
                     const struct weir_slot_view *view, weir_instant now)
 {
     struct limiter_leases *leases = &limiter->leases;
@@ -422,6 +457,10 @@ static void say_use(struct weir_limiter *limiter, uint32_t at,
     use.offered = use.passed + (refused - place->refused);
     tell_in_use(limiter, at);
     weir_lease_client_use(leases->client, at, &use, now);
+    bool used = (int64_t)(use.offered - place->offered) > 0;
+    if (used)
+        place->offered = use.offered;
+    return used;
 }
 
 static void look_at_place(struct weir_limiter *limiter, uint32_t at,
@@ -430,18 +469,16 @@ static void look_at_place(struct weir_limiter *limiter, uint32_t at,
     struct limiter_leases *leases = &limiter->leases;
     struct lease_place *place = &leases->place[at];
     struct weir_slot_view view;
+    bool unpinned = weir_table_was_unpinned(limiter->table, place->slot);
     weir_table_view(limiter->table, place->slot, &view, now);
     if (view.generation != place->generation ||
         weir_table_leasing(limiter->table, place->slot) == WEIR_LEASING_NONE) {
         close_place(leases, at, now);
         return;
     }
-    if (is_over(leases, at, &view, now)) {
+    bool used = say_use(limiter, at, &view, now);
+    if (is_over(leases, at, &view, used, unpinned, now))
         end_place(limiter, at, now);
-        return;
-    }
-    place->fresh = false;
-    say_use(limiter, at, &view, now);
 }
 
 bool weir_limiter_leases_due(const struct weir_limiter *limiter,

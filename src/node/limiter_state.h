@@ -80,6 +80,8 @@ struct lease_place;
 struct limiter_leases {
     struct weir_lease_client *client;
     uint32_t *place_of;        /* by slot: place + 1 */
+    uint64_t *seen;            /* by slot: its total when its last place
+                                * ended */
     struct lease_place *place; /* by place */
     int64_t priority;          /* the process's own; 0: the quota's */
     weir_instant look_at;      /* WEIR_NEVER: no quota was leased yet */

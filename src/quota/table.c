@@ -549,6 +549,7 @@ static void slot_reset(struct weir_table *t, uint32_t slot)
     cold->refs = 0;
     cold->created = 0;
     cold->seen = 0;
+    cold->unpinned = 0;
     weir_store_relaxed(&cold->hold, 0);
     weir_shadow_forget(t, slot);
     struct hot *hot = weir_hot(t, slot);

@@ -607,12 +607,17 @@ struct weir_lease_view {
 };
 /* Any thread: says that so many units a second of the slot will be wanted, and
  * marks it (0 .. WEIR_LEASE_UNITS_MAX). Whatever its sharing is: it may be
- * leased one day. Returns 0 or bits of enum weir_outcome: _KICK, _STALE_REF. */
+ * leased one day. It is forgotten with the slot's last pin or child. Returns 0
+ * or bits of enum weir_outcome: _KICK, _STALE_REF. */
 unsigned weir_table_want(struct weir_table *table, struct weir_ref ref,
                          double wants);
-/* What was said so last; false: nothing, in this life of the slot. */
+/* What was said so last; false: nothing. */
 bool weir_table_wanted(struct weir_table *table, uint32_t slot,
                        double *out_wants);
+/* Whether the last pin or child of a leased slot has gone since this was asked
+ * last; by now it may have others. To be asked before weir_table_view() and
+ * before the slot's totals: they have all that was used until then. */
+bool weir_table_was_unpinned(struct weir_table *table, uint32_t slot);
 /* As if it had been used: the next collect finds it. */
 void weir_table_mark(struct weir_table *table, uint32_t slot);
 void weir_table_lease_view(struct weir_table *table, uint32_t slot,

@@ -195,7 +195,7 @@ struct cold {
                          * free slot: the next free one */
     uint32_t refs;      /* children and pins; under the writer lock */
     uint8_t state;      /* enum weir_slot_state; released when complete */
-    uint8_t sharing : 3, on_stale : 3, seen : 1;
+    uint8_t sharing : 3, on_stale : 3, seen : 1, unpinned : 1;
     uint8_t aux_len;    /* bytes of the pattern */
     uint8_t hold;       /* probability of refusal when last told, 1/255 */
 };
@@ -854,6 +854,8 @@ uint32_t weir_slot_stale_flags(const struct weir_table *t, uint32_t slot);
 void weir_slot_lease(struct weir_table *t, uint32_t slot,
                      enum weir_sharing before, bool another,
                      struct weir_bucket *bucket);
+/* Under the lock: the last pin or child of the slot has gone. */
+void weir_slot_unpinned(struct weir_table *t, uint32_t slot);
 /* Under the lock: weir_table_lease_view(). */
 void weir_slot_lease_view(const struct weir_table *t, uint32_t slot,
                           struct weir_lease_view *out);

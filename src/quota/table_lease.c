@@ -401,6 +401,26 @@ bool weir_table_wanted(struct weir_table *t, uint32_t slot, double *out_wants)
     return true;
 }
 
+void weir_slot_unpinned(struct weir_table *t, uint32_t slot)
+{
+    struct leased *leased = weir_leased(t, slot);
+    /* Relaxed: no want is said while its handle is closed. */
+    if (weir_load_relaxed(&leased->wanted_by) != 0)
+        weir_store_relaxed(&leased->wanted_by, 0);
+    weir_cold(t, slot)->unpinned =
+        weir_table_leasing(t, slot) != WEIR_LEASING_NONE;
+}
+
+bool weir_table_was_unpinned(struct weir_table *t, uint32_t slot)
+{
+    struct cold *cold = weir_cold(t, slot);
+    weir_table_lock(t);
+    bool unpinned = cold->unpinned;
+    cold->unpinned = 0;
+    weir_table_unlock(t);
+    return unpinned;
+}
+
 void weir_table_mark(struct weir_table *t, uint32_t slot)
 {
     weir_slot_mark(t, slot);

@@ -61,6 +61,7 @@ void weir_slot_unref(struct weir_table *t, uint32_t slot)
     if (cold->refs > 0)
         return;
     t->barren_till = 0;
+    weir_slot_unpinned(t, slot);
     if (cold->state == WEIR_SLOT_PLACEHOLDER)
         free_placeholder(t, slot);
 }

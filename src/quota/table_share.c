@@ -172,6 +172,8 @@ static void pin_bury(struct weir_table *t, uint32_t number)
     pin_drop(t, place);
     cold->refs -= count;
     t->barren_till = 0;
+    if (cold->refs == 0)
+        weir_slot_unpinned(t, pin->slot);
 }
 
 /* False: the lock was taken for long. */
