@@ -558,6 +558,29 @@ static void what_is_unused_is_given_back(void **state)
     end(world);
 }
 
+/* Much was refused in a time that is over: who uses little now wants little. */
+static void what_was_refused_before_isnt_wanted(void **state)
+{
+    (void)state;
+    struct world *world = begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    offer_each(world, 3 * LIMIT, 0, 0, 0);
+    run(world, 10 * WEIR_SECOND);
+    offer_each(world, 0, 0, 0, 0);
+    run(world, 2 * WEIR_HOLDER_IDLE);
+    assert_int_equal(world->releases, 1);
+    offer_each(world, 10, 0, 0, 0);
+    world->wanted[0] = 0;
+    double most = 0;
+    for (int i = 0; i < 100; i++) {
+        run(world, 100 * WEIR_MILLISECOND);
+        most = world->wanted[0] > most ? world->wanted[0] : most;
+    }
+    print_message("%llu refused; later, of 10/s, wanted %.1f at most\n",
+                  (unsigned long long)world->refused[0], most);
+    assert_compare(most, <, 40);
+    end(world);
+}
+
 /* A handle is opened and closed: that is enough to have and give back. */
 static void a_handle_has_it_and_gives_it_back(void **state)
 {
@@ -1083,6 +1106,7 @@ int main(void)
         cmocka_unit_test(switched_at_any_moment),
         cmocka_unit_test(a_silent_master),
         cmocka_unit_test(what_is_unused_is_given_back),
+        cmocka_unit_test(what_was_refused_before_isnt_wanted),
         cmocka_unit_test(a_handle_has_it_and_gives_it_back),
         cmocka_unit_test(a_process_that_ends_gives_all_back),
         cmocka_unit_test(a_master_elsewhere_is_told_of),

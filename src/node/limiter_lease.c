@@ -169,7 +169,17 @@ static double limit_without_place(enum weir_on_stale on_stale)
     return on_stale == WEIR_STALE_OPEN ? INFINITY : 0;
 }
 
-/* What it is offered is known at its first look. */
+/* Units that passed, or entered, and were refused since the slot's last place
+ * ended. A sum that is short for an instant is no use. */
+static uint64_t units_since(const struct limiter_leases *leases,
+                            uint32_t slot, uint64_t passed, uint64_t refused)
+{
+    uint64_t units = passed + refused - leases->seen[slot];
+    return (int64_t)units > 0 ? units : 0;
+}
+
+/* What it is offered is known at its first look: with what was refused before
+ * there was a place, but after the last one. */
 static void begin(struct weir_limiter *limiter, uint32_t at,
                   const struct weir_slot_view *view, weir_instant now)
 {
@@ -178,9 +188,11 @@ static void begin(struct weir_limiter *limiter, uint32_t at,
     struct weir_lease_view lease;
     uint32_t slot = place->slot;
     double wants;
-    place->count = view->count;
-    place->refused = view->refused;
+    uint64_t refused = weir_table_refused(limiter->table, slot);
     weir_table_lease_view(limiter->table, slot, &lease);
+    uint64_t since = units_since(leases, slot, lease.entered, refused);
+    place->count = view->count;
+    place->refused = refused - (since < refused ? since : refused);
     if (weir_table_wanted(limiter->table, slot, &wants))
         weir_lease_client_want(leases->client, at, wants, now);
     if (lease.gauge)
@@ -193,6 +205,7 @@ static void begin(struct weir_limiter *limiter, uint32_t at,
         weir_lease_client_use(leases->client, at, &first, now);
         return;
     }
+    place->refused = refused;
     if (lease.gauge) {
         double held = (double)lease.held;
         weir_lease_client_begin_with(leases->client, at, held, held, now);
@@ -368,13 +381,13 @@ void weir_limiter_leases_edited(struct weir_limiter *limiter,
 static bool needs_place(struct weir_limiter *limiter, uint32_t slot,
                         weir_instant now)
 {
-    const uint64_t *seen = &limiter->leases.seen[slot];
     struct weir_slot_view view;
     struct weir_lease_view lease;
     weir_table_view(limiter->table, slot, &view, now);
     weir_table_lease_view(limiter->table, slot, &lease);
-    uint64_t total = lease.entered + weir_table_refused(limiter->table, slot);
-    return (int64_t)(total - *seen) > 0 || view.refs > 0;
+    uint64_t refused = weir_table_refused(limiter->table, slot);
+    return view.refs > 0 || units_since(&limiter->leases, slot, lease.entered,
+                                        refused) > 0;
 }
 
 void weir_limiter_leases_fresh(struct weir_limiter *limiter, weir_instant now)
