@@ -507,6 +507,7 @@ static void test_link_pings(void **state)
         asked += pong && !before;
         before = pong;
     }
+    assert_int_equal(asked, 5);
     assert_int_equal(world.lost, 0);
     world_fini(&world);
 }

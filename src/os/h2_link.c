@@ -182,7 +182,9 @@ static void on_timer(evutil_socket_t fd, short what, void *context)
     }
     link->asked_at = now;
     weir_h2_ping(link->h2);
-    arm(link, link->patience);
+    /* The answer does not arm the timer: a silence after it must be seen in
+     * time, too. */
+    arm(link, link->silence < link->patience ? link->silence : link->patience);
     pump_event(link, NULL, 0);
 }
 
