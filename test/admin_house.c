@@ -2,6 +2,7 @@
  * test/admin_house.c - a root that is asked, and a store for it. */
 
 #include "admin_house.h"
+#include "patience.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -52,7 +53,7 @@ void ask(struct house *house, const char *method, const char *target,
     };
     weir_admin_call(house->admin, &request, on_answer, house,
                     weir_clock_now());
-    while (!house->answered)
+    while (STILL(!house->answered))
         turn(house);
 }
 

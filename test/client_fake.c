@@ -221,7 +221,7 @@ void fake_shown(struct fake *fake, char *out, size_t size)
 void fake_free(struct fake *fake)
 {
     weir_store_release(&fake->stop, 1);
-    pthread_join(fake->thread, NULL);
+    PATIENTLY(pthread_join(fake->thread, NULL));
     for (int i = 0; i < STREAMS_MAX; i++) {
         weir_stream_close(&fake->stream[i], false);
         weir_h2_link_close(&fake->link[i]);

@@ -2,8 +2,8 @@
  * test/client_world.h - what the tests of libweir share: real roots, edits
  * and looks over HTTP, events that were told, and roots that misbehave.
  *
- * Nothing sleeps to synchronise: UNTIL() asks again until it is so, or fails
- * after a guard. Every failure of the world itself fails the test. */
+ * Nothing sleeps to synchronise: UNTIL() asks again until it is so. Every
+ * failure of the world itself fails the test. */
 
 #ifndef CLIENT_WORLD_H
 #define CLIENT_WORLD_H
@@ -20,18 +20,10 @@
 #include <weir/weir.h>
 
 #include "base/base.h"
+#include "patience.h"
 
-#define GUARD (60 * WEIR_SECOND) /* a busy machine needs less */
-#define ALARM_S 150 /* ends a child of fork() that hangs; more than GUARD */
-#define UNTIL(condition)                                          \
-    do {                                                          \
-        weir_instant until_ = world_now() + GUARD;                \
-        while (!(condition)) {                                    \
-            if (world_now() > until_)                             \
-                world_late(#condition, __FILE__, __LINE__);       \
-            world_pause();                                        \
-        }                                                         \
-    } while (0)
+/* Of calls that have a time-out; a busy machine needs less. */
+#define GUARD (60 * WEIR_SECOND)
 
 /* A sanitizer's allocator is not made whole in a child of fork(), as the C
  * library's is. If another thread was inside it at the fork, the child waits
@@ -47,9 +39,6 @@
 
 weir_instant world_now(void);
 void world_pause(void);
-/* Fails the test; a child of fork() ends with status 99 instead, as the test's
- * own stack is none of its business. */
-void world_late(const char *condition, const char *file, int line);
 /* Entries of a folder of /proc/self. */
 unsigned world_count(const char *folder);
 

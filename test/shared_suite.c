@@ -8,6 +8,7 @@
  * mistaken for a dead server. */
 
 #include "compare.h"
+#include "patience.h"
 #include "shared_suite.h"
 
 #include <arpa/inet.h>
@@ -451,11 +452,10 @@ struct meter {
 static void be_a_process(struct meter *meters, int number, weir_instant start,
                          weir_instant end)
 {
+    patience_be_child();
     void *client = way->open();
-    weir_instant until = weir_clock_now() + PATIENCE;
-    while (!is_answered(client))
-        if (weir_clock_now() > until)
-            _exit(1);
+    while (STILL(!is_answered(client)))
+        continue;
     sleep_until(start);
     do {
         for (int i = 0; i < METERS; i++)
@@ -549,11 +549,8 @@ static weir_instant run_processes(struct meter *meters, unsigned seconds)
         if (pids[i] == 0)
             be_a_process(meters, i, start, end);
     }
-    for (int i = 0; i < PROCESSES; i++) {
-        int status;
-        assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
-        assert_int_equal(status, 0);
-    }
+    for (int i = 0; i < PROCESSES; i++)
+        assert_int_equal(STATUS_OF(pids[i]), 0);
     return start;
 }
 
@@ -660,7 +657,7 @@ static void stop_callers(struct caller *callers, uint32_t *stop,
 {
     weir_store(stop, 1u);
     for (int i = 0; i < THREADS; i++)
-        pthread_join(callers[i].thread, NULL);
+        PATIENTLY(pthread_join(callers[i].thread, NULL));
     for (int i = 1; i < THREADS; i++) {
         callers[0].answered += callers[i].answered;
         callers[0].timeouts += callers[i].timeouts;
@@ -864,7 +861,7 @@ static void fake_start(struct fake *fake, enum fake_way vice)
 static void fake_stop(struct fake *fake)
 {
     weir_store(&fake->stop, 1u);
-    pthread_join(fake->thread, NULL);
+    PATIENTLY(pthread_join(fake->thread, NULL));
     close(fake->fd);
 }
 

@@ -5,6 +5,7 @@
  * through a catalog that follows it by epochs, as a root does. */
 
 #include "compare.h"
+#include "patience.h"
 #include "store_suite.h"
 
 #include <poll.h>
@@ -728,11 +729,8 @@ static void edits_of_two_processes_queue(void **state)
         if (children[i] == 0)
             edit_beside(fixture->url, (char)('a' + i));
     }
-    for (int i = 0; i < 2; i++) {
-        int status;
-        waitpid(children[i], &status, 0);
-        assert_int_equal(status, 0);
-    }
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(STATUS_OF(children[i]), 0);
     follow(fixture->store, fixture->seen);
     assert_int_equal(weir_catalog_count(fixture->seen), 2 * EDITS);
     assert_int_equal(weir_catalog_epoch(fixture->seen), 2 * EDITS);
@@ -761,7 +759,7 @@ static void makers_at_once(void **state)
         }
     }
     for (int i = 0; i < MAKERS; i++) {
-        waitpid(children[i], &status, 0);
+        status = STATUS_OF(children[i]);
         assert_true(WIFEXITED(status) && WEXITSTATUS(status) < 2);
         made += WEXITSTATUS(status) == 0;
     }
@@ -938,13 +936,12 @@ static void a_killed_writer_leaves_a_sound_store(void **state)
         close(fds[1]);
         char byte;
         for (int i = 0; i < 5 + round; i++)
-            assert_int_equal(read(fds[0], &byte, 1), 1);
+            assert_int_equal(PATIENTLY(read(fds[0], &byte, 1)), 1);
         kill(child, SIGKILL);
-        int status;
-        waitpid(child, &status, 0);
+        int status = STATUS_OF(child);
         assert_true(WIFSIGNALED(status));
         uint64_t answered = 5 + (uint64_t)round;
-        while (read(fds[0], &byte, 1) == 1)
+        while (PATIENTLY(read(fds[0], &byte, 1)) == 1)
             answered++;
         close(fds[0]);
         if (under_test->settle)

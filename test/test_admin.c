@@ -14,6 +14,7 @@
 
 #include "admin_house.h"
 #include "compare.h"
+#include "patience.h"
 #include "server/changes.h"
 #include "server/problem.h"
 #include "server/uri.h"
@@ -495,14 +496,14 @@ static void test_no_edit_is_served_by_half(void **state)
             " WHERE name = 'a';"
             "UPDATE quotas SET epoch = 4, fields = 'limit: 6/s' WHERE name ="
             " 'b'; UPDATE meta SET epoch = 4; COMMIT");
-    while (is_well(h))
+    while (STILL(is_well(h)))
         turn(h);
     must(h, 200, "GET", "/v1/quotas/a", NULL);
     assert_string_equal(member(h, "limit"), "5/s");
     assert_int_equal(weir_catalog_epoch(weir_root_catalog(h->root)), 2);
     by_hand(f->path, "UPDATE quotas SET fields = fields || char(10)"
             " WHERE name = 'b'");
-    while (!is_well(h))
+    while (STILL(!is_well(h)))
         turn(h);
     must(h, 200, "GET", "/v1/quotas/a", NULL);
     assert_string_equal(member(h, "limit"), "6/s");
@@ -550,7 +551,7 @@ static void test_not_ready_at_the_start(void **state)
     must(h, 200, "GET", "/healthz", NULL);
     must(h, 200, "GET", "/v1/status", NULL);
     assert_true(json_is_false(json_object_get(h->json, "ready")));
-    while (!weir_root_ready(h->root))
+    while (STILL(!weir_root_ready(h->root)))
         turn(h);
     must(h, 200, "GET", "/v1/quotas/a", NULL);
 }
@@ -607,7 +608,7 @@ static void test_two_roots_at_once(void **state)
     struct pollfd looked = { weir_store_thread_fd(h->store), POLLIN, 0 };
     assert_int_equal(poll(&looked, 1, PATIENCE_MS), 1);
     must(&other, 200, "PATCH", "/v1/quotas/a", "{\"limit\": \"6/s\"}");
-    while (!h->answered)
+    while (STILL(!h->answered))
         turn(h);
     assert_int_equal(h->status, 200);
     assert_string_equal(member(h, "limit"), "6/s");

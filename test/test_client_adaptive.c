@@ -174,11 +174,10 @@ static void test_a_child_has_a_limit_of_its_own(void **state)
     assert_true(enters(db, 0, &permit, NOW));
     pid_t pid = fork();
     if (pid == 0) {
-        alarm(ALARM_S);
+        patience_be_child();
         _exit(in_child(db, &permit));
     }
-    int status;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
+    int status = STATUS_OF(pid);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
     struct weir_adaptive seen;

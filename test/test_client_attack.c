@@ -231,7 +231,7 @@ static void stopped_root_is_stale_and_closing_is_bounded(void **state)
     struct weir *weir = limiter_ready(root.address, &seen);
     UNTIL(knows(weir, "q"));
     assert_int_equal(kill(root.pid, SIGSTOP), 0);
-    assert_int_equal(waitpid(root.pid, NULL, WUNTRACED), root.pid);
+    assert_int_equal(PATIENTLY(waitpid(root.pid, NULL, WUNTRACED)), root.pid);
     for (int i = 0; i < 100; i++)
         take(weir, "q");
     assert_int_equal(weir_sync(weir, 50 * WEIR_MILLISECOND), WEIR_ETIMEOUT);
@@ -241,7 +241,7 @@ static void stopped_root_is_stale_and_closing_is_bounded(void **state)
     closing.closed = 0;
     assert_int_equal(pthread_create(&thread, NULL, close_it, NULL), 0);
     UNTIL(weir_load(&closing.closed));
-    pthread_join(thread, NULL);
+    PATIENTLY(pthread_join(thread, NULL));
     assert_int_equal(kill(root.pid, SIGCONT), 0);
     root_free(&root);
 }

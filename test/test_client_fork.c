@@ -3,8 +3,7 @@
  * its own, and leaves its parent alone.
  *
  * Children never return into the test: they end by _exit(), with 0 if all was
- * as it should be, or by an alarm. WEIR_FORKS says how many are made while all
- * moves. */
+ * as it should be. WEIR_FORKS says how many are made while all moves. */
 
 #include "client_world.h"
 #include "compare.h"
@@ -53,25 +52,30 @@ static pid_t child_of(void)
     pid_t pid = fork();
     assert_compare(pid, >=, 0);
     if (pid == 0)
-        alarm(ALARM_S);
+        patience_be_child();
     return pid;
 }
 
-static int ended(pid_t pid)
-{
-    int status;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    return status;
-}
-
 /* In a child: a failure is an exit status. */
-#define CHECK(condition)                                                   \
+#define CHECK_IN_THREAD(condition)                                         \
     do {                                                                   \
         if (!(condition)) {                                                \
             fprintf(stderr, "child, line %d: %s\n", __LINE__, #condition); \
             _exit(__LINE__ % 250 + 1);                                     \
         }                                                                  \
     } while (0)
+
+#define CHECK(condition)            \
+    do {                            \
+        STEP(#condition);           \
+        CHECK_IN_THREAD(condition); \
+    } while (0)
+
+static void close_in_child(struct weir *weir)
+{
+    STEP("the end of weir_close(weir)");
+    weir_close(weir);
+}
 
 static bool child_until_up(struct weir *weir, unsigned roots)
 {
@@ -136,7 +140,7 @@ static void be_child(struct weir *weir, struct weir_handle quota,
         weir_handle_close(quota);
         break;
     case CLOSE:
-        weir_close(weir);
+        close_in_child(weir);
         _exit(0);
     }
     if (first == RELEASE)
@@ -145,7 +149,7 @@ static void be_child(struct weir *weir, struct weir_handle quota,
         CHECK(weir_take(quota, 1, NULL, 0) == WEIR_PASS);
     CHECK(weir_sync(weir, GUARD) == 0);
     CHECK(child_until_up(weir, 1));
-    weir_close(weir);
+    close_in_child(weir);
     _exit(0);
 }
 
@@ -165,7 +169,7 @@ static void child_is_a_limiter_whatever_it_does_first(void **state)
         if (pid == 0)
             be_child(weir, quota, first);
         assert_int_equal(weir_take(quota, 4, NULL, 0), WEIR_PASS);
-        assert_int_equal(ended(pid), 0);
+        assert_int_equal(STATUS_OF(pid), 0);
         passed += 4 + (first == CLOSE ? 0 : 10);
         assert_int_equal(weir_sync(weir, GUARD), 0);
         assert_int_equal(root_passed(&root, "q"), passed);
@@ -196,13 +200,13 @@ static void both_are_seen_and_the_parent_is_undisturbed(void **state)
         CHECK(event.type == WEIR_EVENT_FORKED);
         /* Until the parent has seen it. */
         CHECK(read(talk[0], &byte, 1) == 0);
-        weir_close(weir);
+        close_in_child(weir);
         _exit(0);
     }
     close(talk[0]);
     UNTIL(root_limiters(&root) == 2);
     close(talk[1]);
-    assert_int_equal(ended(pid), 0);
+    assert_int_equal(STATUS_OF(pid), 0);
     UNTIL(root_limiters(&root) == 1);
     assert_int_equal(weir_sync(weir, GUARD), 0);
     /* The child took neither events nor their sign. */
@@ -226,7 +230,7 @@ static void unused_child_leaves_no_trace(void **state)
         if (pid == 0)
             _exit(0);
         weir_take(quota, 1, NULL, 0);
-        assert_int_equal(ended(pid), 0);
+        assert_int_equal(STATUS_OF(pid), 0);
     }
     assert_int_equal(weir_sync(weir, GUARD), 0);
     UNTIL(root_limiters(&root) == 1); /* those of tests before have gone */
@@ -245,18 +249,17 @@ static void grandchildren_are_limiters_too(void **state)
         CHECK(weir_take(quota, 1, NULL, 0) == WEIR_PASS);
         pid_t next = fork();
         if (next == 0) {
-            alarm(ALARM_S);
+            patience_be_child();
             CHECK(weir_take(quota, 1, NULL, 0) == WEIR_PASS);
             CHECK(weir_sync(weir, GUARD) == 0);
             _exit(0);
         }
-        int status;
-        CHECK(waitpid(next, &status, 0) == next && status == 0);
+        CHECK(STATUS_OF(next) == 0);
         CHECK(weir_sync(weir, GUARD) == 0);
         _exit(0);
     }
     weir_take(quota, 1, NULL, 0);
-    assert_int_equal(ended(pid), 0);
+    assert_int_equal(STATUS_OF(pid), 0);
     assert_int_equal(weir_sync(weir, GUARD), 0);
     assert_int_equal(root_passed(&root, "t/family"), before + 3);
     weir_close(weir);
@@ -290,9 +293,9 @@ static void *keep_busy(void *context)
 static void *child_thread(void *context)
 {
     struct weir *weir = context;
-    CHECK(weir_take_by_name(weir, "q", 1, 1, NULL, 0) == WEIR_PASS);
+    CHECK_IN_THREAD(weir_take_by_name(weir, "q", 1, 1, NULL, 0) == WEIR_PASS);
     struct weir_handle quota;
-    CHECK(weir_handle_open(weir, "t/x", 3, &quota) == 0);
+    CHECK_IN_THREAD(weir_handle_open(weir, "t/x", 3, &quota) == 0);
     weir_take(quota, 1, NULL, 0);
     weir_handle_close(quota);
     return NULL;
@@ -305,15 +308,16 @@ static void child_at_work(struct weir *weir, int number)
     int threads = number % 4;
     for (int i = 0; i < threads; i++)
         CHECK(pthread_create(&thread[i], NULL, child_thread, weir) == 0);
+    STEP("the end of child_thread(weir)");
     child_thread(weir);
     for (int i = 0; i < threads; i++)
         CHECK(pthread_join(thread[i], NULL) == 0);
     if (number % 8 == 0) {
         CHECK(weir_sync(weir, GUARD) == 0);
-        weir_close(weir);
+        close_in_child(weir);
     }
     if (number % 8 == 1)
-        weir_close(weir);
+        close_in_child(weir);
     _exit(0);
 }
 
@@ -331,11 +335,11 @@ static void forks_while_all_move(void **state)
         pid_t pid = child_of();
         if (pid == 0)
             child_at_work(weir, i);
-        assert_int_equal(ended(pid), 0);
+        assert_int_equal(STATUS_OF(pid), 0);
     }
     weir_store_release(&busy.stop, 1);
     for (int i = 0; i < 3; i++)
-        pthread_join(thread[i], NULL);
+        PATIENTLY(pthread_join(thread[i], NULL));
     assert_int_equal(weir_sync(weir, GUARD), 0);
     weir_close(weir);
 }

@@ -135,7 +135,7 @@ static void permits_outlive_their_quota(void **state)
 /* A child has its parent's permits in its memory, and none in flight. */
 static void be_child(struct weir_handle db, struct weir_permit *parents)
 {
-    alarm(ALARM_S);
+    patience_be_child();
     struct weir_permit own;
     weir_leave(parents, WEIR_PERMIT_SUCCESS, 0);
     bool all =
@@ -157,9 +157,7 @@ static void a_permit_is_its_processes(void **state)
     assert_compare(pid, >=, 0);
     if (pid == 0)
         be_child(db, &permit);
-    int status;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
+    assert_int_equal(STATUS_OF(pid), 0);
     assert_int_equal(in_flight(db), 3);
     weir_leave(&permit, WEIR_PERMIT_SUCCESS, 0);
     assert_int_equal(in_flight(db), 0);

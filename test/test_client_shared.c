@@ -272,7 +272,7 @@ static void kill_process(pid_t pid)
 {
     int status;
     kill(pid, SIGKILL);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
+    status = STATUS_OF(pid);
     if (!WIFSIGNALED(status))
         fail_msg("it ended by itself: %d", WEXITSTATUS(status));
 }
@@ -396,12 +396,10 @@ static void a_child_of_fork_is_one_more_process(void **state)
     pid_t pid = fork();
     assert_compare(pid, >=, 0);
     if (pid == 0) {
-        alarm(ALARM_S);
+        patience_be_child();
         _exit(in_child(weir, q));
     }
-    int status;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
+    assert_int_equal(STATUS_OF(pid), 0);
     assert_int_equal(count_of(weir, "q"), 107);
     root_has_all(weir, before);
     weir_close(weir);
@@ -423,7 +421,7 @@ static void stop_process(pid_t pid)
 {
     int status;
     assert_int_equal(kill(pid, SIGSTOP), 0);
-    assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+    assert_int_equal(PATIENTLY(waitpid(pid, &status, WUNTRACED)), pid);
     assert_true(WIFSTOPPED(status));
 }
 
@@ -672,8 +670,7 @@ static void who_has_roots_runs_it(void **state)
 
 static int status_of(pid_t pid)
 {
-    int status = -1;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
+    int status = STATUS_OF(pid);
     return status;
 }
 
@@ -689,7 +686,7 @@ static void a_child_s_thread_ends_and_the_parent_s_stripe_stays(void **state)
     pid_t pid = fork();
     assert_compare(pid, >=, 0);
     if (pid == 0) {
-        alarm(ALARM_S);
+        patience_be_child();
         pthread_exit(NULL); /* its first call is none */
     }
     assert_int_equal(status_of(pid), 0);
@@ -710,7 +707,7 @@ static int call_second(struct weir *weir, uint32_t parents)
     pthread_t thread;
     if (pthread_create(&thread, NULL, call_first, weir) != 0)
         return 1;
-    pthread_join(thread, NULL);
+    PATIENTLY(pthread_join(thread, NULL));
     return weir_stripe_mine(weir) == parents ? 2 : 0;
 }
 
@@ -725,7 +722,7 @@ static void a_child_s_second_caller_has_a_stripe_of_its_own(void **state)
     pid_t pid = fork();
     assert_compare(pid, >=, 0);
     if (pid == 0) {
-        alarm(ALARM_S);
+        patience_be_child();
         _exit(call_second(weir, stripe));
     }
     assert_int_equal(status_of(pid), 0);
@@ -771,7 +768,7 @@ static void a_child_without_a_place_touches_nothing(void **state)
     pid_t pid = fork();
     assert_compare(pid, >=, 0);
     if (pid == 0) {
-        alarm(ALARM_S);
+        patience_be_child();
         _exit(without_place(weir, q));
     }
     assert_int_equal(status_of(pid), 0);

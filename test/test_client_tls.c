@@ -280,13 +280,11 @@ static void children(void **state)
         pid_t child = fork();
         assert_compare(child, >=, 0);
         if (child == 0) {
-            alarm(ALARM_S);
-            while (roots_up(weir) < 1)
-                world_pause();
+            patience_be_child();
+            UNTIL(roots_up(weir) >= 1);
             _exit(0);
         }
-        int status;
-        assert_int_equal(waitpid(child, &status, 0), child);
+        int status = STATUS_OF(child);
         assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     }
     assert_compare(fake_accepted(fake), <=, 1 + CHILDREN);
@@ -315,7 +313,7 @@ static void closed_by_another_thread(void **state)
         UNTIL(seen_count(&seen, WEIR_EVENT_ROOT_UP) == 1);
         pthread_t thread;
         assert_int_equal(pthread_create(&thread, NULL, close_it, weir), 0);
-        pthread_join(thread, NULL);
+        PATIENTLY(pthread_join(thread, NULL));
     }
     fake_free(fake);
 }

@@ -18,6 +18,7 @@
 #include "client/client.h"
 #include "os/clock.h"
 #include "compare.h"
+#include "patience.h"
 #include "table_maker.h"
 
 #define MS WEIR_MILLISECOND
@@ -103,14 +104,10 @@ static uint64_t came(struct weir *weir)
 
 /* Between two looks at what is to happen. */
 static const struct timespec moment = { .tv_nsec = 20000 };
-#define AWAIT(WHAT)                                    \
-    do {                                               \
-        weir_instant begun_ = weir_clock_now();        \
-        while (!(WHAT)) {                              \
-            nanosleep(&moment, NULL);                  \
-            if (weir_clock_now() - begun_ > GUARD)     \
-                fail_msg("waited in vain for " #WHAT); \
-        }                                              \
+#define AWAIT(WHAT)                   \
+    do {                              \
+        while (STILL(!(WHAT)))        \
+            nanosleep(&moment, NULL); \
     } while (0)
 
 static void *wait_to_enter(void *context)
@@ -145,7 +142,7 @@ static bool is_in(struct waiter *waiter)
 static void await_in(struct waiter *waiter)
 {
     AWAIT(is_in(waiter));
-    pthread_join(waiter->thread, NULL);
+    PATIENTLY(pthread_join(waiter->thread, NULL));
 }
 
 static void leave(struct weir_permit *permit)
@@ -292,7 +289,7 @@ static void test_a_deadline(void **state)
     /* There is room for the second, who is behind the first until that has
      * enough of it. */
     AWAIT(weir_load(&heavy.done) != 0);
-    pthread_join(heavy.thread, NULL);
+    PATIENTLY(pthread_join(heavy.thread, NULL));
     assert_int_equal(heavy.done, 1 + WEIR_LIMITED);
     assert_compare(heavy.reply.wait, >=, 200 * MS);
     assert_compare(heavy.reply.retry_after, >, 0);
@@ -307,7 +304,8 @@ static void test_a_deadline(void **state)
                      WEIR_PASS);
     leave(&other);
     /* What never fits waits for nothing. */
-    assert_int_equal(weir_enter_wait(db, 0, 3, 0, WEIR_NEVER, &other, &reply),
+    assert_int_equal(PATIENTLY(weir_enter_wait(db, 0, 3, 0, WEIR_NEVER, &other,
+                                               &reply)),
                      WEIR_LIMITED);
     assert_true(reply.never);
     leave(&permit);
@@ -324,7 +322,8 @@ static void test_a_full_queue(void **state)
     struct waiter waiter = { .quota = db };
     assert_true(enters(db, 0, &permit));
     begin(weir, &waiter);
-    assert_int_equal(weir_enter_wait(db, 0, 1, 0, WEIR_NEVER, &other, &reply),
+    assert_int_equal(PATIENTLY(weir_enter_wait(db, 0, 1, 0, WEIR_NEVER, &other,
+                                               &reply)),
                      WEIR_LIMITED);
     assert_string_equal(reply.quota, "db");
     leave(&permit);
@@ -345,7 +344,7 @@ static void test_what_fits_no_more(void **state)
     begin(weir, &heavy);
     DEFINE(weir, "db", LOCAL, "limit=2");
     AWAIT(weir_load(&heavy.done) != 0);
-    pthread_join(heavy.thread, NULL);
+    PATIENTLY(pthread_join(heavy.thread, NULL));
     assert_int_equal(heavy.done, 1 + WEIR_LIMITED);
     assert_true(heavy.reply.never);
     leave(&permit);
@@ -441,7 +440,7 @@ static void test_chains(void **state)
     DEFINE(weir, "a", LOCAL, "limit=0", "parent=all");
     /* He was told that he never fits at 'a' now. */
     AWAIT(weir_load(&waiter[0].done) == 1 + WEIR_LIMITED);
-    pthread_join(waiter[0].thread, NULL);
+    PATIENTLY(pthread_join(waiter[0].thread, NULL));
     DEFINE(weir, "a", LOCAL, "limit=1", "parent=all");
     begin(weir, &waiter[0]);
     leave(&waiter[1].permit);
@@ -541,7 +540,7 @@ static void test_a_rate_wakes_nobody(void **state)
     assert_true(enters(free, 0, &permit));
     leave(&permit);
     AWAIT(weir_load(&waiter[1].done) == 1 + WEIR_LIMITED); /* too late */
-    pthread_join(waiter[1].thread, NULL);
+    PATIENTLY(pthread_join(waiter[1].thread, NULL));
     DEFINE(weir, "slow", "sharing=local", "limit=unlimited", "parent=db");
     for (unsigned i = 2; i < 6; i++) {
         await_in(&waiter[i]);
@@ -634,7 +633,7 @@ static void test_a_full_queue_above(void **state)
     begin(weir, &light); /* at 'a' */
     leave(&in_a);
     AWAIT(weir_load(&light.done) == 1 + WEIR_LIMITED);
-    pthread_join(light.thread, NULL);
+    PATIENTLY(pthread_join(light.thread, NULL));
     assert_string_equal(light.reply.quota, "all");
     assert_int_equal(standing(weir), 1);
     leave(&in_b[0]);
@@ -708,8 +707,9 @@ static void come(struct weir *weir, struct oracle *oracle, unsigned i,
         return;
     }
     /* In at once, and nobody else: all who stood before didn't fit. */
-    assert_int_equal(weir_enter_wait(quota, 0, waiter->weight, waiter->priority,
-                                     WEIR_NEVER, &waiter->permit, NULL),
+    assert_int_equal(PATIENTLY(weir_enter_wait(quota, 0, waiter->weight,
+                                               waiter->priority, WEIR_NEVER,
+                                               &waiter->permit, NULL)),
                      WEIR_PASS);
     waiter->done = 1 + WEIR_PASS;
     waiter->thread = pthread_self();
@@ -736,7 +736,7 @@ static void compare(struct weir *weir, struct oracle *oracle)
             continue;
         AWAIT(is_in(waiter));
         if (waiter->thread != pthread_self()) {
-            pthread_join(waiter->thread, NULL);
+            PATIENTLY(pthread_join(waiter->thread, NULL));
             waiter->thread = pthread_self();
         }
     }
@@ -840,7 +840,7 @@ static void check_race(const char *const *fields)
     for (unsigned i = 0; i < RACERS; i++)
         assert_int_equal(pthread_create(&thread[i], NULL, race, &all), 0);
     for (unsigned i = 0; i < RACERS; i++)
-        pthread_join(thread[i], NULL);
+        PATIENTLY(pthread_join(thread[i], NULL));
     assert_int_equal(all.late + all.served, RACERS * all.rounds);
     assert_int_equal(standing(weir), 0);
     struct weir_permit permit[ROOM + 1];
@@ -880,7 +880,7 @@ static void test_races_in_chains(void **state)
             assert_int_equal(pthread_create(&thread[k], NULL, race,
                                             k % 2 ? &all : &half), 0);
         for (unsigned k = 0; k < 2 * RACERS; k++)
-            pthread_join(thread[k], NULL);
+            PATIENTLY(pthread_join(thread[k], NULL));
         assert_int_equal(standing(weir), 0);
         assert_int_equal(weir->waiting.first_due != NULL, 0);
         weir_close(weir);

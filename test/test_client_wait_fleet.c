@@ -132,7 +132,7 @@ static void check_two(const char *fields)
     weir_store(&floor_.may_leave, 1);
     for (uint32_t i = 0; i < WAITERS; i++) {
         UNTIL(weir_load(&waiter[i].passed) == 1);
-        pthread_join(waiter[i].thread, NULL);
+        PATIENTLY(pthread_join(waiter[i].thread, NULL));
     }
     assert_int_equal(waiting(other), 0);
     assert_in_range(floor_.worst, 1, HELD);
@@ -180,7 +180,7 @@ static void check_all_get_in(const char *table)
     assert_int_equal(weir_load(&floor_.in), WAITERS);
     weir_store(&floor_.may_leave, 1);
     for (uint32_t i = 0; i < WAITERS; i++)
-        pthread_join(waiter[i].thread, NULL);
+        PATIENTLY(pthread_join(waiter[i].thread, NULL));
     weir_close(weir);
     root_remove(&root, "db");
 }
@@ -215,11 +215,10 @@ static int in_child(struct weir *weir, struct weir_handle db)
         return 2;
     if (pthread_create(&waiter.thread, NULL, wait_and_hold, &waiter) != 0)
         return 3;
-    while (waiting(weir) == 0)
-        world_pause();
+    UNTIL(waiting(weir) != 0);
     weir_store(&floor_.may_leave, 1);
     weir_leave(&permit, WEIR_PERMIT_SUCCESS, 0);
-    pthread_join(waiter.thread, NULL);
+    PATIENTLY(pthread_join(waiter.thread, NULL));
     weir_close(weir);
     return waiter.passed == 1 ? 0 : 4;
 }
@@ -245,16 +244,14 @@ static void a_child_has_a_line_of_its_own(void **state)
     pid_t pid = fork();
     assert_compare(pid, >=, 0);
     if (pid == 0) {
-        alarm(ALARM_S);
+        patience_be_child();
         _exit(in_child(weir, db));
     }
-    int status = -1;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
+    assert_int_equal(STATUS_OF(pid), 0);
     assert_int_equal(waiter.passed, 0);
     weir_store(&floor_.may_leave, 1);
     weir_leave(&held, WEIR_PERMIT_SUCCESS, 0);
-    pthread_join(waiter.thread, NULL);
+    PATIENTLY(pthread_join(waiter.thread, NULL));
     assert_int_equal(waiter.passed, 1);
     weir_handle_close(db);
     weir_close(weir);

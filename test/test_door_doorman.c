@@ -18,6 +18,7 @@
 #include "os/clock.h"
 #include "wire/h2.h"
 #include "compare.h"
+#include "patience.h"
 
 #define LATER (10 * WEIR_SECOND) /* the roll-call is over */
 
@@ -89,7 +90,7 @@ static void become_master(struct world *w)
     struct weir_diag diag;
     assert_int_equal(weir_mastership_new(&options, &w->mastership, &diag), 0);
     weir_door_doorman_set_mastership(w->door, w->mastership, "here:1");
-    while (!weir_root_leases(w->root))
+    while (STILL(!weir_root_leases(w->root)))
         event_base_loop(w->base, EVLOOP_ONCE);
 }
 

@@ -16,8 +16,8 @@
 #include "server/door_grpc.h"
 #include "wire/weir_v1.h"
 #include "compare.h"
+#include "patience.h"
 
-#define PATIENCE_S 20
 
 struct fixture {
     struct event_base *base;
@@ -156,13 +156,10 @@ static void turn(struct fixture *f)
     assert_int_equal(event_base_loop(f->base, EVLOOP_ONCE), 0);
 }
 
-/* Runs the loop until 'done' is true. */
-#define RUN_UNTIL(F, DONE)                                                 \
-    do {                                                                   \
-        weir_instant until_ = weir_clock_now() + PATIENCE_S * WEIR_SECOND; \
-        while (!(DONE) && weir_clock_now() < until_)                       \
-            turn(F);                                                       \
-        assert_true(DONE);                                                 \
+#define RUN_UNTIL(F, DONE)      \
+    do {                        \
+        while (STILL(!(DONE)))  \
+            turn(F);            \
     } while (0)
 
 static void add_quotas(struct weir_root *root, uint64_t count)
@@ -237,7 +234,7 @@ static int clean(void **state)
     weir_admin_free(&f->admin);
     weir_door_grpc_free(&f->door);
     /* What is being written ends by itself. */
-    event_base_dispatch(f->base);
+    PATIENTLY(event_base_dispatch(f->base));
     weir_root_free(f->root);
     event_base_free(f->base);
     free(f);

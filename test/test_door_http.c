@@ -4,6 +4,7 @@
 
 #include "server/door_http.h"
 #include "compare.h"
+#include "patience.h"
 
 #include <arpa/inet.h>
 #include <event2/event.h>
@@ -18,7 +19,6 @@
 
 #include <cmocka.h>
 
-#define PATIENCE 10 /* seconds */
 
 struct world {
     struct event_base *base;
@@ -66,16 +66,14 @@ static void test_a_request_after_the_end(void **state)
     char answer[4096] = "";
     open_door(&w);
     int fd = connect_to(&w);
-    event_base_loop(w.base, EVLOOP_ONCE);
+    PATIENTLY(event_base_loop(w.base, EVLOOP_ONCE));
     weir_door_http_stop(w.door);
     weir_door_http_leave(w.door);
     assert_int_equal(write(fd, request, sizeof request - 1),
                      sizeof request - 1);
-    struct timeval patience = { .tv_sec = PATIENCE };
-    assert_int_equal(event_base_once(w.base, fd, EV_READ, on_answer, w.base,
-                                     &patience),
-                     0);
-    event_base_dispatch(w.base);
+    assert_int_equal(
+        event_base_once(w.base, fd, EV_READ, on_answer, w.base, NULL), 0);
+    PATIENTLY(event_base_dispatch(w.base));
     assert_compare(read(fd, answer, sizeof answer - 1), >, 0);
     assert_non_null(strstr(answer, " 503 "));
     assert_non_null(strstr(answer, "stopping"));
@@ -119,11 +117,10 @@ static void test_head_has_no_body(void **state)
     int fd = connect_to(&w);
     assert_int_equal(write(fd, requests, sizeof requests - 1),
                      sizeof requests - 1);
-    struct timeval patience = { .tv_sec = PATIENCE };
     struct event *event =
         event_new(w.base, fd, EV_READ | EV_PERSIST, on_bytes, &reader);
-    assert_int_equal(event_add(event, &patience), 0);
-    event_base_dispatch(w.base);
+    assert_int_equal(event_add(event, NULL), 0);
+    PATIENTLY(event_base_dispatch(w.base));
     const char *head = strstr(reader.bytes, "Content-Length: ");
     const char *get = strstr(reader.bytes, "\r\n\r\n");
     assert_non_null(head);

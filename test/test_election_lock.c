@@ -4,6 +4,7 @@
 
 #include "server/election.h"
 #include "compare.h"
+#include "patience.h"
 
 #include <event2/event.h>
 #include <setjmp.h>
@@ -57,7 +58,7 @@ static int set_up(void **state)
     };
     struct weir_diag diag;
     assert_int_equal(weir_election_new(&options, &w->election, &diag), 0);
-    while (!w->is_master)
+    while (STILL(!w->is_master))
         event_base_loop(w->base, EVLOOP_ONCE);
     *state = w;
     return 0;
@@ -95,7 +96,7 @@ static void test_away_and_back(void **state)
     assert_false(weir_election_holds(w->election));
     assert_int_equal(rename(w->aside, w->path), 0);
     assert_false(weir_election_holds(w->election));
-    while (w->ends == 0 || !w->is_master)
+    while (STILL(w->ends == 0 || !w->is_master))
         event_base_loop(w->base, EVLOOP_ONCE);
     assert_compare(w->term, >, term);
     assert_true(weir_election_holds(w->election));

@@ -14,9 +14,9 @@
 
 #include "os/h2_link.h"
 #include "compare.h"
+#include "patience.h"
 
 #define LINKS 8
-#define PATIENCE 10 /* seconds */
 #define TIMED_OUT "etcdserver: request timed out"
 
 struct fake {
@@ -142,24 +142,22 @@ static void test_a_member_is_cut_off(void **state)
 {
     (void)state;
     struct world w = { .base = event_base_new() };
-    struct timeval patience = { .tv_sec = PATIENCE };
     open_fake(&w, &w.fakes[0]);
     open_fake(&w, &w.fakes[1]);
     w.fakes[0].is_cut_off = true;
     open_watch(&w);
-    event_base_loopexit(w.base, &patience);
-    while (w.values == 0 && !event_base_got_exit(w.base))
+    while (STILL(w.values == 0))
         event_base_loop(w.base, EVLOOP_ONCE);
     assert_int_equal(w.values, 1);
     assert_non_null(strstr(w.why, "doesn't tell the key config"));
     assert_int_equal(w.fakes[0].reads, 1);
     assert_int_equal(w.wells, 1);
     /* And again when somebody wishes so, and not in half a minute. */
-    while (w.fakes[1].reads < 2 && !event_base_got_exit(w.base))
+    while (STILL_BELOW(w.fakes[1].reads, 2))
         event_base_loop(w.base, EVLOOP_ONCE);
     w.fakes[1].is_asked_again = true;
     weir_etcd_watch_read(w.watch);
-    while (w.fakes[1].reads < 3 && !event_base_got_exit(w.base))
+    while (STILL_BELOW(w.fakes[1].reads, 3))
         event_base_loop(w.base, EVLOOP_ONCE);
     assert_int_equal(w.fakes[1].reads, 3);
     weir_etcd_watch_free(&w.watch);
@@ -173,14 +171,11 @@ static void test_no_majority(void **state)
 {
     (void)state;
     struct world w = { .base = event_base_new() };
-    struct timeval patience = { .tv_sec = PATIENCE };
     open_fake(&w, &w.fakes[0]);
     open_fake(&w, &w.fakes[1]);
     w.fakes[0].is_cut_off = w.fakes[1].is_cut_off = true;
     open_watch(&w);
-    event_base_loopexit(w.base, &patience);
-    while (w.fakes[0].reads + w.fakes[1].reads < 6 &&
-           !event_base_got_exit(w.base))
+    while (STILL(w.fakes[0].reads + w.fakes[1].reads < 6))
         event_base_loop(w.base, EVLOOP_ONCE);
     assert_int_equal(w.fakes[0].reads + w.fakes[1].reads, 6);
     assert_non_null(strstr(w.why, TIMED_OUT));

@@ -16,6 +16,7 @@
 
 #include "lab/live_relay.h"
 #include "compare.h"
+#include "patience.h"
 
 /* One end of the connection. */
 struct peer {
@@ -92,13 +93,13 @@ static void say(struct peer *peer, const char *word)
 static void until_heard(struct scene *scene, const struct peer *peer,
                         const char *words)
 {
-    while (strcmp(peer->heard, words) != 0)
+    while (STILL(strcmp(peer->heard, words) != 0))
         assert_int_equal(event_base_loop(scene->base, EVLOOP_ONCE), 0);
 }
 
 static void until_lost(struct scene *scene, const struct peer *peer)
 {
-    while (!peer->lost)
+    while (STILL(!peer->lost))
         assert_int_equal(event_base_loop(scene->base, EVLOOP_ONCE), 0);
 }
 

@@ -21,6 +21,7 @@
 #include <libpq-fe.h>
 
 #include "compare.h"
+#include "patience.h"
 #include "quota_maker.h"
 #include "store/postgres_session.h"
 #include "store/store.h"
@@ -38,8 +39,10 @@ static void control(char verb)
     const char *fd = getenv("WEIR_POSTGRES_CONTROL");
     assert_non_null(fd);
     char answer = 0;
-    assert_int_equal(send(atoi(fd), &verb, 1, 0), 1);
-    assert_int_equal(recv(atoi(fd), &answer, 1, 0), 1);
+    struct pollfd done = { .fd = atoi(fd), .events = POLLIN };
+    assert_int_equal(send(done.fd, &verb, 1, 0), 1);
+    assert_int_equal(poll(&done, 1, PATIENCE_MS), 1);
+    assert_int_equal(recv(done.fd, &answer, 1, 0), 1);
     assert_int_equal(answer, verb);
 }
 
@@ -331,7 +334,7 @@ static void killed_in_the_middle_of_an_edit(void **state)
         continue;
     start_killer(&killer, fixture->url);
     assert_int_equal(edit(fixture, "b"), WEIR_ESTORE);
-    pthread_join(killer.thread, NULL);
+    PATIENTLY(pthread_join(killer.thread, NULL));
     PQfinish(other);
     assert_non_null(strstr(fixture->diag.text, "is lost"));
     assert_null(strstr(fixture->diag.text, PASSWORD));
@@ -362,7 +365,7 @@ static void killed_in_the_middle_of_a_commit(void **state)
     sql_on(other, "BEGIN; LOCK TABLE public.gate");
     start_killer(&killer, fixture->url);
     assert_int_equal(edit(fixture, "a"), WEIR_ESTORE);
-    pthread_join(killer.thread, NULL);
+    PATIENTLY(pthread_join(killer.thread, NULL));
     PQfinish(other);
     assert_non_null(strstr(fixture->diag.text, "isn't known whether"));
     control('s');

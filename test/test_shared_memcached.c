@@ -15,6 +15,7 @@
 #include <libmemcached/memcached.h>
 
 #include "compare.h"
+#include "patience.h"
 #include "shared_rules.h"
 #include "shared_suite.h"
 
@@ -114,7 +115,8 @@ static long seconds_kept(const char *key)
     assert_int_equal(send(fd, line, (size_t)len, MSG_NOSIGNAL), len);
     len = 0;
     while (!memchr(line, '\n', (size_t)len)) {
-        ssize_t got = recv(fd, line + len, sizeof(line) - 1 - (size_t)len, 0);
+        ssize_t got = PATIENTLY(
+            recv(fd, line + len, sizeof(line) - 1 - (size_t)len, 0));
         assert_compare(got, >, 0);
         len += (int)got;
     }
@@ -187,10 +189,7 @@ static void test_a_server_that_is_slow_at_first(void **state)
     shared_server_stop(&server[0]);
     struct weir_shared *shared = shared_open_at(server[0].uri, NULL);
     struct weir_shared_status status;
-    do {
-        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-        weir_shared_status(shared, &status);
-    } while (!status.last_error[0]);
+    UNTIL((weir_shared_status(shared, &status), status.last_error[0]));
     shared_server_go_on(&server[0]);
     struct weir_meter_rule rule =
         shared_rule_of(WEIR_LEAKY, 10, 86400 * WEIR_SECOND);

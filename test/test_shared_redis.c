@@ -24,6 +24,7 @@
 #include "certificate_maker.h"
 #include "os/clock.h"
 #include "compare.h"
+#include "patience.h"
 #include "shared_rules.h"
 #include "shared_suite.h"
 
@@ -355,7 +356,7 @@ static void fake_stop(struct fake *fake, struct weir_shared *shared)
 {
     weir_store(&fake->stop, 1u);
     weir_shared_close(shared);
-    pthread_join(fake->thread, NULL);
+    PATIENTLY(pthread_join(fake->thread, NULL));
     close(fake->fd);
 }
 
@@ -553,7 +554,7 @@ static void test_a_server_that_is_always_late(void **state)
         assert_int_equal(pthread_create(&callers[i], NULL, call_late, &late),
                          0);
     for (int i = 0; i < LATE_CALLERS; i++)
-        pthread_join(callers[i], NULL);
+        PATIENTLY(pthread_join(callers[i], NULL));
     struct weir_shared_status status;
     weir_shared_status(late.shared, &status);
     print_message("  %llu steps were answered, %llu late, %llu then refused "

@@ -63,7 +63,7 @@ static void way_stop(void)
 {
     assert_int_equal(kill(root.pid, SIGSTOP), 0);
     /* The signal is on its way: wait until it has arrived. */
-    assert_int_equal(waitpid(root.pid, NULL, WUNTRACED), root.pid);
+    assert_int_equal(PATIENTLY(waitpid(root.pid, NULL, WUNTRACED)), root.pid);
 }
 
 static void way_go_on(void)

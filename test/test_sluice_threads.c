@@ -19,6 +19,7 @@
 #include "base/atomic.h"
 #include "base/rng.h"
 #include "compare.h"
+#include "patience.h"
 
 #define THREADS 4
 #define ROUNDS 50000
@@ -106,7 +107,7 @@ static uint64_t run_all(struct stage *stage, uint64_t *out_refused)
             pthread_create(&visitors[i].thread, NULL, run, &visitors[i]), 0);
     }
     for (unsigned i = 0; i < THREADS; i++) {
-        assert_int_equal(pthread_join(visitors[i].thread, NULL), 0);
+        assert_int_equal(PATIENTLY(pthread_join(visitors[i].thread, NULL)), 0);
         passed += visitors[i].passed;
         *out_refused += visitors[i].refused;
     }

@@ -19,6 +19,7 @@
 #include <sqlite3.h>
 
 #include "compare.h"
+#include "patience.h"
 #include "quota_maker.h"
 #include "store/store.h"
 #include "store_suite.h"
@@ -422,13 +423,14 @@ static void locked_by_another_process(void **state)
     pid_t child = fork();
     char byte = 'x';
     if (child == 0) {
+        patience_be_child();
         close(done[1]);
         sql(fixture->path, "BEGIN IMMEDIATE; DELETE FROM quotas");
         bool told = write(ready[1], &byte, 1) == 1 &&
                     read(done[0], &byte, 1) >= 0;
         _exit(told ? 0 : 1);
     }
-    assert_int_equal(read(ready[0], &byte, 1), 1);
+    assert_int_equal(PATIENTLY(read(ready[0], &byte, 1)), 1);
     assert_int_equal(edit(fixture, "b"), WEIR_ELOCKED);
     assert_non_null(strstr(fixture->diag.text, "locked by another process"));
     assert_non_null(strstr(fixture->diag.text, fixture->path));
@@ -436,9 +438,7 @@ static void locked_by_another_process(void **state)
     assert_int_equal(weir_store_read(fixture->store, 0, ignore, NULL, NULL),
                      0);
     close(done[1]);
-    int status;
-    waitpid(child, &status, 0);
-    assert_int_equal(status, 0);
+    assert_int_equal(STATUS_OF(child), 0);
     close(done[0]);
     close(ready[0]);
     close(ready[1]);
@@ -453,6 +453,7 @@ static void no_room_on_the_disk(void **state)
     assert_int_equal(edit(fixture, "a"), 0);
     pid_t child = fork();
     if (child == 0) {
+        patience_be_child();
         signal(SIGXFSZ, SIG_IGN);
         struct rlimit limit = { 16384, 16384 };
         setrlimit(RLIMIT_FSIZE, &limit);
@@ -464,9 +465,7 @@ static void no_room_on_the_disk(void **state)
         }
         _exit(error == WEIR_ESTORE && fixture->diag.text[0] ? 0 : 1);
     }
-    int status;
-    waitpid(child, &status, 0);
-    assert_int_equal(status, 0);
+    assert_int_equal(STATUS_OF(child), 0);
     uint64_t epoch = epoch_of(fixture);
     assert_compare(epoch, >=, 1);
     assert_compare(epoch, <, 1000);

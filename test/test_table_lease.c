@@ -15,6 +15,7 @@
 
 #include "quota/quota_bucket.h"
 #include "compare.h"
+#include "patience.h"
 #include "table_maker.h"
 
 #define MINUTE (60 * WEIR_SECOND)
@@ -436,7 +437,7 @@ static void takes_go_on_beside_grants(void **state)
     }
     weir_store_release(&stop, 1);
     for (int i = 0; i < 2; i++)
-        pthread_join(threads[i], NULL);
+        PATIENTLY(pthread_join(threads[i], NULL));
     struct weir_slot_view view = view_of(&stage);
     assert_int_equal(view.count, takers[0].passed + takers[1].passed);
     print_message("20,000 grants beside %llu takes that passed\n",

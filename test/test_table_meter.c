@@ -21,6 +21,7 @@
 
 #include "quota/quota_meter.h"
 #include "compare.h"
+#include "patience.h"
 #include "table_maker.h"
 
 #define QUOTAS 16
@@ -871,7 +872,7 @@ static void test_threads_take_exactly_the_limit(void **state)
     }
     uint64_t passed[2] = { 0 }, refused = 0;
     for (int i = 0; i < TAKERS; i++) {
-        pthread_join(takers[i].thread, NULL);
+        PATIENTLY(pthread_join(takers[i].thread, NULL));
         passed[i % 2] += takers[i].passed;
         refused += takers[i].refused;
     }

@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "compare.h"
+#include "patience.h"
 #include "table_maker.h"
 
 #define LATER (MADE_AT + WEIR_SECOND)
@@ -664,11 +665,11 @@ static void test_threads_enter_beside_edits(void **state)
                                         enter_and_leave, &enterers[i]),
                          0);
     }
-    while (weir_load(&running) > 0)
+    while (STILL(weir_load(&running) > 0))
         disturb(&rng);
     uint64_t entered = 0, over = 0;
     for (int i = 0; i < ENTERERS; i++) {
-        pthread_join(enterers[i].thread, NULL);
+        PATIENTLY(pthread_join(enterers[i].thread, NULL));
         entered += enterers[i].entered;
         over += enterers[i].over;
     }

@@ -23,6 +23,7 @@
 #include <cmocka.h>
 
 #include "compare.h"
+#include "patience.h"
 #include "table_maker.h"
 
 static const char *const names[] = {
@@ -708,7 +709,7 @@ static void test_sets_come_and_go_under_load(void **state)
     }
     weir_store_relaxed(&crowd.stop, 1);
     for (int i = 0; i < 3; i++)
-        pthread_join(threads[i], NULL);
+        PATIENTLY(pthread_join(threads[i], NULL));
     assert_true(weir_table_count(t, ref.slot) == crowd.taken);
     made_audit(t);
     free(t);

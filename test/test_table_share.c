@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "compare.h"
+#include "patience.h"
 #include "table_maker.h"
 
 #define PROCESSES 6
@@ -138,7 +139,7 @@ static struct child child_of(uint32_t number,
 static void let_run(struct weir_rng *from)
 {
     uint64_t until = weir_load(&common->turns) + weir_rng_below(from, 300);
-    while (weir_load(&common->turns) < until)
+    while (STILL(weir_load(&common->turns) < until))
         sched_yield();
     for (uint64_t i = weir_rng_below(from, 2000); i > 0; i--)
         weir_pause();
@@ -148,13 +149,13 @@ static void kill_child(struct child child)
 {
     int status;
     kill(child.pid, SIGKILL);
-    assert_int_equal(waitpid(child.pid, &status, 0), child.pid);
+    status = STATUS_OF(child.pid);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
 static void bury(uint32_t number)
 {
-    while (!weir_table_bury(table, number, DIGGER))
+    while (STILL(!weir_table_bury(table, number, DIGGER)))
         weir_table_bury_locks(table, number, DIGGER);
 }
 
@@ -304,9 +305,7 @@ static void two_processes_decide_on_one_table(void **state)
     uint64_t before = count_of("plain");
     for (uint32_t number = 1; number < 3; number++) {
         struct child child = child_of(number, take_once);
-        int status;
-        assert_int_equal(waitpid(child.pid, &status, 0), child.pid);
-        assert_int_equal(status, 0);
+        assert_int_equal(STATUS_OF(child.pid), 0);
     }
     assert_int_equal(count_of("plain"), before + 2);
 }
@@ -330,7 +329,7 @@ static void what_a_dead_one_held_is_given_back_once(void **state)
         WEIR_RESOLVED);
     uint64_t turns = weir_load(&common->turns);
     struct child child = child_of(1, pin_and_wait);
-    while (weir_load(&common->turns) == turns)
+    while (STILL(weir_load(&common->turns) == turns))
         sched_yield();
     assert_int_equal(weir_cold(table, own.slot)->refs, 3);
     kill_child(child);
@@ -423,7 +422,7 @@ static void only_the_dead_ones_lock_is_broken(void **state)
     (void)state;
     uint64_t turns = weir_load(&common->turns);
     struct child child = child_of(2, lock_and_wait);
-    while (weir_load(&common->turns) == turns)
+    while (STILL(weir_load(&common->turns) == turns))
         sched_yield();
     /* Another's death is none of this one's business. */
     weir_table_bury_locks(table, 1, DIGGER);

@@ -19,6 +19,7 @@
 
 #include "quota/quota_adaptive.h"
 #include "compare.h"
+#include "patience.h"
 #include "table_maker.h"
 
 #define LATER (MADE_AT + WEIR_SECOND)
@@ -657,7 +658,7 @@ static void test_threads_beside_edits(void **state)
             weir_table_adaptive(t, db.slot, &view, LATER + i * MS);
     }
     for (unsigned i = 0; i < THREADS; i++)
-        pthread_join(thread[i], NULL);
+        PATIENTLY(pthread_join(thread[i], NULL));
     assert_true(weir_table_find(t, WEIR_TEXT("db"), &db));
     assert_int_equal(weir_table_held(t, db.slot), 0);
 }
@@ -687,7 +688,7 @@ static void *come_and_go_till_halted(void *context)
 
 static void await_resting(uint32_t count)
 {
-    while (weir_load(&resting) != count)
+    while (STILL(weir_load(&resting) != count))
         sched_yield();
 }
 
@@ -714,7 +715,7 @@ static void test_threads_beside_another_life(void **state)
     }
     weir_store(&halted, 2u);
     for (unsigned i = 0; i < THREADS; i++)
-        pthread_join(thread[i], NULL);
+        PATIENTLY(pthread_join(thread[i], NULL));
 }
 
 #define STORY(NAME) cmocka_unit_test_setup_teardown(NAME, begin, end)

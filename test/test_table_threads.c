@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "compare.h"
+#include "patience.h"
 #include "table_maker.h"
 
 #define TAKERS 3
@@ -56,7 +57,7 @@ static void start(struct stage *stage, struct taker *takers, unsigned count,
 static void finish(struct taker *takers, unsigned count)
 {
     for (unsigned i = 0; i < count; i++)
-        assert_int_equal(pthread_join(takers[i].thread, NULL), 0);
+        assert_int_equal(PATIENTLY(pthread_join(takers[i].thread, NULL)), 0);
 }
 
 static void leave(struct taker *taker)
@@ -167,7 +168,7 @@ static void test_units_are_conserved_and_seen(void **state)
     struct taker takers[TAKERS];
     uint64_t bits[1], seen[32] = { 0 };
     start(&stage, takers, TAKERS, take_and_refund, weir_rng_next(&rng));
-    while (weir_load(&stage.running) > 0)
+    while (STILL(weir_load(&stage.running) > 0))
         disturb(&stage, &rng, bits, seen);
     finish(takers, TAKERS);
     assert_int_equal(stage.wrong, 0);
@@ -230,7 +231,7 @@ static void test_no_take_stays_unseen(void **state)
         weir_table_collect(t, &bits);
         seen = weir_table_count(t, slot);
         start(&stage, takers, TAKERS, take_one_by_one, 0);
-        while (weir_load(&stage.running) > 0) {
+        while (STILL(weir_load(&stage.running) > 0)) {
             bits = 0;
             if (weir_rng_below(&rng, 2)) {
                 uint64_t count = weir_table_count(t, slot);
@@ -490,7 +491,7 @@ static void test_lives_end_under_takers(void **state)
     assert_int_equal(weir_table_put(t, &mid, MADE_AT), WEIR_OK);
     struct taker takers[TAKERS];
     start(&stage, takers, TAKERS, make_and_take, weir_rng_next(&rng));
-    while (weir_load(&stage.running) > 0) {
+    while (STILL(weir_load(&stage.running) > 0)) {
         uint64_t bits = 0;
         weir_table_collect(t, &bits);
         for (uint32_t slot = 0; slot < weir_table_used(t); slot++)
@@ -555,11 +556,11 @@ static void test_nothing_is_owed_that_passed_as_open(void **state)
     struct flood flood = { .table = t, .ref = ref };
     weir_table_set_stale(t, true, MADE_AT);
     assert_int_equal(pthread_create(&taker, NULL, take_on, &flood), 0);
-    while (weir_table_count(t, ref.slot) < 1000)
+    while (STILL(weir_table_count(t, ref.slot) < 1000))
         continue;
     weir_table_set_stale(t, false, MADE_AT);
     weir_store(&flood.over, true);
-    pthread_join(taker, NULL);
+    PATIENTLY(pthread_join(taker, NULL));
     struct weir_slot_view view;
     weir_table_view(t, ref.slot, &view, MADE_AT);
     assert_true(view.fill == view.bucket.high);
