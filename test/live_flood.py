@@ -9,8 +9,9 @@ memory is fixed, in the limiters and in the root; the idle instances go, and
 the one that limits never: it holds its limit, where each new life would pass
 a burst; names that find no room are decided by the template's overflow quota,
 and events and the status say so. (A process that isn't let run for so long that
-the hot bucket is empty may lose it, and find no room: that is refused.) WEIR_FLOOD_NAMES is how many names come at
-least (10^5; the suite "long" has 10^6 and 10^7).
+the hot bucket is empty may lose it, and find no room: that is refused.)
+WEIR_FLOOD_NAMES is how many names come at least (10^5; the suite "long" has
+10^6 and 10^7).
 
 One limiter never passes more of the hot instance than its rate and one burst,
 however late it or the root is: a second life would. Ten pass the limit as a

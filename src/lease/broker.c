@@ -101,15 +101,6 @@
 #define GATED_REFRESH WEIR_SECOND /* of who must ask to hear of its end */
 #define ROUND_PAUSE (5 * WEIR_MILLISECOND)
 #define ROUND_PAUSE_A_HOLDER (20 * WEIR_MILLISECOND / 1000)
-static weir_instant later(weir_instant a, weir_instant b)
-{
-    return a > b ? a : b;
-}
-
-static weir_instant after(weir_instant now, weir_duration span)
-{
-    return span < WEIR_NEVER - now ? now + span : WEIR_NEVER;
-}
 
 /* ---- Life ---- */
 
@@ -414,16 +405,6 @@ static void list_by(struct weir_broker *b, struct holder *h, bool faded,
         list->oldest = index;
     list->newest = index;
     h->listed = true;
-}
-
-static weir_duration shorter(weir_duration a, weir_duration b)
-{
-    return a < b ? a : b;
-}
-
-static weir_duration left_until(weir_instant end, weir_instant now)
-{
-    return end > now ? end - now : 0;
 }
 
 /* It is known to be on no other step than these, which its last answer holds

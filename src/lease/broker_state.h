@@ -133,6 +133,26 @@ static inline double larger(double a, double b)
     return a > b ? a : b;
 }
 
+static inline weir_instant later(weir_instant a, weir_instant b)
+{
+    return a > b ? a : b;
+}
+
+static inline weir_instant after(weir_instant now, weir_duration span)
+{
+    return span < WEIR_NEVER - now ? now + span : WEIR_NEVER;
+}
+
+static inline weir_duration shorter(weir_duration a, weir_duration b)
+{
+    return a < b ? a : b;
+}
+
+static inline weir_duration left_until(weir_instant end, weir_instant now)
+{
+    return end > now ? end - now : 0;
+}
+
 static inline double total(const struct sum *sum)
 {
     return larger(0, sum->high + sum->low);

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT
+ * test_limiter_lease_close.c - leased quotas in limiters: what handles that
+ * come and go leave behind. */
+
+#include "lease_world.h"
+
+static uint32_t holders_of_all(const struct world *world)
+{
+    uint32_t holders;
+    weir_brokers_count(world->brokers, &holders);
+    return holders;
+}
+
+static void pass_time(struct world *world, weir_duration span)
+{
+    if (world->kind == WEIR_CONCURRENCY)
+        fly(world, span);
+    else
+        run(world, span);
+}
+
+/* It says so itself, by a message without grants. */
+static void tell_who_is_master(struct world *world)
+{
+    for (uint32_t l = 0; l < LIMITERS; l++) {
+        struct weir_node *node = &world->fleet->limiters[l];
+        struct weir_message message = { .type = WEIR_MESSAGE_GRANTS,
+                                        .session = world->session[l],
+                                        .grants = { .term = 1 } };
+        assert_int_equal(weir_limiter_receive(node->limiter, 0, &message,
+                                              weir_node_now(node)),
+                         0);
+        weir_node_rest(node);
+    }
+}
+
+static struct weir_ref pin(struct world *world, uint32_t limiter)
+{
+    struct weir_ref ref;
+    enum weir_resolved resolved =
+        weir_table_pin(weir_fleet_table(world->fleet, limiter), WEIR_TEXT("q"),
+                       &ref, weir_node_now(&world->fleet->limiters[limiter]));
+    assert_int_equal(resolved, WEIR_RESOLVED);
+    return ref;
+}
+
+/* A use, and perhaps a want, by a handle that is open. */
+static void use(struct world *world, uint32_t limiter, struct weir_ref ref,
+                struct weir_rng *rng)
+{
+    struct weir_table *table = weir_fleet_table(world->fleet, limiter);
+    if (weir_rng_below(rng, 4) == 0)
+        assert_compare(weir_table_want(table, ref, 20), <=, WEIR_OUTCOME_KICK);
+    if (weir_rng_below(rng, 4) == 0)
+        return;
+    if (world->kind == WEIR_CONCURRENCY)
+        enter(world, limiter);
+    else
+        weir_fleet_take(world->fleet, limiter, WEIR_TEXT("q"), 1, NULL);
+}
+
+/* Three handles of one process, of which any number is open at a time. In the
+ * end none is. */
+static void open_and_close(struct world *world, uint32_t limiter,
+                           struct weir_rng *rng)
+{
+    struct weir_table *table = weir_fleet_table(world->fleet, limiter);
+    struct weir_ref ref[3];
+    bool is_open[3] = { false, false, false };
+    for (uint64_t left = 1 + weir_rng_below(rng, 8); left > 0; left--) {
+        uint64_t i = weir_rng_below(rng, 3);
+        is_open[i] = !is_open[i];
+        if (is_open[i]) {
+            ref[i] = pin(world, limiter);
+            use(world, limiter, ref[i], rng);
+        } else {
+            weir_table_unpin(table, ref[i]);
+        }
+        pass_time(world, weir_rng_below(rng, 6) * weir_rng_below(rng, 50) *
+                             WEIR_MILLISECOND);
+    }
+    for (int i = 0; i < 3; i++) {
+        if (is_open[i])
+            weir_table_unpin(table, ref[i]);
+    }
+}
+
+/* Handles are opened, used and closed at any moments, in a millisecond or in a
+ * second, and the master's answers come before or after, perhaps the one too
+ * that says who is master. Some looks after the last close the master has
+ * nothing leased out, and it is asked for nothing any more. */
+static void the_last_close_leaves_nothing(void **state)
+{
+    (void)state;
+    weir_duration ways[] = { WAY, 130 * WEIR_MILLISECOND,
+                             1500 * WEIR_MILLISECOND };
+    for (uint64_t history = 0; history < 150; history++) {
+        struct weir_rng rng = { seed() * 1000 + history };
+        struct world *world =
+            begin_kind(history % 2 == 0 ? WEIR_RATE : WEIR_CONCURRENCY, 40,
+                       WEIR_LEASED, WEIR_STALE_CLOSED);
+        world->stay = weir_rng_below(&rng, 100) * WEIR_MILLISECOND;
+        world->way = ways[weir_rng_below(&rng, 3)];
+        bool is_known = weir_rng_below(&rng, 2) == 0;
+        if (is_known)
+            tell_who_is_master(world);
+        open_and_close(world, 2, &rng);
+        pass_time(world, 500 * WEIR_MILLISECOND + (is_known ? 0 : world->way));
+        uint32_t heard = world->wants;
+        uint32_t at_once = holders_of_all(world);
+        pass_time(world, 3 * WEIR_SECOND);
+        if (at_once > 0 || holders_of_all(world) > 0 || world->wants != heard)
+            fail_msg("history %llu (seed %llu): %u and %u holders, %u messages "
+                     "after the last close",
+                     (unsigned long long)history, (unsigned long long)seed(),
+                     at_once, holders_of_all(world), world->wants - heard);
+        end(world);
+    }
+}
+
+/* A handle is opened, used and closed again and again, while the quota is used
+ * by its name as well: neither takes the grant from the other. */
+static void what_is_used_by_name_stays(void **state)
+{
+    (void)state;
+    struct world *world = begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    struct weir_table *table = weir_fleet_table(world->fleet, 0);
+    offer_each(world, 100, 0, 0, 0);
+    run(world, 5 * WEIR_SECOND);
+    forget(world);
+    for (int i = 0; i < 100; i++) {
+        struct weir_ref ref = pin(world, 0);
+        run(world, (weir_duration)i % 7 * 10 * WEIR_MILLISECOND);
+        weir_table_unpin(table, ref);
+        run(world, (weir_duration)i % 5 * 40 * WEIR_MILLISECOND);
+    }
+    run(world, WEIR_SECOND);
+    assert_int_equal(world->releases, 0);
+    assert_int_equal(world->refused[0], 0);
+    offer_each(world, 0, 0, 0, 0);
+    run(world, 2 * WEIR_HOLDER_IDLE);
+    assert_int_equal(world->releases, 1);
+    end(world);
+}
+
+/* What a handle said to want isn't wanted by who comes after it. */
+static void a_want_ends_with_its_handle(void **state)
+{
+    (void)state;
+    struct world *world = begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    struct weir_table *table = weir_fleet_table(world->fleet, 0);
+    struct weir_ref ref = pin(world, 0);
+    assert_compare(weir_table_want(table, ref, 300), <=, WEIR_OUTCOME_KICK);
+    run(world, WEIR_SECOND);
+    assert_true(world->wanted[0] == 300);
+    weir_table_unpin(table, ref);
+    run(world, WEIR_SECOND);
+    offer_each(world, 10, 0, 0, 0);
+    run(world, 5 * WEIR_SECOND);
+    assert_compare(world->wanted[0], <, 20);
+    end(world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_last_close_leaves_nothing),
+        cmocka_unit_test(what_is_used_by_name_stays),
+        cmocka_unit_test(a_want_ends_with_its_handle),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
