@@ -128,7 +128,7 @@ static void make_database(char *url, size_t size)
 static void drop_database(const char *url)
 {
     char server[URL_MAX];
-    char statement[64];
+    char statement[128];
     snprintf(statement, sizeof(statement),
              "DROP DATABASE %s WITH (FORCE)", database_of(url));
     url_of("postgres", server, sizeof(server));
