@@ -6,6 +6,7 @@
 #include "cli/pace.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,9 +143,9 @@ static char *next_word(char **line)
 static int read_job(const struct options *options, char *line,
                     unsigned number, struct weir_pace_job *out)
 {
-    char where[64];
+    char where[PATH_MAX + 16];
     char *words[WORDS + 1] = { NULL };
-    snprintf(where, sizeof where, "%.40s:%u", options->jobs, number);
+    snprintf(where, sizeof where, "%s:%u", options->jobs, number);
     size_t count = 0;
     while (count <= WORDS) {
         words[count] = next_word(&line);
