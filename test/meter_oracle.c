@@ -45,10 +45,22 @@ static bool is_window(enum weir_algorithm algorithm)
  * down, differ by one, and a bucket that spills passes its own on. */
 static weir_i128 grains_of(const struct oracle *o, unsigned k)
 {
-    weir_i128 grains = 2;
+    weir_i128 grains = 2 + o->adrift[k];
     for (; o->told->rates[k].spill; k--)
         grains += 2;
     return grains;
+}
+
+/* Bucket k was emptied by a refund. What the product's level was off by is gone
+ * from that bucket, but not from its overflow: the buckets that this one feeds
+ * are off by it from now on. */
+static void emptied(struct oracle *o, unsigned k)
+{
+    if (o->exact[k])
+        return;
+    weir_i128 grains = grains_of(o, k);
+    for (k++; k < o->told->rule.buckets && o->told->rates[k].spill; k++)
+        o->adrift[k] += grains;
 }
 
 static bool within_grain(const struct oracle *o, unsigned k, weir_i128 level)
@@ -102,6 +114,7 @@ static void levels_store(struct oracle *o, const weir_i128 *level,
     for (unsigned k = 0; k < o->told->rule.buckets; k++) {
         o->level[k] = level[k];
         o->stored_exact[k] = o->exact[k];
+        o->adrift[k] = o->exact[k] ? 0 : o->adrift[k];
     }
 }
 
@@ -248,8 +261,11 @@ static void bucket_check(struct oracle *o, const struct weir_meter_ask *ask,
         level[k] = less > empty ? less : empty;
         /* Of what isn't sure to be there, giving back is no change. */
         if (ask->weight > 0 && was > 0 &&
-            (o->changed || !within_grain(o, k, was)))
+            (o->changed || !within_grain(o, k, was))) {
+            if (less <= empty)
+                emptied(o, k);
             levels_store(o, level, now);
+        }
     } else if (got->passed && ask->op != WEIR_METER_PEEK) {
         assert_int_equal(got->level, k);
         level[k] = added(o, k, level[k], ask->weight);

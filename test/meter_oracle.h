@@ -33,6 +33,9 @@ struct oracle {
     /* Whole units since it was empty, at one instant; and now. */
     bool stored_exact[WEIR_BUCKETS_MAX];
     bool exact[WEIR_BUCKETS_MAX];
+    /* Scaled units that refunds to the bucket before have added to what a
+     * bucket that spills may be off by. */
+    weir_i128 adrift[WEIR_BUCKETS_MAX];
     bool changed;
     /* Windows: events that still have units, in order. */
     struct event *events;
