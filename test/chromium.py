@@ -15,7 +15,8 @@ import threading
 import time
 import unittest
 
-PATIENCE = 60  # seconds, for anything at all
+from patience import PATIENCE, until
+
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -60,10 +61,17 @@ class Chromium:
              f"--user-data-dir={self.folder}", "about:blank"],
             preexec_fn=place, pass_fds=(3, 4), stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            env=dict(os.environ, HOME=self.folder))
+            env=self.environment())
         os.close(theirs_in)
         os.close(theirs_out)
         threading.Thread(target=self.read, daemon=True).start()
+
+    def environment(self):
+        """All that the browser writes is in its own folder: it leaves its
+        temporary files behind when it is ended by a signal."""
+        kept = {name: value for name, value in os.environ.items()
+                if not name.startswith("XDG_")}
+        return dict(kept, HOME=self.folder, TMPDIR=self.folder)
 
     def read(self):
         with os.fdopen(self.input, "rb") as stream:
@@ -111,7 +119,13 @@ class Chromium:
             self.process.kill()
             self.process.wait()
         os.close(self.out)
+        until("the browser's folder is removed", self.removed)
+
+    def removed(self):
+        """The browser's other processes write to its folder until they end,
+        which may be after it has."""
         shutil.rmtree(self.folder, ignore_errors=True)
+        return not os.path.exists(self.folder)
 
 
 class Page:

@@ -8,8 +8,11 @@ ports and a folder of its own, so several don't disturb each other. Each test
 is a process of its own, and its output is printed in one piece when it has
 ended; the tests of a class that starts servers for all of them (setUpClass)
 share a process, and classes do whose attribute PROCESS is the same. A test that
-failed is named at the end, with the command that repeats it. A process that a
-test leaves behind is killed, and is a failure.
+failed is named at the end, with the command that repeats it.
+
+$TMPDIR of a test is a folder that goes when the test has ended, however it
+ended. A process that a test leaves behind is killed, and is a failure; so is a
+file, if the test has not failed anyway.
 
 The processes are forks of this one, which has loaded what the file imports: to
 start Python and to import it anew took more of a processor than most tests. In
@@ -21,6 +24,7 @@ import gc
 import importlib.util
 import os
 import shlex
+import shutil
 import signal
 import sys
 import tempfile
@@ -31,7 +35,7 @@ from pathlib import Path
 
 SKIPPED = 77   # the exit status of a file whose tests can't run here
 PATIENCE = 10  # seconds for the processes of a test to end
-groups = set()  # process groups, one for each process that runs tests
+groups = {}    # process groups, by processes that run tests -> their $TMPDIR
 
 
 def cases(suite):
@@ -100,9 +104,20 @@ def left_behind(group):
     return True
 
 
-def become(file, code, names, output):
+def remove(folder):
+    """Processes that were killed may write to it until they have ended."""
+    end = time.monotonic() + PATIENCE
+    shutil.rmtree(folder, ignore_errors=True)
+    while os.path.exists(folder) and time.monotonic() < end:
+        time.sleep(0.01)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def become(file, code, names, output, folder):
     """This process goes on as `python3 FILE -v NAME…`."""
     os.setsid()
+    os.environ["TMPDIR"] = folder
+    tempfile.tempdir = None  # It is found anew.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for stream in sys.stdout, sys.stderr:
         os.dup2(output.fileno(), stream.fileno())
@@ -121,19 +136,28 @@ class Process:
         # A file and not a pipe, which a process that is left behind keeps
         # open.
         self.output = tempfile.TemporaryFile("w+", errors="replace")
+        self.folder = tempfile.mkdtemp(prefix="weir-test-")
+        # Servers that run as another user have folders in it.
+        os.chmod(self.folder, 0o711)
         sys.stdout.flush()
         sys.stderr.flush()
         self.pid = os.fork()
         if self.pid == 0:
-            become(file, code, names, self.output)
-        groups.add(self.pid)
+            become(file, code, names, self.output, self.folder)
+        groups[self.pid] = self.folder
 
     def ended(self, status):
         """Prints what it said; returns its exit status."""
         if left_behind(self.pid):
             print("expected no process to be left behind", file=self.output)
             status = status or 1
-        groups.discard(self.pid)
+        files = sorted(os.listdir(self.folder))
+        if files and status in (0, SKIPPED):
+            print(f"expected no file to be left behind in $TMPDIR; got "
+                  f"{files}", file=self.output)
+            status = 1
+        remove(self.folder)
+        del groups[self.pid]
         self.output.seek(0)
         print(self.output.read(), file=sys.stderr, flush=True)
         self.output.close()
@@ -165,6 +189,8 @@ def end(*_):
             os.killpg(group, signal.SIGKILL)
         except ProcessLookupError:
             os.kill(group, signal.SIGKILL)  # It leads no group yet.
+    for folder in groups.values():
+        remove(folder)
     sys.exit(1)
 
 

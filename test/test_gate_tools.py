@@ -193,15 +193,36 @@ class Live(Case):
         self.assertEqual(status, 1)
         self.assertIn("has no test Nobody", said)
 
-    def test_a_process_left_behind_is_a_failure(self):
+    def run_good(self, *lines):
+        """Runs test_good with these lines as its body."""
         (self.box / "live.py").write_text(LIVE.replace(
-            'print("good ran")', "__import__('subprocess').Popen(["
-                                 "'sleep', '1000'])"))
-        status, said = self.run_tool(
+            'print("good ran")', "\n        ".join(lines)))
+        return self.run_tool(
             sys.executable, SOURCE / "test/live_run.py",
             self.box / "live.py", "--only", "Alone.test_good")
+
+    def test_a_process_left_behind_is_a_failure(self):
+        status, said = self.run_good("import subprocess",
+                                     "subprocess.Popen(['sleep', '1000'])")
         self.assertEqual(status, 1)
         self.assertIn("expected no process to be left behind", said)
+
+    def test_a_file_left_behind_is_a_failure(self):
+        status, said = self.run_good("import tempfile",
+                                     "tempfile.mkdtemp(prefix='mine-')")
+        self.assertEqual(status, 1)
+        self.assertRegex(said, r"no file to be left behind .* \['mine-")
+
+    def test_files_go_when_a_test_is_killed(self):
+        self.env["TMPDIR"] = str(self.box / "tmp")
+        (self.box / "tmp").mkdir()
+        status, said = self.run_good("import os, tempfile",
+                                     "print(tempfile.mkdtemp(), flush=True)",
+                                     "os.kill(os.getpid(), 9)")
+        self.assertEqual(status, 1)
+        self.assertIn(f"{self.box}/tmp/", said)
+        self.assertNotIn("no file to be left behind", said)
+        self.assertEqual(list((self.box / "tmp").iterdir()), [])
 
     def test_a_file_that_cannot_run_here_is_skipped(self):
         (self.box / "live.py").write_text(LIVE.replace(
