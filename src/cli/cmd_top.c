@@ -38,7 +38,7 @@ static const char top_help[] =
     "                                      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
     "  --json               a JSON object each interval, on a line\n"
     "\n"
-    "On a terminal 'q' ends it.\n";
+    "On a terminal the space bar measures at once, and 'q' ends it.\n";
 
 struct sample {
     char incarnation[40];
@@ -505,18 +505,22 @@ static int64_t monotonic_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Takes a key; false when it ends the program, or nobody is there to press
- * one any more. */
-static bool take_key(void)
+enum key { KEY_NONE, KEY_MEASURE, KEY_END };
+
+/* Reads a key that was pressed. A terminal that is gone presses KEY_END. */
+static enum key read_key(void)
 {
     char key = 0;
     ssize_t got = read(STDIN_FILENO, &key, 1);
     if (got < 0)
-        return errno == EINTR || errno == EAGAIN;
-    return got == 1 && key != 'q' && key != 4;
+        return errno == EINTR || errno == EAGAIN ? KEY_NONE : KEY_END;
+    if (got == 0 || key == 'q' || key == 4)
+        return KEY_END;
+    return key == ' ' ? KEY_MEASURE : KEY_NONE;
 }
 
-/* Waits one interval; false when the user wants to end. */
+/* Waits one interval, or until the user wants to measure at once; false when
+ * the user wants to end. */
 static bool wait_interval(const struct top *top)
 {
     int64_t until =
@@ -529,8 +533,11 @@ static bool wait_interval(const struct top *top)
             return !interrupted;
         struct timespec timeout = { .tv_sec = left / 1000,
                                     .tv_nsec = left % 1000 * 1000000 };
-        if (ppoll(&keys, 1, &timeout, &top->signals) > 0 && !take_key())
-            return false;
+        enum key key = KEY_NONE;
+        if (ppoll(&keys, 1, &timeout, &top->signals) > 0)
+            key = read_key();
+        if (key != KEY_NONE)
+            return key == KEY_MEASURE;
         if (resized && top->text)
             paint(top);
         resized = 0;
@@ -547,8 +554,20 @@ static void say_trouble(struct top *top, const struct weir_diag *diag)
         close_text(top, out);
 }
 
+/* Until the first interval has passed there is nothing else to show. */
+static void say_measuring(struct top *top)
+{
+    FILE *out = open_text(top);
+    fprintf(out,
+            "weir top: measuring for %s at %s; space shows it now, q ends\n",
+            top->interval_text, top->cli.roots);
+    close_text(top, out);
+}
+
 static int watch(struct top *top)
 {
+    if (top->screen)
+        say_measuring(top);
     while (wait_interval(top)) {
         struct sample after;
         struct weir_diag diag = { 0 };
