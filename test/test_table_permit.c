@@ -622,7 +622,9 @@ static void *enter_and_leave(void *arg)
     struct enterer *self = arg;
     struct weir_hold hold[KEPT] = { { .links = 0 } };
     uint32_t stripe = weir_table_claim_stripe(t);
-    for (int i = 0; i < ROUNDS; i++)
+    /* While the main thread waits for a processor there may be no gauge to
+     * enter: so each thread goes on until it has entered one. */
+    for (int i = 0; i < ROUNDS || self->entered == 0; i++)
         enter_once(self, stripe, &hold[weir_rng_below(&self->rng, KEPT)]);
     for (int i = 0; i < KEPT; i++)
         weir_table_leave(t, &hold[i]);
@@ -667,14 +669,11 @@ static void test_threads_enter_beside_edits(void **state)
     }
     while (STILL(weir_load(&running) > 0))
         disturb(&rng);
-    uint64_t entered = 0, over = 0;
     for (int i = 0; i < ENTERERS; i++) {
         PATIENTLY(pthread_join(enterers[i].thread, NULL));
-        entered += enterers[i].entered;
-        over += enterers[i].over;
+        assert_compare(enterers[i].entered, >, 0);
+        assert_int_equal(enterers[i].over, 0);
     }
-    assert_compare(entered, >, 0);
-    assert_int_equal(over, 0);
     for (uint32_t slot = 0; slot < weir_table_used(t); slot++)
         assert_int_equal(weir_table_held(t, slot), 0);
 }
