@@ -8,11 +8,13 @@ live_roots.py says. How accurate the limit of a region is, and how soon it is
 kept again, is asserted in virtual time by test_region and test_stalls."""
 
 import math
+import os
 import re
 import signal
+import subprocess
 import unittest
 
-from live_fleet import Fleet
+from live_fleet import PATIENCE, WEIR, Fleet
 from live_roots import (PART, SMALL, Case, passed_by, rest, say,
                         until_counted)
 from patience import until, until_equal
@@ -137,6 +139,23 @@ class Regions(Case):
               passed_by(self.fleet.limiters, "q") >= most)
         rest([taker])
         return taker
+
+    def test_a_command_waits_for_quotas(self):
+        """A root that begins has read none yet; one of a region has not before
+        it has heard from a root above."""
+        self.set("q", "limit=5/s")
+        for root in self.top:
+            root.kill()
+        self.add_region()
+        env = dict(os.environ, WEIR_ROOTS=self.region[0].listen)
+        command = subprocess.Popen(
+            [WEIR, "quota", "get", "q"], env=env, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for root in self.top:
+            root.start()
+        out, said = command.communicate(timeout=PATIENCE)
+        self.assertEqual((command.returncode, said), (0, ""))
+        self.assertIn("5/s", out)
 
     def test_region_root_killed(self):
         self.set("q", "limit=6000/s", *SMALL)

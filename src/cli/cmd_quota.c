@@ -95,8 +95,8 @@ int weir_cli_ask(struct weir_root_client *client, const char *method,
                  int *out_status)
 {
     struct weir_diag diag = { 0 };
-    if (weir_root_client_ask(client, method, path, body, out, out_status,
-                             &diag) == 0)
+    if (weir_root_client_ask_patiently(client, method, path, body, out,
+                                       out_status, &diag) == 0)
         return 0;
     return weir_cli_fail("%s", diag.text);
 }

@@ -470,8 +470,8 @@ static int send_import(const struct weir_cli *cli, const char *file,
         return WEIR_EXIT_ERROR;
     json_t *answer;
     struct weir_diag diag = { 0 };
-    int error = weir_root_client_ask(client, "POST", path, body, &answer,
-                                     NULL, &diag);
+    int error = weir_root_client_ask_patiently(client, "POST", path, body,
+                                               &answer, NULL, &diag);
     weir_root_client_free(&client);
     if (error == WEIR_ECONNECT)
         return weir_cli_fail("%s", diag.text);
@@ -589,7 +589,7 @@ static int send_parts(const struct weir_cli *cli, const char *file,
         json_t *part = next_part(list, &at);
         json_t *answer;
         struct weir_diag diag = { 0 };
-        int error = weir_root_client_ask(
+        int error = weir_root_client_ask_patiently(
             client, "POST", sent == 0 ? "/v1/quotas:import?shadow=1"
                                       : "/v1/quotas:import?shadow=1&add=1",
             part, &answer, NULL, &diag);

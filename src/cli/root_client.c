@@ -13,12 +13,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "os/clock.h"
 #include "os/h2_link.h"
 #include "server/admin.h"
 #include "server/problem.h"
 #include "wire/weir_v1.h"
+
+#define READY_PAUSE (20 * (long)WEIR_MILLISECOND) /* between two questions */
 
 #define CHUNK (1u << 20) /* bytes of a body in one message */
 
@@ -378,6 +381,22 @@ int weir_root_client_ask(struct weir_root_client *c, const char *method,
     int error = ask(c, strcmp(method, "GET") != 0, out, out_status, diag);
     free(text);
     return error;
+}
+
+int weir_root_client_ask_patiently(struct weir_root_client *c,
+                                   const char *method, const char *path,
+                                   json_t *body, json_t **out,
+                                   int *out_status, struct weir_diag *diag)
+{
+    static const struct timespec pause = { .tv_nsec = READY_PAUSE };
+    weir_instant end = weir_clock_now() + WEIR_CLIENT_READY;
+    for (;;) {
+        int error = weir_root_client_ask(c, method, path, body, out,
+                                         out_status, diag);
+        if (error != WEIR_ENOTREADY || weir_clock_now() >= end)
+            return error;
+        (void)nanosleep(&pause, NULL);
+    }
 }
 
 /* ---- Life ---- */

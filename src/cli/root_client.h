@@ -11,6 +11,8 @@
 
 #define WEIR_CLIENT_CONNECT (2 * WEIR_SECOND) /* for each root */
 #define WEIR_CLIENT_PATIENCE (120 * WEIR_SECOND) /* for an answer */
+/* For a root that has begun and not read its quotas yet. */
+#define WEIR_CLIENT_READY (30 * WEIR_SECOND)
 #define WEIR_CLIENT_REPLY_MAX (256u << 20)    /* bytes */
 
 struct weir_root_client;
@@ -33,9 +35,17 @@ void weir_root_client_only(struct weir_root_client *client, size_t n);
 /* Asks the first root that answers; the connection is kept. 'body' may be
  * NULL. An edit isn't asked twice: if a root goes away in the middle, that
  * is the error. '*out' is the answer in JSON (a new reference). On failure
- * 'diag' has what the root said, or why none answers. */
+ * 'diag' has what the root said, or why none answers; WEIR_ENOTREADY: no root
+ * has read its quotas yet. */
 int weir_root_client_ask(struct weir_root_client *client, const char *method,
                          const char *path, json_t *body, json_t **out,
                          int *out_status, struct weir_diag *diag);
+/* The same, and asks again while no root has read its quotas, up to
+ * WEIR_CLIENT_READY: a root that was just started has in a moment, and that
+ * answer says that nothing was done. */
+int weir_root_client_ask_patiently(struct weir_root_client *client,
+                                   const char *method, const char *path,
+                                   json_t *body, json_t **out,
+                                   int *out_status, struct weir_diag *diag);
 
 #endif /* WEIR_ROOT_CLIENT_H */
