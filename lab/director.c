@@ -431,11 +431,6 @@ static bool is_of_building(const struct weir_action *action)
                                action->kind == WEIR_ACTION_CLOCK);
 }
 
-static weir_instant earlier(weir_instant a, weir_instant b)
-{
-    return a < b ? a : b;
-}
-
 static void sleep_until_next(struct weir_director *director)
 {
     const struct weir_run *run = director->run;
@@ -443,9 +438,10 @@ static void sleep_until_next(struct weir_director *director)
     if (director->next < run->scenario->action_count)
         next = run->start + run->scenario->actions[director->next].at;
     for (size_t i = 0; i < director->birth_count; i++)
-        next = earlier(next, director->births[i].at);
+        next = weir_earlier(next, director->births[i].at);
     for (size_t i = 0; i < director->wait_count; i++)
-        next = earlier(next, earlier(now + POLL, director->waits[i].until));
+        next = weir_earlier(next, weir_earlier(now + POLL,
+                                               director->waits[i].until));
     weir_world_wake(weir_fleet_world(run->fleet), &director->part, next);
 }
 

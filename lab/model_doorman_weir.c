@@ -160,11 +160,6 @@ static weir_instant stage_time(weir_instant at)
     return at > WEIR_WORLD_START ? at - WEIR_WORLD_START : 0;
 }
 
-static weir_instant earlier(weir_instant a, weir_instant b)
-{
-    return a < b ? a : b;
-}
-
 static weir_duration half_way(const struct weir_doorman *stage)
 {
     return (weir_duration)stage->values[WEIR_DOORMAN_RTT] / 2;
@@ -272,7 +267,7 @@ static weir_instant ask_if_due(struct weir_doorman *stage, uint32_t caller,
     weir_instant due =
         c->stream ? stage_time(weir_holder_due(&c->holder)) : WEIR_NEVER;
     for (size_t i = 0; i < WEIR_COUNT_OF(ends); i++)
-        due = ends[i] > now ? earlier(due, ends[i]) : due;
+        due = ends[i] > now ? weir_earlier(due, ends[i]) : due;
     return due;
 }
 
@@ -453,7 +448,7 @@ static void run_job(struct weir_doorman *stage, uint32_t job, weir_instant now)
     }
     weir_instant deadline =
         stage_time(weir_broker_deadline(server->broker, world(now)));
-    wake_at(stage, &server->wake, earlier(due, deadline), run_job, job);
+    wake_at(stage, &server->wake, weir_earlier(due, deadline), run_job, job);
 }
 
 static void run_caller(struct weir_doorman *stage, const struct caller *caller,

@@ -224,11 +224,6 @@ static void look_at_time(struct plant *plant, weir_instant *change)
 
 /* ---- All of it ---- */
 
-static weir_instant earlier(weir_instant a, weir_instant b)
-{
-    return a < b ? a : b;
-}
-
 /* Plays what is first of all that is due at 'now'. */
 static void play(struct plant *plant, weir_instant now)
 {
@@ -252,10 +247,10 @@ static void go_on(struct plant *plant)
 {
     weir_instant change = 0;
     for (;;) {
-        weir_instant now = earlier(plant->bulk.next, plant->sync.next);
+        weir_instant now = weir_earlier(plant->bulk.next, plant->sync.next);
         if (plant->events > 0)
-            now = earlier(now, plant->heap[0].at);
-        now = earlier(now, change);
+            now = weir_earlier(now, plant->heap[0].at);
+        now = weir_earlier(now, change);
         if (now >= plant->options->end)
             return;
         if (now == change)

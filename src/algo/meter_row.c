@@ -257,7 +257,7 @@ static weir_instant row_idle_at(const struct weir_meter_rule *rule,
         weir_duration rest = weir_leak_wait(*leak, run, now);
         last = rest > last ? rest : last;
     }
-    return last < WEIR_NEVER - now ? now + last : WEIR_NEVER;
+    return weir_after(now, last);
 }
 
 static bool row_sound(const struct weir_meter_rule *rule, const uint64_t *state,

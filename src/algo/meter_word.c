@@ -187,7 +187,7 @@ static weir_instant word_idle_at(const struct weir_meter_rule *rule,
         return WEIR_NEVER;
     weir_duration rest = weir_leak_wait(rule->bucket[0].bucket.leak,
                                         word_fill(rule, *state, now), now);
-    return rest < WEIR_NEVER - now ? now + rest : WEIR_NEVER;
+    return weir_after(now, rest);
 }
 
 static bool word_check(const struct weir_meter_rule *rule)

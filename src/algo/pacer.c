@@ -217,16 +217,11 @@ static weir_instant next_unit(const struct job *job)
                                            : WEIR_NEVER;
 }
 
-static weir_instant later(weir_instant a, weir_instant b)
-{
-    return a > b ? a : b;
-}
-
 static void wait_for_turn(struct weir_pacer *pacer, struct job *job,
                           weir_instant now)
 {
     job->state = WAITING;
-    job->due = later(later(next_unit(job), job->turn), now);
+    job->due = weir_later(weir_later(next_unit(job), job->turn), now);
     job->ticket = pacer->tickets++;
     uint32_t number = (uint32_t)(job - pacer->jobs);
     rise(pacer, pacer->waiting++, number);

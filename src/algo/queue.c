@@ -230,11 +230,10 @@ weir_instant weir_queue_deadline(const struct weir_queue *queue,
 {
     if (queue->length == 0)
         return WEIR_NEVER;
-    weir_duration turn = turn_of(queue, now);
-    weir_instant at = turn < WEIR_NEVER - now ? now + turn : WEIR_NEVER;
-    if (queue->heap_length > 0 && deadline_at(queue, 0) < at)
-        at = deadline_at(queue, 0);
-    return at > now ? at : now;
+    weir_instant at = weir_after(now, turn_of(queue, now));
+    if (queue->heap_length > 0)
+        at = weir_earlier(at, deadline_at(queue, 0));
+    return weir_later(at, now);
 }
 
 uint32_t weir_queue_length(const struct weir_queue *queue)

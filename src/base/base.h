@@ -69,4 +69,21 @@ void weir_assert_failed(const char *what, const char *file, int line)
 __extension__ typedef unsigned __int128 weir_u128;
 __extension__ typedef __int128 weir_i128;
 
+/* Instants. Any thread. */
+static inline weir_instant weir_earlier(weir_instant a, weir_instant b)
+{
+    return a < b ? a : b;
+}
+
+static inline weir_instant weir_later(weir_instant a, weir_instant b)
+{
+    return a > b ? a : b;
+}
+
+/* 'span' after 'now'; WEIR_NEVER if no instant is so late. */
+static inline weir_instant weir_after(weir_instant now, weir_duration span)
+{
+    return span < WEIR_NEVER - now ? now + span : WEIR_NEVER;
+}
+
 #endif /* WEIR_BASE_H */

@@ -60,9 +60,7 @@ static uint64_t take_algorithm(struct weir_pace_gate *gate, uint64_t most,
             count += ask.weight;
             continue;
         }
-        gate->seen = answer.retry_after < WEIR_NEVER - gate->seen
-                         ? gate->seen + answer.retry_after
-                         : WEIR_NEVER;
+        gate->seen = weir_after(gate->seen, answer.retry_after);
     }
     gate->next = gate->seen;
     return count;

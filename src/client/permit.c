@@ -169,7 +169,7 @@ enum weir_verdict weir_enter_wait(struct weir_handle quota, uint32_t klass,
         .ref = ref,
         .weight = weight,
         .priority = priority,
-        .until = wait_max < WEIR_NEVER - begun ? begun + wait_max : WEIR_NEVER,
+        .until = weir_after(begun, wait_max),
         .hold = &permit.hold,
         .reply = reply ? reply : &spare,
     };

@@ -342,9 +342,8 @@ static void wait_aside(struct weir *weir, struct waiter *waiter,
                        const struct weir_turn *turn, struct dry *dry,
                        weir_instant now)
 {
-    weir_duration pause = waiter->wish->reply->retry_after;
     step_aside(weir, waiter,
-               pause < WEIR_NEVER - now ? now + pause : WEIR_NEVER);
+               weir_after(now, waiter->wish->reply->retry_after));
     if (turn->other != WEIR_SLOT_NONE)
         note_dry(dry, turn->other, waiter->wish->weight);
 }

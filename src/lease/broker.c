@@ -385,7 +385,7 @@ static void unlist(struct weir_broker *b, struct holder *h)
 /* What ends then by the holder's clock. */
 static weir_instant over_at(const struct weir_broker *b, weir_instant end)
 {
-    return after(end, b->rule.refresh + b->rule.linger);
+    return weir_after(end, b->rule.refresh + b->rule.linger);
 }
 
 /* 'end': of the step it is on. It is over for sure some time later. */
@@ -413,9 +413,9 @@ static void set_all_out(struct weir_broker *b, struct holder *h, double step,
                         double safe)
 {
     weir_instant safe_over = over_at(b, h->safe_until);
-    h->prop = (struct prop){ .until = later(h->prop.until, h->until) };
+    h->prop = (struct prop){ .until = weir_later(h->prop.until, h->until) };
     h->safe_prop =
-        (struct prop){ .until = later(h->safe_prop.until, safe_over) };
+        (struct prop){ .until = weir_later(h->safe_prop.until, safe_over) };
     set_out(b, h, step, safe);
 }
 
@@ -423,7 +423,7 @@ static void hold_up(struct prop *prop, bool highest, double told,
                     weir_instant until)
 {
     if (highest)
-        *prop = (struct prop){ .until = later(prop->until, until) };
+        *prop = (struct prop){ .until = weir_later(prop->until, until) };
     else
         prop->since = larger(prop->since, told);
 }
@@ -469,9 +469,11 @@ static void renew(struct weir_broker *b, struct holder *h, weir_duration guard,
     out->refresh = shorter(b->rule.refresh, lease);
     if (weir_roll_gates(b, h))
         out->refresh = shorter(out->refresh, GATED_REFRESH);
-    h->answered_until = later(h->answered_until, after(now + lease, guard));
-    h->lease_until = later(h->lease_until, h->answered_until);
-    h->safe_until = later(h->safe_until, after(now + safe_lease, guard));
+    h->answered_until =
+        weir_later(h->answered_until, weir_after(now + lease, guard));
+    h->lease_until = weir_later(h->lease_until, h->answered_until);
+    h->safe_until =
+        weir_later(h->safe_until, weir_after(now + safe_lease, guard));
     list_by(b, h, false, h->lease_until);
     hold_up_steps(b, h);
 }
@@ -744,10 +746,10 @@ static int claim_all(struct weir_broker *b, struct holder *h,
 static void hold_up_reported(const struct weir_broker *b, struct holder *h,
                              weir_instant now)
 {
-    weir_instant leases = later(b->learning.leases, over_at(b, now));
-    weir_instant safes = later(b->learning.safes, over_at(b, now));
-    h->prop.until = later(h->prop.until, leases);
-    h->safe_prop.until = later(h->safe_prop.until, safes);
+    weir_instant leases = weir_later(b->learning.leases, over_at(b, now));
+    weir_instant safes = weir_later(b->learning.safes, over_at(b, now));
+    h->prop.until = weir_later(h->prop.until, leases);
+    h->safe_prop.until = weir_later(h->safe_prop.until, safes);
 }
 
 /* It says to have what its account doesn't know: of another broker's, or
@@ -773,8 +775,8 @@ static void raise(struct weir_broker *b, struct holder *h,
         b->heard += safe - safe_had;
     h->reported = larger(h->reported, has);
     h->safe_reported = larger(h->safe_reported, safe);
-    h->lease_until = later(h->lease_until, b->learning.leases);
-    h->safe_until = later(h->safe_until, b->learning.safes);
+    h->lease_until = weir_later(h->lease_until, b->learning.leases);
+    h->safe_until = weir_later(h->safe_until, b->learning.safes);
 }
 
 /* Whether it goes by what it was last told, for sure. One that can be pushed to
@@ -857,7 +859,7 @@ int weir_broker_hear(struct weir_broker *b, uint32_t holder,
     struct holder *h = holder_at(b, holder);
     int error = hear(b, h, ask, now);
     if (error == WEIR_OK)
-        list_by(b, h, false, later(h->lease_until, now));
+        list_by(b, h, false, weir_later(h->lease_until, now));
     return error;
 }
 
@@ -875,7 +877,8 @@ int weir_broker_ask(struct weir_broker *b, uint32_t holder,
     if (is_less(waited_for, share))
         b->moved = true;
     if (ask->streams && weir_roll_gates(b, h)) {
-        list_by(b, h, false, later(h->lease_until, after(now, b->rule.lease)));
+        list_by(b, h, false,
+                weir_later(h->lease_until, weir_after(now, b->rule.lease)));
         set_waits(b, h, is_less(h->grant, share));
         return WEIR_ENOTREADY;
     }
@@ -987,6 +990,6 @@ weir_instant weir_broker_deadline(const struct weir_broker *b, weir_instant now)
     if (b->lessons > 0 && lesson_end(b) < due)
         due = lesson_end(b);
     weir_instant round = b->moved ? 0 : weir_roll_call_at(b, now);
-    round = later(round, b->round_at);
+    round = weir_later(round, b->round_at);
     return round < due ? round : due;
 }

@@ -133,16 +133,6 @@ static inline double larger(double a, double b)
     return a > b ? a : b;
 }
 
-static inline weir_instant later(weir_instant a, weir_instant b)
-{
-    return a > b ? a : b;
-}
-
-static inline weir_instant after(weir_instant now, weir_duration span)
-{
-    return span < WEIR_NEVER - now ? now + span : WEIR_NEVER;
-}
-
 static inline weir_duration shorter(weir_duration a, weir_duration b)
 {
     return a < b ? a : b;

@@ -116,16 +116,6 @@ static weir_duration since(weir_instant then, weir_instant now)
     return now > then ? now - then : 0;
 }
 
-static weir_instant after(weir_instant now, weir_duration span)
-{
-    return span < WEIR_NEVER - now ? now + span : WEIR_NEVER;
-}
-
-static weir_instant later(weir_instant a, weir_instant b)
-{
-    return a > b ? a : b;
-}
-
 /* Up to an eighth less. */
 static weir_duration spread(struct weir_holder *holder, weir_duration span)
 {
@@ -143,7 +133,7 @@ void weir_holder_init(struct weir_holder *holder, enum weir_on_stale on_stale,
         .began = WEIR_NEVER,
         .used_at = now,
         .said_at = WEIR_NEVER,
-        .expiry = after(now, WEIR_HOLDER_FIRST),
+        .expiry = weir_after(now, WEIR_HOLDER_FIRST),
         .due_at = now,
         .early = true,
         .patience = WEIR_HOLDER_PATIENCE,
@@ -269,7 +259,7 @@ void weir_holder_hurry(struct weir_holder *holder, weir_instant now)
      * remembered when he does. */
     if (holder->unanswered >= WEIR_HOLDER_ASKS / 2)
         return;
-    weir_instant at = later(now, holder->early_from);
+    weir_instant at = weir_later(now, holder->early_from);
     if (holder->due_at <= at)
         return;
     holder->due_at = at;
@@ -374,13 +364,14 @@ weir_instant weir_holder_safe_until(const struct weir_holder *holder)
 
 weir_instant weir_holder_owes_until(const struct weir_holder *holder)
 {
-    weir_instant until = later(holder->expiry, holder->safe_until);
+    weir_instant until = weir_later(holder->expiry, holder->safe_until);
     if (holder->number == 0)
         return 0;
     if (holder->unanswered == 0)
         return until;
     unsigned last = (holder->sent_next - 1) % WEIR_HOLDER_ASKS;
-    return later(until, after(holder->sent_at[last], WEIR_HOLDER_UNSURE));
+    return weir_later(until,
+                      weir_after(holder->sent_at[last], WEIR_HOLDER_UNSURE));
 }
 
 void weir_holder_lease(const struct weir_holder *holder,
@@ -392,7 +383,7 @@ void weir_holder_lease(const struct weir_holder *holder,
         .capacity = leased ? holder->capacity : safe,
         .expiry = leased ? holder->expiry : holder->safe_until,
         .safe = safe,
-        .safe_until = later(holder->expiry, holder->safe_until),
+        .safe_until = weir_later(holder->expiry, holder->safe_until),
     };
 }
 
@@ -438,14 +429,14 @@ void weir_holder_ask_by(struct weir_holder *holder, uint64_t number,
     holder->sent_at[place] = now;
     holder->unanswered++;
     if (holder->early)
-        holder->early_from = after(now, WEIR_HOLDER_SPACING);
+        holder->early_from = weir_after(now, WEIR_HOLDER_SPACING);
     holder->early = false;
     /* Who only says what he has taken says again what he wanted: a use that
      * fades would be granted less each time, which is to be said again. */
     if (!holder->pressing || now >= holder->due_at || has_changed(holder, now))
         holder->told = weir_holder_wants(holder, now);
     holder->pressing = false;
-    holder->due_at = after(now, spread(holder, holder->patience));
+    holder->due_at = weir_after(now, spread(holder, holder->patience));
     holder->patience *= 2;
     if (holder->patience > WEIR_HOLDER_PATIENCE_MAX)
         holder->patience = WEIR_HOLDER_PATIENCE_MAX;
@@ -510,8 +501,8 @@ static void answered(struct weir_holder *holder, uint64_t number,
 {
     weir_instant sent_at = holder->sent_at[place_of(holder, number)];
     holder->met = true;
-    holder->expiry = after(sent_at, grant->lease);
-    holder->safe_until = after(sent_at, grant->safe_lease);
+    holder->expiry = weir_after(sent_at, grant->lease);
+    holder->safe_until = weir_after(sent_at, grant->safe_lease);
     if (number > holder->answered) {
         holder->answered = number;
         holder->unanswered = asks_after(holder, number);
@@ -529,7 +520,7 @@ static void answered(struct weir_holder *holder, uint64_t number,
         refresh = grant->lease / 4 * 3;
     if (refresh < WEIR_HOLDER_SPACING)
         refresh = WEIR_HOLDER_SPACING;
-    holder->due_at = after(now, spread(holder, refresh));
+    holder->due_at = weir_after(now, spread(holder, refresh));
 }
 
 /* Whether the broker is to hear at once that this grant is in force. */

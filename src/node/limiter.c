@@ -639,16 +639,6 @@ void weir_limiter_tick(struct weir_limiter *limiter, weir_instant now)
     }
 }
 
-static weir_instant earlier(weir_instant a, weir_instant b)
-{
-    return a < b ? a : b;
-}
-
-static weir_instant later(weir_instant a, weir_instant b)
-{
-    return a > b ? a : b;
-}
-
 /* When the link next has something to say. */
 static weir_instant link_due(const struct weir_limiter *limiter,
                              uint32_t index)
@@ -670,33 +660,33 @@ static weir_instant link_due(const struct weir_limiter *limiter,
         return link->sent_at + link->resend;
     weir_duration stretch = limiter->tally.link[index].stretch;
     if (link->urgent)
-        return link->sent_at + later(WEIR_REPORT_SPACING, stretch);
-    return later(link->report_at, link->sent_at + stretch);
+        return link->sent_at + weir_later(WEIR_REPORT_SPACING, stretch);
+    return weir_later(link->report_at, link->sent_at + stretch);
 }
 
 weir_instant weir_limiter_deadline(const struct weir_limiter *limiter,
                                    weir_instant now)
 {
-    weir_instant due = earlier(limiter->collect_at, limiter->sweep_at);
+    weir_instant due = weir_earlier(limiter->collect_at, limiter->sweep_at);
     if (extrapolates(limiter))
-        due = earlier(due, limiter->extrapolate_at);
+        due = weir_earlier(due, limiter->extrapolate_at);
     if (limiter->settings.slack && weir_tally_paced(&limiter->tally))
-        due = earlier(due, limiter->look_at);
+        due = weir_earlier(due, limiter->look_at);
     if (limiter->heard && !limiter->stale)
-        due = earlier(due, limiter->heard_at +
+        due = weir_earlier(due, limiter->heard_at +
                                limiter->settings.stale_after);
     if (limiter->stale && limiter->tally.share_above)
-        due = earlier(due,
+        due = weir_earlier(due,
                       limiter->spoken_at + limiter->settings.stale_after);
     for (uint32_t i = 0; i < limiter->link_count; i++)
-        due = earlier(due, link_due(limiter, i));
+        due = weir_earlier(due, link_due(limiter, i));
     const struct limiter_asks *asks = &limiter->asks;
     if (asks->queued.first != 0)
-        due = earlier(due, weir_limiter_asks_from(limiter));
-    due = earlier(due, asks->look_at);
-    due = earlier(due, weir_limiter_leases_deadline(limiter, now));
-    due = earlier(due, weir_limiter_limits_deadline(limiter));
-    return later(due, now);
+        due = weir_earlier(due, weir_limiter_asks_from(limiter));
+    due = weir_earlier(due, asks->look_at);
+    due = weir_earlier(due, weir_limiter_leases_deadline(limiter, now));
+    due = weir_earlier(due, weir_limiter_limits_deadline(limiter));
+    return weir_later(due, now);
 }
 
 static void make_report(struct weir_limiter *limiter, uint32_t index,
