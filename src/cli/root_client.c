@@ -21,9 +21,8 @@
 #include "server/problem.h"
 #include "wire/weir_v1.h"
 
-#define READY_PAUSE (20 * (long)WEIR_MILLISECOND) /* between two questions */
-
 #define CHUNK (1u << 20) /* bytes of a body in one message */
+#define READY_PAUSE (20 * (long)WEIR_MILLISECOND) /* between two asks */
 
 struct root {
     struct weir_address address;
@@ -362,9 +361,24 @@ static int ask(struct weir_root_client *c, bool edit, json_t **out,
     return error < 0 ? error : refuse_all(c, diag);
 }
 
-int weir_root_client_ask(struct weir_root_client *c, const char *method,
-                         const char *path, json_t *body, json_t **out,
-                         int *out_status, struct weir_diag *diag)
+/* And again while no root has read its quotas, for 'patience'. */
+static int ask_for(struct weir_root_client *c, weir_duration patience,
+                   bool edit, json_t **out, int *out_status,
+                   struct weir_diag *diag)
+{
+    static const struct timespec pause = { .tv_nsec = READY_PAUSE };
+    weir_instant end = weir_after(weir_clock_now(), patience);
+    for (;;) {
+        int error = ask(c, edit, out, out_status, diag);
+        if (error != WEIR_ENOTREADY || weir_clock_now() >= end)
+            return error;
+        (void)nanosleep(&pause, NULL);
+    }
+}
+
+static int request(struct weir_root_client *c, weir_duration patience,
+                   const char *method, const char *path, json_t *body,
+                   json_t **out, int *out_status, struct weir_diag *diag)
 {
     char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
     if (body && !text)
@@ -378,9 +392,17 @@ int weir_root_client_ask(struct weir_root_client *c, const char *method,
     c->method = weir_text_of(method);
     c->path = weir_text_of(path);
     c->body = weir_text_of(text ? text : "");
-    int error = ask(c, strcmp(method, "GET") != 0, out, out_status, diag);
+    bool edit = strcmp(method, "GET") != 0;
+    int error = ask_for(c, patience, edit, out, out_status, diag);
     free(text);
     return error;
+}
+
+int weir_root_client_ask(struct weir_root_client *c, const char *method,
+                         const char *path, json_t *body, json_t **out,
+                         int *out_status, struct weir_diag *diag)
+{
+    return request(c, 0, method, path, body, out, out_status, diag);
 }
 
 int weir_root_client_ask_patiently(struct weir_root_client *c,
@@ -388,15 +410,8 @@ int weir_root_client_ask_patiently(struct weir_root_client *c,
                                    json_t *body, json_t **out,
                                    int *out_status, struct weir_diag *diag)
 {
-    static const struct timespec pause = { .tv_nsec = READY_PAUSE };
-    weir_instant end = weir_clock_now() + WEIR_CLIENT_READY;
-    for (;;) {
-        int error = weir_root_client_ask(c, method, path, body, out,
-                                         out_status, diag);
-        if (error != WEIR_ENOTREADY || weir_clock_now() >= end)
-            return error;
-        (void)nanosleep(&pause, NULL);
-    }
+    return request(c, WEIR_CLIENT_READY, method, path, body, out, out_status,
+                   diag);
 }
 
 /* ---- Life ---- */

@@ -9,11 +9,11 @@
 
 #include "os/login.h"
 
-#define WEIR_CLIENT_CONNECT (2 * WEIR_SECOND) /* for each root */
+#define WEIR_CLIENT_CONNECT (2 * WEIR_SECOND)    /* for each root */
 #define WEIR_CLIENT_PATIENCE (120 * WEIR_SECOND) /* for an answer */
-/* For a root that has begun and not read its quotas yet. */
-#define WEIR_CLIENT_READY (30 * WEIR_SECOND)
-#define WEIR_CLIENT_REPLY_MAX (256u << 20)    /* bytes */
+#define WEIR_CLIENT_READY (30 * WEIR_SECOND)     /* for a root that has begun
+                                                  * to read its quotas */
+#define WEIR_CLIENT_REPLY_MAX (256u << 20)       /* bytes */
 
 struct weir_root_client;
 
