@@ -12,12 +12,12 @@
 static void all_of_the_limit_and_no_more(void **state)
 {
     (void)state;
-    struct world *world = begin(WEIR_LEASED, WEIR_STALE_CLOSED);
-    offer_each(world, 750, 750, 750, 750);
-    run(world, 10 * WEIR_SECOND);
-    forget(world);
-    run(world, 20 * WEIR_SECOND);
-    double mean = (double)passed_of_all(world) / 20;
+    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    world_offer(world, 750, 750, 750, 750);
+    world_run(world, 10 * WEIR_SECOND);
+    world_forget(world);
+    world_run(world, 20 * WEIR_SECOND);
+    double mean = (double)world_passed(world) / 20;
     print_message("3 x the limit: %.1f/s passed of %d, level %.0f of %.0f; "
                   "each %.1f %.1f %.1f %.1f; %u messages of wants\n",
                   mean, LIMIT, world->level_most, HIGH,
@@ -29,18 +29,18 @@ static void all_of_the_limit_and_no_more(void **state)
     assert_compare(world->level_most, <=, HIGH + LIMITERS);
     for (uint32_t l = 0; l < LIMITERS; l++)
         assert_in_range(world->passed[l], 20 * 240, 20 * 260);
-    end(world);
+    world_end(world);
 }
 
 /* Two want little and get all of that; the others share the rest. */
 static void shares_are_fair(void **state)
 {
     (void)state;
-    struct world *world = begin(WEIR_LEASED, WEIR_STALE_CLOSED);
-    offer_each(world, 50, 100, 2000, 2000);
-    run(world, 20 * WEIR_SECOND);
-    forget(world);
-    run(world, 20 * WEIR_SECOND);
+    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    world_offer(world, 50, 100, 2000, 2000);
+    world_run(world, 20 * WEIR_SECOND);
+    world_forget(world);
+    world_run(world, 20 * WEIR_SECOND);
     print_message("fair: %.1f %.1f %.1f %.1f/s passed of 50, 100, 2000, "
                   "2000/s\n",
                   (double)world->passed[0] / 20, (double)world->passed[1] / 20,
@@ -50,7 +50,7 @@ static void shares_are_fair(void **state)
     assert_in_range(world->passed[2], 20 * 385, 20 * 425);
     assert_in_range(world->passed[3], 20 * 385, 20 * 425);
     assert_compare(world->level_most, <=, HIGH + LIMITERS);
-    end(world);
+    world_end(world);
 }
 
 /* The fewest that passed in a tenth of a second between two instants. */
@@ -69,19 +69,19 @@ static uint32_t least_between(const struct world *world, double from_s,
 static void the_sharing_is_switched_under_load(void **state)
 {
     (void)state;
-    struct world *world = begin(WEIR_COUNTED, WEIR_STALE_CLOSED);
-    offer_each(world, 1500, 750, 500, 250);
-    run(world, 10 * WEIR_SECOND);
+    struct world *world = world_begin(WEIR_COUNTED, WEIR_STALE_CLOSED);
+    world_offer(world, 1500, 750, 500, 250);
+    world_run(world, 10 * WEIR_SECOND);
     double counted = world->level_most;
     world->level_most = 0;
-    put(world, WEIR_LEASED, LIMIT, WEIR_STALE_CLOSED);
-    run(world, 20 * WEIR_SECOND);
+    world_put(world, WEIR_LEASED, LIMIT, WEIR_STALE_CLOSED);
+    world_run(world, 20 * WEIR_SECOND);
     double leased = world->level_most;
     for (uint32_t l = 0; l < LIMITERS; l++)
-        assert_int_equal(lease_of(world, l).leasing, WEIR_LEASING_HELD);
+        assert_int_equal(world_lease(world, l).leasing, WEIR_LEASING_HELD);
     world->level_most = 0;
-    put(world, WEIR_COUNTED, LIMIT, WEIR_STALE_CLOSED);
-    run(world, 10 * WEIR_SECOND);
+    world_put(world, WEIR_COUNTED, LIMIT, WEIR_STALE_CLOSED);
+    world_run(world, 10 * WEIR_SECOND);
     print_message("switched at 10 s and 30 s: level at most %.0f counted, "
                   "%.0f leased, %.0f counted, high %.0f; fewest in 100 ms "
                   "%u before, %u at 10 s, %u at 30 s\n",
@@ -89,34 +89,34 @@ static void the_sharing_is_switched_under_load(void **state)
                   least_between(world, 5, 10), least_between(world, 9.9, 13),
                   least_between(world, 29.9, 33));
     for (uint32_t l = 0; l < LIMITERS; l++)
-        assert_int_equal(lease_of(world, l).leasing, WEIR_LEASING_NONE);
+        assert_int_equal(world_lease(world, l).leasing, WEIR_LEASING_NONE);
     assert_compare(leased, <=, HIGH + LOW);
     assert_compare(world->level_most, <=, HIGH + LOW);
     assert_compare(least_between(world, 9.9, 13), >=, 50);
     assert_compare(least_between(world, 29.9, 33), >=, 50);
-    end(world);
+    world_end(world);
 }
 
 /* Half of the limit is used: nobody is refused on the way there and back. */
 static void an_idle_fleet_is_switched_unseen(void **state)
 {
     (void)state;
-    struct world *world = begin(WEIR_COUNTED, WEIR_STALE_CLOSED);
-    offer_each(world, 250, 125, 80, 45);
-    run(world, 10 * WEIR_SECOND);
-    put(world, WEIR_LEASED, LIMIT, WEIR_STALE_CLOSED);
-    run(world, 30 * WEIR_SECOND);
+    struct world *world = world_begin(WEIR_COUNTED, WEIR_STALE_CLOSED);
+    world_offer(world, 250, 125, 80, 45);
+    world_run(world, 10 * WEIR_SECOND);
+    world_put(world, WEIR_LEASED, LIMIT, WEIR_STALE_CLOSED);
+    world_run(world, 30 * WEIR_SECOND);
     uint64_t leased = world->refused[0] + world->refused[1] +
                       world->refused[2] + world->refused[3];
-    put(world, WEIR_COUNTED, LIMIT, WEIR_STALE_CLOSED);
-    run(world, 10 * WEIR_SECOND);
+    world_put(world, WEIR_COUNTED, LIMIT, WEIR_STALE_CLOSED);
+    world_run(world, 10 * WEIR_SECOND);
     uint64_t in_all = world->refused[0] + world->refused[1] +
                       world->refused[2] + world->refused[3];
     print_message("half of the limit: %llu refused when leased, %llu after\n",
                   (unsigned long long)leased,
                   (unsigned long long)(in_all - leased));
     assert_int_equal(in_all, 0);
-    end(world);
+    world_end(world);
 }
 
 /* Switched at any moments, under any load, there and back: the most that is in
@@ -126,24 +126,25 @@ static void switched_at_any_moment(void **state)
     (void)state;
     double most = 0;
     for (uint64_t history = 0; history < 20; history++) {
-        struct weir_rng rng = { seed() * 1000 + history };
-        struct world *world = begin(WEIR_COUNTED, WEIR_STALE_CLOSED);
+        struct weir_rng rng = { world_seed() * 1000 + history };
+        struct world *world = world_begin(WEIR_COUNTED, WEIR_STALE_CLOSED);
         for (int i = 0; i < 20; i++) {
             for (uint32_t l = 0; l < LIMITERS; l++)
                 world->offered[l] = (double)weir_rng_below(&rng, 1500) *
                                     (double)weir_rng_below(&rng, 2);
-            run(world, weir_rng_below(&rng, 5 * WEIR_SECOND));
-            put(world,
-                world->sharing == WEIR_LEASED ? WEIR_COUNTED : WEIR_LEASED,
-                LIMIT, WEIR_STALE_CLOSED);
+            world_run(world, weir_rng_below(&rng, 5 * WEIR_SECOND));
+            world_put(world,
+                      world->sharing == WEIR_LEASED ? WEIR_COUNTED
+                                                    : WEIR_LEASED,
+                      LIMIT, WEIR_STALE_CLOSED);
         }
-        run(world, 5 * WEIR_SECOND);
+        world_run(world, 5 * WEIR_SECOND);
         if (world->level_most > HIGH + LOW)
             fail_msg("level %.0f in history %llu (seed %llu)",
                      world->level_most, (unsigned long long)history,
-                     (unsigned long long)seed());
+                     (unsigned long long)world_seed());
         most = world->level_most > most ? world->level_most : most;
-        end(world);
+        world_end(world);
     }
     print_message("400 switches at any moment: level %.0f at most, high %.0f\n",
                   most, HIGH);
@@ -154,95 +155,95 @@ static void switched_at_any_moment(void **state)
 static void a_silent_master(void **state)
 {
     (void)state;
-    struct world *world = begin(WEIR_LEASED, WEIR_STALE_CLOSED);
-    offer_each(world, 500, 500, 500, 500);
-    run(world, 10 * WEIR_SECOND);
+    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    world_offer(world, 500, 500, 500, 500);
+    world_run(world, 10 * WEIR_SECOND);
     world->mute = true;
-    forget(world);
-    run(world, 10 * WEIR_SECOND);
-    uint64_t held = passed_of_all(world);
-    run(world, 15 * WEIR_SECOND);
-    forget(world);
-    run(world, 5 * WEIR_SECOND);
-    uint64_t over = passed_of_all(world);
+    world_forget(world);
+    world_run(world, 10 * WEIR_SECOND);
+    uint64_t held = world_passed(world);
+    world_run(world, 15 * WEIR_SECOND);
+    world_forget(world);
+    world_run(world, 5 * WEIR_SECOND);
+    uint64_t over = world_passed(world);
     world->mute = false;
-    run(world, 10 * WEIR_SECOND);
-    forget(world);
-    run(world, 5 * WEIR_SECOND);
+    world_run(world, 10 * WEIR_SECOND);
+    world_forget(world);
+    world_run(world, 5 * WEIR_SECOND);
     print_message("mute: %.0f/s in the first 10 s, %.0f/s after the lease; "
                   "%.0f/s when it is back\n",
                   (double)held / 10, (double)over / 5,
-                  (double)passed_of_all(world) / 5);
+                  (double)world_passed(world) / 5);
     assert_compare(held, >, 9800);
     assert_true(over == 0);
-    assert_compare(passed_of_all(world), >, 4900);
-    end(world);
+    assert_compare(world_passed(world), >, 4900);
+    world_end(world);
 }
 
 /* Nobody uses it any more: it is given back. */
 static void what_is_unused_is_given_back(void **state)
 {
     (void)state;
-    struct world *world = begin(WEIR_LEASED, WEIR_STALE_CLOSED);
-    offer_each(world, 100, 0, 0, 0);
-    run(world, 10 * WEIR_SECOND);
-    assert_int_equal(lease_of(world, 0).leasing, WEIR_LEASING_HELD);
-    assert_int_equal(lease_of(world, 1).leasing, WEIR_LEASING_CLOSED);
-    offer_each(world, 0, 0, 0, 0);
-    run(world, 2 * WEIR_HOLDER_IDLE);
+    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    world_offer(world, 100, 0, 0, 0);
+    world_run(world, 10 * WEIR_SECOND);
+    assert_int_equal(world_lease(world, 0).leasing, WEIR_LEASING_HELD);
+    assert_int_equal(world_lease(world, 1).leasing, WEIR_LEASING_CLOSED);
+    world_offer(world, 0, 0, 0, 0);
+    world_run(world, 2 * WEIR_HOLDER_IDLE);
     assert_int_equal(world->releases, 1);
-    assert_int_equal(lease_of(world, 0).leasing, WEIR_LEASING_CLOSED);
-    offer_each(world, 100, 0, 0, 0);
-    forget(world);
-    run(world, 10 * WEIR_SECOND);
+    assert_int_equal(world_lease(world, 0).leasing, WEIR_LEASING_CLOSED);
+    world_offer(world, 100, 0, 0, 0);
+    world_forget(world);
+    world_run(world, 10 * WEIR_SECOND);
     print_message("back after a minute: %llu of 1000 refused\n",
                   (unsigned long long)world->refused[0]);
     assert_compare(world->refused[0], <, 50);
-    end(world);
+    world_end(world);
 }
 
 /* Much was refused in a time that is over: who uses little now wants little. */
 static void what_was_refused_before_isnt_wanted(void **state)
 {
     (void)state;
-    struct world *world = begin(WEIR_LEASED, WEIR_STALE_CLOSED);
-    offer_each(world, 3 * LIMIT, 0, 0, 0);
-    run(world, 10 * WEIR_SECOND);
-    offer_each(world, 0, 0, 0, 0);
-    run(world, 2 * WEIR_HOLDER_IDLE);
+    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    world_offer(world, 3 * LIMIT, 0, 0, 0);
+    world_run(world, 10 * WEIR_SECOND);
+    world_offer(world, 0, 0, 0, 0);
+    world_run(world, 2 * WEIR_HOLDER_IDLE);
     assert_int_equal(world->releases, 1);
-    offer_each(world, 10, 0, 0, 0);
+    world_offer(world, 10, 0, 0, 0);
     world->wanted[0] = 0;
     double most = 0;
     for (int i = 0; i < 100; i++) {
-        run(world, 100 * WEIR_MILLISECOND);
+        world_run(world, 100 * WEIR_MILLISECOND);
         most = world->wanted[0] > most ? world->wanted[0] : most;
     }
     print_message("%llu refused; later, of 10/s, wanted %.1f at most\n",
                   (unsigned long long)world->refused[0], most);
     assert_compare(most, <, 40);
-    end(world);
+    world_end(world);
 }
 
 /* A handle is opened and closed: that is enough to have and give back. */
 static void a_handle_has_it_and_gives_it_back(void **state)
 {
     (void)state;
-    struct world *world = begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_CLOSED);
     struct weir_table *table = weir_fleet_table(world->fleet, 2);
     struct weir_ref ref;
     assert_int_equal(weir_table_pin(table, WEIR_TEXT("q"), &ref,
                                     weir_node_now(&world->fleet->limiters[2])),
                      WEIR_RESOLVED);
     assert_compare(weir_table_want(table, ref, 300), <=, WEIR_OUTCOME_KICK);
-    run(world, WEIR_SECOND);
-    assert_int_equal(lease_of(world, 2).leasing, WEIR_LEASING_HELD);
-    assert_true(lease_of(world, 2).granted == 300);
+    world_run(world, WEIR_SECOND);
+    assert_int_equal(world_lease(world, 2).leasing, WEIR_LEASING_HELD);
+    assert_true(world_lease(world, 2).granted == 300);
     weir_table_unpin(table, ref);
-    run(world, WEIR_SECOND);
+    world_run(world, WEIR_SECOND);
     assert_int_equal(world->releases, 1);
-    assert_int_equal(lease_of(world, 2).leasing, WEIR_LEASING_CLOSED);
-    end(world);
+    assert_int_equal(world_lease(world, 2).leasing, WEIR_LEASING_CLOSED);
+    world_end(world);
 }
 
 /* A process that ends gives all back, whatever is used until its thread is
@@ -250,30 +251,30 @@ static void a_handle_has_it_and_gives_it_back(void **state)
 static void a_process_that_ends_gives_all_back(void **state)
 {
     (void)state;
-    struct world *world = begin(WEIR_LEASED, WEIR_STALE_CLOSED);
-    offer_each(world, 100, 100, 0, 0);
-    run(world, 5 * WEIR_SECOND);
+    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    world_offer(world, 100, 100, 0, 0);
+    world_run(world, 5 * WEIR_SECOND);
     struct weir_node *node = &world->fleet->limiters[0];
     weir_limiter_release(node->limiter, weir_node_now(node));
     weir_node_rest(node);
-    run(world, WEIR_SECOND);
+    world_run(world, WEIR_SECOND);
     assert_int_equal(world->releases, 1);
-    assert_int_equal(lease_of(world, 0).leasing, WEIR_LEASING_CLOSED);
-    assert_int_equal(lease_of(world, 1).leasing, WEIR_LEASING_HELD);
-    end(world);
+    assert_int_equal(world_lease(world, 0).leasing, WEIR_LEASING_CLOSED);
+    assert_int_equal(world_lease(world, 1).leasing, WEIR_LEASING_HELD);
+    world_end(world);
 }
 
 /* The master is where no link leads: that is an event, once. */
 static void a_master_elsewhere_is_told_of(void **state)
 {
     (void)state;
-    struct world *world = begin(WEIR_LEASED, WEIR_STALE_CLOSED);
-    offer_each(world, 100, 0, 0, 0);
-    run(world, 5 * WEIR_SECOND);
+    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    world_offer(world, 100, 0, 0, 0);
+    world_run(world, 5 * WEIR_SECOND);
     world->mute = true;
     weir_root_lease_end(weir_fleet_root(world->fleet, 0), UINT32_MAX,
                         WEIR_TEXT("b:7077"), weir_fleet_now(world->fleet));
-    run(world, 500 * WEIR_MILLISECOND);
+    world_run(world, 500 * WEIR_MILLISECOND);
     /* By hand: the fleet takes all events itself. */
     struct weir_node *node = &world->fleet->limiters[0];
     struct weir_event event;
@@ -288,67 +289,67 @@ static void a_master_elsewhere_is_told_of(void **state)
         }
     }
     assert_int_equal(told, 1);
-    end(world);
+    world_end(world);
 }
 
 /* A child of fork() has none of its parent's leases. */
 static void a_child_has_no_lease(void **state)
 {
     (void)state;
-    struct world *world = begin(WEIR_LEASED, WEIR_STALE_CLOSED);
-    offer_each(world, 100, 100, 0, 0);
-    run(world, 5 * WEIR_SECOND);
+    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    world_offer(world, 100, 100, 0, 0);
+    world_run(world, 5 * WEIR_SECOND);
     struct weir_node *node = &world->fleet->limiters[0];
     uint8_t other[WEIR_INCARNATION_SIZE] = { 1, 2, 3 };
     weir_fleet_allow(world->fleet, 0, 0, false);
     weir_limiter_reincarnate(node->limiter, WEIR_TEXT("child"), other,
                              weir_node_now(node));
-    assert_int_equal(lease_of(world, 0).leasing, WEIR_LEASING_CLOSED);
+    assert_int_equal(world_lease(world, 0).leasing, WEIR_LEASING_CLOSED);
     world->offered[0] = 0;
     weir_fleet_allow(world->fleet, 0, 0, true);
-    run(world, WEIR_SECOND);
+    world_run(world, WEIR_SECOND);
     world->offered[0] = 100;
-    run(world, 5 * WEIR_SECOND);
-    assert_int_equal(lease_of(world, 0).leasing, WEIR_LEASING_HELD);
-    end(world);
+    world_run(world, 5 * WEIR_SECOND);
+    assert_int_equal(world_lease(world, 0).leasing, WEIR_LEASING_HELD);
+    world_end(world);
 }
 
 /* The priority of what is wanted is the quota's, until it is edited. */
 static void the_priority_is_the_quotas(void **state)
 {
     (void)state;
-    struct world *world = begin(WEIR_LEASED, WEIR_STALE_CLOSED);
-    offer_each(world, 100, 0, 0, 0);
-    run(world, 3 * WEIR_SECOND);
+    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    world_offer(world, 100, 0, 0, 0);
+    world_run(world, 3 * WEIR_SECOND);
     assert_int_equal(world->priority, 0);
     world->quota_priority = -7;
-    put(world, WEIR_LEASED, LIMIT, WEIR_STALE_CLOSED);
-    run(world, WEIR_SECOND);
+    world_put(world, WEIR_LEASED, LIMIT, WEIR_STALE_CLOSED);
+    world_run(world, WEIR_SECOND);
     assert_int_equal(world->priority, -7);
-    end(world);
+    world_end(world);
 }
 
 /* The limit is cut to a tenth, and raised again: in force within moments. */
 static void an_edit_of_the_limit(void **state)
 {
     (void)state;
-    struct world *world = begin(WEIR_LEASED, WEIR_STALE_CLOSED);
-    offer_each(world, 500, 500, 500, 500);
-    run(world, 10 * WEIR_SECOND);
-    put(world, WEIR_LEASED, LIMIT / 10, WEIR_STALE_CLOSED);
-    run(world, 25 * WEIR_SECOND); /* what is over has leaked */
-    forget(world);
-    run(world, 10 * WEIR_SECOND);
-    uint64_t cut = passed_of_all(world);
-    put(world, WEIR_LEASED, LIMIT, WEIR_STALE_CLOSED);
-    run(world, 10 * WEIR_SECOND);
-    forget(world);
-    run(world, 10 * WEIR_SECOND);
+    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    world_offer(world, 500, 500, 500, 500);
+    world_run(world, 10 * WEIR_SECOND);
+    world_put(world, WEIR_LEASED, LIMIT / 10, WEIR_STALE_CLOSED);
+    world_run(world, 25 * WEIR_SECOND); /* what is over has leaked */
+    world_forget(world);
+    world_run(world, 10 * WEIR_SECOND);
+    uint64_t cut = world_passed(world);
+    world_put(world, WEIR_LEASED, LIMIT, WEIR_STALE_CLOSED);
+    world_run(world, 10 * WEIR_SECOND);
+    world_forget(world);
+    world_run(world, 10 * WEIR_SECOND);
     print_message("limit 1000, 100, 1000/s: %.1f/s, then %.1f/s\n",
-                  (double)cut / 10, (double)passed_of_all(world) / 10);
+                  (double)cut / 10, (double)world_passed(world) / 10);
     assert_in_range(cut, 980, 1030);
-    assert_in_range(passed_of_all(world), 9900, 10100);
-    end(world);
+    assert_in_range(world_passed(world), 9900, 10100);
+    world_end(world);
 }
 
 /* Two want more than there is, then a third comes: all of it is used, in equal
@@ -356,23 +357,23 @@ static void an_edit_of_the_limit(void **state)
 static void permits_are_shared_and_never_over(void **state)
 {
     (void)state;
-    struct world *world = begin_flight(40, 300 * WEIR_MILLISECOND);
-    offer_each(world, 400, 400, 0, 0);
-    fly(world, 5 * WEIR_SECOND);
+    struct world *world = world_begin_flight(40, 300 * WEIR_MILLISECOND);
+    world_offer(world, 400, 400, 0, 0);
+    world_run(world, 5 * WEIR_SECOND);
     print_message("two: %u and %u of 40 in flight\n", world->out[0],
                   world->out[1]);
     assert_int_equal(world->out[0], 20);
     assert_int_equal(world->out[1], 20);
     world->offered[2] = 400;
-    fly(world, WEIR_SECOND);
+    world_run(world, WEIR_SECOND);
     print_message("a third, a second later: %u, %u, %u\n", world->out[0],
                   world->out[1], world->out[2]);
     assert_compare(world->out[2], >=, 12);
-    fly(world, 30 * WEIR_SECOND);
-    assert_compare(out_of_all(world), >=, 39);
+    world_run(world, 30 * WEIR_SECOND);
+    assert_compare(world_out(world), >=, 39);
     for (uint32_t l = 0; l < 3; l++)
         assert_true(world->out[l] == 13 || world->out[l] == 14);
-    end(world);
+    world_end(world);
 }
 
 /* Who holds for long keeps what he holds; a lower limit is in force when
@@ -380,17 +381,17 @@ static void permits_are_shared_and_never_over(void **state)
 static void a_cut_waits_for_permits(void **state)
 {
     (void)state;
-    struct world *world = begin_flight(40, 3 * WEIR_SECOND);
-    offer_each(world, 100, 100, 0, 0);
-    fly(world, 10 * WEIR_SECOND);
-    assert_int_equal(out_of_all(world), 40);
-    put(world, WEIR_LEASED, 10, WEIR_STALE_CLOSED);
-    fly(world, 4 * WEIR_SECOND);
+    struct world *world = world_begin_flight(40, 3 * WEIR_SECOND);
+    world_offer(world, 100, 100, 0, 0);
+    world_run(world, 10 * WEIR_SECOND);
+    assert_int_equal(world_out(world), 40);
+    world_put(world, WEIR_LEASED, 10, WEIR_STALE_CLOSED);
+    world_run(world, 4 * WEIR_SECOND);
     world->ceiling = 10;
-    assert_compare(out_of_all(world), <=, 10);
-    fly(world, 10 * WEIR_SECOND);
-    assert_int_equal(out_of_all(world), 10);
-    end(world);
+    assert_compare(world_out(world), <=, 10);
+    world_run(world, 10 * WEIR_SECOND);
+    assert_int_equal(world_out(world), 10);
+    world_end(world);
 }
 
 /* Who waits in a process is asked for as who is in is: at once, not one by one
@@ -398,34 +399,34 @@ static void a_cut_waits_for_permits(void **state)
 static void who_waits_is_wanted_for(void **state)
 {
     (void)state;
-    struct world *world = begin_flight(40, WEIR_SECOND);
+    struct world *world = world_begin_flight(40, WEIR_SECOND);
     struct weir_table *table = weir_fleet_table(world->fleet, 0);
     struct weir_ref q;
-    offer_each(world, 2, 0, 0, 0);
-    fly(world, 5 * WEIR_SECOND);
+    world_offer(world, 2, 0, 0, 0);
+    world_run(world, 5 * WEIR_SECOND);
     assert_true(weir_table_find(table, WEIR_TEXT("q"), &q));
     print_message("wanted %.1f with 2 or so in flight", world->wanted[0]);
     weir_table_set_line(table, q.slot, 1, 30);
-    fly(world, WEIR_SECOND);
+    world_run(world, WEIR_SECOND);
     print_message(", %.1f with 30 that wait\n", world->wanted[0]);
     assert_compare(world->wanted[0], >=, 30);
     assert_compare(world->wanted[0], <, 50);
     weir_table_set_line(table, q.slot, 0, 0);
-    fly(world, 60 * WEIR_SECOND);
+    world_run(world, 60 * WEIR_SECOND);
     assert_compare(world->wanted[0], <, 10);
-    end(world);
+    world_end(world);
 }
 
 /* Three want one of two units: it goes round, and nobody waits for ever. */
 static void fewer_units_than_processes(void **state)
 {
     (void)state;
-    struct world *world = begin_flight(2, 50 * WEIR_MILLISECOND);
+    struct world *world = world_begin_flight(2, 50 * WEIR_MILLISECOND);
     world->lease = 4 * WEIR_SECOND;
-    offer_each(world, 100, 100, 100, 0);
-    fly(world, 60 * WEIR_SECOND);
-    forget(world);
-    fly(world, 120 * WEIR_SECOND);
+    world_offer(world, 100, 100, 100, 0);
+    world_run(world, 60 * WEIR_SECOND);
+    world_forget(world);
+    world_run(world, 120 * WEIR_SECOND);
     print_message("2 units, 3 processes: %llu, %llu, %llu entered of 4,800 "
                   "at most\n",
                   (unsigned long long)world->passed[0],
@@ -433,8 +434,8 @@ static void fewer_units_than_processes(void **state)
                   (unsigned long long)world->passed[2]);
     for (uint32_t l = 0; l < 3; l++)
         assert_compare(world->passed[l], >, 800);
-    assert_compare(passed_of_all(world), >, 3800);
-    end(world);
+    assert_compare(world_passed(world), >, 3800);
+    world_end(world);
 }
 
 /* The master is gone: leases run out, nobody enters, what is out stays out; the
@@ -442,48 +443,48 @@ static void fewer_units_than_processes(void **state)
 static void permits_outlast_leases(void **state)
 {
     (void)state;
-    struct world *world = begin_flight(40, 25 * WEIR_SECOND);
+    struct world *world = world_begin_flight(40, 25 * WEIR_SECOND);
     world->lease = 4 * WEIR_SECOND;
     world->offered[0] = 100;
-    fly(world, 6 * WEIR_SECOND);
+    world_run(world, 6 * WEIR_SECOND);
     assert_int_equal(world->out[0], 40);
     /* The first hears no master any more, and the second asks for all. */
     world->deaf = 1;
     world->offered[0] = 0;
     world->offered[1] = 100;
-    fly(world, 15 * WEIR_SECOND);
+    world_run(world, 15 * WEIR_SECOND);
     assert_int_equal(world->out[0], 40);
     assert_int_equal(world->out[1], 0);
-    fly(world, 60 * WEIR_SECOND);
+    world_run(world, 60 * WEIR_SECOND);
     assert_int_equal(world->out[0], 0);
     assert_int_equal(world->out[1], 40);
-    end(world);
+    world_end(world);
 }
 
 /* A handle that is closed gives back what its permits don't hold any more. */
 static void a_place_ends_with_its_last_permit(void **state)
 {
     (void)state;
-    struct world *world = begin_flight(40, 5 * WEIR_SECOND);
+    struct world *world = world_begin_flight(40, 5 * WEIR_SECOND);
     struct weir_table *table = weir_fleet_table(world->fleet, 2);
     struct weir_ref ref;
     assert_int_equal(weir_table_pin(table, WEIR_TEXT("q"), &ref,
                                     weir_node_now(&world->fleet->limiters[2])),
                      WEIR_RESOLVED);
     assert_compare(weir_table_want(table, ref, 30), <=, WEIR_OUTCOME_KICK);
-    fly(world, WEIR_SECOND);
-    assert_true(lease_of(world, 2).granted == 30);
+    world_run(world, WEIR_SECOND);
+    assert_true(world_lease(world, 2).granted == 30);
     world->offered[2] = 10;
-    fly(world, WEIR_SECOND);
+    world_run(world, WEIR_SECOND);
     world->offered[2] = 0;
     assert_compare(world->out[2], >, 0);
     weir_table_unpin(table, ref);
-    fly(world, 2 * WEIR_SECOND);
+    world_run(world, 2 * WEIR_SECOND);
     assert_int_equal(world->releases, 0);
-    fly(world, 5 * WEIR_SECOND);
+    world_run(world, 5 * WEIR_SECOND);
     assert_int_equal(world->out[2], 0);
     assert_int_equal(world->releases, 1);
-    end(world);
+    world_end(world);
 }
 
 /* From counted to leased and back, with all of it in flight: never a permit
@@ -492,29 +493,29 @@ static void permits_are_switched_under_load(void **state)
 {
     (void)state;
     struct world *world =
-        begin_kind(WEIR_CONCURRENCY, 40, WEIR_COUNTED, WEIR_STALE_CLOSED);
+        world_begin_kind(WEIR_CONCURRENCY, 40, WEIR_COUNTED, WEIR_STALE_CLOSED);
     world->stay = 300 * WEIR_MILLISECOND;
     world->ceiling = 60; /* counted: a stated bound more */
-    offer_each(world, 400, 200, 100, 100);
-    fly(world, 10 * WEIR_SECOND);
-    uint32_t counted = out_of_all(world);
-    put(world, WEIR_LEASED, 40, WEIR_STALE_CLOSED);
-    fly(world, 3 * WEIR_SECOND);
+    world_offer(world, 400, 200, 100, 100);
+    world_run(world, 10 * WEIR_SECOND);
+    uint32_t counted = world_out(world);
+    world_put(world, WEIR_LEASED, 40, WEIR_STALE_CLOSED);
+    world_run(world, 3 * WEIR_SECOND);
     world->ceiling = 40;
-    fly(world, 10 * WEIR_SECOND);
-    uint32_t leased = out_of_all(world);
+    world_run(world, 10 * WEIR_SECOND);
+    uint32_t leased = world_out(world);
     world->ceiling = 60;
-    put(world, WEIR_COUNTED, 40, WEIR_STALE_CLOSED);
-    fly(world, 10 * WEIR_SECOND);
+    world_put(world, WEIR_COUNTED, 40, WEIR_STALE_CLOSED);
+    world_run(world, 10 * WEIR_SECOND);
     print_message("in flight of 40: %u counted, %u leased, %u counted\n",
-                  counted, leased, out_of_all(world));
+                  counted, leased, world_out(world));
     assert_compare(leased, >=, 38);
     assert_compare(leased, <=, 40);
     for (uint32_t l = 0; l < LIMITERS; l++) {
-        assert_int_equal(lease_of(world, l).leasing, WEIR_LEASING_NONE);
+        assert_int_equal(world_lease(world, l).leasing, WEIR_LEASING_NONE);
         assert_compare(world->out[l], >, 0);
     }
-    end(world);
+    world_end(world);
 }
 
 int main(void)

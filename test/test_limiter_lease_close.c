@@ -11,14 +11,6 @@ static uint32_t holders_of_all(const struct world *world)
     return holders;
 }
 
-static void pass_time(struct world *world, weir_duration span)
-{
-    if (world->kind == WEIR_CONCURRENCY)
-        fly(world, span);
-    else
-        run(world, span);
-}
-
 /* It says so itself, by a message without grants. */
 static void tell_who_is_master(struct world *world)
 {
@@ -54,7 +46,7 @@ static void use(struct world *world, uint32_t limiter, struct weir_ref ref,
     if (weir_rng_below(rng, 4) == 0)
         return;
     if (world->kind == WEIR_CONCURRENCY)
-        enter(world, limiter);
+        world_enter(world, limiter);
     else
         weir_fleet_take(world->fleet, limiter, WEIR_TEXT("q"), 1, NULL);
 }
@@ -76,7 +68,7 @@ static void open_and_close(struct world *world, uint32_t limiter,
         } else {
             weir_table_unpin(table, ref[i]);
         }
-        pass_time(world, weir_rng_below(rng, 6) * weir_rng_below(rng, 50) *
+        world_run(world, weir_rng_below(rng, 6) * weir_rng_below(rng, 50) *
                              WEIR_MILLISECOND);
     }
     for (int i = 0; i < 3; i++) {
@@ -86,35 +78,36 @@ static void open_and_close(struct world *world, uint32_t limiter,
 }
 
 /* Handles are opened, used and closed at any moments, in a millisecond or in a
- * second, and the master's answers come before or after, perhaps the one too
- * that says who is master. Some looks after the last close the master has
- * nothing leased out, and it is asked for nothing any more. */
+ * second, and the master's answers come before or after, perhaps also the one
+ * by which the root says that it is the master. Some looks after the last close
+ * the master has nothing leased out, and it is asked for nothing any more. */
 static void the_last_close_leaves_nothing(void **state)
 {
     (void)state;
     weir_duration ways[] = { WAY, 130 * WEIR_MILLISECOND,
                              1500 * WEIR_MILLISECOND };
     for (uint64_t history = 0; history < 150; history++) {
-        struct weir_rng rng = { seed() * 1000 + history };
+        struct weir_rng rng = { world_seed() * 1000 + history };
         struct world *world =
-            begin_kind(history % 2 == 0 ? WEIR_RATE : WEIR_CONCURRENCY, 40,
-                       WEIR_LEASED, WEIR_STALE_CLOSED);
+            world_begin_kind(history % 2 == 0 ? WEIR_RATE : WEIR_CONCURRENCY,
+                             40, WEIR_LEASED, WEIR_STALE_CLOSED);
         world->stay = weir_rng_below(&rng, 100) * WEIR_MILLISECOND;
         world->way = ways[weir_rng_below(&rng, 3)];
         bool is_known = weir_rng_below(&rng, 2) == 0;
         if (is_known)
             tell_who_is_master(world);
         open_and_close(world, 2, &rng);
-        pass_time(world, 500 * WEIR_MILLISECOND + (is_known ? 0 : world->way));
+        world_run(world, 500 * WEIR_MILLISECOND + (is_known ? 0 : world->way));
         uint32_t heard = world->wants;
         uint32_t at_once = holders_of_all(world);
-        pass_time(world, 3 * WEIR_SECOND);
+        world_run(world, 3 * WEIR_SECOND);
         if (at_once > 0 || holders_of_all(world) > 0 || world->wants != heard)
             fail_msg("history %llu (seed %llu): %u and %u holders, %u messages "
                      "after the last close",
-                     (unsigned long long)history, (unsigned long long)seed(),
-                     at_once, holders_of_all(world), world->wants - heard);
-        end(world);
+                     (unsigned long long)history,
+                     (unsigned long long)world_seed(), at_once,
+                     holders_of_all(world), world->wants - heard);
+        world_end(world);
     }
 }
 
@@ -123,42 +116,43 @@ static void the_last_close_leaves_nothing(void **state)
 static void what_is_used_by_name_stays(void **state)
 {
     (void)state;
-    struct world *world = begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_CLOSED);
     struct weir_table *table = weir_fleet_table(world->fleet, 0);
-    offer_each(world, 100, 0, 0, 0);
-    run(world, 5 * WEIR_SECOND);
-    forget(world);
+    world_offer(world, 100, 0, 0, 0);
+    world_run(world, 5 * WEIR_SECOND);
+    world_forget(world);
     for (int i = 0; i < 100; i++) {
         struct weir_ref ref = pin(world, 0);
-        run(world, (weir_duration)i % 7 * 10 * WEIR_MILLISECOND);
+        world_run(world, (weir_duration)i % 7 * 10 * WEIR_MILLISECOND);
         weir_table_unpin(table, ref);
-        run(world, (weir_duration)i % 5 * 40 * WEIR_MILLISECOND);
+        world_run(world, (weir_duration)i % 5 * 40 * WEIR_MILLISECOND);
     }
-    run(world, WEIR_SECOND);
+    world_run(world, WEIR_SECOND);
     assert_int_equal(world->releases, 0);
     assert_int_equal(world->refused[0], 0);
-    offer_each(world, 0, 0, 0, 0);
-    run(world, 2 * WEIR_HOLDER_IDLE);
+    world_offer(world, 0, 0, 0, 0);
+    world_run(world, 2 * WEIR_HOLDER_IDLE);
     assert_int_equal(world->releases, 1);
-    end(world);
+    world_end(world);
 }
 
-/* What a handle said to want isn't wanted by who comes after it. */
+/* The limiter stops asking for the units that a handle wanted when the handle
+ * is closed, though the quota is used by its name afterwards. */
 static void a_want_ends_with_its_handle(void **state)
 {
     (void)state;
-    struct world *world = begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_CLOSED);
     struct weir_table *table = weir_fleet_table(world->fleet, 0);
     struct weir_ref ref = pin(world, 0);
     assert_compare(weir_table_want(table, ref, 300), <=, WEIR_OUTCOME_KICK);
-    run(world, WEIR_SECOND);
+    world_run(world, WEIR_SECOND);
     assert_true(world->wanted[0] == 300);
     weir_table_unpin(table, ref);
-    run(world, WEIR_SECOND);
-    offer_each(world, 10, 0, 0, 0);
-    run(world, 5 * WEIR_SECOND);
+    world_run(world, WEIR_SECOND);
+    world_offer(world, 10, 0, 0, 0);
+    world_run(world, 5 * WEIR_SECOND);
     assert_compare(world->wanted[0], <, 20);
-    end(world);
+    world_end(world);
 }
 
 int main(void)
