@@ -107,10 +107,11 @@ def left_behind(group):
 def remove(folder):
     """Processes that were killed may write to it until they have ended."""
     end = time.monotonic() + PATIENCE
-    shutil.rmtree(folder, ignore_errors=True)
-    while os.path.exists(folder) and time.monotonic() < end:
-        time.sleep(0.01)
+    while True:
         shutil.rmtree(folder, ignore_errors=True)
+        if not os.path.exists(folder) or time.monotonic() > end:
+            return
+        time.sleep(0.01)
 
 
 def become(file, code, names, output, folder):

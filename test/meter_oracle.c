@@ -51,9 +51,9 @@ static weir_i128 grains_of(const struct oracle *o, unsigned k)
     return grains;
 }
 
-/* Bucket k was emptied by a refund. What the product's level was off by is gone
- * from that bucket, but not from its overflow: the buckets that this one feeds
- * are off by it from now on. */
+/* A refund emptied bucket k. The product's error is gone from that bucket's
+ * level, but not from its overflow: the buckets that it feeds have the same
+ * error from now on. */
 static void emptied(struct oracle *o, unsigned k)
 {
     if (o->exact[k])

@@ -62,6 +62,21 @@ static void push(struct world *w)
                 take(w, i, &grant);
 }
 
+static void begin(struct world *w, double capacity, weir_duration refresh)
+{
+    struct weir_lease_rule rule = { .share = WEIR_SHARE_FAIR,
+                                    .capacity = capacity,
+                                    .lease = 60 * WEIR_SECOND,
+                                    .refresh = refresh,
+                                    .linger = WEIR_SECOND,
+                                    .whole = true };
+    *w = (struct world){ .now = 1000 * WEIR_SECOND };
+    w->broker = weir_broker_new(&weir_mem_system, &rule, NULL, &w->serials, 1,
+                                w->now);
+    for (int i = 0; i < HOLDERS; i++)
+        weir_broker_join(w->broker, 100 + (uint64_t)i, &w->number[i]);
+}
+
 static double wants_of(int holder)
 {
     return holder == 0 ? 2 : 1;
@@ -71,17 +86,8 @@ static double wants_of(int holder)
 static void who_rests_while_waiting_is_counted(void **state)
 {
     (void)state;
-    struct weir_lease_rule rule = { .share = WEIR_SHARE_FAIR,
-                                    .capacity = 2,
-                                    .lease = 60 * WEIR_SECOND,
-                                    .refresh = 5 * WEIR_SECOND,
-                                    .linger = WEIR_SECOND,
-                                    .whole = true };
-    struct world w = { .now = 1000 * WEIR_SECOND };
-    w.broker = weir_broker_new(&weir_mem_system, &rule, NULL, &w.serials, 1,
-                               w.now);
-    for (int i = 0; i < HOLDERS; i++)
-        weir_broker_join(w.broker, 100 + (uint64_t)i, &w.number[i]);
+    struct world w;
+    begin(&w, 2, 5 * WEIR_SECOND);
     ask_and_take(&w, 1, 1);
     push(&w);
     w.now += WEIR_SECOND;
@@ -132,17 +138,8 @@ static void go_round(struct world *w)
 static void who_waits_and_wants_more_is_given_it(void **state)
 {
     (void)state;
-    struct weir_lease_rule rule = { .share = WEIR_SHARE_FAIR,
-                                    .capacity = 40,
-                                    .lease = 60 * WEIR_SECOND,
-                                    .refresh = 15 * WEIR_SECOND,
-                                    .linger = WEIR_SECOND,
-                                    .whole = true };
-    struct world w = { .now = 1000 * WEIR_SECOND };
-    w.broker = weir_broker_new(&weir_mem_system, &rule, NULL, &w.serials, 1,
-                               w.now);
-    for (int i = 0; i < HOLDERS; i++)
-        weir_broker_join(w.broker, 100 + (uint64_t)i, &w.number[i]);
+    struct world w;
+    begin(&w, 40, 15 * WEIR_SECOND);
     ask_and_take(&w, 0, 100);
     ask_and_take(&w, 1, 100);
     go_round(&w);

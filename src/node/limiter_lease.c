@@ -22,11 +22,10 @@
  * waits for one more look, and ends if there was no use by then. If there was,
  * the quota is used by its name, and the place goes on as one without handles.
  *
- * What is refused before the first grant writes nothing that could wake us (a
- * refusal writes to its thread's stripe): while there are leased quotas the
- * marks are looked at each 100 ms. Rejected: a mark by the first refusal of
- * each slot. It costs every refusal a comparison, to save a newcomer 50 ms in
- * the mean.
+ * A refusal before the first grant writes to its thread's stripe alone, which
+ * wakes no limiter: while there are leased quotas, the limiter looks at the
+ * marks each 100 ms. Rejected: a mark by the first refusal of each slot. It
+ * costs every refusal a comparison, to save a newcomer 50 ms in the mean.
  *
  * From counted to leased and back, while requests run. Counted, this process
  * decides by the whole limit and by what all have in the bucket. That ends with
