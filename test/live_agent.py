@@ -746,6 +746,23 @@ class Redis(Agents):
         link.close()
         self.assertEqual(self.resp(place).ask("PING"), "+PONG")
 
+    def test_a_browser_posts_no_commands(self):
+        """What fetch() of any page can send, but for the headers that tell
+        nothing: a simple request."""
+        self.quota("drain", "limit=1/h", "low_burst=3", "high_burst=3")
+        place = self.agent("--resp", ":0")["resp"][0]
+        for method, target in ("POST", "/"), ("POST", "/?'a"), ("GET", "/"):
+            link = http.client.HTTPConnection(place, timeout=PATIENCE)
+            self.addCleanup(link.close)
+            link.request(method, target, b"WEIR.TAKE drain 3\r\n",
+                         {"Content-Type": "text/plain"})
+            with self.assertRaises(http.client.BadStatusLine) as said:
+                link.getresponse()
+            self.assertIn("HTTP", said.exception.line)
+            self.assertEqual(link.sock.recv(100), b"")
+        self.assertEqual(self.resp(place).ask("WEIR.PEEK", "drain"),
+                         [0, 3, 0, "drain"])
+
     def test_who_does_not_read_waits_alone(self):
         place = self.agent("--resp", ":0")["resp"][0]
         slow, other = self.resp(place), self.resp(place)

@@ -102,6 +102,26 @@ static void what_is_none_is_said_as_redis_says_it(void **state)
                             table[i][1]);
 }
 
+/* A browser posts what a page has it post, to any port. */
+static void a_request_of_http_is_none(void **state)
+{
+    (void)state;
+    static const char *const table[] = {
+        "POST / HTTP/1.1\r\nHost: a\r\n\r\nWEIR.TAKE drain 100\r\n",
+        "POST /?'a=\"b HTTP/1.1\r\n",
+        "post /\r\n",
+        "GET /?WEIR.TAKE HTTP/1.0\n",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        "Host: localhost:6379\r\n",
+        "host:\r\n",
+        "Content-Type: text/plain\r\n",
+    };
+    for (size_t i = 0; i < WEIR_COUNT_OF(table); i++)
+        assert_string_equal(decoded(table[i], strlen(table[i])),
+                            "Protocol error: this port doesn't speak HTTP");
+    assert_string_equal(decoded("ECHO HTTP/\r\n", 12), "ECHO|HTTP/");
+}
+
 static void bounds_hold(void **state)
 {
     (void)state;
@@ -238,6 +258,7 @@ int main(void)
         cmocka_unit_test(a_request_is_whole_at_its_last_byte),
         cmocka_unit_test(of_two_the_first_is_decoded),
         cmocka_unit_test(what_is_none_is_said_as_redis_says_it),
+        cmocka_unit_test(a_request_of_http_is_none),
         cmocka_unit_test(bounds_hold),
         cmocka_unit_test(words_of_a_line_are_unquoted),
         cmocka_unit_test(numbers_are_64_bits),

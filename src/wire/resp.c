@@ -13,6 +13,7 @@
 #include "wire/resp.h"
 
 #include <string.h>
+#include <strings.h>
 
 #define NUMBER_MAX 20 /* bytes of a 64-bit number */
 #define SHORT_LINE 5  /* bytes of "$12\r\n" */
@@ -229,6 +230,24 @@ static int read_words(struct cursor *line, struct weir_resp_request *out)
     }
 }
 
+/* Whether a line begins a request of HTTP, or is one of its headers: a browser
+ * sends what any page has it send, to any port, and where the first line were
+ * only a command that nobody knows, the body would be commands too. Redis knows
+ * such lines by "POST" and "Host:". */
+static bool is_http(const char *line, size_t len)
+{
+    static const char version[] = " HTTP/1.1";
+    size_t tail = sizeof version - 1;
+    const char *end = line + len;
+    if (len > tail && memcmp(end - tail, version, tail - 3) == 0)
+        return true;
+    size_t word = 0;
+    while (word < len && !is_blank(line[word]))
+        word++;
+    return (word == 4 && strncasecmp(line, "POST", word) == 0) ||
+           (word > 1 && line[word - 1] == ':');
+}
+
 static int read_line(struct cursor *cursor, struct weir_resp_request *out)
 {
     size_t len = (size_t)(cursor->end - cursor->p);
@@ -241,6 +260,8 @@ static int read_line(struct cursor *cursor, struct weir_resp_request *out)
         return 0;
     bool has_return = end > cursor->p && end[-1] == '\r';
     struct cursor line = { .p = cursor->p, .end = end - has_return };
+    if (is_http(line.p, (size_t)(line.end - line.p)))
+        return fail(cursor, "Protocol error: this port doesn't speak HTTP");
     int whole = read_words(&line, out);
     cursor->error = line.error;
     cursor->p = end + 1;
