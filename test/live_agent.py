@@ -35,6 +35,9 @@ except ImportError:
     jsonschema = None
 
 
+JSON = {"Content-Type": "application/json"}
+
+
 class UnixHTTP(http.client.HTTPConnection):
     def __init__(self, path):
         super().__init__("localhost", timeout=PATIENCE)
@@ -170,7 +173,7 @@ class Http(Agents):
         """(status, headers, body)."""
         link = UnixHTTP(place[5:]) if place.startswith("unix:") else \
             http.client.HTTPConnection(place, timeout=PATIENCE)
-        headers = dict(headers or {})
+        headers = JSON | (headers or {})
         if host:
             headers["Host"] = host
         link.request(method, path, body, headers)
@@ -296,7 +299,7 @@ class Http(Agents):
 
     def on(self, link, path, **body):
         """(status, answer), on a connection that goes on."""
-        link.request("POST", path, json.dumps(body))
+        link.request("POST", path, json.dumps(body), JSON)
         answer = link.getresponse()
         said = json.loads(answer.read())
         if self.api:
@@ -368,7 +371,7 @@ class Http(Agents):
         place, = self.agent("--http", ":0")["http"]
         link = http.client.HTTPConnection(place, timeout=PATIENCE)
         for i in range(1024):
-            link.request("POST", "/v1/enter", '{"name": "db"}')
+            link.request("POST", "/v1/enter", '{"name": "db"}', JSON)
             answer = link.getresponse()
             answer.read()
             self.assertEqual(answer.status, 200, i)
@@ -533,6 +536,7 @@ class Http(Agents):
         place, = self.agent("--http", ":0")["http"]
         host, port = place.split(":")
         one = (b"POST /v1/take HTTP/1.1\r\nHost: localhost\r\n"
+               b"Content-Type: application/json\r\n"
                b"Content-Length: 12\r\n\r\n{\"name\":\"a\"}")
         with socket.create_connection((host, int(port)), PATIENCE) as link:
             # Byte by byte, then a hundred at once.
@@ -551,6 +555,7 @@ class Http(Agents):
         host, port = place.split(":")
         with socket.create_connection((host, int(port)), PATIENCE) as link:
             link.sendall(b"POST /v1/take HTTP/1.1\r\nHost: localhost\r\n"
+                         b"Content-Type: application/json\r\n"
                          b"Expect: 100-continue\r\nContent-Length: 12\r\n\r\n")
             self.assertEqual(link.recv(100), b"HTTP/1.1 100 Continue\r\n\r\n")
             link.sendall(b'{"name":"a"}')

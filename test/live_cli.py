@@ -89,7 +89,8 @@ class Root:
         """(status, text) over HTTP."""
         request = urllib.request.Request(
             f"http://{self.http}{path}", method=method,
-            data=body.encode() if body else None, headers=headers or {})
+            data=body.encode() if body else None,
+            headers={"Content-Type": "application/json"} | (headers or {}))
         try:
             with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
                 return answer.status, answer.read().decode()
@@ -781,11 +782,21 @@ class Http(Case):
         self.assertEqual(self.root.get("/healthz")[0], 200)
         for headers in ({"Host": "evil.example"},
                         {"Origin": "http://evil.example"},
+                        {"Origin": "http://localhost:3000"},
+                        {"Origin": f"http://{self.root.http}.evil.example"},
                         {"Origin": "null"}):
             self.assertEqual(self.root.get("/healthz", headers=headers)[0],
-                             403)
+                             403, headers)
         self.assertEqual(self.root.get(
-            "/healthz", headers={"Origin": "http://localhost:3000"})[0], 200)
+            "/healthz", headers={"Origin": f"http://{self.root.http}"})[0],
+            200)
+        for headers, status in (({"Content-Type": "text/plain"}, 415),
+                                ({"Sec-Fetch-Site": "same-site"}, 403),
+                                ({}, 201)):
+            got, text = self.root.get("/v1/quotas/a", "PUT",
+                                      '{"limit": "5/s"}', headers)
+            self.assertEqual(got, status, headers)
+            self.assertEqual("type" in json.loads(text), status != 201)
 
     def test_garbage(self):
         for address in (self.root.http, self.root.address):

@@ -129,8 +129,10 @@ class Fleet(Agents):
     def ask(self, *names):
         place, = self.places["http"]
         body = json.dumps({"asks": [{"name": name} for name in names]})
-        with urllib.request.urlopen(f"http://{place}/v1/take", body.encode(),
-                                    PATIENCE) as answer:
+        request = urllib.request.Request(
+            f"http://{place}/v1/take", body.encode(),
+            {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             self.verdicts.update(reply["verdict"] for reply in
                                  json.load(answer)["replies"])
 

@@ -34,6 +34,7 @@ if not chromium.find():
           file=sys.stderr)
     sys.exit(77)  # Meson's word for it
 
+JSON = {"Content-Type": "application/json"}
 PICTURES = os.environ.get("WEIR_SCREENSHOTS")
 MANY = int(os.environ.get("WEIR_PAGE_QUOTAS", "20000"))
 SECOND = "the second browser"  # The first is that of class Page.
@@ -93,7 +94,7 @@ class Case(unittest.TestCase):
     def ask(self, path, method="GET", headers=None, body=None):
         """(status, headers, bytes), as they come."""
         link = http.client.HTTPConnection(self.root.http, timeout=PATIENCE)
-        link.request(method, path, body=body, headers=headers or {})
+        link.request(method, path, body=body, headers=JSON | (headers or {}))
         answer = link.getresponse()
         said = (answer.status, answer.headers, answer.read())
         link.close()
@@ -644,7 +645,7 @@ class Agent(Case):
         for _ in rounds(self.stops, 0.02):
             for name, weight in self.ASKS.items():
                 link.request("POST", "/v1/take", json.dumps(
-                    {"name": name, "weight": weight}))
+                    {"name": name, "weight": weight}), JSON)
                 link.getresponse().read()
         link.close()
 
@@ -782,7 +783,7 @@ class Agent(Case):
 
     def take(self, name):
         link = http.client.HTTPConnection(self.http, timeout=PATIENCE)
-        link.request("POST", "/v1/take", json.dumps({"name": name}))
+        link.request("POST", "/v1/take", json.dumps({"name": name}), JSON)
         answer = link.getresponse()
         answer.read()
         link.close()

@@ -191,8 +191,9 @@ class Case(unittest.TestCase):
 
     def ask_on(self, connection, who, method, path, body=None):
         """(status, headers, text); None: no answer, for TLS failed."""
-        headers = {} if who.header is None else \
-            {"Authorization": who.header}
+        headers = {"Content-Type": "application/json"}
+        if who.header is not None:
+            headers["Authorization"] = who.header
         try:
             connection.request(method, path, body, headers)
             answer = connection.getresponse()
@@ -491,7 +492,8 @@ class Walk(Case):
         """A certificate is shown by the browser whoever's page it is."""
         for origin, wanted in (("https://evil.example", 403),
                                ("null", 403),
-                               ("https://localhost", 200)):
+                               ("https://localhost", 403),
+                               (f"https://localhost:{self.root.http}", 200)):
             connection = http.client.HTTPSConnection(
                 "localhost", self.root.http, timeout=PATIENCE,
                 context=self.ops.context(self.certificates.ca))

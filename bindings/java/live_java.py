@@ -120,8 +120,10 @@ class Java(Rooted):
         def enter():
             asked = json.dumps({"name": "two", "weight": 2}).encode()
             try:
-                with urllib.request.urlopen(f"http://{place}/v1/enter",
-                                            asked, PATIENCE) as answer:
+                with urllib.request.urlopen(urllib.request.Request(
+                        f"http://{place}/v1/enter", asked,
+                        {"Content-Type": "application/json"}),
+                        timeout=PATIENCE) as answer:
                     return answer.status
             except urllib.error.HTTPError as error:
                 error.close()

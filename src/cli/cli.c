@@ -12,7 +12,7 @@
 
 #include "weir/exact.h"
 
-#define OPTIONS_MAX 24
+#define OPTIONS_MAX 32
 #define WORD_MAX 31
 
 int weir_cli_fail(const char *format, ...)

@@ -32,6 +32,7 @@
 #include "door/web.h"
 #include "os/clock.h"
 #include "os/daemon.h"
+#include "os/origin.h"
 #include "quota/quota.h"
 #include "server/gate.h"
 #include "server/port_file.h"
@@ -48,9 +49,11 @@ static const char agent_help[] =
     "own memory.\n"
     "\n"
     "    weir agent --roots 10.0.0.1:7077,10.0.0.2:7077 --http :7079\n"
-    "    curl -d '{\"name\": \"s3/put\"}' localhost:7079/v1/take\n"
+    "    curl --json '{\"name\": \"s3/put\"}' localhost:7079/v1/take\n"
     "\n"
     "  --http PLACE         decisions by HTTP, and a page [127.0.0.1:7079]\n"
+    "  --public-origin URL  where browsers find the page, if a proxy hands it\n"
+    "                       on: https://weir.example\n"
     "  --resp PLACE         CL.THROTTLE and WEIR.TAKE for clients of Redis\n"
     "  --resp-keys N        keys that CL.THROTTLE may have           [1000k]\n"
     "  --resp-sharing HOW   local: the keys are this process's; counted: the\n"
@@ -84,7 +87,7 @@ struct options {
     const char *resp_keys, *resp_sharing;
     struct weir_reach reach;
     const char *table, *name, *quotas_max, *port_file;
-    const char *log_level;
+    const char *log_level, *public_origin;
 };
 
 /* What a client of each kind of door says that it speaks over TLS. */
@@ -344,6 +347,7 @@ static struct weir_door_host host_of(struct agent *agent, struct weir_tls *tls)
         .tls = { .tls = tls,
                  .on_refused = on_refused,
                  .context = &agent->gate },
+        .public_origin = agent->options.public_origin,
     };
 }
 
@@ -352,6 +356,9 @@ static int make_gate(struct agent *agent)
     struct weir_diag diag = { 0 };
     const struct weir_reach *reach = &agent->options.reach;
     const char *path = reach->credentials;
+    const char *origin = agent->options.public_origin;
+    if (origin && weir_origin_parse(origin, &diag) < 0)
+        return weir_cli_fail("--public-origin %s: %s", origin, diag.text);
     int error = weir_reach_check(reach, &diag);
     if (error == 0 && path)
         error = weir_credentials_open(path, &agent->credentials, &diag);
@@ -571,6 +578,7 @@ int weir_cli_agent(int argc, char **argv)
     struct options *options = &agent.options;
     const struct weir_cli_option known[] = {
         { .name = "http", .values = &options->http },
+        { .name = "public-origin", .value = &options->public_origin },
         { .name = "resp", .values = &options->resp },
         { .name = "resp-keys", .value = &options->resp_keys },
         { .name = "resp-sharing", .value = &options->resp_sharing },

@@ -71,6 +71,8 @@ struct weir_door_host {
                  struct weir_diag *diag, weir_instant now);
     void *context; /* of admit */
     struct weir_talk_tls tls; /* that the door speaks at addresses */
+    const char *public_origin; /* of its pages, if it isn't its own address
+                                * (os/origin.h); borrowed; or NULL */
 };
 
 /* Whether who is at the other end has the right, having shown 'authorization'

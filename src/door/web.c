@@ -20,6 +20,7 @@
 #include "wire/http1.h"
 
 #define VALUE_MAX 1024 /* bytes of a header that is looked at */
+#define METHOD_MAX 16  /* bytes of a method; a longer one is cut, and no other */
 
 struct weir_web {
     const struct weir_door_host *host; /* borrowed, as is the next */
@@ -28,7 +29,7 @@ struct weir_web {
     struct weir_talk_server *server;   /* owned, as is the next */
     struct event *second;              /* for streams */
     size_t streams;
-    bool of_loopback; /* loopback is what keeps strangers out */
+    struct weir_origin_own own;
 };
 
 /* A connection's own. */
@@ -155,18 +156,39 @@ static const char *header(const struct call *call, const char *name,
     return buf;
 }
 
-static bool is_welcome(struct call *call)
+/* 'forms': a type of content that forms have is taken from a client that is no
+ * browser, which would say where the request comes from. */
+static bool is_welcome(struct call *call, bool forms)
 {
+    char method[METHOD_MAX];
     char host[VALUE_MAX];
     char origin[VALUE_MAX];
-    if (weir_origin_is_welcome(header(call, "Host", host),
-                               header(call, "Origin", origin),
-                               call->web->of_loopback))
+    char site[VALUE_MAX];
+    char type[VALUE_MAX];
+    snprintf(method, sizeof method, "%.*s", (int)call->request->method.len,
+             call->request->method.p);
+    struct weir_origin_request asked = {
+        .method = method,
+        .host = header(call, "Host", host),
+        .origin = header(call, "Origin", origin),
+        .sec_fetch_site = header(call, "Sec-Fetch-Site", site),
+        .content_type = header(call, "Content-Type", type),
+    };
+    if (forms && !asked.origin && !asked.sec_fetch_site)
+        asked.content_type = "application/json";
+    switch (weir_origin_check(&call->web->own, &asked)) {
+    case WEIR_ORIGIN_WELCOME:
         return true;
-    weir_web_problem(&call->reply, 403, NULL, NULL,
-                     "an agent answers requests to itself, on loopback by "
-                     "the name of localhost, not those that a browser sends "
-                     "for a page of another origin");
+    case WEIR_ORIGIN_FOREIGN:
+        weir_web_problem(&call->reply, 403, NULL, NULL,
+                         WEIR_ORIGIN_FOREIGN_TEXT);
+        return false;
+    case WEIR_ORIGIN_SIMPLE:
+        weir_web_problem(&call->reply, 415, NULL, NULL,
+                         WEIR_ORIGIN_SIMPLE_TEXT);
+        return false;
+    }
+    weir_assert(false);
     return false;
 }
 
@@ -286,17 +308,19 @@ static void ask_rls(struct call *call, weir_instant now)
 
 static const struct route {
     const char *path, *method;
-    bool is_open; /* to whoever shows nothing */
+    bool is_open; /* without a credential */
+    bool forms;   /* as is_welcome() */
     void (*run)(struct call *call, weir_instant now);
 } routes[] = {
-    { "/v1/take", "POST", false, take },
-    { "/v1/enter", "POST", false, enter },
-    { "/v1/leave", "POST", false, leave },
-    { "/json", "POST", false, ask_rls },
-    { "/v1/status", "GET", false, say_status },
-    { "/metrics", "GET", false, say_metrics },
-    { "/healthz", "GET", true, say_health },
-    { "/readyz", "GET", true, say_ready },
+    { "/v1/take", "POST", false, false, take },
+    { "/v1/enter", "POST", false, false, enter },
+    { "/v1/leave", "POST", false, false, leave },
+    /* Clients of envoyproxy/ratelimit post JSON as curl -d does. */
+    { "/json", "POST", false, true, ask_rls },
+    { "/v1/status", "GET", false, false, say_status },
+    { "/metrics", "GET", false, false, say_metrics },
+    { "/healthz", "GET", true, false, say_health },
+    { "/readyz", "GET", true, false, say_ready },
 };
 
 static bool is_text(struct weir_text text, const char *of)
@@ -474,7 +498,7 @@ static void answer(struct call *call, bool is_head, weir_instant now)
     enum weir_door_right right = is_head || is_text(request->method, "GET")
                                      ? WEIR_DOOR_READ
                                      : WEIR_DOOR_TAKE;
-    if (!is_welcome(call) || answer_file(call, is_head) ||
+    if (!is_welcome(call, route && route->forms) || answer_file(call, is_head) ||
         (!(route && route->is_open) &&
          !is_admitted(call, right, authorization, now)))
         return;
@@ -567,7 +591,11 @@ int weir_web_new(const struct weir_door_host *host,
     web->host = host;
     web->desk = desk;
     web->views = views;
-    web->of_loopback = !place->path[0] && weir_place_is_local(place);
+    web->own = (struct weir_origin_own){
+        .tls = !place->path[0] && host->tls.tls,
+        .of_loopback = !place->path[0] && weir_place_is_local(place),
+        .public_origin = host->public_origin,
+    };
     web->second = event_new(host->base, -1, EV_PERSIST, on_second, web);
     int error = web->second ? listen_at(web, place, diag)
                             : weir_diag_set(diag, WEIR_ENOMEM,

@@ -1,21 +1,69 @@
 /* SPDX-License-Identifier: MIT
- * os/origin.h - whether a request of HTTP comes from where it may: a browser
- * can reach any door of its host on behalf of any page that it shows.
+ * os/origin.h - which requests of HTTP a browser may send: a browser reaches
+ * any listener of its host on behalf of any page that it shows.
  *
- * An Origin, which browsers add to what a page sends elsewhere, must be this
- * very host, or a loopback name. Where loopback is all that keeps strangers
- * out, the Host must be a loopback name as well: a page whose name was made to
- * resolve to 127.0.0.1 sends its own. (Over TLS such a name has no
- * certificate.) */
+ * A request is foreign if
+ *
+ *   - it has an Origin that is not the listener's own: the same scheme, host
+ *     and port as the request's Host, or as the public origin that the operator
+ *     has named (behind a proxy the browser sees that one);
+ *   - the browser says that it comes from elsewhere (Sec-Fetch-Site), and it
+ *     changes something;
+ *   - loopback is what keeps other hosts out, and Host is no loopback name: a
+ *     page whose name was made to resolve to 127.0.0.1 sends its own name. (Over
+ *     TLS such a name has no certificate.)
+ *
+ * A request is simple if it changes something, is no DELETE, and has no type of
+ * content, or one that a form has: a browser sends a POST of that kind without
+ * asking the listener first, and old ones send no Origin with it. Such a request
+ * must say that it is application/json, which no form can.
+ *
+ * Source: the Fetch standard (CORS-safelisted request-header, "null" origins),
+ * Fetch Metadata Request Headers (W3C), RFC 6454. */
 
 #ifndef WEIR_ORIGIN_H
 #define WEIR_ORIGIN_H
 
 #include "base/base.h"
 
-/* 'host' and 'origin' are the headers' values; NULL: there is none.
- * 'of_loopback': loopback is what keeps strangers out. */
-bool weir_origin_is_welcome(const char *host, const char *origin,
-                            bool of_loopback);
+#define WEIR_ORIGIN_MAX 280 /* bytes: a scheme, the longest name, a port */
+
+enum weir_origin_verdict {
+    WEIR_ORIGIN_WELCOME,
+    WEIR_ORIGIN_FOREIGN,
+    WEIR_ORIGIN_SIMPLE
+};
+
+/* What to answer, with 403 and 415. */
+#define WEIR_ORIGIN_FOREIGN_TEXT                                              \
+    "the request comes from a page of another origin, or its Host isn't this " \
+    "listener's: on loopback, use localhost or 127.0.0.1; behind a proxy, "    \
+    "name its address by --public-origin"
+#define WEIR_ORIGIN_SIMPLE_TEXT                                               \
+    "send the header Content-Type: application/json; a browser sends other "   \
+    "types for any page, without asking here first"
+
+/* How a listener is reached. */
+struct weir_origin_own {
+    bool tls;
+    bool of_loopback;          /* loopback is what keeps other hosts out */
+    const char *public_origin; /* "https://weir.example"; borrowed; NULL: none */
+};
+
+struct weir_origin_request {
+    const char *method; /* all but GET and HEAD may change something */
+    /* The headers of these names; NULL: there is none. */
+    const char *host, *origin, *sec_fetch_site, *content_type;
+};
+
+/* Pure; any thread. */
+enum weir_origin_verdict weir_origin_check(
+    const struct weir_origin_own *own,
+    const struct weir_origin_request *request);
+
+/* Whether 'text' is an origin as browsers send it, and no longer than
+ * WEIR_ORIGIN_MAX: "http" or "https", "://", a host, and a port unless it is
+ * the scheme's own. WEIR_EINVAL with 'diag' filled. */
+int weir_origin_parse(const char *text, struct weir_diag *diag);
 
 #endif /* WEIR_ORIGIN_H */

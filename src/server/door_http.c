@@ -33,6 +33,7 @@
 #include "os/origin.h"
 #include "server/http_streams.h"
 #include "server/http_visitors.h"
+#include "server/problem.h"
 #include "server/view.h"
 
 struct weir_door_http {
@@ -42,7 +43,7 @@ struct weir_door_http {
     struct weir_gate *gate;             /* borrowed */
     struct weir_http_visitors *visitors; /* owned; NULL: plain text */
     struct weir_http_streams *streams;   /* owned */
-    bool of_loopback; /* loopback is what keeps strangers out */
+    struct weir_origin_own own;
     uint16_t port;
 };
 
@@ -53,15 +54,6 @@ struct pending {
 };
 
 /* ---- Who asks ---- */
-
-static bool is_welcome(const struct weir_door_http *door,
-                       struct evhttp_request *request)
-{
-    struct evkeyvalq *headers = evhttp_request_get_input_headers(request);
-    const char *host = evhttp_find_header(headers, "Host");
-    const char *origin = evhttp_find_header(headers, "Origin");
-    return weir_origin_is_welcome(host, origin, door->of_loopback);
-}
 
 /* Who it is, and whether it may: 0, WEIR_ECREDENTIAL or WEIR_EDENIED. */
 static int let_in(struct weir_door_http *door,
@@ -171,20 +163,20 @@ static void on_answer(void *context, const struct weir_admin_answer *answer)
         free(pending);
 }
 
-static void refuse(struct evhttp_request *request)
+static void refuse(struct evhttp_request *request, int error, int status,
+                   const char *detail)
 {
-    static const char body[] =
-        "{\"type\": \"urn:weir:error:WEIR_EINVAL\", \"status\": 403,\n"
-        " \"title\": \"The request comes from elsewhere\",\n"
-        " \"detail\": \"a root answers requests to itself, on loopback by "
-        "the name of localhost, not those that a browser sends for a page of "
-        "another origin\",\n"
-        " \"error\": \"WEIR_EINVAL\"}\n";
-    struct weir_admin_answer answer = { .status = 403,
+    struct weir_diag diag = { 0 };
+    weir_diag_set(&diag, error, detail, NULL);
+    json_t *problem = weir_problem(error, status, &diag);
+    char *body = problem ? json_dumps(problem, JSON_COMPACT) : NULL;
+    struct weir_admin_answer answer = { .status = status,
                                         .type = "application/problem+json",
-                                        .body = body,
-                                        .len = sizeof body - 1 };
+                                        .body = body ? body : "",
+                                        .len = body ? strlen(body) : 0 };
     send_answer(request, &answer);
+    free(body);
+    json_decref(problem);
 }
 
 /* ---- The page ---- */
@@ -239,6 +231,32 @@ static const char *method_of(struct evhttp_request *request)
         return "DELETE";
     }
     return "OTHER";
+}
+
+/* False: it was answered. */
+static bool is_welcome(const struct weir_door_http *door,
+                       struct evhttp_request *request)
+{
+    struct evkeyvalq *headers = evhttp_request_get_input_headers(request);
+    const struct weir_origin_request asked = {
+        .method = method_of(request),
+        .host = evhttp_find_header(headers, "Host"),
+        .origin = evhttp_find_header(headers, "Origin"),
+        .sec_fetch_site = evhttp_find_header(headers, "Sec-Fetch-Site"),
+        .content_type = evhttp_find_header(headers, "Content-Type"),
+    };
+    switch (weir_origin_check(&door->own, &asked)) {
+    case WEIR_ORIGIN_WELCOME:
+        return true;
+    case WEIR_ORIGIN_FOREIGN:
+        refuse(request, WEIR_EINVAL, 403, WEIR_ORIGIN_FOREIGN_TEXT);
+        return false;
+    case WEIR_ORIGIN_SIMPLE:
+        refuse(request, WEIR_EINVAL, 415, WEIR_ORIGIN_SIMPLE_TEXT);
+        return false;
+    }
+    weir_assert(false);
+    return false;
 }
 
 /* By what it showed; where nobody shows anything, where it comes from. */
@@ -335,10 +353,8 @@ static void on_request(struct evhttp_request *request, void *context)
 {
     struct weir_door_http *door = context;
     hear_little(request);
-    if (!is_welcome(door, request)) {
-        refuse(request);
+    if (!is_welcome(door, request))
         return;
-    }
     struct weir_text path =
         weir_uri_split(weir_text_of(evhttp_request_get_uri(request))).path;
     bool get = evhttp_request_get_command(request) == EVHTTP_REQ_GET;
@@ -435,8 +451,12 @@ int weir_door_http_new(const struct weir_door_http_options *options,
     door->http = http;
     door->admin = options->admin;
     door->gate = options->gate;
-    door->of_loopback =
-        !options->tls && weir_address_is_loopback(&options->address);
+    door->own = (struct weir_origin_own){
+        .tls = options->tls,
+        .of_loopback =
+            !options->tls && weir_address_is_loopback(&options->address),
+        .public_origin = options->public_origin,
+    };
     set_limits(http);
     evhttp_set_gencb(http, on_request, door);
     int error = use_streams(door, options->base, diag);

@@ -20,6 +20,8 @@ struct weir_door_http_options {
     struct weir_gate *gate;   /* never NULL */
     struct weir_tls *tls;     /* a server's; NULL: plain text */
     struct weir_address address;
+    const char *public_origin; /* of the page, if it isn't the address's own
+                                * (os/origin.h); NULL: none */
 };
 
 /* Opens the door. WEIR_ESYSTEM, WEIR_ENOMEM, with 'diag' filled. */

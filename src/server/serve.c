@@ -737,6 +737,7 @@ static int open_doors(struct serve *serve, struct weir_diag *diag)
         .gate = &serve->gate,
         .tls = serve->http_tls,
         .address = serve->options->http,
+        .public_origin = serve->options->public_origin,
     };
     error = weir_door_http_new(&http, &serve->http, &why);
     return error < 0 ? refuse_address("--http", &serve->options->http, error,

@@ -17,6 +17,8 @@ const char weir_serve_help[] =
     "                            store  [FILE.NAME.snapshot beside the store]\n"
     "  --listen ADDR:PORT        for limiters and `weir`  [127.0.0.1:7077]\n"
     "  --http ADDR:PORT|off      JSON and /metrics        [127.0.0.1:7078]\n"
+    "  --public-origin URL       where browsers find the page, if a proxy\n"
+    "                            hands it on: https://weir.example\n"
     "  --resp PLACE              clients of Redis, as at `weir agent`\n"
     "  --resp-sharing HOW        keys of CL.THROTTLE: local, counted [local]\n"
     "  --name NAME               how limiters and people call this root\n"

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "door/throttle_counted.h"
+#include "os/origin.h"
 #include "quota/quota.h"
 #include "quota/table.h"
 
@@ -63,6 +64,13 @@ static int set_http(struct weir_serve_options *options, const char *value,
     if (options->http_off)
         return 0;
     return set_address(&options->http, "--http", value, diag);
+}
+
+static int set_public_origin(struct weir_serve_options *options,
+                             const char *value, struct weir_diag *diag)
+{
+    options->public_origin = value;
+    return weir_origin_parse(value, diag);
 }
 
 static int set_resp(struct weir_serve_options *options, const char *value,
@@ -529,6 +537,7 @@ static const struct row rows[] = {
     OURS("store", set_store),
     OURS_OF("listen", "listen", set_listen),
     OURS_OF("http", "http", set_http),
+    OURS("public-origin", set_public_origin),
     OURS("resp", set_resp),
     OURS("resp-sharing", set_resp_sharing),
     OURS("name", set_name),

@@ -41,6 +41,7 @@ struct weir_serve_options {
     struct weir_address listen;
     struct weir_address http;
     bool http_off;
+    const char *public_origin; /* NULL: none; borrowed from argv */
     struct weir_place resp;    /* for clients of Redis … */
     bool resp_on;
     bool resp_counted;         /* … whose keys the fleet counts */

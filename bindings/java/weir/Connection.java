@@ -194,7 +194,8 @@ final class Connection {
                            : "Authorization: Bearer " + options.token() +
                                  "\r\n";
         byte[] head = ("POST " + path + " HTTP/1.1\r\nHost: localhost\r\n" +
-                       token + "Content-Length: " + bytes.length +
+                       token + "Content-Type: application/json\r\n" +
+                       "Content-Length: " + bytes.length +
                        "\r\n\r\n").getBytes(StandardCharsets.ISO_8859_1);
         return ByteBuffer.allocate(head.length + bytes.length)
             .put(head).put(bytes).flip();

@@ -42,7 +42,8 @@ async function refuse(answer) {
 export async function ask(path, method = "GET", body = undefined) {
   const answer = await fetch(path, {
     method,
-    headers: headers(),
+    headers: method === "GET"
+      ? headers() : { ...headers(), "Content-Type": "application/json" },
     body: body === undefined ? undefined : JSON.stringify(body),
   });
   if (!answer.ok)
