@@ -20,7 +20,7 @@
 #include "wire/http1.h"
 
 #define VALUE_MAX 1024 /* bytes of a header that is looked at */
-#define METHOD_MAX 16  /* bytes of a method; a longer one is cut, and no other */
+#define METHOD_MAX 16  /* bytes of a method; a longer one is cut */
 
 struct weir_web {
     const struct weir_door_host *host; /* borrowed, as is the next */
@@ -498,7 +498,8 @@ static void answer(struct call *call, bool is_head, weir_instant now)
     enum weir_door_right right = is_head || is_text(request->method, "GET")
                                      ? WEIR_DOOR_READ
                                      : WEIR_DOOR_TAKE;
-    if (!is_welcome(call, route && route->forms) || answer_file(call, is_head) ||
+    if (!is_welcome(call, route && route->forms) ||
+        answer_file(call, is_head) ||
         (!(route && route->is_open) &&
          !is_admitted(call, right, authorization, now)))
         return;

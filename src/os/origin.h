@@ -10,13 +10,13 @@
  *   - the browser says that it comes from elsewhere (Sec-Fetch-Site), and it
  *     changes something;
  *   - loopback is what keeps other hosts out, and Host is no loopback name: a
- *     page whose name was made to resolve to 127.0.0.1 sends its own name. (Over
- *     TLS such a name has no certificate.)
+ *     page whose name was made to resolve to 127.0.0.1 sends its own name.
+ *     (Over TLS such a name has no certificate.)
  *
- * A request is simple if it changes something, is no DELETE, and has no type of
- * content, or one that a form has: a browser sends a POST of that kind without
- * asking the listener first, and old ones send no Origin with it. Such a request
- * must say that it is application/json, which no form can.
+ * A request is simple if it changes something, is no DELETE, and has no type
+ * of content, or one that a form has: a browser sends a POST of that kind
+ * without asking the listener first, and old ones send no Origin with it. Such
+ * a request must say that it is application/json, which no form can.
  *
  * Source: the Fetch standard (CORS-safelisted request-header, "null" origins),
  * Fetch Metadata Request Headers (W3C), RFC 6454. */
@@ -47,7 +47,7 @@ enum weir_origin_verdict {
 struct weir_origin_own {
     bool tls;
     bool of_loopback;          /* loopback is what keeps other hosts out */
-    const char *public_origin; /* "https://weir.example"; borrowed; NULL: none */
+    const char *public_origin; /* "https://weir.example"; borrowed; or NULL */
 };
 
 struct weir_origin_request {
