@@ -109,8 +109,11 @@ static void tell_drain(struct weir_h2_link *link)
         link->handler.on_drain(link->handler.context, link);
 }
 
-static const char *failure(int error)
+static const char *failure(const struct weir_h2_link *link, int error)
 {
+    const char *breach = weir_h2_breach(link->h2);
+    if (breach)
+        return breach;
     return error == WEIR_ENOMEM
                ? "no memory for the connection"
                : "the peer doesn't speak HTTP/2 as it should: is this the "
@@ -130,7 +133,7 @@ static void pump(struct weir_h2_link *link, const void *bytes, size_t len)
         return;
     carry(link, WEIR_H2_LINK_HIGH_MARK);
     if (error < 0)
-        lose(link, failure(error));
+        lose(link, failure(link, error));
     else if (weir_h2_is_over(link->h2))
         lose(link, "the connection was ended in good order");
     else

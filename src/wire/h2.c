@@ -16,11 +16,22 @@
  * called: such a stream waits in 'closed' for the next feed.
  *
  * Bounds. Streams, bytes of one message, of all unfinished ones, of headers,
- * of output. Floods that cost nothing but answers (PING, SETTINGS, a stream
- * reset as soon as it is opened) are nghttp2's to bound, by its options; it
- * then says GOAWAY with an error, and a GOAWAY of ours with an error is how
- * this file learns that the session has failed. To learn it within the feed
- * that caused it, the feed itself takes some output out of nghttp2.
+ * of output. Unsent answers (to PING, SETTINGS) and streams that are reset as
+ * soon as they are opened are nghttp2's to bound, by its options; nghttp2 then
+ * says GOAWAY with an error, and a GOAWAY of ours with an error is how this
+ * file learns that the session has failed. To learn it within the feed that
+ * caused it, the feed itself takes some output out of nghttp2.
+ *
+ * Work. A few bytes may mean much work: one byte of HPACK (RFC 7541) refers to
+ * a header of 4 KB, nine bytes are a frame. So work is counted as the bytes
+ * are read: each byte is a unit, and each frame, each header and each call has
+ * a price in units (test_h2 floods a session with each). A connection whose
+ * work is over WEIR_H2_WORK_FACTOR times its bytes is ended with
+ * ENHANCE_YOUR_CALM, and so is one whose header block is over
+ * WEIR_H2_HEADERS_MAX, before the rest of the block is decoded. All that is
+ * left to a peer is to send much; the owner of the socket rations that. HPACK's
+ * table is announced as empty, so that headers cost what they weigh, and the
+ * priorities of RFC 7540 as unused, for which nghttp2 would keep a tree.
  *
  * Two traps. Trailers: the data must end without END_STREAM, or the trailers
  * never leave. And an answer that ends before the peer's half is closed by
@@ -29,127 +40,21 @@
  * Rejected: nghttp2's own send callback (many small writes), and its
  * stream_user_data to find a stream (unknown until the headers have left). */
 
-#include "wire/h2.h"
-
-#include <nghttp2/nghttp2.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "wire/byte_queue.h"
-#include "wire/grpc_frame.h"
+#include "wire/h2_private.h"
 
 #define STREAM_WINDOW (4 << 20)      /* bytes a peer may send ahead */
 #define CONNECTION_WINDOW (16 << 20) /* likewise, all streams together */
 #define ACKS_MAX 200                 /* unsent answers to PING, SETTINGS */
 #define OUT_CHUNK (64u << 10)        /* bytes taken out of nghttp2 at once */
-#define RECENT 64                    /* streams that are found at once */
-
-struct stream {
-    struct stream *next, **self; /* what points here */
-    int32_t id;
-    bool began;    /* the handler knows of it */
-    bool over;     /* nothing more is told to the handler */
-    bool answered; /* server: the response's headers are on their way */
-    bool ending;   /* after 'out' comes the end of our half */
-    /* of the peer's headers */
-    char path[WEIR_H2_PATH_MAX + 1];
-    char text[WEIR_H2_TEXT_MAX]; /* grpc-message, either way */
-    size_t header_bytes;
-    bool is_post;
-    bool is_grpc; /* content-type */
-    bool has_te;
-    bool path_too_long;
-    bool bad_authorization;   /* too long, or a second one */
-    char *authorization;      /* owned; NULL: none; gone after on_call */
-    bool encoded; /* grpc-encoding other than identity */
-    int http_status;
-    int grpc_status; /* either way; -1: none */
-    struct weir_grpc_reader in;
-    struct weir_byte_queue out;
-};
-
-struct weir_h2 {
-    nghttp2_session *session;
-    struct weir_h2_handler handler;
-    bool server;
-    bool feeding;  /* handlers may be called */
-    bool pong;
-    bool goaway;   /* one side said so */
-    int failed;    /* enum weir_error of the session's end */
-    struct stream *streams;
-    struct stream *recent[RECENT]; /* by id; NULL, or one of those */
-    struct stream *closed; /* whose on_close is still to be told */
-    size_t stream_count;
-    size_t queued;  /* bytes in the streams' queues */
-    size_t partial; /* bytes in the streams' readers */
-    struct weir_byte_queue out;
-};
+#define WORK_SLACK (256u << 10)      /* units of work before the factor binds */
+#define WORK_OF_FRAME 64             /* units, of any type */
+#define WORK_OF_HEADER 32            /* units beside the bytes of its texts */
+#define WORK_OF_CALL 2048            /* units of a stream, made and ended */
 
 /* ---- Streams ---- */
-
-static struct stream **recent_of(struct weir_h2 *h2, int32_t id)
-{
-    return &h2->recent[(uint32_t)id / 2 % RECENT];
-}
-
-static struct stream *find(struct weir_h2 *h2, int32_t id)
-{
-    struct stream **recent = recent_of(h2, id);
-    struct stream *stream = *recent;
-    if (!stream || stream->id != id)
-        stream = h2->streams;
-    while (stream && stream->id != id)
-        stream = stream->next;
-    *recent = stream;
-    return stream;
-}
-
-static struct stream *stream_new(struct weir_h2 *h2, int32_t id)
-{
-    if (h2->stream_count >= WEIR_H2_STREAMS_MAX)
-        return NULL;
-    struct stream *stream = calloc(1, sizeof(*stream));
-    if (!stream)
-        return NULL;
-    *stream = (struct stream){ .id = id, .grpc_status = -1,
-                               .next = h2->streams, .self = &h2->streams };
-    if (stream->next)
-        stream->next->self = &stream->next;
-    h2->streams = stream;
-    h2->stream_count++;
-    return stream;
-}
-
-/* No secret stays in memory longer than it is needed. Volatile: the compiler
- * would leave out what nobody reads any more. */
-static void wipe_authorization(struct stream *stream)
-{
-    volatile char *p = stream->authorization;
-    while (p && *p)
-        *p++ = '\0';
-    free(stream->authorization);
-    stream->authorization = NULL;
-}
-
-static void drop_buffers(struct weir_h2 *h2, struct stream *stream)
-{
-    wipe_authorization(stream);
-    h2->queued -= weir_byte_queue_left(&stream->out);
-    weir_byte_queue_fini(&stream->out);
-    h2->partial -= stream->in.body_len;
-    weir_grpc_reader_fini(&stream->in);
-}
-
-/* Out of the list; the caller frees it. */
-static void unlink_stream(struct weir_h2 *h2, struct stream *stream)
-{
-    *stream->self = stream->next;
-    if (stream->next)
-        stream->next->self = stream->self;
-    *recent_of(h2, stream->id) = NULL;
-    h2->stream_count--;
-    drop_buffers(h2, stream);
-}
 
 static void tell_close(struct weir_h2 *h2, struct stream *stream, int status,
                        const char *text)
@@ -326,6 +231,36 @@ static void refuse_http(struct weir_h2 *h2, struct stream *stream,
         abandon(h2, stream, NGHTTP2_INTERNAL_ERROR);
 }
 
+/* ---- Work ---- */
+
+/* Nothing more of the peer's is read. nghttp2 says GOAWAY when it writes next,
+ * and then the session has failed. */
+static void end_for(struct weir_h2 *h2, const char *breach)
+{
+    if (h2->breach)
+        return;
+    h2->breach = breach;
+    (void)nghttp2_session_terminate_session(h2->session,
+                                            NGHTTP2_ENHANCE_YOUR_CALM);
+}
+
+static void add_work(struct weir_h2 *h2, size_t units)
+{
+    h2->work += units;
+    if (h2->work > WEIR_H2_WORK_FACTOR * h2->fed + WORK_SLACK)
+        end_for(h2, "the peer causes too much work with few bytes");
+}
+
+/* Every frame, known or not, a CONTINUATION too. */
+static int on_begin_frame(nghttp2_session *session,
+                          const nghttp2_frame_hd *head, void *context)
+{
+    (void)session;
+    (void)head;
+    add_work(context, WORK_OF_FRAME);
+    return 0;
+}
+
 /* ---- Receiving headers ---- */
 
 static bool is_text(const uint8_t *p, size_t len, const char *wanted)
@@ -386,10 +321,12 @@ static int on_begin_headers(nghttp2_session *session,
 {
     (void)session;
     struct weir_h2 *h2 = context;
+    h2->block = 0;
     if (!h2->server || frame->hd.type != NGHTTP2_HEADERS ||
         frame->headers.cat != NGHTTP2_HCAT_REQUEST)
         return 0;
-    return stream_new(h2, frame->hd.stream_id)
+    add_work(h2, WORK_OF_CALL);
+    return weir_h2_new_stream(h2, frame->hd.stream_id)
                ? 0
                : NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 }
@@ -402,11 +339,16 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame,
     (void)session;
     (void)flags;
     struct weir_h2 *h2 = context;
-    struct stream *stream = find(h2, frame->hd.stream_id);
+    size_t size = name_len + len + WORK_OF_HEADER;
+    h2->block += size;
+    add_work(h2, size);
+    if (h2->block > WEIR_H2_HEADERS_MAX)
+        end_for(h2, "the peer's headers are over 8192 bytes");
+    /* What follows in the block isn't even decoded. */
+    if (h2->breach)
+        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+    struct stream *stream = weir_h2_find_stream(h2, frame->hd.stream_id);
     if (!stream || stream->over)
-        return 0;
-    stream->header_bytes += name_len + len + 32;
-    if (stream->header_bytes > WEIR_H2_HEADERS_MAX)
         return 0;
     if (is_text(name, name_len, "content-type"))
         stream->is_grpc = weir_grpc_is_type(
@@ -424,10 +366,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame,
 
 static void begin_call(struct weir_h2 *h2, struct stream *stream)
 {
-    if (stream->header_bytes > WEIR_H2_HEADERS_MAX)
-        fail_call(h2, stream, WEIR_GRPC_RESOURCE_EXHAUSTED,
-                  "the headers are too long");
-    else if (!stream->is_post)
+    if (!stream->is_post)
         refuse_http(h2, stream, "405");
     else if (!stream->is_grpc)
         refuse_http(h2, stream, "415");
@@ -452,7 +391,7 @@ static void begin_call(struct weir_h2 *h2, struct stream *stream)
                                      stream->authorization
                                          ? stream->authorization
                                          : "");
-    wipe_authorization(stream);
+    weir_h2_wipe_authorization(stream);
     if (taken)
         return;
     if (stream->over)
@@ -478,10 +417,7 @@ static void check_response(struct weir_h2 *h2, struct stream *stream)
 {
     if (stream->http_status >= 100 && stream->http_status < 200)
         return;
-    if (stream->header_bytes > WEIR_H2_HEADERS_MAX)
-        fail_call(h2, stream, WEIR_GRPC_RESOURCE_EXHAUSTED,
-                  "the headers of the answer are too long");
-    else if (stream->grpc_status < 0 && stream->http_status != 200)
+    if (stream->grpc_status < 0 && stream->http_status != 200)
         fail_call(h2, stream, weir_grpc_status_of_http(stream->http_status),
                   "the peer answered with an HTTP error");
     else if (!stream->is_grpc)
@@ -513,7 +449,7 @@ static void end_response(struct weir_h2 *h2, struct stream *stream)
 
 static void on_headers_whole(struct weir_h2 *h2, const nghttp2_frame *frame)
 {
-    struct stream *stream = find(h2, frame->hd.stream_id);
+    struct stream *stream = weir_h2_find_stream(h2, frame->hd.stream_id);
     if (!stream || stream->over)
         return;
     if (!h2->server)
@@ -537,7 +473,7 @@ static int on_frame_recv(nghttp2_session *session,
                    frame->hd.type == NGHTTP2_DATA;
     if (!has_end || !(frame->hd.flags & NGHTTP2_FLAG_END_STREAM))
         return 0;
-    struct stream *stream = find(h2, frame->hd.stream_id);
+    struct stream *stream = weir_h2_find_stream(h2, frame->hd.stream_id);
     if (stream && h2->server)
         end_request(h2, stream);
     else if (stream)
@@ -577,7 +513,7 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id,
     (void)session;
     (void)flags;
     struct weir_h2 *h2 = context;
-    struct stream *stream = find(h2, id);
+    struct stream *stream = weir_h2_find_stream(h2, id);
     struct weir_text left = { (const char *)bytes, len };
     while (stream && !stream->over) {
         struct weir_text message;
@@ -639,7 +575,7 @@ static int status_of_reset(uint32_t error_code)
 static void stream_gone(struct weir_h2 *h2, struct stream *stream, int status,
                         const char *text)
 {
-    unlink_stream(h2, stream);
+    weir_h2_unlink_stream(h2, stream);
     if (h2->feeding || stream->over || !stream->began) {
         tell_close(h2, stream, status, text);
         free(stream);
@@ -656,7 +592,7 @@ static int on_stream_close(nghttp2_session *session, int32_t id,
 {
     (void)session;
     struct weir_h2 *h2 = context;
-    struct stream *stream = find(h2, id);
+    struct stream *stream = weir_h2_find_stream(h2, id);
     if (stream)
         stream_gone(h2, stream, status_of_reset(error_code),
                     "the stream was reset");
@@ -673,7 +609,7 @@ static int on_frame_not_send(nghttp2_session *session,
     struct weir_h2 *h2 = context;
     if (h2->server || frame->hd.type != NGHTTP2_HEADERS)
         return 0;
-    struct stream *stream = find(h2, frame->hd.stream_id);
+    struct stream *stream = weir_h2_find_stream(h2, frame->hd.stream_id);
     if (stream)
         stream_gone(h2, stream, WEIR_GRPC_UNAVAILABLE,
                     "the connection takes no new calls");
@@ -687,6 +623,8 @@ static int make_callbacks(nghttp2_session_callbacks **out)
     nghttp2_session_callbacks *callbacks;
     if (nghttp2_session_callbacks_new(&callbacks))
         return WEIR_ENOMEM;
+    nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks,
+                                                          on_begin_frame);
     nghttp2_session_callbacks_set_on_begin_headers_callback(
         callbacks, on_begin_headers);
     nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
@@ -730,13 +668,15 @@ static int make_session(struct weir_h2 *h2)
 
 static int submit_settings(struct weir_h2 *h2)
 {
-    nghttp2_settings_entry entries[4] = {
+    nghttp2_settings_entry entries[6] = {
+        { NGHTTP2_SETTINGS_HEADER_TABLE_SIZE, 0 },
+        { NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1 },
         { NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, WEIR_H2_STREAMS_MAX },
         { NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, STREAM_WINDOW },
         { NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, WEIR_H2_HEADERS_MAX },
         { NGHTTP2_SETTINGS_ENABLE_PUSH, 0 },
     };
-    size_t count = h2->server ? 3 : 4;
+    size_t count = h2->server ? 5 : 6;
     if (nghttp2_submit_settings(h2->session, NGHTTP2_FLAG_NONE, entries,
                                 count) ||
         nghttp2_session_set_local_window_size(h2->session, NGHTTP2_FLAG_NONE,
@@ -768,7 +708,7 @@ void weir_h2_free(struct weir_h2 **h2)
     nghttp2_session_del(self->session);
     while (self->streams) {
         struct stream *stream = self->streams;
-        unlink_stream(self, stream);
+        weir_h2_unlink_stream(self, stream);
         free(stream);
     }
     while (self->closed) {
@@ -802,6 +742,8 @@ int weir_h2_feed(struct weir_h2 *h2, const void *bytes, size_t len)
     h2->feeding = true;
     tell_closed(h2);
     if (h2->failed == 0 && len > 0) {
+        h2->fed += len;
+        add_work(h2, len);
         ssize_t used = nghttp2_session_mem_recv(h2->session, bytes, len);
         if (used < 0)
             h2->failed =
@@ -870,7 +812,7 @@ int32_t weir_h2_call(struct weir_h2 *h2, const char *path,
         return WEIR_ECLOSED;
     if (h2->stream_count >= WEIR_H2_STREAMS_MAX)
         return WEIR_EFULL;
-    struct stream *stream = stream_new(h2, 0);
+    struct stream *stream = weir_h2_new_stream(h2, 0);
     if (!stream)
         return WEIR_ENOMEM;
     nghttp2_nv pairs[] = {
@@ -896,7 +838,7 @@ int32_t weir_h2_call(struct weir_h2 *h2, const char *path,
     int32_t id = nghttp2_submit_request(h2->session, NULL, pairs, count,
                                         &provider, NULL);
     if (id < 0) {
-        unlink_stream(h2, stream);
+        weir_h2_unlink_stream(h2, stream);
         free(stream);
         return WEIR_ENOMEM;
     }
@@ -908,7 +850,7 @@ int32_t weir_h2_call(struct weir_h2 *h2, const char *path,
 int weir_h2_send(struct weir_h2 *h2, int32_t id, const void *bytes,
                  size_t len, bool last)
 {
-    struct stream *stream = find(h2, id);
+    struct stream *stream = weir_h2_find_stream(h2, id);
     if (!stream || stream->over || stream->ending)
         return WEIR_ENOENT;
     if (len > WEIR_H2_MESSAGE_MAX)
@@ -937,7 +879,7 @@ int weir_h2_send(struct weir_h2 *h2, int32_t id, const void *bytes,
 int weir_h2_finish(struct weir_h2 *h2, int32_t id, int grpc_status,
                    const char *message)
 {
-    struct stream *stream = find(h2, id);
+    struct stream *stream = weir_h2_find_stream(h2, id);
     if (!h2->server || !stream || stream->over)
         return WEIR_ENOENT;
     if (grpc_status < 0 || grpc_status > 16)
@@ -949,7 +891,7 @@ int weir_h2_finish(struct weir_h2 *h2, int32_t id, int grpc_status,
 
 void weir_h2_reset(struct weir_h2 *h2, int32_t id)
 {
-    struct stream *stream = find(h2, id);
+    struct stream *stream = weir_h2_find_stream(h2, id);
     if (!stream || stream->over)
         return;
     stream->over = true;
@@ -975,6 +917,16 @@ size_t weir_h2_queued(const struct weir_h2 *h2)
 bool weir_h2_is_over(const struct weir_h2 *h2)
 {
     return h2->failed != 0 || (h2->goaway && weir_h2_idle(h2));
+}
+
+const char *weir_h2_breach(const struct weir_h2 *h2)
+{
+    return h2->breach;
+}
+
+uint64_t weir_h2_work(const struct weir_h2 *h2)
+{
+    return h2->work;
 }
 
 bool weir_h2_idle(const struct weir_h2 *h2)

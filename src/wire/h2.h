@@ -14,8 +14,10 @@
 #define WEIR_H2_OUT_MAX (16u << 20)    /* bytes queued for a slow peer */
 #define WEIR_H2_IN_MAX (16u << 20)     /* bytes of unfinished messages of all
                                         * streams of a connection */
-#define WEIR_H2_HEADERS_MAX 8192       /* bytes of a call's headers, 32 more
+#define WEIR_H2_HEADERS_MAX 8192       /* bytes of a block of headers, 32 more
                                         * for each than its texts */
+#define WEIR_H2_WORK_FACTOR 32         /* units of work for each byte fed; over
+                                        * it a connection is ended */
 #define WEIR_H2_TEXT_MAX 256           /* bytes of a status's message */
 #define WEIR_H2_AUTHORIZATION_MAX 640  /* bytes of what a call is shown by */
 
@@ -100,6 +102,12 @@ void weir_h2_reset(struct weir_h2 *h2, int32_t stream);
 void weir_h2_shutdown(struct weir_h2 *h2);
 /* Bytes queued and not yet handed out: for flow control. */
 size_t weir_h2_queued(const struct weir_h2 *h2);
+/* The bound of ours that the peer broke, for people; static. NULL: none. */
+const char *weir_h2_breach(const struct weir_h2 *h2);
+/* What the peer's bytes have cost, in units: a byte is one, and a frame, a
+ * header and a call have a price each. Never over WEIR_H2_WORK_FACTOR times the
+ * bytes fed and 256 Ki, but by what the feed that broke the bound cost. */
+uint64_t weir_h2_work(const struct weir_h2 *h2);
 /* No streams and nothing to write, or the session is over. */
 bool weir_h2_idle(const struct weir_h2 *h2);
 /* It failed, or one side said GOAWAY and the last stream is gone: nothing
