@@ -532,7 +532,7 @@ static int make_relays(struct weir_live_fleet *fleet, struct weir_diag *diag)
 {
     uint32_t links = fleet->scenario->limiters * fleet->scenario->roots;
     fleet->relays = weir_must_zeroed(links, sizeof(struct weir_relay *));
-    weir_files_raise(4 * links + 256);
+    (void)weir_files_spare(4 * links);
     int error = 0;
     for (uint32_t i = 0; i < links && error == 0; i++)
         error = weir_relay_new(fleet->base, &fleet->relays[i], diag);

@@ -368,8 +368,10 @@ class Redis(Agents):
         for _ in range(TALKS_MAX - 1):
             self.links.append(socket.create_connection((host, int(port)),
                                                        PATIENCE))
-        until("all are there", lambda:
-              f"connected_clients:{TALKS_MAX}\r" in first.ask("INFO"))
+            self.links[-1].sendall(b"PING\r\n")
+        for link in self.links[1:]:
+            self.assertEqual(link.recv(100), b"+PONG\r\n")
+        self.assertIn(f"connected_clients:{TALKS_MAX}\r", first.ask("INFO"))
         each = (self.memory() - before) / TALKS_MAX
         print(f"{TALKS_MAX} idle connections: {each:.0f} bytes each")
         self.assertLess(each, 2048)

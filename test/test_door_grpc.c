@@ -400,7 +400,8 @@ static void test_a_link_ends_with_its_role(void **state)
     weir_credentials_free(&none);
 }
 
-/* The first of too many makes room; who is known stays. */
+/* The oldest of too many peers without a credential makes room; an
+ * authenticated one stays. */
 static void test_strangers_make_room(void **state)
 {
     struct fixture *f = *state;

@@ -41,7 +41,6 @@
 #define HTTP_DEFAULT "127.0.0.1:7079"
 #define PLACES_MAX 4    /* of one kind of door */
 #define KINDS 3         /* of doors */
-#define FILES_EXTRA 256 /* descriptors that aren't connections */
 
 static const char agent_help[] =
     "Runs a limiter on this host for programs that have none of their own:\n"
@@ -113,6 +112,7 @@ struct agent {
     struct weir_gate gate;
     struct weir_door_counts counts;
     struct weir_tls *tls[KINDS]; /* NULL: plain text */
+    size_t talks_max; /* connections of each listener */
     struct weir_door_host host[KINDS];
     struct weir_agent_page *page; /* NULL: no HTTP */
     struct weir_web *web[PLACES_MAX];
@@ -145,6 +145,14 @@ static void on_refused(void *context, const char *address, const char *why,
 {
     weir_gate_note(context, WEIR_DOOR_HTTP, WEIR_REFUSED_TLS, address, why,
                    now);
+}
+
+static void on_short(void *context, uint64_t count, const char *why)
+{
+    const struct agent *agent = context;
+    weir_log(&agent->log, WEIR_LOG_WARNING,
+             "%s: %llu connections were closed unheard; raise the limit of "
+             "open files (ulimit -n)", why, (unsigned long long)count);
 }
 
 /* Whoever stands in is looked at again. */
@@ -347,6 +355,8 @@ static struct weir_door_host host_of(struct agent *agent, struct weir_tls *tls)
         .tls = { .tls = tls,
                  .on_refused = on_refused,
                  .context = &agent->gate },
+        .on_short = { .tell = on_short, .context = agent },
+        .talks_max = agent->talks_max,
         .public_origin = agent->options.public_origin,
     };
 }
@@ -528,7 +538,11 @@ static int start(struct agent *agent)
         options->rls.places.count > WEIR_AGENT_RLS_PLACES_MAX)
         return weir_cli_fail("--http, --resp and --rls may come %d times each",
                              PLACES_MAX);
-    (void)weir_files_raise(2 * WEIR_DOOR_TALKS_MAX + FILES_EXTRA);
+    size_t listeners = options->http.count + options->resp.count +
+                       options->rls.places.count;
+    if (listeners > 0)
+        agent->talks_max =
+            weir_files_spare(listeners * WEIR_DOOR_TALKS_MAX) / listeners;
     int status = open_limiter(agent);
     if (status == 0)
         status = make_loop(agent);

@@ -32,8 +32,8 @@
 
 struct event_base;
 
-/* Connections that a door has at once; one more is told so and ended. Where
- * the system gives fewer descriptors, that is the bound. */
+/* Connections that a listener has at once; one more is told so and ended,
+ * if none is unauthenticated and can make room. */
 #define WEIR_DOOR_TALKS_MAX 12288
 /* How long a connection may stand that has shown no credential, where some are
  * in force. */
@@ -71,9 +71,18 @@ struct weir_door_host {
                  struct weir_diag *diag, weir_instant now);
     void *context; /* of admit */
     struct weir_talk_tls tls; /* that the door speaks at addresses */
+    struct weir_talk_short on_short;
+    size_t talks_max; /* of each listener; 0: WEIR_DOOR_TALKS_MAX. Fewer, where
+                       * the system gives fewer descriptors */
     const char *public_origin; /* of its pages, if it isn't its own address
                                 * (os/origin.h); borrowed; or NULL */
 };
+
+/* Of struct weir_talk_options. */
+static inline size_t weir_door_talks_max(const struct weir_door_host *host)
+{
+    return host->talks_max ? host->talks_max : WEIR_DOOR_TALKS_MAX;
+}
 
 /* Whether who is at the other end has the right, having shown 'authorization'
  * ("": nothing) and its certificate, if any. As 'admit'; 0 without it. */

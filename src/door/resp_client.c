@@ -118,7 +118,6 @@ static bool log_in(struct weir_resp_call *call, struct weir_text token)
         forget_shown(call->session);
         call->session->shown = strdup(shown);
         call->session->known = call->session->shown != NULL;
-        weir_talk_set_known(call->talk, call->session->known);
     }
     if (error == WEIR_EDENIED)
         weir_resp_error(call->out, "NOPERM this token hasn't the role 'take'");
@@ -139,7 +138,6 @@ void weir_resp_meet(const struct weir_door_host *host, struct weir_talk *talk,
         !host->admit ||
         (names.count > 0 &&
          weir_door_admit(host, talk, WEIR_DOOR_TAKE, "", &diag, now) == 0);
-    weir_talk_set_known(talk, session->known);
 }
 
 void weir_resp_auth(struct weir_resp_call *call)
@@ -407,7 +405,7 @@ void weir_resp_info(struct weir_resp_call *call)
                        "process_id:%ld\r\n"
                        "\r\n# Clients\r\n"
                        "connected_clients:%zu\r\n"
-                       "maxclients:%d\r\n"
+                       "maxclients:%zu\r\n"
                        "total_connections_received:%" PRIu64 "\r\n"
                        "rejected_connections:%" PRIu64 "\r\n"
                        "\r\n# Weir\r\n"
@@ -421,7 +419,8 @@ void weir_resp_info(struct weir_resp_call *call)
                        "throttle_sharing:%s\r\n",
                        call->host->version, (long)getpid(),
                        weir_talk_server_count(call->server),
-                       WEIR_DOOR_TALKS_MAX, talks.opened, talks.crowded,
+                       weir_door_talks_max(call->host), talks.opened,
+                       talks.crowded,
                        status.roots, status.roots_up, status.ready,
                        status.stale, status.slots, status.slots_used,
                        call->throttle ? "local" : "counted");

@@ -77,6 +77,7 @@ static size_t on_bytes(void *context, struct weir_talk *talk, const char *bytes,
         }
         used += size;
         weir_resp_answer(&call);
+        weir_talk_set_known(talk, session->known);
         if (OUT_SIZE - out.len < WEIR_RESP_REPLY_MAX)
             hand_over(talk, &out);
     }
@@ -109,7 +110,8 @@ int weir_resp_door_new(const struct weir_door_host *host,
         .base = host->base,
         .place = *place,
         .tls = host->tls,
-        .max = WEIR_DOOR_TALKS_MAX,
+        .on_short = host->on_short,
+        .max = weir_door_talks_max(host),
         .crowded = WEIR_TEXT("-ERR max number of clients reached\r\n"),
         .stranger_max = host->admit ? WEIR_DOOR_STRANGER_MAX : 0,
         .state_size = sizeof(struct weir_resp_session),

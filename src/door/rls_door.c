@@ -252,8 +252,6 @@ static bool admit(struct visit *visit, int32_t stream,
 {
     const struct weir_door_host *host = visit->door->host;
     struct weir_diag why = { 0 };
-    if (!host->admit)
-        return true;
     int error =
         weir_door_admit(host, visit->talk, WEIR_DOOR_TAKE, authorization,
                         &why, visit->now);
@@ -359,7 +357,6 @@ static bool begin(struct weir_rls_door *door, struct weir_talk *talk,
     visit->door = door;
     visit->talk = talk;
     visit->h2 = weir_h2_new(true, &handler);
-    weir_talk_set_known(talk, door->host->admit == NULL);
     return visit->h2 != NULL;
 }
 
@@ -429,7 +426,8 @@ int weir_rls_door_new(const struct weir_door_host *host,
         .base = host->base,
         .place = *place,
         .tls = host->tls,
-        .max = WEIR_DOOR_TALKS_MAX,
+        .on_short = host->on_short,
+        .max = weir_door_talks_max(host),
         .stranger_max = host->admit ? WEIR_DOOR_STRANGER_MAX : 0,
         .state_size = sizeof(struct visit),
         .context = door,

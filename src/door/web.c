@@ -197,8 +197,6 @@ static bool is_admitted(struct call *call, enum weir_door_right right,
 {
     const struct weir_door_host *host = call->web->host;
     struct weir_diag diag = { 0 };
-    if (!host->admit)
-        return true;
     int error = weir_door_admit(host, call->talk, right,
                                 authorization ? authorization : "", &diag, now);
     weir_talk_set_known(call->talk, error == 0);
@@ -566,7 +564,8 @@ static int listen_at(struct weir_web *web, const struct weir_place *place,
         .base = web->host->base,
         .place = *place,
         .tls = web->host->tls,
-        .max = WEIR_DOOR_TALKS_MAX,
+        .on_short = web->host->on_short,
+        .max = weir_door_talks_max(web->host),
         .crowded = WEIR_TEXT("HTTP/1.1 503 Service Unavailable\r\n"
                              "Content-Length: 0\r\n"
                              "Connection: close\r\n\r\n"),

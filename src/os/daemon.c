@@ -61,7 +61,8 @@ void weir_signals_free(struct weir_signals **signals)
     free(self);
 }
 
-size_t weir_files_raise(size_t wanted)
+/* Raises the limit if need be; the one in force. */
+static size_t raise_files(size_t wanted)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
@@ -73,4 +74,12 @@ size_t weir_files_raise(size_t wanted)
     if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
         return (size_t)before;
     return (size_t)limit.rlim_cur;
+}
+
+size_t weir_files_spare(size_t wanted)
+{
+    size_t limit = raise_files(wanted + WEIR_FILES_EXTRA);
+    size_t extra = limit / 4 < WEIR_FILES_EXTRA ? limit / 4 : WEIR_FILES_EXTRA;
+    size_t spare = limit - extra < wanted ? limit - extra : wanted;
+    return spare > 0 ? spare : 1;
 }

@@ -24,8 +24,12 @@ struct weir_signals *weir_signals_new(struct event_base *base,
                                       void *context);
 void weir_signals_free(struct weir_signals **signals);
 
-/* Raises RLIMIT_NOFILE to at least 'wanted', or as far as the system lets.
- * Returns the limit in force. */
-size_t weir_files_raise(size_t wanted);
+/* Descriptors that aren't connections: stores, links to roots, logs. */
+#define WEIR_FILES_EXTRA 256
+/* Raises RLIMIT_NOFILE so that 'wanted' connections have a descriptor beside
+ * WEIR_FILES_EXTRA others, or as far as the system lets. Returns how many
+ * connections do, at most 'wanted' and at least 1: of a limit below 4 *
+ * WEIR_FILES_EXTRA a quarter is left to the others. */
+size_t weir_files_spare(size_t wanted);
 
 #endif /* WEIR_DAEMON_H */

@@ -344,6 +344,11 @@ const char *weir_h2_link_peer(const struct weir_h2_link *link)
     return weir_stream_peer(link->stream);
 }
 
+void weir_h2_link_set_authenticated(struct weir_h2_link *link)
+{
+    weir_stream_set_authenticated(link->stream);
+}
+
 bool weir_h2_link_is_refused(const struct weir_h2_link *link)
 {
     return weir_stream_is_refused(link->stream);

@@ -66,6 +66,8 @@ size_t weir_h2_link_queued(const struct weir_h2_link *link);
 bool weir_h2_link_is_full(struct weir_h2_link *link);
 /* "127.0.0.1:41234" of the peer. */
 const char *weir_h2_link_peer(const struct weir_h2_link *link);
+/* As weir_stream_set_authenticated(). */
+void weir_h2_link_set_authenticated(struct weir_h2_link *link);
 /* As weir_stream_is_refused(). */
 bool weir_h2_link_is_refused(const struct weir_h2_link *link);
 /* Who that is by its certificate: as weir_stream_peer_names(). */

@@ -1,34 +1,32 @@
 /* SPDX-License-Identifier: MIT
- * os/listener.c - sockets that accept.
+ * os/listener.c - sockets that accept streams.
  *
- * Theory of operation. libevent's listener accepts with SOCK_NONBLOCK and
- * SOCK_CLOEXEC. Two things stop it for a while: as many streams as allowed
- * (the next one that goes starts it again), and a machine without
- * descriptors (a timer does; the socket would be readable at once, for ever).
- * A listener may be freed while its streams live on: they count on it, so
+ * Theory of operation. An acceptor (os/accept.h) takes connections, a ration
+ * (os/ration.h) bounds what they cost before they are authenticated. As many
+ * streams as allowed stop the acceptor, after one that isn't authenticated was
+ * told to make room; the next stream that goes starts it again. A listener may
+ * be freed while its streams live on: they count on it and on its ration, so
  * its memory goes with the last of them.
  *
  * With TLS a stream has no owner until its handshake is done. Those streams
- * are in a list, oldest first, and take half of the places: the deadline of a
- * handshake alone would let somebody with many addresses hold all of them. */
+ * are in a list, oldest first, so that they can be ended when the files of TLS
+ * are read again. */
 
 #include <arpa/inet.h>
-#include <errno.h>
-#include <event2/event.h>
-#include <event2/listener.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
+#include "os/accept.h"
+#include "os/place.h"
 #include "os/stream_private.h"
-
-#define RETRY_MICROSECONDS 100000 /* after an accept that failed */
-#define BACKLOG 1024              /* connections; the kernel has a bound too */
 
 struct weir_listener {
     struct event_base *base;
-    struct evconnlistener *ev; /* NULL: freed, its streams live on */
-    struct event *retry;
+    struct weir_acceptor *acceptor; /* owned; NULL: the listener is freed, its
+                                     * streams live on */
+    struct weir_ration *ration;     /* owned */
     struct weir_listener_options options;
     size_t live; /* streams accepted and not gone */
     struct weir_handshakes handshakes;
@@ -66,39 +64,28 @@ bool weir_address_numeric(const struct weir_address *address,
 
 static void free_if_unused(struct weir_listener *listener)
 {
-    if (!listener->ev && listener->live == 0)
-        free(listener);
-}
-
-static void stop_accepting(struct weir_listener *listener)
-{
-    (void)evconnlistener_disable(listener->ev);
-}
-
-static void start_accepting(struct weir_listener *listener)
-{
-    if (listener->live < listener->options.max)
-        (void)evconnlistener_enable(listener->ev);
+    if (listener->acceptor || listener->live > 0)
+        return;
+    weir_ration_free(&listener->ration);
+    free(listener);
 }
 
 void weir_listener_release(struct weir_listener *listener)
 {
     listener->live--;
-    if (listener->ev)
-        start_accepting(listener);
+    if (listener->acceptor && listener->live < listener->options.max)
+        weir_acceptor_set_open(listener->acceptor, true);
     free_if_unused(listener);
-}
-
-static void on_retry(evutil_socket_t fd, short what, void *context)
-{
-    (void)fd;
-    (void)what;
-    start_accepting(context);
 }
 
 struct weir_handshakes *weir_listener_handshakes(struct weir_listener *l)
 {
     return &l->handshakes;
+}
+
+struct weir_ration *weir_listener_ration(struct weir_listener *listener)
+{
+    return listener->ration;
 }
 
 void weir_listener_open(struct weir_listener *listener,
@@ -111,108 +98,95 @@ void weir_listener_refuse(struct weir_listener *listener, const char *peer,
                           const char *why)
 {
     listener->refused++;
-    if (listener->ev && listener->options.on_refused)
+    if (listener->acceptor && listener->options.on_refused)
         listener->options.on_refused(listener->options.context, peer, why);
 }
 
-static void bound_handshakes(struct weir_listener *listener)
+void weir_listener_evicted(struct weir_listener *listener, const char *peer,
+                           const char *why)
 {
-    if (listener->handshakes.count > (listener->options.max + 1) / 2)
-        weir_stream_give_up(listener->handshakes.oldest,
-                            "it is the slowest of too many handshakes");
+    if (listener->acceptor && listener->options.on_evicted)
+        listener->options.on_evicted(listener->options.context, peer, why);
 }
 
-static void on_connection(struct evconnlistener *ev, evutil_socket_t fd,
-                          struct sockaddr *peer, int len, void *context)
+static bool make_room(void *context)
 {
-    (void)ev;
-    (void)len;
+    struct weir_listener *listener = context;
+    return weir_ration_evict(listener->ration,
+                             "no descriptor is left, and it was the oldest "
+                             "without a credential of the address that has "
+                             "most");
+}
+
+static void on_socket(void *context, int fd, const struct sockaddr *peer)
+{
     struct weir_listener *listener = context;
     listener->live++;
-    if (listener->live >= listener->options.max)
-        stop_accepting(listener);
+    if (listener->live >= listener->options.max) {
+        (void)weir_ration_evict(listener->ration, "too many peers are "
+                                                  "connected");
+        weir_acceptor_set_open(listener->acceptor, false);
+    }
     struct weir_tls *tls = listener->options.tls;
     struct weir_stream *stream =
         weir_stream_accepted(listener->base, fd, peer, tls, listener);
     if (!stream)
         weir_listener_release(listener);
-    else if (tls)
-        bound_handshakes(listener);
-    else
+    else if (!tls)
         weir_listener_open(listener, stream);
 }
 
-static void on_accept_error(struct evconnlistener *ev, void *context)
+static void on_short(void *context, uint64_t count, const char *why)
 {
-    (void)ev;
     struct weir_listener *listener = context;
-    struct timeval delay = { .tv_usec = RETRY_MICROSECONDS };
-    stop_accepting(listener);
-    (void)event_add(listener->retry, &delay);
+    if (listener->options.on_short)
+        listener->options.on_short(listener->options.context, count, why);
 }
 
-static uint16_t bound_port(int fd)
+/* 'fd' is the listener's on success. */
+static int start(struct weir_listener *listener, int fd)
 {
-    struct sockaddr_storage address = { .ss_family = AF_UNSPEC };
-    socklen_t len = sizeof(address);
-    if (getsockname(fd, (struct sockaddr *)&address, &len) < 0)
-        return 0;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-    if (address.ss_family == AF_INET6) {
-        memcpy(&v6, &address, sizeof(v6));
-        return ntohs(v6.sin6_port);
-    }
-    memcpy(&v4, &address, sizeof(v4));
-    return ntohs(v4.sin_port);
-}
-
-static int refuse(struct weir_listener *listener, struct weir_diag *diag)
-{
-    const char *advice =
-        errno == EADDRINUSE
-            ? "; another process has this port: stop it or take another"
-            : "";
-    weir_diag_set(diag, 0, "can't listen: ", strerror(errno), advice, NULL);
-    free(listener);
-    return WEIR_ESYSTEM;
+    const struct weir_listener_options *options = &listener->options;
+    const struct weir_ration_options ration = {
+        .base = listener->base,
+        .places = options->places ? options->places : (options->max + 1) / 2,
+    };
+    const struct weir_acceptor_options acceptor = {
+        .base = listener->base,
+        .fd = fd,
+        .on_socket = on_socket,
+        .make_room = make_room,
+        .on_short = on_short,
+        .context = listener,
+    };
+    listener->ration = weir_ration_new(&ration);
+    return listener->ration
+               ? weir_acceptor_new(&acceptor, &listener->acceptor)
+               : WEIR_ENOMEM;
 }
 
 int weir_listener_new(struct event_base *base,
                       const struct weir_listener_options *options,
                       struct weir_listener **out, struct weir_diag *diag)
 {
-    struct sockaddr_storage at;
-    socklen_t len;
-    if (!weir_address_numeric(&options->address, &at, &len))
-        return weir_diag_set(diag, WEIR_EINVAL,
-                             "listen on a numeric address, not on a name",
-                             NULL);
+    struct weir_place place = { .address = options->address };
+    int fd = weir_place_listen(&place, diag);
+    if (fd < 0)
+        return fd;
     struct weir_listener *listener = calloc(1, sizeof(*listener));
-    if (!listener)
-        return WEIR_ENOMEM;
-    *listener = (struct weir_listener){
-        .base = base,
-        .options = *options,
-    };
-    listener->retry = event_new(base, -1, 0, on_retry, listener);
-    if (!listener->retry) {
-        free(listener);
-        return WEIR_ENOMEM;
+    int error = listener ? 0 : WEIR_ENOMEM;
+    if (error == 0) {
+        listener->base = base;
+        listener->options = *options;
+        listener->port = place.address.port;
+        error = start(listener, fd);
     }
-    unsigned flags = LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC |
-                     LEV_OPT_REUSEABLE;
-    if (at.ss_family == AF_INET6)
-        flags |= LEV_OPT_BIND_IPV6ONLY;
-    listener->ev =
-        evconnlistener_new_bind(base, on_connection, listener, flags, BACKLOG,
-                                (struct sockaddr *)&at, (int)len);
-    if (!listener->ev) {
-        event_free(listener->retry);
-        return refuse(listener, diag);
+    if (error < 0) {
+        close(fd);
+        if (listener)
+            free_if_unused(listener);
+        return weir_diag_set(diag, error, weir_strerror(error), NULL);
     }
-    evconnlistener_set_error_cb(listener->ev, on_accept_error);
-    listener->port = bound_port(evconnlistener_get_fd(listener->ev));
     *out = listener;
     return 0;
 }
@@ -225,6 +199,11 @@ uint16_t weir_listener_port(const struct weir_listener *listener)
 uint64_t weir_listener_refused(const struct weir_listener *listener)
 {
     return listener->refused;
+}
+
+struct weir_ration_view weir_listener_look(const struct weir_listener *l)
+{
+    return weir_ration_look(l->ration);
 }
 
 void weir_listener_doubt(struct weir_listener *listener)
@@ -243,8 +222,6 @@ void weir_listener_free(struct weir_listener **listener)
         struct weir_stream *stream = self->handshakes.oldest;
         weir_stream_close(&stream, false);
     }
-    event_free(self->retry);
-    evconnlistener_free(self->ev);
-    self->ev = NULL;
+    weir_acceptor_free(&self->acceptor);
     free_if_unused(self);
 }

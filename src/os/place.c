@@ -85,7 +85,7 @@ static int refuse(struct weir_diag *diag, int why)
 {
     return weir_diag_set(diag, WEIR_ESYSTEM, "can't listen: ", strerror(why),
                          why == EADDRINUSE
-                             ? "; another process has this place: stop it or "
+                             ? "; another process has this address: stop it or "
                                "take another"
                              : "",
                          NULL);

@@ -18,6 +18,11 @@
  * owner during its handshake; it is in the listener's list and reports to
  * that.
  *
+ * A stream that was accepted is a member of the listener's ration until its
+ * owner calls it authenticated (os/ration.h): when its socket is readable the
+ * socket is no longer watched, the stream waits for its turn, reads once, and
+ * is watched again.
+ *
  * Callbacks may close the stream. So each is the last thing that its caller
  * does with it, or 'busy' holds the memory until the caller has seen 'dead'.
  * on_lost never comes out of a function of ours, only out of the loop.
@@ -62,6 +67,7 @@ struct weir_stream {
     struct weir_listener *listener; /* that accepted it, or NULL */
     struct weir_tls_session *tls;   /* owned; NULL: plain text */
     struct weir_stream *older, *newer; /* among the listener's handshakes */
+    struct weir_ration_member member;  /* until it is authenticated */
     struct evdns_base *dns;         /* while looking up, and till the end */
     struct evdns_getaddrinfo_request *lookup;
     struct evutil_addrinfo *found; /* owned: what the name stands for */
@@ -129,6 +135,7 @@ static void close_socket(struct weir_stream *stream)
 
 static void destroy(struct weir_stream *stream)
 {
+    weir_ration_leave(&stream->member);
     close_socket(stream);
     if (stream->flush)
         event_free(stream->flush);
@@ -198,6 +205,7 @@ static void lose(struct weir_stream *stream, const char *why)
     if (stream->state == HANDSHAKE)
         part(stream);
     leave_handshakes(stream);
+    weir_ration_leave(&stream->member);
     stream->state = LOST;
     stream->reason = why;
     close_socket(stream);
@@ -401,32 +409,82 @@ static void look_again(struct weir_stream *stream)
         event_active(stream->flush, EV_TIMEOUT, 1);
 }
 
+/* Reads once and hands on what came; false: nothing more is there now, or the
+ * stream is gone. */
+static bool read_once(struct weir_stream *stream, size_t size)
+{
+    uint8_t bytes[READ_SIZE];
+    weir_assert(size <= sizeof(bytes));
+    size_t got = read_some(stream, bytes, size);
+    if (got == 0)
+        return false;
+    enter(stream);
+    if (stream->handler.on_bytes)
+        stream->handler.on_bytes(stream->handler.context, stream, bytes, got);
+    return leave(stream) && stream->state == OPEN && got == size;
+}
+
+static void read_freely(struct weir_stream *stream)
+{
+    enter(stream);
+    for (int i = 0; i < READS_MAX && !stream->dead; i++)
+        if (!read_once(stream, READ_SIZE))
+            break;
+    if (leave(stream) && stream->state == OPEN)
+        look_again(stream);
+}
+
+/* The turn of one that isn't authenticated. */
+static void on_turn(void *context)
+{
+    struct weir_stream *stream = context;
+    bool more = false;
+    enter(stream);
+    if (stream->state == HANDSHAKE)
+        shake_hands(stream);
+    else
+        more = read_once(stream, WEIR_RATION_READ);
+    if (!leave(stream) || stream->state == LOST)
+        return;
+    if (more && stream->member.ration)
+        weir_ration_wait(&stream->member);
+    else
+        (void)event_add(stream->readable, NULL);
+    if (stream->state == OPEN)
+        look_again(stream);
+}
+
+static void on_evicted(void *context, const char *why)
+{
+    struct weir_stream *stream = context;
+    if (!stream->unclaimed)
+        weir_listener_evicted(stream->listener, stream->peer, why);
+    lose(stream, why);
+}
+
 static void on_readable(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;
     (void)what;
     struct weir_stream *stream = context;
-    if (stream->state == HANDSHAKE) {
+    if (stream->member.ration) {
+        (void)event_del(stream->readable);
+        weir_ration_wait(&stream->member);
+    } else if (stream->state == HANDSHAKE) {
         shake_hands(stream);
+    } else {
+        read_freely(stream);
+    }
+}
+
+void weir_stream_set_authenticated(struct weir_stream *stream)
+{
+    if (!stream->member.ration)
         return;
-    }
-    uint8_t bytes[READ_SIZE];
-    size_t got = sizeof(bytes);
-    for (int i = 0; i < READS_MAX && got == sizeof(bytes); i++) {
-        got = read_some(stream, bytes, sizeof(bytes));
-        if (got == 0)
-            break;
-        enter(stream);
-        if (stream->handler.on_bytes)
-            stream->handler.on_bytes(stream->handler.context, stream, bytes,
-                                     got);
-        if (!leave(stream))
-            return;
-        if (stream->state != OPEN)
-            break;
-    }
-    if (stream->state == OPEN)
-        look_again(stream);
+    weir_ration_leave(&stream->member);
+    if (stream->readable)
+        (void)event_add(stream->readable, NULL);
+    look_again(stream);
 }
 
 /* ---- Connecting ---- */
@@ -703,6 +761,10 @@ struct weir_stream *weir_stream_accepted(struct event_base *base, int fd,
     }
     stream->listener = listener;
     stream->state = OPEN;
+    stream->member = (struct weir_ration_member){ .turn = on_turn,
+                                                  .evict = on_evicted,
+                                                  .context = stream };
+    weir_ration_join(weir_listener_ration(listener), &stream->member, peer);
     if (!tls)
         return stream;
     struct timeval delay = timeval_of(WEIR_TLS_HANDSHAKE_MAX);
@@ -735,6 +797,7 @@ void weir_stream_close(struct weir_stream **stream, bool flush)
     *stream = NULL;
     self->dead = true;
     leave_handshakes(self);
+    weir_ration_leave(&self->member);
     self->handler = (struct weir_stream_handler){ .context = NULL };
     if (self->lookup)
         evdns_getaddrinfo_cancel(self->lookup);

@@ -7,6 +7,7 @@
 #define WEIR_STREAM_H
 
 #include "base/base.h"
+#include "os/ration.h"
 #include "os/tls.h"
 
 struct event_base;
@@ -64,6 +65,10 @@ size_t weir_stream_queued(const struct weir_stream *stream);
  * callback comes after it. What isn't written yet, or a name being looked
  * up, lives on in the loop until it is done with. */
 void weir_stream_close(struct weir_stream **stream, bool flush);
+/* The peer has shown who it is, or needn't: from now on its bytes are read as
+ * they come. Before, those of a stream that was accepted are read as the
+ * listener's ration allows (os/ration.h). */
+void weir_stream_set_authenticated(struct weir_stream *stream);
 /* The loop it lives on. */
 struct event_base *weir_stream_base(const struct weir_stream *stream);
 /* "127.0.0.1:41234" of the peer. */
@@ -90,22 +95,32 @@ struct weir_listener_options {
                            * plain text */
     size_t max;           /* streams at once, > 0; past that, accepting
                            * pauses */
+    size_t places;        /* of those, streams that aren't authenticated; 0:
+                           * half */
     /* A connection has come (and has its handshake behind it): the callee
      * owns its fresh stream. */
     weir_accept_fn *on_accept;
     /* A handshake failed; 'why' for people. May be NULL. */
     weir_refused_fn *on_refused;
-    void *context; /* of both */
+    /* A stream that isn't authenticated made room for another; on_lost follows.
+     * May be NULL. */
+    weir_refused_fn *on_evicted;
+    /* As of struct weir_acceptor_options. */
+    void (*on_short)(void *context, uint64_t count, const char *why);
+    void *context; /* of all */
 };
 /* Listens. WEIR_EINVAL (no numeric address), WEIR_ESYSTEM, WEIR_ENOMEM.
  *
- * Handshakes take at most half of 'max': when one more begins, the one that
- * has lasted longest is dropped, and counts as refused. So strangers who
- * connect and say nothing keep nobody out. */
+ * A stream isn't authenticated until weir_stream_set_authenticated(). When
+ * there are more of those than 'places', handshakes included, or no descriptor
+ * is left, the oldest of the address that has most of them makes room
+ * (os/ration.h): peers that connect and send nothing keep no other peer out. */
 int weir_listener_new(struct event_base *base,
                       const struct weir_listener_options *options,
                       struct weir_listener **out, struct weir_diag *diag);
 uint16_t weir_listener_port(const struct weir_listener *listener);
+/* What unauthenticated streams have cost. */
+struct weir_ration_view weir_listener_look(const struct weir_listener *l);
 /* Handshakes that failed, so far. */
 uint64_t weir_listener_refused(const struct weir_listener *listener);
 /* The files of its 'tls' were read anew: ends the handshakes that go by what

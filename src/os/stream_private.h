@@ -6,6 +6,7 @@
 
 #include <sys/socket.h>
 
+#include "os/ration.h"
 #include "os/stream.h"
 
 /* The numeric address of 'host' ("localhost" is one); false for a name that
@@ -29,6 +30,11 @@ void weir_listener_open(struct weir_listener *listener,
                         struct weir_stream *stream);
 void weir_listener_refuse(struct weir_listener *listener, const char *peer,
                           const char *why);
+/* The stream made room for others; its owner is told by on_lost. */
+void weir_listener_evicted(struct weir_listener *listener, const char *peer,
+                           const char *why);
+/* Whose member a stream is until it is authenticated. */
+struct weir_ration *weir_listener_ration(struct weir_listener *listener);
 /* The stream has gone. */
 void weir_listener_release(struct weir_listener *listener);
 

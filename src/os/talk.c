@@ -21,8 +21,11 @@
  *      +-- the door ends it, all sent, shut --> ending: read, not heard, 2 s
  *
  * Time is looked at once a second by a walk over all talks: that is cheaper
- * than a timer each, and nobody minds a second. A machine without descriptors
- * leaves the listener deaf until that walk, or it would be ready for ever.
+ * than a timer each, and nobody minds a second.
+ *
+ * A talk whose peer isn't known is a member of the server's ration
+ * (os/ration.h): its socket isn't watched while it waits for its turn, and it
+ * has one turn at a time. A known one has a turn whenever bytes are there.
  *
  * Nobody frees a talk within its own turn but the end of the turn itself: the
  * callee may end it and go on using it. */
@@ -40,12 +43,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "os/accept.h"
 #include "os/clock.h"
+#include "os/ration.h"
 #include "os/tls_session.h"
 
 #define IN_SIZE (WEIR_TALK_HELD_MAX + WEIR_TALK_READ)
 #define OUT_SIZE (64u << 10)
-#define ACCEPTS_MAX 64 /* in one turn */
 
 struct weir_talk {
     struct weir_talk *next, **self;
@@ -54,6 +58,7 @@ struct weir_talk {
     char *held, *rest;               /* owned; NULL: nothing */
     struct weir_tls_session *tls;    /* owned; NULL: plain text */
     struct event *again;             /* owned; over TLS: the next turn */
+    struct weir_ration_member member; /* until it is known */
     size_t held_len, rest_len, rest_sent;
     weir_instant since, heard, stalled_at;
     int fd;
@@ -70,12 +75,13 @@ struct weir_talk {
 
 struct weir_talk_server {
     struct weir_talk_options options;
-    struct event *accept, *look; /* owned; 'accept' NULL: stopped */
+    struct weir_acceptor *acceptor; /* owned; NULL: stopped */
+    struct weir_ration *ration;     /* owned */
+    struct event *look;             /* owned */
     struct weir_talk *first;
     struct weir_talk *current; /* whose answers 'out' has */
     size_t count;
     struct weir_talk_counts counts;
-    int fd; /* -1: stopped */
     size_t out_len;
     char in[IN_SIZE];
     char out[OUT_SIZE];
@@ -203,6 +209,11 @@ void weir_talk_set_quiet(struct weir_talk *talk, bool quiet)
 void weir_talk_set_known(struct weir_talk *talk, bool known)
 {
     talk->known = known;
+    if (!known || !talk->member.ration)
+        return;
+    weir_ration_leave(&talk->member);
+    if (!talk->rest)
+        (void)event_add(talk->read, NULL);
 }
 
 void *weir_talk_state(struct weir_talk *talk)
@@ -240,6 +251,7 @@ static void let_go(struct weir_talk *talk)
     struct weir_talk_server *server = talk->server;
     if (server->options.on_gone)
         server->options.on_gone(server->options.context, talk);
+    weir_ration_leave(&talk->member);
     *talk->self = talk->next;
     if (talk->next)
         talk->next->self = talk->self;
@@ -263,8 +275,42 @@ static void on_readable(evutil_socket_t fd, short what, void *context)
     (void)fd;
     (void)what;
     struct weir_talk *talk = context;
+    if (talk->member.ration) {
+        (void)event_del(talk->read);
+        weir_ration_wait(&talk->member);
+        return;
+    }
     /* Whatever calls, who is stalled isn't read. */
     take_turn(talk, !talk->rest);
+}
+
+/* The turn of one that isn't known. */
+static void on_turn(void *context)
+{
+    struct weir_talk *talk = context;
+    if (!talk->rest)
+        (void)event_add(talk->read, NULL);
+    take_turn(talk, !talk->rest);
+}
+
+static void tell_refused(struct weir_talk *talk, const char *why,
+                         weir_instant now)
+{
+    const struct weir_talk_tls *tls = &talk->server->options.tls;
+    char address[64];
+    weir_talk_peer(talk, address);
+    if (tls->on_refused)
+        tls->on_refused(tls->context, address, why, now);
+}
+
+static void on_evicted(void *context, const char *why)
+{
+    struct weir_talk *talk = context;
+    weir_assert(!talk->in_turn);
+    talk->server->counts.crowded++;
+    if (talk->shaking)
+        tell_refused(talk, why, weir_clock_now());
+    let_go(talk);
 }
 
 /* False: no memory. */
@@ -287,7 +333,8 @@ static bool prepare(struct weir_talk *talk)
 }
 
 /* 'fd' is the talk's on success. */
-static struct weir_talk *begin(struct weir_talk_server *server, int fd)
+static struct weir_talk *begin(struct weir_talk_server *server, int fd,
+                               const struct sockaddr *peer)
 {
     size_t size = header_size() + server->options.state_size;
     struct weir_talk *talk = calloc(1, size);
@@ -304,6 +351,10 @@ static struct weir_talk *begin(struct weir_talk_server *server, int fd)
         free(talk);
         return NULL;
     }
+    talk->member = (struct weir_ration_member){ .turn = on_turn,
+                                                .evict = on_evicted,
+                                                .context = talk };
+    weir_ration_join(server->ration, &talk->member, peer);
     talk->next = server->first;
     talk->self = &server->first;
     if (talk->next)
@@ -323,26 +374,31 @@ static void refuse(struct weir_talk_server *server, int fd)
     close(fd);
 }
 
-static void on_accept(evutil_socket_t listening, short what, void *context)
+static void on_socket(void *context, int fd, const struct sockaddr *peer)
 {
-    (void)what;
     struct weir_talk_server *server = context;
-    for (int i = 0; i < ACCEPTS_MAX; i++) {
-        int fd = accept4(listening, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd < 0) {
-            if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
-                errno == ENOBUFS)
-                event_del(server->accept); /* until the next look */
-            return;
-        }
-        int on = 1;
-        if (!server->options.place.path[0])
-            (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-        if (server->count >= server->options.max)
-            refuse(server, fd);
-        else if (!begin(server, fd))
-            close(fd);
-    }
+    int on = 1;
+    if (!server->options.place.path[0])
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    if (server->count >= server->options.max &&
+        !weir_ration_evict(server->ration, "too many peers are connected"))
+        refuse(server, fd);
+    else if (!begin(server, fd, peer))
+        close(fd);
+}
+
+static void on_short(void *context, uint64_t count, const char *why)
+{
+    const struct weir_talk_server *server = context;
+    const struct weir_talk_short *told = &server->options.on_short;
+    if (told->tell)
+        told->tell(told->context, count, why);
+}
+
+static bool make_room(void *context)
+{
+    struct weir_talk_server *server = context;
+    return weir_ration_evict(server->ration, "no descriptor is left");
 }
 
 /* ---- A turn ---- */
@@ -389,16 +445,6 @@ static void stall(struct weir_talk *talk, weir_instant now)
     talk->stalled_at = now;
 }
 
-static void tell_refused(struct weir_talk *talk, const char *why,
-                         weir_instant now)
-{
-    const struct weir_talk_tls *tls = &talk->server->options.tls;
-    char address[64];
-    weir_talk_peer(talk, address);
-    if (tls->on_refused)
-        tls->on_refused(tls->context, address, why, now);
-}
-
 /* The next step of the handshake. False: it has failed. */
 static bool shake(struct weir_talk *talk)
 {
@@ -438,14 +484,15 @@ static bool hold(struct weir_talk *talk, const char *bytes, size_t len)
 /* How many bytes, 0: none are there now, -1: the peer has gone. */
 static ssize_t receive(struct weir_talk *talk, char *buf)
 {
+    size_t size = talk->member.ration ? WEIR_RATION_READ : WEIR_TALK_READ;
     size_t len = 0;
     if (!talk->tls) {
-        ssize_t got = recv(talk->fd, buf, WEIR_TALK_READ, 0);
+        ssize_t got = recv(talk->fd, buf, size, 0);
         if (got > 0)
             return got;
         return got < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
     }
-    switch (weir_tls_read(talk->tls, buf, WEIR_TALK_READ, &len)) {
+    switch (weir_tls_read(talk->tls, buf, size, &len)) {
     case WEIR_TLS_DONE:
         return (ssize_t)len;
     case WEIR_TLS_READS:
@@ -591,23 +638,34 @@ static void on_look(evutil_socket_t fd, short what, void *context)
             tell_refused(talk, "the handshake took too long", now);
         let_go(talk);
     }
-    if (server->accept)
-        event_add(server->accept, NULL);
 }
 
 /* ---- The server ---- */
 
-static int make_events(struct weir_talk_server *server)
+/* 'fd' is the server's on success. */
+static int start(struct weir_talk_server *server, int fd)
 {
-    struct timeval second = { .tv_sec = 1 };
-    struct event_base *base = server->options.base;
-    server->accept =
-        event_new(base, server->fd, EV_READ | EV_PERSIST, on_accept, server);
-    server->look = event_new(base, -1, EV_PERSIST, on_look, server);
-    bool made = server->accept && server->look &&
-                event_add(server->accept, NULL) == 0 &&
-                event_add(server->look, &second) == 0;
-    return made ? 0 : WEIR_ENOMEM;
+    const struct timeval second = { .tv_sec = 1 };
+    const struct weir_talk_options *options = &server->options;
+    const struct weir_ration_options ration = {
+        .base = options->base,
+        .places = options->stranger_max ? (options->max + 1) / 2
+                                        : options->max,
+    };
+    const struct weir_acceptor_options acceptor = {
+        .base = options->base,
+        .fd = fd,
+        .on_socket = on_socket,
+        .make_room = make_room,
+        .on_short = on_short,
+        .context = server,
+    };
+    server->ration = weir_ration_new(&ration);
+    server->look = event_new(options->base, -1, EV_PERSIST, on_look, server);
+    if (!server->ration || !server->look ||
+        event_add(server->look, &second) < 0)
+        return WEIR_ENOMEM;
+    return weir_acceptor_new(&acceptor, &server->acceptor);
 }
 
 int weir_talk_server_new(const struct weir_talk_options *options,
@@ -622,16 +680,17 @@ int weir_talk_server_new(const struct weir_talk_options *options,
     server->options = *options;
     if (options->place.path[0])
         server->options.tls.tls = NULL;
-    server->fd = weir_place_listen(&server->options.place, diag);
-    if (server->fd < 0) {
-        int error = server->fd;
+    int fd = weir_place_listen(&server->options.place, diag);
+    if (fd < 0) {
         free(server);
-        return error;
+        return fd;
     }
-    if (make_events(server) < 0) {
+    int error = start(server, fd);
+    if (error < 0) {
+        close(fd);
+        weir_place_leave(&server->options.place);
         weir_talk_server_free(&server);
-        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                             NULL);
+        return weir_diag_set(diag, error, weir_strerror(error), NULL);
     }
     *out = server;
     return 0;
@@ -656,13 +715,9 @@ struct weir_talk_counts weir_talk_server_counts(
 
 void weir_talk_server_stop(struct weir_talk_server *server)
 {
-    if (server->fd < 0)
+    if (!server->acceptor)
         return;
-    if (server->accept)
-        event_free(server->accept);
-    server->accept = NULL;
-    close(server->fd);
-    server->fd = -1;
+    weir_acceptor_free(&server->acceptor);
     weir_place_leave(&server->options.place);
 }
 
@@ -696,6 +751,7 @@ void weir_talk_server_free(struct weir_talk_server **server)
     while (self->first)
         let_go(self->first);
     weir_talk_server_stop(self);
+    weir_ration_free(&self->ration);
     if (self->look)
         event_free(self->look);
     free(self);

@@ -37,14 +37,23 @@ struct weir_talk_tls {
     void *context; /* of that */
 };
 
+/* Told as by struct weir_acceptor_options, when no descriptor is left. */
+struct weir_talk_short {
+    void (*tell)(void *context, uint64_t count, const char *why); /* or NULL */
+    void *context;
+};
+
 struct weir_talk_options {
     struct event_base *base; /* borrowed */
     struct weir_place place;
     struct weir_talk_tls tls;   /* of no meaning at a path, which only this
                                  * host reaches: plain text */
-    size_t max;                 /* talks at once, > 0 */
-    struct weir_text crowded;   /* said to one more, which is then ended;
-                                 * static; over TLS it is just ended */
+    struct weir_talk_short on_short;
+    size_t max;                 /* talks at once, > 0; with 'stranger_max' those
+                                 * that aren't known are at most half of it */
+    struct weir_text crowded;   /* said to one more, if each of the others is
+                                 * known, and then it is ended; static; over TLS
+                                 * it is just ended */
     weir_duration silence_max;  /* without a byte; 0: any time */
     weir_duration stranger_max; /* from its beginning, of one that isn't
                                  * known; 0: any time */
@@ -70,7 +79,7 @@ const struct weir_place *weir_talk_server_place(
     const struct weir_talk_server *server);
 /* Talks that stand. */
 size_t weir_talk_server_count(const struct weir_talk_server *server);
-/* How many there were, and how many found no room, ever. */
+/* How many there were, and how many found no room or had to make some, ever. */
 struct weir_talk_counts {
     uint64_t opened, crowded;
 };
@@ -102,7 +111,9 @@ void weir_talk_write(struct weir_talk *talk, const void *bytes, size_t len);
 /* Whether another request would be answered now: not ended, and the peer
  * reads what it is sent. */
 bool weir_talk_is_open(const struct weir_talk *talk);
-/* The peer has shown who it is. */
+/* The peer has shown who it is or, where nothing is to be shown, has asked for
+ * something that would need it. Until then it is read as the server's ration
+ * allows, and makes room for others (os/ration.h). */
 void weir_talk_set_known(struct weir_talk *talk, bool known);
 /* It may be silent for any time, whatever silence_max is, as long as its host
  * answers the kernel's probes. */

@@ -88,7 +88,6 @@ struct weir_door_grpc {
     struct weir_listener *listener; /* owned; NULL once stopped */
     struct connection *connections; /* owned; the newest first */
     size_t connections_max;
-    size_t strangers;               /* of them: not known */
     struct event *timer;            /* owned: the root's deadline */
     struct event *turn;             /* owned: the end of this turn */
     struct stream *peers[WEIR_PEERS_MAX]; /* borrowed; NULL: free */
@@ -141,13 +140,10 @@ static int status_of(int error)
                                  : WEIR_GRPC_UNAUTHENTICATED;
 }
 
-static void set_known(struct connection *connection, bool known)
+static void set_known(struct connection *connection)
 {
-    if (known && !connection->known)
-        connection->door->strangers--;
-    if (!known && connection->known)
-        connection->door->strangers++;
-    connection->known = known;
+    connection->known = true;
+    weir_h2_link_set_authenticated(connection->link);
 }
 
 /* ---- Streams of a connection ---- */
@@ -524,7 +520,7 @@ static int admit_doorman(struct connection *connection,
                              "credentials", NULL);
     int error = identify(connection, authorization, &identity, diag);
     if (error == 0)
-        set_known(connection, true);
+        set_known(connection);
     return error < 0 ? error
                      : admit(connection, &identity, WEIR_ROLE_TAKE, diag);
 }
@@ -643,7 +639,7 @@ static bool on_call(void *context, struct weir_h2 *h2, int32_t id,
     int error = identify(connection, authorization, &identity, &why);
     bool is_link = strcmp(path, WEIR_V1_LINK) == 0;
     if (error == 0)
-        set_known(connection, true);
+        set_known(connection);
     if (error == 0 && !is_link && strcmp(path, WEIR_V1_CALL) != 0)
         return false;
     if (error == 0 && is_link)
@@ -735,7 +731,6 @@ static void connection_free(struct connection *connection)
         drop_stream(connection->streams);
     drop_way(connection);
     weir_h2_link_close(&connection->link);
-    set_known(connection, true);
     *connection->self = connection->next;
     if (connection->next)
         connection->next->self = connection->self;
@@ -749,22 +744,6 @@ static void on_lost(void *context, struct weir_h2_link *link,
     weir_log(connection->door->log, WEIR_LOG_DEBUG, "connection of %s: %s",
              weir_h2_link_peer(link), why);
     connection_free(connection);
-}
-
-/* Somebody whom nothing is being done for either. */
-static void drop_oldest_stranger(struct weir_door_grpc *door)
-{
-    struct connection *oldest = NULL;
-    for (struct connection *c = door->connections; c; c = c->next)
-        if (!c->known && !c->streams)
-            oldest = c;
-    if (!oldest)
-        return;
-    weir_gate_note(door->gate, WEIR_DOOR_GRPC, WEIR_REFUSED_CREDENTIAL,
-                   weir_h2_link_peer(oldest->link), "too many strangers are "
-                   "connected, and it was the first of them",
-                   weir_clock_now());
-    connection_free(oldest);
 }
 
 static void on_accept(void *context, struct weir_stream *socket)
@@ -798,10 +777,6 @@ static void on_accept(void *context, struct weir_stream *socket)
     if (connection->next)
         connection->next->self = &connection->next;
     door->connections = connection;
-    door->strangers++;
-    if (weir_gate_is_shut(door->gate) &&
-        door->strangers > door->connections_max / 2)
-        drop_oldest_stranger(door);
 }
 
 static void on_refused(void *context, const char *peer, const char *why)
@@ -809,6 +784,21 @@ static void on_refused(void *context, const char *peer, const char *why)
     struct weir_door_grpc *door = context;
     weir_gate_note(door->gate, WEIR_DOOR_GRPC, WEIR_REFUSED_TLS, peer, why,
                    weir_clock_now());
+}
+
+static void on_evicted(void *context, const char *peer, const char *why)
+{
+    struct weir_door_grpc *door = context;
+    weir_gate_note(door->gate, WEIR_DOOR_GRPC, WEIR_REFUSED_CREDENTIAL, peer,
+                   why, weir_clock_now());
+}
+
+static void on_short(void *context, uint64_t count, const char *why)
+{
+    struct weir_door_grpc *door = context;
+    weir_log(door->log, WEIR_LOG_WARNING,
+             "%s: %llu connections were closed unheard; raise the limit of "
+             "open files (ulimit -n)", why, (unsigned long long)count);
 }
 
 /* ---- Credentials come and go ---- */
@@ -833,12 +823,12 @@ void weir_door_grpc_recheck(struct weir_door_grpc *door)
 {
     for (struct connection *c = door->connections; c; c = c->next) {
         struct stream *next;
-        set_known(c, false);
+        c->known = false;
         c->since = weir_clock_now();
         for (struct stream *s = c->streams; s; s = next) {
             next = s->next;
             if (s->kind == LINK && recheck_link(s))
-                set_known(c, true);
+                set_known(c);
         }
     }
 }
@@ -882,7 +872,8 @@ void weir_door_grpc_look(struct weir_door_grpc *door)
     struct connection *next;
     for (struct connection *c = door->connections; c; c = next) {
         next = c->next;
-        /* Guests stay, but among strangers: of too many the oldest goes. */
+        /* Guests stay, but without a credential: of too many the oldest of
+         * the address that has most makes room. */
         if (c->known || c->guest || c->streams ||
             now < c->since + WEIR_STRANGER_MAX)
             continue;
@@ -961,6 +952,8 @@ int weir_door_grpc_new(const struct weir_door_grpc_options *options,
         .max = door->connections_max,
         .on_accept = on_accept,
         .on_refused = on_refused,
+        .on_evicted = on_evicted,
+        .on_short = on_short,
         .context = door,
     };
     if (error == 0)

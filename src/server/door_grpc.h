@@ -15,9 +15,9 @@
 #include "server/upstream.h"
 
 #define WEIR_PEERS_MAX 4096          /* links of limiters at once */
-#define WEIR_CONNECTIONS_MAX 8192    /* sockets at once; where credentials are
-                                      * in force, those that nobody known has
-                                      * used are at most half of it */
+#define WEIR_CONNECTIONS_MAX 8192    /* sockets at once; those over which no
+                                      * call was let in yet are at most half of
+                                      * it (os/ration.h) */
 #define WEIR_CALL_CHUNK (1u << 20)   /* bytes of a reply in one message */
 
 struct weir_door_grpc;

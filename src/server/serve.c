@@ -32,6 +32,7 @@
 #include "server/door_grpc.h"
 #include "server/door_http.h"
 #include "server/doorman_source.h"
+#include "server/http_visitors.h"
 #include "server/inner_door.h"
 #include "server/mastership.h"
 #include "server/port_file.h"
@@ -49,6 +50,7 @@
 
 struct serve {
     const struct weir_serve_options *options;
+    size_t files; /* descriptors for connections of both listeners */
     struct weir_log log;
     struct event_base *base;         /* owned, as all below */
     struct weir_signals *signals;
@@ -715,6 +717,9 @@ static int open_doors(struct serve *serve, struct weir_diag *diag)
     weir_admin_set_calls(serve->admin, serve->doorman);
     struct weir_door_grpc_options grpc = {
         .base = serve->base,
+        .connections_max =
+            serve->files * WEIR_CONNECTIONS_MAX /
+            (WEIR_CONNECTIONS_MAX + WEIR_HTTP_VISITORS_MAX),
         .root = serve->root,
         .admin = serve->admin,
         .log = &serve->log,
@@ -898,7 +903,8 @@ static int start(struct serve *serve, const char *version,
     for (size_t i = 0; i < serve->options->remark_count; i++)
         weir_log(&serve->log, WEIR_LOG_WARNING, "%s",
                  serve->options->remarks[i].text);
-    weir_files_raise(WEIR_CONNECTIONS_MAX + 256);
+    serve->files = weir_files_spare(WEIR_CONNECTIONS_MAX +
+                                    WEIR_HTTP_VISITORS_MAX);
     serve->base = event_base_new();
     if (!serve->base)
         return weir_diag_set(diag, WEIR_ESYSTEM, "no event loop: ",

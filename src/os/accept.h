@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ * os/accept.h - a listening socket on the loop, and how it goes on when the
+ * process has no descriptor left.
+ *
+ * A connection that can't be accepted for want of a descriptor stays in the
+ * kernel's queue and keeps the socket readable: a loop that only logs and comes
+ * back never rests. So the acceptor first asks its owner to close the
+ * connection that is needed least. If there is none, it gives up the descriptor
+ * that it keeps in reserve, takes the connection with it and closes it, so that
+ * the peer learns at once; then it rests for WEIR_ACCEPT_REST.
+ *
+ * On the loop's thread. */
+
+#ifndef WEIR_ACCEPT_H
+#define WEIR_ACCEPT_H
+
+#include <sys/socket.h>
+
+#include "base/base.h"
+
+#define WEIR_ACCEPTS_MAX 64 /* in one turn of the loop */
+#define WEIR_ACCEPT_REST (100 * WEIR_MILLISECOND) /* without descriptors */
+
+struct event_base;
+struct weir_acceptor;
+
+struct weir_acceptor_options {
+    struct event_base *base; /* borrowed */
+    int fd; /* listening, not blocking; owned by the acceptor on success */
+    /* A connection: 'fd' is not blocking, close-on-exec, and the callee's. May
+     * pause the acceptor, not free it. */
+    void (*on_socket)(void *context, int fd, const struct sockaddr *peer);
+    /* Closes a connection that is needed less than a new one; false: there is
+     * none. NULL: never. */
+    bool (*make_room)(void *context);
+    /* 'count' connections were closed unheard since the last call, for 'why'
+     * ("Too many open files"); at most once in WEIR_ACCEPT_REST. NULL: nobody
+     * is told. */
+    void (*on_short)(void *context, uint64_t count, const char *why);
+    void *context;
+};
+
+/* WEIR_ENOMEM, WEIR_ESYSTEM (no descriptor for the reserve): 'fd' stays the
+ * caller's. */
+int weir_acceptor_new(const struct weir_acceptor_options *options,
+                      struct weir_acceptor **out);
+/* Whether connections are taken; they are at first. */
+void weir_acceptor_set_open(struct weir_acceptor *acceptor, bool open);
+/* Closes the socket. NULL inside is legal. */
+void weir_acceptor_free(struct weir_acceptor **acceptor);
+
+#endif /* WEIR_ACCEPT_H */

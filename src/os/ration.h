@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT
+ * os/ration.h - how much unauthenticated peers of a listener may cost: places
+ * and processor time, shared out among their source addresses.
+ *
+ *     accept ---> member --turn, turn, ...--> authenticated: no member any more
+ *                    \--places are full, its source has most--> evicted
+ *
+ * A connection is a member from the moment it is accepted until its peer has
+ * shown a credential or, where none are in force, has been given an answer that
+ * needs one. A member's socket is read in turns, which the ration gives; the
+ * processor time of a turn, a handshake of TLS included, is measured and
+ * charged. All members together get WEIR_RATION_PART of a processor, at most
+ * WEIR_RATION_TURNS_MAX in a row before the loop serves others; the bytes that
+ * wait stay in the kernel, and hold the peers back. So authenticated
+ * connections come first, and a flood costs what is said here.
+ *
+ * Among the members that wait, sources have equal parts of the time: deficit
+ * round robin (Shreedhar and Varghese, SIGCOMM 1995) over sources, which are
+ * the IPv4 address or the /64 of the IPv6 address, hashed with a seed into
+ * WEIR_RATION_SOURCES (stochastic fairness queueing, McKenney, INFOCOM 1990). A
+ * source's members that had no turn yet alternate with its others (as the new
+ * flows of RFC 8290), so that a probe for health isn't behind a flood.
+ *
+ * All on the loop's thread. */
+
+#ifndef WEIR_RATION_H
+#define WEIR_RATION_H
+
+#include <sys/queue.h>
+#include <sys/socket.h>
+
+#include "base/base.h"
+
+#define WEIR_RATION_SOURCES 1024u
+/* One part in so many of a processor's time. */
+#define WEIR_RATION_PART 2
+#define WEIR_RATION_BURST (20 * WEIR_MILLISECOND) /* unused time that is kept */
+#define WEIR_RATION_TURNS_MAX WEIR_MILLISECOND    /* in a row, and one turn */
+#define WEIR_RATION_QUANTUM (WEIR_MILLISECOND / 4) /* of a source in its turn */
+/* Bytes read in a turn. */
+#define WEIR_RATION_READ (16u << 10)
+
+struct event_base;
+struct weir_ration;
+
+/* In the owner's memory, all zero at first. */
+struct weir_ration_member {
+    /* The owner's, before it joins. Both may leave, free the member and its
+     * owner, and anything else but the ration. */
+    void (*turn)(void *context); /* reads once, at most WEIR_RATION_READ */
+    void (*evict)(void *context, const char *why); /* closes; 'why': static */
+    void *context;
+    /* The ration's. */
+    struct weir_ration *ration; /* NULL: no member */
+    uint32_t source;
+    bool waits, served;
+    TAILQ_ENTRY(weir_ration_member) among; /* of its source, oldest first */
+    TAILQ_ENTRY(weir_ration_member) queue; /* while it waits */
+};
+
+struct weir_ration_options {
+    struct event_base *base; /* borrowed; NULL: weir_ration_serve() is called */
+    size_t places;           /* members at once, > 0 */
+    /* What a turn is charged by, ns of any beginning; NULL: the processor time
+     * of the calling thread. */
+    uint64_t (*time_used)(void *context);
+    void *context; /* of that */
+};
+
+/* NULL: no memory. */
+struct weir_ration *weir_ration_new(const struct weir_ration_options *options);
+/* There is no member any more. NULL inside is legal. */
+void weir_ration_free(struct weir_ration **ration);
+
+/* A connection has been accepted. When there are more than 'places', the oldest
+ * member of the source that has most is evicted, before the call returns:
+ * never this one, unless it is the only one. 'peer': NULL: none, as of a Unix
+ * socket. */
+void weir_ration_join(struct weir_ration *ration,
+                      struct weir_ration_member *member,
+                      const struct sockaddr *peer);
+/* It is authenticated, or closed. No effect without a ration. */
+void weir_ration_leave(struct weir_ration_member *member);
+/* Its socket is readable: a turn is wished for, and comes once, out of the
+ * loop. No effect on one that waits. */
+void weir_ration_wait(struct weir_ration_member *member);
+/* Evicts the oldest member of the source that has most, for want of something
+ * else than places. False: there is no member. */
+bool weir_ration_evict(struct weir_ration *ration, const char *why);
+
+/* Gives the turns that are due; called by the loop. The instant at which it is
+ * to be called again: 'now': at once, after other work; WEIR_NEVER: nobody
+ * waits. */
+weir_instant weir_ration_serve(struct weir_ration *ration, weir_instant now);
+
+struct weir_ration_view {
+    size_t members, waiting;
+    uint64_t evicted;       /* ever */
+    weir_duration used;     /* time of all turns, ever */
+};
+struct weir_ration_view weir_ration_look(const struct weir_ration *ration);
+
+#endif /* WEIR_RATION_H */

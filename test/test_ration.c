@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: MIT
+ * test_ration.c - turns and places of unauthenticated peers, in virtual time:
+ * a turn costs what the test says, and nothing else takes time. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <arpa/inet.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/rng.h"
+#include "os/ration.h"
+#include "compare.h"
+
+#define PEERS 400
+#define MICROSECOND (WEIR_MILLISECOND / 1000)
+
+struct peer {
+    struct weir_ration_member member;
+    struct field *field;
+    weir_duration cost; /* of a turn */
+    weir_duration used;
+    unsigned turns;
+    bool greedy;   /* has more to read after each turn */
+    bool leaves;   /* in its turn */
+    bool evicted;
+};
+
+struct field {
+    struct weir_ration *ration;
+    weir_instant now;
+    uint64_t used;
+    struct peer peers[PEERS];
+    struct peer *last_turn;
+};
+
+static struct weir_rng rng;
+
+static uint64_t time_used(void *context)
+{
+    return ((struct field *)context)->used;
+}
+
+static void turn(void *context)
+{
+    struct peer *peer = context;
+    struct field *field = peer->field;
+    assert_non_null(peer->member.ration);
+    assert_false(peer->member.waits);
+    field->used += (uint64_t)peer->cost;
+    field->last_turn = peer;
+    peer->used += peer->cost;
+    peer->turns++;
+    if (peer->leaves)
+        weir_ration_leave(&peer->member);
+    else if (peer->greedy)
+        weir_ration_wait(&peer->member);
+}
+
+static void evict(void *context, const char *why)
+{
+    struct peer *peer = context;
+    assert_null(peer->member.ration);
+    assert_true(strlen(why) > 0);
+    peer->evicted = true;
+}
+
+static void field_init(struct field *field, size_t places)
+{
+    memset(field, 0, sizeof *field);
+    const struct weir_ration_options options = { .places = places,
+                                                 .time_used = time_used,
+                                                 .context = field };
+    field->now = 1000 * WEIR_SECOND;
+    field->ration = weir_ration_new(&options);
+    assert_non_null(field->ration);
+    for (size_t i = 0; i < PEERS; i++)
+        field->peers[i] = (struct peer){
+            .member = { .turn = turn, .evict = evict,
+                        .context = &field->peers[i] },
+            .field = field,
+            .cost = 100 * MICROSECOND,
+        };
+}
+
+static void field_fini(struct field *field)
+{
+    for (size_t i = 0; i < PEERS; i++)
+        weir_ration_leave(&field->peers[i].member);
+    weir_ration_free(&field->ration);
+}
+
+/* From 10.0.0.'host'. */
+static void join(struct field *field, size_t i, unsigned host)
+{
+    struct sockaddr_in from = {
+        .sin_family = AF_INET,
+        .sin_addr.s_addr = htonl(0x0a000000u + host),
+    };
+    weir_ration_join(field->ration, &field->peers[i].member,
+                     (const struct sockaddr *)&from);
+}
+
+/* The loop, with nothing else to do, up to 'end'. */
+static void run(struct field *field, weir_instant end)
+{
+    while (field->now < end) {
+        uint64_t before = field->used;
+        weir_instant next = weir_ration_serve(field->ration, field->now);
+        field->now += field->used - before;
+        if (next > field->now)
+            field->now = next;
+        if (next == WEIR_NEVER)
+            field->now = end;
+    }
+}
+
+/* A turn costs a little more than the test says. */
+static void assert_about(double is, double wanted)
+{
+    assert_compare(is, >, 0.95 * wanted);
+    assert_compare(is, <, 1.02 * wanted);
+}
+
+static void test_all_get_a_part(void **state)
+{
+    (void)state;
+    static struct field field;
+    field_init(&field, PEERS);
+    for (unsigned i = 0; i < 200; i++) {
+        join(&field, i, i);
+        field.peers[i].greedy = true;
+        weir_ration_wait(&field.peers[i].member);
+    }
+    run(&field, field.now + 10 * WEIR_SECOND);
+    assert_about((double)field.used, 10e9 / WEIR_RATION_PART);
+    assert_compare(weir_ration_look(field.ration).used, >=, field.used);
+    /* Rest is no claim but for the burst. */
+    for (unsigned i = 0; i < 200; i++)
+        weir_ration_leave(&field.peers[i].member);
+    field.now += 3600 * WEIR_SECOND;
+    uint64_t before = field.used;
+    join(&field, 0, 0);
+    weir_ration_wait(&field.peers[0].member);
+    weir_instant start = field.now;
+    run(&field, start + 100 * WEIR_MILLISECOND);
+    assert_compare(field.used - before, <=,
+                   (100 * WEIR_MILLISECOND + WEIR_RATION_BURST) /
+                           WEIR_RATION_PART +
+                       WEIR_RATION_TURNS_MAX);
+    field_fini(&field);
+}
+
+/* One peer with one address has as much as 300 with one, although each of its
+ * turns costs ten times as much. */
+static void test_sources_are_equal(void **state)
+{
+    (void)state;
+    static struct field field;
+    field_init(&field, PEERS);
+    for (unsigned i = 0; i < 301; i++) {
+        join(&field, i, i == 0 ? 1 : 2);
+        field.peers[i].greedy = true;
+        weir_ration_wait(&field.peers[i].member);
+    }
+    field.peers[0].cost = WEIR_MILLISECOND;
+    run(&field, field.now + 10 * WEIR_SECOND);
+    assert_about((double)field.peers[0].used, 5e9 / WEIR_RATION_PART);
+    /* Within the source they are equal, but for how they began. */
+    for (unsigned i = 2; i < 301; i++)
+        assert_in_range(field.peers[i].turns, field.peers[1].turns - 8,
+                        field.peers[1].turns + 8);
+    field_fini(&field);
+}
+
+/* A probe from the address that floods, and from another. */
+static void test_a_newcomer_is_served_soon(void **state)
+{
+    (void)state;
+    for (unsigned host = 1; host <= 2; host++) {
+        static struct field field;
+        field_init(&field, PEERS);
+        for (unsigned i = 1; i < 300; i++) {
+            join(&field, i, 1);
+            field.peers[i].greedy = true;
+            weir_ration_wait(&field.peers[i].member);
+        }
+        run(&field, field.now + WEIR_SECOND);
+        weir_instant came = field.now;
+        join(&field, 0, host);
+        weir_ration_wait(&field.peers[0].member);
+        while (field.peers[0].turns == 0)
+            run(&field, field.now + 1);
+        printf("from %s address: served after %.2f ms\n",
+               host == 1 ? "the flooding" : "another",
+               (double)(field.now - came) / 1e6);
+        assert_compare(field.now - came, <, 3 * WEIR_MILLISECOND);
+        field_fini(&field);
+    }
+}
+
+static void test_places(void **state)
+{
+    (void)state;
+    static struct field field;
+    field_init(&field, 100);
+    for (unsigned i = 0; i < 10; i++)
+        join(&field, i, 1);
+    for (unsigned i = 10; i < 100; i++)
+        join(&field, i, 2);
+    /* Each newcomer takes a place from the address that has most. */
+    for (unsigned i = 100; i < 150; i++)
+        join(&field, i, 2);
+    for (unsigned i = 150; i < 170; i++)
+        join(&field, i, 3);
+    for (unsigned i = 0; i < 10; i++)
+        assert_false(field.peers[i].evicted);
+    for (unsigned i = 10; i < 170; i++)
+        assert_int_equal(field.peers[i].evicted, i < 80);
+    assert_int_equal(weir_ration_look(field.ration).members, 100);
+    assert_int_equal(weir_ration_look(field.ration).evicted, 70);
+    while (weir_ration_evict(field.ration, "for a test"))
+        continue;
+    assert_int_equal(weir_ration_look(field.ration).members, 0);
+    field_fini(&field);
+}
+
+/* Of IPv6 the network of 64 bits; others are told apart, but for chance. */
+static void test_sources(void **state)
+{
+    (void)state;
+    static struct field field;
+    field_init(&field, PEERS);
+    unsigned same = 0;
+    for (size_t i = 0; i < 200; i++) {
+        struct sockaddr_in6 from = { .sin6_family = AF_INET6 };
+        from.sin6_addr.s6_addr[7] = (uint8_t)(i / 2);
+        from.sin6_addr.s6_addr[15] = (uint8_t)i;
+        weir_ration_join(field.ration, &field.peers[i].member,
+                         (const struct sockaddr *)&from);
+        uint32_t source = field.peers[i].member.source;
+        if (i % 2 == 1)
+            assert_int_equal(source, field.peers[i - 1].member.source);
+        else if (i > 0)
+            same += source == field.peers[i - 1].member.source;
+    }
+    assert_compare(same, <, 10);
+    weir_ration_join(field.ration, &field.peers[200].member, NULL);
+    field_fini(&field);
+}
+
+/* Whatever comes and goes, also within a turn: each that waits has a turn, and
+ * nothing is left. */
+static void test_random_histories(void **state)
+{
+    (void)state;
+    static struct field field;
+    field_init(&field, 150);
+    unsigned waits = 0;
+    unsigned turns = 0;
+    for (int step = 0; step < 200000; step++) {
+        size_t i = weir_rng_below(&rng, PEERS);
+        struct peer *peer = &field.peers[i];
+        uint64_t what = weir_rng_below(&rng, 10);
+        peer->leaves = what == 0;
+        peer->greedy = what == 1;
+        peer->cost = (weir_duration)weir_rng_below(&rng, WEIR_MILLISECOND);
+        if (!peer->member.ration)
+            join(&field, i, (unsigned)weir_rng_below(&rng, 20));
+        else if (what == 2)
+            weir_ration_leave(&peer->member);
+        else
+            weir_ration_wait(&peer->member);
+        if (what > 6) {
+            field.now += weir_rng_below(&rng, WEIR_MILLISECOND);
+            (void)weir_ration_serve(field.ration, field.now);
+        }
+    }
+    for (size_t i = 0; i < PEERS; i++) {
+        field.peers[i].greedy = false;
+        waits += field.peers[i].member.waits;
+        turns += field.peers[i].turns;
+    }
+    assert_int_equal(waits, weir_ration_look(field.ration).waiting);
+    run(&field, field.now + 100 * WEIR_SECOND);
+    for (size_t i = 0; i < PEERS; i++)
+        turns -= field.peers[i].turns;
+    assert_int_equal(0u - turns, waits);
+    assert_int_equal(weir_ration_look(field.ration).waiting, 0);
+    field_fini(&field);
+}
+
+int main(void)
+{
+    const char *given = getenv("WEIR_SEED");
+    rng.state = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
+    printf("WEIR_SEED=%llu\n", (unsigned long long)rng.state);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_get_a_part),
+        cmocka_unit_test(test_sources_are_equal),
+        cmocka_unit_test(test_a_newcomer_is_served_soon),
+        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_sources),
+        cmocka_unit_test(test_random_histories),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
