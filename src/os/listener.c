@@ -83,6 +83,11 @@ struct weir_handshakes *weir_listener_handshakes(struct weir_listener *l)
     return &l->handshakes;
 }
 
+struct weir_tls *weir_listener_tls(const struct weir_listener *listener)
+{
+    return listener->options.tls;
+}
+
 struct weir_ration *weir_listener_ration(struct weir_listener *listener)
 {
     return listener->ration;

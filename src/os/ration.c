@@ -33,11 +33,12 @@
 TAILQ_HEAD(members, weir_ration_member);
 
 enum { FRESH, SERVED, QUEUES };
+#define FRESH_EVERY 3 /* turns of a source one is of a member that had none */
 
 struct source {
     struct members all;
     struct members queue[QUEUES];
-    unsigned next; /* the queue whose turn it is */
+    unsigned turns; /* given, modulo FRESH_EVERY */
     int64_t deficit; /* time that it may still use; negative: a debt */
     bool is_active;
     TAILQ_ENTRY(source) link; /* while active */
@@ -184,11 +185,13 @@ void weir_ration_wait(struct weir_ration_member *member)
         event_active(ration->timer, EV_TIMEOUT, 0);
 }
 
+/* A flood of new connections would leave none of them time to end. */
 static struct weir_ration_member *next_of(struct source *source)
 {
-    source->next ^= 1;
-    struct weir_ration_member *next = TAILQ_FIRST(&source->queue[source->next]);
-    return next ? next : TAILQ_FIRST(&source->queue[source->next ^ 1]);
+    source->turns = (source->turns + 1) % FRESH_EVERY;
+    unsigned first = source->turns == 0 ? FRESH : SERVED;
+    struct weir_ration_member *next = TAILQ_FIRST(&source->queue[first]);
+    return next ? next : TAILQ_FIRST(&source->queue[first ^ 1]);
 }
 
 /* Its turn, and the cost of it. */

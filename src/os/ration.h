@@ -17,9 +17,10 @@
  * Among the members that wait, sources have equal parts of the time: deficit
  * round robin (Shreedhar and Varghese, SIGCOMM 1995) over sources, which are
  * the IPv4 address or the /64 of the IPv6 address, hashed with a seed into
- * WEIR_RATION_SOURCES (stochastic fairness queueing, McKenney, INFOCOM 1990). A
- * source's members that had no turn yet alternate with its others (as the new
- * flows of RFC 8290), so that a probe for health isn't behind a flood.
+ * WEIR_RATION_SOURCES (stochastic fairness queueing, McKenney, INFOCOM 1990).
+ * Every third turn of a source is of a member that had none yet (compare the
+ * new flows of RFC 8290), so that a probe for health isn't behind a flood of
+ * bytes, and a flood of connections leaves them time to end.
  *
  * All on the loop's thread. */
 

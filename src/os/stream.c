@@ -442,7 +442,7 @@ static void on_turn(void *context)
     enter(stream);
     if (stream->state == HANDSHAKE)
         shake_hands(stream);
-    else
+    if (stream->state == OPEN && !stream->dead)
         more = read_once(stream, WEIR_RATION_READ);
     if (!leave(stream) || stream->state == LOST)
         return;
@@ -519,9 +519,24 @@ static void open_stream(struct weir_stream *stream)
     }
 }
 
-/* Goes on with the handshake as far as it goes. */
+static bool secure(struct weir_stream *stream, struct weir_tls *tls,
+                   const char *host)
+{
+    stream->tls = weir_tls_session_new(tls, host);
+    return stream->tls;
+}
+
+/* Goes on with the handshake as far as it goes. One that was accepted has its
+ * session from its first turn on: sessions are large, and floods wait long. */
 static void shake_hands(struct weir_stream *stream)
 {
+    if (!stream->tls) {
+        if (!secure(stream, weir_listener_tls(stream->listener), NULL)) {
+            lose(stream, "no memory");
+            return;
+        }
+        weir_tls_begin(stream->tls, stream->fd);
+    }
     switch (weir_tls_handshake(stream->tls)) {
     case WEIR_TLS_DONE:
         open_stream(stream);
@@ -708,13 +723,6 @@ static struct timeval timeval_of(weir_duration duration)
     };
 }
 
-static bool secure(struct weir_stream *stream, struct weir_tls *tls,
-                   const char *host)
-{
-    stream->tls = weir_tls_session_new(tls, host);
-    return stream->tls;
-}
-
 struct weir_stream *weir_stream_connect(struct event_base *base,
                                         const struct weir_address *address,
                                         struct weir_tls *tls,
@@ -754,8 +762,7 @@ struct weir_stream *weir_stream_accepted(struct event_base *base, int fd,
         return NULL;
     }
     weir_address_show(peer, stream->peer);
-    if (!watch(stream, fd) || event_add(stream->readable, NULL) < 0 ||
-        (tls && !secure(stream, tls, NULL))) {
+    if (!watch(stream, fd) || event_add(stream->readable, NULL) < 0) {
         destroy(stream);
         return NULL;
     }
@@ -773,7 +780,6 @@ struct weir_stream *weir_stream_accepted(struct event_base *base, int fd,
     join_handshakes(stream);
     /* Nothing to read yet, as a rule: the loop begins it. */
     stream->state = HANDSHAKE;
-    weir_tls_begin(stream->tls, fd);
     return stream;
 }
 

@@ -33,6 +33,8 @@ void weir_listener_refuse(struct weir_listener *listener, const char *peer,
 /* The stream made room for others; its owner is told by on_lost. */
 void weir_listener_evicted(struct weir_listener *listener, const char *peer,
                            const char *why);
+/* NULL: plain text. */
+struct weir_tls *weir_listener_tls(const struct weir_listener *listener);
 /* Whose member a stream is until it is authenticated. */
 struct weir_ration *weir_listener_ration(struct weir_listener *listener);
 /* The stream has gone. */

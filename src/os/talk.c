@@ -317,16 +317,7 @@ static void on_evicted(void *context, const char *why)
 static bool prepare(struct weir_talk *talk)
 {
     const struct weir_talk_options *options = &talk->server->options;
-    if (options->tls.tls) {
-        talk->tls = weir_tls_session_new(options->tls.tls, NULL);
-        if (!talk->tls)
-            return false;
-        weir_tls_begin(talk->tls, talk->fd);
-        talk->shaking = true;
-        talk->again = event_new(options->base, -1, 0, on_readable, talk);
-        if (!talk->again)
-            return false;
-    }
+    talk->shaking = options->tls.tls != NULL;
     talk->read = event_new(options->base, talk->fd, EV_READ | EV_PERSIST,
                            on_readable, talk);
     return talk->read && event_add(talk->read, NULL) == 0;
@@ -345,9 +336,6 @@ static struct weir_talk *begin(struct weir_talk_server *server, int fd,
     if (!prepare(talk)) {
         if (talk->read)
             event_free(talk->read);
-        if (talk->again)
-            event_free(talk->again);
-        weir_tls_session_free(&talk->tls);
         free(talk);
         return NULL;
     }
@@ -445,9 +433,24 @@ static void stall(struct weir_talk *talk, weir_instant now)
     talk->stalled_at = now;
 }
 
+/* A talk has its session from its first turn on: sessions are large, and a
+ * flood of handshakes waits long. */
+static bool begin_tls(struct weir_talk *talk)
+{
+    const struct weir_talk_options *options = &talk->server->options;
+    talk->tls = weir_tls_session_new(options->tls.tls, NULL);
+    talk->again = event_new(options->base, -1, 0, on_readable, talk);
+    if (!talk->tls || !talk->again)
+        return false;
+    weir_tls_begin(talk->tls, talk->fd);
+    return true;
+}
+
 /* The next step of the handshake. False: it has failed. */
 static bool shake(struct weir_talk *talk)
 {
+    if (!talk->tls && !begin_tls(talk))
+        return false;
     switch (weir_tls_handshake(talk->tls)) {
     case WEIR_TLS_DONE:
         talk->shaking = false;
