@@ -81,14 +81,13 @@ static bool is_left_over(const struct weir_place *place)
     return refused;
 }
 
-static int refuse(struct weir_diag *diag, int why)
+static int refuse(struct weir_diag *diag, int why, const char *kind)
 {
+    if (why != EADDRINUSE)
+        kind = NULL; /* ends the list */
     return weir_diag_set(diag, WEIR_ESYSTEM, "can't listen: ", strerror(why),
-                         why == EADDRINUSE
-                             ? "; another process has this address: stop it or "
-                               "take another"
-                             : "",
-                         NULL);
+                         kind ? "; another process has this " : "", kind,
+                         ": stop it or take another", NULL);
 }
 
 /* Closes the socket where that fails. */
@@ -99,7 +98,7 @@ static int bind_and_listen(int fd, const struct sockaddr *at, socklen_t len,
         return fd;
     int why = errno;
     close(fd);
-    return refuse(diag, why);
+    return refuse(diag, why, at->sa_family == AF_UNIX ? "path" : "port");
 }
 
 static int listen_at_path(const struct weir_place *place,
@@ -110,7 +109,7 @@ static int listen_at_path(const struct weir_place *place,
         unlink(place->path);
     int fd = socket(AF_UNIX, FLAGS, 0);
     if (fd < 0)
-        return refuse(diag, errno);
+        return refuse(diag, errno, NULL);
     return bind_and_listen(fd, (struct sockaddr *)&at, sizeof at, diag);
 }
 
@@ -138,7 +137,7 @@ int weir_place_listen(struct weir_place *place, struct weir_diag *diag)
                              NULL);
     int fd = socket(at.ss_family, FLAGS, 0);
     if (fd < 0)
-        return refuse(diag, errno);
+        return refuse(diag, errno, NULL);
     int on = 1;
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     fd = bind_and_listen(fd, (struct sockaddr *)&at, len, diag);

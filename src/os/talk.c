@@ -20,6 +20,10 @@
  *      |                                 | (30 s: gone)
  *      +-- the door ends it, all sent, shut --> ending: read, not heard, 2 s
  *
+ * A talk that is busy, because its callee owes an answer, isn't read either: a
+ * peer that asks on meanwhile is held up by its own socket. That the peer has
+ * gone is seen when the answer is written.
+ *
  * Time is looked at once a second by a walk over all talks: that is cheaper
  * than a timer each, and nobody minds a second.
  *
@@ -60,12 +64,14 @@ struct weir_talk {
     struct event *again;             /* owned; over TLS: the next turn */
     struct weir_ration_member member; /* until it is known */
     size_t held_len, rest_len, rest_sent;
+    size_t lingered; /* bytes read since it was shut */
     weir_instant since, heard, stalled_at;
     int fd;
     bool shaking; /* hands, before all else */
     bool known;
     bool quiet;  /* it may be silent */
     bool probed; /* the kernel asks whether its peer is there */
+    bool busy;   /* an answer is owed */
     bool woken;  /* to be called without bytes */
     bool ended;  /* by the door */
     bool shut;   /* … and all is sent */
@@ -163,9 +169,31 @@ void weir_talk_write(struct weir_talk *talk, const void *bytes, size_t len)
     server->out_len += len;
 }
 
-bool weir_talk_is_open(const struct weir_talk *talk)
+/* Whether something more may be written. */
+static bool is_writable(const struct weir_talk *talk)
 {
     return !talk->ended && !talk->broken && !talk->rest;
+}
+
+bool weir_talk_is_open(const struct weir_talk *talk)
+{
+    return is_writable(talk) && !talk->busy;
+}
+
+/* A talk that is shut is read, to a bound, so that its last answer isn't lost
+ * with what was under way. */
+static bool is_read(const struct weir_talk *talk)
+{
+    return !talk->rest && !talk->busy &&
+           talk->lingered <= WEIR_TALK_LINGER_BYTES;
+}
+
+static void watch(struct weir_talk *talk)
+{
+    if (!is_read(talk))
+        (void)event_del(talk->read);
+    else if (event_add(talk->read, NULL) < 0)
+        talk->broken = true;
 }
 
 void weir_talk_wake(struct weir_talk *talk)
@@ -208,12 +236,23 @@ void weir_talk_set_quiet(struct weir_talk *talk, bool quiet)
 
 void weir_talk_set_known(struct weir_talk *talk, bool known)
 {
+    if (talk->known == known)
+        return;
     talk->known = known;
-    if (!known || !talk->member.ration)
+    if (!known) {
+        talk->since = weir_clock_now();
+        return;
+    }
+    if (!talk->member.ration)
         return;
     weir_ration_leave(&talk->member);
-    if (!talk->rest)
-        (void)event_add(talk->read, NULL);
+    watch(talk);
+}
+
+void weir_talk_set_busy(struct weir_talk *talk, bool busy)
+{
+    talk->busy = busy;
+    watch(talk);
 }
 
 void *weir_talk_state(struct weir_talk *talk)
@@ -280,17 +319,15 @@ static void on_readable(evutil_socket_t fd, short what, void *context)
         weir_ration_wait(&talk->member);
         return;
     }
-    /* Whatever calls, who is stalled isn't read. */
-    take_turn(talk, !talk->rest);
+    take_turn(talk, is_read(talk));
 }
 
 /* The turn of one that isn't known. */
 static void on_turn(void *context)
 {
     struct weir_talk *talk = context;
-    if (!talk->rest)
-        (void)event_add(talk->read, NULL);
-    take_turn(talk, !talk->rest);
+    watch(talk);
+    take_turn(talk, is_read(talk));
 }
 
 static void tell_refused(struct weir_talk *talk, const char *why,
@@ -401,7 +438,10 @@ static void on_writable(evutil_socket_t fd, short what, void *context)
         return;
     }
     size_t left = talk->rest_len - talk->rest_sent;
-    talk->rest_sent += send_some(talk, talk->rest + talk->rest_sent, left);
+    size_t sent = send_some(talk, talk->rest + talk->rest_sent, left);
+    talk->rest_sent += sent;
+    if (sent > 0)
+        talk->stalled_at = weir_clock_now();
     if (talk->rest_sent < talk->rest_len && !talk->broken) {
         event_add(talk->write, NULL);
         return;
@@ -410,8 +450,7 @@ static void on_writable(evutil_socket_t fd, short what, void *context)
     talk->rest = NULL;
     talk->rest_len = talk->rest_sent = 0;
     talk->stalled_at = 0;
-    if (!talk->broken)
-        event_add(talk->read, NULL);
+    watch(talk);
     take_turn(talk, false);
 }
 
@@ -528,7 +567,7 @@ static bool answer(struct weir_talk *talk, size_t len, weir_instant now)
 {
     struct weir_talk_server *server = talk->server;
     size_t used = 0;
-    if (talk->woken && weir_talk_is_open(talk)) {
+    if (talk->woken && is_writable(talk)) {
         talk->woken = false;
         (void)server->options.on_bytes(server->options.context, talk,
                                        server->in, 0, now);
@@ -568,8 +607,12 @@ static bool turn(struct weir_talk *talk, bool reads)
         return true;
     if (!take_in(talk, reads, &len))
         return false;
-    if (talk->shut)
+    if (talk->shut) {
+        talk->lingered += len;
+        if (!is_read(talk))
+            event_del(talk->read);
         return true;
+    }
     weir_instant now = weir_clock_now();
     talk->heard = now;
     if (!talk->ended && !answer(talk, len, now))
@@ -587,7 +630,7 @@ static bool turn(struct weir_talk *talk, bool reads)
 static void look_again(struct weir_talk *talk)
 {
     const struct timeval soon = { .tv_sec = 0 };
-    if (talk->tls && !talk->shaking && !talk->rest &&
+    if (talk->tls && !talk->shaking && is_read(talk) &&
         weir_tls_is_pending(talk->tls))
         (void)event_add(talk->again, &soon);
 }
@@ -608,22 +651,41 @@ static void take_turn(struct weir_talk *talk, bool reads)
 
 /* ---- The look of each second ---- */
 
+/* Whether it is unknown for too long. */
+static bool is_unknown(const struct weir_talk *talk, weir_instant now)
+{
+    weir_duration most = talk->server->options.stranger_max;
+    return most && !talk->known && now - talk->since > most;
+}
+
 static bool is_over(const struct weir_talk *talk, weir_instant now)
 {
-    const struct weir_talk_options *options = &talk->server->options;
-    if (talk->shaking)
-        return now - talk->since > WEIR_TLS_HANDSHAKE_MAX;
+    weir_duration silence = talk->server->options.silence_max;
     if (talk->shut)
         return now - talk->since > WEIR_TALK_LINGER_MAX;
-    if (talk->tls && weir_tls_session_doubt(talk->tls, NULL))
-        return true;
     if (talk->stalled_at)
         return now - talk->stalled_at > WEIR_TALK_SLOW_MAX;
-    if (options->silence_max && !talk->quiet &&
-        now - talk->heard > options->silence_max)
-        return true;
-    return options->stranger_max && !talk->known &&
-           now - talk->since > options->stranger_max;
+    return silence && !talk->quiet && !talk->busy &&
+           now - talk->heard > silence;
+}
+
+static void look_at(struct weir_talk *talk, weir_instant now)
+{
+    const struct weir_talk_options *options = &talk->server->options;
+    const char *why = NULL;
+    if (talk->shaking && now - talk->since > WEIR_TLS_HANDSHAKE_MAX)
+        why = "the handshake took too long";
+    else if (talk->tls && !talk->shaking && !talk->ended)
+        why = weir_tls_session_doubt(talk->tls, NULL);
+    if (why) {
+        tell_refused(talk, why, now);
+        let_go(talk);
+    } else if (!talk->shaking && !talk->shut && is_unknown(talk, now)) {
+        if (options->on_unknown)
+            options->on_unknown(options->context, talk, now);
+        let_go(talk);
+    } else if (!talk->shaking && is_over(talk, now))
+        let_go(talk);
 }
 
 static void on_look(evutil_socket_t fd, short what, void *context)
@@ -635,11 +697,7 @@ static void on_look(evutil_socket_t fd, short what, void *context)
     struct weir_talk *next;
     for (struct weir_talk *talk = server->first; talk; talk = next) {
         next = talk->next;
-        if (!is_over(talk, now))
-            continue;
-        if (talk->shaking)
-            tell_refused(talk, "the handshake took too long", now);
-        let_go(talk);
+        look_at(talk, now);
     }
 }
 
@@ -650,10 +708,12 @@ static int start(struct weir_talk_server *server, int fd)
 {
     const struct timeval second = { .tv_sec = 1 };
     const struct weir_talk_options *options = &server->options;
+    size_t places = options->unknown_max    ? options->unknown_max
+                    : options->stranger_max ? (options->max + 1) / 2
+                                            : options->max;
     const struct weir_ration_options ration = {
         .base = options->base,
-        .places = options->stranger_max ? (options->max + 1) / 2
-                                        : options->max,
+        .places = places,
     };
     const struct weir_acceptor_options acceptor = {
         .base = options->base,
@@ -734,9 +794,13 @@ void weir_talk_server_each(struct weir_talk_server *server,
 
 static void doubt(void *context, struct weir_talk *talk)
 {
-    const struct weir_tls *now = context;
-    if (talk->tls && weir_tls_session_doubt(talk->tls, now))
-        weir_talk_end(talk);
+    const char *why = talk->tls && !talk->ended
+                          ? weir_tls_session_doubt(talk->tls, context)
+                          : NULL;
+    if (!why)
+        return;
+    tell_refused(talk, why, weir_clock_now());
+    weir_talk_end(talk);
 }
 
 void weir_talk_server_doubt(struct weir_talk_server *server)

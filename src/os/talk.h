@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * os/talk.h - connections on which others ask and we answer, at once: for
- * doors whose answers lie in this process's own memory.
+ * os/talk.h - connections on which others ask and we answer, mostly at once:
+ * for listeners whose answers lie in this process's own memory.
  *
  * A talk_server listens and has the talks; what is asked comes to one function,
- * which answers by weir_talk_write() before it returns. All on the loop's
+ * which answers by weir_talk_write() before it returns. An answer that comes
+ * later is written in a turn that weir_talk_wake() asks for; until then
+ * weir_talk_set_busy() keeps the questions behind it waiting. All on the loop's
  * thread. */
 
 #ifndef WEIR_TALK_H
@@ -13,11 +15,12 @@
 
 #define WEIR_TALK_READ (64u << 10) /* bytes taken from a socket at a time */
 #define WEIR_TALK_HELD_MAX (128u << 10) /* bytes of an unfinished request */
-/* How long somebody may leave an answer unread, and then it ends. */
+/* How long a peer may take no byte of its answer, and then it ends. */
 #define WEIR_TALK_SLOW_MAX (30 * WEIR_SECOND)
 /* How long a talk that we have ended is read on and not listened to, so that
  * the last answer isn't lost with what was still under way. */
 #define WEIR_TALK_LINGER_MAX (2 * WEIR_SECOND)
+#define WEIR_TALK_LINGER_BYTES (1u << 20) /* read meanwhile, and no more */
 /* One that may be silent is asked for by the kernel when it is, in seconds;
  * after so many questions without an answer it has gone: two minutes in all. */
 #define WEIR_TALK_PROBE_AFTER 60
@@ -30,8 +33,9 @@ struct weir_talk_server;
 /* Talks over TLS; all zero: in plain text. */
 struct weir_talk_tls {
     struct weir_tls *tls; /* a server's, that outlives all talks; borrowed */
-    /* A handshake failed, or took longer than WEIR_TLS_HANDSHAKE_MAX; NULL:
-     * nobody is told. 'address' as of weir_talk_peer(), 'why' for people. */
+    /* A handshake failed, or took longer than WEIR_TLS_HANDSHAKE_MAX, or the
+     * certificate that was shown isn't good any more; NULL: nobody is told.
+     * 'address' as of weir_talk_peer(), 'why' for people. */
     void (*on_refused)(void *context, const char *address, const char *why,
                        weir_instant now);
     void *context; /* of that */
@@ -49,14 +53,16 @@ struct weir_talk_options {
     struct weir_talk_tls tls;   /* of no meaning at a path, which only this
                                  * host reaches: plain text */
     struct weir_talk_short on_short;
-    size_t max;                 /* talks at once, > 0; with 'stranger_max' those
-                                 * that aren't known are at most half of it */
+    size_t max;                 /* talks at once, > 0 */
     struct weir_text crowded;   /* said to one more, if each of the others is
                                  * known, and then it is ended; static; over TLS
                                  * it is just ended */
     weir_duration silence_max;  /* without a byte; 0: any time */
     weir_duration stranger_max; /* from its beginning, of one that isn't
                                  * known; 0: any time */
+    size_t unknown_max;         /* talks that aren't known; of more the oldest
+                                 * of the address that has most goes; 0: half of
+                                 * all with 'stranger_max', all without */
     size_t state_size;          /* bytes that the door has with each talk */
     void *context;
     /* Bytes are there: all that has come and wasn't consumed. Returns how many
@@ -66,6 +72,9 @@ struct weir_talk_options {
      * looks whether weir_talk_is_open(). */
     size_t (*on_bytes)(void *context, struct weir_talk *talk, const char *bytes,
                        size_t len, weir_instant now);
+    /* It wasn't known after stranger_max, and goes; NULL: nobody is told. */
+    void (*on_unknown)(void *context, const struct weir_talk *talk,
+                       weir_instant now);
     /* It is about to go, for whatever reason; NULL: nothing to do. */
     void (*on_gone)(void *context, struct weir_talk *talk);
 };
@@ -113,13 +122,17 @@ void weir_talk_write(struct weir_talk *talk, const void *bytes, size_t len);
 bool weir_talk_is_open(const struct weir_talk *talk);
 /* The peer has shown who it is or, where nothing is to be shown, has asked for
  * something that would need it. Until then it is read as the server's ration
- * allows, and makes room for others (os/ration.h). */
+ * allows, and makes room for others (os/ration.h). One that is known no more
+ * has stranger_max from now on. */
 void weir_talk_set_known(struct weir_talk *talk, bool known);
+/* An answer is owed, which comes later: nothing is read or heard, however long
+ * that takes, until the talk is busy no more. */
+void weir_talk_set_busy(struct weir_talk *talk, bool busy);
 /* It may be silent for any time, whatever silence_max is, as long as its host
  * answers the kernel's probes. */
 void weir_talk_set_quiet(struct weir_talk *talk, bool quiet);
-/* Asks for a call of on_bytes with no bytes, soon, so that something can be
- * written that nobody asked for just now. */
+/* Asks for a call of on_bytes with no bytes, soon, busy or not, so that
+ * something can be written that nobody asked for just now. */
 void weir_talk_wake(struct weir_talk *talk);
 /* Ends it once what was written is sent. Nothing is heard from now on. */
 void weir_talk_end(struct weir_talk *talk);
