@@ -389,7 +389,7 @@ class Http(Agents):
                                      text)
         for method, path, status in [
                 ("GET", "/v1/take", 405), ("POST", "/healthz", 405),
-                ("GET", "/nothing", 404), ("OPTIONS", "*", 404)]:
+                ("GET", "/nothing", 404), ("OPTIONS", "*", 501)]:
             self.assertEqual(self.call(place, method, path)[0], status)
         self.assertEqual(self.call(place, "POST", "/v1/take",
                                    "a" * 70000)[0], 413)

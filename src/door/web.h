@@ -10,7 +10,7 @@
  *     GET  /metrics     the same for Prometheus
  *     GET  /healthz     whether the process lives
  *     GET  /readyz      whether the quotas of a root are complete here
- *     GET  /            the page, and what it asks (web_page.c)
+ *     GET  /            the page, and what it asks (weir_web_views)
  *
  * Where credentials are in force each request but the last three shows one with
  * the role 'take'. */
@@ -22,6 +22,8 @@
 
 #define WEIR_WEB_SILENCE_MAX (60 * WEIR_SECOND) /* between requests */
 #define WEIR_WEB_ASKS_MAX 256                   /* names in one request */
+#define WEIR_WEB_BODY_MAX (64u << 10)           /* bytes of one request */
+#define WEIR_WEB_BODIES_MAX (64u << 20) /* … of all that come at once */
 
 struct weir_web;
 struct json_t; /* jansson's */

@@ -76,7 +76,7 @@ static void print_limiter(FILE *out, const struct weir_status *status)
 }
 
 void weir_web_metrics(const struct weir_door_host *host,
-                      struct weir_web_reply *reply)
+                      struct weir_http_reply *reply)
 {
     struct weir_status status;
     char *text = NULL;

@@ -129,13 +129,13 @@ static void enter(const struct weir_web_take *take,
         return;
     *held = (struct weir_web_held){ ++permits->last, permit };
     permits->count++;
-    json_object_set_new(take->reply->body, "permit",
+    json_object_set_new(take->reply->json, "permit",
                         json_integer((json_int_t)held->number));
 }
 
 void weir_web_enter(const struct weir_door_host *host,
                     struct weir_web_permits *permits, struct weir_text body,
-                    struct weir_web_reply *reply, weir_instant now)
+                    struct weir_http_reply *reply, weir_instant now)
 {
     const struct weir_web_take take = { host, reply, false, now };
     json_t *asked = weir_web_json(body, reply);
@@ -167,7 +167,7 @@ static bool read_outcome(json_t *from, enum weir_permit_outcome *out)
 }
 
 static void leave(struct weir_web_permits *permits, json_t *from,
-                  struct weir_web_reply *reply, weir_instant now)
+                  struct weir_http_reply *reply, weir_instant now)
 {
     json_t *number = json_object_get(from, "permit");
     json_t *said = json_object_get(from, "outcome");
@@ -189,11 +189,11 @@ static void leave(struct weir_web_permits *permits, json_t *from,
         return;
     }
     give_back(permits, held, outcome, now);
-    reply->body = json_pack("{s:b}", "left", 1);
+    reply->json = json_pack("{s:b}", "left", 1);
 }
 
 void weir_web_leave(struct weir_web_permits *permits, struct weir_text body,
-                    struct weir_web_reply *reply, weir_instant now)
+                    struct weir_http_reply *reply, weir_instant now)
 {
     json_t *asked = weir_web_json(body, reply);
     if (asked)

@@ -9,17 +9,17 @@
 #include "door/web_reply.h"
 
 void weir_web_rls(struct weir_rls_desk *desk, struct weir_text body,
-                  struct weir_web_reply *reply, weir_instant now)
+                  struct weir_http_reply *reply, weir_instant now)
 {
     struct weir_text why;
     bool over;
     json_t *asked = weir_web_json(body, reply);
     if (!asked)
         return;
-    (void)weir_rls_desk_answer_json(desk, asked, &reply->body, &over, &why,
+    (void)weir_rls_desk_answer_json(desk, asked, &reply->json, &over, &why,
                                     now);
     json_decref(asked);
-    if (!reply->body)
+    if (!reply->json)
         weir_web_problem(reply, 400, NULL, NULL, why.p);
     else if (over)
         reply->status = 429;

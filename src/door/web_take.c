@@ -27,7 +27,7 @@
 
 /* ---- What is asked ---- */
 
-json_t *weir_web_json(struct weir_text body, struct weir_web_reply *reply)
+json_t *weir_web_json(struct weir_text body, struct weir_http_reply *reply)
 {
     json_error_t error;
     json_t *asked = json_loadb(body.p ? body.p : "", body.len,
@@ -144,12 +144,12 @@ static void quote(const struct weir_reply *reply, char out[FIELD_MAX])
     *at = '\0';
 }
 
-static void add_old_headers(struct weir_web_reply *to, uint64_t quantity,
+static void add_old_headers(struct weir_http_reply *to, uint64_t quantity,
                             uint64_t remaining, uint64_t wait_s)
 {
-    weir_web_add_header(to, "X-RateLimit-Limit", "%" PRIu64, quantity);
-    weir_web_add_header(to, "X-RateLimit-Remaining", "%" PRIu64, remaining);
-    weir_web_add_header(to, "X-RateLimit-Reset", "%" PRIu64, wait_s);
+    weir_http_add_header(to, "X-RateLimit-Limit", "%" PRIu64, quantity);
+    weir_http_add_header(to, "X-RateLimit-Remaining", "%" PRIu64, remaining);
+    weir_http_add_header(to, "X-RateLimit-Reset", "%" PRIu64, wait_s);
 }
 
 static void add_headers(const struct weir_web_take *take,
@@ -163,7 +163,7 @@ static void add_headers(const struct weir_web_take *take,
     bool waits = limited && !reply->never && reply->retry_after != WEIR_NEVER;
     uint64_t wait_s = waits ? to_steps(reply->retry_after, WEIR_SECOND) : 0;
     if (waits)
-        weir_web_add_header(take->reply, "Retry-After", "%" PRIu64, wait_s);
+        weir_http_add_header(take->reply, "Retry-After", "%" PRIu64, wait_s);
     if (weir_policy(take->host->weir, reply->quota, reply->quota_len, &policy) <
         0)
         return;
@@ -177,11 +177,11 @@ static void add_headers(const struct weir_web_take *take,
         snprintf(wait, sizeof wait, ";t=%" PRIu64, wait_s);
     uint64_t remaining =
         reply->remaining < policy.quantity ? reply->remaining : policy.quantity;
-    weir_web_add_header(take->reply, "RateLimit-Policy", "%s;q=%" PRIu64 "%s%s",
+    weir_http_add_header(take->reply, "RateLimit-Policy", "%s;q=%" PRIu64 "%s%s",
                         name, policy.quantity, window,
                         policy.concurrency ? ";qu=\"concurrent-requests\""
                                            : "");
-    weir_web_add_header(take->reply, "RateLimit", "%s;r=%" PRIu64 "%s", name,
+    weir_http_add_header(take->reply, "RateLimit", "%s;r=%" PRIu64 "%s", name,
                         remaining, wait);
     if (take->old_headers)
         add_old_headers(take->reply, policy.quantity, remaining,
@@ -197,13 +197,13 @@ static void tell_refused(const struct weir_web_take *take,
                           : "%s has no room for it now",
              reply->quota_len > 0 ? reply->quota : "the quota");
     weir_web_problem(take->reply, 429, EXCEEDED, "Quota exceeded", detail);
-    if (!take->reply->body)
+    if (!take->reply->json)
         return;
     if (reply->quota_len > 0)
         json_object_set_new(
-            take->reply->body, "violated-policies",
+            take->reply->json, "violated-policies",
             json_pack("[o]", json_stringn(reply->quota, reply->quota_len)));
-    tell(take->reply->body, reply);
+    tell(take->reply->json, reply);
 }
 
 void weir_web_say(const struct weir_web_take *take,
@@ -212,8 +212,8 @@ void weir_web_say(const struct weir_web_take *take,
     if (reply->verdict == WEIR_LIMITED) {
         tell_refused(take, reply);
     } else {
-        take->reply->body = json_object();
-        tell(take->reply->body, reply);
+        take->reply->json = json_object();
+        tell(take->reply->json, reply);
     }
     add_headers(take, reply);
 }
@@ -259,11 +259,11 @@ static void take_list(const struct weir_web_take *take, json_t *asks)
         tell(one, &reply);
         json_array_append_new(replies, one);
     }
-    take->reply->body = json_pack("{s:o}", "replies", replies);
+    take->reply->json = json_pack("{s:o}", "replies", replies);
 }
 
 void weir_web_take(const struct weir_door_host *host, struct weir_text body,
-                   bool old_headers, struct weir_web_reply *reply,
+                   bool old_headers, struct weir_http_reply *reply,
                    weir_instant now)
 {
     const struct weir_web_take take = { host, reply, old_headers, now };

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * wire/http1.c - a request line, headers, a body.
+ * wire/http1.c - a request line and headers.
  *
- * Theory of operation. Each call begins anew at the first byte: what is whole
- * is decoded at one go, and of what isn't nothing is remembered. The search for
+ * Theory of operation. Each call begins anew at the first byte: a whole head is
+ * decoded at one go, and of a part of one nothing is remembered. The search for
  * the head's end is the only work that is done again, and the head has a bound.
  *
- * Why not evhttp, as the administration's door has it: it has no bound on its
- * connections, and one for each peer costs what a hundred decisions do. The
- * part of HTTP/1.1 that a decision needs is what is below.
+ * Why not libevent's evhttp: it takes differing lengths, signs, folded lines
+ * and blanks before a colon, reads a whole body before it asks anybody, has no
+ * bound on its connections, and one for each peer costs what a hundred
+ * decisions do.
  *
  * Source: RFC 9110 (methods, fields), RFC 9112 (messages; section 6.3 on
  * lengths, 11.2 on what is smuggled between readers that differ). */
@@ -16,8 +17,6 @@
 
 #include <string.h>
 #include <strings.h>
-
-#define TARGET_MAX 2048u /* bytes */
 
 static bool is_token_byte(char c)
 {
@@ -92,7 +91,7 @@ static int decode_first(struct weir_text line, struct weir_http1_request *out)
     if (!is_token(out->method) || out->target.len == 0 ||
         !is_value(out->target))
         return -400;
-    if (out->target.len > TARGET_MAX)
+    if (out->target.len > WEIR_HTTP1_TARGET_MAX)
         return -414;
     if (line.len != 8 || memcmp(line.p, "HTTP/", 5) != 0)
         return -400;
@@ -127,21 +126,36 @@ static int decode_length(struct weir_text value, size_t *out)
         if (value.p[i] < '0' || value.p[i] > '9')
             return -400;
         length = length * 10 + (size_t)(value.p[i] - '0');
-        if (length > WEIR_HTTP1_BODY_MAX)
+        if (length > WEIR_HTTP1_LENGTH_MAX)
             return -413;
     }
     *out = length;
     return 0;
 }
 
-/* What the headers say of the message itself. */
-struct frame {
-    size_t length;
+/* Whether a list of words, as Connection has one, holds this word. */
+static bool has_word(struct weir_text list, const char *word)
+{
+    while (list.len > 0) {
+        const char *comma = memchr(list.p, ',', list.len);
+        size_t len = comma ? (size_t)(comma - list.p) : list.len;
+        if (is_word(trim((struct weir_text){ list.p, len }), word))
+            return true;
+        len += comma != NULL;
+        list.p += len;
+        list.len -= len;
+    }
+    return false;
+}
+
+/* How often a header came that may come once. */
+struct seen {
     unsigned lengths, hosts;
 };
 
+/* What the headers say of the message itself. */
 static int heed(const struct weir_http1_header *header,
-                struct weir_http1_request *out, struct frame *frame)
+                struct weir_http1_request *out, struct seen *seen)
 {
     struct weir_text value = header->value;
     if (is_word(header->name, "Transfer-Encoding"))
@@ -152,20 +166,20 @@ static int heed(const struct weir_http1_header *header,
     }
     if (is_word(header->name, "Connection")) {
         /* Of 1.0 none is kept. */
-        out->keep = out->keep && !is_word(value, "close");
+        out->keep = out->keep && !has_word(value, "close");
         return 0;
     }
-    frame->hosts += is_word(header->name, "Host");
+    seen->hosts += is_word(header->name, "Host");
     if (!is_word(header->name, "Content-Length"))
         return 0;
-    return frame->lengths++ > 0 ? -400 : decode_length(value, &frame->length);
+    return seen->lengths++ > 0 ? -400
+                               : decode_length(value, &out->content_length);
 }
 
-static int decode_head(struct weir_text head, struct weir_http1_request *out,
-                       size_t *out_length)
+static int decode_head(struct weir_text head, struct weir_http1_request *out)
 {
     struct weir_text line;
-    struct frame frame = { .length = 0 };
+    struct seen seen = { .lengths = 0 };
     if (!next_line(&head, &line))
         return -400;
     int status = decode_first(line, out);
@@ -177,16 +191,17 @@ static int decode_head(struct weir_text head, struct weir_http1_request *out,
             break;
         status = decode_header(line, out);
         if (status == 0)
-            status = heed(&out->header[out->header_count - 1], out, &frame);
+            status = heed(&out->header[out->header_count - 1], out, &seen);
     }
-    if (status == 0 && (frame.hosts > 1 || (is_new && frame.hosts == 0)))
+    if (status == 0 && (seen.hosts > 1 || (is_new && seen.hosts == 0)))
         return -400;
-    *out_length = frame.length;
+    out->expects = out->expects && is_new; /* RFC 9110, 10.1.1 */
     return status;
 }
 
-/* Bytes of the head, with its empty line; 0: it isn't whole. */
-static size_t head_size(const char *bytes, size_t len)
+/* Bytes of the head, with its empty line; 0: it isn't whole; -400: a line that
+ * ends without CR, which the rest can't mend. */
+static int head_size(const char *bytes, size_t len)
 {
     size_t most = len < WEIR_HTTP1_HEAD_MAX ? len : WEIR_HTTP1_HEAD_MAX;
     const char *at = bytes;
@@ -194,33 +209,32 @@ static size_t head_size(const char *bytes, size_t len)
         const char *end = memchr(at, '\n', most - (size_t)(at - bytes));
         if (!end)
             return 0;
+        if (end == bytes || end[-1] != '\r')
+            return -400;
         size_t left = most - (size_t)(end + 1 - bytes);
         if (left >= 2 && end[1] == '\r' && end[2] == '\n')
-            return (size_t)(end + 3 - bytes);
+            return (int)(end + 3 - bytes);
         at = end + 1;
     }
 }
 
-int weir_http1_decode(const char *bytes, size_t len,
-                      struct weir_http1_request *out, size_t *out_used)
+int weir_http1_head(const char *bytes, size_t len,
+                    struct weir_http1_request *out, size_t *out_used)
 {
-    out->header_count = 0;
+    out->header_count = out->content_length = 0;
     out->keep = out->expects = false;
-    out->body = (struct weir_text){ NULL, 0 };
     /* An empty line before a request is a habit of old clients. */
     size_t skipped = len >= 2 && memcmp(bytes, "\r\n", 2) == 0 ? 2 : 0;
-    size_t head = head_size(bytes + skipped, len - skipped);
-    if (head == 0)
+    int size = head_size(bytes + skipped, len - skipped);
+    if (size < 0)
+        return size;
+    if (size == 0)
         return len - skipped >= WEIR_HTTP1_HEAD_MAX ? -431 : 0;
-    size_t length = 0;
     int status =
-        decode_head((struct weir_text){ bytes + skipped, head }, out, &length);
+        decode_head((struct weir_text){ bytes + skipped, (size_t)size }, out);
     if (status < 0)
         return status;
-    if (len - skipped - head < length)
-        return 0;
-    out->body = (struct weir_text){ bytes + skipped + head, length };
-    *out_used = skipped + head + length;
+    *out_used = skipped + (size_t)size;
     return 1;
 }
 
@@ -243,12 +257,14 @@ const char *weir_http1_reason(int status)
         const char *reason;
     } reasons[] = {
         { 200, "OK" },
+        { 201, "Created" },
         { 304, "Not Modified" },
         { 400, "Bad Request" },
         { 401, "Unauthorized" },
         { 403, "Forbidden" },
         { 404, "Not Found" },
         { 405, "Method Not Allowed" },
+        { 409, "Conflict" },
         { 411, "Length Required" },
         { 413, "Content Too Large" },
         { 414, "URI Too Long" },

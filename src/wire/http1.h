@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * wire/http1.h - requests of HTTP/1.0 and 1.1 (RFC 9110, RFC 9112), from bytes
- * that are there. No sockets, no memory of its own, no state between calls.
+ * wire/http1.h - the heads of requests of HTTP/1.0 and 1.1 (RFC 9110, RFC
+ * 9112), from bytes that are there. No sockets, no memory of its own, no state
+ * between calls.
+ *
+ * A head says how many bytes of body follow, so that a caller can decide by it
+ * whether it reads them at all.
  *
  * Strict where two readers could disagree about where a request ends: line
  * ends are CRLF, a length is digits and said once, no folded headers, no blank
@@ -11,9 +15,12 @@
 
 #include "base/base.h"
 
-#define WEIR_HTTP1_HEAD_MAX 16384u      /* bytes, with the empty line */
-#define WEIR_HTTP1_HEADERS_MAX 64       /* lines */
-#define WEIR_HTTP1_BODY_MAX (64u << 10) /* bytes */
+#define WEIR_HTTP1_HEAD_MAX 16384u   /* bytes, with the empty line */
+#define WEIR_HTTP1_TARGET_MAX 12288u /* bytes, with the query */
+#define WEIR_HTTP1_HEADERS_MAX 64    /* lines */
+#define WEIR_HTTP1_LENGTH_MAX \
+    (1u << 30) /* bytes of body; the caller has a
+                                          * bound of its own */
 
 struct weir_http1_header {
     struct weir_text name, value; /* value without blanks around it */
@@ -21,19 +28,20 @@ struct weir_http1_header {
 
 /* Texts point into the bytes decoded. */
 struct weir_http1_request {
-    struct weir_text method, target, body;
-    bool keep;    /* another may follow on the connection */
-    bool expects; /* 100-continue: the body comes when that was said */
+    struct weir_text method, target;
+    size_t content_length; /* bytes of body behind the head */
+    bool keep;             /* another may follow on the connection */
+    bool expects;          /* 100-continue: the body comes when that was said */
     size_t header_count;
     struct weir_http1_header header[WEIR_HTTP1_HEADERS_MAX];
 };
 
-/* The request at the beginning of 'bytes'. 1: it is whole, and '*out_used'
- * bytes long. 0: more bytes are needed; 'out' says whether it 'expects'. Else
- * the status of HTTP to refuse it with, negative (-400, -411, -413, -414, -431,
- * -501, -505): where the next begins can't be known then. */
-int weir_http1_decode(const char *bytes, size_t len,
-                      struct weir_http1_request *out, size_t *out_used);
+/* The head at the beginning of 'bytes'. 1: it is whole, and '*out_used' bytes
+ * long, the empty line included. 0: more bytes are needed. Else the status of
+ * HTTP to refuse it with, negative (-400, -411, -413, -414, -431, -501, -505):
+ * where the next begins can't be known then. */
+int weir_http1_head(const char *bytes, size_t len,
+                    struct weir_http1_request *out, size_t *out_used);
 /* The value of the first header of that name, in any case; false: there is
  * none. */
 bool weir_http1_header(const struct weir_http1_request *request,

@@ -1,0 +1,818 @@
+/* SPDX-License-Identifier: MIT
+ * door/http_listener.c - connections of HTTP/1.1, and what each is at.
+ *
+ * Theory of operation. A connection (os/talk.h) is at one of four points:
+ *
+ *     HEAD --(allowed, its body is there)------> answered --> HEAD
+ *      |  '--(allowed, a body is to come)--> BODY --> answered --> HEAD
+ *      |                                      |
+ *      |<---- the ticket is answered ---- LATE (on_request has deferred it)
+ *      '--> STREAM: told something each second, to its end
+ *
+ * Roles before bodies. A head is at most 16 KiB, and the talk keeps what has
+ * come of it. Then on_head decides; before that no byte of a body is kept, and
+ * after a refusal none is: the answer ends the connection, unless the whole
+ * body came along with its head and can be passed over. What the peer still
+ * sends is read to a bound and dropped (os/talk.h: a connection that lingers),
+ * so that it finds the answer.
+ *
+ * Bodies. A small one that came with its head is answered out of the talk's
+ * buffer. For another the head is copied and its body put behind it, in memory
+ * that doubles as bytes come and never goes beyond what the head announced; all
+ * connections together have a bound (bodies_max). When the body is whole, the
+ * head is decoded and allowed anew: a credential that was taken away meanwhile
+ * counts no more.
+ *
+ * Late answers. While one is owed the talk is busy and reads nothing, so that
+ * requests behind it wait in the peer's socket. The ticket knows its talk, and
+ * the talk its ticket, until one of both has gone.
+ *
+ * Streams. A stream of server-sent events is a GET that is answered again each
+ * second: its head is kept, and goes through on_head and on_request each time,
+ * so that a credential that was taken away ends it. Each answer becomes an
+ * event. A peer that doesn't read stalls its talk, is told nothing meanwhile,
+ * and ends as any other that doesn't take its answer; so a stream holds one
+ * event at most. One reader, by its credential or else by its address, has a
+ * part of the streams that there may be, so that no page that is left open in
+ * many tabs keeps others out. How many there are is looked at when the first
+ * answer is there: a peer without a role hears that and nothing else. */
+
+#include "door/http_listener.h"
+
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "os/origin.h"
+
+#define METHOD_MAX 16 /* bytes of a method; a longer one is cut */
+#define TEXT_OF_(NUMBER) #NUMBER
+#define TEXT_OF(NUMBER) TEXT_OF_(NUMBER)
+
+enum point {
+    HEAD,
+    BODY,
+    LATE,
+    STREAM
+};
+
+/* A head, and the body behind it as far as it has come. */
+struct kept {
+    char *bytes; /* owned; NULL: nothing */
+    size_t head, len, room;
+    size_t whole; /* bytes with all of the body */
+};
+
+/* A connection's own; the handler's follows it. */
+struct conn {
+    enum point point;
+    bool due;                        /* an event, of a stream */
+    struct kept kept;                /* in BODY and STREAM */
+    char *reader;                    /* owned; in STREAM */
+    struct weir_http_ticket *ticket; /* in LATE; borrowed */
+};
+
+struct weir_http_ticket {
+    struct weir_talk *talk;      /* NULL: it has gone */
+    struct weir_http_call *call; /* NULL: on_request has returned */
+    char *bytes;                 /* owned; NULL and ready: no memory */
+    size_t len;
+    bool ready, keep, is_head;
+};
+
+struct weir_http_listener {
+    struct weir_http_options options;
+    struct weir_origin_own own;
+    struct weir_talk_server *server; /* owned */
+    struct event *second;            /* owned; stands while there are streams */
+    size_t streams;
+    size_t bodies; /* bytes of memory for those that are on their way */
+};
+
+static size_t conn_size(void)
+{
+    return (sizeof(struct conn) + 15) / 16 * 16;
+}
+
+static struct conn *conn_of(const struct weir_http_call *call)
+{
+    return weir_talk_state(call->talk);
+}
+
+static struct weir_http_call make_call(struct weir_http_listener *listener,
+                                       struct weir_talk *talk,
+                                       const struct weir_http1_request *request)
+{
+    bool is_head = weir_text_equal(request->method, WEIR_TEXT("HEAD"));
+    return (struct weir_http_call){
+        .talk = talk,
+        .request = request,
+        .method = is_head ? WEIR_TEXT("GET") : request->method,
+        .state = (char *)weir_talk_state(talk) + conn_size(),
+        .reply = { .status = 200, .type = "application/json" },
+        .listener = listener,
+        .is_head = is_head,
+    };
+}
+
+static void make_problem(struct weir_http_call *call, int status,
+                         const char *detail)
+{
+    const struct weir_http_options *options = &call->listener->options;
+    options->problem(options->context, &call->reply, status, detail);
+}
+
+/* ---- What a handler asks ---- */
+
+struct weir_text weir_http_path(struct weir_text target)
+{
+    const char *query = memchr(target.p, '?', target.len);
+    size_t len = query ? (size_t)(query - target.p) : target.len;
+    return (struct weir_text){ target.p, len };
+}
+
+const char *weir_http_header(const struct weir_http_call *call,
+                             const char *name, char buf[WEIR_HTTP_VALUE_MAX])
+{
+    struct weir_text value;
+    if (!weir_http1_header(call->request, name, &value))
+        return NULL;
+    if (value.len >= WEIR_HTTP_VALUE_MAX)
+        value.len = 0;
+    memcpy(buf, value.p, value.len);
+    buf[value.len] = '\0';
+    return buf;
+}
+
+bool weir_http_file(struct weir_http_call *call)
+{
+    const struct weir_page_file *file =
+        weir_text_equal(call->method, WEIR_TEXT("GET"))
+            ? weir_page_file_find(weir_http_path(call->request->target))
+            : NULL;
+    if (file)
+        weir_http_reply_file(&call->reply, file, call->request);
+    return file != NULL;
+}
+
+void weir_http_peer_host(const struct weir_http_call *call,
+                         char buf[WEIR_HTTP_VALUE_MAX])
+{
+    weir_talk_peer(call->talk, buf);
+    char *port = strrchr(buf, ':');
+    if (port)
+        *port = '\0';
+}
+
+/* ---- Kept heads and bodies ---- */
+
+static bool keep_head(struct kept *kept, struct weir_text head, size_t room)
+{
+    weir_assert(!kept->bytes && room >= head.len);
+    char *bytes = malloc(room);
+    if (!bytes)
+        return false;
+    memcpy(bytes, head.p, head.len);
+    *kept = (struct kept){
+        .bytes = bytes, .head = head.len, .len = head.len, .room = room
+    };
+    return true;
+}
+
+static void drop(struct weir_http_listener *listener, struct conn *conn)
+{
+    if (conn->point == BODY) {
+        weir_assert(listener->bodies >= conn->kept.room);
+        listener->bodies -= conn->kept.room;
+    }
+    free(conn->kept.bytes);
+    conn->kept = (struct kept){ .bytes = NULL };
+}
+
+/* Room for 'more' bytes. False: there is none. */
+static bool grow(struct weir_http_listener *listener, struct kept *kept,
+                 size_t more)
+{
+    size_t room = kept->room;
+    weir_assert(kept->len + more <= kept->whole);
+    if (kept->len + more <= room)
+        return true;
+    room = 2 * room > kept->len + more ? 2 * room : kept->len + more;
+    room = room < kept->whole ? room : kept->whole;
+    size_t added = room - kept->room;
+    if (listener->bodies + added > listener->options.bodies_max)
+        return false;
+    char *bytes = realloc(kept->bytes, room);
+    if (!bytes)
+        return false;
+    kept->bytes = bytes;
+    kept->room = room;
+    listener->bodies += added;
+    return true;
+}
+
+/* The request that was kept; its texts point into 'kept'. */
+static void decode_kept(const struct kept *kept, struct weir_http1_request *out)
+{
+    size_t used;
+    int whole = weir_http1_head(kept->bytes, kept->head, out, &used);
+    weir_assert(whole == 1 && used == kept->head);
+}
+
+/* ---- Streams ---- */
+
+/* Printed JSON in one line: its line ends are followed by blanks, and no text
+ * in it holds one. */
+static void write_line(struct weir_talk *talk, struct weir_text text)
+{
+    const char *end = text.p + text.len;
+    for (const char *at = text.p; at < end;) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        size_t len = (size_t)((stop ? stop : end) - at);
+        weir_talk_write(talk, at, len);
+        at += len;
+        while (at < end && (*at == '\n' || *at == ' '))
+            at++;
+    }
+}
+
+/* Any other answer than 200 is the last. */
+static void write_event(struct weir_http_call *call)
+{
+    struct weir_talk *talk = call->talk;
+    bool is_last = call->reply.status != 200;
+    if (is_last)
+        weir_talk_write(talk, "event: problem\n", 15);
+    weir_talk_write(talk, "data: ", 6);
+    write_line(talk, weir_http_reply_body(&call->reply));
+    weir_talk_write(talk, "\n\n", 2);
+    if (is_last)
+        weir_talk_end(talk);
+}
+
+struct own {
+    const char *reader;
+    size_t count;
+};
+
+static void count_own(void *context, struct weir_talk *talk)
+{
+    struct own *own = context;
+    const struct conn *conn = weir_talk_state(talk);
+    own->count += conn->reader && strcmp(conn->reader, own->reader) == 0;
+}
+
+static bool has_room(const struct weir_http_call *call)
+{
+    const struct weir_http_listener *listener = call->listener;
+    struct own own = { .reader = call->reader };
+    weir_talk_server_each(listener->server, count_own, &own);
+    return own.count < WEIR_PAGE_STREAMS_EACH &&
+           listener->streams < WEIR_PAGE_STREAMS_MAX;
+}
+
+/* The answer becomes the first event; false: a problem, and nothing begins. */
+static bool begin_stream(struct weir_http_call *call)
+{
+    struct weir_http_listener *listener = call->listener;
+    struct conn *conn = conn_of(call);
+    bool room = has_room(call);
+    if (room)
+        conn->reader = strdup(call->reader);
+    if (!conn->reader || !keep_head(&conn->kept, call->head, call->head.len)) {
+        free(conn->reader);
+        conn->reader = NULL;
+        weir_http_reply_fini(&call->reply);
+        make_problem(
+            call, 503,
+            room
+                ? weir_strerror(WEIR_ENOMEM)
+                : "as many streams of events are open as are kept here, " TEXT_OF(
+                      WEIR_PAGE_STREAMS_EACH) " of one reader and " TEXT_OF(WEIR_PAGE_STREAMS_MAX) " of all: close a page, "
+                                                                                                   "or ask /v1/live");
+        return false;
+    }
+    const struct timeval second = { .tv_sec = 1 };
+    if (listener->streams++ == 0)
+        event_add(listener->second, &second);
+    conn->point = STREAM;
+    char head[WEIR_HTTP_HEAD_SIZE];
+    call->reply.type = "text/event-stream";
+    weir_talk_write(call->talk, head,
+                    weir_http_reply_head(&call->reply, -1, false, head));
+    write_event(call);
+    return true;
+}
+
+static void wake_stream(void *context, struct weir_talk *talk)
+{
+    (void)context;
+    struct conn *conn = weir_talk_state(talk);
+    if (conn->point != STREAM)
+        return;
+    conn->due = true;
+    weir_talk_wake(talk);
+}
+
+static void on_second(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    struct weir_http_listener *listener = context;
+    weir_talk_server_each(listener->server, wake_stream, NULL);
+}
+
+/* ---- Answers ---- */
+
+/* The length of a body as its head says it: 304 has none (RFC 9110, 8.6). */
+static ptrdiff_t length_of(const struct weir_http_reply *reply,
+                           struct weir_text body, bool newline)
+{
+    return reply->status == 304 ? -1 : (ptrdiff_t)(body.len + newline);
+}
+
+static bool needs_newline(const struct weir_http_reply *reply,
+                          struct weir_text body)
+{
+    return !reply->as_it_is && body.len > 0 && body.p[body.len - 1] != '\n';
+}
+
+static bool is_kept(const struct weir_http_call *call)
+{
+    return call->request->keep && !call->ends && !call->unread;
+}
+
+static void write_whole(struct weir_http_call *call)
+{
+    struct weir_http_reply *reply = &call->reply;
+    char head[WEIR_HTTP_HEAD_SIZE];
+    if (reply->status == 401)
+        weir_http_add_header(reply, "WWW-Authenticate", "Bearer");
+    /* A peer that isn't known holds no connection. */
+    bool keep = is_kept(call) && reply->status != 401;
+    struct weir_text body = weir_http_reply_body(reply);
+    bool newline = needs_newline(reply, body);
+    ptrdiff_t len = length_of(reply, body, newline);
+    weir_talk_write(call->talk, head,
+                    weir_http_reply_head(reply, len, keep, head));
+    if (!call->is_head) {
+        weir_talk_write(call->talk, body.p, body.len);
+        weir_talk_write(call->talk, "\n", newline);
+    }
+    if (!keep)
+        weir_talk_end(call->talk);
+}
+
+void weir_http_answer(struct weir_http_call *call)
+{
+    weir_assert(!call->answered);
+    call->answered = true;
+    if (conn_of(call)->point == STREAM)
+        write_event(call);
+    else if (!call->reader[0] || call->reply.status != 200 ||
+             !begin_stream(call))
+        write_whole(call);
+    weir_http_reply_fini(&call->reply);
+}
+
+/* ---- Late answers ---- */
+
+struct weir_http_ticket *weir_http_defer(struct weir_http_call *call)
+{
+    struct weir_http_ticket *ticket = calloc(1, sizeof *ticket);
+    weir_assert(!call->ticket && !call->answered);
+    if (!ticket)
+        return NULL;
+    *ticket = (struct weir_http_ticket){ .talk = call->talk,
+                                         .call = call,
+                                         .keep = is_kept(call),
+                                         .is_head = call->is_head };
+    call->ticket = ticket;
+    return ticket;
+}
+
+/* What is to be written when the talk's turn has come. */
+static void store(struct weir_http_ticket *ticket,
+                  struct weir_http_reply *reply)
+{
+    char head[WEIR_HTTP_HEAD_SIZE];
+    struct weir_text body = weir_http_reply_body(reply);
+    bool newline = needs_newline(reply, body);
+    ptrdiff_t len = length_of(reply, body, newline);
+    size_t head_len = weir_http_reply_head(reply, len, ticket->keep, head);
+    size_t body_len = ticket->is_head ? 0 : body.len;
+    ticket->ready = true;
+    ticket->bytes = malloc(head_len + body_len + 1);
+    if (!ticket->bytes)
+        return;
+    memcpy(ticket->bytes, head, head_len);
+    memcpy(ticket->bytes + head_len, body.p, body_len);
+    ticket->bytes[head_len + body_len] = '\n';
+    ticket->len = head_len + body_len + (newline && !ticket->is_head);
+}
+
+void weir_http_ticket_answer(struct weir_http_ticket *ticket,
+                             struct weir_http_reply *reply)
+{
+    struct weir_http_call *call = ticket->call;
+    weir_assert(!ticket->ready);
+    if (call) {
+        call->ticket = NULL;
+        call->reply = *reply;
+        *reply = (struct weir_http_reply){ .status = 0 };
+        weir_http_answer(call);
+        free(ticket);
+    } else if (ticket->talk) {
+        store(ticket, reply);
+        weir_talk_wake(ticket->talk);
+    } else {
+        free(ticket);
+    }
+    weir_http_reply_fini(reply);
+}
+
+static void write_late(struct weir_talk *talk, struct conn *conn)
+{
+    struct weir_http_ticket *ticket = conn->ticket;
+    if (!ticket->ready)
+        return;
+    if (ticket->bytes)
+        weir_talk_write(talk, ticket->bytes, ticket->len);
+    if (!ticket->bytes || !ticket->keep)
+        weir_talk_end(talk);
+    conn->ticket = NULL;
+    conn->point = HEAD;
+    weir_talk_set_busy(talk, false);
+    free(ticket->bytes);
+    free(ticket);
+}
+
+/* ---- Requests ---- */
+
+static bool is_known_method(struct weir_text method)
+{
+    static const char *const methods[] = { "GET", "PUT", "PATCH", "POST",
+                                           "DELETE" };
+    for (size_t i = 0; i < WEIR_COUNT_OF(methods); i++)
+        if (weir_text_equal(method, weir_text_of(methods[i])))
+            return true;
+    return false;
+}
+
+/* Whether it is from where a request may come. A client that is no browser
+ * would not say where it comes from: forms of that are taken where a handler
+ * takes any. */
+static bool is_welcome(struct weir_http_call *call)
+{
+    const struct weir_http_listener *listener = call->listener;
+    const struct weir_http_options *options = &listener->options;
+    char method[METHOD_MAX];
+    char host[WEIR_HTTP_VALUE_MAX];
+    char origin[WEIR_HTTP_VALUE_MAX];
+    char site[WEIR_HTTP_VALUE_MAX];
+    char type[WEIR_HTTP_VALUE_MAX];
+    snprintf(method, sizeof method, "%.*s", (int)call->method.len,
+             call->method.p);
+    struct weir_origin_request asked = {
+        .method = method,
+        .host = weir_http_header(call, "Host", host),
+        .origin = weir_http_header(call, "Origin", origin),
+        .sec_fetch_site = weir_http_header(call, "Sec-Fetch-Site", site),
+        .content_type = weir_http_header(call, "Content-Type", type),
+    };
+    if (!asked.origin && !asked.sec_fetch_site && options->takes_forms &&
+        options->takes_forms(options->context,
+                             weir_http_path(call->request->target)))
+        asked.content_type = "application/json";
+    switch (weir_origin_check(&listener->own, &asked)) {
+    case WEIR_ORIGIN_WELCOME:
+        return true;
+    case WEIR_ORIGIN_FOREIGN:
+        make_problem(call, 403, WEIR_ORIGIN_FOREIGN_TEXT);
+        return false;
+    case WEIR_ORIGIN_SIMPLE:
+        make_problem(call, 415, WEIR_ORIGIN_SIMPLE_TEXT);
+        return false;
+    }
+    weir_assert(false);
+    return false;
+}
+
+/* All that is decided by the head. */
+static bool is_allowed(struct weir_http_call *call, weir_instant now)
+{
+    const struct weir_http_options *options = &call->listener->options;
+    if (!is_known_method(call->method)) {
+        make_problem(call, 501,
+                     "there are GET, HEAD, PUT, PATCH, POST and "
+                     "DELETE");
+        return false;
+    }
+    return is_welcome(call) && options->on_head(options->context, call, now);
+}
+
+/* What on_head or on_request has left to do. */
+static void finish(struct weir_http_call *call)
+{
+    struct conn *conn = conn_of(call);
+    if (!call->ticket) {
+        if (!call->answered)
+            weir_http_answer(call);
+        return;
+    }
+    weir_assert(conn->point == HEAD); /* a stream answers at once */
+    call->ticket->call = NULL;
+    conn->ticket = call->ticket;
+    conn->point = LATE;
+    weir_talk_set_busy(call->talk, true);
+}
+
+static void run(struct weir_http_call *call, weir_instant now)
+{
+    const struct weir_http_options *options = &call->listener->options;
+    options->on_request(options->context, call, now);
+    finish(call);
+}
+
+/* What isn't a request, or too much of one; its end can't be known. */
+static void refuse(struct weir_http_listener *listener, struct weir_talk *talk,
+                   int status)
+{
+    const struct weir_http1_request none = { .keep = false };
+    struct weir_http_call call = make_call(listener, talk, &none);
+    make_problem(&call, status,
+                 status == 411   ? "send a Content-Length: bodies in chunks "
+                                   "aren't read here"
+                 : status == 413 ? "a body has 1 GiB at most, and mostly less"
+                 : status == 414 ? "a target has 12 KiB at most"
+                 : status == 431 ? "a head has 16 KiB and 64 headers at most"
+                 : status == 501 ? "of the codings of a transfer none is known"
+                                 : "this is no request of HTTP/1.1");
+    weir_http_answer(&call);
+}
+
+/* The body is still to come. */
+static void await_body(struct weir_http_call *call)
+{
+    struct conn *conn = conn_of(call);
+    if (!keep_head(&conn->kept, call->head, call->head.len)) {
+        make_problem(call, 503, weir_strerror(WEIR_ENOMEM));
+        weir_http_answer(call);
+        return;
+    }
+    conn->kept.whole = call->head.len + call->request->content_length;
+    conn->point = BODY;
+    call->listener->bodies += conn->kept.room;
+    if (call->request->expects)
+        weir_talk_write(call->talk, "HTTP/1.1 100 Continue\r\n\r\n", 25);
+}
+
+static size_t read_head(struct weir_http_listener *listener,
+                        struct weir_talk *talk, struct weir_text bytes,
+                        weir_instant now)
+{
+    struct weir_http1_request request;
+    size_t used = 0;
+    int whole = weir_http1_head(bytes.p, bytes.len, &request, &used);
+    if (whole < 0)
+        refuse(listener, talk, -whole);
+    if (whole <= 0)
+        return whole < 0 ? bytes.len : 0;
+    struct weir_http_call call = make_call(listener, talk, &request);
+    bool is_whole = bytes.len - used >= request.content_length;
+    call.head = (struct weir_text){ bytes.p, used };
+    call.unread = !is_whole;
+    if (!is_allowed(&call, now)) {
+        finish(&call);
+        return is_whole ? used + request.content_length : bytes.len;
+    }
+    if (!is_whole) {
+        await_body(&call);
+        return used;
+    }
+    call.body = (struct weir_text){ bytes.p + used, request.content_length };
+    run(&call, now);
+    return used + request.content_length;
+}
+
+static void run_kept(struct weir_http_listener *listener,
+                     struct weir_talk *talk, weir_instant now)
+{
+    struct conn *conn = weir_talk_state(talk);
+    struct weir_http1_request request;
+    const struct kept kept = conn->kept;
+    decode_kept(&kept, &request);
+    struct weir_http_call call = make_call(listener, talk, &request);
+    call.head = (struct weir_text){ kept.bytes, kept.head };
+    call.body =
+        (struct weir_text){ kept.bytes + kept.head, kept.whole - kept.head };
+    listener->bodies -= kept.room;
+    conn->kept = (struct kept){ .bytes = NULL };
+    conn->point = HEAD;
+    if (is_allowed(&call, now))
+        run(&call, now);
+    else
+        finish(&call);
+    free(kept.bytes);
+}
+
+static size_t read_body(struct weir_http_listener *listener,
+                        struct weir_talk *talk, struct weir_text bytes,
+                        weir_instant now)
+{
+    struct conn *conn = weir_talk_state(talk);
+    struct kept *kept = &conn->kept;
+    size_t missing = kept->whole - kept->len;
+    size_t len = bytes.len < missing ? bytes.len : missing;
+    if (!grow(listener, kept, len)) {
+        struct weir_http1_request request;
+        decode_kept(kept, &request);
+        struct weir_http_call call = make_call(listener, talk, &request);
+        call.unread = true;
+        make_problem(&call, 503,
+                     "as many bytes of requests are on their way "
+                     "as there is room for here: try again");
+        drop(listener, conn);
+        conn->point = HEAD;
+        weir_http_answer(&call);
+        return bytes.len;
+    }
+    memcpy(kept->bytes + kept->len, bytes.p, len);
+    kept->len += len;
+    if (kept->len == kept->whole)
+        run_kept(listener, talk, now);
+    return len;
+}
+
+static void tell_stream(struct weir_http_listener *listener,
+                        struct weir_talk *talk, struct conn *conn,
+                        weir_instant now)
+{
+    struct weir_http1_request request;
+    if (!conn->due)
+        return;
+    conn->due = false;
+    decode_kept(&conn->kept, &request);
+    struct weir_http_call call = make_call(listener, talk, &request);
+    if (is_allowed(&call, now))
+        run(&call, now);
+    else
+        finish(&call);
+}
+
+static size_t on_bytes(void *context, struct weir_talk *talk, const char *bytes,
+                       size_t len, weir_instant now)
+{
+    struct weir_http_listener *listener = context;
+    struct conn *conn = weir_talk_state(talk);
+    const struct weir_text text = { bytes, len };
+    switch (conn->point) {
+    case HEAD:
+        return len > 0 ? read_head(listener, talk, text, now) : 0;
+    case BODY:
+        return read_body(listener, talk, text, now);
+    case LATE:
+        write_late(talk, conn);
+        return 0;
+    case STREAM:
+        tell_stream(listener, talk, conn, now);
+        return len; /* nothing else is heard */
+    }
+    weir_assert(false);
+    return len;
+}
+
+/* ---- Life ---- */
+
+static void on_gone(void *context, struct weir_talk *talk)
+{
+    struct weir_http_listener *listener = context;
+    struct conn *conn = weir_talk_state(talk);
+    if (listener->options.on_gone)
+        listener->options.on_gone(listener->options.context,
+                                  (char *)conn + conn_size());
+    if (conn->ticket) {
+        bool ready = conn->ticket->ready;
+        conn->ticket->talk = NULL;
+        if (ready) {
+            free(conn->ticket->bytes);
+            free(conn->ticket);
+        }
+    }
+    if (conn->point == STREAM && --listener->streams == 0)
+        event_del(listener->second);
+    free(conn->reader);
+    drop(listener, conn);
+}
+
+static void on_unknown(void *context, const struct weir_talk *talk,
+                       weir_instant now)
+{
+    const struct weir_http_listener *listener = context;
+    if (listener->options.on_unknown)
+        listener->options.on_unknown(listener->options.context, talk, now);
+}
+
+static int listen_at(struct weir_http_listener *listener,
+                     struct weir_diag *diag)
+{
+    const struct weir_http_options *options = &listener->options;
+    const struct weir_talk_options talks = {
+        .base = options->base,
+        .place = options->place,
+        .tls = options->tls,
+        .on_short = options->on_short,
+        .max = options->max,
+        .unknown_max = options->unknown_max,
+        .crowded = WEIR_TEXT(
+            "HTTP/1.1 503 Service Unavailable\r\n"
+            "Content-Type: application/problem+json\r\n"
+            "Content-Length: 120\r\n"
+            "Connection: close\r\n\r\n"
+            "{\"type\":\"about:blank\",\"title\":\"Service Unavailable\","
+            "\"status\":503,\"detail\":\"as many connections stand as are "
+            "kept here\"}\n"),
+        .silence_max = options->silence_max,
+        .stranger_max = options->stranger_max,
+        .state_size = conn_size() + options->state_size,
+        .context = listener,
+        .on_bytes = on_bytes,
+        .on_unknown = on_unknown,
+        .on_gone = on_gone,
+    };
+    return weir_talk_server_new(&talks, &listener->server, diag);
+}
+
+int weir_http_listener_new(const struct weir_http_options *options,
+                           struct weir_http_listener **out,
+                           struct weir_diag *diag)
+{
+    weir_assert(options->on_head && options->on_request && options->problem);
+    weir_assert(options->bodies_max > 0);
+    struct weir_http_listener *listener = calloc(1, sizeof *listener);
+    if (!listener)
+        return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
+                             NULL);
+    bool is_path = options->place.path[0] != '\0';
+    bool has_tls = !is_path && options->tls.tls;
+    listener->options = *options;
+    listener->own = (struct weir_origin_own){
+        .tls = has_tls,
+        .of_loopback =
+            !is_path && !has_tls && weir_place_is_local(&options->place),
+        .public_origin = options->public_origin,
+    };
+    listener->second =
+        event_new(options->base, -1, EV_PERSIST, on_second, listener);
+    int error = listener->second
+                    ? listen_at(listener, diag)
+                    : weir_diag_set(diag, WEIR_ENOMEM,
+                                    weir_strerror(WEIR_ENOMEM), NULL);
+    if (error < 0) {
+        weir_http_listener_free(&listener);
+        return error;
+    }
+    *out = listener;
+    return 0;
+}
+
+const struct weir_place *weir_http_listener_place(
+    const struct weir_http_listener *listener)
+{
+    return weir_talk_server_place(listener->server);
+}
+
+static void forget(void *context, struct weir_talk *talk)
+{
+    (void)context;
+    weir_talk_set_known(talk, false);
+}
+
+void weir_http_listener_recheck(struct weir_http_listener *listener)
+{
+    weir_talk_server_each(listener->server, forget, NULL);
+}
+
+void weir_http_listener_doubt(struct weir_http_listener *listener)
+{
+    weir_talk_server_doubt(listener->server);
+}
+
+void weir_http_listener_stop(struct weir_http_listener *listener)
+{
+    weir_talk_server_stop(listener->server);
+}
+
+void weir_http_listener_free(struct weir_http_listener **listener)
+{
+    struct weir_http_listener *self = *listener;
+    if (!self)
+        return;
+    *listener = NULL;
+    weir_talk_server_free(&self->server);
+    weir_assert(self->bodies == 0 && self->streams == 0);
+    if (self->second)
+        event_free(self->second);
+    free(self);
+}

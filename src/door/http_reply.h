@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ * door/http_reply.h - what a request of HTTP is answered, and its bytes. */
+
+#ifndef WEIR_HTTP_REPLY_H
+#define WEIR_HTTP_REPLY_H
+
+#include <jansson.h>
+
+#include "door/page_file.h"
+#include "wire/http1.h"
+
+#define WEIR_HTTP_HEADERS_SIZE 4096 /* bytes of headers of a reply's own */
+#define WEIR_HTTP_HEAD_SIZE (WEIR_HTTP_HEADERS_SIZE + 512) /* of all of them */
+#define WEIR_HTTP_VALUE_MAX 1024 /* bytes of a header's value, and the NUL */
+
+struct weir_http_reply {
+    int status;
+    const char *type;       /* content type; static */
+    const char *cache;      /* Cache-Control; static; NULL: no-store */
+    json_t *json;           /* owned; NULL: one of the next two */
+    char *text;             /* malloc'ed, owned; NULL: the next */
+    struct weir_text bytes; /* borrowed until the reply was written */
+    bool as_it_is;          /* without the line end that ends each text */
+    char headers[WEIR_HTTP_HEADERS_SIZE]; /* whole lines with CRLF; "": none */
+    size_t headers_len;
+};
+
+/* Adds "name: …". A value of WEIR_HTTP_VALUE_MAX bytes or more, or with a line
+ * end in it, is left out, and so is what has no room. */
+void weir_http_add_header(struct weir_http_reply *reply, const char *name,
+                          const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Makes it a file of the page, as 'request' takes it: packed, or not at all
+ * (304). */
+void weir_http_reply_file(struct weir_http_reply *reply,
+                          const struct weir_page_file *file,
+                          const struct weir_http1_request *request);
+
+/* The bytes of its body, which live as long as the reply; 'json' becomes
+ * 'text'. Without memory it is empty. */
+struct weir_text weir_http_reply_body(struct weir_http_reply *reply);
+/* Writes the head to 'buf' of WEIR_HTTP_HEAD_SIZE bytes. 'len': of the body;
+ * below 0: it isn't said, and the end of the connection is the body's. 'keep':
+ * the connection goes on. Returns how many bytes. */
+size_t weir_http_reply_head(const struct weir_http_reply *reply, ptrdiff_t len,
+                            bool keep, char *buf);
+/* Drops what it owns. */
+void weir_http_reply_fini(struct weir_http_reply *reply);
+
+#endif /* WEIR_HTTP_REPLY_H */
