@@ -15,6 +15,7 @@ import sys
 import unittest
 from pathlib import Path
 
+import raw_http
 from live_agent import JSON, Agents, UnixHTTP
 from patience import PATIENCE, until
 
@@ -434,7 +435,11 @@ class Http(Agents):
         self.assertEqual(got.count(b"HTTP/1.1 200 OK"), 101)
         self.assertEqual(got.count(b"HTTP/1.1 404"), 1)
 
-    def test_expect_and_strangers_bytes(self):
+    def test_strict(self):
+        place, = self.agent("--http", ":0")["http"]
+        raw_http.check_strictness(self, place)
+
+    def test_expect(self):
         place, = self.agent("--http", ":0")["http"]
         host, port = place.split(":")
         with socket.create_connection((host, int(port)), PATIENCE) as link:
@@ -444,15 +449,6 @@ class Http(Agents):
             self.assertEqual(link.recv(100), b"HTTP/1.1 100 Continue\r\n\r\n")
             link.sendall(b'{"name":"a"}')
             self.assertIn(b"200 OK", link.recv(1000))
-        for garbage in [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\n\r\n",
-                        b"GET / HTTP/1.1\r\n\r\n", b"*1\r\n$4\r\nPING\r\n\r\n"]:
-            with socket.create_connection((host, int(port)),
-                                          PATIENCE) as link:
-                link.sendall(garbage)
-                got = b""
-                while chunk := link.recv(65536):
-                    got += chunk
-                self.assertTrue(got.startswith(b"HTTP/1.1 400"), got)
 
 
 if __name__ == "__main__":

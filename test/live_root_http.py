@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """live_root_http.py - the HTTP listener of `weir serve`: quotas, metrics,
-pages of other origins, garbage."""
+pages of other origins, bodies, requests that aren't sound."""
 
 import json
 import re
 import socket
 import unittest
+from pathlib import Path
 
+import raw_http
 from live_cli import Case, Root
-from patience import PATIENCE
+from patience import PATIENCE, until
+from raw_http import begin, connect, exchange, read_answers
 
 
 class Http(Case):
@@ -90,6 +93,117 @@ class Http(Case):
                     pass
         self.ok("quota", "set", "a", "limit=1/s", root=self.root)
         self.assertEqual(self.root.stop(), 0)
+
+    def test_strict(self):
+        raw_http.check_strictness(self, self.root.http)
+        self.assertEqual(json.loads(self.root.get("/v1/quotas")[1])["total"],
+                         0)
+
+    def test_problems(self):
+        for status, method, path, allow in [
+                (404, b"GET", b"/nothing", None),
+                (404, b"PUT", b"/", None),
+                (405, b"POST", b"/v1/status", "GET"),
+                (405, b"POST", b"/v1/quotas/a",
+                 "GET, PUT, PATCH, DELETE"),
+                (413, b"GET", b"/v1/status", None),
+                (501, b"OPTIONS", b"*", None)]:
+            length = b"Content-Length: %d\r\n" % (9 if status == 413 else 0)
+            answer, = exchange(self.root.http, begin(
+                method, path, length, b"Connection: close\r\n"))
+            self.assertEqual(answer[0], status)
+            raw_http.check_problem(self, answer)
+            self.assertEqual(answer[1].get("Allow"), allow)
+
+    def put(self, name, *headers, body=b'{"limit": "5/s"}'):
+        return begin(b"PUT", b"/v1/quotas/" + name, *headers,
+                     b"Content-Length: %d\r\n" % len(body)) + body
+
+    def test_requests_behind_an_edit_wait_for_it(self):
+        with connect(self.root.http) as link:
+            link.sendall(b"".join([
+                self.put(b"a"), begin(b"GET", b"/v1/quotas/a"),
+                begin(b"HEAD", b"/v1/quotas/a"),
+                begin(b"DELETE", b"/v1/quotas/a"),
+                begin(b"GET", b"/v1/quotas/a"),
+                self.put(b"a", b"Connection: close\r\n")]))
+            stream = link.makefile("rb")
+            said = stream.read()
+        statuses = [int(status) for status in
+                    re.findall(rb"HTTP/1\.1 (\d+) ", said)]
+        self.assertEqual(statuses, [201, 200, 200, 200, 404, 201])
+
+    def test_a_client_that_goes_before_its_edit_is_answered(self):
+        for i in range(20):
+            with connect(self.root.http) as link:
+                link.sendall(self.put(b"q%d" % i))
+        until("all edits", lambda: json.loads(
+            self.root.get("/v1/quotas")[1])["total"] == 20)
+        self.assertEqual(self.root.stop(), 0)
+
+    def test_bodies(self):
+        """In parts, with 100 and without; and a client's that gives up."""
+        quotas = [{"name": f"q{i}", "limit": "5/s"} for i in range(20000)]
+        body = json.dumps(quotas).encode()
+        head = begin(b"POST", b"/v1/quotas:import",
+                     b"Expect: 100-continue\r\n",
+                     b"Content-Length: %d\r\n" % len(body))
+        with connect(self.root.http) as link:
+            for i in range(len(head)):
+                link.sendall(head[i:i + 1])
+            self.assertEqual(link.recv(100), b"HTTP/1.1 100 Continue\r\n\r\n")
+            link.sendall(body)
+            link.sendall(self.put(b"last", b"Connection: close\r\n"))
+            answers = read_answers(link)
+        self.assertEqual([answer[0] for answer in answers], [200, 201])
+        self.assertEqual(json.loads(answers[0][2])["created"], 20000)
+        with connect(self.root.http) as link:
+            link.sendall(head + body[:-1])
+        self.assertEqual(json.loads(self.root.get("/v1/quotas")[1])["total"],
+                         20001)
+        # What is refused is not waited for.
+        for refused, status in [
+                (begin(b"POST", b"/v1/quotas:import",
+                       b"Expect: 100-continue\r\n",
+                       b"Content-Length: %d\r\n" % ((64 << 20) + 1)), 413),
+                (begin(b"PUT", b"/v1/quotas/a", b"Content-Length: 1048577\r\n"),
+                 413),
+                (begin(b"POST", b"/v1/quotas:import",
+                       b"Sec-Fetch-Site: cross-site\r\n",
+                       b"Content-Length: 1000\r\n"), 403)]:
+            answer, = exchange(self.root.http, refused)
+            self.assertEqual(answer[0], status)
+            raw_http.check_problem(self, answer)
+
+    def test_bodies_of_all_connections_have_a_bound(self):
+        """128 MiB: of forty that bring 4 MiB each, some are sent away."""
+        size = 4 << 20
+        head = begin(b"POST", b"/v1/quotas:import",
+                     b"Content-Length: %d\r\n" % size)
+        links = [connect(self.root.http) for _ in range(40)]
+        refused = 0
+        for link in links:
+            try:
+                link.sendall(head + bytes(size - 1))
+            except ConnectionError:
+                refused += 1  # ended, with bytes unread
+        text = Path(f"/proc/{self.root.process.pid}/status").read_text()
+        self.assertLess(int(re.search(r"VmRSS:\s+(\d+) kB", text)[1]),
+                        256 << 10)
+        for link in links:
+            try:
+                link.sendall(b"x")
+                status, _, body = read_answers(link, 1)[0]
+            except (ConnectionError, IndexError):
+                continue
+            self.assertIn(status, (400, 503))
+            if status == 503:
+                self.assertEqual(json.loads(body)["error"], "WEIR_EFULL")
+                refused += 1
+        for link in links:
+            link.close()
+        self.assertGreaterEqual(refused, 8)
+        self.assertEqual(self.root.get("/v1/quotas")[0], 200)
 
 
 if __name__ == "__main__":

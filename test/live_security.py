@@ -41,6 +41,7 @@ UNAUTHENTICATED, PERMISSION_DENIED, UNIMPLEMENTED = 16, 7, 12
 ASKERS = 4  # who ask at once
 METHODS = ["GET", "HEAD", "PUT", "PATCH", "POST", "DELETE"]
 ALERT = b"\x15\x03"
+BODY = 64 << 20  # the largest that a root reads
 
 
 # ---- Between ----
@@ -81,6 +82,12 @@ class Relay:
     def close(self):
         for one in [self.listener, *self.sockets]:
             one.close()
+
+
+def rss(pid):
+    """Bytes of memory that a process has."""
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+) kB", text)[1]) << 10
 
 
 def is_closed(connection):
@@ -396,13 +403,16 @@ class Walk(Case):
             for who in (nobody, self.ops):
                 answer = self.ask(who, method, "/v1/quotas")
                 self.assertEqual(answer[0], 501, method)
+                self.assertEqual(answer[1]["Content-Type"],
+                                 "application/problem+json")
                 self.assertNotIn(QUOTA, answer[2])
         # The end of what answers a CONNECT is that of the connection.
         context = nobody.context(self.certificates.ca)
         with socket.create_connection(("127.0.0.1", self.root.http)) as one:
             with context.wrap_socket(one, server_hostname="localhost") as s:
                 s.settimeout(PATIENCE)
-                s.sendall(b"CONNECT localhost:1 HTTP/1.1\r\n\r\n")
+                s.sendall(b"CONNECT localhost:1 HTTP/1.1\r\n"
+                          b"Host: localhost:1\r\n\r\n")
                 self.assertIn(b" 501 ", s.recv(4096))
         self.assert_untouched()
 
@@ -487,6 +497,45 @@ class Walk(Case):
         log = self.ask(self.ops, "GET", "/v1/log")[2]
         self.assertEqual(re.findall(r'"who": "(.*?)"', log),
                          ["editor", "ops"])
+
+    def test_no_body_is_kept_of_a_peer_without_a_role(self):
+        """It is answered by its head, and its body stays in its socket."""
+        reader = Who("reader", None, header=bearer(READ))
+        before, links = rss(self.root.process.pid), []
+        for who, status in [(Who("nothing", None), 401), (reader, 403)] * 30:
+            link = self.connection(who)
+            self.addCleanup(link.close)
+            link.putrequest("POST", "/v1/quotas:import")
+            link.putheader("Content-Type", "application/json")
+            link.putheader("Content-Length", str(BODY))
+            if who.header:
+                link.putheader("Authorization", who.header)
+            link.endheaders()
+            links.append((link, status))
+        for link, status in links:
+            # Nothing of the body has been sent yet.
+            answer = link.getresponse()
+            self.assertEqual((answer.status, answer.headers["Connection"]),
+                             (status, "close"))
+            self.assertEqual(json.loads(answer.read())["status"], status)
+        self.assertLess(rss(self.root.process.pid) - before, 64 << 20)
+
+    def test_the_sender_of_a_body_without_a_role_is_held_up(self):
+        """On a plain socket, where what was read is what could be sent."""
+        root = self.start("--credentials", self.credentials)
+        before, sent = rss(root.process.pid), 0
+        with socket.create_connection(("127.0.0.1", root.http)) as link:
+            link.settimeout(PATIENCE)
+            link.sendall(b"POST /v1/quotas:import HTTP/1.1\r\n"
+                         b"Host: localhost\r\n"
+                         b"Content-Type: application/json\r\n"
+                         b"Content-Length: %d\r\n\r\n" % BODY)
+            with suppress(ConnectionError):  # the root ends it
+                while sent < BODY:
+                    sent += link.send(bytes(1 << 16))
+        # The sockets of both ends have a few MiB, and one is passed over.
+        self.assertLess(sent, BODY // 2)
+        self.assertLess(rss(root.process.pid) - before, 16 << 20)
 
     def test_pages_of_browsers(self):
         """A certificate is shown by the browser whoever's page it is."""

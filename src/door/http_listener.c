@@ -47,8 +47,6 @@
 #include "os/origin.h"
 
 #define METHOD_MAX 16 /* bytes of a method; a longer one is cut */
-#define TEXT_OF_(NUMBER) #NUMBER
-#define TEXT_OF(NUMBER) TEXT_OF_(NUMBER)
 
 enum point {
     HEAD,
@@ -272,25 +270,29 @@ static bool has_room(const struct weir_http_call *call)
            listener->streams < WEIR_PAGE_STREAMS_MAX;
 }
 
+static void refuse_stream(struct weir_http_call *call, bool is_full)
+{
+    char detail[160];
+    snprintf(detail, sizeof detail,
+             "as many streams of events are open as are kept here, %d of one "
+             "reader and %d of all: close a page, or ask /v1/live",
+             WEIR_PAGE_STREAMS_EACH, WEIR_PAGE_STREAMS_MAX);
+    weir_http_reply_fini(&call->reply);
+    make_problem(call, 503, is_full ? detail : weir_strerror(WEIR_ENOMEM));
+}
+
 /* The answer becomes the first event; false: a problem, and nothing begins. */
 static bool begin_stream(struct weir_http_call *call)
 {
     struct weir_http_listener *listener = call->listener;
     struct conn *conn = conn_of(call);
-    bool room = has_room(call);
-    if (room)
+    bool is_full = !has_room(call);
+    if (!is_full)
         conn->reader = strdup(call->reader);
     if (!conn->reader || !keep_head(&conn->kept, call->head, call->head.len)) {
         free(conn->reader);
         conn->reader = NULL;
-        weir_http_reply_fini(&call->reply);
-        make_problem(
-            call, 503,
-            room
-                ? weir_strerror(WEIR_ENOMEM)
-                : "as many streams of events are open as are kept here, " TEXT_OF(
-                      WEIR_PAGE_STREAMS_EACH) " of one reader and " TEXT_OF(WEIR_PAGE_STREAMS_MAX) " of all: close a page, "
-                                                                                                   "or ask /v1/live");
+        refuse_stream(call, is_full);
         return false;
     }
     const struct timeval second = { .tv_sec = 1 };
@@ -676,8 +678,11 @@ static size_t on_bytes(void *context, struct weir_talk *talk, const char *bytes,
         write_late(talk, conn);
         return 0;
     case STREAM:
+        /* Its client has nothing to say, and stays unread if it does. */
+        if (len > 0)
+            weir_talk_set_busy(talk, true);
         tell_stream(listener, talk, conn, now);
-        return len; /* nothing else is heard */
+        return len;
     }
     weir_assert(false);
     return len;

@@ -177,12 +177,12 @@ static void add_headers(const struct weir_web_take *take,
         snprintf(wait, sizeof wait, ";t=%" PRIu64, wait_s);
     uint64_t remaining =
         reply->remaining < policy.quantity ? reply->remaining : policy.quantity;
-    weir_http_add_header(take->reply, "RateLimit-Policy", "%s;q=%" PRIu64 "%s%s",
-                        name, policy.quantity, window,
-                        policy.concurrency ? ";qu=\"concurrent-requests\""
-                                           : "");
+    weir_http_add_header(
+        take->reply, "RateLimit-Policy", "%s;q=%" PRIu64 "%s%s", name,
+        policy.quantity, window,
+        policy.concurrency ? ";qu=\"concurrent-requests\"" : "");
     weir_http_add_header(take->reply, "RateLimit", "%s;r=%" PRIu64 "%s", name,
-                        remaining, wait);
+                         remaining, wait);
     if (take->old_headers)
         add_old_headers(take->reply, policy.quantity, remaining,
                         waits ? wait_s : to_steps(policy.window, WEIR_SECOND));

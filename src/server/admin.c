@@ -252,17 +252,35 @@ static int decode_name(struct weir_admin_call *call,
     return weir_name_check(call->name, diag);
 }
 
+static int check_body(size_t max, size_t len, struct weir_diag *diag)
+{
+    if (len <= max)
+        return 0;
+    return weir_diag_set(diag, WEIR_ETOOBIG,
+                         max == 0 ? "this request has no body"
+                         : max == WEIR_ADMIN_BODY_MAX
+                             ? "the body is over 1 MiB; use "
+                               "POST /v1/quotas:import for many quotas"
+                             : "the body is over 64 MiB; import in parts",
+                         NULL);
+}
+
+/* The body of a request that nothing answers is read too, so that the caller
+ * hears just that. */
+int weir_admin_check_body(const struct weir_admin_request *request, size_t len,
+                          struct weir_diag *diag)
+{
+    const char *allow;
+    const struct route *route = find_route(
+        weir_uri_split(request->target).path, request->method, &allow);
+    return check_body(route ? route->body_max : WEIR_ADMIN_BODY_MAX, len,
+                      diag);
+}
+
 static void dispatch(struct weir_admin_call *call, const struct route *route)
 {
     struct weir_diag diag = { 0 };
-    if (call->request->body.len > route->body_max) {
-        weir_diag_set(&diag, WEIR_ETOOBIG, route->body_max == 0
-                          ? "this request has no body"
-                          : route->body_max == WEIR_ADMIN_BODY_MAX
-                                ? "the body is over 1 MiB; use "
-                                  "POST /v1/quotas:import for many quotas"
-                                : "the body is over 64 MiB; import in parts",
-                      NULL);
+    if (check_body(route->body_max, call->request->body.len, &diag) < 0) {
         weir_admin_answer_error(call->done, call->context, WEIR_ETOOBIG,
                                 &diag);
         return;

@@ -89,6 +89,10 @@ struct weir_admin_request {
  * lives, and nothing else). What no path answers wants a role as well, by its
  * method: strangers aren't told what there is. */
 unsigned weir_admin_role(const struct weir_admin_request *request);
+/* Whether a request may have 'len' bytes of body, by its method and target:
+ * 0, or WEIR_ETOOBIG with 'diag' filled. weir_admin_call() asks it too. */
+int weir_admin_check_body(const struct weir_admin_request *request, size_t len,
+                          struct weir_diag *diag);
 
 struct weir_admin_answer {
     int status;        /* of HTTP */

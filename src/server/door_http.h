@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * server/door_http.h - the administration over HTTP/1.1 (libevent's evhttp). */
+ * server/door_http.h - the administration over HTTP/1.1. */
 
 #ifndef WEIR_DOOR_HTTP_H
 #define WEIR_DOOR_HTTP_H
@@ -8,40 +8,41 @@
 #include "server/admin.h"
 #include "server/gate.h"
 
-#define WEIR_HTTP_HEADERS_MAX 16384 /* bytes */
-#define WEIR_HTTP_TIMEOUT 30        /* seconds of silence */
-#define WEIR_HTTP_AHEAD_MAX 4096    /* bytes kept of who talks on, unanswered */
+#define WEIR_HTTP_CONNECTIONS_MAX \
+    1024 /* at once; that nobody has shown a
+                                        * credential on: half of it */
+#define WEIR_HTTP_SILENCE_MAX (30 * WEIR_SECOND) /* between two bytes */
+/* Bytes of memory for bodies on their way, of all connections. */
+#define WEIR_HTTP_BODIES_MAX (2 * WEIR_ADMIN_IMPORT_MAX)
 
 struct weir_door_http;
 
 struct weir_door_http_options {
-    struct event_base *base;  /* borrowed, as all below */
+    struct event_base *base; /* borrowed, as all below */
     struct weir_admin *admin;
-    struct weir_gate *gate;   /* never NULL */
-    struct weir_tls *tls;     /* a server's; NULL: plain text */
-    struct weir_address address;
-    const char *public_origin; /* of the page, if it isn't the address's own
+    struct weir_gate *gate;      /* never NULL */
+    struct weir_tls *tls;        /* a server's; NULL: plain text */
+    struct weir_address address; /* numeric; port 0: any */
+    const char *public_origin;   /* of the page, if it isn't the address's own
                                 * (os/origin.h); NULL: none */
 };
 
-/* Opens the door. WEIR_ESYSTEM, WEIR_ENOMEM, with 'diag' filled. */
+/* Opens the door. WEIR_EINVAL, WEIR_ESYSTEM, WEIR_ENOMEM, with 'diag'
+ * filled. */
 int weir_door_http_new(const struct weir_door_http_options *options,
                        struct weir_door_http **out, struct weir_diag *diag);
 uint16_t weir_door_http_port(const struct weir_door_http *door);
-/* Credentials were read again. */
+/* Credentials were read again: nobody is known until the next request. */
 void weir_door_http_recheck(struct weir_door_http *door);
-/* Certificates were read again: as weir_door_grpc_doubt(). */
-void weir_door_http_doubt(struct weir_door_http *door,
-                          const struct weir_tls *tls);
-/* To be called each second: drops strangers who stay too long, and whose
- * certificate has ended. */
-void weir_door_http_look(struct weir_door_http *door);
+/* Certificates were read again: as weir_door_grpc_doubt(). (A connection whose
+ * certificate has ended goes by itself.) */
+void weir_door_http_doubt(struct weir_door_http *door);
 /* Takes no new connections. */
 void weir_door_http_stop(struct weir_door_http *door);
 /* The administration is about to go: from now on requests are answered that
  * the root is stopping. */
 void weir_door_http_leave(struct weir_door_http *door);
-/* After weir_admin_free() or when nothing waits. NULL inside is legal. */
+/* Answers that are owed still find nobody then. NULL inside is legal. */
 void weir_door_http_free(struct weir_door_http **door);
 
 #endif /* WEIR_DOOR_HTTP_H */

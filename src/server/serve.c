@@ -283,7 +283,7 @@ static void reload_tls(struct serve *serve)
              (long long)(weir_tls_expires_in(serve->grpc_tls) / DAY_S));
     weir_door_grpc_doubt(serve->grpc, serve->grpc_tls);
     if (serve->http)
-        weir_door_http_doubt(serve->http, serve->http_tls);
+        weir_door_http_doubt(serve->http);
 }
 
 static void warn_of_names(const struct serve *serve)
@@ -340,8 +340,6 @@ static void on_look(evutil_socket_t fd, short what, void *context)
     follow_zones(serve);
     weir_admin_tick(serve->admin, weir_clock_now());
     weir_door_grpc_look(serve->grpc);
-    if (serve->http)
-        weir_door_http_look(serve->http);
 }
 
 /* ---- Stop ---- */
@@ -443,7 +441,7 @@ static void end_gracefully(struct serve *serve)
     struct timeval in = { .tv_sec = STOP_WRITE_S };
     event_base_loopexit(serve->base, &in);
     if (serve->http) {
-        /* Its answers lie in the sockets' queues: one turn writes them. */
+        /* Its answers wait for their connections' turns. */
         event_base_loop(serve->base, EVLOOP_NONBLOCK);
         weir_door_http_free(&serve->http);
     }
