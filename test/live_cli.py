@@ -803,8 +803,8 @@ class Serve(Case):
         for option, address, others in (
                 ("--listen", root.address, ["--http", "off"]),
                 ("--http", root.http, ["--listen", ":0"])):
-            said = self.fails(f"{option} {address}: .*has this address",
-                              "serve", option, address, *others)
+            said = self.fails(f"{option} {address}: .*has this port", "serve",
+                              option, address, *others)
             self.assertEqual(said.count("can't listen"), 1, said)
 
     def test_stop_with_everybody_connected(self):

@@ -8,9 +8,8 @@
 #include "server/admin.h"
 #include "server/gate.h"
 
-#define WEIR_HTTP_CONNECTIONS_MAX \
-    1024 /* at once; that nobody has shown a
-                                        * credential on: half of it */
+#define WEIR_HTTP_CONNECTIONS_MAX 1024 /* at once; those that aren't
+                                        * authenticated: half of it */
 #define WEIR_HTTP_SILENCE_MAX (30 * WEIR_SECOND) /* between two bytes */
 /* Bytes of memory for bodies on their way, of all connections. */
 #define WEIR_HTTP_BODIES_MAX (2 * WEIR_ADMIN_IMPORT_MAX)
@@ -23,6 +22,7 @@ struct weir_door_http_options {
     struct weir_gate *gate;      /* never NULL */
     struct weir_tls *tls;        /* a server's; NULL: plain text */
     struct weir_address address; /* numeric; port 0: any */
+    size_t connections_max;      /* > 1 */
     const char *public_origin;   /* of the page, if it isn't the address's own
                                 * (os/origin.h); NULL: none */
 };

@@ -32,7 +32,6 @@
 #include "server/door_grpc.h"
 #include "server/door_http.h"
 #include "server/doorman_source.h"
-#include "server/http_visitors.h"
 #include "server/inner_door.h"
 #include "server/mastership.h"
 #include "server/port_file.h"
@@ -42,6 +41,7 @@
 #include "server/zone_watch.h"
 
 #define DAY_S 86400
+#define CONNECTIONS (WEIR_CONNECTIONS_MAX + WEIR_HTTP_CONNECTIONS_MAX)
 #define LOOK_S 1           /* whether files have changed */
 #define WARN_DAYS 14       /* before a certificate ends */
 #define STOP_LOOK_MS 10    /* whether edits still wait */
@@ -703,6 +703,13 @@ static int refuse_address(const char *option,
                          NULL);
 }
 
+/* Of the descriptors that there are, a listener's. */
+static size_t share_of(const struct serve *serve, size_t wanted)
+{
+    size_t share = serve->files * wanted / CONNECTIONS;
+    return share > 1 ? share : 2;
+}
+
 static int open_doors(struct serve *serve, struct weir_diag *diag)
 {
     struct weir_diag why = { 0 };
@@ -715,9 +722,7 @@ static int open_doors(struct serve *serve, struct weir_diag *diag)
     weir_admin_set_calls(serve->admin, serve->doorman);
     struct weir_door_grpc_options grpc = {
         .base = serve->base,
-        .connections_max =
-            serve->files * WEIR_CONNECTIONS_MAX /
-            (WEIR_CONNECTIONS_MAX + WEIR_HTTP_VISITORS_MAX),
+        .connections_max = share_of(serve, WEIR_CONNECTIONS_MAX),
         .root = serve->root,
         .admin = serve->admin,
         .log = &serve->log,
@@ -736,6 +741,7 @@ static int open_doors(struct serve *serve, struct weir_diag *diag)
         return 0;
     struct weir_door_http_options http = {
         .base = serve->base,
+        .connections_max = share_of(serve, WEIR_HTTP_CONNECTIONS_MAX),
         .admin = serve->admin,
         .gate = &serve->gate,
         .tls = serve->http_tls,
@@ -901,8 +907,7 @@ static int start(struct serve *serve, const char *version,
     for (size_t i = 0; i < serve->options->remark_count; i++)
         weir_log(&serve->log, WEIR_LOG_WARNING, "%s",
                  serve->options->remarks[i].text);
-    serve->files = weir_files_spare(WEIR_CONNECTIONS_MAX +
-                                    WEIR_HTTP_VISITORS_MAX);
+    serve->files = weir_files_spare(CONNECTIONS);
     serve->base = event_base_new();
     if (!serve->base)
         return weir_diag_set(diag, WEIR_ESYSTEM, "no event loop: ",
