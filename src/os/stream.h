@@ -82,7 +82,7 @@ bool weir_stream_is_refused(const struct weir_stream *stream);
 bool weir_stream_peer_names(const struct weir_stream *stream,
                             struct weir_tls_peer *out);
 
-/* As weir_tls_bufferevent_doubt(); NULL in plain text. */
+/* As weir_tls_session_doubt(); NULL in plain text. */
 const char *weir_stream_peer_doubt(const struct weir_stream *stream,
                                    const struct weir_tls *now);
 
@@ -124,7 +124,7 @@ struct weir_ration_view weir_listener_look(const struct weir_listener *l);
 /* Handshakes that failed, so far. */
 uint64_t weir_listener_refused(const struct weir_listener *listener);
 /* The files of its 'tls' were read anew: ends the handshakes that go by what
- * they were, as weir_tls_bufferevent_doubt() says. NULL is legal. */
+ * they were, as weir_tls_session_doubt() says. NULL is legal. */
 void weir_listener_doubt(struct weir_listener *listener);
 void weir_listener_free(struct weir_listener **listener);
 

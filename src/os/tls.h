@@ -69,25 +69,4 @@ struct weir_tls_peer {
     char name[WEIR_TLS_NAMES_MAX][WEIR_TLS_NAME_MAX + 1];
 };
 
-struct event_base;
-struct bufferevent;
-
-/* For evhttp_set_bevcb(): a server's bufferevent without a socket yet, that
- * owns what it needs. A process that uses it ignores SIGPIPE. NULL: no
- * memory. */
-struct bufferevent *weir_tls_bufferevent(struct weir_tls *tls,
-                                         struct event_base *base);
-/* Who is at the other end of one of those, its handshake done. */
-void weir_tls_bufferevent_names(struct bufferevent *bufferevent,
-                                struct weir_tls_peer *out);
-
-/* Whether the certificate that it showed is still good: not ended by the
- * clock, and with 'now' (a server's; NULL: the clock alone, which is cheap) not
- * without an authority in the files as they were last read, some 0.1 ms each
- * certificate. A handshake that isn't over goes by the files of its beginning:
- * with 'now' that is wrong, too, and who made it may begin again. NULL: it is
- * good, or none was shown; else what is wrong, for the peer, static. */
-const char *weir_tls_bufferevent_doubt(struct bufferevent *bufferevent,
-                                       const struct weir_tls *now);
-
 #endif /* WEIR_TLS_H */
