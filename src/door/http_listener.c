@@ -47,6 +47,9 @@
 #include "os/origin.h"
 
 #define METHOD_MAX 16 /* bytes of a method; a longer one is cut */
+#define FULL_TEXT                                                            \
+    "as many bytes of requests are on their way as there is room for here: " \
+    "try again"
 
 enum point {
     HEAD,
@@ -558,14 +561,16 @@ static void refuse(struct weir_http_listener *listener, struct weir_talk *talk,
 static void await_body(struct weir_http_call *call)
 {
     struct conn *conn = conn_of(call);
-    if (!keep_head(&conn->kept, call->head, call->head.len)) {
-        make_problem(call, 503, weir_strerror(WEIR_ENOMEM));
+    struct weir_http_listener *listener = call->listener;
+    if (listener->bodies + call->head.len > listener->options.bodies_max ||
+        !keep_head(&conn->kept, call->head, call->head.len)) {
+        make_problem(call, 503, FULL_TEXT);
         weir_http_answer(call);
         return;
     }
     conn->kept.whole = call->head.len + call->request->content_length;
     conn->point = BODY;
-    call->listener->bodies += conn->kept.room;
+    listener->bodies += conn->kept.room;
     if (call->request->expects)
         weir_talk_write(call->talk, "HTTP/1.1 100 Continue\r\n\r\n", 25);
 }
@@ -632,9 +637,7 @@ static size_t read_body(struct weir_http_listener *listener,
         decode_kept(kept, &request);
         struct weir_http_call call = make_call(listener, talk, &request);
         call.unread = true;
-        make_problem(&call, 503,
-                     "as many bytes of requests are on their way "
-                     "as there is room for here: try again");
+        make_problem(&call, 503, FULL_TEXT);
         drop(listener, conn);
         conn->point = HEAD;
         weir_http_answer(&call);

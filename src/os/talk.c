@@ -655,7 +655,7 @@ static void take_turn(struct weir_talk *talk, bool reads)
 static bool is_unknown(const struct weir_talk *talk, weir_instant now)
 {
     weir_duration most = talk->server->options.stranger_max;
-    return most && !talk->known && now - talk->since > most;
+    return most && !talk->known && !talk->busy && now - talk->since > most;
 }
 
 static bool is_over(const struct weir_talk *talk, weir_instant now)
