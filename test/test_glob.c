@@ -78,6 +78,18 @@ static void hostile_patterns_end(void **state)
                                  (struct weir_text){ name, 255 }, NULL));
 }
 
+/* A value that a message hasn't: no bytes, and no place either. */
+static void matches_what_is_absent(void **state)
+{
+    (void)state;
+    const struct weir_text absent = { NULL, 0 };
+    assert_true(weir_glob_match(WEIR_TEXT("*"), absent, NULL));
+    assert_true(weir_glob_match(absent, absent, NULL));
+    assert_false(weir_glob_match(WEIR_TEXT("*a"), absent, NULL));
+    assert_false(weir_glob_match(WEIR_TEXT("a*"), absent, NULL));
+    assert_false(weir_glob_match(absent, WEIR_TEXT("a"), NULL));
+}
+
 static void expands_captures(void **state)
 {
     (void)state;
@@ -137,6 +149,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matches_as_the_naive_one),
         cmocka_unit_test(hostile_patterns_end),
+        cmocka_unit_test(matches_what_is_absent),
         cmocka_unit_test(expands_captures),
         cmocka_unit_test(expansion_is_bounded),
         cmocka_unit_test(the_one_that_says_more_comes_first),

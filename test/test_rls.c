@@ -488,6 +488,14 @@ static void test_finding(void **state)
     rules = parse("domain: d\n");
     assert_int_equal(limit_of(rules, "a=1"), 0);
     weir_rls_rules_free(rules);
+    /* Neither has an empty list, here or further down. */
+    rules = parse("{domain: d, descriptors: []}");
+    assert_int_equal(limit_of(rules, "a=1"), 0);
+    weir_rls_rules_free(rules);
+    rules = parse("{domain: d, descriptors: [{key: a, descriptors: []}]}");
+    assert_int_equal(limit_of(rules, "a=1"), 0);
+    assert_int_equal(limit_of(rules, "a=1 b=1"), 0);
+    weir_rls_rules_free(rules);
 }
 
 static void refuse_file(const char *text, int error, uint32_t line,

@@ -30,11 +30,6 @@
 #include "quota/glob_path.h"
 #include "quota/quota_text.h"
 
-static struct weir_text drop(struct weir_text text, size_t len)
-{
-    return (struct weir_text){ text.p + len, text.len - len };
-}
-
 static bool begins_with(struct weir_text text, struct weir_text piece)
 {
     return text.len >= piece.len &&
@@ -55,7 +50,7 @@ static struct weir_text literal(struct weir_text pattern)
 static size_t find(struct weir_text text, struct weir_text piece)
 {
     for (size_t at = 0; at + piece.len <= text.len; at++) {
-        if (begins_with(drop(text, at), piece))
+        if (begins_with(weir_text_drop(text, at), piece))
             return at;
     }
     return text.len + 1;
@@ -74,20 +69,20 @@ bool weir_glob_match(struct weir_text pattern, struct weir_text name,
     struct weir_text piece = literal(pattern);
     if (!begins_with(name, piece))
         return false;
-    pattern = drop(pattern, piece.len);
-    name = drop(name, piece.len);
+    pattern = weir_text_drop(pattern, piece.len);
+    name = weir_text_drop(name, piece.len);
     while (pattern.len > 0) {
-        pattern = drop(pattern, 1);
+        pattern = weir_text_drop(pattern, 1);
         piece = literal(pattern);
         bool last = piece.len == pattern.len;
         if (piece.len > name.len)
             return false;
         size_t at = last ? name.len - piece.len : find(name, piece);
-        if (at > name.len || !begins_with(drop(name, at), piece))
+        if (at > name.len || !begins_with(weir_text_drop(name, at), piece))
             return false;
         keep(&found, (struct weir_text){ name.p, at });
-        pattern = drop(pattern, piece.len);
-        name = drop(name, at + piece.len);
+        pattern = weir_text_drop(pattern, piece.len);
+        name = weir_text_drop(name, at + piece.len);
     }
     if (name.len > 0)
         return false;

@@ -34,15 +34,6 @@
 #define NO_MATCH SIZE_MAX
 #define BAD_CLASS (-1)
 
-static struct weir_text drop(struct weir_text text, size_t len)
-{
-    /* What is absent has no place that could be moved on. */
-    if (len > 0)
-        text.p += len;
-    text.len -= len;
-    return text;
-}
-
 static bool begins_with(struct weir_text text, char c)
 {
     return text.len > 0 && text.p[0] == c;
@@ -64,7 +55,7 @@ static bool next_piece(struct weir_text *pattern, struct weir_text *out_piece)
 {
     struct weir_text rest = *pattern;
     while (begins_with(rest, '*'))
-        rest = drop(rest, 1);
+        rest = weir_text_drop(rest, 1);
     bool star = rest.len < pattern->len;
     bool in_class = false;
     size_t len = 0;
@@ -77,7 +68,7 @@ static bool next_piece(struct weir_text *pattern, struct weir_text *out_piece)
             len++;
     }
     *out_piece = (struct weir_text){ rest.p, len };
-    *pattern = drop(rest, len);
+    *pattern = weir_text_drop(rest, len);
     return star;
 }
 
@@ -89,11 +80,11 @@ static bool class_end(struct weir_text *piece, uint32_t *out_character)
     if (rest.len == 0 || rest.p[0] == '-' || rest.p[0] == ']')
         return false;
     if (rest.p[0] == '\\')
-        rest = drop(rest, 1);
+        rest = weir_text_drop(rest, 1);
     size_t len = weir_utf8_next(rest, out_character);
     if (len == 0 || len == rest.len)
         return false;
-    *piece = drop(rest, len);
+    *piece = weir_text_drop(rest, len);
     return true;
 }
 
@@ -101,10 +92,10 @@ static bool class_end(struct weir_text *piece, uint32_t *out_character)
  * 'character' is in it, or BAD_CLASS. */
 static int take_class(struct weir_text *piece, uint32_t character)
 {
-    struct weir_text rest = drop(*piece, 1);
+    struct weir_text rest = weir_text_drop(*piece, 1);
     bool negated = begins_with(rest, '^');
     if (negated)
-        rest = drop(rest, 1);
+        rest = weir_text_drop(rest, 1);
     bool found = false;
     bool empty = true;
     while (empty || !begins_with(rest, ']')) {
@@ -113,14 +104,14 @@ static int take_class(struct weir_text *piece, uint32_t character)
             return BAD_CLASS;
         uint32_t high = low;
         if (begins_with(rest, '-')) {
-            rest = drop(rest, 1);
+            rest = weir_text_drop(rest, 1);
             if (!class_end(&rest, &high))
                 return BAD_CLASS;
         }
         found = found || (low <= character && character <= high);
         empty = false;
     }
-    *piece = drop(rest, 1);
+    *piece = weir_text_drop(rest, 1);
     return found != negated;
 }
 
@@ -133,14 +124,14 @@ static size_t take_step(struct weir_text *piece, struct weir_text name)
     if (piece->p[0] == '[')
         return take_class(piece, character) == 1 ? len : NO_MATCH;
     if (piece->p[0] == '?') {
-        *piece = drop(*piece, 1);
+        *piece = weir_text_drop(*piece, 1);
         return character != '/' ? len : NO_MATCH;
     }
     if (piece->p[0] == '\\')
-        *piece = drop(*piece, 1);
+        *piece = weir_text_drop(*piece, 1);
     if (piece->len == 0 || piece->p[0] != name.p[0])
         return NO_MATCH;
-    *piece = drop(*piece, 1);
+    *piece = weir_text_drop(*piece, 1);
     return 1;
 }
 
@@ -152,7 +143,7 @@ static size_t match_piece(struct weir_text piece, struct weir_text name)
         size_t len = rest.len > 0 ? take_step(&piece, rest) : NO_MATCH;
         if (len == NO_MATCH)
             return NO_MATCH;
-        rest = drop(rest, len);
+        rest = weir_text_drop(rest, len);
     }
     return name.len - rest.len;
 }
@@ -163,7 +154,7 @@ static size_t place_piece(struct weir_text piece, bool star, bool last,
                           struct weir_text name)
 {
     for (size_t at = 0; at <= name.len; at++) {
-        size_t len = match_piece(piece, drop(name, at));
+        size_t len = match_piece(piece, weir_text_drop(name, at));
         if (len != NO_MATCH && (!last || at + len == name.len))
             return at + len;
         if (!star || at == name.len || name.p[at] == '/')
@@ -183,7 +174,7 @@ static bool is_sound(struct weir_text piece)
         size_t len = piece.p[0] == '\\' ? 2 : 1;
         if (len > piece.len)
             return false;
-        piece = drop(piece, len);
+        piece = weir_text_drop(piece, len);
     }
     return true;
 }
@@ -210,7 +201,7 @@ bool weir_glob_path_match(struct weir_text pattern, struct weir_text name)
         size_t end = place_piece(piece, star, pattern.len == 0, name);
         if (end == NO_MATCH)
             return false;
-        name = drop(name, end);
+        name = weir_text_drop(name, end);
     }
     return name.len == 0;
 }

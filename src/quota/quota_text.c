@@ -187,7 +187,7 @@ bool weir_number_parse(struct weir_text text, uint64_t *out_number)
 bool weir_signed_parse(struct weir_text text, int64_t *out_number)
 {
     bool negative = text.len > 0 && text.p[0] == '-';
-    struct weir_text digits = { text.p + negative, text.len - negative };
+    struct weir_text digits = weir_text_drop(text, negative);
     uint64_t number;
     if (!weir_number_parse(digits, &number) ||
         number > (uint64_t)INT64_MAX + negative)

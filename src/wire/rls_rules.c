@@ -458,6 +458,9 @@ static int read_nodes(struct build *build, const yaml_node_t *list,
         return weir_yaml_refuse(rules->yaml.diag, list, WEIR_ETOOBIG,
                                 "descriptors are nested more than 16 deep", "",
                                 "");
+    /* The first list of all may be empty: then there is no array of nodes. */
+    if (count == 0)
+        return 0;
     uint32_t first = 0;
     int error = add_nodes(rules, list, count, &first);
     for (size_t i = 0; i < count && error == 0; i++)

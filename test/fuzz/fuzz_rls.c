@@ -69,6 +69,17 @@ static void read_reports(const uint8_t *data, size_t size)
     weir_assert(count == reports.count);
 }
 
+/* As a request asks that is ruled by it, and one whose values are absent. */
+static void ask(const struct weir_rls_rules *rules,
+                const struct weir_rls_rule *rule)
+{
+    struct weir_rls_entry entries[WEIR_RLS_DEPTH_MAX] = { 0 };
+    for (uint32_t i = 0; i < rule->depth; i++)
+        entries[i].key = rule->patterns[i].key;
+    (void)weir_rls_rules_find(rules, rule->domain, rule->patterns, rule->depth);
+    (void)weir_rls_rules_find(rules, rule->domain, entries, rule->depth);
+}
+
 static void read_limits(const uint8_t *data, size_t size)
 {
     const struct weir_rls_quotas_options options = { { NULL, 0 } };
@@ -85,8 +96,7 @@ static void read_limits(const uint8_t *data, size_t size)
     size_t limits;
     const struct weir_rls_rule *all = weir_rls_rules_all(rules, &limits);
     for (size_t i = 0; i < limits; i++)
-        (void)weir_rls_rules_find(rules, all[i].domain, all[i].patterns,
-                                  all[i].depth);
+        ask(rules, &all[i]);
     if (weir_rls_quotas_new(rules, &options, &made, &quotas, &count, &diag) ==
         0) {
         weir_assert(count == limits);
