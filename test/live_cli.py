@@ -767,6 +767,17 @@ class Serve(Case):
         self.assertIn(json.loads(self.ok("version", "--json"))["version"],
                       self.ok("--version"))
 
+    def test_store_that_everybody_may_read(self):
+        """A root says so, once, and leaves the mode to the operator."""
+        root = Root(self, store=self.make_store("own.db"))
+        self.assertNotIn("may read", root.logged())
+        url = self.make_store("wide.db")
+        os.chmod(self.path("wide.db"), 0o644)
+        root = Root(self, store=url)
+        self.assertEqual(root.stop(), 0)
+        self.assertEqual(root.logged().count("may read the quota store"), 1)
+        self.assertEqual(os.stat(self.path("wide.db")).st_mode & 0o777, 0o644)
+
     def test_store_kept(self):
         url, two = self.make_store(), "sqlite:" + self.path("two.db")
         self.assertIn("up to date", self.ok("store", "upgrade", url))

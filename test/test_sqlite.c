@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -391,6 +392,58 @@ static void migrated(void **state)
     unlink(strchr(to, ':') + 1);
 }
 
+static mode_t mode_of(const char *path, const char *ending)
+{
+    char name[600];
+    struct stat file;
+    snprintf(name, sizeof(name), "%s%s", path, ending);
+    assert_int_equal(stat(name, &file), 0);
+    return file.st_mode & 0777;
+}
+
+/* Whatever the umask; SQLite gives the files beside it the store's own mode. */
+static void open_to_its_owner_alone(void **state)
+{
+    (void)state;
+    struct fixture fixture = { .store = NULL };
+    make_url(fixture.url, sizeof(fixture.url));
+    fixture.path = path_of(fixture.url);
+    mode_t before = umask(0);
+    assert_int_equal(weir_store_init(fixture.url, NULL), 0);
+    assert_int_equal(weir_store_open(fixture.url, &fixture.store, NULL), 0);
+    assert_int_equal(edit(&fixture, "a"), 0);
+    umask(before);
+    assert_int_equal(mode_of(fixture.path, ""), 0600);
+    assert_int_equal(mode_of(fixture.path, "-wal"), 0600);
+    assert_int_equal(mode_of(fixture.path, "-shm"), 0600);
+    weir_store_close(fixture.store);
+    clean(fixture.url);
+}
+
+/* A wider mode is the operator's; what others may do with it is said. */
+static void others_may_read_it(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_int_equal(weir_store_check_mode(fixture->url, &fixture->diag), 0);
+    chmod(fixture->path, 0660);
+    assert_int_equal(weir_store_check_mode(fixture->url, &fixture->diag), 0);
+    chmod(fixture->path, 0644);
+    assert_int_equal(weir_store_check_mode(fixture->url, &fixture->diag),
+                     WEIR_EINVAL);
+    assert_non_null(strstr(fixture->diag.text, "may read the quota store /"));
+    assert_non_null(strstr(fixture->diag.text, "(mode 0644)"));
+    chmod(fixture->path, 0606);
+    assert_int_equal(weir_store_check_mode(fixture->url, &fixture->diag),
+                     WEIR_EINVAL);
+    assert_non_null(strstr(fixture->diag.text, "may write the quota store /"));
+    assert_int_equal(mode_of(fixture->path, ""), 0606);
+    assert_int_equal(edit(fixture, "a"), 0);
+    unlink(fixture->path);
+    assert_int_equal(weir_store_check_mode(fixture->url, &fixture->diag), 0);
+    assert_int_equal(weir_store_check_mode("postgres:dbname=a",
+                                           &fixture->diag), 0);
+}
+
 static void rows_that_say_nothing(void **state)
 {
     struct fixture *fixture = *state;
@@ -513,6 +566,8 @@ int main(void)
         UNDER(not_a_store),
         UNDER(a_log_that_was_left_behind),
         UNDER(migrated),
+        cmocka_unit_test(open_to_its_owner_alone),
+        UNDER(others_may_read_it),
         UNDER(rows_that_say_nothing),
         UNDER(locked_by_another_process),
         UNDER(no_room_on_the_disk),

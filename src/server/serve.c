@@ -601,6 +601,9 @@ static int open_store(struct serve *serve, struct weir_diag *diag)
                                   &serve->store, diag);
     if (error < 0)
         return error;
+    struct weir_diag exposed;
+    if (weir_store_check_mode(serve->options->store, &exposed) < 0)
+        weir_log(&serve->log, WEIR_LOG_WARNING, "%s", exposed.text);
     weir_admin_set_store(serve->admin, serve->store);
     return 0;
 }

@@ -56,6 +56,8 @@ struct weir_backend_type {
                 struct weir_diag *diag);
     int (*upgrade)(const char *where, unsigned *out_from,
                    struct weir_diag *diag);
+    /* As weir_store_check_mode(); NULL: it is no file. */
+    int (*check_mode)(const char *where, struct weir_diag *diag);
     void (*close)(struct weir_backend *backend);
 
     /* A transaction; all calls below but the last are made inside one. For

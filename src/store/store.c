@@ -157,6 +157,16 @@ int weir_store_open(const char *url, struct weir_store **out,
     return 0;
 }
 
+int weir_store_check_mode(const char *url, struct weir_diag *diag)
+{
+    const struct weir_backend_type *type;
+    const char *where;
+    int error = weir_store_find(url, &type, &where, diag);
+    if (error < 0 || !type->check_mode)
+        return error;
+    return type->check_mode(where, diag);
+}
+
 static void drop_catalog(struct weir_store *store)
 {
     weir_catalog_free(store->catalog);

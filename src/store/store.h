@@ -41,6 +41,12 @@ int weir_store_open(const char *url, struct weir_store **out,
                     struct weir_diag *diag);
 void weir_store_close(struct weir_store *store);
 
+/* Whether the store at 'url' is safe from other users of this machine: 0, or
+ * WEIR_EINVAL with 'diag' saying what they may do and how to end it. Users of
+ * the file's group don't count: an operator put them there. The mode is the
+ * operator's and is left as it is. 0 too where there is no file. */
+int weir_store_check_mode(const char *url, struct weir_diag *diag);
+
 /* Brings a store that an older Weir made to WEIR_STORE_SCHEMA, in one
  * transaction; 0 too when there was nothing to do. 'out_from': its schema
  * before. Roots of the older version on the same store see WEIR_ESCHEMA from

@@ -20,9 +20,13 @@
  * transaction begins by comparing the path's device and inode with those at
  * the opening. A new store is made beside its path and linked there when it
  * is complete, so that a crash leaves no half of one and two makers can't
- * both succeed. */
+ * both succeed. Its mode is 0600, as the snapshot's: quotas and the log of
+ * edits are for their owner. An operator may widen it, for a group of users
+ * that run roots on it; a mode that lets everybody read it is left and warned
+ * of, as Grafana does. */
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -390,6 +394,20 @@ static int sqlite_open(const char *where, struct weir_backend **out,
     return 0;
 }
 
+static int sqlite_check_mode(const char *where, struct weir_diag *diag)
+{
+    struct stat file;
+    char mode[8];
+    if (stat(where, &file) < 0 || !(file.st_mode & (S_IROTH | S_IWOTH)))
+        return 0;
+    snprintf(mode, sizeof(mode), "%04o", (unsigned)(file.st_mode & 0777));
+    return weir_diag_set(diag, WEIR_EINVAL, "any user of this machine may ",
+                         file.st_mode & S_IWOTH ? "write" : "read",
+                         " the quota store ", where, " (mode ", mode,
+                         "): chmod o-rw it, and the files beside it whose "
+                         "names end in -wal and -shm", NULL);
+}
+
 /* ---- Making one, and making one newer ------------------------------- */
 
 static int refuse_existing(const char *path, struct weir_diag *diag)
@@ -409,6 +427,20 @@ static int run_all(struct sqlite_store *store, const char *const *steps,
     return 0;
 }
 
+/* SQLite would make it readable by all that the umask lets; the files that it
+ * makes beside it (-wal, -shm, -journal) have the mode of this one. */
+static int make_file(struct sqlite_store *store, struct weir_diag *diag)
+{
+    unlink(store->making); /* a maker of the same pid, long ago, died */
+    int fd = open(store->making,
+                  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return refuse_system("can't create the quota store ", store->path,
+                             errno, diag);
+    close(fd);
+    return 0;
+}
+
 /* Leaves the transaction open. */
 static int fill_new(struct sqlite_store *store, struct weir_diag *diag)
 {
@@ -416,8 +448,8 @@ static int fill_new(struct sqlite_store *store, struct weir_diag *diag)
     snprintf(header, sizeof(header), "PRAGMA application_id = %d;"
              "PRAGMA user_version = %d;", APPLICATION_ID, WEIR_STORE_SCHEMA);
     int code = sqlite3_open_v2(store->making, &store->db,
-                               SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE |
-                               SQLITE_OPEN_NOMUTEX, NULL);
+                               SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX,
+                               NULL);
     if (code != SQLITE_OK)
         return fail(store, diag);
     int error = set_up(store, diag);
@@ -477,10 +509,10 @@ static int sqlite_create(const char *where, struct weir_backend **out,
     else if (error == 0 && asprintf(&store->making, "%s.new-%ld", store->path,
                       (long)getpid()) < 0)
         error = refuse(where, SQLITE_NOMEM, "", diag);
-    if (error == 0) {
-        unlink(store->making);
+    if (error == 0)
+        error = make_file(store, diag);
+    if (error == 0)
         error = fill_new(store, diag);
-    }
     if (error < 0) {
         sqlite_close(&store->base);
         return error;
@@ -867,6 +899,7 @@ const struct weir_backend_type weir_backend_sqlite = {
     .create = sqlite_create,
     .open = sqlite_open,
     .upgrade = sqlite_upgrade,
+    .check_mode = sqlite_check_mode,
     .close = sqlite_close,
     .begin = sqlite_begin,
     .commit = sqlite_commit,
