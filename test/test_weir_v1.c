@@ -25,6 +25,7 @@ struct rows {
     struct weir_count counts[ROWS];
     struct weir_fill fills[ROWS];
     uint32_t unknown[ROWS];
+    uint32_t denied[ROWS];
 };
 
 static void random_report(struct weir_rng *rng, struct rows *rows,
@@ -95,6 +96,9 @@ static void random_fills(struct weir_rng *rng, struct rows *rows,
     size_t unknown = weir_rng_below(rng, ROWS);
     for (size_t i = 0; i < unknown; i++)
         rows->unknown[i] = (uint32_t)some(rng);
+    size_t denied = weir_rng_below(rng, ROWS);
+    for (size_t i = 0; i < denied; i++)
+        rows->denied[i] = (uint32_t)some(rng);
     *out = (struct weir_message){
         .type = WEIR_MESSAGE_FILLS,
         .session = some(rng),
@@ -103,7 +107,8 @@ static void random_fills(struct weir_rng *rng, struct rows *rows,
                    .stretch = some(rng), .limiters = (uint32_t)some(rng),
                    .top_age = weir_rng_below(rng, 2) ? some(rng) : 0,
                    .count = count, .fills = rows->fills,
-                   .unknown_count = unknown, .unknown = rows->unknown },
+                   .unknown_count = unknown, .unknown = rows->unknown,
+                   .denied_count = denied, .denied = rows->denied },
     };
 }
 
@@ -137,7 +142,7 @@ static void random_answers(struct weir_rng *rng, struct weir_step_answer *rows,
     for (size_t i = 0; i < count; i++) {
         rows[i] = (struct weir_step_answer){
             .number = 1 + (some(rng) >> 1),
-            .error = (enum weir_step_error)weir_rng_below(rng, 4),
+            .error = (enum weir_step_error)weir_rng_below(rng, 5),
         };
         if (rows[i].error != WEIR_STEP_ANSWERED)
             continue;
@@ -539,9 +544,9 @@ static void test_broken_asks(void **state)
            "\x22\x12\x0a\x07\x08\x01\x12\x01" "a\x18\x01"
            "\x0a\x07\x08\x01\x12\x01" "a\x18\x01");
     REFUSE(false, WEIR_EPROTOCOL, "\x2a\x00");
-    /* an answer to nothing; of error 4; passed twice over */
+    /* an answer to nothing; of error 5; passed twice over */
     REFUSE(false, WEIR_EPROTOCOL, "\x2a\x04\x0a\x02\x18\x01");
-    REFUSE(false, WEIR_EPROTOCOL, "\x2a\x06\x0a\x04\x08\x01\x10\x04");
+    REFUSE(false, WEIR_EPROTOCOL, "\x2a\x06\x0a\x04\x08\x01\x10\x05");
     REFUSE(false, WEIR_EPROTOCOL, "\x2a\x06\x0a\x04\x08\x01\x18\x02");
 }
 

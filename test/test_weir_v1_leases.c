@@ -84,7 +84,7 @@ static void random_grants(struct weir_rng *rng, struct lease_rows *rows,
         struct weir_grant *grant = &row->grant;
         *row = (struct weir_lease_grant){
             .name = WEIR_TEXT("site/\xc3\xbc"),
-            .error = (enum weir_lease_error)(weir_rng_below(rng, 16) % 4),
+            .error = (enum weir_lease_error)(weir_rng_below(rng, 16) % 5),
         };
         if (row->error != WEIR_LEASE_GRANTED)
             continue;
@@ -251,12 +251,12 @@ static void test_broken_wants(void **state)
 
 static void test_broken_grants(void **state)
 {
-    /* of a push: without serial; without refresh; with a lease; error 4 */
+    /* of a push: without serial; without refresh; with a lease; error 5 */
     REFUSE(false, WEIR_EPROTOCOL, "\x32\x07\x2a\x05\x0a\x01" "a\x38\x01");
     REFUSE(false, WEIR_EPROTOCOL, "\x32\x07\x2a\x05\x0a\x01" "a\x18\x01");
     REFUSE(false, WEIR_EPROTOCOL,
            "\x32\x0b\x2a\x09\x0a\x01" "a\x18\x01\x30\x01\x38\x01");
-    REFUSE(false, WEIR_EPROTOCOL, "\x32\x07\x2a\x05\x0a\x01" "a\x10\x04");
+    REFUSE(false, WEIR_EPROTOCOL, "\x32\x07\x2a\x05\x0a\x01" "a\x10\x05");
     /* … with a safe_lease */
     REFUSE(false, WEIR_EPROTOCOL,
            "\x32\x0b\x2a\x09\x0a\x01"

@@ -99,6 +99,12 @@ static bool same_report(const Weir__V1__Report *theirs,
     return same_counts(theirs->counts, ours);
 }
 
+static bool same_slots(const uint32_t *theirs, const uint32_t *ours,
+                       size_t count)
+{
+    return count == 0 || memcmp(theirs, ours, count * sizeof *ours) == 0;
+}
+
 static bool same_fills(const Weir__V1__Fills *theirs,
                        const struct weir_fills *ours)
 {
@@ -110,7 +116,8 @@ static bool same_fills(const Weir__V1__Fills *theirs,
         theirs->n_slot_steps != ours->count || theirs->n_fill != ours->count ||
         theirs->n_slack != ours->count ||
         (theirs->n_pace != 0 && theirs->n_pace != ours->count) ||
-        theirs->n_unknown != ours->unknown_count)
+        theirs->n_unknown != ours->unknown_count ||
+        theirs->n_denied != ours->denied_count)
         return false;
     uint64_t slot = 0;
     for (size_t i = 0; i < ours->count; i++) {
@@ -123,9 +130,8 @@ static bool same_fills(const Weir__V1__Fills *theirs,
             ours->fills[i].pace != (theirs->n_pace ? theirs->pace[i] : 0))
             return false;
     }
-    return ours->unknown_count == 0 ||
-           memcmp(theirs->unknown, ours->unknown,
-                  ours->unknown_count * sizeof(uint32_t)) == 0;
+    return same_slots(theirs->unknown, ours->unknown, ours->unknown_count) &&
+           same_slots(theirs->denied, ours->denied, ours->denied_count);
 }
 
 static bool same_ask(const Weir__V1__Ask *theirs,

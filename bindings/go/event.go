@@ -36,6 +36,7 @@ const (
 	Elsewhere    EventType = C.WEIR_EVENT_ELSEWHERE
 	Table        EventType = C.WEIR_EVENT_TABLE
 	Office       EventType = C.WEIR_EVENT_OFFICE
+	Denied       EventType = C.WEIR_EVENT_DENIED
 )
 
 // Event is what an operator may want to know.

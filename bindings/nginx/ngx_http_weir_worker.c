@@ -49,6 +49,8 @@ static ngx_http_weir_news_t  ngx_http_weir_news[] = {
       "adaptive quotas let all pass here" },
     { WEIR_EVENT_ELSEWHERE, NGX_LOG_ERR,
       "leases are handed out by a root to which no link leads" },
+    { WEIR_EVENT_DENIED, NGX_LOG_ERR,
+      "the credential may not take from a quota, which is counted here alone" },
     { WEIR_EVENT_OFFICE, NGX_LOG_NOTICE,
       "this worker keeps the links to the roots" },
     { 0, NGX_LOG_NOTICE, "news" }

@@ -179,8 +179,12 @@ enum weir_event_type {
                                * or bring it back */
     WEIR_EVENT_TABLE,         /* a shared table can't be used: 'text' says why
                                * and what to do */
-    WEIR_EVENT_OFFICE         /* this process runs a shared table's limiter
+    WEIR_EVENT_OFFICE,        /* this process runs a shared table's limiter
                                * from now on */
+    WEIR_EVENT_DENIED         /* the credential shown to a root may not take
+                               * from the quota 'text': what this process
+                               * counts of it isn't shared, and an exact or
+                               * leased one goes by on_stale */
 };
 
 struct weir_event {

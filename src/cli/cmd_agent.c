@@ -250,6 +250,7 @@ static enum weir_log_level urgency(enum weir_event_type type)
         return WEIR_LOG_WARNING;
     case WEIR_EVENT_CREDENTIAL:
     case WEIR_EVENT_TABLE:
+    case WEIR_EVENT_DENIED:
         return WEIR_LOG_ERROR;
     }
     return WEIR_LOG_WARNING;
@@ -296,6 +297,9 @@ static const char *title(enum weir_event_type type)
         return "the shared table can't be used";
     case WEIR_EVENT_OFFICE:
         return "this process runs the shared table's limiter";
+    case WEIR_EVENT_DENIED:
+        return "the credential may not take from a quota, which is counted "
+               "here alone";
     }
     return "news";
 }

@@ -258,6 +258,11 @@ struct weir_fills {
     size_t unknown_count;
     const uint32_t *unknown;         /* announced slots it has no quota for:
                                       * announce them again later */
+    size_t denied_count;             /* <= WEIR_REPORT_ANNOUNCES_MAX */
+    const uint32_t *denied;          /* slots announced by that report whose
+                                      * names this link's credential may not
+                                      * take from; unknown too once they have
+                                      * counts */
 };
 
 /* One step of the meter 'name', which the root keeps for all (sharing: exact,
@@ -276,6 +281,7 @@ enum weir_step_error {
     WEIR_STEP_NO_ROOM = 2, /* for another meter; nothing was charged */
     WEIR_STEP_AWAY = 3,    /* of a region's root: those above are away, or don't
                             * answer; whether it was charged isn't known */
+    WEIR_STEP_DENIED = 4,  /* this link's credential may not take from it */
 };
 
 /* Of one ask. Each has its number, not the first alone as in a report: a
@@ -330,6 +336,7 @@ enum weir_lease_error {
     WEIR_LEASE_UNKNOWN = 1,    /* no such quota here, or not yet */
     WEIR_LEASE_NOT_LEASED = 2, /* it is shared in another way */
     WEIR_LEASE_NO_ROOM = 3,    /* for another quota, holder or priority */
+    WEIR_LEASE_DENIED = 4,     /* this link's credential may not take from it */
 };
 
 struct weir_lease_grant {

@@ -258,6 +258,8 @@ static int error_of(enum weir_step_error error)
         return WEIR_ENOENT;
     case WEIR_STEP_NO_ROOM:
         return WEIR_EFULL;
+    case WEIR_STEP_DENIED:
+        return WEIR_EDENIED;
     case WEIR_STEP_AWAY:
         break;
     }
@@ -290,6 +292,8 @@ void weir_limiter_take_answers(struct weir_limiter *limiter, uint32_t link,
         struct ask_place *place = &asks->place[index];
         if (place->number != answer->number || place->link != link)
             continue; /* doubled, or too late */
+        if (answer->error == WEIR_STEP_DENIED)
+            weir_limiter_note_denied(limiter, name_of(place), now);
         place->answer = answer->answer;
         note_answer(&limiter->link[link], place, now);
         end(asks, index, error_of(answer->error));

@@ -306,6 +306,9 @@ void weir_limiter_leases_take(struct weir_limiter *limiter, uint32_t index,
                               const struct weir_grants *grants,
                               weir_instant now)
 {
+    for (size_t i = 0; i < grants->count; i++)
+        if (grants->grants[i].error == WEIR_LEASE_DENIED)
+            weir_limiter_note_denied(limiter, grants->grants[i].name, now);
     weir_lease_client_take(limiter->leases.client, index, grants, now);
     if (!limiter->region)
         bring_in(limiter, now);

@@ -100,6 +100,8 @@ struct limiter_limits {
     uint64_t told[WEIR_ROOTS_MAX];  /* of that, to each link; 0: nothing */
 };
 
+#define LIMITER_DENIED_MAX 64 /* names that were told of as denied, the last */
+
 struct weir_limiter {
     struct weir_table *table;
     struct weir_tally tally;
@@ -152,6 +154,8 @@ struct weir_limiter {
     struct weir_event event[LIMITER_EVENTS_MAX];
     uint32_t event_first, event_count;
     uint64_t events_lost;
+    uint64_t denied[LIMITER_DENIED_MAX]; /* hashes of their names */
+    uint32_t denied_next;
 };
 
 /* ---- limiter.c ---- */
@@ -161,6 +165,10 @@ struct weir_limiter {
 struct weir_event *weir_limiter_note(struct weir_limiter *limiter,
                                      enum weir_event_type type,
                                      struct weir_text text, weir_instant now);
+/* A root says that this limiter's credential may not take from the quota; told
+ * once, as far as is remembered. */
+void weir_limiter_note_denied(struct weir_limiter *limiter,
+                              struct weir_text name, weir_instant now);
 
 /* ---- limiter_quotas.c ---- */
 

@@ -377,6 +377,8 @@ static enum weir_step_error step_error(int error)
         return WEIR_STEP_ANSWERED;
     if (error == WEIR_ENOENT)
         return WEIR_STEP_UNKNOWN;
+    if (error == WEIR_EDENIED)
+        return WEIR_STEP_DENIED;
     return error == WEIR_EFULL ? WEIR_STEP_NO_ROOM : WEIR_STEP_AWAY;
 }
 

@@ -229,6 +229,8 @@ static int why_not(enum weir_lease_error error)
         return WEIR_EQUOTA;
     case WEIR_LEASE_NO_ROOM:
         return WEIR_EFULL;
+    case WEIR_LEASE_DENIED:
+        return WEIR_EDENIED;
     }
     return WEIR_ENOTREADY;
 }

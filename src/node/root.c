@@ -124,6 +124,9 @@ static void free_peer(struct root_peer *peer, const struct weir_mem *mem)
 {
     mem->free(mem->context, peer->unknown,
               peer->unknown_capacity * sizeof(*peer->unknown));
+    mem->free(mem->context, peer->denied,
+              peer->denied_capacity * sizeof(*peer->denied));
+    weir_index_fini(&peer->above, mem);
     mem->free(mem->context, peer->answers,
               peer->answer_capacity * sizeof(*peer->answers));
     weir_root_lease_free_peer(peer, mem);
@@ -309,6 +312,7 @@ static void attach(struct weir_root *root, uint32_t index,
         hello->region && region.len <= WEIR_NAME_MAX ? (uint8_t)region.len : 0;
     if (limiter->region_len > 0)
         memcpy(limiter->region, region.p, limiter->region_len);
+    weir_root_names_attach(root, index);
     weir_merge_connect(&root->merge, &limiter->cells, true);
     root->connected++;
 }
@@ -513,6 +517,7 @@ void weir_root_link(struct weir_root *root, uint32_t index, bool up,
     weir_assert(index < root->peers_max);
     struct root_peer *peer = &root->peers[index];
     detach(root, peer);
+    weir_root_names_fini(root, peer);
     const struct root_peer before = *peer;
     *peer = (struct root_peer){ .up = up,
                                 .queued = before.queued,
@@ -522,7 +527,9 @@ void weir_root_link(struct weir_root *root, uint32_t index, bool up,
                                 .granted = before.granted,
                                 .pushed = before.pushed,
                                 .unknown = before.unknown,
-                                .unknown_capacity = before.unknown_capacity };
+                                .unknown_capacity = before.unknown_capacity,
+                                .denied = before.denied,
+                                .denied_capacity = before.denied_capacity };
 }
 
 void weir_root_hold(struct weir_root *root, uint32_t index, bool hold)
@@ -547,6 +554,9 @@ static int take_hello(struct weir_root *root, uint32_t index,
     if (peer->greeted && peer->limiter != limiter_index)
         return WEIR_EPROTOCOL;
     struct root_limiter *limiter = root->limiters[limiter_index];
+    if (limiter->peer != NO_PEER &&
+        root->peers[limiter->peer].names.owner != peer->names.owner)
+        return WEIR_EDENIED;
     uint32_t number = (uint32_t)message->session;
     if (peer->greeted && peer->session == message->session) {
         peer->welcome_owed = true; /* the welcome was lost */
@@ -562,7 +572,7 @@ static int take_hello(struct weir_root *root, uint32_t index,
     peer->stamp = 0;
     peer->asked = 0;
     peer->answer_count = 0;
-    peer->unknown_count = 0;
+    peer->unknown_count = peer->denied_count = 0;
     peer->answer_owed = false;
     peer->ahead_at = 0;
     peer->ahead_most = AHEAD_MOST;
@@ -577,27 +587,33 @@ static int take_hello(struct weir_root *root, uint32_t index,
 
 /* ---- Reports ---- */
 
-static int remember_unknown(struct weir_root *root, struct root_peer *peer,
-                            uint32_t slot)
+static int remember(const struct weir_root *root, uint32_t **slots,
+                    size_t *count, size_t *capacity, uint32_t slot)
 {
-    uint32_t *unknown = weir_mem_grow(
-        &root->mem, peer->unknown, sizeof(*unknown),
-        &peer->unknown_capacity, peer->unknown_count + 1);
-    if (!unknown)
+    uint32_t *grown =
+        weir_mem_grow(&root->mem, *slots, sizeof(*grown), capacity, *count + 1);
+    if (!grown)
         return WEIR_ENOMEM;
-    peer->unknown = unknown;
-    peer->unknown[peer->unknown_count++] = slot;
+    *slots = grown;
+    grown[(*count)++] = slot;
     return WEIR_OK;
 }
 
-/* Names that nobody rules here, or under another creation, are passed over:
- * their counts then find no cell, and the answer says so. */
-static int take_announce(struct weir_root *root,
-                         struct root_limiter *limiter,
+/* Names that nobody rules here, or under another creation, are passed over, as
+ * those that the peer may not ask for: their counts then find no cell, and the
+ * answer says so. */
+static int take_announce(struct weir_root *root, uint32_t index,
                          const struct weir_announce *announce,
                          weir_instant now)
 {
+    struct root_peer *peer = &root->peers[index];
+    struct root_limiter *limiter = root->limiters[peer->limiter];
     struct weir_captures captures;
+    if (!weir_root_names_may(root, index, announce->name, now)) {
+        weir_merge_unannounce(&root->merge, &limiter->cells, announce->slot);
+        return remember(root, &peer->denied, &peer->denied_count,
+                        &peer->denied_capacity, announce->slot);
+    }
     const struct weir_quota *quota =
         weir_catalog_find(root->catalog, announce->name, &captures);
     if (!root->ready || !quota || quota->created != announce->created) {
@@ -613,17 +629,21 @@ static int take_announce(struct weir_root *root,
                                now);
 }
 
-static int take_counts(struct weir_root *root, struct root_peer *peer,
+static int take_counts(struct weir_root *root, uint32_t index,
                        const struct weir_report *report, weir_instant now)
 {
+    struct root_peer *peer = &root->peers[index];
     struct root_limiter *limiter = root->limiters[peer->limiter];
     int error = WEIR_OK;
+    for (size_t i = 0; i < report->announce_count; i++)
+        weir_root_names_come(root, index, report->announces[i].name);
     for (size_t i = 0; i < report->announce_count && error == 0; i++)
-        error = take_announce(root, limiter, &report->announces[i], now);
+        error = take_announce(root, index, &report->announces[i], now);
     for (size_t i = 0; i < report->count && error == 0; i++) {
         if (!weir_merge_count(&root->merge, &limiter->cells,
                               &report->counts[i], report, now))
-            error = remember_unknown(root, peer, report->counts[i].slot);
+            error = remember(root, &peer->unknown, &peer->unknown_count,
+                             &peer->unknown_capacity, report->counts[i].slot);
     }
     return error;
 }
@@ -685,7 +705,7 @@ static int take_report(struct weir_root *root, uint32_t index,
     if (report->number != peer->number + 1)
         return WEIR_OK; /* of the past, doubled by the network */
     peer->number = report->number;
-    peer->unknown_count = 0;
+    peer->unknown_count = peer->denied_count = 0;
     limiter->last_session = peer->session;
     limiter->last_number = report->number;
     limiter->epoch = report->epoch;
@@ -695,7 +715,7 @@ static int take_report(struct weir_root *root, uint32_t index,
     follow_epoch(root, peer, report, now);
     peer->answer_owed = true;
     weir_root_enqueue(root, index);
-    return take_counts(root, peer, report, now);
+    return take_counts(root, index, report, now);
 }
 
 int weir_root_receive(struct weir_root *root, uint32_t index,
@@ -814,6 +834,8 @@ static void say_fills(struct weir_root *root, struct root_peer *peer,
     if (peer->answer_owed) {
         out->fills.unknown = peer->unknown;
         out->fills.unknown_count = peer->unknown_count;
+        out->fills.denied = peer->denied;
+        out->fills.denied_count = peer->denied_count;
     } else {
         root->stats.pushes++;
     }

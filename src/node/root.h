@@ -12,6 +12,7 @@
 
 #include "count/message.h"
 #include "quota/catalog.h"
+#include "quota/name_set.h"
 
 struct weir_root;
 
@@ -52,7 +53,28 @@ void weir_root_free(struct weir_root *root);
 
 void weir_root_link(struct weir_root *root, uint32_t peer, bool up,
                     weir_instant now);
-/* 0, or WEIR_EPROTOCOL, WEIR_ENOMEM: drop the link. */
+/* Names that a peer may announce, ask for and want: those of 'set', and what
+ * they are decided by besides (their ancestors, and their template's overflow).
+ * Another name is to it as one without quota, and the answer says that it was
+ * denied. */
+#define WEIR_ANCESTORS_MAX 4096 /* that are remembered of a peer; of more, those
+                                 * that 'set' has not are denied */
+struct weir_root_names {
+    const struct weir_name_set *set; /* borrowed until the link goes down; NULL:
+                                      * every name */
+    uint64_t owner; /* a hash of who the peer is. A limiter that is connected is
+                     * not taken over by a peer of another owner */
+    void *context;
+    /* Called for each name that is denied, from within weir_root_receive().
+     * NULL: nobody hears of it. */
+    void (*denied)(void *context, struct weir_text name, weir_instant now);
+};
+/* Between weir_root_link(true) and the first message; without it, every name
+ * of owner 0. Copied. */
+void weir_root_limit_names(struct weir_root *root, uint32_t peer,
+                           const struct weir_root_names *names);
+/* 0, or WEIR_EPROTOCOL, WEIR_EDENIED (its limiter is connected by another
+ * owner's link), WEIR_ENOMEM: drop the link. */
 int weir_root_receive(struct weir_root *root, uint32_t peer,
                       const struct weir_message *message, weir_instant now);
 void weir_root_tick(struct weir_root *root, weir_instant now);
@@ -153,6 +175,7 @@ struct weir_root_stats {
     uint64_t pushes;          /* fills messages not asked for */
     uint64_t protocol_errors;
     uint64_t unknown;         /* requests by names without quota */
+    uint64_t denied;          /* names that a peer may not ask for */
     uint64_t asks;            /* steps of exact meters made, or relayed */
     uint64_t asks_dropped;    /* doubled, late, or too many unanswered */
     uint64_t asks_refused;    /* unknown here, or no room */

@@ -264,6 +264,10 @@ static bool answer(struct weir_root *root, uint32_t index,
 {
     const struct weir_root_relay *relay = &root->asks.relay;
     *out = (struct weir_step_answer){ .number = ask->number };
+    if (!weir_root_names_may(root, index, ask->name, now)) {
+        out->error = WEIR_STEP_DENIED;
+        return true;
+    }
     if (!relay->ask) {
         out->error = decide(root, ask, &out->answer, now);
         return true;
@@ -279,6 +283,8 @@ int weir_root_take_asks(struct weir_root *root, uint32_t index,
                         const struct weir_asks *asks, weir_instant now)
 {
     struct root_peer *peer = &root->peers[index];
+    for (size_t i = 0; i < asks->count; i++)
+        weir_root_names_come(root, index, asks->asks[i].name);
     for (size_t i = 0; i < asks->count; i++) {
         const struct weir_step_ask *ask = &asks->asks[i];
         if (ask->number <= peer->asked || peer->answer_count == WEIR_ASKS_MAX) {

@@ -396,7 +396,7 @@ static enum weir_lease_error error_of(int error)
         return WEIR_LEASE_NOT_LEASED;
     if (error == WEIR_EFULL || error == WEIR_ENOMEM)
         return WEIR_LEASE_NO_ROOM;
-    return WEIR_LEASE_UNKNOWN;
+    return error == WEIR_EDENIED ? WEIR_LEASE_DENIED : WEIR_LEASE_UNKNOWN;
 }
 
 /* Brokers say only that there is no rule. */
@@ -564,6 +564,11 @@ static int take_want(struct weir_root *root, uint32_t index, uint64_t number,
 {
     const struct root_lessor *lessor = &root->leases.lessor;
     struct weir_grant grant = { .serial = 0 };
+    if (!weir_root_names_may(root, index, want->name, now)) {
+        if (!want->release)
+            answer(root, index, number, want->name, WEIR_EDENIED, &grant);
+        return WEIR_OK;
+    }
     if (want->release) {
         await_no_more(root, index, want->name);
         release(root, index, want, now);
@@ -656,6 +661,8 @@ int weir_root_take_wants(struct weir_root *root, uint32_t index,
     }
     limiter->wanted = wants->number;
     int error = WEIR_OK;
+    for (size_t i = 0; i < wants->count; i++)
+        weir_root_names_come(root, index, wants->wants[i].name);
     for (size_t i = 0; i < wants->count && error == WEIR_OK; i++)
         error = take_want(root, index, wants->number, &wants->wants[i], now);
     if (weir_brokers_lets_in(root->leases.brokers))

@@ -161,6 +161,10 @@ struct root_peer {
     struct root_grants pushed;
     uint32_t *unknown;     /* owned: slots of the last report */
     size_t unknown_count, unknown_capacity;
+    uint32_t *denied;      /* owned: those of them whose names it may not … */
+    size_t denied_count, denied_capacity;
+    struct weir_root_names names; /* … ask for, beside … */
+    struct weir_index above;      /* … ancestors, by hash (root_names.c) */
 };
 
 struct weir_root {
@@ -221,6 +225,19 @@ int weir_root_take_limits(struct weir_root *root, uint32_t peer,
                           const struct weir_limits *limits, weir_instant now);
 void weir_root_forget_limits(struct weir_root *root,
                              struct root_limiter *limiter);
+
+/* ---- root_names.c ---- */
+
+/* The peer names it: if it may, it may name its ancestors too. Of each name of
+ * a message, before the first of them is judged. */
+void weir_root_names_come(struct weir_root *root, uint32_t peer,
+                          struct weir_text name);
+/* Whether the peer may ask for it; that it may not is counted and told. */
+bool weir_root_names_may(struct weir_root *root, uint32_t peer,
+                         struct weir_text name, weir_instant now);
+/* The peer speaks for another limiter, whose cells may be of another's time. */
+void weir_root_names_attach(struct weir_root *root, uint32_t peer);
+void weir_root_names_fini(struct weir_root *root, struct root_peer *peer);
 
 /* ---- root_ask.c ---- */
 

@@ -113,6 +113,9 @@ static const struct saying sayings[] = {
     { WEIR_EVENT_QUOTA_UNKNOWN, WEIR_LOG_WARNING,
       "a quota of a later version can't be decided here, and passes all for "
       "the whole region: " },
+    { WEIR_EVENT_DENIED, WEIR_LOG_ERROR,
+      "the credential shown upstream may not take from a quota, which the "
+      "region counts alone: " },
     { WEIR_EVENT_LOST, WEIR_LOG_WARNING, "more happened than can be said" },
 };
 

@@ -190,7 +190,7 @@ static int get_answer(struct weir_wire_in in, struct weir_step_answer *out)
         return error;
     const uint64_t *numbers = row.numbers;
     if (numbers[ANSWER_NUMBER] == 0 ||
-        numbers[ANSWER_ERROR] > WEIR_STEP_AWAY ||
+        numbers[ANSWER_ERROR] > WEIR_STEP_DENIED ||
         numbers[ANSWER_PASSED] > 1 || numbers[ANSWER_NEVER] > 1 ||
         numbers[ANSWER_LEVEL] >= WEIR_BUCKETS_MAX)
         return WEIR_EPROTOCOL;

@@ -75,6 +75,7 @@ enum {
     FILLS_ANSWER = 9,
     FILLS_PACE = 10,
     FILLS_TOP_AGE = 11,
+    FILLS_DENIED = 12,
 
     FIELDS_MAX = 13, /* above all of them */
 };
@@ -608,10 +609,12 @@ static int get_fill_rows(const struct fields *fields, struct weir_arena *arena,
     return get_paces(fields->spans[FILLS_PACE], rows, count);
 }
 
-static int get_unknown(struct weir_wire_in in, struct weir_arena *arena,
-                       struct weir_fills *out)
+/* Slots in any order, at most 'most'. */
+static int get_list(struct weir_wire_in in, size_t most,
+                    struct weir_arena *arena, const uint32_t **out,
+                    size_t *out_count)
 {
-    size_t max = rows_at_most(in, WEIR_FILLS_MAX);
+    size_t max = rows_at_most(in, most);
     uint32_t *slots = weir_arena_alloc(arena, max * sizeof(*slots));
     if (!slots)
         return WEIR_ETOOBIG;
@@ -626,8 +629,8 @@ static int get_unknown(struct weir_wire_in in, struct weir_arena *arena,
             return WEIR_ETOOBIG;
         slots[count++] = (uint32_t)slot;
     }
-    out->unknown = slots;
-    out->unknown_count = count;
+    *out = slots;
+    *out_count = count;
     return 0;
 }
 
@@ -640,7 +643,7 @@ int weir_v1_fills_get(struct weir_wire_in in, struct weir_arena *arena,
         1u << FILLS_NUMBER | 1u << FILLS_STAMP | 1u << FILLS_STRETCH |
             1u << FILLS_LIMITERS | 1u << FILLS_ANSWER | 1u << FILLS_TOP_AGE,
         1u << FILLS_SLOT_STEPS | 1u << FILLS_FILL | 1u << FILLS_SLACK |
-            1u << FILLS_UNKNOWN | 1u << FILLS_PACE,
+            1u << FILLS_UNKNOWN | 1u << FILLS_PACE | 1u << FILLS_DENIED,
         &fields);
     if (error < 0)
         return error;
@@ -658,7 +661,11 @@ int weir_v1_fills_get(struct weir_wire_in in, struct weir_arena *arena,
     error = get_fill_rows(&fields, arena, &fills);
     if (error < 0)
         return error;
-    error = get_unknown(fields.spans[FILLS_UNKNOWN], arena, &fills);
+    error = get_list(fields.spans[FILLS_UNKNOWN], WEIR_FILLS_MAX, arena,
+                     &fills.unknown, &fills.unknown_count);
+    if (error == 0)
+        error = get_list(fields.spans[FILLS_DENIED], WEIR_REPORT_ANNOUNCES_MAX,
+                         arena, &fills.denied, &fills.denied_count);
     if (error < 0)
         return error;
     *out = fills;
@@ -667,11 +674,19 @@ int weir_v1_fills_get(struct weir_wire_in in, struct weir_arena *arena,
 
 /* ---- Fills out ---- */
 
+static size_t list_size(const uint32_t *slots, size_t count)
+{
+    size_t size = 0;
+    for (size_t i = 0; i < count; i++)
+        size += weir_varint_size(slots[i]);
+    return size;
+}
+
 /* No column of paces where no row has any. */
 static void size_fills(const struct weir_fills *fills,
                        struct weir_v1_sizes *out)
 {
-    size_t steps = 0, fill = 0, slack = 0, pace = 0, unknown = 0;
+    size_t steps = 0, fill = 0, slack = 0, pace = 0;
     uint32_t slot = 0;
     uint64_t paced = 0;
     for (size_t i = 0; i < fills->count; i++) {
@@ -683,14 +698,15 @@ static void size_fills(const struct weir_fills *fills,
         paced |= row->pace;
         slot = row->slot;
     }
-    for (size_t i = 0; i < fills->unknown_count; i++)
-        unknown += weir_varint_size(fills->unknown[i]);
     *out = (struct weir_v1_sizes){
         .columns = { [FILLS_SLOT_STEPS] = steps,
                      [FILLS_FILL] = fill,
                      [FILLS_SLACK] = slack,
                      [FILLS_PACE] = paced != 0 ? pace : 0,
-                     [FILLS_UNKNOWN] = unknown },
+                     [FILLS_UNKNOWN] =
+                         list_size(fills->unknown, fills->unknown_count),
+                     [FILLS_DENIED] =
+                         list_size(fills->denied, fills->denied_count) },
     };
     for (unsigned i = 1; i < FIELDS_MAX; i++)
         out->total += weir_wire_bytes_size(out->columns[i]);
@@ -740,6 +756,16 @@ static uint8_t *put_paces(const struct weir_fills *fills,
     return p;
 }
 
+static uint8_t *put_list(const uint32_t *slots, size_t count, unsigned number,
+                         const struct weir_v1_sizes *sizes, uint8_t *p)
+{
+    if (count > 0)
+        p = weir_wire_put_head(p, number, sizes->columns[number]);
+    for (size_t i = 0; i < count; i++)
+        p = weir_varint_put(p, slots[i]);
+    return p;
+}
+
 uint8_t *weir_v1_fills_put(const struct weir_fills *fills,
                            const struct weir_v1_sizes *sizes, uint8_t *p)
 {
@@ -748,11 +774,9 @@ uint8_t *weir_v1_fills_put(const struct weir_fills *fills,
     p = weir_wire_put_number(p, FILLS_STRETCH, fills->stretch);
     p = weir_wire_put_number(p, FILLS_LIMITERS, fills->limiters);
     p = put_fill_rows(fills, sizes, p);
-    if (fills->unknown_count > 0)
-        p = weir_wire_put_head(p, FILLS_UNKNOWN, sizes->columns[FILLS_UNKNOWN]);
-    for (size_t i = 0; i < fills->unknown_count; i++)
-        p = weir_varint_put(p, fills->unknown[i]);
+    p = put_list(fills->unknown, fills->unknown_count, FILLS_UNKNOWN, sizes, p);
     p = weir_wire_put_number(p, FILLS_ANSWER, fills->answer);
     p = put_paces(fills, sizes, p);
-    return weir_wire_put_number(p, FILLS_TOP_AGE, fills->top_age);
+    p = weir_wire_put_number(p, FILLS_TOP_AGE, fills->top_age);
+    return put_list(fills->denied, fills->denied_count, FILLS_DENIED, sizes, p);
 }

@@ -337,7 +337,7 @@ static int get_grant(struct weir_wire_in in, bool answer,
     if (error < 0)
         return error;
     const uint64_t *numbers = fields.numbers;
-    if (numbers[GRANT_ERROR] > WEIR_LEASE_NO_ROOM)
+    if (numbers[GRANT_ERROR] > WEIR_LEASE_DENIED)
         return WEIR_EPROTOCOL;
     *out = (struct weir_lease_grant){
         .error = (enum weir_lease_error)numbers[GRANT_ERROR],

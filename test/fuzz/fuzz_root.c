@@ -95,6 +95,19 @@ static void look(struct weir_root *root, weir_instant now)
         weir_assert(limiter.name.len <= WEIR_NAME_MAX);
 }
 
+/* The second peer may take from some names alone. */
+static void link_up(struct weir_root *root, uint32_t peer, weir_instant now)
+{
+    static struct weir_name_set set;
+    const struct weir_root_names names = { .set = &set };
+    if (set.len == 0 && (weir_name_set_add(&set, WEIR_TEXT("t/*")) < 0 ||
+                         weir_name_set_add(&set, WEIR_TEXT("x/*")) < 0))
+        abort();
+    weir_root_link(root, peer, true, now);
+    if (peer > 0)
+        weir_root_limit_names(root, peer, &names);
+}
+
 /* A peer whose message is refused loses its link, as at the daemon's port. */
 static void receive(struct weir_root *root, uint32_t peer, const uint8_t *bytes,
                     size_t len, weir_instant now)
@@ -108,7 +121,7 @@ static void receive(struct weir_root *root, uint32_t peer, const uint8_t *bytes,
     if (error == 0)
         return;
     weir_root_link(root, peer, false, now);
-    weir_root_link(root, peer, true, now);
+    link_up(root, peer, now);
 }
 
 static void play(struct weir_root *root, const uint8_t *data, size_t size)
@@ -117,7 +130,7 @@ static void play(struct weir_root *root, const uint8_t *data, size_t size)
                                            100 * WEIR_SECOND };
     weir_instant now = START;
     for (uint32_t peer = 0; peer < PEERS; peer++)
-        weir_root_link(root, peer, true, now);
+        link_up(root, peer, now);
     for (int i = 0; i < RECORDS_MAX && size >= RECORD_HEAD; i++) {
         uint32_t peer = data[0] & 1;
         bool again = data[0] & 2; /* it comes by a new link */
@@ -128,7 +141,7 @@ static void play(struct weir_root *root, const uint8_t *data, size_t size)
         len = len < size ? len : size;
         if (again) {
             weir_root_link(root, peer, false, now);
-            weir_root_link(root, peer, true, now);
+            link_up(root, peer, now);
         }
         receive(root, peer, data, len, now);
         pump(root, now);

@@ -74,6 +74,7 @@ class EventType(enum.IntEnum):
     ELSEWHERE = 17
     TABLE = 18
     OFFICE = 19
+    DENIED = 20
 
 
 class TableRole(enum.IntEnum):

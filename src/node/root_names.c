@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT
+ * node/root_names.c - which names a peer may ask for: one tenant's credential
+ * can't charge another tenant's quotas.
+ *
+ * A name is judged where it comes in a message: an announcement binds it to a
+ * number for the session, and counts, which have numbers alone, are never
+ * judged; asks and wants have names, and are judged each.
+ *
+ * A quota's parents are charged with it, and a limiter announces, asks for and
+ * wants them by their own names. So whoever may take from a name may name its
+ * ancestors too; these are remembered, by hash, when the name is judged. A
+ * message is therefore judged in two passes: first the names that the globs
+ * let through, which bring their ancestors, then all. An ancestor that comes
+ * in a message before the first of its descendants is refused like any other
+ * name; a limiter announces it again with its next report.
+ *
+ * What is refused isn't there for the peer, as a quota that this root doesn't
+ * know; the answer says the reason besides.
+ *
+ * Cells outlive links, and an incarnation isn't secret. So cells whose names
+ * the new peer may not ask for go when it says hello. */
+
+#include "base/hash.h"
+#include "node/root_state.h"
+
+static uint64_t hash_of(const struct weir_root *root, struct weir_text name)
+{
+    return weir_hash(name, root->seed);
+}
+
+static bool is_above(const struct weir_root *root, const struct root_peer *peer,
+                     struct weir_text name)
+{
+    size_t cursor = 0;
+    uint32_t value;
+    return weir_index_find(&peer->above, hash_of(root, name), &cursor, &value);
+}
+
+/* Without room or memory an ancestor stays unknown, and is refused. */
+static void add_above(struct weir_root *root, struct root_peer *peer,
+                      struct weir_text name)
+{
+    if (peer->above.count < WEIR_ANCESTORS_MAX && !is_above(root, peer, name))
+        (void)weir_index_add(&peer->above, &root->mem, hash_of(root, name), 0);
+}
+
+/* A catalog bounds how deep trees are, but not where captures make a parent. */
+static void add_ancestors(struct weir_root *root, struct root_peer *peer,
+                          struct weir_text name, struct weir_text *out_overflow)
+{
+    char names[2][WEIR_NAME_MAX];
+    for (int depth = 0; depth < WEIR_DEPTH_MAX; depth++) {
+        struct weir_captures captures = { .count = 0 };
+        const struct weir_quota *quota =
+            weir_catalog_find(root->catalog, name, &captures);
+        if (!quota)
+            return;
+        if (depth == 0)
+            *out_overflow = quota->overflow;
+        char *buf = names[depth % 2];
+        int len = weir_glob_expand(quota->parent, &captures, buf);
+        if (len <= 0)
+            return;
+        name = (struct weir_text){ buf, (size_t)len };
+        add_above(root, peer, name);
+    }
+}
+
+/* What a name that the peer may take from is decided by besides: its ancestors;
+ * and, where the limiter has no room for it, what its template names for that,
+ * which is no template, and the ancestors of that. */
+static void add_chain(struct weir_root *root, struct root_peer *peer,
+                      struct weir_text name)
+{
+    struct weir_text overflow = { NULL, 0 };
+    struct weir_text none;
+    add_ancestors(root, peer, name, &overflow);
+    if (overflow.len == 0)
+        return;
+    add_above(root, peer, overflow);
+    add_ancestors(root, peer, overflow, &none);
+}
+
+static bool is_limited(const struct root_peer *peer)
+{
+    return peer->names.set && !peer->names.set->all;
+}
+
+void weir_root_names_come(struct weir_root *root, uint32_t index,
+                          struct weir_text name)
+{
+    struct root_peer *peer = &root->peers[index];
+    if (is_limited(peer) && weir_name_set_has(peer->names.set, name))
+        add_chain(root, peer, name);
+}
+
+static bool may(const struct weir_root *root, const struct root_peer *peer,
+                struct weir_text name)
+{
+    return !is_limited(peer) || weir_name_set_has(peer->names.set, name) ||
+           is_above(root, peer, name);
+}
+
+bool weir_root_names_may(struct weir_root *root, uint32_t index,
+                         struct weir_text name, weir_instant now)
+{
+    const struct root_peer *peer = &root->peers[index];
+    if (may(root, peer, name))
+        return true;
+    root->stats.denied++;
+    if (peer->names.denied)
+        peer->names.denied(peer->names.context, name, now);
+    return false;
+}
+
+/* ---- Cells of an earlier link ---- */
+
+struct walk {
+    struct weir_root *root;
+    uint32_t index;
+    struct weir_merge_limiter *cells;
+};
+
+typedef void each_fn(const struct walk *walk, uint32_t slot,
+                     struct weir_text name);
+
+static void each_cell(const struct walk *walk, each_fn *each)
+{
+    for (size_t i = 0; i < walk->cells->page_capacity; i++) {
+        const struct weir_cell_page *page = walk->cells->pages[i];
+        for (size_t k = 0; page && k < WEIR_CELLS_A_PAGE; k++) {
+            const struct weir_cell *cell = &page->cell[k];
+            if (cell->use == 0)
+                continue;
+            const struct weir_use *use = &walk->root->merge.uses[cell->use - 1];
+            each(walk, cell->slot,
+                 (struct weir_text){ use->name, use->name_len });
+        }
+    }
+}
+
+static void come(const struct walk *walk, uint32_t slot, struct weir_text name)
+{
+    (void)slot;
+    weir_root_names_come(walk->root, walk->index, name);
+}
+
+static void drop_denied(const struct walk *walk, uint32_t slot,
+                        struct weir_text name)
+{
+    if (!may(walk->root, &walk->root->peers[walk->index], name))
+        weir_merge_unannounce(&walk->root->merge, walk->cells, slot);
+}
+
+void weir_root_names_attach(struct weir_root *root, uint32_t index)
+{
+    const struct root_peer *peer = &root->peers[index];
+    const struct walk walk = { root, index,
+                               &root->limiters[peer->limiter]->cells };
+    if (!is_limited(peer))
+        return;
+    each_cell(&walk, come);
+    each_cell(&walk, drop_denied);
+}
+
+/* ---- Life ---- */
+
+void weir_root_names_fini(struct weir_root *root, struct root_peer *peer)
+{
+    weir_index_fini(&peer->above, &root->mem);
+    peer->above = (struct weir_index){ .entries = NULL };
+    peer->names = (struct weir_root_names){ .set = NULL };
+}
+
+void weir_root_limit_names(struct weir_root *root, uint32_t index,
+                           const struct weir_root_names *names)
+{
+    weir_assert(index < root->peers_max && !root->peers[index].greeted);
+    weir_root_names_fini(root, &root->peers[index]);
+    root->peers[index].names = *names;
+}

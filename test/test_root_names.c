@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: MIT
+ * test/test_root_names.c - two tenants of one root, whose credentials may take
+ * from quotas of some names alone: neither charges the other's, whatever it
+ * says; both charge what stands above their own. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "compare.h"
+#include "node/limiter.h"
+#include "node/root_lease.h"
+#include "os/clock.h"
+#include "table_maker.h"
+
+#define STEP (100 * WEIR_MILLISECOND)
+#define TENANTS 2
+#define SLOTS 32
+#define DENIED_MAX 64
+
+/* Tenant 0 is "a", tenant 1 is "b". */
+struct town {
+    struct weir_root *root;
+    struct weir_table *tables[TENANTS];
+    struct weir_limiter *limiters[TENANTS];
+    struct weir_name_set sets[TENANTS];
+    weir_instant now;
+    uint64_t epoch;
+    unsigned denied;            /* names, as the root told */
+    struct weir_message answer; /* the last one to a message by hand */
+};
+
+/* ---- The root ---- */
+
+static void put(struct town *town, struct weir_quota quota)
+{
+    struct weir_change change = { .quota = quota };
+    change.quota.id = ++town->epoch;
+    change.quota.epoch = change.quota.created = town->epoch;
+    assert_int_equal(weir_root_apply(town->root, &change, town->now), 0);
+    weir_root_settle(town->root, town->now);
+}
+
+static void on_denied(void *context, struct weir_text name, weir_instant now)
+{
+    (void)now;
+    struct town *town = context;
+    assert_compare(name.len, >, 0);
+    town->denied++;
+}
+
+static void link_up(struct town *town, uint32_t tenant)
+{
+    const struct weir_root_names names = { .set = &town->sets[tenant],
+                                           .owner = tenant + 1,
+                                           .context = town,
+                                           .denied = on_denied };
+    weir_root_link(town->root, tenant, true, town->now);
+    weir_root_limit_names(town->root, tenant, &names);
+}
+
+/* ---- Limiters ---- */
+
+static void make_limiter(struct town *town, uint32_t tenant)
+{
+    town->tables[tenant] = made_table(SLOTS, 1, 1);
+    struct weir_limiter_options options = { .table = town->tables[tenant],
+                                            .slots = SLOTS,
+                                            .links = 1,
+                                            .leases = 4,
+                                            .seed = tenant + 1 };
+    options.incarnation[0] = (uint8_t)(tenant + 1);
+    size_t size = (weir_limiter_size(&options) + 63) / 64 * 64;
+    void *block = aligned_alloc(64, size);
+    memset(block, 0, size);
+    town->limiters[tenant] = weir_limiter_init(block, &options, town->now);
+    link_up(town, tenant);
+    weir_limiter_link(town->limiters[tenant], 0, true, town->now);
+}
+
+static void pump(struct town *town)
+{
+    struct weir_message message;
+    uint32_t index;
+    for (uint32_t i = 0; i < TENANTS; i++) {
+        struct weir_limiter *limiter = town->limiters[i];
+        weir_limiter_tick(limiter, town->now);
+        while (weir_limiter_next(limiter, &index, &message, town->now))
+            assert_int_equal(
+                weir_root_receive(town->root, i, &message, town->now), 0);
+    }
+    weir_root_tick(town->root, town->now);
+    while (weir_root_next(town->root, &index, &message, town->now))
+        assert_int_equal(
+            weir_limiter_receive(town->limiters[index], 0, &message, town->now),
+            0);
+}
+
+static void run(struct town *town, weir_duration span)
+{
+    weir_instant end = town->now + span;
+    while (town->now < end) {
+        town->now += STEP;
+        pump(town);
+        pump(town);
+    }
+}
+
+static int set_up(void **state)
+{
+    struct town *town = calloc(1, sizeof *town);
+    town->now = MADE_AT;
+    struct weir_root_options options = {
+        .mem = weir_mem_system,
+        .peers_max = TENANTS + 1,
+        .settings = { .report_interval = WEIR_SECOND,
+                      .stale_after = 3 * WEIR_SECOND,
+                      .slack = true },
+    };
+    town->root = weir_root_new(&options, town->now);
+    put(town, made_quota_of("site", "", 1000, 1000));
+    put(town, made_quota_of("a/*", "site", 100, 100));
+    put(town, made_quota_of("b/*", "site", 100, 100));
+    weir_root_lease_begin(town->root, 1, WEIR_NEVER, town->now);
+    weir_name_set_add(&town->sets[0], WEIR_TEXT("a/*"));
+    weir_name_set_add(&town->sets[1], WEIR_TEXT("b/*"));
+    for (uint32_t i = 0; i < TENANTS; i++)
+        make_limiter(town, i);
+    run(town, 2 * WEIR_SECOND);
+    *state = town;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct town *town = *state;
+    for (uint32_t i = 0; i < TENANTS; i++) {
+        free(town->limiters[i]);
+        free(town->tables[i]);
+    }
+    weir_root_free(town->root);
+    free(town);
+    return 0;
+}
+
+static void charge(struct town *town, uint32_t tenant, const char *name,
+                   uint64_t units)
+{
+    struct weir_ref ref;
+    assert_true(weir_table_resolve(town->tables[tenant], weir_text_of(name),
+                                   false, &ref,
+                                   town->now) != WEIR_RESOLVED_NONE);
+    weir_table_take(town->tables[tenant], 0, ref, units, NULL, town->now);
+}
+
+/* Units that the root has counted. */
+static uint64_t counted(struct town *town, const char *name)
+{
+    struct weir_usage usage;
+    return weir_root_usage_of(town->root, weir_text_of(name), &usage, town->now)
+               ? usage.passed
+               : 0;
+}
+
+static unsigned events(struct town *town, uint32_t tenant, const char *name)
+{
+    struct weir_event event;
+    unsigned count = 0;
+    while (weir_limiter_event(town->limiters[tenant], &event)) {
+        if (event.type != WEIR_EVENT_DENIED)
+            continue;
+        assert_string_equal(event.text, name);
+        count++;
+    }
+    return count;
+}
+
+/* ---- By limiters ---- */
+
+static void each_charges_its_own_and_what_is_above(void **state)
+{
+    struct town *town = *state;
+    charge(town, 0, "a/x", 5);
+    charge(town, 1, "b/x", 7);
+    run(town, 3 * WEIR_SECOND);
+    assert_int_equal(counted(town, "a/x"), 5);
+    assert_int_equal(counted(town, "b/x"), 7);
+    assert_int_equal(counted(town, "site"), 12);
+    assert_int_equal(town->denied, 0);
+    assert_int_equal(events(town, 0, ""), 0);
+}
+
+static void neither_charges_the_other(void **state)
+{
+    struct town *town = *state;
+    struct weir_root_stats stats;
+    charge(town, 0, "a/x", 5);
+    charge(town, 1, "a/x", 50);
+    charge(town, 1, "a/x", 50);
+    run(town, 5 * WEIR_SECOND);
+    assert_int_equal(counted(town, "a/x"), 5);
+    /* Nor what is above that: it has named nothing of its own below "site". */
+    assert_int_equal(counted(town, "site"), 5);
+    assert_compare(town->denied, >=, 2);
+    weir_root_stats(town->root, &stats);
+    assert_int_equal(stats.denied, town->denied);
+    /* What the root doesn't share is held to the limit in the process. */
+    charge(town, 1, "a/x", 100);
+    struct weir_ref ref;
+    weir_table_find(town->tables[1], WEIR_TEXT("a/x"), &ref);
+    assert_true(weir_table_take(town->tables[1], 0, ref, 1, NULL, town->now) &
+                WEIR_OUTCOME_LIMITED);
+}
+
+/* The limiter says so once, not with each report. */
+static void the_limiter_is_told_once(void **state)
+{
+    struct town *town = *state;
+    charge(town, 1, "b/x", 1);
+    run(town, 2 * WEIR_SECOND);
+    charge(town, 1, "a/x", 1);
+    run(town, 10 * WEIR_SECOND);
+    charge(town, 1, "a/x", 1);
+    run(town, 10 * WEIR_SECOND);
+    assert_int_equal(events(town, 1, "a/x"), 1);
+    assert_int_equal(counted(town, "a/x"), 0);
+}
+
+/* ---- By hand ---- */
+
+static void say(struct town *town, uint32_t tenant,
+                const struct weir_message *message)
+{
+    uint32_t peer;
+    assert_int_equal(weir_root_receive(town->root, tenant, message, town->now),
+                     0);
+    town->answer.type = 0;
+    while (weir_root_next(town->root, &peer, &town->answer, town->now))
+        if (peer == tenant && town->answer.type != WEIR_MESSAGE_WELCOME &&
+            town->answer.type != WEIR_MESSAGE_QUOTAS)
+            return;
+}
+
+static int greet(struct town *town, uint32_t tenant, uint64_t session,
+                 uint8_t incarnation)
+{
+    struct weir_message hello = {
+        .type = WEIR_MESSAGE_HELLO,
+        .session = session,
+        .hello = { .protocol = WEIR_PROTOCOL, .incarnation = { incarnation } },
+    };
+    return weir_root_receive(town->root, tenant, &hello, town->now);
+}
+
+static void by_hand(struct town *town, uint32_t tenant)
+{
+    weir_limiter_link(town->limiters[tenant], 0, false, town->now);
+    link_up(town, tenant);
+    assert_int_equal(greet(town, tenant, 7, (uint8_t)(11 + tenant)), 0);
+}
+
+static void asks_are_judged(void **state)
+{
+    struct town *town = *state;
+    struct weir_quota exact = made_quota_of("a/exact", "above", 10, 10);
+    struct weir_quota above = made_quota_of("above", "", 10, 10);
+    exact.sharing = above.sharing = WEIR_EXACT;
+    exact.algorithm = above.algorithm = WEIR_SLIDING_LOG;
+    put(town, above);
+    put(town, exact);
+    by_hand(town, 0);
+    by_hand(town, 1);
+    const struct weir_step_ask asks[] = {
+        { .number = 1,
+          .name = WEIR_TEXT("above"),
+          .ask = { .op = WEIR_METER_TAKE, .weight = 1 } },
+        { .number = 2,
+          .name = WEIR_TEXT("a/exact"),
+          .ask = { .op = WEIR_METER_TAKE, .weight = 1 } },
+    };
+    const struct weir_message message = { .type = WEIR_MESSAGE_ASKS,
+                                          .session = 7,
+                                          .asks = { 2, asks } };
+    say(town, 0, &message);
+    assert_int_equal(town->answer.type, WEIR_MESSAGE_ANSWERS);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(town->answer.answers.answers[i].error, 0);
+        assert_true(town->answer.answers.answers[i].answer.passed);
+    }
+    assert_int_equal(town->denied, 0);
+    say(town, 1, &message);
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(town->answer.answers.answers[i].error,
+                         WEIR_STEP_DENIED);
+    assert_int_equal(town->denied, 2);
+}
+
+static void wants_are_judged(void **state)
+{
+    struct town *town = *state;
+    struct weir_quota leased = made_quota_of("a/leased", "", 10, 10);
+    leased.sharing = WEIR_LEASED;
+    leased.lease = 60 * WEIR_SECOND;
+    put(town, leased);
+    by_hand(town, 0);
+    by_hand(town, 1);
+    const struct weir_band band = { .clients = 1, .wants = 5 };
+    const struct weir_want want = { .name = WEIR_TEXT("a/leased"),
+                                    .band_count = 1,
+                                    .bands = &band };
+    const struct weir_message message = {
+        .type = WEIR_MESSAGE_WANTS,
+        .session = 7,
+        .wants = { .number = 1, .term = 1, .count = 1, .wants = &want },
+    };
+    say(town, 1, &message);
+    assert_int_equal(town->answer.type, WEIR_MESSAGE_GRANTS);
+    assert_int_equal(town->answer.grants.grants[0].error, WEIR_LEASE_DENIED);
+    assert_int_equal(town->denied, 1);
+    say(town, 0, &message);
+    assert_int_equal(town->answer.grants.grants[0].error, WEIR_LEASE_GRANTED);
+    assert_int_equal(town->denied, 1);
+}
+
+/* The overflow of a template, and what stands above that. */
+static void what_stands_in_for_a_name_may_be_charged(void **state)
+{
+    struct town *town = *state;
+    put(town, made_quota_of("spill", "site", 10, 10));
+    struct weir_quota template = made_quota_of("a/users/*", "", 10, 10);
+    template.overflow = WEIR_TEXT("spill");
+    template.order = 0;
+    put(town, template);
+    by_hand(town, 0);
+    const struct weir_announce announces[] = {
+        { .slot = 1, .name = WEIR_TEXT("site"), .created = 1 },
+        { .slot = 2, .name = WEIR_TEXT("spill"), .created = 4 },
+        { .slot = 3, .name = WEIR_TEXT("a/users/ann"), .created = 5 },
+    };
+    const struct weir_count counts[] = { { .slot = 1, .passed = 1 },
+                                         { .slot = 2, .passed = 1 } };
+    const struct weir_message message = {
+        .type = WEIR_MESSAGE_REPORT,
+        .session = 7,
+        .report = { .number = 1,
+                    .announce_count = 3,
+                    .announces = announces,
+                    .count = 2,
+                    .counts = counts },
+    };
+    say(town, 0, &message);
+    assert_int_equal(town->denied, 0);
+    assert_int_equal(counted(town, "spill"), 1);
+    assert_int_equal(counted(town, "site"), 1);
+}
+
+/* Of a report by tenant 1: slot 1 is "a/x" to it. */
+static void report(struct town *town, uint64_t number, bool announces,
+                   int64_t units)
+{
+    const struct weir_announce announce = { .slot = 1,
+                                            .name = WEIR_TEXT("a/x"),
+                                            .created = 2 };
+    const struct weir_count count = { .slot = 1, .passed = units };
+    const struct weir_message message = {
+        .type = WEIR_MESSAGE_REPORT,
+        .session = 7,
+        .report = { .number = number,
+                    .announce_count = announces,
+                    .announces = &announce,
+                    .count = 1,
+                    .counts = &count },
+    };
+    say(town, 1, &message);
+    assert_int_equal(town->answer.type, WEIR_MESSAGE_FILLS);
+    assert_int_equal(town->answer.fills.unknown_count, 1);
+    assert_int_equal(town->answer.fills.unknown[0], 1);
+    assert_int_equal(town->answer.fills.denied_count, announces);
+}
+
+static void counts_of_what_was_denied_find_nothing(void **state)
+{
+    struct town *town = *state;
+    by_hand(town, 1);
+    report(town, 1, true, 50);
+    report(town, 2, false, 50);
+    assert_int_equal(counted(town, "a/x"), 0);
+    assert_int_equal(town->denied, 1);
+}
+
+/* An incarnation isn't secret: the API shows it to readers. */
+static void nobody_speaks_for_a_limiter_of_another(void **state)
+{
+    struct town *town = *state;
+    charge(town, 0, "a/x", 5);
+    run(town, 2 * WEIR_SECOND);
+    weir_limiter_link(town->limiters[1], 0, false, town->now);
+    link_up(town, 1);
+    assert_int_equal(greet(town, 1, UINT64_C(7), 1), WEIR_EDENIED);
+    /* Nor when it has gone: its slots are not the successor's. */
+    weir_root_link(town->root, 0, false, town->now);
+    assert_int_equal(greet(town, 1, UINT64_C(7), 1), 0);
+    report(town, 1, false, 50);
+    assert_int_equal(counted(town, "a/x"), 5);
+}
+
+/* The credential was changed, and the link is up again. */
+static void what_was_let_through_before_is_not_any_more(void **state)
+{
+    struct town *town = *state;
+    charge(town, 0, "a/x", 5);
+    run(town, 2 * WEIR_SECOND);
+    assert_int_equal(counted(town, "a/x"), 5);
+    weir_limiter_link(town->limiters[0], 0, false, town->now);
+    town->sets[0] = (struct weir_name_set){ .all = false };
+    weir_name_set_add(&town->sets[0], WEIR_TEXT("c/*"));
+    link_up(town, 0);
+    weir_limiter_link(town->limiters[0], 0, true, town->now);
+    charge(town, 0, "a/x", 50);
+    run(town, 3 * WEIR_SECOND);
+    assert_compare(counted(town, "a/x"), <=, 5);
+    assert_compare(town->denied, >, 0);
+}
+
+int main(void)
+{
+#define TOWN(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TOWN(each_charges_its_own_and_what_is_above),
+        TOWN(neither_charges_the_other),
+        TOWN(the_limiter_is_told_once),
+        TOWN(asks_are_judged),
+        TOWN(wants_are_judged),
+        TOWN(what_stands_in_for_a_name_may_be_charged),
+        TOWN(counts_of_what_was_denied_find_nothing),
+        TOWN(nobody_speaks_for_a_limiter_of_another),
+        TOWN(what_was_let_through_before_is_not_any_more),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
