@@ -56,6 +56,24 @@ static double leak_per_ns(const struct weir_quota *quota)
     return (double)quota->limit.units / (double)quota->limit.per;
 }
 
+/* What one limiter may put into a bucket, as weir-quota(5) says it. */
+static double debt_of(const struct weir_check *check,
+                      const struct weir_quota *quota, double high)
+{
+    if (quota->sharing != WEIR_COUNTED || quota->kind != WEIR_RATE ||
+        quota->limit.unlimited || quota->limit.units == 0)
+        return INFINITY;
+    double span = fmax((double)quota->max_debt, (double)check->pace_good);
+    return fmax(span * leak_per_ns(quota), 3 * high);
+}
+
+static double high_of(const struct weir_quota *quota)
+{
+    struct weir_bucket rule;
+    weir_quota_bucket(quota, &rule);
+    return quota->limit.unlimited ? 0 : units_of(&rule, rule.high);
+}
+
 /* Takes over what the store says of the name. Another creation is another
  * quota, which begins empty. */
 static void rule(struct weir_check *check, struct check_quota *quota)
@@ -66,7 +84,9 @@ static void rule(struct weir_check *check, struct check_quota *quota)
         weir_catalog_find(weir_fleet_catalog(check->fleet), name, &captures);
     weir_check_truth(check, quota);
     bool another = !now || quota->created != now->created;
-    weir_check_conservation_edit(check, quota, another);
+    double high = now ? high_of(now) : 0;
+    double debt = now ? debt_of(check, now, high) : INFINITY;
+    weir_check_conservation_edit(check, quota, another, high + debt);
     weir_check_unseen_doubt(quota);
     if (another)
         quota->truth.fill = 0;
@@ -85,7 +105,8 @@ static void rule(struct weir_check *check, struct check_quota *quota)
     bool leaks = now && !now->limit.unlimited;
     quota->per_ns = leaks ? leak_per_ns(now) : 0;
     quota->per_ns_most = fmax(quota->per_ns_most, quota->per_ns);
-    quota->high = leaks ? units_of(&quota->rule, quota->rule.high) : 0;
+    quota->high = high;
+    quota->debt = debt;
 }
 
 struct check_quota *weir_check_quota_of(struct weir_check *check,

@@ -15,9 +15,12 @@
  * What the product means to do otherwise is allowed for, no more: late counts
  * fill a bucket and put nobody into debt (the image takes the root's word
  * between adding none and filling it); a newborn root takes over what limiters
- * knew (it may hold more); an edit keeps units; a clock that is set back
- * makes a bucket fuller. A root that doesn't know the store's newest edits,
- * because it is paused, isn't judged until it does. */
+ * knew (it may hold more); an edit keeps units, up to high and one limiter's
+ * debt under the new rule; units that a root counts as beyond a limiter's debt
+ * are in no bucket, and none are where the bucket, with them, would hold less
+ * than such a debt; a clock that is set back makes a bucket fuller. A root that
+ * doesn't know the store's newest edits, because it is paused, isn't judged
+ * until it does. */
 
 #include <math.h>
 
@@ -56,6 +59,7 @@ bool weir_check_root_bucket(struct weir_check *check, uint32_t index,
         .presumed = ldexp((double)presumed, unit),
         .pace = use->pace,
         .passed = use->passed,
+        .beyond_debt = use->beyond,
     };
     return true;
 }
@@ -100,7 +104,7 @@ static void hold(struct weir_check *check, uint32_t root,
     struct check_held held;
     if (!weir_check_root_bucket(check, root, quota, &held)) {
         image->seen = false;
-        image->passed = 0;
+        image->passed = image->beyond_debt = 0;
         return;
     }
     /* Of one who is gone, or silent, nothing is presumed any more; a bucket
@@ -124,6 +128,7 @@ static void hold(struct weir_check *check, uint32_t root,
     /* Roundings don't add up. */
     image->bucket.fill = held.fill - held.presumed;
     image->passed = held.passed;
+    image->beyond_debt = held.beyond_debt;
     image->presumed = held.presumed;
     image->pace = held.pace;
     image->seen = true;
@@ -170,14 +175,18 @@ void weir_check_conservation_turn(struct weir_check *check)
 }
 
 void weir_check_conservation_edit(struct weir_check *check,
-                                  struct check_quota *quota, bool another)
+                                  struct check_quota *quota, bool another,
+                                  double most)
 {
     for (uint32_t r = 0; r < check->root_count; r++) {
         struct check_image *image = &quota->image[r];
         if (!weir_fleet_root(check->fleet, r))
             continue;
         bool sure = bring(check, r, quota) && image->seen;
-        struct span kept = { image->bucket.fill, image->bucket.fill };
+        double fill = fmin(image->bucket.fill, most);
+        if (fill < image->bucket.fill)
+            quota->clean = false;
+        struct span kept = { fill, fill };
         if (another)
             kept = (struct span){ -INFINITY, -INFINITY };
         hold(check, r, quota, sure && quota->ruled ? kept : anything,
@@ -291,6 +300,21 @@ static bool is_new(const struct taking *taking, uint64_t before,
            (int64_t)passed == taking->units;
 }
 
+/* No limiter has put more into a bucket than there is in it, unless another one
+ * took some back. */
+static void check_beyond(struct weir_check *check, uint32_t root,
+                         const struct check_quota *quota, double with_all,
+                         uint64_t beyond)
+{
+    if (beyond > 0 && quota->refunded == 0 && quota->image[root].sure &&
+        with_all < quota->debt - CHECK_TOLERANCE)
+        weir_check_fail(check, NAME,
+                        "root%u says that %llu units of \"%s\" are beyond a "
+                        "debt of %.3f, and with them it would hold %.3f",
+                        root + 1, (unsigned long long)beyond, quota->name,
+                        quota->debt, with_all);
+}
+
 /* What it made of the bucket. */
 static void check_bucket(struct weir_check *check, uint32_t root,
                          struct check_quota *quota, const struct taking *taking)
@@ -302,7 +326,7 @@ static void check_bucket(struct weir_check *check, uint32_t root,
     bool sure = bring(check, root, quota);
     if (!image->seen) {
         image->bucket.fill = image->presumed = 0;
-        image->passed = image->pace = 0;
+        image->passed = image->beyond_debt = image->pace = 0;
     }
     image->pace += taking->quicker;
     int64_t units = (int64_t)(held.passed - image->passed);
@@ -313,8 +337,10 @@ static void check_bucket(struct weir_check *check, uint32_t root,
                         "\"%s\" have passed, and it heard of %lld",
                         root + 1, (long long)units, quota->name,
                         (long long)taking->units);
+    uint64_t beyond = held.beyond_debt - (again ? 0 : image->beyond_debt);
     double before = image->bucket.fill;
-    double after = before + (double)units;
+    check_beyond(check, root, quota, before + (double)units, beyond);
+    double after = before + (double)(units - (int64_t)beyond);
     struct span span = { after, after };
     if (taking->late)
         span.least = fmin(before, after);
@@ -325,7 +351,8 @@ static void check_bucket(struct weir_check *check, uint32_t root,
     sure &= !again && !taking->silent && quota->ruled;
     hold(check, root, quota, sure ? span : anything, grain(quota),
          "after a report");
-    bool doubt = taking->late || taking->capped || taking->adopted;
+    bool doubt =
+        taking->late || taking->capped || taking->adopted || beyond > 0;
     if (doubt)
         quota->clean = false;
     weir_check_unseen_merged(check, quota, root, units, doubt || again);

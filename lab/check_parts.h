@@ -34,7 +34,8 @@ struct check_image {
     struct check_bucket bucket; /* on the root's clock; what was counted */
     double presumed;            /* of limiters since they reported … */
     uint64_t pace;              /* … at that, of all */
-    uint64_t passed;            /* of the root, when last seen */
+    uint64_t passed;            /* of the root, when last seen … */
+    uint64_t beyond_debt;       /* … and of it, what is in no bucket */
     bool seen;                  /* the root has it */
     bool sure;                  /* … under the store's rule, when seen */
     /* For unseen_bound; see there. Units. */
@@ -52,6 +53,7 @@ struct check_held {
     double presumed; /* of it: since limiters reported; perhaps more than it */
     uint64_t pace;   /* units in WEIR_PACE_SPAN */
     uint64_t passed;
+    uint64_t beyond_debt; /* of 'passed' */
 };
 /* Units that a pace comes to. */
 static inline double check_paced(uint64_t pace, double age)
@@ -66,6 +68,8 @@ struct check_quota {
     uint64_t created, epoch; /* of its rule */
     struct weir_bucket rule;
     double per_ns, high;       /* units */
+    double debt;               /* units: the most that one limiter puts in;
+                                * INFINITY: as much as it says */
     double per_ns_most;        /* that it ever leaked */
     struct check_bucket truth; /* on the world's clock */
     uint64_t total;            /* units that tables let through, net */
@@ -214,9 +218,11 @@ void weir_check_conservation_report(struct weir_check *check, uint32_t root,
                                     uint32_t limiter,
                                     const struct weir_report *report);
 void weir_check_conservation_turn(struct weir_check *check);
-/* Before the quota's rule changes in the books. */
+/* Before the quota's rule changes in the books: to another quota's, or to one
+ * that leaves so many counted units in a bucket. */
 void weir_check_conservation_edit(struct weir_check *check,
-                                  struct check_quota *quota, bool another);
+                                  struct check_quota *quota, bool another,
+                                  double most);
 void weir_check_conservation_end(struct weir_check *check);
 /* The root's bucket of the quota; false: it has none. */
 bool weir_check_root_bucket(struct weir_check *check, uint32_t root,

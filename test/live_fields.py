@@ -42,6 +42,25 @@ class Fields(Case):
                          "algorithm fixed_window -> leaky, window month -> "
                          "none")
 
+    def test_set_the_debt_of_a_counted_quota(self):
+        self.ok("quota", "set", "api/*", "limit=100/s", "max_debt=5min",
+                root=self.root)
+        self.ok("quota", "set", "web", "limit=100/s", root=self.root)
+        self.assertRegex(self.ok("quota", "get", "api/*", root=self.root),
+                         "max_debt +5min")
+        self.assertRegex(self.ok("quota", "get", "web", root=self.root),
+                         "max_debt +1min")
+        quota = json.loads(self.ok("quota", "get", "api/*", "--json",
+                                   root=self.root))
+        self.assertEqual(quota["max_debt"], "5min")
+        self.assertIn("- name: api/*\n  limit: 100/s\n  max_debt: 5min\n",
+                      self.ok("quota", "export", root=self.root)
+                      .replace('"', ""))
+        self.fails("write it as max_debt=60s", "quota", "set", "web",
+                   "max_debt=1ms", root=self.root)
+        self.fails("max_debt goes with sharing=counted and kind=rate only",
+                   "quota", "set", "api/*", "sharing=local", root=self.root)
+
     def test_set_the_fields_of_leases(self):
         self.ok("quota", "set", "db", "limit=500/s", "sharing=leased",
                 "lease=20s", "safe_capacity=0.5/s", "priority=-7",

@@ -145,12 +145,14 @@ static void make_rest(struct weir_rng *rng, struct weir_quota *quota)
     static const char *const stores[] = { "redis://s:6379",
                                           "rediss://[::1]:1/7",
                                           "memcached://a:1,b:2" };
+    static const char *const debts[] = { "1s", "1.5min", "366d" };
     static const char *const deadlines[] = { "1ms", "100us", "1.5s" };
     if (quota->algorithm == WEIR_TOKEN_BUCKETS)
         quota->next_buckets = weir_text_of(pick(rng, buckets, 3));
     if (quota->sharing == WEIR_EXACT)
         quota->store = weir_text_of(pick(rng, stores, 3));
     maybe_set(rng, quota, "deadline", pick(rng, deadlines, 3));
+    maybe_set(rng, quota, "max_debt", pick(rng, debts, 3));
 }
 
 static void make_lease(struct weir_rng *rng, struct weir_quota *quota)

@@ -292,6 +292,11 @@ static void fields_go_with_algorithms(void **state)
         { "algorithm=fixed_window;sharing=local;window=1h;tz=+01:00",
           "as by window=1h tz=" },
         { "queue=lifo", "queue goes with kind=concurrency that isn't exact" },
+        { "sharing=local;max_debt=5s",
+          "max_debt goes with sharing=counted and kind=rate only; leave it "
+          "out, as by sharing=local max_debt=" },
+        { "max_debt=10ms", "write it as max_debt=60s" },
+        { "max_debt=367d", "max_debt may be 1 s to 366 d" },
     };
     for (size_t i = 0; i < WEIR_COUNT_OF(wrong); i++) {
         char text[200];
@@ -302,7 +307,8 @@ static void fields_go_with_algorithms(void **state)
     accept("name=a;tz=UTC;store=root;deadline=20ms;sub_windows=4;"
            "count_refused=no;share_algorithm=fair_share;lease=60s;"
            "safe_capacity=dynamic;priority=0;decay_factor=1.0;"
-           "permit_timeout=1min");
+           "permit_timeout=1min;max_debt=1min");
+    accept("name=a;limit=9/s;max_debt=366d");
     struct weir_quota quota;
     build("name=a", &quota, NULL);
     assert_true(weir_quota_applies(&quota, "low_burst"));

@@ -36,6 +36,7 @@ static void shows_every_field(void **state)
         text,
         "{\"name\":\"a\",\"parent\":\"\",\"kind\":\"rate\",\"limit\":"
         "\"100/s\",\"low_burst\":\"1s\",\"high_burst\":\"1.5s\","
+        "\"max_debt\":\"1min\","
         "\"algorithm\":\"leaky\",\"sharing\":\"counted\",\"mode\":"
         "\"enforce\",\"on_stale\":\"open\",\"order\":0,\"glob\":\"name\","
         "\"overflow\":\"\","

@@ -100,6 +100,10 @@
  *
  * A root with an upstream, and what limiters hand to it: merge_carry.c.
  *
+ * How much of a bucket one limiter can fill, whatever it reports: merge_debt.c.
+ * Numbers of a report may be any of their type, so sums of them are made
+ * modulo 2^64, in 128 bits, or held to the range of their type.
+ *
  * What is in flight (kind concurrency). Nothing leaks there, nothing is late
  * and nothing presumed: a cell's last total is what its limiter's permits hold,
  * as it said last, and the fill is the sum of the cells. So what is lost or
@@ -231,27 +235,21 @@ static void set_fill(struct weir_merge *merge, struct weir_use *use,
     use->in = leaked - weir_merge_presumed(merge, use, now) + (uint64_t)fill;
 }
 
-/* The most a bucket holds: high and the bound of debt. */
-static int64_t fill_most(const struct weir_use *use)
-{
-    int64_t debt = (int64_t)(WEIR_DEBT_MAX << use->bucket.leak.frac);
-    int64_t high = use->bucket.high > 0 ? use->bucket.high : 0;
-    return high > WEIR_SCALED_MAX - debt ? WEIR_SCALED_MAX : high + debt;
-}
-
-/* 'instead': of what was in the bucket, scaled, that they take the place. */
+/* 'instead': of what was in the bucket, scaled, that they take the place. Late
+ * units put the bucket into no debt; of others the cell's limiter has one. */
 static void add_units(struct weir_merge *merge, struct weir_use *use,
-                      int64_t units, int64_t instead, bool late,
-                      weir_instant now)
+                      struct weir_cell *cell, int64_t units, int64_t instead,
+                      bool late, weir_instant now)
 {
     use->added += (uint64_t)units;
     if (use->unlimited)
         return;
+    int64_t debt = weir_cell_debt(merge, use, cell, now);
     int64_t fill = weir_merge_fill(merge, use, now);
     /* What is presumed may never come: it takes no count's place but that of
      * late ones, which are owed none. */
     int64_t beside = (int64_t)weir_merge_presumed(merge, use, now);
-    int64_t most = fill_most(use) + beside;
+    int64_t most = weir_use_fill_most(use) + beside;
     if (late) {
         int64_t full = use->bucket.high;
         most = full > fill - instead ? full : fill - instead;
@@ -265,7 +263,9 @@ static void add_units(struct weir_merge *merge, struct weir_use *use,
         wanted = 0;
     }
     /* What leaked and what is presumed are in both. */
-    use->in += (uint64_t)((int64_t)wanted - fill);
+    int64_t more = (int64_t)wanted - fill;
+    use->in += (uint64_t)more;
+    weir_cell_set_debt(merge, use, cell, debt + more + instead, now);
 }
 
 static void use_parameters(struct weir_use *use,
@@ -277,6 +277,7 @@ static void use_parameters(struct weir_use *use,
     use->gauge = quota->kind == WEIR_CONCURRENCY;
     use->created = quota->created;
     use->rule_epoch = quota->epoch;
+    use->max_debt = quota->max_debt;
     weir_quota_bucket(quota, &use->bucket);
 }
 
@@ -554,8 +555,9 @@ int64_t weir_use_rescaled(const struct weir_use *use, int64_t fill,
                         unsigned from)
 {
     unsigned to = use->bucket.leak.frac;
-    if (to > from && fill > fill_most(use) >> (to - from))
-        return fill_most(use);
+    int64_t most = weir_use_fill_most(use);
+    if (to > from && fill > most >> (to - from))
+        return most;
     return weir_rescale(fill, from, to);
 }
 
@@ -570,17 +572,25 @@ void weir_merge_edit(struct weir_merge *merge, struct weir_use *use,
     bool flips = use->gauge != (quota->kind == WEIR_CONCURRENCY);
     if (use->created != quota->created || flips)
         fill = adopted = 0;
+    for (struct weir_cell *cell = use->cells; cell; cell = cell->next)
+        cell->in = (uint64_t)weir_cell_debt(merge, use, cell, now);
     use_parameters(use, quota);
-    set_fill(merge, use, weir_use_rescaled(use, fill, from), now);
+    /* What is presumed goes by itself, or a count takes its place. */
+    int64_t presumed = (int64_t)weir_merge_presumed(merge, use, now);
+    int64_t counted = smaller(weir_use_rescaled(use, fill, from) - presumed,
+                              weir_use_edited_most(merge, use));
+    fill = counted + presumed;
+    set_fill(merge, use, fill, now);
     leaked = weir_leaked(use->bucket.leak, weir_merge_elapsed(merge, now));
-    use->adopted =
-        leaked +
-        (uint64_t)weir_use_rescaled(use, adopted > 0 ? adopted : 0, from);
+    adopted = weir_use_rescaled(use, adopted > 0 ? adopted : 0, from);
+    use->adopted = leaked + (uint64_t)(fill > 0 ? smaller(adopted, fill) : 0);
     weir_merge_touch(merge, use);
     for (struct weir_cell *cell = use->cells; cell; cell = cell->next) {
         if (flips)
             drop_pace(merge, cell);
         cell->dry = cell->dry_before = use->dry; /* of another scale */
+        int64_t debt = weir_use_rescaled(use, (int64_t)cell->in, from);
+        weir_cell_set_debt(merge, use, cell, smaller(debt, counted), now);
         if (cell->limiter->connected)
             weir_cell_set_due(cell, true);
     }
@@ -743,7 +753,7 @@ static void adopt_fill(struct weir_merge *merge, struct weir_use *use,
         weir_merge_elapsed(merge, now) > merge->learn)
         return;
     unsigned frac = use->bucket.leak.frac;
-    int64_t most = fill_most(use);
+    int64_t most = weir_use_debt_most(merge, use);
     int64_t fill = announce->fill >= weir_rescale(most, frac, WEIR_FILL_FRAC)
                        ? most
                        : weir_rescale(announce->fill, WEIR_FILL_FRAC, frac);
@@ -759,7 +769,7 @@ static void adopt_fill(struct weir_merge *merge, struct weir_use *use,
     if (fill <= known)
         return;
     int64_t sum = present + (fill - known);
-    set_fill(merge, use, sum < most ? sum : most, now);
+    set_fill(merge, use, smaller(sum, weir_use_fill_most(use)), now);
     /* Others are told that it moved. */
     use->added += ((uint64_t)(fill - known) >> frac) + 1;
     use->unlooked = true;
@@ -827,6 +837,11 @@ void weir_merge_unannounce(struct weir_merge *merge,
         cell_detach(merge, cell);
 }
 
+static int64_t held_to_64(weir_i128 sum)
+{
+    return sum > INT64_MIN ? (int64_t)sum : INT64_MIN;
+}
+
 /* Of late units that have drained elsewhere, those that have here: so much
  * leaked from nothing, for want of them. Since the report before the last,
  * because that one may have waited long for its turn; and no more than in twice
@@ -851,8 +866,9 @@ static int64_t drained(struct weir_use *use, const struct weir_cell *cell,
 /* By so much others than the cell's limiter find the bucket moved. */
 static void stir(struct weir_use *use, int64_t units, int64_t instead)
 {
-    int64_t net = units - (instead >> use->bucket.leak.frac);
-    use->stirred += net < 0 ? 0 - (uint64_t)net : (uint64_t)net;
+    weir_i128 net = (weir_i128)units - (instead >> use->bucket.leak.frac);
+    weir_i128 sum = use->stirred + (net < 0 ? -net : net);
+    use->stirred = sum < UINT64_MAX ? (uint64_t)sum : UINT64_MAX;
 }
 
 /* In flight at the cell's limiter, in all; of what is carried, too. */
@@ -900,8 +916,9 @@ bool weir_merge_count(struct weir_merge *merge,
 
     /* What was taken before, by a report whose answer was lost, is the oldest
      * of what is told again, and so are those that are late. */
-    int64_t known = count->passed > delta ? count->passed - delta : 0;
-    int64_t late = smaller(count->late - known, delta);
+    weir_i128 known = (weir_i128)count->passed - delta;
+    weir_i128 rest = count->late - (known > 0 ? known : 0);
+    int64_t late = rest < delta ? held_to_64(rest) : delta;
     if (late > 0) {
         weir_merge_fill(merge, use, now);
         /* Late by itself: it was not ruled here, since when is not said. */
@@ -913,9 +930,11 @@ bool weir_merge_count(struct weir_merge *merge,
     uint64_t pace = presumes ? count->pace : 0;
     weir_cell_set_carried(merge, use, cell, false);
     int64_t instead = set_pace(merge, use, cell, pace, count->ahead, now);
-    stir(use, delta, instead);
     bool no_debt = report->late_from > 0 || late > 0 || merge->adrift;
-    add_units(merge, use, delta, instead, no_debt, now);
+    if (!no_debt)
+        delta = weir_cell_admit(merge, use, cell, delta, now);
+    stir(use, delta, instead);
+    add_units(merge, use, cell, delta, instead, no_debt, now);
     /* It is to be known above whoever carries it, and what the region's part
      * of it is. */
     if (merge->upstream)

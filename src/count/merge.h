@@ -67,6 +67,9 @@ struct weir_use {
     bool unlooked;           /* never, or there is another reason to look */
     uint64_t passed;         /* units */
     uint64_t refused;        /* units */
+    weir_duration max_debt;  /* of the quota: what one limiter may put in */
+    uint64_t beyond;         /* units of 'passed' that were more than that, and
+                              * are in no fill (merge_debt.c) */
     struct weir_cell *cells; /* list */
     /* Where the root has an upstream: what cells' limiters handed to it. */
     uint64_t carried;         /* units, modulo 2^64 */
@@ -97,6 +100,8 @@ struct weir_cell {
     weir_instant counted_at; /* … which is later, if it had a lead by then */
     uint64_t refused_base;
     uint64_t refused_last;
+    uint64_t in;             /* scaled sum, as the bucket's, of what this cell
+                              * put in (merge_debt.c) */
     uint64_t dry;            /* the bucket's, at the last report … */
     uint64_t dry_before;     /* … and at the one before */
     /* When this limiter was last told: */
@@ -138,6 +143,14 @@ struct weir_merge_upstream {
     void (*dropped)(void *context, const struct weir_use *use);
 };
 
+/* Is told of each report with more units than its limiter's debt may have. */
+struct weir_merge_watch {
+    void *context;
+    void (*beyond)(void *context, const struct weir_merge_limiter *limiter,
+                   const struct weir_use *use, uint64_t units,
+                   weir_instant now);
+};
+
 struct weir_merge {
     struct weir_mem mem;
     uint64_t seed;
@@ -148,6 +161,7 @@ struct weir_merge {
                               * long as its link */
     bool slack;
     const struct weir_merge_upstream *upstream; /* NULL: a topmost root's */
+    const struct weir_merge_watch *watch;       /* NULL: none */
     bool strained;          /* overloaded: tell the least (merge.c) */
     bool adrift;            /* it can't be asked: counts put nobody into debt */
     weir_duration late_from; /* of what was carried since it was last 0 */

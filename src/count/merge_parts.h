@@ -57,6 +57,30 @@ void weir_cell_carry(struct weir_merge *merge, struct weir_use *use,
                      struct weir_cell *cell, const struct weir_count *count,
                      uint64_t refused, weir_duration late_from);
 
+/* ---- merge_debt.c ---- */
+
+/* The most that the bucket holds, scaled. */
+int64_t weir_use_fill_most(const struct weir_use *use);
+/* Of it, the most that one limiter may have put in, scaled. */
+int64_t weir_use_debt_most(const struct weir_merge *merge,
+                           const struct weir_use *use);
+/* The most that an edit leaves in the bucket, scaled. */
+int64_t weir_use_edited_most(const struct weir_merge *merge,
+                             const struct weir_use *use);
+/* What the cell's limiter has put in and hasn't leaked yet, scaled. */
+int64_t weir_cell_debt(const struct weir_merge *merge,
+                       const struct weir_use *use,
+                       const struct weir_cell *cell, weir_instant now);
+/* From now on it is so much; below 0: nothing. */
+void weir_cell_set_debt(const struct weir_merge *merge,
+                        const struct weir_use *use, struct weir_cell *cell,
+                        int64_t debt, weir_instant now);
+/* Of 'units' that the cell's limiter counted, those that go into the bucket;
+ * the rest is counted as beyond its debt. */
+int64_t weir_cell_admit(struct weir_merge *merge, struct weir_use *use,
+                        const struct weir_cell *cell, int64_t units,
+                        weir_instant now);
+
 /* ---- merge.c ---- */
 
 /* Whether the cell's limiter is to be told of it. */

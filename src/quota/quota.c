@@ -87,6 +87,7 @@ static const struct combination combinations[] = {
 #define LEASE_DEFAULT (60 * WEIR_SECOND)
 #define PERMIT_TIMEOUT_DEFAULT (60 * WEIR_SECOND)
 #define QUEUE_MAX_DEFAULT 1000
+#define MAX_DEBT_DEFAULT (60 * WEIR_SECOND)
 #define TARGET_DEFAULT (200 * WEIR_MILLISECOND)
 
 static const struct weir_burst low_default = { WEIR_SECOND, true, false };
@@ -112,6 +113,7 @@ void weir_quota_init(struct weir_quota *quota)
         .refresh = WEIR_DURATION_UNSET,
         .learning = WEIR_DURATION_UNSET,
         .permit_timeout = PERMIT_TIMEOUT_DEFAULT,
+        .max_debt = MAX_DEBT_DEFAULT,
         .target = TARGET_DEFAULT,
         .controller = WEIR_CONTROLLER_TARGET,
         .decay_factor = WEIR_DECAY_ONE,
@@ -526,6 +528,15 @@ static int check_texts(const struct weir_quota *quota, struct weir_diag *diag)
     return weir_labels_check(quota->labels, diag);
 }
 
+static int check_debt(const struct weir_quota *quota, struct weir_diag *diag)
+{
+    if (quota->max_debt >= WEIR_MAX_DEBT_MIN &&
+        quota->max_debt <= WEIR_MAX_DEBT_MAX)
+        return 0;
+    return weir_diag_set(diag, WEIR_EQUOTA, "max_debt may be 1 s to 366 d; "
+                         "write it as max_debt=60s", NULL);
+}
+
 int weir_quota_check(const struct weir_quota *quota, struct weir_diag *diag)
 {
     int error = check_names(quota, diag);
@@ -541,6 +552,8 @@ int weir_quota_check(const struct weir_quota *quota, struct weir_diag *diag)
                     : check_rate(&quota->limit, diag);
     if (error == 0)
         error = check_bursts(quota, diag);
+    if (error == 0)
+        error = check_debt(quota, diag);
     if (error == 0)
         error = weir_quota_check_fields(quota, diag);
     if (error == 0)

@@ -92,6 +92,8 @@ static inline struct weir_text weir_name_live(struct weir_text name)
 #define WEIR_CLASSES_TEXT_MAX 512          /* bytes of classes */
 #define WEIR_DECIMAL_ONE 10000u /* a 1 of min, max, percentile, … */
 #define WEIR_WAITERS_MAX 1000000u          /* who wait for a permit */
+#define WEIR_MAX_DEBT_MIN WEIR_SECOND
+#define WEIR_MAX_DEBT_MAX WEIR_PERIOD_MAX
 #define WEIR_PERMIT_TIMEOUT_MIN (100 * WEIR_MILLISECOND)
 #define WEIR_PERMIT_TIMEOUT_MAX (86400 * WEIR_SECOND)
 
@@ -169,6 +171,10 @@ struct weir_quota {
     weir_duration refresh;        /* or WEIR_DURATION_UNSET */
     weir_duration learning;       /* or WEIR_DURATION_UNSET; 0: none */
     weir_duration permit_timeout; /* of kind concurrency */
+    weir_duration max_debt;       /* of counted rates: time of the limit that
+                                   * one limiter may put into the bucket, and
+                                   * more with a large burst:
+                                   * count/merge_debt.c */
     weir_duration target;         /* of a controller, this and what follows */
     struct weir_text classes;     /* "sync:observed, bulk:50%"; absent: one */
     /* In 1 / WEIR_DECIMAL_ONE; 0: unset, which is the controller's default;
@@ -263,12 +269,12 @@ int weir_next_bucket_parse(struct weir_text *text,
 bool weir_tz_fixed(struct weir_text tz, int32_t *out_offset_s);
 
 /* ---- Fields as texts: one table serves the command line, YAML, JSON and
- * the stores. Fields: name parent kind limit low_burst high_burst algorithm
- * window tz sub_windows max_entries count_refused initial next_buckets
- * sharing store deadline share_algorithm safe_capacity lease refresh learning
- * priority decay_factor controller target percentile min max fleet_min
- * fleet_max classes permit_timeout queue queue_max mode on_stale order glob
- * overflow description labels; read-only: id epoch created. ---- */
+ * the stores. Fields: name parent kind limit low_burst high_burst max_debt
+ * algorithm window tz sub_windows max_entries count_refused initial
+ * next_buckets sharing store deadline share_algorithm safe_capacity lease
+ * refresh learning priority decay_factor controller target percentile min max
+ * fleet_min fleet_max classes permit_timeout queue queue_max mode on_stale
+ * order glob overflow description labels; read-only: id epoch created. ---- */
 
 enum weir_field_type {
     WEIR_FIELD_TEXT,

@@ -41,6 +41,9 @@
     X(high_burst, TEXT, false, SHAPE_BURST, NULL, BUCKETS,                  \
       "The bucket's size: fill above which all are refused, in units or "   \
       "time of the limit. Default: 1.5s, but never below low_burst.")       \
+    X(max_debt, TEXT, false, SHAPE_DURATION, NULL, COUNTED,                 \
+      "Of a counted rate: how much of a bucket one process can fill, as "   \
+      "time of the limit, 1s to 366d. Default: 60s.")                       \
     X(algorithm, TEXT, false, SHAPE_WORD, algorithms, ALL,                  \
       "How it decides: leaky, leaky_queue, token_bucket, token_buckets, "   \
       "fixed_window, sliding_log or sliding_window. Default: leaky.")       \
@@ -178,6 +181,7 @@ enum belongs {
     TO_SLIDING_LOG,
     TO_INITIAL,
     TO_TOKEN_BUCKETS,
+    TO_COUNTED,
     TO_EXACT,
     TO_LEASED,
     TO_PERMITS,
@@ -224,6 +228,8 @@ static const struct belonging {
                      "algorithm=token_bucket that is local or exact" },
     [TO_TOKEN_BUCKETS] = { ANY, BIT(WEIR_TOKEN_BUCKETS), ANY, false,
                            "algorithm=token_buckets" },
+    [TO_COUNTED] = { BIT(WEIR_RATE), ANY, BIT(WEIR_COUNTED), false,
+                     "sharing=counted and kind=rate" },
     [TO_EXACT] = { ANY, ANY, BIT(WEIR_EXACT), false, "sharing=exact" },
     [TO_LEASED] = { ANY, ANY, BIT(WEIR_LEASED), false, "sharing=leased" },
     [TO_PERMITS] = { BIT(WEIR_CONCURRENCY), ANY,

@@ -488,6 +488,8 @@ static void put_algorithm(const struct weir_quota *quota,
     if (quota->sub_windows != fresh.sub_windows)
         message->sub_windows = quota->sub_windows;
     message->max_entries = quota->max_entries;
+    if (quota->max_debt != fresh.max_debt)
+        message->max_debt_ns = quota->max_debt;
     message->count_refused = quota->count_refused;
 }
 
@@ -502,6 +504,8 @@ static void get_algorithm(const Weir__V1__Quota *message,
     if (message->sub_windows != 0)
         out->sub_windows = message->sub_windows;
     out->max_entries = message->max_entries;
+    if (message->max_debt_ns != 0)
+        out->max_debt = message->max_debt_ns;
     out->count_refused = message->count_refused;
     get_window(message->window, &out->window);
 }
@@ -546,12 +550,6 @@ static void put_lease(const struct weir_quota *quota,
     message->priority = quota->priority;
     if (quota->decay_factor != fresh.decay_factor)
         message->decay_ppb = quota->decay_factor;
-    if (quota->permit_timeout != fresh.permit_timeout)
-        message->permit_timeout_ns = quota->permit_timeout;
-    if (quota->queue != fresh.queue)
-        message->queue = (Weir__V1__Queue)quota->queue;
-    if (quota->queue_max != fresh.queue_max)
-        message->queue_max = quota->queue_max;
 }
 
 /* A period of 0 would be no capacity at all: it is refused. */
@@ -572,12 +570,6 @@ static int get_lease(const Weir__V1__Quota *message, struct weir_quota *out)
     out->priority = message->priority;
     if (message->decay_ppb != 0)
         out->decay_factor = message->decay_ppb;
-    if (message->permit_timeout_ns != 0)
-        out->permit_timeout = message->permit_timeout_ns;
-    if (message->queue != WEIR__V1__QUEUE__QUEUE_UNSET)
-        out->queue = (enum weir_lineup_order)message->queue;
-    if (message->queue_max != 0)
-        out->queue_max = message->queue_max;
     return 0;
 }
 

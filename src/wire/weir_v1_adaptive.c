@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * wire/weir_v1_adaptive.c - the fields of adaptive quotas in a message.
+ * wire/weir_v1_adaptive.c - the fields of adaptive quotas, and of all
+ * of kind concurrency, in a message.
  *
  * As with all fields that some quotas have, 0 or absent is what nobody set. The
  * wire's numbers of controllers have 0 for that, which is target, and so are
@@ -16,6 +17,12 @@ void weir_v1_adaptive_put(const struct weir_quota *quota,
         message->controller = (Weir__V1__Controller)(quota->controller + 1);
     if (quota->target != fresh.target)
         message->target_ns = quota->target;
+    if (quota->permit_timeout != fresh.permit_timeout)
+        message->permit_timeout_ns = quota->permit_timeout;
+    if (quota->queue != fresh.queue)
+        message->queue = (Weir__V1__Queue)quota->queue;
+    if (quota->queue_max != fresh.queue_max)
+        message->queue_max = quota->queue_max;
     message->percentile_e4 = (uint32_t)quota->percentile;
     message->min_e4 = quota->min;
     message->max_e4 = quota->max;
@@ -32,6 +39,12 @@ void weir_v1_adaptive_get(const Weir__V1__Quota *message,
         out->controller = (enum weir_controller_kind)(message->controller - 1);
     if (message->target_ns != 0)
         out->target = message->target_ns;
+    if (message->permit_timeout_ns != 0)
+        out->permit_timeout = message->permit_timeout_ns;
+    if (message->queue != WEIR__V1__QUEUE__QUEUE_UNSET)
+        out->queue = (enum weir_lineup_order)message->queue;
+    if (message->queue_max != 0)
+        out->queue_max = message->queue_max;
     out->percentile = message->percentile_e4;
     out->min = message->min_e4;
     out->max = message->max_e4;

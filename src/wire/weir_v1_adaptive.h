@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * wire/weir_v1_adaptive.h - the fields of adaptive quotas; for weir_v1.c. */
+ * wire/weir_v1_adaptive.h - the fields of adaptive quotas, and of all
+ * of kind concurrency; for weir_v1.c. */
 
 #ifndef WEIR_WEIR_V1_ADAPTIVE_H
 #define WEIR_WEIR_V1_ADAPTIVE_H

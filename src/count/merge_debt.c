@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT
+ * count/merge_debt.c - how much one limiter may put into a bucket.
+ *
+ * A root believes what a limiter reports. Without a bound one report of 2^62
+ * units fills a bucket for years, for every limiter, and the limiter that sent
+ * it need not even be there any more. So each cell has a leaky bucket of its
+ * own: the leak of the quota, and the size
+ *
+ *     debt = max(max_debt of the limit, 3 * high_burst, two report intervals)
+ *
+ *     report --> units --+--> totals                      (all, exact)
+ *                        |
+ *                        +--> cell's bucket --> quota's bucket --> fills
+ *                                   |
+ *                                   +--> beyond           (counted, exact)
+ *
+ * Only units that the cell's bucket takes go into the quota's bucket. The rest
+ * is counted as 'beyond' and is in no fill.
+ *
+ * Why it holds. Two buckets with the same leak never hold less, taken together,
+ * than one bucket that gets the inflow of both. So the quota's bucket holds at
+ * most what all other limiters put into it plus 'debt' of this one. Others stop
+ * at 'high'. After the last report of the one limiter the bucket is at 'high'
+ * again when 'debt' has leaked, and from there the limit passes.
+ *
+ * Why honest limiters don't notice. The units that a limiter lets through by a
+ * bucket of size 'high' never fill its own bucket above 'high' plus what it
+ * takes unseen (2 * slack + weight, merge.c). Slack is at most half of the
+ * room, and no take is heavier than high_burst, because a heavier one is
+ * refused always. So a full bucket, what is taken unseen and one charge of the
+ * greatest weight that may pass fit into 3 * high_burst.
+ * Reports may come an interval apart and may wait for one answer, and then hold
+ * the counts of two intervals at once. Late counts (merge.c) fill the bucket up
+ * to 'high' at most whatever their number, as before, so nothing is cut off
+ * them here. Charges and reservations go into debt by up to max_debt for each
+ * limiter: an operator who charges more at a time, or reserves further ahead,
+ * sets a longer max_debt.
+ *
+ * A region's root reports for many limiters, which together keep to the same
+ * limit by the same bucket; the same formula bounds it. Debts of its limiters
+ * beyond that are in the region's own bucket, which its limiters are told of
+ * (the larger of two fills is told, merge_carry.c).
+ *
+ * A root that was just started takes over the fill that limiters know. One
+ * limiter's word is bounded by 'debt' too, and while that fill drains it counts
+ * against the room of every cell: it is not known which limiter it came from,
+ * and the bound would hold twice otherwise.
+ *
+ * An edit bounds what is in the bucket by 'high' plus the debt of one limiter
+ * under the new limit. So a limit that is lowered ends no debt later than
+ * max_debt from then on.
+ *
+ * What is presumed of a cell (merge.c) is not bounded here: it goes when the
+ * link does, or after two intervals of silence, and a count takes its place.
+ * Units in flight (kind concurrency) are no debt either: they are the last word
+ * of each limiter, and go with it.
+ *
+ * What does not hold. A client that comes back under a new identity is a new
+ * limiter with a debt of its own, so n identities can put n debts into a
+ * bucket. A bound on all limiters together would cut off the honest debts of a
+ * large fleet; who may report at all is decided by credentials.
+ *
+ * Rejected: a bound on the quota's bucket alone (no state for each cell): the
+ * limiter could not be named, and the debts of a fleet would be cut off.
+ * Virtual time in one word (GCRA) for a cell: see algo/leaky.h. Making the
+ * cell's bucket only when a report is large: a limiter that was below the bound
+ * until then would get the whole debt once more. */
+
+#include "count/merge_parts.h"
+
+/* One limiter's debt is at least so many times high_burst. */
+#define HIGHS 3
+
+/* The most that any bucket holds: high and the bound of debt. */
+int64_t weir_use_fill_most(const struct weir_use *use)
+{
+    int64_t debt = (int64_t)(WEIR_DEBT_MAX << use->bucket.leak.frac);
+    int64_t high = use->bucket.high > 0 ? use->bucket.high : 0;
+    return high > WEIR_SCALED_MAX - debt ? WEIR_SCALED_MAX : high + debt;
+}
+
+int64_t weir_use_debt_most(const struct weir_merge *merge,
+                           const struct weir_use *use)
+{
+    int64_t most = weir_use_fill_most(use);
+    if (!use->counted || use->bucket.high < 0)
+        return most; /* shared by nobody, or nothing passes anyway */
+    weir_duration span =
+        use->max_debt > merge->pace_good ? use->max_debt : merge->pace_good;
+    weir_assert(span <= WEIR_PERIOD_MAX);
+    int64_t debt = (int64_t)weir_leaked(use->bucket.leak, span);
+    int64_t least =
+        use->bucket.high < most / HIGHS ? HIGHS * use->bucket.high : most;
+    if (debt < least)
+        debt = least;
+    return debt < most ? debt : most;
+}
+
+int64_t weir_use_edited_most(const struct weir_merge *merge,
+                             const struct weir_use *use)
+{
+    int64_t most = weir_use_fill_most(use);
+    int64_t debt = weir_use_debt_most(merge, use);
+    int64_t high = use->bucket.high > 0 ? use->bucket.high : 0;
+    return high < most - debt ? high + debt : most;
+}
+
+int64_t weir_cell_debt(const struct weir_merge *merge,
+                       const struct weir_use *use, const struct weir_cell *cell,
+                       weir_instant now)
+{
+    uint64_t leaked =
+        weir_leaked(use->bucket.leak, weir_merge_elapsed(merge, now));
+    int64_t debt = (int64_t)(cell->in - leaked);
+    /* More than a bucket can hold is no debt: it went round while idle. */
+    return debt > 0 && debt <= WEIR_SCALED_MAX ? debt : 0;
+}
+
+void weir_cell_set_debt(const struct weir_merge *merge,
+                        const struct weir_use *use, struct weir_cell *cell,
+                        int64_t debt, weir_instant now)
+{
+    uint64_t leaked =
+        weir_leaked(use->bucket.leak, weir_merge_elapsed(merge, now));
+    cell->in = leaked + (uint64_t)(debt > 0 ? debt : 0);
+}
+
+/* Of what is in the bucket, what was taken over when this root was young. */
+static int64_t adopted(const struct weir_merge *merge,
+                       const struct weir_use *use, weir_instant now)
+{
+    uint64_t leaked =
+        weir_leaked(use->bucket.leak, weir_merge_elapsed(merge, now));
+    int64_t left = (int64_t)(use->adopted - leaked);
+    return left > 0 && left <= WEIR_SCALED_MAX ? left : 0;
+}
+
+int64_t weir_cell_admit(struct weir_merge *merge, struct weir_use *use,
+                        const struct weir_cell *cell, int64_t units,
+                        weir_instant now)
+{
+    if (units <= 0 || use->unlimited)
+        return units;
+    int64_t room = weir_use_debt_most(merge, use) -
+                   weir_cell_debt(merge, use, cell, now) -
+                   adopted(merge, use, now);
+    int64_t admitted = room > 0 ? room >> use->bucket.leak.frac : 0;
+    if (units <= admitted)
+        return units;
+    uint64_t beyond = (uint64_t)units - (uint64_t)admitted;
+    if (use->counted && use->bucket.high >= 0) {
+        use->beyond += beyond;
+        if (merge->watch)
+            merge->watch->beyond(merge->watch->context, cell->limiter, use,
+                                 beyond, now);
+    }
+    return admitted;
+}
