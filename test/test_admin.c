@@ -385,6 +385,40 @@ static void test_usage_status_metrics(void **state)
     must(h, 200, "GET", "/readyz", NULL);
 }
 
+/* A limiter that reports what can't be is named where somebody looks. */
+static void test_a_debtor_is_named(void **state)
+{
+    struct house *h = &((struct fixture *)*state)->house;
+    must(h, 201, "PUT", "/v1/quotas/q", "{\"limit\": \"10/s\"}");
+    must(h, 200, "GET", "/v1/why?name=q", NULL);
+    json_t *link = json_array_get(json_object_get(h->json, "chain"), 0);
+    assert_true(json_is_null(json_object_get(link, "beyond_debt")));
+    use(h, "q", 1, 10 * 60 + 81000, 0);
+
+    must(h, 200, "GET", "/v1/why?name=q", NULL);
+    link = json_array_get(json_object_get(h->json, "chain"), 0);
+    json_t *beyond = json_object_get(link, "beyond_debt");
+    assert_string_equal(
+        json_string_value(json_object_get(beyond, "limiter")),
+        "service \"1\"");
+    assert_int_equal(json_integer_value(json_object_get(beyond, "units")),
+                     81000);
+    assert_non_null(strstr(json_string_value(json_object_get(link, "why")),
+                           "; limiter 'service \"1\"' reported more than its "
+                           "max_debt, at last "));
+    must(h, 200, "GET", "/metrics", NULL);
+    assert_non_null(strstr(h->text, "\nweir_beyond_debt_units_total 81000\n"));
+    assert_non_null(strstr(h->text,
+                           "weir_quota_beyond_debt_units_total{quota=\"q\","
+                           "limiter=\"service \\\"1\\\"\",incarnation="
+                           "\"07000000000000000000000000000000\"} 81000\n"));
+    struct weir_debtor debtor;
+    weir_instant now = weir_clock_now();
+    assert_true(weir_root_new_debtor(h->root, &debtor, now));
+    assert_int_equal(debtor.units, 81000);
+    assert_false(weir_root_new_debtor(h->root, &debtor, now));
+}
+
 #define MANY 300
 
 static void test_metrics_are_bounded(void **state)
@@ -703,6 +737,7 @@ int main(void)
         WITH_HOUSE(test_routes),
         cmocka_unit_test(test_uri),
         WITH_HOUSE(test_usage_status_metrics),
+        WITH_HOUSE(test_a_debtor_is_named),
         WITH_HOUSE(test_metrics_are_bounded),
         WITH_HOUSE(test_locked),
         WITH_HOUSE(test_no_edit_is_served_by_half),

@@ -235,16 +235,15 @@ static void set_fill(struct weir_merge *merge, struct weir_use *use,
     use->in = leaked - weir_merge_presumed(merge, use, now) + (uint64_t)fill;
 }
 
-/* 'instead': of what was in the bucket, scaled, that they take the place. Late
- * units put the bucket into no debt; of others the cell's limiter has one. */
-static void add_units(struct weir_merge *merge, struct weir_use *use,
-                      struct weir_cell *cell, int64_t units, int64_t instead,
-                      bool late, weir_instant now)
+/* 'instead': of what was in the bucket, scaled, that they take the place.
+ * Returns by how much they moved it, scaled. */
+static int64_t add_units(struct weir_merge *merge, struct weir_use *use,
+                         int64_t units, int64_t instead, bool late,
+                         weir_instant now)
 {
     use->added += (uint64_t)units;
     if (use->unlimited)
-        return;
-    int64_t debt = weir_cell_debt(merge, use, cell, now);
+        return 0;
     int64_t fill = weir_merge_fill(merge, use, now);
     /* What is presumed may never come: it takes no count's place but that of
      * late ones, which are owed none. */
@@ -265,10 +264,11 @@ static void add_units(struct weir_merge *merge, struct weir_use *use,
     /* What leaked and what is presumed are in both. */
     int64_t more = (int64_t)wanted - fill;
     use->in += (uint64_t)more;
-    weir_cell_set_debt(merge, use, cell, debt + more + instead, now);
+    return more + instead;
 }
 
-static void use_parameters(struct weir_use *use,
+static void use_parameters(const struct weir_merge *merge,
+                           struct weir_use *use,
                            const struct weir_quota *quota)
 {
     use->unlooked = true;
@@ -277,8 +277,8 @@ static void use_parameters(struct weir_use *use,
     use->gauge = quota->kind == WEIR_CONCURRENCY;
     use->created = quota->created;
     use->rule_epoch = quota->epoch;
-    use->max_debt = quota->max_debt;
     weir_quota_bucket(quota, &use->bucket);
+    use->debt_most = weir_use_debt_of(merge, use, quota->max_debt);
 }
 
 struct weir_use *weir_merge_get(struct weir_merge *merge,
@@ -350,7 +350,7 @@ struct weir_use *weir_merge_use(struct weir_merge *merge,
     use->name_len = (uint8_t)name.len;
     use->live = true;
     use->dry_left = WEIR_SCALED_MAX; /* of the time before */
-    use_parameters(use, quota);
+    use_parameters(merge, use, quota);
     set_fill(merge, use, 0, now);
     use->adopted = use->in;
     merge->use_live++;
@@ -573,12 +573,12 @@ void weir_merge_edit(struct weir_merge *merge, struct weir_use *use,
     if (use->created != quota->created || flips)
         fill = adopted = 0;
     for (struct weir_cell *cell = use->cells; cell; cell = cell->next)
-        cell->in = (uint64_t)weir_cell_debt(merge, use, cell, now);
-    use_parameters(use, quota);
+        cell->in = (uint64_t)weir_debt_left(cell->in, leaked);
+    use_parameters(merge, use, quota);
     /* What is presumed goes by itself, or a count takes its place. */
     int64_t presumed = (int64_t)weir_merge_presumed(merge, use, now);
     int64_t counted = smaller(weir_use_rescaled(use, fill, from) - presumed,
-                              weir_use_edited_most(merge, use));
+                              weir_use_edited_most(use));
     fill = counted + presumed;
     set_fill(merge, use, fill, now);
     leaked = weir_leaked(use->bucket.leak, weir_merge_elapsed(merge, now));
@@ -590,7 +590,7 @@ void weir_merge_edit(struct weir_merge *merge, struct weir_use *use,
             drop_pace(merge, cell);
         cell->dry = cell->dry_before = use->dry; /* of another scale */
         int64_t debt = weir_use_rescaled(use, (int64_t)cell->in, from);
-        weir_cell_set_debt(merge, use, cell, smaller(debt, counted), now);
+        cell->in = weir_debt_sum(smaller(debt, counted), leaked);
         if (cell->limiter->connected)
             weir_cell_set_due(cell, true);
     }
@@ -753,7 +753,7 @@ static void adopt_fill(struct weir_merge *merge, struct weir_use *use,
         weir_merge_elapsed(merge, now) > merge->learn)
         return;
     unsigned frac = use->bucket.leak.frac;
-    int64_t most = weir_use_debt_most(merge, use);
+    int64_t most = use->debt_most;
     int64_t fill = announce->fill >= weir_rescale(most, frac, WEIR_FILL_FRAC)
                        ? most
                        : weir_rescale(announce->fill, WEIR_FILL_FRAC, frac);
@@ -863,6 +863,27 @@ static int64_t drained(struct weir_use *use, const struct weir_cell *cell,
     return units;
 }
 
+/* Units of a count come into the bucket, as far as the debt of its limiter
+ * allows; late ones put nobody into debt, and need no such bound. Returns
+ * those, or all that are late. */
+static int64_t charge(struct weir_merge *merge, struct weir_use *use,
+                      struct weir_cell *cell, int64_t units, int64_t instead,
+                      bool no_debt, weir_instant now)
+{
+    uint64_t leaked =
+        weir_leaked(use->bucket.leak, weir_merge_elapsed(merge, now));
+    int64_t debt = weir_debt_left(cell->in, leaked);
+    if (!no_debt && units > 0) {
+        /* Of what was taken over it isn't known whose it is. */
+        int64_t room =
+            use->debt_most - debt - weir_debt_left(use->adopted, leaked);
+        units = weir_cell_cut(merge, use, cell, units, room, now);
+    }
+    int64_t moved = add_units(merge, use, units, instead, no_debt, now);
+    cell->in = weir_debt_sum(debt + moved, leaked);
+    return units;
+}
+
 /* By so much others than the cell's limiter find the bucket moved. */
 static void stir(struct weir_use *use, int64_t units, int64_t instead)
 {
@@ -931,10 +952,8 @@ bool weir_merge_count(struct weir_merge *merge,
     weir_cell_set_carried(merge, use, cell, false);
     int64_t instead = set_pace(merge, use, cell, pace, count->ahead, now);
     bool no_debt = report->late_from > 0 || late > 0 || merge->adrift;
-    if (!no_debt)
-        delta = weir_cell_admit(merge, use, cell, delta, now);
+    delta = charge(merge, use, cell, delta, instead, no_debt, now);
     stir(use, delta, instead);
-    add_units(merge, use, cell, delta, instead, no_debt, now);
     /* It is to be known above whoever carries it, and what the region's part
      * of it is. */
     if (merge->upstream)

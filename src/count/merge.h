@@ -67,7 +67,7 @@ struct weir_use {
     bool unlooked;           /* never, or there is another reason to look */
     uint64_t passed;         /* units */
     uint64_t refused;        /* units */
-    weir_duration max_debt;  /* of the quota: what one limiter may put in */
+    int64_t debt_most;       /* scaled: what one limiter may put in */
     uint64_t beyond;         /* units of 'passed' that were more than that, and
                               * are in no fill (merge_debt.c) */
     struct weir_cell *cells; /* list */

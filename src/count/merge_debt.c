@@ -79,14 +79,14 @@ int64_t weir_use_fill_most(const struct weir_use *use)
     return high > WEIR_SCALED_MAX - debt ? WEIR_SCALED_MAX : high + debt;
 }
 
-int64_t weir_use_debt_most(const struct weir_merge *merge,
-                           const struct weir_use *use)
+int64_t weir_use_debt_of(const struct weir_merge *merge,
+                         const struct weir_use *use, weir_duration max_debt)
 {
     int64_t most = weir_use_fill_most(use);
     if (!use->counted || use->bucket.high < 0)
         return most; /* shared by nobody, or nothing passes anyway */
     weir_duration span =
-        use->max_debt > merge->pace_good ? use->max_debt : merge->pace_good;
+        max_debt > merge->pace_good ? max_debt : merge->pace_good;
     weir_assert(span <= WEIR_PERIOD_MAX);
     int64_t debt = (int64_t)weir_leaked(use->bucket.leak, span);
     int64_t least =
@@ -96,56 +96,19 @@ int64_t weir_use_debt_most(const struct weir_merge *merge,
     return debt < most ? debt : most;
 }
 
-int64_t weir_use_edited_most(const struct weir_merge *merge,
-                             const struct weir_use *use)
+int64_t weir_use_edited_most(const struct weir_use *use)
 {
     int64_t most = weir_use_fill_most(use);
-    int64_t debt = weir_use_debt_most(merge, use);
     int64_t high = use->bucket.high > 0 ? use->bucket.high : 0;
-    return high < most - debt ? high + debt : most;
+    return high < most - use->debt_most ? high + use->debt_most : most;
 }
 
-int64_t weir_cell_debt(const struct weir_merge *merge,
-                       const struct weir_use *use, const struct weir_cell *cell,
-                       weir_instant now)
+int64_t weir_cell_cut(struct weir_merge *merge, struct weir_use *use,
+                      const struct weir_cell *cell, int64_t units,
+                      int64_t room, weir_instant now)
 {
-    uint64_t leaked =
-        weir_leaked(use->bucket.leak, weir_merge_elapsed(merge, now));
-    int64_t debt = (int64_t)(cell->in - leaked);
-    /* More than a bucket can hold is no debt: it went round while idle. */
-    return debt > 0 && debt <= WEIR_SCALED_MAX ? debt : 0;
-}
-
-void weir_cell_set_debt(const struct weir_merge *merge,
-                        const struct weir_use *use, struct weir_cell *cell,
-                        int64_t debt, weir_instant now)
-{
-    uint64_t leaked =
-        weir_leaked(use->bucket.leak, weir_merge_elapsed(merge, now));
-    cell->in = leaked + (uint64_t)(debt > 0 ? debt : 0);
-}
-
-/* Of what is in the bucket, what was taken over when this root was young. */
-static int64_t adopted(const struct weir_merge *merge,
-                       const struct weir_use *use, weir_instant now)
-{
-    uint64_t leaked =
-        weir_leaked(use->bucket.leak, weir_merge_elapsed(merge, now));
-    int64_t left = (int64_t)(use->adopted - leaked);
-    return left > 0 && left <= WEIR_SCALED_MAX ? left : 0;
-}
-
-int64_t weir_cell_admit(struct weir_merge *merge, struct weir_use *use,
-                        const struct weir_cell *cell, int64_t units,
-                        weir_instant now)
-{
-    if (units <= 0 || use->unlimited)
-        return units;
-    int64_t room = weir_use_debt_most(merge, use) -
-                   weir_cell_debt(merge, use, cell, now) -
-                   adopted(merge, use, now);
     int64_t admitted = room > 0 ? room >> use->bucket.leak.frac : 0;
-    if (units <= admitted)
+    if (use->unlimited || units <= admitted)
         return units;
     uint64_t beyond = (uint64_t)units - (uint64_t)admitted;
     if (use->counted && use->bucket.high >= 0) {

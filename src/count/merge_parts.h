@@ -62,24 +62,27 @@ void weir_cell_carry(struct weir_merge *merge, struct weir_use *use,
 /* The most that the bucket holds, scaled. */
 int64_t weir_use_fill_most(const struct weir_use *use);
 /* Of it, the most that one limiter may have put in, scaled. */
-int64_t weir_use_debt_most(const struct weir_merge *merge,
-                           const struct weir_use *use);
+int64_t weir_use_debt_of(const struct weir_merge *merge,
+                         const struct weir_use *use, weir_duration max_debt);
 /* The most that an edit leaves in the bucket, scaled. */
-int64_t weir_use_edited_most(const struct weir_merge *merge,
-                             const struct weir_use *use);
-/* What the cell's limiter has put in and hasn't leaked yet, scaled. */
-int64_t weir_cell_debt(const struct weir_merge *merge,
-                       const struct weir_use *use,
-                       const struct weir_cell *cell, weir_instant now);
-/* From now on it is so much; below 0: nothing. */
-void weir_cell_set_debt(const struct weir_merge *merge,
-                        const struct weir_use *use, struct weir_cell *cell,
-                        int64_t debt, weir_instant now);
-/* Of 'units' that the cell's limiter counted, those that go into the bucket;
- * the rest is counted as beyond its debt. */
-int64_t weir_cell_admit(struct weir_merge *merge, struct weir_use *use,
-                        const struct weir_cell *cell, int64_t units,
-                        weir_instant now);
+int64_t weir_use_edited_most(const struct weir_use *use);
+/* Of 'units' (> 0) that the cell's limiter counted, those for which there is
+ * room in its own bucket, scaled; the rest is counted as beyond its debt. */
+int64_t weir_cell_cut(struct weir_merge *merge, struct weir_use *use,
+                      const struct weir_cell *cell, int64_t units,
+                      int64_t room, weir_instant now);
+/* What is left of a sum when so much has leaked in all. More than a bucket can
+ * hold is nothing: the sums went round while it was idle. */
+static inline int64_t weir_debt_left(uint64_t in, uint64_t leaked)
+{
+    int64_t debt = (int64_t)(in - leaked);
+    return debt > 0 && debt <= WEIR_SCALED_MAX ? debt : 0;
+}
+/* The same as a sum again; below 0: nothing. */
+static inline uint64_t weir_debt_sum(int64_t debt, uint64_t leaked)
+{
+    return leaked + (uint64_t)(debt > 0 ? debt : 0);
+}
 
 /* ---- merge.c ---- */
 

@@ -72,6 +72,8 @@ static bool make_parts(struct weir_root *root, weir_instant now)
 {
     const struct weir_mem *mem = &root->mem;
     weir_merge_init(&root->merge, mem, root->seed, now);
+    root->watch = (struct weir_merge_watch){ root, weir_root_note_beyond };
+    root->merge.watch = &root->watch;
     apply_settings(root);
     root->catalog = weir_catalog_new(mem, root->seed);
     root->peers = allocate(mem, root->peers_max * sizeof(*root->peers));
@@ -143,6 +145,7 @@ void weir_root_free(struct weir_root *root)
     }
     for (uint32_t i = 0; root->peers && i < root->peers_max; i++)
         free_peer(&root->peers[i], &mem);
+    weir_root_free_debtors(root);
     weir_root_asks_fini(root);
     weir_root_leases_fini(root);
     mem.free(mem.context, root->limiters,

@@ -129,6 +129,28 @@ struct weir_catalog *weir_root_catalog(struct weir_root *root);
 
 /* ---- What people look at ---- */
 
+/* A limiter that reported more units of a counted quota than it may put into
+ * the bucket (max_debt). Its texts live until the next message is received. */
+#define WEIR_DEBTORS_MAX 64 /* remembered: the last ones */
+#define WEIR_DEBTOR_EPISODE (60 * WEIR_SECOND)
+struct weir_debtor {
+    struct weir_text quota;
+    struct weir_text limiter; /* its name; may be empty */
+    uint8_t incarnation[WEIR_INCARNATION_SIZE];
+    uint64_t units;       /* in no fill, while it is remembered */
+    weir_duration silent; /* since the last report of such */
+};
+/* Walks those that are remembered: start with '*cursor' 0; false at the end. */
+bool weir_root_debtor(const struct weir_root *root, size_t *cursor,
+                      struct weir_debtor *out, weir_instant now);
+/* The one that did so last; false: none is remembered. */
+bool weir_root_debtor_of(const struct weir_root *root, struct weir_text quota,
+                         struct weir_debtor *out, weir_instant now);
+/* One that began to, after WEIR_DEBTOR_EPISODE without: each once. False: there
+ * is none. */
+bool weir_root_new_debtor(struct weir_root *root, struct weir_debtor *out,
+                          weir_instant now);
+
 /* A quota in use. */
 struct weir_usage {
     struct weir_text name;      /* borrowed until the next call */
@@ -137,6 +159,8 @@ struct weir_usage {
     uint64_t passed;            /* units since this root first saw it */
     uint64_t refused;           /* units */
     uint32_t limiters;          /* that use it */
+    struct weir_debtor debtor;  /* as weir_root_debtor_of(), of
+                                 * weir_root_usage_of() alone; 0 units: none */
 };
 /* Walks quotas in use: start with '*cursor' 0; false at the end. */
 bool weir_root_usage(struct weir_root *root, size_t *cursor,
@@ -176,6 +200,7 @@ struct weir_root_stats {
     uint64_t protocol_errors;
     uint64_t unknown;         /* requests by names without quota */
     uint64_t denied;          /* names that a peer may not ask for */
+    uint64_t beyond_debt;     /* units reported beyond a limiter's debt */
     uint64_t asks;            /* steps of exact meters made, or relayed */
     uint64_t asks_dropped;    /* doubled, late, or too many unanswered */
     uint64_t asks_refused;    /* unknown here, or no room */

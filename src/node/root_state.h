@@ -129,6 +129,21 @@ struct root_grants {
     size_t name_bytes, name_capacity;
 };
 
+/* A limiter that went beyond its debt of a quota. */
+struct root_debtor {
+    char quota[WEIR_NAME_MAX];
+    char limiter[WEIR_NAME_MAX];
+    uint8_t quota_len, limiter_len;
+    uint8_t incarnation[WEIR_INCARNATION_SIZE];
+    bool untold;
+    uint64_t units;
+    weir_instant at; /* the last report of such */
+};
+struct root_debtors {
+    struct root_debtor *rows; /* owned, WEIR_DEBTORS_MAX; NULL: none yet */
+    size_t count;
+};
+
 struct root_peer {
     bool up;
     bool greeted;          /* a hello was taken */
@@ -193,6 +208,8 @@ struct weir_root {
     weir_instant top_at;   /* … last, as far as that is unusual */
 
     struct weir_merge merge;
+    struct weir_merge_watch watch; /* of the merge, into: */
+    struct root_debtors debtors;
     struct root_asks asks;
     struct root_leases leases;
     struct root_limiter **limiters; /* owned */
@@ -238,6 +255,15 @@ bool weir_root_names_may(struct weir_root *root, uint32_t peer,
 /* The peer speaks for another limiter, whose cells may be of another's time. */
 void weir_root_names_attach(struct weir_root *root, uint32_t peer);
 void weir_root_names_fini(struct weir_root *root, struct root_peer *peer);
+
+/* ---- root_debtor.c ---- */
+
+/* As weir_merge_watch's. */
+void weir_root_note_beyond(void *context,
+                           const struct weir_merge_limiter *cells,
+                           const struct weir_use *use, uint64_t units,
+                           weir_instant now);
+void weir_root_free_debtors(struct weir_root *root);
 
 /* ---- root_ask.c ---- */
 

@@ -44,6 +44,7 @@ bool weir_root_usage_of(struct weir_root *root, struct weir_text name,
     if (!use)
         return false;
     usage_of(root, use, out, now);
+    weir_root_debtor_of(root, name, &out->debtor, now);
     return true;
 }
 

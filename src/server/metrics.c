@@ -92,6 +92,9 @@ static void print_root(FILE *out, const struct weir_metrics_source *of)
         { "weir_unknown_requests_total", "counter",
           "Requests by names without quota, which passed.",
           (double)s.unknown },
+        { "weir_beyond_debt_units_total", "counter",
+          "Units that limiters reported beyond max_debt, which fill nothing.",
+          (double)s.beyond_debt },
     };
     weir_metrics_figures(out, figures, WEIR_COUNT_OF(figures));
 }
@@ -274,6 +277,27 @@ static int print_adaptive(FILE *out, struct weir_root *root, weir_instant now)
     return 0;
 }
 
+/* The few limiters that did it last. */
+static void print_debtors(FILE *out, const struct weir_root *root,
+                          weir_instant now)
+{
+    static const char units[] = "weir_quota_beyond_debt_units_total";
+    weir_metrics_head(out, units, "counter",
+                      "Units that the limiter reported beyond max_debt.");
+    struct weir_debtor debtor;
+    size_t cursor = 0;
+    while (weir_root_debtor(root, &cursor, &debtor, now)) {
+        fprintf(out, "%s{quota=\"", units);
+        weir_metrics_label(out, debtor.quota.p, debtor.quota.len);
+        fputs("\",limiter=\"", out);
+        weir_metrics_label(out, debtor.limiter.p, debtor.limiter.len);
+        fputs("\",incarnation=\"", out);
+        for (size_t i = 0; i < WEIR_INCARNATION_SIZE; i++)
+            fprintf(out, "%02x", debtor.incarnation[i]);
+        fprintf(out, "\"} %llu\n", (unsigned long long)debtor.units);
+    }
+}
+
 static int print_quotas(FILE *out, struct weir_root *root, weir_instant now)
 {
     struct weir_busy *busy =
@@ -289,6 +313,7 @@ static int print_quotas(FILE *out, struct weir_root *root, weir_instant now)
     print_column(out, REFUSED, busy, count);
     print_column(out, FILL, busy, count);
     print_column(out, LIMIT, busy, count);
+    print_debtors(out, root, now);
     free(busy);
     return 0;
 }

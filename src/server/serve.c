@@ -29,6 +29,7 @@
 
 #include "os/clock.h"
 #include "os/daemon.h"
+#include "server/debtor_log.h"
 #include "server/door_grpc.h"
 #include "server/door_http.h"
 #include "server/doorman_source.h"
@@ -338,6 +339,7 @@ static void on_look(evutil_socket_t fd, short what, void *context)
     struct serve *serve = context;
     look_again(serve, false);
     follow_zones(serve);
+    weir_debtors_log(serve->root, &serve->log, weir_clock_now());
     weir_admin_tick(serve->admin, weir_clock_now());
     weir_door_grpc_look(serve->grpc);
 }

@@ -26,7 +26,8 @@ struct link_view {
     char ruler[WEIR_NAME_MAX];
     struct weir_ruled ruled;   /* 'name' is in 'ruler'; no parent */
     bool in_use;
-    struct weir_usage usage;   /* zero when it isn't */
+    struct weir_usage usage;   /* zero when it isn't; the debtor's texts live
+                                * until the answer is made */
     double chance;             /* that it refuses; below 0: not known here */
     weir_duration retry_after; /* of a chance of 1; WEIR_NEVER: none */
 };
@@ -239,18 +240,46 @@ static void say_part(const struct weir_ruled *ruled, char *buf, size_t size)
                  ruled->kind == WEIR_RATE ? " a second" : "");
 }
 
+/* Of a bucket that may refuse: what a limiter said that can't be. */
+static void say_debtor(const struct link_view *link, char *buf, size_t size)
+{
+    const struct weir_debtor *debtor = &link->usage.debtor;
+    size_t len = strlen(buf);
+    char silent[32];
+    if (debtor->units == 0 || link->chance <= 0 || len >= size)
+        return;
+    seconds(debtor->silent, silent, sizeof silent);
+    snprintf(buf + len, size - len, "; limiter '%.*s' reported more than its "
+             "max_debt, at last %s ago", (int)debtor->limiter.len,
+             debtor->limiter.p, silent);
+}
+
+static json_t *debtor_object(const struct weir_debtor *debtor)
+{
+    char incarnation[2 * WEIR_INCARNATION_SIZE + 1];
+    if (debtor->units == 0)
+        return json_null();
+    weir_view_hex(debtor->incarnation, WEIR_INCARNATION_SIZE, incarnation);
+    return json_pack("{s:s%, s:s, s:I, s:f}", "limiter",
+                     debtor->limiter.p ? debtor->limiter.p : "",
+                     debtor->limiter.len, "incarnation", incarnation, "units",
+                     (json_int_t)debtor->units, "silent_s",
+                     (double)debtor->silent / 1e9);
+}
+
 static json_t *link_object(const struct link_view *link, double weight)
 {
     char limit[64];
-    char why[256];
+    char why[640];
     const struct weir_ruled *ruled = &link->ruled;
     size_t len = weir_limit_format(&ruled->limit, limit, sizeof limit);
     say(link, weight, why, sizeof why);
     say_part(ruled, why, sizeof why);
+    say_debtor(link, why, sizeof why);
     bool bounded = !ruled->limit.unlimited;
     return json_pack(
         "{s:s%, s:s%, s:s, s:s%, s:o, s:o, s:b, s:f, s:I, s:I, s:o, s:o,"
-        " s:s}",
+        " s:o, s:s}",
         "name", link->name, link->name_len, "quota", ruled->name.p,
         ruled->name.len, "mode", weir_mode_word(ruled->mode), "limit", limit,
         len, "low", bounded ? json_real(ruled->low) : json_null(), "high",
@@ -262,7 +291,7 @@ static json_t *link_object(const struct link_view *link, double weight)
         link->retry_after == WEIR_NEVER
             ? json_null()
             : json_real((double)link->retry_after / 1e9),
-        "why", why);
+        "beyond_debt", debtor_object(&link->usage.debtor), "why", why);
 }
 
 /* ---- The answer ---- */

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ * server/debtor_log.c - names in the log which limiters went beyond their debt.
+ *
+ * Such a limiter reports what can't be, or its quota's max_debt is shorter than
+ * what it charges and reserves. The line says both, because the root can't tell
+ * one from the other. */
+
+#include "server/debtor_log.h"
+
+#define LINES_MAX 4 /* of one call */
+
+void weir_debtors_log(struct weir_root *root, const struct weir_log *log,
+                      weir_instant now)
+{
+    struct weir_debtor debtor;
+    for (int i = 0; i < LINES_MAX; i++) {
+        if (!weir_root_new_debtor(root, &debtor, now))
+            return;
+        weir_log(log, WEIR_LOG_WARNING,
+                 "limiter '%.*s' reported %llu units beyond its debt of quota "
+                 "'%.*s': they are counted and fill nothing; end the limiter, "
+                 "or raise the quota's max_debt if its charges or reservations "
+                 "are as large",
+                 (int)debtor.limiter.len, debtor.limiter.p,
+                 (unsigned long long)debtor.units, (int)debtor.quota.len,
+                 debtor.quota.p);
+    }
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT
+ * server/debtor_log.h - names in the log which limiters went beyond their
+ * debt. */
+
+#ifndef WEIR_DEBTOR_LOG_H
+#define WEIR_DEBTOR_LOG_H
+
+#include "node/root.h"
+#include "server/log.h"
+
+/* To be called about each second. One warning for each limiter and quota and
+ * episode (WEIR_DEBTOR_EPISODE), a few at a time: the others come next. */
+void weir_debtors_log(struct weir_root *root, const struct weir_log *log,
+                      weir_instant now);
+
+#endif /* WEIR_DEBTOR_LOG_H */
