@@ -136,7 +136,8 @@ static int edit(struct weir_fleet *fleet, struct weir_change *change,
     const struct weir_quota *before =
         weir_catalog_get(fleet->store, change->quota.name);
     change->quota.epoch = ++fleet->epoch;
-    change->quota.created = before ? before->created : fleet->epoch;
+    bool goes_on = before && !change->resets;
+    change->quota.created = goes_on ? before->created : fleet->epoch;
     change->quota.id = before ? before->id : fleet->epoch;
     if (weir_catalog_apply(fleet->store, change) < 0)
         abort();
@@ -148,6 +149,19 @@ int weir_fleet_put(struct weir_fleet *fleet, const struct weir_quota *quota,
                    struct weir_diag *diag)
 {
     struct weir_change change = { .quota = *quota };
+    return edit(fleet, &change, diag);
+}
+
+int weir_fleet_empty(struct weir_fleet *fleet, struct weir_text name,
+                     struct weir_diag *diag)
+{
+    const struct weir_quota *quota = weir_catalog_get(fleet->store, name);
+    if (!quota)
+        return WEIR_ENOENT;
+    char texts[WEIR_FIELD_VALUE_MAX * 3];
+    struct weir_change change = { .resets = true, .quota = *quota };
+    weir_assert(weir_quota_texts_size(quota) <= sizeof(texts));
+    weir_quota_texts_move(&change.quota, texts);
     return edit(fleet, &change, diag);
 }
 

@@ -94,6 +94,9 @@ int weir_fleet_error(const struct weir_fleet *fleet);
  * weir_error with 'diag' (may be NULL) filled; WEIR_ESTORE while away. */
 int weir_fleet_put(struct weir_fleet *fleet, const struct weir_quota *quota,
                    struct weir_diag *diag);
+/* Resets the quota: `weir quota reset`. */
+int weir_fleet_empty(struct weir_fleet *fleet, struct weir_text name,
+                     struct weir_diag *diag);
 int weir_fleet_remove(struct weir_fleet *fleet, const char *name,
                       struct weir_diag *diag);
 /* The store is away: edits are refused, roots that start have no quotas. */

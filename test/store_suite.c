@@ -605,6 +605,9 @@ static void what_stands_in_the_way_of_an_undo(void **state)
     assert_int_equal(look(fixture, "d")->epoch, 7);
     assert_int_equal(undo(fixture, 8), 0);
     assert_int_equal(undo(fixture, 7), 0);
+    later.resets = true;
+    must(fixture, later);
+    assert_int_equal(look(fixture, "b")->created, fixture->epoch);
 }
 
 /* Every field comes back, of quotas with nasty texts. */

@@ -221,6 +221,45 @@ static void test_removals_are_one_edit(void **state)
     assert_int_equal(listed(h, "/v1/quotas"), 3);
 }
 
+static void test_a_reset_is_an_edit(void **state)
+{
+    struct house *h = &((struct fixture *)*state)->house;
+    static const char path[] = "/v1/quotas:reset";
+    must(h, 201, "PUT", "/v1/quotas/a", "{\"limit\": \"10/s\"}");
+    must(h, 201, "PUT", "/v1/quotas/t%2F*", "{\"limit\": \"5/s\"}");
+    must(h, 201, "PUT", "/v1/quotas/p",
+         "{\"limit\": \"5\", \"kind\": \"concurrency\"}");
+    must(h, 201, "PUT", "/v1/quotas/l",
+         "{\"limit\": \"5/s\", \"sharing\": \"leased\"}");
+    must(h, 201, "PUT", "/v1/quotas/r",
+         "{\"limit\": \"5/s\", \"sharing\": \"exact\","
+         " \"store\": \"redis://h:1\"}");
+    refused(h, "WEIR_ENOENT", "no quota 'd'", "POST", path,
+            "{\"names\": [\"a\", \"d\"]}");
+    refused(h, "WEIR_EQUOTA", "'t/*' rules it", "POST", path,
+            "{\"names\": [\"t/3\"]}");
+    refused(h, "WEIR_EQUOTA", "no bucket", "POST", path,
+            "{\"names\": [\"p\"]}");
+    refused(h, "WEIR_EQUOTA", "leased", "POST", path,
+            "{\"names\": [\"l\"]}");
+    refused(h, "WEIR_EQUOTA", "its key", "POST", path,
+            "{\"names\": [\"r\"]}");
+    refused(h, "WEIR_EINVAL", "names", "POST", path, "{\"names\": []}");
+    refused(h, "WEIR_EEXIST", "twice", "POST", path,
+            "{\"names\": [\"a\", \"a\"]}");
+    must(h, 200, "POST", path, "{\"names\": [\"t/*\", \"a\"]}");
+    assert_int_equal(number(h, "reset"), 2);
+    assert_int_equal(number(h, "epoch"), 7);
+    must(h, 200, "GET", "/v1/quotas/a", NULL);
+    assert_int_equal(number(h, "created"), number(h, "epoch"));
+    assert_string_equal(member(h, "limit"), "10/s");
+    must(h, 200, "GET", "/v1/log?quota=a", NULL);
+    json_t *entry = json_array_get(json_object_get(h->json, "entries"), 0);
+    assert_true(json_is_true(json_object_get(entry, "reset")));
+    refused(h, "WEIR_EINVAL", "nothing to undo", "POST", "/v1/undo",
+            "{\"epoch\": 7}");
+}
+
 static void test_names_of_the_shadow_set_are_refused(void **state)
 {
     struct house *h = &((struct fixture *)*state)->house;
@@ -252,6 +291,7 @@ int main(void)
         WITH_HOUSE(test_a_shadow_set_is_beside_the_live_one),
         WITH_HOUSE(test_promotion_is_one_edit),
         WITH_HOUSE(test_removals_are_one_edit),
+        WITH_HOUSE(test_a_reset_is_an_edit),
         WITH_HOUSE(test_promote_and_undo_keep_the_order_of_templates),
         WITH_HOUSE(test_names_of_the_shadow_set_are_refused),
     };

@@ -23,6 +23,7 @@ static const char quota_help[] =
     "  ls [GLOB]                  list, one a line\n"
     "  tree [NAME]                who is part of whom\n"
     "  rm NAME ...                remove\n"
+    "  reset NAME ...             empty the bucket, everywhere\n"
     "  import [--replace] FILE    make them as in a YAML file\n"
     "  export                     write that file\n"
     "  log [NAME]                 who changed what, and when\n"
@@ -77,6 +78,18 @@ static const char rm_help[] =
     "\n"
     "  --roots HOST:PORT,…  the roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
     "  --json               {\"removed\": …, \"epoch\": …}\n";
+
+static const char reset_help[] =
+    "Empties the buckets of quotas, of all of them or of none, everywhere; of\n"
+    "a template those of all its instances.\n"
+    "\n"
+    "    weir quota reset site 'client/*'\n"
+    "\n"
+    "  --roots HOST:PORT,…  the roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
+    "  --json               {\"reset\": …, \"epoch\": …}\n"
+    "\n"
+    "It is an edit: the quota begins anew, and roots and limiters forget what\n"
+    "was in the bucket before. Totals stay. It can't be undone.\n";
 
 /* ---- Shared ---- */
 
@@ -652,19 +665,22 @@ static json_t *names_object(char **names, int count)
     return json_pack("{s:o}", "names", list);
 }
 
-int weir_cli_quota_rm(int argc, char **argv)
+/* One edit of the quotas that are named. 'done' is what the answer calls it. */
+static int edit_named(const char *verb, const char *path, const char *help,
+                      const char *done, int argc, char **argv)
 {
     struct weir_cli cli;
-    int at = weir_cli_parse(&cli, rm_help, NULL, 0, argc, argv);
+    int at = weir_cli_parse(&cli, help, NULL, 0, argc, argv);
     if (at < 0)
         return weir_cli_parsed(at);
     if (at == argc)
-        return weir_cli_fail("which quota? For example: weir quota rm site");
+        return weir_cli_fail("which quota? For example: weir quota %s site",
+                             verb);
     json_t *names = names_object(argv + at, argc - at);
     struct weir_root_client *client = names ? weir_cli_connect(&cli) : NULL;
     json_t *answer;
-    int status = client ? weir_cli_ask(client, "POST", "/v1/quotas:remove",
-                                       names, &answer, NULL)
+    int status = client ? weir_cli_ask(client, "POST", path, names, &answer,
+                                       NULL)
                         : WEIR_EXIT_ERROR;
     weir_root_client_free(&client);
     json_decref(names);
@@ -674,10 +690,22 @@ int weir_cli_quota_rm(int argc, char **argv)
         weir_cli_print_json(answer);
         return WEIR_EXIT_OK;
     }
-    printf("removed %" JSON_INTEGER_FORMAT "\n",
-           json_integer_value(json_object_get(answer, "removed")));
+    printf("%s %" JSON_INTEGER_FORMAT "\n", done,
+           json_integer_value(json_object_get(answer, done)));
     json_decref(answer);
     return WEIR_EXIT_OK;
+}
+
+static int quota_rm(int argc, char **argv)
+{
+    return edit_named("rm", "/v1/quotas:remove", rm_help, "removed", argc,
+                      argv);
+}
+
+static int quota_reset(int argc, char **argv)
+{
+    return edit_named("reset", "/v1/quotas:reset", reset_help, "reset", argc,
+                      argv);
 }
 
 /* ---- quota ---- */
@@ -687,8 +715,8 @@ int weir_cli_quota(int argc, char **argv)
     static const struct weir_cli_subcommand known[] = {
         { "set", weir_cli_quota_set },       { "get", weir_cli_quota_get },
         { "ls", weir_cli_quota_ls },         { "tree", weir_cli_quota_tree },
-        { "rm", weir_cli_quota_rm },         { "import",
-                                               weir_cli_quota_import },
+        { "rm", quota_rm },                  { "reset", quota_reset },
+        { "import", weir_cli_quota_import },
         { "export", weir_cli_quota_export }, { "log", weir_cli_quota_log },
         { "undo", weir_cli_quota_undo },     { "diff", weir_cli_quota_diff },
         { "promote", weir_cli_quota_promote },

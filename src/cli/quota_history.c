@@ -37,7 +37,8 @@ static const char undo_help[] =
     "  --roots HOST:PORT,…  the roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
     "  --json               {\"undone\": …, \"epoch\": …}\n"
     "\n"
-    "That is an edit of its own: to undo it is to do it again.\n";
+    "That is an edit of its own: to undo it is to do it again. A reset can't\n"
+    "be taken back.\n";
 
 /* ---- A change in words ---- */
 
@@ -118,7 +119,9 @@ static char *describe(json_t *entry)
     struct weir_quota before, after;
     bool was = read_side(entry, "before", &before);
     bool is = read_side(entry, "after", &after);
-    if (was && is) {
+    if (json_is_true(json_object_get(entry, "reset"))) {
+        fputs("reset", out);
+    } else if (was && is) {
         print_difference(out, &before, &after);
     } else {
         fputs(is ? "created" : "removed", out);

@@ -14,7 +14,6 @@
 int weir_cli_quota_set(int argc, char **argv);
 int weir_cli_quota_get(int argc, char **argv);
 int weir_cli_quota_ls(int argc, char **argv);
-int weir_cli_quota_rm(int argc, char **argv);
 /* quota_files.c: */
 int weir_cli_quota_tree(int argc, char **argv);
 int weir_cli_quota_import(int argc, char **argv);

@@ -33,7 +33,8 @@ bool weir_tally_paced(const struct weir_tally *tally)
 static int64_t adopted_fill(const struct weir_tally_cell *cell,
                             const struct weir_slot_view *view, weir_instant now)
 {
-    if (!cell->adopt)
+    /* Of what was in the bucket before a reset nothing is taken over. */
+    if (!cell->adopt || cell->created != (uint32_t)view->created)
         return 0;
     unsigned frac = view->bucket.leak.frac;
     weir_duration age = weir_age(cell->fill_at, now);

@@ -12,10 +12,13 @@
 /* One change of a set: a quota as it is now, or the removal of a name. A
  * removal carries only name, epoch and 'order' 0. A quota is 'reduced' where
  * it came over a link from a newer version and can't be decided by this one:
- * then it only has a name and a place, and lets all pass. */
+ * then it only has a name and a place, and lets all pass. 'resets' is for edits
+ * alone: a quota that exists is to begin anew, with an empty bucket. It is then
+ * a new creation under the same name, and the store says so by 'created'. */
 struct weir_change {
     bool removed;
     bool reduced;
+    bool resets;
     struct weir_quota quota;
 };
 

@@ -139,6 +139,8 @@ static const struct route routes[] = {
       WEIR_ADMIN_IMPORT_MAX },
     { "/v1/quotas:remove", "POST", EDIT, weir_admin_remove, "POST",
       WEIR_ADMIN_IMPORT_MAX },
+    { "/v1/quotas:reset", "POST", EDIT, weir_admin_reset, "POST",
+      WEIR_ADMIN_IMPORT_MAX },
     { "/v1/shadow:promote", "POST", EDIT, weir_admin_promote, "POST", 0 },
     { "/v1/shadow:discard", "POST", EDIT, weir_admin_discard, "POST", 0 },
     { "/v1/log", "GET", READ, weir_admin_log, "GET", 0 },

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "os/zone.h"
+#include "quota/quota_text.h"
 #include "server/admin_edit.h"
 #include "wire/quota_json.h"
 
@@ -102,9 +103,69 @@ static int make_removal(struct weir_admin_edit *edit, struct weir_text name,
     return weir_changes_add(changes, &change);
 }
 
-static int make_removals(struct weir_admin_edit *edit,
-                         struct weir_changes *changes,
-                         struct weir_diag *diag)
+static int refuse_to_reset(struct weir_text name, const char *why,
+                           struct weir_diag *diag)
+{
+    char shown[WEIR_SHOW_MAX];
+    return weir_diag_set(diag, WEIR_EQUOTA, "the quota ",
+                         weir_text_show(name, shown), why, NULL);
+}
+
+/* A bucket that a store outside keeps isn't ours to empty; what is leased or in
+ * flight is in no bucket. */
+static int check_reset(const struct weir_admin *admin, struct weir_text name,
+                       const struct weir_quota **out, struct weir_diag *diag)
+{
+    struct weir_catalog *catalog = weir_root_catalog(admin->root);
+    struct weir_captures captures;
+    const struct weir_quota *quota = weir_catalog_get(catalog, name);
+    const struct weir_quota *rule =
+        quota ? quota : weir_catalog_find(catalog, name, &captures);
+    char shown[WEIR_SHOW_MAX];
+    if (rule && !quota)
+        return weir_diag_set(diag, WEIR_EQUOTA, "there is no quota of that "
+                             "name; ", weir_text_show(rule->name, shown),
+                             " rules it: reset that one, which empties the "
+                             "buckets of all its instances, or set a quota of "
+                             "that name, which begins empty", NULL);
+    if (!quota)
+        return weir_diag_set(diag, WEIR_ENOENT, "there is no quota ",
+                             weir_text_show(name, shown), NULL);
+    if (quota->kind != WEIR_RATE)
+        return refuse_to_reset(name, " has no bucket: its units in flight go "
+                               "when permits end, or with their limiter",
+                               diag);
+    if (quota->sharing == WEIR_LEASED)
+        return refuse_to_reset(name, " is leased, and its shares end with "
+                               "their leases", diag);
+    if (quota->store.len > 0)
+        return refuse_to_reset(name, " is kept by a store of its own; delete "
+                               "its key there", diag);
+    *out = quota;
+    return 0;
+}
+
+static int make_reset(struct weir_admin *admin, struct weir_admin_edit *edit,
+                      struct weir_text name, struct weir_changes *changes,
+                      struct weir_diag *diag)
+{
+    struct weir_change change = { .resets = true };
+    const struct weir_quota *quota = NULL;
+    weir_quota_init(&change.quota);
+    change.quota.name = name;
+    int error = weir_shadow_refuse(&change.quota, diag);
+    if (error == 0)
+        error = check_reset(admin, name, &quota, diag);
+    if (error < 0)
+        return error;
+    change.quota = *quota;
+    edit->reset++;
+    return weir_changes_add(changes, &change);
+}
+
+/* Of each name that the body has. */
+static int make_named(struct weir_admin *admin, struct weir_admin_edit *edit,
+                      struct weir_changes *changes, struct weir_diag *diag)
 {
     int error = 0;
     size_t index;
@@ -116,7 +177,9 @@ static int make_removals(struct weir_admin_edit *edit,
         if (error == 0)
             error = weir_name_check(text, diag);
         if (error == 0)
-            error = make_removal(edit, text, changes, diag);
+            error = edit->verb == WEIR_VERB_RESET
+                        ? make_reset(admin, edit, text, changes, diag)
+                        : make_removal(edit, text, changes, diag);
     }
     return error;
 }
@@ -274,6 +337,7 @@ int weir_admin_make_changes(struct weir_admin *admin,
                             struct weir_diag *diag)
 {
     edit->created = edit->changed = edit->unchanged = edit->removed = 0;
+    edit->reset = 0;
     /* A file depends on nothing that is there, and making a million quotas of
      * it takes so long that others' edits would come between again and
      * again. */
@@ -290,7 +354,8 @@ int weir_admin_make_changes(struct weir_admin *admin,
     case WEIR_VERB_REMOVE:
         return make_removal(edit, weir_admin_edit_name(edit), changes, diag);
     case WEIR_VERB_REMOVE_ALL:
-        return make_removals(edit, changes, diag);
+    case WEIR_VERB_RESET:
+        return make_named(admin, edit, changes, diag);
     case WEIR_VERB_IMPORT:
         return make_import(admin, edit, changes, diag);
     case WEIR_VERB_PROMOTE:

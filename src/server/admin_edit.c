@@ -101,6 +101,9 @@ static json_t *result(struct weir_admin *admin,
     case WEIR_VERB_DISCARD:
         return json_pack("{s:I, s:I}", "removed", (json_int_t)edit->removed,
                          "epoch", (json_int_t)epoch);
+    case WEIR_VERB_RESET:
+        return json_pack("{s:I, s:I}", "reset", (json_int_t)edit->reset,
+                         "epoch", (json_int_t)epoch);
     case WEIR_VERB_UNDO:
         return json_pack("{s:I, s:I}", "undone", (json_int_t)edit->epoch,
                          "epoch", (json_int_t)epoch);
@@ -154,7 +157,7 @@ static void make_and_send(struct weir_admin *admin,
         finish_error(admin, error, &diag);
         return;
     }
-    if (edit->created + edit->changed + edit->removed == 0) {
+    if (edit->created + edit->changed + edit->removed + edit->reset == 0) {
         weir_changes_fini(&changes);
         finish(admin, epoch);
         return;
@@ -237,7 +240,7 @@ static int check_list(json_t *body, struct weir_diag *diag)
                          "or {\"weir\": 1, \"quotas\": [...]}", NULL);
 }
 
-static int check_removal(json_t *body, struct weir_diag *diag)
+static int check_name_list(json_t *body, struct weir_diag *diag)
 {
     json_t *names = json_object_get(body, "names");
     bool good = json_array_size(names) > 0;
@@ -284,6 +287,7 @@ static int read_request(struct weir_admin_call *call,
                 edit->verb == WEIR_VERB_PATCH ||
                 edit->verb == WEIR_VERB_IMPORT ||
                 edit->verb == WEIR_VERB_REMOVE_ALL ||
+                edit->verb == WEIR_VERB_RESET ||
                 edit->verb == WEIR_VERB_UNDO;
     int error = body ? read_body(call, &edit->body, diag) : 0;
     if (error < 0)
@@ -302,7 +306,8 @@ static int read_request(struct weir_admin_call *call,
         edit->replace = edit->replace || (edit->shadow && !edit->add);
         return error < 0 ? error : check_list(edit->body, diag);
     case WEIR_VERB_REMOVE_ALL:
-        return check_removal(edit->body, diag);
+    case WEIR_VERB_RESET:
+        return check_name_list(edit->body, diag);
     case WEIR_VERB_UNDO:
         return weir_admin_read_undo(edit, diag);
     case WEIR_VERB_LOG:
@@ -379,4 +384,9 @@ void weir_admin_import(struct weir_admin_call *call)
 void weir_admin_remove(struct weir_admin_call *call)
 {
     weir_admin_enqueue(call, WEIR_VERB_REMOVE_ALL);
+}
+
+void weir_admin_reset(struct weir_admin_call *call)
+{
+    weir_admin_enqueue(call, WEIR_VERB_RESET);
 }

@@ -17,6 +17,7 @@ enum weir_admin_verb {
     WEIR_VERB_PATCH,
     WEIR_VERB_REMOVE,
     WEIR_VERB_REMOVE_ALL, /* that the body names */
+    WEIR_VERB_RESET,      /* likewise */
     WEIR_VERB_IMPORT,
     WEIR_VERB_PROMOTE, /* the shadow set becomes the live one */
     WEIR_VERB_DISCARD, /* the shadow set goes */
@@ -39,7 +40,7 @@ struct weir_admin_edit {
     struct weir_admin_log *log; /* shared with the store's thread; or NULL */
     uint64_t epoch; /* to undo; of the log, to read below */
     size_t max;     /* of the log */
-    size_t created, changed, unchanged, removed;
+    size_t created, changed, unchanged, removed, reset;
     size_t name_len, who_len;
     char name[WEIR_NAME_MAX + 1];
     char who[WEIR_STORE_WHO_MAX + 1];

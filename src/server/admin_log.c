@@ -41,11 +41,11 @@ static int add_entry(void *context, const struct weir_log_entry *entry)
     struct weir_admin_log *log = context;
     struct weir_text name = weir_name_live(entry->name);
     json_t *object = json_pack(
-        "{s:I, s:I, s:I, s:s%, s:s%, s:b, s:o, s:o}", "epoch",
+        "{s:I, s:I, s:I, s:s%, s:s%, s:b, s:b, s:o, s:o}", "epoch",
         (json_int_t)entry->epoch, "edit", (json_int_t)entry->edit, "at_ms",
         (json_int_t)entry->at_ms, "who", entry->who.len ? entry->who.p : "",
         entry->who.len, "name", name.p, name.len, "shadow",
-        weir_name_is_shadow(entry->name), "before",
+        weir_name_is_shadow(entry->name), "reset", entry->reset, "before",
         side(entry->has_before, &entry->before), "after",
         side(entry->has_after, &entry->after));
     return json_array_append_new(log->entries, object) < 0 ? WEIR_ENOMEM : 0;

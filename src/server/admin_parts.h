@@ -120,6 +120,7 @@ void weir_admin_patch(struct weir_admin_call *call);
 void weir_admin_delete(struct weir_admin_call *call);
 void weir_admin_import(struct weir_admin_call *call);
 void weir_admin_remove(struct weir_admin_call *call);
+void weir_admin_reset(struct weir_admin_call *call);
 /* admin_log.c */
 void weir_admin_log(struct weir_admin_call *call);
 void weir_admin_undo(struct weir_admin_call *call);

@@ -120,7 +120,7 @@ static int check_change(const struct weir_catalog *catalog,
     if (error < 0)
         return error;
     bool exists = weir_catalog_get(catalog, quota->name) != NULL;
-    if (change->removed && !exists)
+    if ((change->removed || change->resets) && !exists)
         return weir_diag_set(diag, WEIR_ENOENT, "there is no quota ",
                              weir_text_show(quota->name, shown), NULL);
     if (!change->removed && exists && (flags & WEIR_EDIT_CREATE))
@@ -189,7 +189,7 @@ static void sift(struct weir_plan *plan, const struct weir_catalog *catalog)
         const struct weir_change *change = plan->items[i].change;
         const struct weir_quota *old =
             weir_catalog_get(catalog, change->quota.name);
-        bool same = !change->removed && old &&
+        bool same = !change->removed && !change->resets && old &&
                     weir_quota_equal(old, &change->quota);
         if (!same)
             plan->items[kept++] = plan->items[i];

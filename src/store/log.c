@@ -28,6 +28,13 @@ struct telling {
     struct weir_diag *diag;
 };
 
+/* Of all edits a reset alone changes no field. */
+static bool is_reset(const struct weir_log_row *row)
+{
+    return row->was.p && row->became.p &&
+           weir_text_equal(row->was, row->became);
+}
+
 static int read_side(struct weir_text name, struct weir_text fields,
                      char *scratch, struct weir_quota *quota,
                      struct weir_diag *diag)
@@ -53,6 +60,7 @@ static int tell(void *context, const struct weir_log_row *row)
         .name = row->name,
         .has_before = row->was.p != NULL,
         .has_after = row->became.p != NULL,
+        .reset = is_reset(row),
     };
     int error = read_side(row->name, row->was, was, &entry.before,
                           telling->diag);
@@ -131,6 +139,12 @@ static int grow(struct undo *undo)
 static int turn_round(void *context, const struct weir_log_row *row)
 {
     struct undo *undo = context;
+    char shown[WEIR_SHOW_MAX];
+    if (is_reset(row))
+        return weir_diag_set(undo->diag, WEIR_EINVAL, "that edit was a reset "
+                             "of ", weir_text_show(row->name, shown),
+                             ", and what was in the bucket is gone; there is "
+                             "nothing to undo", NULL);
     int error = grow(undo);
     if (error < 0)
         return error;

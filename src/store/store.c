@@ -328,7 +328,7 @@ static int write_change(struct weir_store *store, struct writing *writing,
     const struct weir_quota *old = weir_catalog_get(store->catalog,
                                                     quota->name);
     quota->epoch = ++writing->meta.epoch;
-    quota->created = old ? old->created : quota->epoch;
+    quota->created = old && !change->resets ? old->created : quota->epoch;
     char fields[WEIR_FIELDS_MAX];
     struct weir_row row = {
         .epoch = quota->epoch,

@@ -111,11 +111,11 @@ struct weir_edit {
 /* Applies the changes in the order that keeps the tree sound (parents before
  * children, removals of children before parents), whatever order they came in;
  * all or none. The quotas' id, epoch and created are the store's to set. A
- * change that alters nothing takes no epoch. On success '*epoch' is the
- * newest, and each change is in the log, in the same transaction. Fails with
- * the error of weir_catalog_check(), WEIR_ELOCKED (after at most 2 s),
- * WEIR_ESTORE (also when it can't be known whether the commit came through:
- * 'diag' says to look). */
+ * change that alters nothing takes no epoch, unless it 'resets'. On success
+ * '*epoch' is the newest, and each change is in the log, in the same
+ * transaction. Fails with the error of weir_catalog_check(), WEIR_ELOCKED
+ * (after at most 2 s), WEIR_ESTORE (also when it can't be known whether the
+ * commit came through: 'diag' says to look). */
 int weir_store_edit(struct weir_store *store, const struct weir_edit *edit,
                     uint64_t *epoch, struct weir_diag *diag);
 
@@ -127,6 +127,7 @@ struct weir_log_entry {
     struct weir_text who;
     struct weir_text name;
     bool has_before, has_after;
+    bool reset; /* before and after are the same: the bucket was emptied */
     struct weir_quota before, after;
 };
 typedef int weir_store_log_each(void *context,
@@ -140,7 +141,8 @@ int weir_store_log(struct weir_store *store, uint64_t below,
 
 /* Takes back the edit that made 'epoch', all its changes, as a new edit.
  * WEIR_ENOENT: no such epoch, or no longer in the log. WEIR_ECHANGED: one of
- * its quotas was changed since ('diag' names it, by whom and when). Otherwise
+ * its quotas was changed since ('diag' names it, by whom and when).
+ * WEIR_EINVAL: it was a reset, and what was in the bucket is gone. Otherwise
  * fails as weir_store_edit(): what depends on it now may refuse. */
 int weir_store_undo(struct weir_store *store, uint64_t epoch,
                     struct weir_text who, uint64_t *out_epoch,

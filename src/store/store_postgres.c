@@ -93,7 +93,8 @@ static const struct {
         "INSERT INTO weir.weir_quotas (id, epoch, created, name, fields)"
         " SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[],"
         " $4::text[], $5::text[]) ON CONFLICT (id) DO UPDATE"
-        " SET epoch = excluded.epoch, fields = excluded.fields" },
+        " SET epoch = excluded.epoch, created = excluded.created,"
+        " fields = excluded.fields" },
     [BATCH_FRESH] = { 1,
         "DELETE FROM weir.weir_tombstones WHERE name = ANY ($1::text[])" },
     [BATCH_GONE] = { 2,

@@ -168,7 +168,8 @@ static const char *const statements_sql[SQL_COUNT] = {
                  " WHERE epoch > ?1 ORDER BY 1",
     [SQL_WRITE] = "INSERT INTO quotas (id, epoch, created, name, fields)"
                   " VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (id) DO UPDATE"
-                  " SET epoch = excluded.epoch, fields = excluded.fields",
+                  " SET epoch = excluded.epoch, created = excluded.created,"
+                  " fields = excluded.fields",
     [SQL_DELETE] = "DELETE FROM quotas WHERE name = ?1",
     [SQL_BURY] = "INSERT OR REPLACE INTO tombstones (name, epoch)"
                  " VALUES (?1, ?2)",
