@@ -226,7 +226,7 @@ static void stand(struct agent *agent, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    struct agent agent = { .log = { WEIR_LOG_DEBUG } };
+    struct agent agent = { .log = { .level = WEIR_LOG_DEBUG } };
     setvbuf(stdout, NULL, _IOLBF, 0);
     signal(SIGPIPE, SIG_IGN);
     agent.base = event_base_new();

@@ -33,8 +33,8 @@
 
 static const struct weir_store_id first_store = { { 1, 2, 3 }, 4 };
 static const struct weir_store_id second_store = { { 9, 9 }, 0 };
-static const struct weir_log quiet = { WEIR_LOG_ERROR };
-static const struct weir_log loud = { WEIR_LOG_INFO };
+static struct weir_log quiet = { .level = WEIR_LOG_ERROR };
+static struct weir_log loud = { .level = WEIR_LOG_INFO };
 
 /* A root with quotas, a loop, and the writer between them. */
 struct house {
@@ -94,7 +94,7 @@ static void begin_store(struct house *house, const struct weir_store_id *id)
     house->epoch = 0;
 }
 
-static void open_snapshot(struct house *house, const struct weir_log *log)
+static void open_snapshot(struct house *house, struct weir_log *log)
 {
     struct weir_snapshot_options options = {
         .base = house->base,

@@ -216,12 +216,13 @@ static void on_look(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;
     (void)what;
-    const struct agent *agent = context;
+    struct agent *agent = context;
     look_at_certificates(context, false);
     look_at_credentials(context, false);
     weir_agent_rls_look(agent->rls, false);
     if (agent->page)
         weir_agent_page_tick(agent->page, weir_clock_now());
+    weir_log_tick(&agent->log);
 }
 
 /* ---- What the limiter tells ---- */
@@ -311,8 +312,9 @@ static void on_news(evutil_socket_t fd, short what, void *context)
     struct agent *agent = context;
     struct weir_event event;
     while (weir_event_next(agent->weir, &event))
-        weir_log(&agent->log, urgency(event.type), "%s%s%s", title(event.type),
-                 event.text[0] ? ": " : "", event.text);
+        weir_log_limited(&agent->log, WEIR_LOG_EVENT + event.type,
+                         urgency(event.type), "%s%s%s", title(event.type),
+                         event.text[0] ? ": " : "", event.text);
 }
 
 /* ---- Start and end ---- */
@@ -626,9 +628,12 @@ int weir_cli_agent(int argc, char **argv)
         options->http.count + options->resp.count + options->rls.places.count;
     if (doors == 0 && !options->table)
         options->http.items[options->http.count++] = HTTP_DEFAULT;
+    weir_log_adopt_library(&agent.log);
     int status = start(&agent);
     if (status == 0)
         event_base_dispatch(agent.base);
     end(&agent);
+    weir_log_adopt_library(NULL);
+    weir_log_end(&agent.log);
     return status;
 }

@@ -7,22 +7,24 @@
 
 #include "server/busyness.h"
 
-static void log_stretch(const struct weir_root *root,
-                        const struct weir_log *log, weir_duration before)
+static void log_stretch(const struct weir_root *root, struct weir_log *log,
+                        weir_duration before)
 {
     struct weir_root_stats stats;
     weir_root_stats(root, &stats);
     unsigned percent = stats.busy_ppm / 10000;
     unsigned ms = (unsigned)(stats.stretch / WEIR_MILLISECOND);
     if (stats.stretch > before)
-        weir_log(log, WEIR_LOG_WARNING,
-                 "busy for %u %% of the time: limiters are asked to report "
-                 "no more often than every %u ms",
-                 percent, ms);
+        weir_log_limited(
+            log, WEIR_LOG_LOAD, WEIR_LOG_WARNING,
+            "busy for %u %% of the time: limiters are asked to report "
+            "no more often than every %u ms",
+            percent, ms);
     else if (stats.stretch == 0 && before > 0)
-        weir_log(log, WEIR_LOG_INFO,
-                 "busy for %u %% of the time: limiters report as set again",
-                 percent);
+        weir_log_limited(
+            log, WEIR_LOG_LOAD, WEIR_LOG_INFO,
+            "busy for %u %% of the time: limiters report as set again",
+            percent);
 }
 
 /* How much of the time that this thread could have had it used. On a machine
@@ -39,7 +41,7 @@ static uint32_t busy_share(const struct weir_thread_time *before,
 }
 
 void weir_busyness_measure(struct weir_busyness *busyness,
-                           struct weir_root *root, const struct weir_log *log,
+                           struct weir_root *root, struct weir_log *log,
                            weir_instant now)
 {
     weir_duration span = now - busyness->measured_at;

@@ -16,7 +16,7 @@ struct weir_busyness {
 /* To be called in each turn, by the thread: tells the root once a second, and
  * the log when the root has changed its mind. */
 void weir_busyness_measure(struct weir_busyness *busyness,
-                           struct weir_root *root, const struct weir_log *log,
+                           struct weir_root *root, struct weir_log *log,
                            weir_instant now);
 
 #endif /* WEIR_BUSYNESS_H */

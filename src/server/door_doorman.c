@@ -36,15 +36,13 @@
 #include "os/clock.h"
 #include "wire/h2.h"
 
-#define TELL_EVERY (60 * WEIR_SECOND) /* of resources without quota */
-
 const double weir_doorman_buckets_s[WEIR_DOORMAN_BUCKETS] = {
     .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10
 };
 
 struct weir_door_doorman {
     struct weir_root *root; /* borrowed, as the next three */
-    const struct weir_log *log;
+    struct weir_log *log;
     struct weir_mastership *mastership; /* NULL: not yet */
     const char *identity;
     struct weir_arena arena;           /* owned */
@@ -52,7 +50,6 @@ struct weir_door_doorman {
     size_t grants_max;
     unsigned char *out; /* owned */
     size_t out_size;
-    weir_instant told_at; /* of a resource without quota; 0: never */
     struct weir_door_doorman_stats stats;
     struct weir_diag diag; /* of a refusal */
 };
@@ -147,16 +144,14 @@ static void tell_unknown(const struct answer *a, struct weir_text id, int error)
 {
     struct weir_door_doorman *door = a->door;
     door->stats.unknown++;
-    if (door->told_at != 0 && a->now - door->told_at < TELL_EVERY)
-        return;
-    door->told_at = a->now;
     if (door->log)
-        weir_log(door->log, WEIR_LOG_WARNING,
-                 "%.*s asks for %.*s, which %s: it is granted all that it "
-                 "asks for; so are others, untold for a minute",
-                 (int)a->request->id.len, a->request->id.p, (int)id.len, id.p,
-                 error == WEIR_EQUOTA ? "has a quota that isn't leased"
-                                      : "has no quota");
+        weir_log_limited(
+            door->log, WEIR_LOG_DOORMAN, WEIR_LOG_WARNING,
+            "%.*s asks for %.*s, which %s: it is granted all that it "
+            "asks for",
+            (int)a->request->id.len, a->request->id.p, (int)id.len, id.p,
+            error == WEIR_EQUOTA ? "has a quota that isn't leased"
+                                 : "has no quota");
 }
 
 static void grant_all(const struct answer *a, struct weir_text id, double wants,

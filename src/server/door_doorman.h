@@ -38,7 +38,7 @@ struct weir_door_doorman;
 
 struct weir_door_doorman_options {
     struct weir_root *root;     /* borrowed, as is 'log' */
-    const struct weir_log *log; /* NULL: says nothing */
+    struct weir_log *log; /* NULL: says nothing */
 };
 
 /* NULL: no memory. */

@@ -82,7 +82,7 @@ struct weir_door_grpc {
     struct event_base *base; /* borrowed, as the next four */
     struct weir_root *root;
     struct weir_admin *admin;
-    const struct weir_log *log;
+    struct weir_log *log;
     struct weir_gate *gate;         /* borrowed */
     struct weir_upstream *upstream; /* borrowed; NULL: a top root */
     struct weir_listener *listener; /* owned; NULL once stopped */
@@ -234,9 +234,9 @@ static void send_message(struct weir_door_grpc *door, struct stream *stream,
                 weir_v1_encode(message, door->out, size) == size &&
                 weir_h2_send(h2, stream->id, door->out, size, false) == 0;
     if (!sent) {
-        weir_log(door->log, WEIR_LOG_WARNING,
-                 "link of %s dropped: it doesn't take what it is told",
-                 weir_h2_link_peer(link));
+        weir_log_limited(door->log, WEIR_LOG_LINK, WEIR_LOG_WARNING,
+                         "link of %s dropped: it doesn't take what it is told",
+                         weir_h2_link_peer(link));
         finish(stream, WEIR_GRPC_RESOURCE_EXHAUSTED, "the link is too slow");
         return;
     }
@@ -316,9 +316,9 @@ static void begin_link(struct weir_door_grpc *door, struct stream *stream)
 {
     struct weir_h2_link *link = stream->connection->link;
     if (door->free_count == 0) {
-        weir_log(door->log, WEIR_LOG_WARNING,
-                 "limiter at %s refused: there are %d already",
-                 weir_h2_link_peer(link), WEIR_PEERS_MAX);
+        weir_log_limited(door->log, WEIR_LOG_LINK, WEIR_LOG_WARNING,
+                         "limiter at %s refused: there are %d already",
+                         weir_h2_link_peer(link), WEIR_PEERS_MAX);
         finish(stream, WEIR_GRPC_RESOURCE_EXHAUSTED,
                "the root has no room for another limiter");
         return;
@@ -328,8 +328,8 @@ static void begin_link(struct weir_door_grpc *door, struct stream *stream)
     door->peers[stream->peer] = stream;
     weir_root_link(door->root, stream->peer, true, weir_clock_now());
     weir_door_grpc_kick(door);
-    weir_log(door->log, WEIR_LOG_DEBUG, "limiter at %s: link up",
-             weir_h2_link_peer(link));
+    weir_log_limited(door->log, WEIR_LOG_CONNECTION, WEIR_LOG_DEBUG,
+                     "limiter at %s: link up", weir_h2_link_peer(link));
 }
 
 /* A region's root speaks for many limiters: that wants a role of its own. */
@@ -362,9 +362,9 @@ static void on_link_message(struct weir_door_grpc *door,
     weir_door_grpc_kick(door);
     if (error == 0)
         return;
-    struct weir_h2_link *link = stream->connection->link;
-    weir_log(door->log, WEIR_LOG_WARNING, "link of %s dropped: %s",
-             weir_h2_link_peer(link), weir_strerror(error));
+    const char *peer = weir_h2_link_peer(stream->connection->link);
+    weir_log_limited(door->log, WEIR_LOG_LINK, WEIR_LOG_WARNING,
+                     "link of %s dropped: %s", peer, weir_strerror(error));
     finish(stream, WEIR_GRPC_INVALID_ARGUMENT, weir_strerror(error));
 }
 
@@ -741,8 +741,8 @@ static void on_lost(void *context, struct weir_h2_link *link,
                     const char *why)
 {
     struct connection *connection = context;
-    weir_log(connection->door->log, WEIR_LOG_DEBUG, "connection of %s: %s",
-             weir_h2_link_peer(link), why);
+    weir_log_limited(connection->door->log, WEIR_LOG_CONNECTION, WEIR_LOG_DEBUG,
+                     "connection of %s: %s", weir_h2_link_peer(link), why);
     connection_free(connection);
 }
 

@@ -26,7 +26,7 @@ struct weir_door_grpc_options {
     struct event_base *base;  /* borrowed, as all below */
     struct weir_root *root;   /* with peers_max WEIR_PEERS_MAX */
     struct weir_admin *admin;
-    const struct weir_log *log;
+    struct weir_log *log;
     struct weir_gate *gate;   /* never NULL */
     struct weir_tls *tls;     /* a server's; NULL: plain text */
     struct weir_upstream *upstream; /* of a region's root; NULL: a top one */

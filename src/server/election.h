@@ -66,7 +66,7 @@ struct weir_election_news {
 
 struct weir_election_options {
     struct event_base *base;    /* borrowed, as is 'log' */
-    const struct weir_log *log;
+    struct weir_log *log;
     enum weir_election_kind kind;
     const char *identity; /* "HOST:PORT" that clients can reach; 1 .. 255
                            * bytes without blanks; copied */

@@ -49,7 +49,8 @@ struct asked {
 static void say(const struct by_etcd *by, enum weir_log_level level,
                 const char *text)
 {
-    weir_log(by->election->options.log, level, "election: %s", text);
+    weir_log_limited(by->election->options.log, WEIR_LOG_ELECTION, level,
+                     "election: %s", text);
 }
 
 /* ---- What has changed ---- */
@@ -82,15 +83,16 @@ static void log_change(const struct by_etcd *by,
     if (change->term > 0)
         snprintf(term, sizeof term, "term %llu, ",
                  (unsigned long long)change->term);
-    weir_log(by->election->options.log, sayings[change->why].level,
-             "election: %s%s%.*s%s (%skey %s)",
-             sayings[change->why].words, master.len > 0 ? ": " : "",
-             (int)master.len, master.len > 0 ? master.p : "",
-             change->why == WEIR_CANDIDATE_OTHER && master.len == 0
-                 ? ", by this server's own name: it was here before, or two "
-                   "servers have one name"
-                 : "",
-             term, by->election->options.key);
+    weir_log_limited(
+        by->election->options.log, WEIR_LOG_ELECTION,
+        sayings[change->why].level, "election: %s%s%.*s%s (%skey %s)",
+        sayings[change->why].words, master.len > 0 ? ": " : "", (int)master.len,
+        master.len > 0 ? master.p : "",
+        change->why == WEIR_CANDIDATE_OTHER && master.len == 0
+            ? ", by this server's own name: it was here before, or two "
+              "servers have one name"
+            : "",
+        term, by->election->options.key);
 }
 
 static void tell_with(struct by_etcd *by, uint64_t number)
@@ -239,10 +241,11 @@ static void log_refusal(struct by_etcd *by, const struct asked *asked,
         [WEIR_CANDIDATE_LEAVE] = "",
     };
     by->refused |= bit;
-    weir_log(by->election->options.log, WEIR_LOG_WARNING,
-             "election: etcd %s, asked for %s: %s; trying again%s",
-             weir_etcd_endpoint(by->etcd), names[asked->ask.type],
-             outcome->message, weir_etcd_advice(outcome->status));
+    weir_log_limited(by->election->options.log, WEIR_LOG_ELECTION,
+                     WEIR_LOG_WARNING,
+                     "election: etcd %s, asked for %s: %s; trying again%s",
+                     weir_etcd_endpoint(by->etcd), names[asked->ask.type],
+                     outcome->message, weir_etcd_advice(outcome->status));
 }
 
 static void copy_answer(const struct weir_etcd_answer *from,
@@ -283,10 +286,11 @@ static void receive(struct by_etcd *by, const struct asked *asked,
     answer.over =
         asked->ask.type == WEIR_CANDIDATE_WATCH && outcome->is_over;
     if (outcome->answer && outcome->answer->compacted > 0)
-        weir_log(by->election->options.log, WEIR_LOG_INFO,
-                 "election: etcd has forgotten what is older than its "
-                 "revision %lld: reading the key again",
-                 (long long)outcome->answer->compacted);
+        weir_log_limited(by->election->options.log, WEIR_LOG_ELECTION,
+                         WEIR_LOG_INFO,
+                         "election: etcd has forgotten what is older than its "
+                         "revision %lld: reading the key again",
+                         (long long)outcome->answer->compacted);
     weir_candidate_receive(&by->candidate, &answer, weir_clock_boot());
     tell(by);
     turn_soon(by);
@@ -326,11 +330,12 @@ static struct weir_etcd_ask to_etcd(const struct by_etcd *by,
 
 static void leave(struct by_etcd *by)
 {
-    weir_log(by->election->options.log, WEIR_LOG_WARNING,
-             "election: etcd %s has answered nothing for a third of the ttl, "
-             "or three failures in a row: on to the next endpoint (if etcd is "
-             "well and only slow, give the election a longer ttl)",
-             weir_etcd_endpoint(by->etcd));
+    weir_log_limited(
+        by->election->options.log, WEIR_LOG_ELECTION, WEIR_LOG_WARNING,
+        "election: etcd %s has answered nothing for a third of the ttl, "
+        "or three failures in a row: on to the next endpoint (if etcd is "
+        "well and only slow, give the election a longer ttl)",
+        weir_etcd_endpoint(by->etcd));
     weir_etcd_leave(by->etcd, "left, as it doesn't answer as it should");
 }
 
@@ -401,8 +406,9 @@ static void on_up(void *context)
 {
     struct by_etcd *by = context;
     weir_candidate_link(&by->candidate, true, weir_clock_boot());
-    weir_log(by->election->options.log, WEIR_LOG_INFO,
-             "election: connected to etcd %s", weir_etcd_endpoint(by->etcd));
+    weir_log_limited(by->election->options.log, WEIR_LOG_ELECTION,
+                     WEIR_LOG_INFO, "election: connected to etcd %s",
+                     weir_etcd_endpoint(by->etcd));
     turn_soon(by);
 }
 
@@ -411,11 +417,10 @@ static void on_down(void *context, const char *why)
     struct by_etcd *by = context;
     weir_candidate_link(&by->candidate, false, weir_clock_boot());
     if (why)
-        weir_log(by->election->options.log, WEIR_LOG_WARNING,
-                 "election: %s; trying again%s", why,
-                 by->candidate.is_master
-                     ? ", master until the ttl is over"
-                     : "");
+        weir_log_limited(
+            by->election->options.log, WEIR_LOG_ELECTION, WEIR_LOG_WARNING,
+            "election: %s; trying again%s", why,
+            by->candidate.is_master ? ", master until the ttl is over" : "");
     tell(by);
     turn_soon(by);
 }

@@ -214,9 +214,10 @@ static int begin_term(struct by_lock *by, struct weir_diag *diag)
     by->number = line.number;
     by->is_master = true;
     by->is_doubted = false;
-    weir_log(by->election->options.log, WEIR_LOG_INFO,
-             "election: this server is master (term %" PRIu64 ", lock %s)",
-             by->term, by->election->options.path);
+    weir_log_limited(
+        by->election->options.log, WEIR_LOG_ELECTION, WEIR_LOG_INFO,
+        "election: this server is master (term %" PRIu64 ", lock %s)", by->term,
+        by->election->options.path);
     tell(by, true, by->election->options.identity, by->term);
     return 0;
 }
@@ -226,9 +227,10 @@ static void end_term(struct by_lock *by, enum weir_log_level level,
 {
     by->is_master = false; /* before the lock goes */
     close_file(by);
-    weir_log(by->election->options.log, level,
-             "election: no longer master: %s (term %" PRIu64 ", lock %s)", why,
-             by->term, by->election->options.path);
+    weir_log_limited(by->election->options.log, WEIR_LOG_ELECTION, level,
+                     "election: no longer master: %s (term %" PRIu64
+                     ", lock %s)",
+                     why, by->term, by->election->options.path);
 }
 
 static int stand(struct by_lock *by, struct weir_diag *diag)
@@ -270,8 +272,9 @@ static void look(struct by_lock *by)
     if (error < 0) {
         close_file(by);
         if (!by->is_troubled)
-            weir_log(by->election->options.log, WEIR_LOG_WARNING,
-                     "election: %s; trying again", diag.text);
+            weir_log_limited(by->election->options.log, WEIR_LOG_ELECTION,
+                             WEIR_LOG_WARNING, "election: %s; trying again",
+                             diag.text);
     }
     by->is_troubled = error < 0;
 }

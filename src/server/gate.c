@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * server/gate.c - the doors' one way in.
  *
- * Every refusal is counted. Of the log strangers get a line a second for each
- * kind of refusal at each door and no more, or they could fill the disk; the
- * line says how many such went before it without one. */
+ * Every refusal is counted, and logged as often as its kind of line may be. */
 
 #include "server/gate.h"
-
-#include <string.h>
 
 const char *weir_door_name(enum weir_door door)
 {
@@ -42,21 +38,22 @@ void weir_gate_note(struct weir_gate *gate, enum weir_door door,
                     enum weir_refusal refusal, const char *address,
                     const char *why, weir_instant now)
 {
-    weir_instant *logged = &gate->logged[door][refusal];
-    uint64_t *unlogged = &gate->unlogged[door][refusal];
+    (void)now; /* the log has a clock */
+    static const enum weir_log_kind kinds[WEIR_DOORS][WEIR_REFUSALS] = {
+        [WEIR_DOOR_GRPC] = { [WEIR_REFUSED_TLS] = WEIR_LOG_GRPC_TLS,
+                             [WEIR_REFUSED_CREDENTIAL] =
+                                 WEIR_LOG_GRPC_CREDENTIAL,
+                             [WEIR_REFUSED_ROLE] = WEIR_LOG_GRPC_ROLE },
+        [WEIR_DOOR_HTTP] = { [WEIR_REFUSED_TLS] = WEIR_LOG_HTTP_TLS,
+                             [WEIR_REFUSED_CREDENTIAL] =
+                                 WEIR_LOG_HTTP_CREDENTIAL,
+                             [WEIR_REFUSED_ROLE] = WEIR_LOG_HTTP_ROLE },
+    };
     gate->refused[door][refusal]++;
-    bool soon = *logged != 0 && now < *logged + WEIR_GATE_LOG_EVERY;
-    if (soon || !gate->log) {
-        ++*unlogged;
-        return;
-    }
-    weir_log(gate->log, WEIR_LOG_WARNING,
-             "%s door: %s refused (%s): %s; %llu more since the last such "
-             "line", weir_door_name(door), address,
-             weir_refusal_name(refusal), why,
-             (unsigned long long)*unlogged);
-    *logged = now;
-    *unlogged = 0;
+    if (gate->log)
+        weir_log_limited(gate->log, kinds[door][refusal], WEIR_LOG_WARNING,
+                         "%s door: %s refused (%s): %s", weir_door_name(door),
+                         address, weir_refusal_name(refusal), why);
 }
 
 int weir_gate_identify(struct weir_gate *gate, const struct weir_caller *who,

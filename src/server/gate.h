@@ -12,7 +12,6 @@
 /* How long a connection may stand that nobody known has used, where
  * credentials are in force: strangers don't keep others out. */
 #define WEIR_STRANGER_MAX (10 * WEIR_SECOND)
-#define WEIR_GATE_LOG_EVERY WEIR_SECOND /* at most a line of refusals */
 
 enum weir_door { WEIR_DOOR_GRPC, WEIR_DOOR_HTTP };
 enum weir_refusal {
@@ -33,11 +32,9 @@ struct weir_gate {
                                                  * force */
     const struct weir_tls *tls; /* borrowed; whose certificate is shown; NULL:
                                  * plain text */
-    const struct weir_log *log; /* borrowed; NULL: says nothing */
+    struct weir_log *log; /* borrowed; NULL: says nothing */
     /* The gate's own: */
     uint64_t refused[WEIR_DOORS][WEIR_REFUSALS];
-    weir_instant logged[WEIR_DOORS][WEIR_REFUSALS]; /* last; 0: never */
-    uint64_t unlogged[WEIR_DOORS][WEIR_REFUSALS]; /* since then */
 };
 
 /* Who asks. */

@@ -1,10 +1,26 @@
 /* SPDX-License-Identifier: MIT
- * server/log.h - one line an event, to standard error. */
+ * server/log.h - one line an event, to standard error.
+ *
+ * Lines that a peer can cause, or a condition that repeats, are limited by
+ * their kind: WEIR_LOG_BURST at once and then one each WEIR_LOG_EVERY, or fewer
+ * of some kinds. Of
+ * those over that the newest is kept, and the others are counted. The next
+ * line of the kind tells the count: "(1234 more like this left out in the last
+ * 3 s)". If none comes, weir_log_tick() writes the kept one with the count, and
+ * so does weir_log_end(): no count is lost, and the last line of a kind always
+ * stands in the log.
+ *
+ * Any thread. */
 
 #ifndef WEIR_LOG_H
 #define WEIR_LOG_H
 
 #include "base/base.h"
+
+#define WEIR_LOG_LINE_MAX 1024 /* bytes of a line, with its end */
+#define WEIR_LOG_KEPT_MAX 256  /* bytes that are kept of a line, with NUL */
+#define WEIR_LOG_BURST 10      /* lines of one kind at once */
+#define WEIR_LOG_EVERY WEIR_SECOND
 
 enum weir_log_level {
     WEIR_LOG_ERROR,
@@ -13,16 +29,75 @@ enum weir_log_level {
     WEIR_LOG_DEBUG,
 };
 
+/* One kind doesn't use up the lines of another. */
+enum weir_log_kind {
+    /* A listener refused a peer; see server/gate.h. */
+    WEIR_LOG_GRPC_TLS,
+    WEIR_LOG_GRPC_CREDENTIAL,
+    WEIR_LOG_GRPC_ROLE,
+    WEIR_LOG_HTTP_TLS,
+    WEIR_LOG_HTTP_CREDENTIAL,
+    WEIR_LOG_HTTP_ROLE,
+    WEIR_LOG_ACCEPT,     /* accept() failed: no descriptor is left */
+    WEIR_LOG_CONNECTION, /* a connection or a link came or went */
+    WEIR_LOG_LINK,       /* a limiter's link was refused or dropped */
+    WEIR_LOG_DOORMAN,    /* a client of Doorman asks for what isn't there:
+                          * one a minute */
+    WEIR_LOG_STORE,
+    WEIR_LOG_SNAPSHOT,
+    WEIR_LOG_ELECTION,
+    WEIR_LOG_LEASES, /* whether this root hands out leases */
+    WEIR_LOG_LOAD,   /* this root is busy, or is so no more */
+    WEIR_LOG_ZONE,   /* a time zone isn't known here: one an hour */
+    WEIR_LOG_LIBRARY, /* libevent's own lines */
+    /* A limiter's events: of enum weir_event_type, each a kind. */
+    WEIR_LOG_EVENT,
+    WEIR_LOG_EVENT_LAST = WEIR_LOG_EVENT + 31
+};
+#define WEIR_LOG_KINDS (WEIR_LOG_EVENT_LAST + 1)
+
+/* Of one kind; the log's own. */
+struct weir_log_limit {
+    weir_instant used_up; /* until when the lines so far use the allowance */
+    weir_instant since;   /* when the first of the 'left_out' came */
+    uint64_t left_out;    /* lines, with the one that is kept */
+    enum weir_log_level level;    /* of the kept one */
+    char kept[WEIR_LOG_KEPT_MAX]; /* the newest of them, as it is written */
+};
+
+/* All zero but for the level at first. */
 struct weir_log {
-    enum weir_log_level level; /* what is less urgent isn't written */
+    enum weir_log_level level;   /* what is less urgent isn't written */
+    weir_instant (*clock)(void); /* NULL: weir_clock_now() */
+    struct weir_log_limit limits[WEIR_LOG_KINDS];
 };
 
 /* "error" … "debug". 0 or WEIR_EINVAL. */
 int weir_log_level_parse(const char *text, enum weir_log_level *out);
 
-/* Control characters in the message are written as '?': a name may come
- * from anywhere. */
+/* Writes a line that only the operator causes: a start, a stop, a signal. Any
+ * other line is limited.
+ *
+ * Of all messages: control and formatting characters of Unicode and bytes that
+ * are no UTF-8 are written as "\x1b", so that a name from outside neither ends
+ * the line nor steers a terminal. A message that is too long ends in "…". */
 void weir_log(const struct weir_log *log, enum weir_log_level level,
               const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Writes a line if its kind has one left; otherwise keeps or counts it. */
+void weir_log_limited(struct weir_log *log, enum weir_log_kind kind,
+                      enum weir_log_level level, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* Writes what was kept, of kinds that have a line left again. To be called
+ * each second. */
+void weir_log_tick(struct weir_log *log);
+/* Writes all that was kept: the process ends. */
+void weir_log_end(struct weir_log *log);
+
+/* From now on libevent's lines are this log's, until another call; NULL:
+ * libevent writes to standard error by itself, as much as it likes. Before
+ * any other thread begins, and after all have ended. */
+void weir_log_adopt_library(struct weir_log *log);
 
 #endif /* WEIR_LOG_H */

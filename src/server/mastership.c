@@ -36,7 +36,7 @@
 struct weir_mastership {
     struct weir_election *election; /* owned */
     struct weir_root *root;         /* borrowed */
-    const struct weir_log *log;     /* borrowed */
+    struct weir_log *log;           /* borrowed */
     void (*on_change)(void *context);
     void *context;
     char master[WEIR_MASTER_MAX + 1]; /* elsewhere; "": unknown, or it is us */
@@ -88,10 +88,11 @@ static void on_kept(void *context, uint64_t number, int error,
     if (error == WEIR_ENOTREADY) /* the loop will hear of it */
         return;
     if (error < 0 && !m->is_troubled)
-        weir_log(m->log, WEIR_LOG_WARNING,
-                 "who is new waits for his lease, and the next master will "
-                 "have to: %s; trying again",
-                 why);
+        weir_log_limited(
+            m->log, WEIR_LOG_LEASES, WEIR_LOG_WARNING,
+            "who is new waits for his lease, and the next master will "
+            "have to: %s; trying again",
+            why);
     m->is_troubled = error < 0;
     if (error < 0) {
         keep_after(m, PAUSE);
@@ -117,8 +118,9 @@ static void on_keep(evutil_socket_t fd, short what, void *context)
 static void begin(struct weir_mastership *m, uint64_t found)
 {
     weir_instant now = weir_clock_now();
-    weir_log(m->log, WEIR_LOG_INFO, "hands out leases, term %llu",
-             (unsigned long long)m->term);
+    weir_log_limited(m->log, WEIR_LOG_LEASES, WEIR_LOG_INFO,
+                     "hands out leases, term %llu",
+                     (unsigned long long)m->term);
     weir_root_lease_alone(m->root, m->is_alone);
     /* Vacant since now, and not since the former one was lost: somebody may
      * have come and gone in between. */
@@ -135,8 +137,8 @@ static void begin(struct weir_mastership *m, uint64_t found)
 static void end(struct weir_mastership *m, const char *why)
 {
     if (weir_root_leases(m->root))
-        weir_log(m->log, WEIR_LOG_WARNING, "hands out no leases: %s%s", why,
-                 m->master);
+        weir_log_limited(m->log, WEIR_LOG_LEASES, WEIR_LOG_WARNING,
+                         "hands out no leases: %s%s", why, m->master);
     tell_end(m);
 }
 
@@ -151,11 +153,12 @@ static void on_news(void *context, const struct weir_election_news *news)
         return;
     }
     if (m->is_alone && m->is_beside && !m->is_resigning)
-        weir_log(m->log, WEIR_LOG_WARNING,
-                 "hands out no leases: %s%sanother root on this store does, "
-                 "and this one stands by for it; --election says how they "
-                 "are to be elected",
-                 news->master, news->master[0] ? ", " : "");
+        weir_log_limited(
+            m->log, WEIR_LOG_LEASES, WEIR_LOG_WARNING,
+            "hands out no leases: %s%sanother root on this store does, "
+            "and this one stands by for it; --election says how they "
+            "are to be elected",
+            news->master, news->master[0] ? ", " : "");
     m->is_alone = false;
     snprintf(m->master, sizeof m->master, "%s", news->master);
     end(m, m->master[0] ? "the master is " : "it isn't known who does");
@@ -185,10 +188,11 @@ static int stand_beside(struct weir_mastership *m,
     int error = weir_election_new(&election, &m->election, &diag);
     m->is_beside = error == 0;
     if (error < 0)
-        weir_log(m->log, WEIR_LOG_WARNING,
-                 "%s; should another root on this store hand out leases, "
-                 "nobody would notice",
-                 diag.text);
+        weir_log_limited(
+            m->log, WEIR_LOG_LEASES, WEIR_LOG_WARNING,
+            "%s; should another root on this store hand out leases, "
+            "nobody would notice",
+            diag.text);
     return error;
 }
 

@@ -155,16 +155,20 @@ static void on_store(void *context, const struct weir_store_id *id,
     unsigned long long from = state.info.epoch;
     serve->leaving = true;
     if (!same)
-        weir_log(&serve->log, WEIR_LOG_WARNING, "the store that answers is "
-                 "another than that of the snapshot, which is dropped");
+        weir_log_limited(&serve->log, WEIR_LOG_STORE, WEIR_LOG_WARNING,
+                         "the store that answers is "
+                         "another than that of the snapshot, which is dropped");
     else if (epoch < from)
-        weir_log(&serve->log, WEIR_LOG_WARNING, "the store is at epoch %llu, "
-                 "before the snapshot's %llu: it was restored, and the "
-                 "snapshot is dropped", (unsigned long long)epoch, from);
+        weir_log_limited(&serve->log, WEIR_LOG_STORE, WEIR_LOG_WARNING,
+                         "the store is at epoch %llu, "
+                         "before the snapshot's %llu: it was restored, and the "
+                         "snapshot is dropped",
+                         (unsigned long long)epoch, from);
     else
-        weir_log(&serve->log, WEIR_LOG_INFO, "the store is back: from the "
-                 "snapshot at epoch %llu on to %llu", from,
-                 (unsigned long long)epoch);
+        weir_log_limited(&serve->log, WEIR_LOG_STORE, WEIR_LOG_INFO,
+                         "the store is back: from the "
+                         "snapshot at epoch %llu on to %llu",
+                         from, (unsigned long long)epoch);
 }
 
 /* ---- The store's news ---- */
@@ -183,12 +187,14 @@ static void tell_file(struct serve *serve, int error, const char *why)
     bool was_troubled = serve->troubled;
     serve->troubled = error < 0;
     if (error == 0 && was_troubled)
-        weir_log(&serve->log, WEIR_LOG_INFO, "well again: the quotas are "
-                 "those of %s", serve->options->doorman_config);
+        weir_log_limited(&serve->log, WEIR_LOG_STORE, WEIR_LOG_INFO,
+                         "well again: the quotas are "
+                         "those of %s",
+                         serve->options->doorman_config);
     if (error < 0)
-        weir_log(&serve->log, WEIR_LOG_ERROR, "%s: %s",
-                 serve->ready ? "the quotas stay as they were" : "not ready",
-                 why);
+        weir_log_limited(
+            &serve->log, WEIR_LOG_STORE, WEIR_LOG_ERROR, "%s: %s",
+            serve->ready ? "the quotas stay as they were" : "not ready", why);
 }
 
 static void on_trouble(void *context, int error, const char *why)
@@ -197,12 +203,14 @@ static void on_trouble(void *context, int error, const char *why)
     if (serve->options->doorman_config)
         tell_file(serve, error, why);
     else if (error == 0)
-        weir_log(&serve->log, WEIR_LOG_INFO, "the store is well");
+        weir_log_limited(&serve->log, WEIR_LOG_STORE, WEIR_LOG_INFO,
+                         "the store is well");
     else
-        weir_log(&serve->log, WEIR_LOG_WARNING, "%s: %s",
-                 serve->ready ? "edits fail, decisions and reads go on"
-                              : "not ready, trying again",
-                 why);
+        weir_log_limited(&serve->log, WEIR_LOG_STORE, WEIR_LOG_WARNING,
+                         "%s: %s",
+                         serve->ready ? "edits fail, decisions and reads go on"
+                                      : "not ready, trying again",
+                         why);
     if (error < 0)
         load_snapshot(serve);
     weir_root_set_provisional(serve->root, error < 0 || serve->serving);
@@ -231,13 +239,14 @@ static void on_epoch(void *context, uint64_t epoch)
         leave_snapshot(serve);
     weir_root_set_provisional(serve->root, serve->serving);
     size_t count = weir_catalog_count(weir_root_catalog(serve->root));
-    weir_log(&serve->log, first ? WEIR_LOG_INFO : WEIR_LOG_DEBUG,
-             "%squotas: %zu, at epoch %llu%s",
-             serve->serving ? "ready by the snapshot; "
-             : first        ? "ready; "
-                            : "",
-             count, (unsigned long long)epoch,
-             serve->serving ? "; edits fail till the store is there" : "");
+    weir_log_limited(
+        &serve->log, WEIR_LOG_STORE, first ? WEIR_LOG_INFO : WEIR_LOG_DEBUG,
+        "%squotas: %zu, at epoch %llu%s",
+        serve->serving ? "ready by the snapshot; "
+        : first        ? "ready; "
+                       : "",
+        count, (unsigned long long)epoch,
+        serve->serving ? "; edits fail till the store is there" : "");
     stand_at_last(serve);
 }
 
@@ -342,6 +351,7 @@ static void on_look(evutil_socket_t fd, short what, void *context)
     weir_debtors_log(serve->root, &serve->log, weir_clock_now());
     weir_admin_tick(serve->admin, weir_clock_now());
     weir_door_grpc_look(serve->grpc);
+    weir_log_tick(&serve->log);
 }
 
 /* ---- Stop ---- */
@@ -971,18 +981,22 @@ int weir_serve(int argc, char **argv, const char *version)
         return 0;
     }
     struct serve serve = { .options = &options,
-                           .log = { options.log_level },
+                           .log = { .level = options.log_level },
                            .zones = { .log = &serve.log } };
+    weir_log_adopt_library(&serve.log);
     int error = parsed < 0 ? parsed : start(&serve, version, &diag);
     if (error < 0) {
         fprintf(stderr, "weir: %s\n", diag.text);
         destroy(&serve);
+        weir_log_adopt_library(NULL);
         return 2;
     }
     event_base_dispatch(serve.base);
     end_gracefully(&serve);
     write_rest(&serve);
-    weir_log(&serve.log, WEIR_LOG_INFO, "stopped");
     destroy(&serve);
+    weir_log_adopt_library(NULL);
+    weir_log_end(&serve.log);
+    weir_log(&serve.log, WEIR_LOG_INFO, "stopped");
     return serve.failed ? 2 : 0;
 }

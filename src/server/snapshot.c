@@ -47,7 +47,7 @@ enum job { NONE, OPEN, WRITE, FINISH, DROP, QUIT };
 struct weir_snapshot {
     struct event_base *base; /* borrowed, as the next two */
     struct weir_root *root;
-    const struct weir_log *log;
+    struct weir_log *log;
     char *path;              /* owned, as all below */
     char *made;              /* path of the file that is being made */
     struct event *timer;
@@ -275,8 +275,10 @@ static void tell_failure(struct weir_snapshot *s, const struct weir_diag *why)
     s->state.failures++;
     memcpy(s->state.problem, why->text, sizeof s->state.problem);
     if (!told)
-        weir_log(s->log, WEIR_LOG_WARNING, "no new snapshot of the quotas, "
-                 "trying again: %s", why->text);
+        weir_log_limited(s->log, WEIR_LOG_SNAPSHOT, WEIR_LOG_WARNING,
+                         "no new snapshot of the quotas, "
+                         "trying again: %s",
+                         why->text);
 }
 
 static void tell_success(struct weir_snapshot *s)
@@ -286,10 +288,11 @@ static void tell_success(struct weir_snapshot *s)
     s->state.problem[0] = '\0';
     s->state.usable = true;
     s->state.info = s->making;
-    weir_log(s->log, again ? WEIR_LOG_INFO : WEIR_LOG_DEBUG,
-             "snapshot of %llu changes at epoch %llu: %s",
-             (unsigned long long)s->making.changes,
-             (unsigned long long)s->making.epoch, s->path);
+    weir_log_limited(s->log, WEIR_LOG_SNAPSHOT,
+                     again ? WEIR_LOG_INFO : WEIR_LOG_DEBUG,
+                     "snapshot of %llu changes at epoch %llu: %s",
+                     (unsigned long long)s->making.changes,
+                     (unsigned long long)s->making.epoch, s->path);
 }
 
 static void end_writing(struct weir_snapshot *s)
@@ -439,7 +442,8 @@ static void look_at_old(struct weir_snapshot *s)
     int error = weir_snapshot_read(s->path, NULL, &s->state.info, &diag);
     s->state.usable = error == 0;
     if (error < 0 && error != WEIR_ENOENT)
-        weir_log(s->log, WEIR_LOG_WARNING, "%s", diag.text);
+        weir_log_limited(s->log, WEIR_LOG_SNAPSHOT, WEIR_LOG_WARNING, "%s",
+                         diag.text);
 }
 
 static int start_thread(struct weir_snapshot *s)

@@ -27,7 +27,7 @@ struct weir_snapshot;
 struct weir_snapshot_options {
     struct event_base *base;    /* borrowed, as the next two */
     struct weir_root *root;
-    const struct weir_log *log;
+    struct weir_log *log;
     const char *path;           /* copied */
     weir_duration every;        /* 0: WEIR_SNAPSHOT_EVERY */
 };

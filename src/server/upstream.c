@@ -125,8 +125,9 @@ static void say(struct weir_upstream *upstream, const struct weir_event *event)
         leave_snapshot(upstream);
     for (size_t i = 0; i < WEIR_COUNT_OF(sayings); i++)
         if (sayings[i].type == event->type)
-            weir_log(upstream->options.log, sayings[i].level, "%s%s",
-                     sayings[i].words, event->text);
+            weir_log_limited(upstream->options.log,
+                             WEIR_LOG_EVENT + event->type, sayings[i].level,
+                             "%s%s", sayings[i].words, event->text);
 }
 
 /* The link tells of its loss itself, with the reason. */

@@ -27,7 +27,7 @@ struct weir_upstream_options {
     const struct weir_address *addresses; /* copied */
     uint32_t count;              /* 1 .. WEIR_ROOTS_MAX, as of the region */
     struct weir_login_options login; /* the paths are copied */
-    const struct weir_log *log;  /* borrowed */
+    struct weir_log *log;  /* borrowed */
     /* What to go by until an upstream root answers; borrowed; NULL: nothing. */
     struct weir_snapshot *snapshot;
     /* Something came from above: a turn of the pump is due. */

@@ -9,9 +9,8 @@
 
 /* All zero but 'log': to be looked at. */
 struct weir_zone_watch {
-    const struct weir_log *log; /* borrowed */
+    struct weir_log *log; /* borrowed */
     weir_instant again_at;      /* zones are to be looked at again */
-    weir_instant told_at;       /* of one that isn't known; 0: never */
 };
 
 /* For weir_root_options.zones, with the watch as context: seconds to be added
