@@ -35,7 +35,7 @@ BUGS = [
      "src/node/root.c",
      "        root->stats.reports_repeated++;\n",
      "        root->stats.reports_repeated++;\n"
-     "        take_counts(root, peer, report, now);\n"),
+     "        take_counts(root, index, report, now);\n"),
     ("of many units one is lost in a root's bucket", "conservation",
      "src/count/merge.c",
      "    use->added += (uint64_t)units;\n",

@@ -488,23 +488,45 @@ static int send_to_root(struct weir_agent_page *page, struct weir_text path,
     return 0;
 }
 
+/* Beside weir_views. */
+static const struct {
+    const char *path;
+    int (*answer)(struct weir_agent_page *page, struct weir_text query,
+                  json_t **out, struct weir_diag *diag, weir_instant now);
+} own[] = {
+    { "/v1/quotas:brief", brief },
+    { "/v1/roots", roots },
+};
+
+static const char *path_of(size_t i)
+{
+    size_t at = 0;
+    while (weir_views_path(at))
+        at++;
+    if (i < at)
+        return weir_views_path(i);
+    return i - at < WEIR_COUNT_OF(own) ? own[i - at].path : NULL;
+}
+
 static int answer(void *context, struct weir_text target, json_t **out,
                   struct weir_diag *diag, weir_instant now)
 {
     struct weir_agent_page *page = context;
     struct weir_uri uri = weir_uri_split(target);
-    int error;
     if (now >= page->swept_at + SWEEP_EVERY) {
         page->swept_at = now;
         sweep(page, SWEEP_SEEN, now);
     }
-    if (weir_views_have(uri.path))
+    int error = WEIR_ENOENT;
+    bool found = weir_views_have(uri.path);
+    if (found)
         error = weir_views_answer(page->views, &uri, out, diag, now);
-    else if (weir_text_equal(uri.path, WEIR_TEXT("/v1/quotas:brief")))
-        error = brief(page, uri.query, out, diag, now);
-    else if (weir_text_equal(uri.path, WEIR_TEXT("/v1/roots")))
-        error = roots(page, uri.query, out, diag, now);
-    else
+    for (size_t i = 0; i < WEIR_COUNT_OF(own) && !found; i++) {
+        found = weir_text_equal(uri.path, weir_text_of(own[i].path));
+        if (found)
+            error = own[i].answer(page, uri.query, out, diag, now);
+    }
+    if (!found)
         return send_to_root(page, uri.path, diag);
     return error < 0 ? weir_error_status(error) : 200;
 }
@@ -530,8 +552,9 @@ struct weir_agent_page *weir_agent_page_new(struct weir *weir,
     page->weir = weir;
     page->rows = calloc(status.slots, sizeof *page->rows);
     page->started = now;
-    page->asked =
-        (struct weir_web_views){ .context = page, .answer = answer };
+    page->asked = (struct weir_web_views){ .context = page,
+                                           .answer = answer,
+                                           .path = path_of };
     weir_entropy(page->incarnation, sizeof page->incarnation);
     set_name(page, name);
     const struct weir_view_source source = {

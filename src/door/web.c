@@ -55,17 +55,22 @@ static void problem(void *context, struct weir_http_reply *reply, int status,
 
 /* ---- Who asks ---- */
 
+static enum weir_door_right right_of(struct weir_text method)
+{
+    return weir_text_equal(method, WEIR_TEXT("GET")) ? WEIR_DOOR_READ
+                                                     : WEIR_DOOR_TAKE;
+}
+
 static bool is_admitted(struct call *call, weir_instant now)
 {
     const struct weir_door_host *host = call->web->host;
-    bool reads = weir_text_equal(call->http->method, WEIR_TEXT("GET"));
     char shown[WEIR_HTTP_VALUE_MAX];
     struct weir_diag diag = { 0 };
     const char *authorization =
         weir_http_header(call->http, "Authorization", shown);
-    int error = weir_door_admit(host, call->http->talk,
-                                reads ? WEIR_DOOR_READ : WEIR_DOOR_TAKE,
-                                authorization ? authorization : "", &diag, now);
+    int error =
+        weir_door_admit(host, call->http->talk, right_of(call->http->method),
+                        authorization ? authorization : "", &diag, now);
     weir_talk_set_known(call->http->talk, error == 0);
     if (error < 0)
         weir_web_problem(call->reply, error == WEIR_EDENIED ? 403 : 401, NULL,
@@ -161,6 +166,8 @@ static void ask_rls(struct call *call, weir_instant now)
     weir_web_rls(call->web->desk, call->http->body, call->reply, now);
 }
 
+static void list_routes(struct call *call, weir_instant now);
+
 static const struct route {
     const char *path, *method;
     bool is_open; /* without a credential */
@@ -172,11 +179,37 @@ static const struct route {
     { "/v1/leave", "POST", false, false, leave },
     /* Clients of envoyproxy/ratelimit post JSON as curl -d does. */
     { "/json", "POST", false, true, ask_rls },
+    { "/v1", "GET", false, false, list_routes },
     { "/v1/status", "GET", false, false, say_status },
     { "/metrics", "GET", false, false, say_metrics },
     { "/healthz", "GET", true, false, say_health },
     { "/readyz", "GET", true, false, say_ready },
 };
+
+static void add_route(json_t *list, const char *method, const char *path,
+                      bool is_open)
+{
+    const char *role = is_open ? ""
+                       : right_of(weir_text_of(method)) == WEIR_DOOR_READ
+                           ? "read"
+                           : "take";
+    json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "method", method,
+                                          "path", path, "role", role));
+}
+
+/* As the root's: for who explores, and for a test that goes through all. */
+static void list_routes(struct call *call, weir_instant now)
+{
+    (void)now;
+    const struct weir_web_views *views = call->web->views;
+    json_t *list = json_array();
+    const char *path;
+    for (size_t i = 0; i < WEIR_COUNT_OF(routes); i++)
+        add_route(list, routes[i].method, routes[i].path, routes[i].is_open);
+    for (size_t i = 0; views && (path = views->path(i)) != NULL; i++)
+        add_route(list, "GET", path, false);
+    call->reply->json = json_pack("{s:o}", "routes", list);
+}
 
 static const struct route *find_route(struct weir_text path)
 {
@@ -230,9 +263,8 @@ static void answer_page(struct call *call, weir_instant now)
     bool is_get = weir_text_equal(call->http->method, WEIR_TEXT("GET"));
     if (!is_get || !look(call, now))
         weir_web_problem(call->reply, 404, NULL, NULL,
-                         "there is POST /v1/take, /v1/enter, /v1/leave and "
-                         "/json, and GET / (the page), /v1/status, /metrics, "
-                         "/healthz and /readyz; quotas are edited at a root");
+                         "nothing answers at this path; GET /v1 lists those "
+                         "that do; quotas are edited at a root");
     else if (!call->http->is_head &&
              weir_text_equal(path, WEIR_TEXT(WEIR_PAGE_EVENTS)))
         write_reader(call);

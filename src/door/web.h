@@ -6,6 +6,7 @@
  *     POST /v1/enter    ask for units and hold them, a permit
  *     POST /v1/leave    give it back
  *     POST /json        Envoy's rate limit service, in proto3's JSON
+ *     GET  /v1          all routes there are
  *     GET  /v1/status   how the limiter stands
  *     GET  /metrics     the same for Prometheus
  *     GET  /healthz     whether the process lives
@@ -36,6 +37,8 @@ struct weir_web_views {
      * new reference; or another status of HTTP with 'diag' filled. */
     int (*answer)(void *context, struct weir_text target, struct json_t **out,
                   struct weir_diag *diag, weir_instant now);
+    /* The path of each, for GET /v1; static; NULL past the last. */
+    const char *(*path)(size_t i);
 };
 
 /* Listens. 'desk' answers /json; it is borrowed, and doors may share it;

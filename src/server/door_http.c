@@ -194,6 +194,8 @@ int weir_door_http_new(const struct weir_door_http_options *options,
                              NULL);
     door->admin = options->admin;
     door->gate = options->gate;
+    size_t max = options->connections_max ? options->connections_max
+                                          : WEIR_HTTP_CONNECTIONS_MAX;
     const struct weir_http_options http = {
         .base = options->base,
         .place = { .address = options->address },
@@ -201,8 +203,8 @@ int weir_door_http_new(const struct weir_door_http_options *options,
                  .on_refused = on_refused,
                  .context = options->gate },
         .public_origin = options->public_origin,
-        .max = options->connections_max,
-        .unknown_max = options->connections_max / 2,
+        .max = max,
+        .unknown_max = max / 2,
         .silence_max = WEIR_HTTP_SILENCE_MAX,
         .stranger_max = weir_gate_is_shut(door->gate) ? WEIR_STRANGER_MAX : 0,
         .on_unknown = on_unknown,

@@ -22,7 +22,7 @@ struct weir_door_http_options {
     struct weir_gate *gate;      /* never NULL */
     struct weir_tls *tls;        /* a server's; NULL: plain text */
     struct weir_address address; /* numeric; port 0: any */
-    size_t connections_max;      /* > 1 */
+    size_t connections_max;      /* > 1; 0: WEIR_HTTP_CONNECTIONS_MAX */
     const char *public_origin;   /* of the page, if it isn't the address's own
                                 * (os/origin.h); NULL: none */
 };

@@ -718,13 +718,6 @@ static int refuse_address(const char *option,
                          NULL);
 }
 
-/* Of the descriptors that there are, a listener's. */
-static size_t share_of(const struct serve *serve, size_t wanted)
-{
-    size_t share = serve->files * wanted / CONNECTIONS;
-    return share > 1 ? share : 2;
-}
-
 static int open_doors(struct serve *serve, struct weir_diag *diag)
 {
     struct weir_diag why = { 0 };
@@ -737,7 +730,7 @@ static int open_doors(struct serve *serve, struct weir_diag *diag)
     weir_admin_set_calls(serve->admin, serve->doorman);
     struct weir_door_grpc_options grpc = {
         .base = serve->base,
-        .connections_max = share_of(serve, WEIR_CONNECTIONS_MAX),
+        .connections_max = serve->files * WEIR_CONNECTIONS_MAX / CONNECTIONS,
         .root = serve->root,
         .admin = serve->admin,
         .log = &serve->log,
@@ -756,7 +749,8 @@ static int open_doors(struct serve *serve, struct weir_diag *diag)
         return 0;
     struct weir_door_http_options http = {
         .base = serve->base,
-        .connections_max = share_of(serve, WEIR_HTTP_CONNECTIONS_MAX),
+        .connections_max = 
+            2 + serve->files * WEIR_HTTP_CONNECTIONS_MAX / CONNECTIONS,
         .admin = serve->admin,
         .gate = &serve->gate,
         .tls = serve->http_tls,

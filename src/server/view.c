@@ -109,19 +109,25 @@ static int view_usage(struct weir_views *views, struct weir_text query,
 typedef int view_fn(struct weir_views *views, struct weir_text query,
                     json_t **out, struct weir_diag *diag, weir_instant now);
 
+static const struct {
+    const char *path;
+    view_fn *view;
+} known[] = {
+    { "/v1/live", weir_view_live },
+    /* A listener may repeat it each second; here it is asked once. */
+    { WEIR_PAGE_EVENTS, weir_view_live },
+    { "/v1/past", weir_view_past },
+    { "/v1/why", weir_view_why },
+    { "/v1/usage", view_usage },
+};
+
+const char *weir_views_path(size_t i)
+{
+    return i < WEIR_COUNT_OF(known) ? known[i].path : NULL;
+}
+
 static view_fn *find(struct weir_text path)
 {
-    static const struct {
-        const char *path;
-        view_fn *view;
-    } known[] = {
-        { "/v1/live", weir_view_live },
-        /* A door may repeat it each second; here it is asked once. */
-        { WEIR_PAGE_EVENTS, weir_view_live },
-        { "/v1/past", weir_view_past },
-        { "/v1/why", weir_view_why },
-        { "/v1/usage", view_usage },
-    };
     for (size_t i = 0; i < WEIR_COUNT_OF(known); i++)
         if (weir_text_equal(path, weir_text_of(known[i].path)))
             return known[i].view;
