@@ -165,7 +165,9 @@ static void lie(struct stage *stage, uint32_t first, int64_t units)
     struct weir_announce announce = {
         .slot = 3, .name = Q, .created = quota->created, .fill = INT64_MAX
     };
-    struct weir_count count = { .slot = 3, .passed = units, .carry = units };
+    struct weir_count count = {
+        .slot = 3, .passed = units, .carry = units, .pace = WEIR_PACE_MAX
+    };
     stage->number++;
     stage->told += (uint64_t)units;
     struct weir_message report = {

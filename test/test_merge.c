@@ -242,6 +242,27 @@ static void test_charges_and_refunds_count_whole(void **state)
     bury(&stage);
 }
 
+/* What was presumed of a limiter and taken back fills its own bucket by
+ * nothing, whatever the quota's is lifted by. */
+static void test_what_was_presumed_is_no_debt(void **state)
+{
+    (void)state;
+    struct stage stage;
+    stage_init(&stage);
+    struct weir_count presumed = { .pace = WEIR_PACE_MAX,
+                                   .ahead = (uint64_t)1 << 30 };
+    stage.now += WEIR_SECOND;
+    count(&stage, 1, presumed, 0);
+    presumed.passed = -TWO_TO_62;
+    count(&stage, 1, presumed, 0);
+    pass(&stage, 1, 0);
+    assert_int_equal(fill(&stage), 0);
+    pass(&stage, 1, DEBT);
+    assert_int_equal(fill(&stage), DEBT);
+    assert_int_equal(stage.use->beyond, 0);
+    bury(&stage);
+}
+
 /* A bucket that is larger than max_debt, as of a limit a day: one that is full,
  * as much taken unseen, and one more charge of the same size. */
 static void test_a_large_burst_is_no_debt(void **state)
@@ -435,6 +456,7 @@ int main(void)
         cmocka_unit_test(test_late_lies_fill_it_to_high),
         cmocka_unit_test(test_a_backlog_is_not_cut),
         cmocka_unit_test(test_charges_and_refunds_count_whole),
+        cmocka_unit_test(test_what_was_presumed_is_no_debt),
         cmocka_unit_test(test_a_large_burst_is_no_debt),
         cmocka_unit_test(test_an_edit_bounds_what_is_there),
         cmocka_unit_test(test_a_fill_taken_over_is_bounded),

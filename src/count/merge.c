@@ -879,7 +879,12 @@ static int64_t charge(struct weir_merge *merge, struct weir_use *use,
             use->debt_most - debt - weir_debt_left(use->adopted, leaked);
         units = weir_cell_cut(merge, use, cell, units, room, now);
     }
+    weir_i128 one = (weir_i128)1 << use->bucket.leak.frac;
+    weir_i128 scaled = units * one;
     int64_t moved = add_units(merge, use, units, instead, no_debt, now);
+    /* An empty bucket is lifted as well, which isn't the limiter's. */
+    if (moved > scaled)
+        moved = scaled > -debt ? (int64_t)scaled : -debt;
     cell->in = weir_debt_sum(debt + moved, leaked);
     return units;
 }
