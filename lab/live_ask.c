@@ -78,8 +78,9 @@ void weir_asker_ask(struct weir_asker *asker, const char *method,
     struct question *question = remember(asker, asked, context);
     struct evhttp_request *request =
         weir_must(evhttp_request_new(on_answer, question));
-    evhttp_add_header(evhttp_request_get_output_headers(request), "Host",
-                      "localhost");
+    struct evkeyvalq *headers = evhttp_request_get_output_headers(request);
+    evhttp_add_header(headers, "Host", "localhost");
+    evhttp_add_header(headers, "Content-Type", "application/json");
     if (body) {
         char *text = weir_must(json_dumps(body, JSON_COMPACT));
         evbuffer_add(evhttp_request_get_output_buffer(request), text,
