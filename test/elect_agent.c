@@ -118,7 +118,9 @@ static void on_look(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;
     (void)what;
-    look(context);
+    struct agent *agent = context;
+    look(agent);
+    weir_log_tick(&agent->log);
 }
 
 static void on_signal(evutil_socket_t fd, short what, void *context)

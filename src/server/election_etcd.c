@@ -49,7 +49,7 @@ struct asked {
 static void say(const struct by_etcd *by, enum weir_log_level level,
                 const char *text)
 {
-    weir_log_limited(by->election->options.log, WEIR_LOG_ELECTION, level,
+    weir_log_limited(by->election->options.log, WEIR_LOG_ETCD, level,
                      "election: %s", text);
 }
 
@@ -241,7 +241,7 @@ static void log_refusal(struct by_etcd *by, const struct asked *asked,
         [WEIR_CANDIDATE_LEAVE] = "",
     };
     by->refused |= bit;
-    weir_log_limited(by->election->options.log, WEIR_LOG_ELECTION,
+    weir_log_limited(by->election->options.log, WEIR_LOG_ETCD,
                      WEIR_LOG_WARNING,
                      "election: etcd %s, asked for %s: %s; trying again%s",
                      weir_etcd_endpoint(by->etcd), names[asked->ask.type],
@@ -286,7 +286,7 @@ static void receive(struct by_etcd *by, const struct asked *asked,
     answer.over =
         asked->ask.type == WEIR_CANDIDATE_WATCH && outcome->is_over;
     if (outcome->answer && outcome->answer->compacted > 0)
-        weir_log_limited(by->election->options.log, WEIR_LOG_ELECTION,
+        weir_log_limited(by->election->options.log, WEIR_LOG_ETCD,
                          WEIR_LOG_INFO,
                          "election: etcd has forgotten what is older than its "
                          "revision %lld: reading the key again",
@@ -331,7 +331,7 @@ static struct weir_etcd_ask to_etcd(const struct by_etcd *by,
 static void leave(struct by_etcd *by)
 {
     weir_log_limited(
-        by->election->options.log, WEIR_LOG_ELECTION, WEIR_LOG_WARNING,
+        by->election->options.log, WEIR_LOG_ETCD, WEIR_LOG_WARNING,
         "election: etcd %s has answered nothing for a third of the ttl, "
         "or three failures in a row: on to the next endpoint (if etcd is "
         "well and only slow, give the election a longer ttl)",
@@ -406,7 +406,7 @@ static void on_up(void *context)
 {
     struct by_etcd *by = context;
     weir_candidate_link(&by->candidate, true, weir_clock_boot());
-    weir_log_limited(by->election->options.log, WEIR_LOG_ELECTION,
+    weir_log_limited(by->election->options.log, WEIR_LOG_ETCD,
                      WEIR_LOG_INFO, "election: connected to etcd %s",
                      weir_etcd_endpoint(by->etcd));
     turn_soon(by);
@@ -418,7 +418,7 @@ static void on_down(void *context, const char *why)
     weir_candidate_link(&by->candidate, false, weir_clock_boot());
     if (why)
         weir_log_limited(
-            by->election->options.log, WEIR_LOG_ELECTION, WEIR_LOG_WARNING,
+            by->election->options.log, WEIR_LOG_ETCD, WEIR_LOG_WARNING,
             "election: %s; trying again%s", why,
             by->candidate.is_master ? ", master until the ttl is over" : "");
     tell(by);

@@ -45,11 +45,12 @@ enum weir_log_kind {
                           * one a minute */
     WEIR_LOG_STORE,
     WEIR_LOG_SNAPSHOT,
-    WEIR_LOG_ELECTION,
-    WEIR_LOG_LEASES, /* whether this root hands out leases */
-    WEIR_LOG_LOAD,   /* this root is busy, or is so no more */
-    WEIR_LOG_ZONE,   /* a time zone isn't known here: one an hour */
-    WEIR_LOG_LIBRARY, /* libevent's own lines */
+    WEIR_LOG_ELECTION, /* who is master */
+    WEIR_LOG_ETCD,     /* how an election's etcd answers */
+    WEIR_LOG_LEASES,   /* whether this root hands out leases */
+    WEIR_LOG_LOAD,     /* this root is busy, or is so no more */
+    WEIR_LOG_ZONE,     /* a time zone isn't known here: one an hour */
+    WEIR_LOG_LIBRARY,  /* libevent's own lines */
     /* A limiter's events: of enum weir_event_type, each a kind. */
     WEIR_LOG_EVENT,
     WEIR_LOG_EVENT_LAST = WEIR_LOG_EVENT + 31
