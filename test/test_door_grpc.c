@@ -354,6 +354,26 @@ static void test_a_body_in_parts_is_bounded(void **state)
     free(part);
 }
 
+/* A request that has no body is no place for 64 MiB of one. */
+static void test_a_body_is_bounded_by_its_route(void **state)
+{
+    struct fixture *f = *state;
+    struct peer peer;
+    size_t size = 1 << 20;
+    char *part = malloc(size);
+    memset(part, ' ', size);
+    begin(f, &peer, WEIR_V1_CALL);
+    for (size_t i = 0; i < 3 && !peer.closed; i++) {
+        send_call(&peer, "GET", "/healthz", (struct weir_text){ part, size },
+                  false);
+        RUN_UNTIL(f, peer.closed || !weir_h2_link_is_full(peer.link));
+    }
+    RUN_UNTIL(f, peer.closed);
+    assert_int_equal(peer.status, WEIR_GRPC_RESOURCE_EXHAUSTED);
+    weir_h2_link_close(&peer.link);
+    free(part);
+}
+
 /* ---- Who asks ---- */
 
 #define TOKEN "Bearer a-token-that-is-long-enough"
@@ -457,6 +477,7 @@ int main(void)
         WITH_DOOR(test_calls),
         WITH_DOOR(test_a_long_answer_comes_in_parts),
         WITH_DOOR(test_a_body_in_parts_is_bounded),
+        WITH_DOOR(test_a_body_is_bounded_by_its_route),
         WITH_DOOR(test_a_link_ends_with_its_role),
         cmocka_unit_test_setup_teardown(test_strangers_make_room, make_small,
                                         clean),

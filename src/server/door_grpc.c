@@ -425,14 +425,17 @@ static void on_call_message(struct stream *stream, const void *bytes,
                "the message isn't a weir.v1.CallRequest");
         return;
     }
-    if (stream->body_len + part.body.len > WEIR_ADMIN_IMPORT_MAX) {
-        finish(stream, WEIR_GRPC_RESOURCE_EXHAUSTED,
-               "the body is over 64 MiB; import in parts");
-        return;
-    }
     if (!stream->target && !begin_request(stream, &part))
         return;
-    if (!append_body(stream, part.body))
+    const struct weir_admin_request request = {
+        .method = weir_text_of(stream->method),
+        .target = weir_text_of(stream->target),
+    };
+    struct weir_diag why = { 0 };
+    if (weir_admin_check_body(&request, stream->body_len + part.body.len,
+                              &why) < 0)
+        finish(stream, WEIR_GRPC_RESOURCE_EXHAUSTED, why.text);
+    else if (!append_body(stream, part.body))
         finish(stream, WEIR_GRPC_RESOURCE_EXHAUSTED, "out of memory");
 }
 
