@@ -12,9 +12,9 @@
  * Roles before bodies. A head is at most 16 KiB, and the talk keeps what has
  * come of it. Then on_head decides; before that no byte of a body is kept, and
  * after a refusal none is: the answer ends the connection, unless the whole
- * body came along with its head and can be passed over. What the peer still
- * sends is read to a bound and dropped (os/talk.h: a connection that lingers),
- * so that it finds the answer.
+ * body came along with its head and can be passed over. Bytes that the peer
+ * still sends are read to a bound and dropped (os/talk.h: a connection that
+ * lingers), so that it finds the answer.
  *
  * Bodies. A small one that came with its head is answered out of the talk's
  * buffer. For another the head is copied and its body put behind it, in memory
@@ -124,7 +124,7 @@ static void make_problem(struct weir_http_call *call, int status,
     options->problem(options->context, &call->reply, status, detail);
 }
 
-/* ---- What a handler asks ---- */
+/* ---- For a handler ---- */
 
 struct weir_text weir_http_path(struct weir_text target)
 {
@@ -397,7 +397,7 @@ struct weir_http_ticket *weir_http_defer(struct weir_http_call *call)
     return ticket;
 }
 
-/* What is to be written when the talk's turn has come. */
+/* Keeps the bytes of an answer until the talk's turn has come. */
 static void store(struct weir_http_ticket *ticket,
                   struct weir_http_reply *reply)
 {
@@ -517,7 +517,7 @@ static bool is_allowed(struct weir_http_call *call, weir_instant now)
     return is_welcome(call) && options->on_head(options->context, call, now);
 }
 
-/* What on_head or on_request has left to do. */
+/* Writes the answer that on_head or on_request has left, or waits for it. */
 static void finish(struct weir_http_call *call)
 {
     struct conn *conn = conn_of(call);
@@ -540,7 +540,8 @@ static void run(struct weir_http_call *call, weir_instant now)
     finish(call);
 }
 
-/* What isn't a request, or too much of one; its end can't be known. */
+/* Answers bytes that are no request, or too much of one; the connection ends,
+ * since the request's own end can't be known. */
 static void refuse(struct weir_http_listener *listener, struct weir_talk *talk,
                    int status)
 {

@@ -107,7 +107,7 @@ const char *weir_http_header(const struct weir_http_call *call,
 /* Whether a file of the page (door/page_file.h) is asked for; the reply is it
  * then. */
 bool weir_http_file(struct weir_http_call *call);
-/* Where the peer is, without its port: "127.0.0.1", "unix". */
+/* The address of the peer, without its port: "127.0.0.1", "unix". */
 void weir_http_peer_host(const struct weir_http_call *call,
                          char buf[WEIR_HTTP_VALUE_MAX]);
 
@@ -115,8 +115,9 @@ void weir_http_peer_host(const struct weir_http_call *call,
  * when on_head or on_request returns. */
 void weir_http_answer(struct weir_http_call *call);
 
-/* What an answer that comes later goes to; outlives the connection, and has to
- * be answered. In on_request only, not of a stream. NULL: no memory. */
+/* The place that an answer goes to which comes later. It outlives the
+ * connection, and has to be answered. In on_request only, not of a stream.
+ * NULL: no memory. */
 struct weir_http_ticket *weir_http_defer(struct weir_http_call *call);
 /* Takes both over; 'reply' is written, or copied as far as it borrows, before
  * this returns. A peer that has gone gets nothing. */

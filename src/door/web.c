@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * door/web.c - requests in, decisions out.
  *
- * What every listener of HTTP does is done before (door/http_listener.h). Here
- * are the routes, and who may ask them. All that is wrong with a request is a
- * problem of RFC 9457, and the connection goes on.
+ * The listener (door/http_listener.h) has read a request before it comes here.
+ * Here are the routes and the roles that they need. All that is wrong with a
+ * request is a problem of RFC 9457, and the connection goes on.
  *
- * The page is the root's (door/page/); what it is told comes from whoever made
- * the door (weir_web_views), for a door knows a limiter by weir.h alone. */
+ * The page is the root's (door/page/). The process that opens this listener
+ * gives it the page's figures (weir_web_views), for files of this folder know a
+ * limiter by weir.h alone. */
 
 #include "door/web.h"
 
@@ -256,7 +257,7 @@ static void write_reader(struct call *call)
         weir_http_peer_host(call->http, reader);
 }
 
-/* What isn't a route: the page's. */
+/* Answers a path that is no route: one of the page, or 404. */
 static void answer_page(struct call *call, weir_instant now)
 {
     struct weir_text path = weir_http_path(call->http->request->target);

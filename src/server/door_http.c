@@ -54,7 +54,7 @@ static void on_refusal(void *context, const struct weir_admin_answer *answer)
     weir_http_answer(call);
 }
 
-/* What the listener refuses by itself. */
+/* A refusal of the listener itself. */
 static void problem(void *context, struct weir_http_reply *reply, int status,
                     const char *detail)
 {
@@ -69,9 +69,10 @@ static void problem(void *context, struct weir_http_reply *reply, int status,
     reply->json = weir_problem(error, status, &diag);
 }
 
-/* ---- Who asks ---- */
+/* ---- Callers ---- */
 
-/* 0, WEIR_ECREDENTIAL or WEIR_EDENIED; whoever it is, '*out' says so. */
+/* Whether the caller has the role: 0, WEIR_ECREDENTIAL or WEIR_EDENIED. Of a
+ * known caller '*out' says the name. */
 static int identify(struct weir_door_http *door,
                     const struct weir_http_call *call, unsigned role,
                     struct weir_identity *out, struct weir_diag *diag,
@@ -135,7 +136,7 @@ static bool on_head(void *context, struct weir_http_call *call,
     return error == 0;
 }
 
-/* ---- What is asked ---- */
+/* ---- Requests ---- */
 
 static bool is_stream(const struct weir_http_call *call)
 {
@@ -163,7 +164,7 @@ static void on_request(void *context, struct weir_http_call *call,
     weir_admin_call(door->admin, &ask, on_answer, ticket, now);
 }
 
-/* ---- Who is refused ---- */
+/* ---- Refused connections ---- */
 
 static void on_refused(void *context, const char *address, const char *why,
                        weir_instant now)

@@ -153,7 +153,7 @@ struct seen {
     unsigned lengths, hosts;
 };
 
-/* What the headers say of the message itself. */
+/* Heeds a header that is about the message itself. */
 static int heed(const struct weir_http1_header *header,
                 struct weir_http1_request *out, struct seen *seen)
 {
