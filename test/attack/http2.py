@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: MIT
+"""http2.py - frames of HTTP/2 (RFC 9113), blocks of HPACK (RFC 7541) and
+messages of gRPC and protobuf, made by hand: an attacker sends what no library
+would make. Nothing here is compressed by itself: each function says which
+bytes come out."""
+
+import struct
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, \
+    WINDOW_UPDATE, CONTINUATION = range(10)
+END_STREAM, ACK, END_HEADERS = 1, 1, 4
+CANCEL = 8         # an error code, of RST_STREAM
+
+FRAME_MAX = 16384  # bytes of a payload, unless the peer announces more
+FIRST_DYNAMIC = 62  # the index of the newest entry of HPACK's dynamic table
+TABLE_SIZE = 4096   # bytes of that table, unless the peer announces less
+ENTRY_EXTRA = 32    # bytes that an entry takes beside its texts
+
+ERRORS = ["NO_ERROR", "PROTOCOL_ERROR", "INTERNAL_ERROR",
+          "FLOW_CONTROL_ERROR", "SETTINGS_TIMEOUT", "STREAM_CLOSED",
+          "FRAME_SIZE_ERROR", "REFUSED_STREAM", "CANCEL",
+          "COMPRESSION_ERROR", "CONNECT_ERROR", "ENHANCE_YOUR_CALM",
+          "INADEQUATE_SECURITY", "HTTP_1_1_REQUIRED"]
+
+
+# ---- Frames ----
+
+def frame(kind, stream, payload=b"", flags=0):
+    return struct.pack(">I", len(payload))[1:] + \
+        struct.pack(">BBI", kind, flags, stream) + payload
+
+
+def opening():
+    """What a client says first."""
+    return PREFACE + frame(SETTINGS, 0)
+
+
+def frames(data):
+    """(kind, flags, stream, payload) of each whole frame in 'data'."""
+    at = 0
+    while at + 9 <= len(data):
+        size = int.from_bytes(data[at:at + 3], "big")
+        kind, flags, stream = struct.unpack(">BBI", data[at + 3:at + 9])
+        if at + 9 + size > len(data):
+            return
+        yield kind, flags, stream, data[at + 9:at + 9 + size]
+        at += 9 + size
+
+
+def goaway(data):
+    """The error that the last frames of a connection end it with, and what
+    the server adds for people; None if it said no such thing. 'data' may begin
+    amid a frame, so the frame is looked for by its head."""
+    for at in range(len(data) - 16, -1, -1):
+        size = int.from_bytes(data[at:at + 3], "big")
+        if data[at + 3:at + 9] == b"\x07\0\0\0\0\0" and 8 <= size < 1024:
+            error = int.from_bytes(data[at + 13:at + 17], "big")
+            if error < len(ERRORS):
+                text = data[at + 17:at + 9 + size].decode(errors="replace")
+                return f"{ERRORS[error]} {text}".strip()
+    return None
+
+
+# ---- HPACK ----
+
+def integer(value, bits, first=0):
+    """An integer with a prefix of so many bits; 'first' is what stands in
+    the byte before them."""
+    most = (1 << bits) - 1
+    if value < most:
+        return bytes([first | value])
+    out, value = bytearray([first | most]), value - most
+    while value >= 128:
+        out.append(value % 128 + 128)
+        value //= 128
+    out.append(value)
+    return bytes(out)
+
+
+def text(value, huffman=False):
+    """With 'huffman' the bytes are taken for codes, whatever they are."""
+    return integer(len(value), 7, 128 if huffman else 0) + value
+
+
+def literal(name, value):
+    """Not entered into the table."""
+    return b"\0" + text(name) + text(value)
+
+
+def entered(name, value):
+    """Entered into the table: the next index() of FIRST_DYNAMIC is this."""
+    return b"\x40" + text(name) + text(value)
+
+
+def index(number):
+    return integer(number, 7, 128)
+
+
+def table_size(size):
+    return integer(size, 5, 32)
+
+
+def call(path, *more):
+    """The headers of a call of gRPC."""
+    return b"".join([
+        literal(b":method", b"POST"), literal(b":scheme", b"http"),
+        literal(b":path", path), literal(b":authority", b"localhost"),
+        literal(b"content-type", b"application/grpc"),
+        literal(b"te", b"trailers"), *more])
+
+
+# ---- gRPC and protobuf ----
+
+def message(payload):
+    return struct.pack(">BI", 0, len(payload)) + payload
+
+
+def varint(value):
+    value %= 1 << 64
+    out = bytearray()
+    while value >= 128:
+        out.append(value % 128 + 128)
+        value //= 128
+    out.append(value)
+    return bytes(out)
+
+
+def zigzag(value):
+    return (value << 1) ^ (value >> 63)
+
+
+def number(field, value):
+    return varint(field << 3) + varint(value)
+
+
+def piece(field, payload):
+    return varint(field << 3 | 2) + varint(len(payload)) + payload
+
+
+def packed(field, *values):
+    return piece(field, b"".join(varint(value) for value in values))
+
+
+def fields(payload):
+    """Field -> its last value, of a message; nested ones are bytes."""
+    found, at = {}, 0
+
+    def read():
+        nonlocal at
+        value, shift = 0, 0
+        while True:
+            byte = payload[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+    while at < len(payload):
+        key = read()
+        if key & 7 == 0:
+            found[key >> 3] = read()
+        elif key & 7 == 2:
+            size = read()
+            found[key >> 3] = payload[at:at + size]
+            at += size
+        else:
+            raise ValueError(f"wire type {key & 7}")
+    return found
