@@ -149,10 +149,11 @@ static void on_refused(void *context, const char *address, const char *why,
 
 static void on_short(void *context, uint64_t count, const char *why)
 {
-    const struct agent *agent = context;
-    weir_log(&agent->log, WEIR_LOG_WARNING,
-             "%s: %llu connections were closed unheard; raise the limit of "
-             "open files (ulimit -n)", why, (unsigned long long)count);
+    struct agent *agent = context;
+    weir_log_limited(&agent->log, WEIR_LOG_ACCEPT, WEIR_LOG_WARNING,
+                     "%s: %llu connections were closed unheard; raise the "
+                     "limit of open files (ulimit -n)", why,
+                     (unsigned long long)count);
 }
 
 /* Whoever stands in is looked at again. */

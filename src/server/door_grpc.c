@@ -799,9 +799,10 @@ static void on_evicted(void *context, const char *peer, const char *why)
 static void on_short(void *context, uint64_t count, const char *why)
 {
     struct weir_door_grpc *door = context;
-    weir_log(door->log, WEIR_LOG_WARNING,
-             "%s: %llu connections were closed unheard; raise the limit of "
-             "open files (ulimit -n)", why, (unsigned long long)count);
+    weir_log_limited(door->log, WEIR_LOG_ACCEPT, WEIR_LOG_WARNING,
+                     "%s: %llu connections were closed unheard; raise the "
+                     "limit of open files (ulimit -n)", why,
+                     (unsigned long long)count);
 }
 
 /* ---- Credentials come and go ---- */
