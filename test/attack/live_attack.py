@@ -32,6 +32,7 @@ ENDED = 50             # connections of an attack that must be ended
 # A line a kind and second, and those of what is usual.
 LINES, LINES_PER_S = 40, 12
 LIMITERS = int(os.environ.get("WEIR_ATTACK_LIMITERS", "40"))
+EACH = 200  # of them in a process, at most
 CROWD = Path(os.environ["WEIR_BUILD"]) / "test" / "limiters"
 
 
@@ -183,29 +184,40 @@ class Connections(Case):
                   file=sys.stderr)
 
 
-class Crowd(Process):
+class Crowd:
     """Limiters that are linked and use nothing (limiters.c)."""
 
     def __init__(self, field, count):
         self.field, self.count = field, count
+        shares = [min(EACH, count - first) for first in range(0, count, EACH)]
         with changed_environment(field.limiter_env()):
-            super().__init__(CROWD, field.listen, count)
+            self.processes = [Process(CROWD, field.listen, share)
+                              for share in shares]
         until("all limiters have their root", self.all_up)
 
+    def up(self):
+        """How many have their root; None until all processes have told."""
+        lines = [process.last() for process in self.processes]
+        return sum(line["up"] for line in lines) if all(lines) else None
+
     def all_up(self):
-        return self.lines and self.lines[-1]["up"] == self.count
+        return self.up() == self.count
 
     def come_back(self, attackers):
         """Kills their root beside an attack and starts it again; seconds from
         when it is there until all of them have it."""
         until("the attack", lambda: attackers.total("made") > 0)
         self.field.kill_root()
-        until("no limiter has a root", lambda: self.lines[-1]["up"] == 0)
+        until("no limiter has a root", lambda: self.up() == 0)
         self.field.start_root()
         start = time.monotonic()
         until("all limiters are back", self.all_up)
         attackers.stop()
-        return self.lines[-1]["at"] - start
+        return max(process.last()["at"] for process in self.processes) - start
+
+    def stop(self):
+        for process in self.processes:
+            process.stop()
 
 
 @contextlib.contextmanager
