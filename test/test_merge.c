@@ -124,7 +124,7 @@ static int64_t fill(struct stage *stage)
 /* ---- What one limiter can do ---- */
 
 /* Whatever a limiter says, 'max_debt' after its last word the bucket is no
- * fuller than 'high', and lets the limit pass. What it counted is exact. */
+ * fuller than 'high', and lets the limit pass. Its total is exact. */
 static void test_one_lie_drains_in_max_debt(void **state)
 {
     (void)state;

@@ -147,15 +147,6 @@ static void on_refused(void *context, const char *address, const char *why,
                    now);
 }
 
-static void on_short(void *context, uint64_t count, const char *why)
-{
-    struct agent *agent = context;
-    weir_log_limited(&agent->log, WEIR_LOG_ACCEPT, WEIR_LOG_WARNING,
-                     "%s: %llu connections were closed unheard; raise the "
-                     "limit of open files (ulimit -n)", why,
-                     (unsigned long long)count);
-}
-
 /* Whoever stands in is looked at again. */
 static void recheck(struct agent *agent)
 {
@@ -362,7 +353,7 @@ static struct weir_door_host host_of(struct agent *agent, struct weir_tls *tls)
         .tls = { .tls = tls,
                  .on_refused = on_refused,
                  .context = &agent->gate },
-        .on_short = { .tell = on_short, .context = agent },
+        .on_short = { weir_log_short, &agent->log },
         .talks_max = agent->talks_max,
         .public_origin = agent->options.public_origin,
     };

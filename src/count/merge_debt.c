@@ -50,15 +50,15 @@
  * under the new limit. So a limit that is lowered ends no debt later than
  * max_debt from then on.
  *
- * What is presumed of a cell (merge.c) is not bounded here: it goes when the
- * link does, or after two intervals of silence, and a count takes its place.
+ * Units presumed of a cell (merge.c) are not bounded here: they go when the
+ * link does, or after two intervals of silence, and counts take their place.
  * Units in flight (kind concurrency) are no debt either: they are the last word
  * of each limiter, and go with it.
  *
- * What does not hold. A client that comes back under a new identity is a new
+ * Not covered: a client that comes back under a new identity is a new
  * limiter with a debt of its own, so n identities can put n debts into a
  * bucket. A bound on all limiters together would cut off the honest debts of a
- * large fleet; who may report at all is decided by credentials.
+ * large fleet; credentials decide which limiters may report.
  *
  * Rejected: a bound on the quota's bucket alone (no state for each cell): the
  * limiter could not be named, and the debts of a fleet would be cut off.

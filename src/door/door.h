@@ -71,7 +71,7 @@ struct weir_door_host {
                  struct weir_diag *diag, weir_instant now);
     void *context; /* of admit */
     struct weir_talk_tls tls; /* that the door speaks at addresses */
-    struct weir_talk_short on_short;
+    struct weir_accept_short on_short;
     size_t talks_max; /* of each listener; 0: WEIR_DOOR_TALKS_MAX. Fewer, where
                        * the system gives fewer descriptors */
     const char *public_origin; /* of its pages, if it isn't its own address

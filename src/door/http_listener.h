@@ -54,7 +54,7 @@ struct weir_http_options {
     struct weir_talk_tls tls;
     const char *public_origin; /* os/origin.h; borrowed; NULL: none */
     /* As in weir_talk_options: */
-    struct weir_talk_short on_short;
+    struct weir_accept_short on_short;
     size_t max, unknown_max;
     weir_duration silence_max, stranger_max;
     void (*on_unknown)(void *context, const struct weir_talk *talk,
@@ -64,7 +64,7 @@ struct weir_http_options {
     size_t bodies_max;
     size_t state_size;
     void *context; /* of all functions */
-    /* Whether the request may be made, by its head: who asks, what for, and
+    /* Whether the request may be made, by its head: caller, purpose, and
      * how long a body is read (request->content_length). False: call->reply
      * says what is answered. Asked again when the body took its time. */
     bool (*on_head)(void *context, struct weir_http_call *call,

@@ -68,7 +68,8 @@ static bool is_admitted(struct call *call, weir_instant now)
     char shown[WEIR_HTTP_VALUE_MAX];
     struct weir_diag diag = { 0 };
     const char *authorization =
-        weir_http_header(call->http, "Authorization", shown);
+        host->admit ? weir_http_header(call->http, "Authorization", shown)
+                    : NULL;
     int error =
         weir_door_admit(host, call->http->talk, right_of(call->http->method),
                         authorization ? authorization : "", &diag, now);

@@ -14,7 +14,7 @@
  * in a message before the first of its descendants is refused like any other
  * name; a limiter announces it again with its next report.
  *
- * What is refused isn't there for the peer, as a quota that this root doesn't
+ * A refused name isn't there for the peer, as a quota that this root doesn't
  * know; the answer says the reason besides.
  *
  * Cells outlive links, and an incarnation isn't secret. So cells whose names

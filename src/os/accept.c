@@ -60,9 +60,9 @@ static void rest(struct weir_acceptor *acceptor, int error)
     const struct weir_acceptor_options *options = &acceptor->options;
     for (int i = 0; i < WEIR_ACCEPTS_MAX && close_unheard(acceptor); i++)
         continue;
-    if (options->on_short)
-        options->on_short(options->context, acceptor->unheard,
-                          strerror(error));
+    if (options->on_short.tell)
+        options->on_short.tell(options->on_short.context, acceptor->unheard,
+                               strerror(error));
     acceptor->unheard = 0;
     acceptor->rests = true;
     watch(acceptor);

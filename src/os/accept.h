@@ -24,6 +24,14 @@
 struct event_base;
 struct weir_acceptor;
 
+/* Told when no descriptor is left: 'count' connections were closed unheard
+ * since the last call, for 'why' ("Too many open files"); at most once in
+ * WEIR_ACCEPT_REST. */
+struct weir_accept_short {
+    void (*tell)(void *context, uint64_t count, const char *why); /* or NULL */
+    void *context;
+};
+
 struct weir_acceptor_options {
     struct event_base *base; /* borrowed */
     int fd; /* listening, not blocking; owned by the acceptor on success */
@@ -33,11 +41,8 @@ struct weir_acceptor_options {
     /* Closes a connection that is needed less than a new one; false: there is
      * none. NULL: never. */
     bool (*make_room)(void *context);
-    /* 'count' connections were closed unheard since the last call, for 'why'
-     * ("Too many open files"); at most once in WEIR_ACCEPT_REST. NULL: nobody
-     * is told. */
-    void (*on_short)(void *context, uint64_t count, const char *why);
-    void *context;
+    void *context; /* of both */
+    struct weir_accept_short on_short;
 };
 
 /* WEIR_ENOMEM, WEIR_ESYSTEM (no descriptor for the reserve): 'fd' stays the

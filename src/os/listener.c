@@ -141,13 +141,6 @@ static void on_socket(void *context, int fd, const struct sockaddr *peer)
         weir_listener_open(listener, stream);
 }
 
-static void on_short(void *context, uint64_t count, const char *why)
-{
-    struct weir_listener *listener = context;
-    if (listener->options.on_short)
-        listener->options.on_short(listener->options.context, count, why);
-}
-
 /* 'fd' is the listener's on success. */
 static int start(struct weir_listener *listener, int fd)
 {
@@ -161,7 +154,7 @@ static int start(struct weir_listener *listener, int fd)
         .fd = fd,
         .on_socket = on_socket,
         .make_room = make_room,
-        .on_short = on_short,
+        .on_short = options->on_short,
         .context = listener,
     };
     listener->ration = weir_ration_new(&ration);
@@ -204,11 +197,6 @@ uint16_t weir_listener_port(const struct weir_listener *listener)
 uint64_t weir_listener_refused(const struct weir_listener *listener)
 {
     return listener->refused;
-}
-
-struct weir_ration_view weir_listener_look(const struct weir_listener *l)
-{
-    return weir_ration_look(l->ration);
 }
 
 void weir_listener_doubt(struct weir_listener *listener)

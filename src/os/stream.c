@@ -104,7 +104,6 @@ static void join_handshakes(struct weir_stream *stream)
     stream->older = all->newest;
     *(all->newest ? &all->newest->newer : &all->oldest) = stream;
     all->newest = stream;
-    all->count++;
 }
 
 static void leave_handshakes(struct weir_stream *stream)
@@ -115,7 +114,6 @@ static void leave_handshakes(struct weir_stream *stream)
     stream->listed = false;
     *(stream->older ? &stream->older->newer : &all->oldest) = stream->newer;
     *(stream->newer ? &stream->newer->older : &all->newest) = stream->older;
-    all->count--;
 }
 
 /* ---- Making and unmaking ---- */

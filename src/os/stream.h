@@ -7,7 +7,7 @@
 #define WEIR_STREAM_H
 
 #include "base/base.h"
-#include "os/ration.h"
+#include "os/accept.h"
 #include "os/tls.h"
 
 struct event_base;
@@ -105,9 +105,8 @@ struct weir_listener_options {
     /* A stream that isn't authenticated made room for another; on_lost follows.
      * May be NULL. */
     weir_refused_fn *on_evicted;
-    /* As of struct weir_acceptor_options. */
-    void (*on_short)(void *context, uint64_t count, const char *why);
-    void *context; /* of all */
+    void *context; /* of all three */
+    struct weir_accept_short on_short;
 };
 /* Listens. WEIR_EINVAL (no numeric address), WEIR_ESYSTEM, WEIR_ENOMEM.
  *
@@ -119,8 +118,6 @@ int weir_listener_new(struct event_base *base,
                       const struct weir_listener_options *options,
                       struct weir_listener **out, struct weir_diag *diag);
 uint16_t weir_listener_port(const struct weir_listener *listener);
-/* What unauthenticated streams have cost. */
-struct weir_ration_view weir_listener_look(const struct weir_listener *l);
 /* Handshakes that failed, so far. */
 uint64_t weir_listener_refused(const struct weir_listener *listener);
 /* The files of its 'tls' were read anew: ends the handshakes that go by what

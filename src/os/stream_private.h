@@ -20,7 +20,6 @@ void weir_address_show(const struct sockaddr *address, char *buf);
 /* Streams that no owner knows of yet, in the order in which they came. */
 struct weir_handshakes {
     struct weir_stream *oldest, *newest;
-    size_t count;
 };
 
 /* What streams want of the listener that accepted them. */

@@ -412,14 +412,6 @@ static void on_socket(void *context, int fd, const struct sockaddr *peer)
         close(fd);
 }
 
-static void on_short(void *context, uint64_t count, const char *why)
-{
-    const struct weir_talk_server *server = context;
-    const struct weir_talk_short *told = &server->options.on_short;
-    if (told->tell)
-        told->tell(told->context, count, why);
-}
-
 static bool make_room(void *context)
 {
     struct weir_talk_server *server = context;
@@ -720,7 +712,7 @@ static int start(struct weir_talk_server *server, int fd)
         .fd = fd,
         .on_socket = on_socket,
         .make_room = make_room,
-        .on_short = on_short,
+        .on_short = options->on_short,
         .context = server,
     };
     server->ration = weir_ration_new(&ration);

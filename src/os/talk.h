@@ -11,6 +11,7 @@
 #ifndef WEIR_TALK_H
 #define WEIR_TALK_H
 
+#include "os/accept.h"
 #include "os/place.h"
 
 #define WEIR_TALK_READ (64u << 10) /* bytes taken from a socket at a time */
@@ -41,18 +42,12 @@ struct weir_talk_tls {
     void *context; /* of that */
 };
 
-/* Told as by struct weir_acceptor_options, when no descriptor is left. */
-struct weir_talk_short {
-    void (*tell)(void *context, uint64_t count, const char *why); /* or NULL */
-    void *context;
-};
-
 struct weir_talk_options {
     struct event_base *base; /* borrowed */
     struct weir_place place;
     struct weir_talk_tls tls;   /* of no meaning at a path, which only this
                                  * host reaches: plain text */
-    struct weir_talk_short on_short;
+    struct weir_accept_short on_short;
     size_t max;                 /* talks at once, > 0 */
     struct weir_text crowded;   /* said to one more, if each of the others is
                                  * known, and then it is ended; static; over TLS

@@ -796,15 +796,6 @@ static void on_evicted(void *context, const char *peer, const char *why)
                    why, weir_clock_now());
 }
 
-static void on_short(void *context, uint64_t count, const char *why)
-{
-    struct weir_door_grpc *door = context;
-    weir_log_limited(door->log, WEIR_LOG_ACCEPT, WEIR_LOG_WARNING,
-                     "%s: %llu connections were closed unheard; raise the "
-                     "limit of open files (ulimit -n)", why,
-                     (unsigned long long)count);
-}
-
 /* ---- Credentials come and go ---- */
 
 /* True: the link may go on. */
@@ -957,8 +948,8 @@ int weir_door_grpc_new(const struct weir_door_grpc_options *options,
         .on_accept = on_accept,
         .on_refused = on_refused,
         .on_evicted = on_evicted,
-        .on_short = on_short,
         .context = door,
+        .on_short = { weir_log_short, options->log },
     };
     if (error == 0)
         error = weir_listener_new(door->base, &listen, &door->listener, diag);

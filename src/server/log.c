@@ -233,6 +233,14 @@ void weir_log_limited(struct weir_log *log, enum weir_log_kind kind,
     log_message(log, kind, level, message);
 }
 
+void weir_log_short(void *log, uint64_t count, const char *why)
+{
+    weir_log_limited(log, WEIR_LOG_ACCEPT, WEIR_LOG_WARNING,
+                     "%s: %llu connections were closed unheard; raise the "
+                     "limit of open files (ulimit -n)", why,
+                     (unsigned long long)count);
+}
+
 static void tell_kept(struct weir_log *log, bool all)
 {
     weir_instant now = now_of(log);

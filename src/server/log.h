@@ -45,7 +45,7 @@ enum weir_log_kind {
                           * one a minute */
     WEIR_LOG_STORE,
     WEIR_LOG_SNAPSHOT,
-    WEIR_LOG_ELECTION, /* who is master */
+    WEIR_LOG_ELECTION, /* the master of leases */
     WEIR_LOG_ETCD,     /* how an election's etcd answers */
     WEIR_LOG_LEASES,   /* whether this root hands out leases */
     WEIR_LOG_LOAD,     /* this root is busy, or is so no more */
@@ -89,6 +89,8 @@ void weir_log(const struct weir_log *log, enum weir_log_level level,
 void weir_log_limited(struct weir_log *log, enum weir_log_kind kind,
                       enum weir_log_level level, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* For struct weir_accept_short, with the log as its context. */
+void weir_log_short(void *log, uint64_t count, const char *why);
 
 /* Writes what was kept, of kinds that have a line left again. To be called
  * each second. */

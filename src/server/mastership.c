@@ -90,8 +90,8 @@ static void on_kept(void *context, uint64_t number, int error,
     if (error < 0 && !m->is_troubled)
         weir_log_limited(
             m->log, WEIR_LOG_LEASES, WEIR_LOG_WARNING,
-            "who is new waits for his lease, and the next master will "
-            "have to: %s; trying again",
+            "a new holder waits for its lease, and holders of the next "
+            "master will have to: %s; trying again",
             why);
     m->is_troubled = error < 0;
     if (error < 0) {

@@ -294,28 +294,21 @@ class Slow(Case):
         self.withstands("loris", "head", tls=True, ended=ENDED,
                         connections=100)
 
-    def test_heads_of_each_listener(self):
+    def each_listener(self, variant, **more):
         for against, listeners in attacks.ATTACKS["loris"].listeners.items():
             for listener in listeners:
                 with self.subTest(listener, against=against):
-                    self.withstands("loris", "head", listener,
-                                    against=against, tls=True, ended=ENDED,
-                                    connections=100)
+                    self.withstands("loris", variant, listener,
+                                    against=against, **more)
+
+    def test_heads_of_each_listener(self):
+        self.each_listener("head", tls=True, ended=ENDED, connections=100)
 
     def test_halves_of_each_listener(self):
-        for against, listeners in attacks.ATTACKS["loris"].listeners.items():
-            for listener in listeners:
-                with self.subTest(listener, against=against):
-                    self.withstands("loris", "half", listener,
-                                    against=against, tls=True, ended=ENDED,
-                                    connections=100)
+        self.each_listener("half", tls=True, ended=ENDED, connections=100)
 
     def test_answers_that_nobody_reads(self):
-        for against, listeners in attacks.ATTACKS["loris"].listeners.items():
-            for listener in listeners:
-                with self.subTest(listener, against=against):
-                    self.withstands("loris", "unread", listener,
-                                    against=against, connections=50)
+        self.each_listener("unread", connections=50)
 
     def test_events_that_nobody_reads(self):
         for against in "root", "agent":

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test/fuzz/fuzz_root.c - any bytes as the messages of two peers of a root that
- * has quotas of every sharing: decode, receive, merge, answer. What the root
- * says is sound too: a limiter's decoder accepts it.
+ * has quotas of every sharing: decode, receive, merge, answer. The answers
+ * of the root are sound too: a limiter's decoder accepts them.
  *
  * An input is a row of records: a byte that says which peer and what happens
  * before, two bytes of length, lowest first, and so many bytes of a
