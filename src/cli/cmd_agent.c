@@ -124,7 +124,8 @@ struct agent {
 /* ---- Who may ask ---- */
 
 static int admit(void *context, const struct weir_door_guest *guest,
-                 struct weir_diag *diag, weir_instant now)
+                 struct weir_door_taker *out, struct weir_diag *diag,
+                 weir_instant now)
 {
     struct weir_gate *gate = context;
     struct weir_identity identity;
@@ -135,9 +136,13 @@ static int admit(void *context, const struct weir_door_guest *guest,
     enum weir_role role =
         guest->right == WEIR_DOOR_READ ? WEIR_ROLE_READ : WEIR_ROLE_TAKE;
     int error = weir_gate_identify(gate, &caller, &identity, diag, now);
-    return error < 0
-               ? error
-               : weir_gate_admit(gate, &caller, &identity, role, diag, now);
+    if (error == 0)
+        error = weir_gate_admit(gate, &caller, &identity, role, diag, now);
+    if (error < 0)
+        return error;
+    out->names = weir_name_set_all;
+    snprintf(out->identity, sizeof out->identity, "%s", identity.who);
+    return 0;
 }
 
 static void on_refused(void *context, const char *address, const char *why,

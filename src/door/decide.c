@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * door/decide.c - one question, as every door asks it, and who may.
+ * door/decide.c - one question, as every door asks it, and who may ask it.
  *
  * A peek needs a handle: it is opened and closed for the one question. The
  * place that it makes in the table is idle at once, and goes as any other
@@ -7,23 +7,43 @@
 
 #include "door/door.h"
 #include "quota/quota.h"
+#include "quota/quota_text.h"
+
+const struct weir_door_taker weir_door_anybody = { .names = { .all = true } };
 
 int weir_door_admit(const struct weir_door_host *host,
                     const struct weir_talk *talk, enum weir_door_right right,
-                    const char *authorization, struct weir_diag *diag,
-                    weir_instant now)
+                    const char *authorization, struct weir_door_taker *out,
+                    struct weir_diag *diag, weir_instant now)
 {
-    char address[64];
     struct weir_tls_peer names;
+    *out = weir_door_anybody;
     if (!host->admit)
         return 0;
-    weir_talk_peer(talk, address);
+    *out = (struct weir_door_taker){ .names = { .all = false } };
+    weir_talk_peer(talk, out->address);
     weir_talk_peer_names(talk, &names);
     const struct weir_door_guest guest = { .right = right,
-                                           .address = address,
+                                           .address = out->address,
                                            .names = &names,
                                            .authorization = authorization };
-    return host->admit(host->context, &guest, diag, now);
+    return host->admit(host->context, &guest, out, diag, now);
+}
+
+int weir_door_may(const struct weir_door_host *host,
+                  const struct weir_door_taker *taker, struct weir_text name,
+                  struct weir_diag *diag, weir_instant now)
+{
+    char shown[WEIR_SHOW_MAX];
+    struct weir_diag why;
+    weir_assert(taker);
+    if (weir_name_set_has(&taker->names, name))
+        return 0;
+    weir_diag_set(&why, WEIR_EDENIED, "the credential of ", taker->identity,
+                  " may not take from ", weir_text_show(name, shown), NULL);
+    if (host->denied)
+        host->denied(host->context, taker, why.text, now);
+    return weir_diag_set(diag, WEIR_EDENIED, why.text, NULL);
 }
 
 static int peek(const struct weir_door_host *host,
@@ -50,21 +70,25 @@ static void count(const struct weir_door_host *host, enum weir_verdict verdict)
 }
 
 /* The shadow set is nobody's to ask for. */
-int weir_door_check(const struct weir_door_ask *ask, struct weir_diag *diag)
+int weir_door_check(const struct weir_door_host *host,
+                    const struct weir_door_ask *ask, struct weir_diag *diag,
+                    weir_instant now)
 {
     if (weir_name_is_shadow(ask->name))
         return weir_diag_set(diag, WEIR_ENAME,
                              "a name that begins with "
                              "shadow: is of a set that isn't in force",
                              NULL);
-    return weir_name_check(ask->name, diag);
+    int error = weir_name_check(ask->name, diag);
+    return error < 0 ? error
+                     : weir_door_may(host, ask->taker, ask->name, diag, now);
 }
 
 int weir_door_decide(const struct weir_door_host *host,
                      const struct weir_door_ask *ask, struct weir_reply *out,
                      struct weir_diag *diag, weir_instant now)
 {
-    int error = weir_door_check(ask, diag);
+    int error = weir_door_check(host, ask, diag, now);
     if (error < 0)
         return error;
     if (ask->peek)
@@ -81,7 +105,7 @@ int weir_door_enter(const struct weir_door_host *host,
                     struct weir_diag *diag, weir_instant now)
 {
     struct weir_handle handle;
-    int error = weir_door_check(ask, diag);
+    int error = weir_door_check(host, ask, diag, now);
     if (error < 0)
         return error;
     error = weir_handle_open(host->weir, ask->name.p, ask->name.len, &handle);

@@ -29,6 +29,7 @@
 #define WEIR_DOOR_H
 
 #include "os/talk.h"
+#include "quota/name_set.h"
 
 struct event_base;
 
@@ -52,6 +53,16 @@ struct weir_door_guest {
     const char *authorization; /* "Bearer …"; "": nothing was shown */
 };
 
+/* A peer that may take: from which quotas, and who it is. A plain value. */
+#define WEIR_DOOR_ADDRESS_SIZE 64
+struct weir_door_taker {
+    struct weir_name_set names;
+    char identity[256]; /* of its credential; NUL-terminated */
+    char address[WEIR_DOOR_ADDRESS_SIZE];
+};
+/* Every peer where no credentials are in force: from all. */
+extern const struct weir_door_taker weir_door_anybody;
+
 /* Verdicts of weir_door_decide(), peeks left out. */
 struct weir_door_counts {
     uint64_t passed, limited;
@@ -66,10 +77,16 @@ struct weir_door_host {
     /* Whether somebody may: 0, WEIR_ECREDENTIAL or WEIR_EDENIED with
      * 'diag' filled. NULL: everybody may. It may take its time: a door asks
      * once a connection, or once a request where the protocol shows a
-     * credential with each. */
+     * credential with each. With the right to take, 'out' gets the names and
+     * the identity. */
     int (*admit)(void *context, const struct weir_door_guest *guest,
-                 struct weir_diag *diag, weir_instant now);
-    void *context; /* of admit */
+                 struct weir_door_taker *out, struct weir_diag *diag,
+                 weir_instant now);
+    /* It named a quota from which it may not take; 'why' is a sentence. NULL:
+     * nobody hears of it. */
+    void (*denied)(void *context, const struct weir_door_taker *taker,
+                   const char *why, weir_instant now);
+    void *context; /* of both */
     struct weir_talk_tls tls; /* that the door speaks at addresses */
     struct weir_accept_short on_short;
     size_t talks_max; /* of each listener; 0: WEIR_DOOR_TALKS_MAX. Fewer, where
@@ -85,22 +102,33 @@ static inline size_t weir_door_talks_max(const struct weir_door_host *host)
 }
 
 /* Whether who is at the other end has the right, having shown 'authorization'
- * ("": nothing) and its certificate, if any. As 'admit'; 0 without it. */
+ * ("": nothing) and its certificate, if any. As 'admit'; 0 without it, and
+ * '*out' is weir_door_anybody. Where it fails '*out' has no name in it. */
 int weir_door_admit(const struct weir_door_host *host,
                     const struct weir_talk *talk, enum weir_door_right right,
-                    const char *authorization, struct weir_diag *diag,
-                    weir_instant now);
+                    const char *authorization, struct weir_door_taker *out,
+                    struct weir_diag *diag, weir_instant now);
+/* Whether it may take from 'name': 0, or WEIR_EDENIED with 'diag' filled, and
+ * the host is told. weir_door_check() asks it; to be asked by whatever decides
+ * without that. */
+int weir_door_may(const struct weir_door_host *host,
+                  const struct weir_door_taker *taker, struct weir_text name,
+                  struct weir_diag *diag, weir_instant now);
 
 /* A question as any door has it. */
 struct weir_door_ask {
     struct weir_text name;
     uint64_t weight;
     bool peek; /* charges nothing */
+    const struct weir_door_taker *taker; /* never NULL (asserted) */
 };
-/* Whether it is one: what weir_door_decide() would refuse. */
-int weir_door_check(const struct weir_door_ask *ask, struct weir_diag *diag);
+/* Whether it is one, and may be asked: what weir_door_decide() would refuse. */
+int weir_door_check(const struct weir_door_host *host,
+                    const struct weir_door_ask *ask, struct weir_diag *diag,
+                    weir_instant now);
 /* Answers it. WEIR_ENAME, with 'diag' filled, for what can't be a quota's
- * name; a name without quota passes, and the reply says so. */
+ * name, WEIR_EDENIED for one that the taker may not take from; a name without
+ * quota passes, and the reply says so. */
 int weir_door_decide(const struct weir_door_host *host,
                      const struct weir_door_ask *ask, struct weir_reply *out,
                      struct weir_diag *diag, weir_instant now);

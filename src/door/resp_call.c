@@ -20,6 +20,16 @@ static struct weir_text argument(const struct weir_resp_call *call, size_t at)
     return call->request->argument[at];
 }
 
+/* What the host said: a credential's fault, or the request's. */
+static void refuse_ask(struct weir_resp_call *call, int error,
+                       const struct weir_diag *diag)
+{
+    char text[sizeof diag->text + 8];
+    snprintf(text, sizeof text, "%s %s",
+             error == WEIR_EDENIED ? "NOPERM" : "ERR", diag->text);
+    weir_resp_error(call->out, text);
+}
+
 /* ---- CL.THROTTLE ---- */
 
 #define CELL "Cell error: Store error: "
@@ -77,11 +87,26 @@ static const char *throttle_error(const struct weir_resp_call *call, int error)
                             "out of range";
 }
 
+/* A key with its rate is named as the quota that the fleet would count. */
+static bool may_throttle(struct weir_resp_call *call,
+                         const struct weir_throttle_ask *ask)
+{
+    struct weir_diag diag = { 0 };
+    const struct weir_door_taker *taker = weir_resp_taker(call->session);
+    int error = taker->names.all
+                    ? 0
+                    : weir_throttle_counted_may(call->host, taker, ask, &diag,
+                                                call->now);
+    if (error < 0)
+        refuse_ask(call, error, &diag);
+    return error == 0;
+}
+
 static void throttle(struct weir_resp_call *call, bool probe)
 {
     struct weir_throttle_ask ask = { .quantity = 1, .probe = probe };
     struct weir_throttle_reply reply;
-    if (!read_ask(call, &ask))
+    if (!read_ask(call, &ask) || !may_throttle(call, &ask))
         return;
     int error =
         call->throttle
@@ -112,6 +137,12 @@ static void cl_probe(struct weir_resp_call *call)
 static void del(struct weir_resp_call *call)
 {
     int64_t count = 0;
+    /* A key alone is no name of a quota, and could be another tenant's. */
+    if (!weir_resp_taker(call->session)->names.all) {
+        weir_resp_error(call->out, "NOPERM a credential that may take from "
+                                   "some quotas alone forgets no keys");
+        return;
+    }
     if (!call->throttle) {
         weir_resp_error(call->out, "ERR a key that the fleet counts goes when "
                                    "it is idle, and not before");
@@ -150,15 +181,15 @@ static void decide(struct weir_resp_call *call, bool peek)
     }
     struct weir_door_ask ask = { .name = argument(call, 1),
                                  .weight = (uint64_t)weight,
-                                 .peek = peek };
+                                 .peek = peek,
+                                 .taker = weir_resp_taker(call->session) };
     if (call->request->count > 3) {
         weir_resp_error(call->out, "ERR a name and a weight are enough");
         return;
     }
-    if (weir_door_decide(call->host, &ask, &reply, &diag, call->now) < 0) {
-        char text[sizeof diag.text + 8];
-        snprintf(text, sizeof text, "ERR %s", diag.text);
-        weir_resp_error(call->out, text);
+    int error = weir_door_decide(call->host, &ask, &reply, &diag, call->now);
+    if (error < 0) {
+        refuse_ask(call, error, &diag);
         return;
     }
     weir_resp_array(call->out, 4);

@@ -19,6 +19,7 @@ struct weir_resp_session {
     uint64_t id;      /* as CLIENT ID tells it; 0: not met yet */
     char *shown;      /* owned: "Bearer …" that it was let in by; or NULL: by
                        * nothing that it said */
+    struct weir_door_taker *limited; /* owned; NULL: it may ask for all names */
     uint8_t protocol; /* 2 or 3 */
     bool known;       /* may ask */
     char name[WEIR_RESP_NAME_MAX + 1];
@@ -56,6 +57,14 @@ void weir_resp_answer(struct weir_resp_call *call);
 /* Whether the session may ask as it begins, having said nothing. */
 void weir_resp_meet(const struct weir_door_host *host, struct weir_talk *talk,
                     struct weir_resp_session *session, weir_instant now);
+/* Asks the host anew; false: it may not ask any more. */
+bool weir_resp_admit(const struct weir_door_host *host, struct weir_talk *talk,
+                     struct weir_resp_session *session, weir_instant now);
+/* Frees what the session owns. */
+void weir_resp_session_fini(struct weir_resp_session *session);
+/* Whose requests the session's are. */
+const struct weir_door_taker *
+weir_resp_taker(const struct weir_resp_session *session);
 void weir_resp_ping(struct weir_resp_call *call);
 void weir_resp_echo(struct weir_resp_call *call);
 void weir_resp_select(struct weir_resp_call *call);

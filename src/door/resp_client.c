@@ -95,10 +95,33 @@ void weir_resp_config(struct weir_resp_call *call)
 
 /* ---- Who it is ---- */
 
-static void forget_shown(struct weir_resp_session *session)
+void weir_resp_session_fini(struct weir_resp_session *session)
 {
     free(session->shown);
+    free(session->limited);
     session->shown = NULL;
+    session->limited = NULL;
+}
+
+const struct weir_door_taker *
+weir_resp_taker(const struct weir_resp_session *session)
+{
+    return session->limited ? session->limited : &weir_door_anybody;
+}
+
+/* Without memory it isn't let in. */
+static void let_in(struct weir_talk *talk, struct weir_resp_session *session,
+                   const struct weir_door_taker *taker, const char *shown)
+{
+    bool limited = !taker->names.all;
+    weir_resp_session_fini(session);
+    session->shown = shown ? strdup(shown) : NULL;
+    session->limited = limited ? malloc(sizeof *session->limited) : NULL;
+    session->known = (!shown || session->shown) &&
+                     (!limited || session->limited);
+    if (session->limited)
+        *session->limited = *taker;
+    weir_talk_set_known(talk, session->known);
 }
 
 /* False: the error was said. */
@@ -106,19 +129,17 @@ static bool log_in(struct weir_resp_call *call, struct weir_text token)
 {
     const struct weir_door_host *host = call->host;
     char shown[TOKEN_MAX + 8];
+    struct weir_door_taker taker;
     struct weir_diag diag = { 0 };
     if (!host->admit)
         return true;
     bool fits = token.len <= TOKEN_MAX && !memchr(token.p, '\0', token.len);
     snprintf(shown, sizeof shown, "Bearer %.*s", fits ? (int)token.len : 0,
              token.p);
-    int error = weir_door_admit(host, call->talk, WEIR_DOOR_TAKE, shown,
+    int error = weir_door_admit(host, call->talk, WEIR_DOOR_TAKE, shown, &taker,
                                 &diag, call->now);
-    if (error == 0) {
-        forget_shown(call->session);
-        call->session->shown = strdup(shown);
-        call->session->known = call->session->shown != NULL;
-    }
+    if (error == 0)
+        let_in(call->talk, call->session, &taker, shown);
     if (error == WEIR_EDENIED)
         weir_resp_error(call->out, "NOPERM this token hasn't the role 'take'");
     else if (error < 0)
@@ -131,13 +152,32 @@ void weir_resp_meet(const struct weir_door_host *host, struct weir_talk *talk,
                     struct weir_resp_session *session, weir_instant now)
 {
     struct weir_tls_peer names;
+    struct weir_door_taker taker;
     struct weir_diag diag = { 0 };
     weir_talk_peer_names(talk, &names);
-    /* A stranger without a certificate has yet to say AUTH: no refusal. */
-    session->known =
-        !host->admit ||
-        (names.count > 0 &&
-         weir_door_admit(host, talk, WEIR_DOOR_TAKE, "", &diag, now) == 0);
+    /* A peer without a certificate has yet to say AUTH: no refusal. */
+    session->known = false;
+    if ((!host->admit || names.count > 0) &&
+        weir_door_admit(host, talk, WEIR_DOOR_TAKE, "", &taker, &diag, now) ==
+            0)
+        let_in(talk, session, &taker, NULL);
+    else
+        weir_talk_set_known(talk, false);
+}
+
+bool weir_resp_admit(const struct weir_door_host *host, struct weir_talk *talk,
+                     struct weir_resp_session *session, weir_instant now)
+{
+    struct weir_door_taker taker;
+    struct weir_diag diag = { 0 };
+    char shown[TOKEN_MAX + 8] = "";
+    if (session->shown)
+        snprintf(shown, sizeof shown, "%s", session->shown);
+    if (weir_door_admit(host, talk, WEIR_DOOR_TAKE, shown, &taker, &diag, now) <
+        0)
+        return false;
+    let_in(talk, session, &taker, session->shown ? shown : NULL);
+    return session->known;
 }
 
 void weir_resp_auth(struct weir_resp_call *call)
@@ -161,7 +201,7 @@ void weir_resp_auth(struct weir_resp_call *call)
 void weir_resp_reset(struct weir_resp_call *call)
 {
     struct weir_resp_session *session = call->session;
-    forget_shown(session);
+    weir_resp_session_fini(session);
     weir_resp_meet(call->host, call->talk, session, call->now);
     session->name[0] = '\0';
     session->protocol = call->out->protocol = 2;

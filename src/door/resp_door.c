@@ -88,9 +88,7 @@ static size_t on_bytes(void *context, struct weir_talk *talk, const char *bytes,
 static void on_gone(void *context, struct weir_talk *talk)
 {
     (void)context;
-    struct weir_resp_session *session = weir_talk_state(talk);
-    free(session->shown);
-    session->shown = NULL;
+    weir_resp_session_fini(weir_talk_state(talk));
 }
 
 /* ---- Life ---- */
@@ -136,12 +134,9 @@ const struct weir_place *weir_resp_door_place(const struct weir_resp_door *door)
 static void doubt(void *context, struct weir_talk *talk)
 {
     const struct weir_resp_door *door = context;
-    const struct weir_resp_session *session = weir_talk_state(talk);
-    const char *shown = session->shown ? session->shown : "";
-    struct weir_diag diag;
+    struct weir_resp_session *session = weir_talk_state(talk);
     if (session->known &&
-        weir_door_admit(door->host, talk, WEIR_DOOR_TAKE, shown, &diag,
-                        weir_clock_now()) < 0)
+        !weir_resp_admit(door->host, talk, session, weir_clock_now()))
         weir_talk_end(talk);
 }
 

@@ -63,6 +63,7 @@ struct bucket {
 
 struct weir_rlqs_stream {
     struct weir_rlqs_desk *desk; /* borrowed */
+    struct weir_door_taker taker;
     struct bucket *buckets;      /* owned */
     uint32_t bucket_count;
     size_t domain_len; /* 0: not said yet */
@@ -382,6 +383,12 @@ static int take_usage(struct weir_rlqs_stream *stream,
                       "has 255 bytes",
                       out);
     struct bucket *bucket = find_bucket(stream, &name);
+    if (!bucket && weir_door_may(stream->desk->host, &stream->taker,
+                                 (struct weir_text){ name.buf, name.len },
+                                 &stream->desk->diag, now) < 0) {
+        *out = weir_text_of(stream->desk->diag.text);
+        return WEIR_GRPC_PERMISSION_DENIED;
+    }
     if (!bucket && stream->bucket_count == WEIR_RLQS_BUCKETS_MAX)
         return refuse(stream->desk, WEIR_GRPC_RESOURCE_EXHAUSTED,
                       "more than 4096 buckets on one stream", out);
@@ -472,11 +479,14 @@ struct weir_text weir_rlqs_stream_look(struct weir_rlqs_stream *stream,
 
 /* ---- Life ---- */
 
-struct weir_rlqs_stream *weir_rlqs_stream_new(struct weir_rlqs_desk *desk)
+struct weir_rlqs_stream *weir_rlqs_stream_new(
+    struct weir_rlqs_desk *desk, const struct weir_door_taker *taker)
 {
     struct weir_rlqs_stream *stream = calloc(1, sizeof *stream);
-    if (stream)
-        stream->desk = desk;
+    if (!stream)
+        return NULL;
+    stream->desk = desk;
+    stream->taker = *taker;
     return stream;
 }
 

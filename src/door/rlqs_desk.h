@@ -36,14 +36,16 @@ struct weir_rlqs_desk *weir_rlqs_desk_new(const struct weir_door_host *host);
 /* All its streams have been freed. NULL is legal. */
 void weir_rlqs_desk_free(struct weir_rlqs_desk *desk);
 
-/* NULL: no memory. */
-struct weir_rlqs_stream *weir_rlqs_stream_new(struct weir_rlqs_desk *desk);
+/* Of 'taker', which is copied. NULL: no memory. */
+struct weir_rlqs_stream *weir_rlqs_stream_new(
+    struct weir_rlqs_desk *desk, const struct weir_door_taker *taker);
 /* NULL is legal. */
 void weir_rlqs_stream_free(struct weir_rlqs_stream *stream);
 
 /* Takes a report. WEIR_GRPC_OK, and '*out' is a RateLimitQuotaResponse, empty
  * if there is nothing to say; or another status, and '*out' the sentence,
- * NUL-terminated. Borrowed until the next call for any stream of the desk. */
+ * NUL-terminated: PERMISSION_DENIED where the taker may not take from the quota
+ * of a bucket. Borrowed until the next call for any stream of the desk. */
 int weir_rlqs_stream_report(struct weir_rlqs_stream *stream, const void *bytes,
                             size_t len, struct weir_text *out,
                             weir_instant now);

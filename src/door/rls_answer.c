@@ -47,7 +47,8 @@ struct weir_rls_desk {
     const struct weir_rls_rules *rules; /* NULL: none */
     struct weir_rls_options options;
     struct weir_rls_counts counts;
-    struct weir_diag diag; /* of a refusal */
+    struct weir_diag diag;               /* of a refusal */
+    const struct weir_door_taker *taker; /* whose call it is; borrowed */
     struct weir_rls_request request;
     struct question questions[WEIR_RLS_DESCRIPTORS_MAX];
     struct weir_rls_status statuses[WEIR_RLS_DESCRIPTORS_MAX];
@@ -83,7 +84,12 @@ static void find_rules(struct weir_rls_desk *desk)
     }
 }
 
-static int make_names(struct weir_rls_desk *desk)
+static struct weir_text name_of(const struct question *question)
+{
+    return (struct weir_text){ question->name.buf, question->name.len };
+}
+
+static int make_names(struct weir_rls_desk *desk, weir_instant now)
 {
     const struct weir_rls_request *request = &desk->request;
     for (uint32_t i = 0; i < request->count; i++) {
@@ -101,16 +107,15 @@ static int make_names(struct weir_rls_desk *desk)
                                  "a descriptor is too long for the name of a "
                                  "quota, which has 255 bytes",
                                  NULL);
+        int error = weir_door_may(desk->host, desk->taker, name_of(question),
+                                  &desk->diag, now);
+        if (error < 0)
+            return error;
     }
     return 0;
 }
 
 /* ---- Asking ---- */
-
-static struct weir_text name_of(const struct question *question)
-{
-    return (struct weir_text){ question->name.buf, question->name.len };
-}
 
 /* Gives 'hits' back, or counts them without asking; and looks what is left.
  * By the clock: the handle may have begun the bucket just now, and to an
@@ -139,7 +144,8 @@ static void ask(struct weir_rls_desk *desk, const struct question *question,
 {
     const struct weir_door_ask asked = { .name = name_of(question),
                                          .weight = hits,
-                                         .peek = peek };
+                                         .peek = peek,
+                                         .taker = desk->taker };
     /* Every name that was made is one. */
     if (weir_door_decide(desk->host, &asked, out, NULL, peek ? 0 : now) < 0)
         memset(out, 0, sizeof *out);
@@ -398,12 +404,13 @@ static int run(struct weir_rls_desk *desk, int error,
     desk->counts.calls++;
     if (error == 0) {
         find_rules(desk);
-        error = make_names(desk);
+        error = make_names(desk, now);
     }
     if (error < 0) {
         desk->counts.errors++;
-        return error == WEIR_ETOOBIG ? WEIR_GRPC_RESOURCE_EXHAUSTED
-                                     : WEIR_GRPC_INVALID_ARGUMENT;
+        return error == WEIR_EDENIED   ? WEIR_GRPC_PERMISSION_DENIED
+               : error == WEIR_ETOOBIG ? WEIR_GRPC_RESOURCE_EXHAUSTED
+                                       : WEIR_GRPC_INVALID_ARGUMENT;
     }
     answer_all(desk, now);
     *answer = (struct weir_rls_answer){
@@ -418,11 +425,13 @@ static int run(struct weir_rls_desk *desk, int error,
     return WEIR_GRPC_OK;
 }
 
-int weir_rls_desk_answer(struct weir_rls_desk *desk, const void *bytes,
+int weir_rls_desk_answer(struct weir_rls_desk *desk,
+                         const struct weir_door_taker *taker, const void *bytes,
                          size_t len, struct weir_text *out, weir_instant now)
 {
     struct weir_rls_header headers[WEIR_RLS_HEADERS_MAX];
     struct weir_rls_answer answer;
+    desk->taker = taker;
     int error = weir_rls_decode(bytes, len, &desk->request, &desk->diag);
     int status = run(desk, error, &answer, headers, now);
     *out = weir_text_of(desk->diag.text);
@@ -432,12 +441,14 @@ int weir_rls_desk_answer(struct weir_rls_desk *desk, const void *bytes,
     return status;
 }
 
-int weir_rls_desk_answer_json(struct weir_rls_desk *desk, json_t *asked,
-                              json_t **out, bool *out_over,
+int weir_rls_desk_answer_json(struct weir_rls_desk *desk,
+                              const struct weir_door_taker *taker,
+                              json_t *asked, json_t **out, bool *out_over,
                               struct weir_text *out_why, weir_instant now)
 {
     struct weir_rls_header headers[WEIR_RLS_HEADERS_MAX];
     struct weir_rls_answer answer;
+    desk->taker = taker;
     int error = weir_rls_from_json(asked, &desk->request, &desk->diag);
     int status = run(desk, error, &answer, headers, now);
     *out = NULL;

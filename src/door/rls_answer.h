@@ -40,17 +40,20 @@ void weir_rls_desk_free(struct weir_rls_desk *desk);
 void weir_rls_desk_set_rules(struct weir_rls_desk *desk,
                              const struct weir_rls_rules *rules);
 
-/* Answers a ShouldRateLimit: WEIR_GRPC_OK, and '*out' is the message; or
- * another status, and '*out' the sentence, NUL-terminated: then nothing was
- * asked for. Borrowed until the next call. */
-int weir_rls_desk_answer(struct weir_rls_desk *desk, const void *bytes,
+/* Answers a ShouldRateLimit of 'taker': WEIR_GRPC_OK, and '*out' is the
+ * message; or another status, and '*out' the sentence, NUL-terminated: then
+ * nothing was asked for. PERMISSION_DENIED: it may not take from one of them.
+ * Borrowed until the next call. */
+int weir_rls_desk_answer(struct weir_rls_desk *desk,
+                         const struct weir_door_taker *taker, const void *bytes,
                          size_t len, struct weir_text *out, weir_instant now);
 
 /* The same in JSON: '*out' is the answer, a new reference, and '*out_over'
  * whether it is to be refused; or NULL, and '*out_why' the sentence, borrowed
  * as above. */
-int weir_rls_desk_answer_json(struct weir_rls_desk *desk, json_t *asked,
-                              json_t **out, bool *out_over,
+int weir_rls_desk_answer_json(struct weir_rls_desk *desk,
+                              const struct weir_door_taker *taker,
+                              json_t *asked, json_t **out, bool *out_over,
                               struct weir_text *out_why, weir_instant now);
 
 struct weir_rls_counts {

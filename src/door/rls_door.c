@@ -28,7 +28,8 @@
 enum kind {
     CHECK,
     WATCH,
-    QUOTAS
+    QUOTAS,
+    LIMITED /* ShouldRateLimit of a peer that may not take from all quotas */
 };
 
 struct listed {
@@ -38,6 +39,7 @@ struct listed {
     bool known_service;
     enum weir_health told; /* of a Watch; 0: nothing yet */
     struct weir_rlqs_stream *quotas; /* owned; of QUOTAS */
+    struct weir_door_taker *taker;   /* owned; of LIMITED */
 };
 
 /* A connection's own. */
@@ -101,15 +103,28 @@ static void forget(struct visit *visit, int32_t stream)
         return;
     *at = listed->next;
     weir_rlqs_stream_free(listed->quotas);
+    free(listed->taker);
     free(listed);
 }
 
-static bool list(struct visit *visit, int32_t stream, enum kind kind)
+static struct weir_door_taker *copy(const struct weir_door_taker *taker)
+{
+    struct weir_door_taker *made = malloc(sizeof *made);
+    if (made)
+        *made = *taker;
+    return made;
+}
+
+static bool list(struct visit *visit, int32_t stream, enum kind kind,
+                 const struct weir_door_taker *taker)
 {
     struct listed *listed = calloc(1, sizeof *listed);
     if (listed && kind == QUOTAS)
-        listed->quotas = weir_rlqs_stream_new(visit->door->quotas);
-    if (!listed || (kind == QUOTAS && !listed->quotas)) {
+        listed->quotas = weir_rlqs_stream_new(visit->door->quotas, taker);
+    if (listed && kind == LIMITED)
+        listed->taker = copy(taker);
+    if (!listed || (kind == QUOTAS && !listed->quotas) ||
+        (kind == LIMITED && !listed->taker)) {
         free(listed);
         return false;
     }
@@ -233,6 +248,7 @@ static void look_at_listed(struct visit *visit)
     for (struct listed *l = visit->listed; l; l = l->next) {
         switch (l->kind) {
         case CHECK:
+        case LIMITED:
             break;
         case WATCH:
             if (l->told != 0)
@@ -248,13 +264,12 @@ static void look_at_listed(struct visit *visit)
 /* ---- What comes ---- */
 
 static bool admit(struct visit *visit, int32_t stream,
-                  const char *authorization)
+                  const char *authorization, struct weir_door_taker *out)
 {
     const struct weir_door_host *host = visit->door->host;
     struct weir_diag why = { 0 };
-    int error =
-        weir_door_admit(host, visit->talk, WEIR_DOOR_TAKE, authorization,
-                        &why, visit->now);
+    int error = weir_door_admit(host, visit->talk, WEIR_DOOR_TAKE,
+                                authorization, out, &why, visit->now);
     weir_talk_set_known(visit->talk, error == 0);
     if (error < 0)
         (void)weir_h2_finish(visit->h2, stream,
@@ -282,41 +297,58 @@ static bool on_call(void *context, struct weir_h2 *h2, int32_t stream,
                     const char *path, const char *authorization)
 {
     struct visit *visit = context;
-    if (strcmp(path, WEIR_RLS_SHOULD_RATE_LIMIT) == 0) {
-        (void)admit(visit, stream, authorization);
-        return true;
-    }
+    struct weir_door_taker taker = weir_door_anybody;
     int kind = kind_of(path);
-    if (kind < 0)
+    bool decides = strcmp(path, WEIR_RLS_SHOULD_RATE_LIMIT) == 0;
+    if (kind < 0 && !decides)
         return false;
-    if (kind == QUOTAS && !admit(visit, stream, authorization))
+    if ((decides || kind == QUOTAS) &&
+        !admit(visit, stream, authorization, &taker))
         return true;
-    if (!list(visit, stream, (enum kind)kind))
+    if (decides && taker.names.all)
+        return true; /* nothing has to be kept of it */
+    if (!list(visit, stream, decides ? LIMITED : (enum kind)kind, &taker))
         (void)weir_h2_finish(h2, stream, WEIR_GRPC_RESOURCE_EXHAUSTED,
                              "out of memory");
     return true;
 }
 
+static void decide(struct visit *visit, int32_t stream,
+                   const struct weir_door_taker *taker, const void *bytes,
+                   size_t len)
+{
+    struct weir_text answer;
+    int status = weir_rls_desk_answer(visit->door->desk, taker, bytes, len,
+                                      &answer, visit->now);
+    if (status == WEIR_GRPC_OK)
+        reply(visit->h2, stream, answer);
+    else
+        (void)weir_h2_finish(visit->h2, stream, status, answer.p);
+}
+
 static void on_message(void *context, struct weir_h2 *h2, int32_t stream,
                        const void *bytes, size_t len)
 {
+    (void)h2;
     struct visit *visit = context;
     struct listed *listed = find(visit, stream);
-    struct weir_text answer;
-    if (listed && listed->kind == QUOTAS) {
-        on_report(visit, listed, bytes, len);
+    if (!listed) {
+        decide(visit, stream, &weir_door_anybody, bytes, len);
         return;
     }
-    if (listed) {
+    switch (listed->kind) {
+    case CHECK:
+    case WATCH:
         on_health(visit, listed, bytes, len);
         return;
+    case QUOTAS:
+        on_report(visit, listed, bytes, len);
+        return;
+    case LIMITED:
+        decide(visit, stream, listed->taker, bytes, len);
+        forget(visit, stream);
+        return;
     }
-    int status = weir_rls_desk_answer(visit->door->desk, bytes, len, &answer,
-                                      visit->now);
-    if (status == WEIR_GRPC_OK)
-        reply(h2, stream, answer);
-    else
-        (void)weir_h2_finish(h2, stream, status, answer.p);
 }
 
 /* The peer has said all: of a Watch that is as it should be. */

@@ -94,6 +94,29 @@ static int give_back(const struct weir_door_host *host, struct weir_text name,
     return error;
 }
 
+int weir_throttle_counted_may(const struct weir_door_host *host,
+                              const struct weir_door_taker *taker,
+                              const struct weir_throttle_ask *ask,
+                              struct weir_diag *diag, weir_instant now)
+{
+    char name[WEIR_NAME_MAX];
+    struct weir_throttle_rule rule;
+    if (read_rule(ask, &rule) < 0)
+        return weir_diag_set(diag, WEIR_EINVAL,
+                             "a burst, a count, a period or "
+                             "a quantity is out of range",
+                             NULL);
+    size_t len = weir_throttle_name_write(&rule, ask->key, name);
+    if (len == 0)
+        return weir_diag_set(diag, WEIR_ENAME,
+                             "a key that a credential may be "
+                             "limited to is UTF-8 without control characters, "
+                             "at most some 200 bytes",
+                             NULL);
+    return weir_door_may(host, taker, (struct weir_text){ name, len }, diag,
+                         now);
+}
+
 int weir_throttle_counted_decide(const struct weir_door_host *host,
                                  const struct weir_throttle_ask *ask,
                                  struct weir_throttle_reply *out,

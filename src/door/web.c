@@ -29,6 +29,7 @@ struct call {
     const struct weir_web *web;
     struct weir_http_call *http;
     struct weir_http_reply *reply; /* of 'http' */
+    struct weir_door_taker taker;  /* once it is admitted */
 };
 
 void weir_web_problem(struct weir_http_reply *reply, int status,
@@ -70,9 +71,10 @@ static bool is_admitted(struct call *call, weir_instant now)
     const char *authorization =
         host->admit ? weir_http_header(call->http, "Authorization", shown)
                     : NULL;
-    int error =
-        weir_door_admit(host, call->http->talk, right_of(call->http->method),
-                        authorization ? authorization : "", &diag, now);
+    int error = weir_door_admit(host, call->http->talk,
+                                right_of(call->http->method),
+                                authorization ? authorization : "",
+                                &call->taker, &diag, now);
     weir_talk_set_known(call->http->talk, error == 0);
     if (error < 0)
         weir_web_problem(call->reply, error == WEIR_EDENIED ? 403 : 401, NULL,
@@ -133,7 +135,7 @@ static bool wants_old_headers(struct weir_text target)
 
 static void take(struct call *call, weir_instant now)
 {
-    weir_web_take(call->web->host, call->http->body,
+    weir_web_take(call->web->host, &call->taker, call->http->body,
                   wants_old_headers(call->http->request->target), call->reply,
                   now);
 }
@@ -146,8 +148,8 @@ static struct weir_web_permits *permits_of(const struct call *call)
 /* Who is at work says nothing meanwhile. */
 static void enter(struct call *call, weir_instant now)
 {
-    weir_web_enter(call->web->host, permits_of(call), call->http->body,
-                   call->reply, now);
+    weir_web_enter(call->web->host, &call->taker, permits_of(call),
+                   call->http->body, call->reply, now);
     weir_talk_set_quiet(call->http->talk, permits_of(call)->count > 0);
 }
 
@@ -165,7 +167,8 @@ static void on_gone(void *context, void *state)
 
 static void ask_rls(struct call *call, weir_instant now)
 {
-    weir_web_rls(call->web->desk, call->http->body, call->reply, now);
+    weir_web_rls(call->web->desk, &call->taker, call->http->body, call->reply,
+                 now);
 }
 
 static void list_routes(struct call *call, weir_instant now);

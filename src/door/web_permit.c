@@ -119,9 +119,10 @@ static void enter(const struct weir_web_take *take,
                          "this connection holds 1024 permits: open another");
         return;
     }
-    if (weir_door_enter(take->host, &ask, klass, &permit, &reply, &diag,
-                        take->now) < 0) {
-        weir_web_refuse(take, diag.text);
+    int error = weir_door_enter(take->host, &ask, klass, &permit, &reply, &diag,
+                                take->now);
+    if (error < 0) {
+        weir_web_refuse_ask(take, error, diag.text);
         return;
     }
     weir_web_say(take, &reply);
@@ -134,10 +135,11 @@ static void enter(const struct weir_web_take *take,
 }
 
 void weir_web_enter(const struct weir_door_host *host,
+                    const struct weir_door_taker *taker,
                     struct weir_web_permits *permits, struct weir_text body,
                     struct weir_http_reply *reply, weir_instant now)
 {
-    const struct weir_web_take take = { host, reply, false, now };
+    const struct weir_web_take take = { host, taker, reply, false, now };
     json_t *asked = weir_web_json(body, reply);
     if (asked)
         enter(&take, permits, asked);

@@ -15,6 +15,7 @@ void weir_web_problem(struct weir_http_reply *reply, int status,
 /* A call that decides. */
 struct weir_web_take {
     const struct weir_door_host *host;
+    const struct weir_door_taker *taker;
     struct weir_http_reply *reply;
     bool old_headers; /* X-RateLimit-… too */
     weir_instant now;
@@ -27,6 +28,9 @@ void weir_web_say(const struct weir_web_take *take,
                   const struct weir_reply *reply);
 /* Always -1. */
 int weir_web_refuse(const struct weir_web_take *take, const char *detail);
+/* What weir_door_decide() or the like said: 403, or 400. */
+void weir_web_refuse_ask(const struct weir_web_take *take, int error,
+                         const char *detail);
 
 /* ---- Permits (web_permit.c) ---- */
 
@@ -40,6 +44,7 @@ struct weir_web_permits {
 
 /* POST /v1/enter and /v1/leave. */
 void weir_web_enter(const struct weir_door_host *host,
+                    const struct weir_door_taker *taker,
                     struct weir_web_permits *permits, struct weir_text body,
                     struct weir_http_reply *reply, weir_instant now);
 void weir_web_leave(struct weir_web_permits *permits, struct weir_text body,
@@ -49,12 +54,14 @@ void weir_web_permits_end(struct weir_web_permits *permits);
 
 /* POST /v1/take: decides and answers. 'body' is what came. 'old_headers':
  * X-RateLimit-… too. */
-void weir_web_take(const struct weir_door_host *host, struct weir_text body,
+void weir_web_take(const struct weir_door_host *host,
+                   const struct weir_door_taker *taker, struct weir_text body,
                    bool old_headers, struct weir_http_reply *reply,
                    weir_instant now);
 
 /* POST /json: Envoy's rate limit service. */
-void weir_web_rls(struct weir_rls_desk *desk, struct weir_text body,
+void weir_web_rls(struct weir_rls_desk *desk,
+                  const struct weir_door_taker *taker, struct weir_text body,
                   struct weir_http_reply *reply, weir_instant now);
 
 /* The body; or NULL, and the reply is a problem. A new reference. */

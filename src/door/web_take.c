@@ -47,6 +47,13 @@ int weir_web_refuse(const struct weir_web_take *take, const char *detail)
     return -1;
 }
 
+void weir_web_refuse_ask(const struct weir_web_take *take, int error,
+                         const char *detail)
+{
+    weir_web_problem(take->reply, error == WEIR_EDENIED ? 403 : 400, NULL, NULL,
+                     detail);
+}
+
 static int refuse_member(const struct weir_web_take *take, const char *name)
 {
     char text[160];
@@ -83,6 +90,7 @@ int weir_web_read_ask(const struct weir_web_take *take, json_t *from,
         .name = { json_string_value(name), json_string_length(name) },
         .weight = weight ? (uint64_t)json_integer_value(weight) : 1,
         .peek = json_is_true(peek),
+        .taker = take->taker,
     };
     return 0;
 }
@@ -225,8 +233,9 @@ static void take_one(const struct weir_web_take *take, json_t *from)
     struct weir_diag diag = { 0 };
     if (weir_web_read_ask(take, from, &ask) < 0)
         return;
-    if (weir_door_decide(take->host, &ask, &reply, &diag, take->now) < 0) {
-        weir_web_refuse(take, diag.text);
+    int error = weir_door_decide(take->host, &ask, &reply, &diag, take->now);
+    if (error < 0) {
+        weir_web_refuse_ask(take, error, diag.text);
         return;
     }
     weir_web_say(take, &reply);
@@ -246,8 +255,9 @@ static void take_list(const struct weir_web_take *take, json_t *asks)
     for (size_t i = 0; i < count; i++) {
         if (weir_web_read_ask(take, json_array_get(asks, i), &read[i]) < 0)
             return;
-        if (weir_door_check(&read[i], &diag) < 0) {
-            weir_web_refuse(take, diag.text);
+        int error = weir_door_check(take->host, &read[i], &diag, take->now);
+        if (error < 0) {
+            weir_web_refuse_ask(take, error, diag.text);
             return;
         }
     }
@@ -262,11 +272,12 @@ static void take_list(const struct weir_web_take *take, json_t *asks)
     take->reply->json = json_pack("{s:o}", "replies", replies);
 }
 
-void weir_web_take(const struct weir_door_host *host, struct weir_text body,
+void weir_web_take(const struct weir_door_host *host,
+                   const struct weir_door_taker *taker, struct weir_text body,
                    bool old_headers, struct weir_http_reply *reply,
                    weir_instant now)
 {
-    const struct weir_web_take take = { host, reply, old_headers, now };
+    const struct weir_web_take take = { host, taker, reply, old_headers, now };
     json_t *asked = weir_web_json(body, reply);
     json_t *asks = json_object_get(asked, "asks");
     if (json_is_array(asks) && json_object_size(asked) == 1)
