@@ -238,7 +238,7 @@ class Case(unittest.TestCase):
              *data, f"https://localhost:{port or self.root.grpc}{path}"],
             input=body, capture_output=True, timeout=2 * PATIENCE)
         said = done.stdout.decode(errors="replace")
-        status = re.search(r"(?i)\bgrpc-status: (\d+)", said)
+        status = re.search(r"(?i)grpc-status: (\d+)", said)
         why = re.search(r"(?mi)\bgrpc-message: (.*?)\r?$", said)
         if not status:
             self.assertNotIn("HTTP/2 200", said, who.name)

@@ -177,6 +177,99 @@ static void a_role_that_is_missing_is_named(void **state)
                      WEIR_EDENIED);
 }
 
+/* ---- From which quotas ---- */
+
+/* Whether who shows that may take from it. */
+static bool may_take(const struct weir_credentials *credentials,
+                     const char *name, const char *authorization,
+                     const char *quota)
+{
+    struct weir_identity identity;
+    struct weir_diag diag = { 0 };
+    assert_int_equal(ask(credentials, name, authorization, &identity), 0);
+    int error =
+        weir_identity_check_name(&identity, weir_text_of(quota), &diag);
+    assert_true(error == 0 || error == WEIR_EDENIED);
+    assert_true(error == 0 || strstr(diag.text, quota));
+    return error == 0;
+}
+
+static void take_is_limited_to_names(void **state)
+{
+    (void)state;
+    struct weir_credentials *c =
+        parse("read,take:team-a/*,take:shared token a " TOKEN "-a\n"
+              "take token b " TOKEN "-b\n"
+              "read token c " TOKEN "-c\n");
+    assert_is(c, NULL, "Bearer " TOKEN "-a", WEIR_ROLE_READ | WEIR_ROLE_TAKE,
+              "a");
+    assert_true(may_take(c, NULL, "Bearer " TOKEN "-a", "team-a/x"));
+    assert_true(may_take(c, NULL, "Bearer " TOKEN "-a", "shared"));
+    assert_false(may_take(c, NULL, "Bearer " TOKEN "-a", "team-b/x"));
+    assert_false(may_take(c, NULL, "Bearer " TOKEN "-a", "team-a"));
+    assert_true(may_take(c, NULL, "Bearer " TOKEN "-b", "team-b/x"));
+    assert_false(may_take(c, NULL, "Bearer " TOKEN "-c", "team-a/x"));
+    assert_true(may_take(NULL, NULL, "", "team-a/x"));
+    weir_credentials_free(&c);
+}
+
+static void names_of_all_lines_that_fit_add_up(void **state)
+{
+    (void)state;
+    struct weir_credentials *c = parse("take:team-a/* cert a-*\n"
+                                       "take:team-b/* cert *-7\n"
+                                       "take cert *-all\n"
+                                       "take:team-c/* token c " TOKEN "\n"
+                                       "root cert eu-*\n");
+    assert_true(may_take(c, "a-1", "", "team-a/x"));
+    assert_false(may_take(c, "a-1", "", "team-b/x"));
+    assert_true(may_take(c, "a-7", "", "team-a/x"));
+    assert_true(may_take(c, "a-7", "", "team-b/x"));
+    assert_true(may_take(c, "a-all", "", "team-c/x"));
+    assert_true(may_take(c, "a-1", "Bearer " TOKEN, "team-a/x"));
+    assert_true(may_take(c, "a-1", "Bearer " TOKEN, "team-c/x"));
+    assert_false(may_take(c, "a-1", "Bearer " TOKEN, "team-b/x"));
+    assert_true(may_take(c, "eu-1", "", "anything"));
+    weir_credentials_free(&c);
+}
+
+static void more_globs_than_fit_let_nobody_in(void **state)
+{
+    (void)state;
+    char glob[251];
+    char text[1200];
+    struct weir_identity identity;
+    memset(glob, 'g', sizeof glob - 1);
+    glob[sizeof glob - 1] = '\0';
+    snprintf(text, sizeof text, "take:%s cert a*\ntake:%s cert a*\n"
+             "take:%s cert ab\n", glob, glob, glob);
+    struct weir_credentials *c = parse(text);
+    assert_true(may_take(c, "a", "", glob));
+    assert_int_equal(ask(c, "ab", "", &identity), WEIR_ETOOBIG);
+    weir_credentials_free(&c);
+    snprintf(text, sizeof text, "take:%s,take:%s,take:%s cert a\n", glob, glob,
+             glob);
+    refused(text, WEIR_ESYNTAX, 1, "512 bytes");
+}
+
+/* Nothing may look like a limit and be none. */
+static void what_cannot_be_limited_is_refused(void **state)
+{
+    (void)state;
+    refused("edit:team-a/* cert a\n", WEIR_ESYNTAX, 1, "only take");
+    refused("read:team-a/* cert a\n", WEIR_ESYNTAX, 1, "only take");
+    refused("root:team-a/* cert a\n", WEIR_ESYNTAX, 1, "only take");
+    refused("take:team-a/*,take cert a\n", WEIR_ESYNTAX, 1, "all names");
+    refused("take:team-a/*,root cert a\n", WEIR_ESYNTAX, 1, "all names");
+    refused("take: cert a\n", WEIR_ESYNTAX, 1, "a glob");
+    refused("take:\xff cert a\n", WEIR_ESYNTAX, 1, "a glob");
+    refused("take:team-a/*,shared cert a\n", WEIR_ESYNTAX, 1, "the roles");
+    refused("take:team-a/*, cert a\n", WEIR_ESYNTAX, 1, "the roles");
+    refused("take team-a/* token a " TOKEN "\n", WEIR_ESYNTAX, 1, "ROLES");
+    refused("take token a " TOKEN " team-a/*\n", WEIR_ESYNTAX, 1, "ROLES");
+    refused("give:team-a/* cert a\n", WEIR_ESYNTAX, 1, "the roles");
+}
+
 /* ---- What a file must be ---- */
 
 static void unsound_lines_are_refused(void **state)
@@ -385,6 +478,10 @@ int main(void)
         cmocka_unit_test(token_and_certificate_add_up),
         cmocka_unit_test(without_credentials_everybody_may_do_all),
         cmocka_unit_test(a_role_that_is_missing_is_named),
+        cmocka_unit_test(take_is_limited_to_names),
+        cmocka_unit_test(names_of_all_lines_that_fit_add_up),
+        cmocka_unit_test(more_globs_than_fit_let_nobody_in),
+        cmocka_unit_test(what_cannot_be_limited_is_refused),
         cmocka_unit_test(unsound_lines_are_refused),
         cmocka_unit_test(bounds_hold),
         cmocka_unit_test(secrets_are_not_for_others),

@@ -29,6 +29,8 @@ struct world {
     struct weir_mastership *mastership;
     struct weir_door_doorman *door;
     struct weir_arena arena;
+    struct weir_root_names names; /* of who asks */
+    unsigned denied;
     struct weir_text sentence; /* of a refusal */
     struct weir_doorman_message answer;
 };
@@ -98,6 +100,7 @@ static int set_up(void **state)
 {
     struct world *w = calloc(1, sizeof *w);
     w->log.level = WEIR_LOG_ERROR;
+    w->names.set = &weir_name_set_all;
     w->base = event_base_new();
     make_root(w);
     const struct weir_door_doorman_options options = { .root = w->root };
@@ -137,7 +140,8 @@ static int call(struct world *w, enum weir_doorman_method method,
     const struct weir_doorman_call what = { .method = method,
                                             .bytes = bytes,
                                             .len = (size_t)len,
-                                            .way = WEIR_WAY_NONE };
+                                            .way = WEIR_WAY_NONE,
+                                            .names = w->names };
     struct weir_text out;
     int status =
         weir_door_doorman_call(w->door, &what, &out, weir_clock_now() + LATER);
@@ -351,6 +355,46 @@ static void test_a_flood(void **state)
                      WEIR_GUESTS_LEASED_MAX);
 }
 
+static void on_denied(void *context, struct weir_text name, weir_instant now)
+{
+    (void)now;
+    struct world *w = context;
+    assert_true(weir_text_equal(name, WEIR_TEXT("fair")) ||
+                weir_text_equal(name, WEIR_TEXT("nobody")));
+    w->denied++;
+}
+
+/* What it may not take from isn't granted, be it leased or nobody's. */
+static void test_names_of_others(void **state)
+{
+    struct world *w = *state;
+    struct weir_name_set set = { .all = false };
+    become_master(w);
+    assert_int_equal(get(w, "c", "fair", 30, 0), WEIR_GRPC_OK);
+    assert_int_equal(weir_name_set_add(&set, WEIR_TEXT("many/*")), 0);
+    w->names = (struct weir_root_names){ .set = &set,
+                                         .context = w,
+                                         .denied = on_denied };
+    assert_int_equal(get(w, "d", "many/1", 30, 0), WEIR_GRPC_OK);
+    assert_float_equal(granted(w), 30, 0);
+    assert_int_equal(get(w, "d", "fair", 30, 0), WEIR_GRPC_PERMISSION_DENIED);
+    assert_non_null(strstr(w->sentence.p, "may not take from 'fair'"));
+    assert_int_equal(get(w, "d", "nobody", 30, 0), WEIR_GRPC_PERMISSION_DENIED);
+    /* A release of another's is none. */
+    const struct weir_text name = WEIR_TEXT("fair");
+    const struct weir_doorman_message m = {
+        .type = WEIR_DOORMAN_RELEASE_REQUEST,
+        .id = WEIR_TEXT("c"),
+        .count = 1,
+        .released = &name,
+    };
+    assert_int_equal(call(w, WEIR_DOORMAN_METHOD_RELEASE, &m), WEIR_GRPC_OK);
+    assert_int_equal(w->denied, 3);
+    w->names.set = &weir_name_set_all;
+    assert_int_equal(get(w, "e", "fair", 120, 0), WEIR_GRPC_OK);
+    assert_float_equal(granted(w), 90, 0);
+}
+
 static void test_broken_bytes(void **state)
 {
     struct world *w = *state;
@@ -361,6 +405,7 @@ static void test_broken_bytes(void **state)
             .bytes = "\x0a\xff",
             .len = 2,
             .way = WEIR_WAY_NONE,
+            .names = w->names,
         };
         struct weir_text out;
         assert_int_equal(
@@ -375,7 +420,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_not_master),   TEST(test_a_lease),  TEST(test_unknown),
         TEST(test_refused),      TEST(test_a_server), TEST(test_many_and_none),
-        TEST(test_broken_bytes), TEST(test_a_flood),
+        TEST(test_broken_bytes), TEST(test_a_flood), TEST(test_names_of_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -90,6 +90,38 @@ static void refusals_are_counted_by_door_and_reason(void **state)
     weir_credentials_free(&credentials);
 }
 
+static void names_are_refused_for_their_own_reason(void **state)
+{
+    (void)state;
+    struct weir_credentials *credentials;
+    struct weir_diag diag = { 0 };
+    const char *file = "take:a/* token ann correct-horse-battery-staple\n";
+    assert_int_equal(weir_credentials_parse(weir_text_of(file), &credentials,
+                                            &diag), 0);
+    struct weir_gate gate = { .credentials = credentials };
+    struct weir_caller caller = {
+        .door = WEIR_DOOR_GRPC,
+        .address = "192.0.2.1:4321",
+        .authorization = "Bearer correct-horse-battery-staple",
+    };
+    struct weir_identity ann;
+    assert_int_equal(weir_gate_identify(&gate, &caller, &ann, &diag, 1), 0);
+    assert_int_equal(weir_gate_admit(&gate, &caller, &ann, WEIR_ROLE_TAKE,
+                                     &diag, 1), 0);
+    assert_int_equal(weir_gate_admit_name(&gate, &caller, &ann,
+                                          WEIR_TEXT("a/x"), &diag, 1), 0);
+    assert_int_equal(gate.refused[WEIR_DOOR_GRPC][WEIR_REFUSED_NAME], 0);
+    assert_int_equal(weir_gate_admit_name(&gate, &caller, &ann,
+                                          WEIR_TEXT("b/x"), &diag, 1),
+                     WEIR_EDENIED);
+    assert_string_equal(diag.text,
+                        "the credential of ann may not take from 'b/x'");
+    assert_int_equal(gate.refused[WEIR_DOOR_GRPC][WEIR_REFUSED_NAME], 1);
+    assert_int_equal(gate.refused[WEIR_DOOR_GRPC][WEIR_REFUSED_ROLE], 0);
+    assert_string_equal(weir_refusal_name(WEIR_REFUSED_NAME), "name");
+    weir_credentials_free(&credentials);
+}
+
 static void an_open_gate_lets_everybody_in(void **state)
 {
     (void)state;
@@ -108,6 +140,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_request_needs_a_role),
+        cmocka_unit_test(names_are_refused_for_their_own_reason),
         cmocka_unit_test(refusals_are_counted_by_door_and_reason),
         cmocka_unit_test(an_open_gate_lets_everybody_in),
     };

@@ -49,6 +49,9 @@ static void globs_add_up(void **state)
     assert_true(has(&set, "throttle:1:1/1s:a/x"));
     assert_false(has(&set, "throttle:1:1/1s:b/x"));
     assert_true(has(&set, "shared"));
+    assert_true(weir_name_set_equal(&set, &set));
+    assert_false(weir_name_set_equal(&set, &other));
+    assert_false(weir_name_set_equal(&set, &weir_name_set_all));
 }
 
 /* Its counts go to the roots by a name of its own. */

@@ -140,9 +140,16 @@ static int admit(void *context, const struct weir_door_guest *guest,
         error = weir_gate_admit(gate, &caller, &identity, role, diag, now);
     if (error < 0)
         return error;
-    out->names = weir_name_set_all;
+    out->names = identity.take;
     snprintf(out->identity, sizeof out->identity, "%s", identity.who);
     return 0;
+}
+
+static void on_denied(void *context, const struct weir_door_taker *taker,
+                      const char *why, weir_instant now)
+{
+    weir_gate_note(context, WEIR_DOOR_HTTP, WEIR_REFUSED_NAME, taker->address,
+                   why, now);
 }
 
 static void on_refused(void *context, const char *address, const char *why,
@@ -354,6 +361,7 @@ static struct weir_door_host host_of(struct agent *agent, struct weir_tls *tls)
         .version = weir_version(),
         .counts = &agent->counts,
         .admit = agent->credentials ? admit : NULL,
+        .denied = on_denied,
         .context = &agent->gate,
         .tls = { .tls = tls,
                  .on_refused = on_refused,

@@ -332,6 +332,17 @@ static int refuse_unready(struct take *take, struct weir *weir)
                          take->timeout_text, why, weir_cli_advice(why));
 }
 
+/* What is decided of such a quota here is of no meaning to the fleet. */
+static int check_denied(struct weir *weir)
+{
+    struct weir_event event;
+    while (weir_event_next(weir, &event))
+        if (event.type == WEIR_EVENT_DENIED)
+            return weir_cli_fail("a root says that this credential may not "
+                                 "take from %s", event.text);
+    return 0;
+}
+
 /* While others see it in flight. */
 static int hold(const struct take *take, struct weir_handle handle)
 {
@@ -380,16 +391,21 @@ static int run(struct take *take)
                                  &handle);
         /* A process as short-lived as this one decides on what the fleet
          * has counted only if it waits to hear of it. */
-        if (error == 0 && weir_sync(weir, take->timeout) < 0)
+        bool synced = error < 0 || weir_sync(weir, take->timeout) == 0;
+        status = check_denied(weir);
+        if (!synced && status == 0)
             fprintf(stderr, "weir: no root answered in time; deciding on "
                             "what is known here\n");
         if (error < 0 && error != WEIR_EFULL)
             status = weir_cli_fail("%s: %s", take->name, weir_strerror(error));
-        else
+        else if (status == 0)
             status = take->hold ? hold(take, handle) : ask_all(take, handle);
         if (error == 0)
             weir_handle_close(handle);
     }
+    /* Of an exact quota that is said when it is asked. */
+    if (status != WEIR_EXIT_ERROR && check_denied(weir) != 0)
+        status = WEIR_EXIT_ERROR;
     weir_close(weir);
     return status;
 }

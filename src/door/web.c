@@ -29,7 +29,12 @@ struct call {
     const struct weir_web *web;
     struct weir_http_call *http;
     struct weir_http_reply *reply; /* of 'http' */
-    struct weir_door_taker taker;  /* once it is admitted */
+};
+
+/* A connection's own. */
+struct visitor {
+    struct weir_door_taker taker; /* of the request that on_head let pass */
+    struct weir_web_permits permits;
 };
 
 void weir_web_problem(struct weir_http_reply *reply, int status,
@@ -57,6 +62,11 @@ static void problem(void *context, struct weir_http_reply *reply, int status,
 
 /* ---- Who asks ---- */
 
+static struct visitor *visitor_of(const struct call *call)
+{
+    return call->http->state;
+}
+
 static enum weir_door_right right_of(struct weir_text method)
 {
     return weir_text_equal(method, WEIR_TEXT("GET")) ? WEIR_DOOR_READ
@@ -74,7 +84,7 @@ static bool is_admitted(struct call *call, weir_instant now)
     int error = weir_door_admit(host, call->http->talk,
                                 right_of(call->http->method),
                                 authorization ? authorization : "",
-                                &call->taker, &diag, now);
+                                &visitor_of(call)->taker, &diag, now);
     weir_talk_set_known(call->http->talk, error == 0);
     if (error < 0)
         weir_web_problem(call->reply, error == WEIR_EDENIED ? 403 : 401, NULL,
@@ -135,40 +145,38 @@ static bool wants_old_headers(struct weir_text target)
 
 static void take(struct call *call, weir_instant now)
 {
-    weir_web_take(call->web->host, &call->taker, call->http->body,
+    weir_web_take(call->web->host, &visitor_of(call)->taker, call->http->body,
                   wants_old_headers(call->http->request->target), call->reply,
                   now);
 }
 
-static struct weir_web_permits *permits_of(const struct call *call)
-{
-    return call->http->state;
-}
-
-/* Who is at work says nothing meanwhile. */
+/* A client that holds a permit is silent meanwhile. */
 static void enter(struct call *call, weir_instant now)
 {
-    weir_web_enter(call->web->host, &call->taker, permits_of(call),
+    struct visitor *visitor = visitor_of(call);
+    weir_web_enter(call->web->host, &visitor->taker, &visitor->permits,
                    call->http->body, call->reply, now);
-    weir_talk_set_quiet(call->http->talk, permits_of(call)->count > 0);
+    weir_talk_set_quiet(call->http->talk, visitor->permits.count > 0);
 }
 
 static void leave(struct call *call, weir_instant now)
 {
-    weir_web_leave(permits_of(call), call->http->body, call->reply, now);
-    weir_talk_set_quiet(call->http->talk, permits_of(call)->count > 0);
+    struct visitor *visitor = visitor_of(call);
+    weir_web_leave(&visitor->permits, call->http->body, call->reply, now);
+    weir_talk_set_quiet(call->http->talk, visitor->permits.count > 0);
 }
 
 static void on_gone(void *context, void *state)
 {
     (void)context;
-    weir_web_permits_end(state);
+    struct visitor *visitor = state;
+    weir_web_permits_end(&visitor->permits);
 }
 
 static void ask_rls(struct call *call, weir_instant now)
 {
-    weir_web_rls(call->web->desk, &call->taker, call->http->body, call->reply,
-                 now);
+    weir_web_rls(call->web->desk, &visitor_of(call)->taker, call->http->body,
+                 call->reply, now);
 }
 
 static void list_routes(struct call *call, weir_instant now);
@@ -342,7 +350,7 @@ int weir_web_new(const struct weir_door_host *host,
         .silence_max = WEIR_WEB_SILENCE_MAX,
         .stranger_max = host->admit ? WEIR_DOOR_STRANGER_MAX : 0,
         .bodies_max = WEIR_WEB_BODIES_MAX,
-        .state_size = sizeof(struct weir_web_permits),
+        .state_size = sizeof(struct visitor),
         .context = web,
         .on_head = on_head,
         .on_request = on_request,

@@ -43,6 +43,13 @@ int weir_name_set_join(struct weir_name_set *set,
     return WEIR_OK;
 }
 
+bool weir_name_set_equal(const struct weir_name_set *a,
+                         const struct weir_name_set *b)
+{
+    return a->all == b->all && a->len == b->len &&
+           memcmp(a->globs, b->globs, a->len) == 0;
+}
+
 bool weir_name_set_has(const struct weir_name_set *set, struct weir_text name)
 {
     struct weir_text rest = { set->globs, set->len };

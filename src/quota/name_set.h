@@ -26,6 +26,9 @@ int weir_name_set_add(struct weir_name_set *set, struct weir_text glob);
 /* Adds all names of 'other'. Likewise. */
 int weir_name_set_join(struct weir_name_set *set,
                        const struct weir_name_set *other);
+/* Whether they were made by the same globs in the same order. */
+bool weir_name_set_equal(const struct weir_name_set *a,
+                         const struct weir_name_set *b);
 /* A name of the shadow set is in it if the name without the prefix is. */
 bool weir_name_set_has(const struct weir_name_set *set, struct weir_text name);
 

@@ -29,13 +29,16 @@
 #include <unistd.h>
 
 #include "quota/glob.h"
+#include "quota/quota.h"
+#include "quota/quota_text.h"
 
 #define DIGEST_SIZE SHA256_DIGEST_LENGTH
 #define DIGEST_MARK "sha256:"
 #define WORDS_MAX 5 /* of a line; one more than any credential has */
 
 struct credential {
-    unsigned roles;
+    struct weir_text grants; /* as they are written, roles with their globs; in
+                              * 'text' */
     bool is_token;
     unsigned char digest[DIGEST_SIZE]; /* of a token */
     struct weir_text who; /* a token's name, a certificate's glob; in 'text' */
@@ -95,21 +98,78 @@ static unsigned find_role(struct weir_text word)
     return 0;
 }
 
-/* "read,take" as bits; 0: there is a word that is no role. */
-static unsigned parse_roles(struct weir_text words)
+/* One of "read,take:a-*", parted. */
+struct grant {
+    struct weir_text role;
+    bool limited;          /* there is a colon … */
+    struct weir_text glob; /* … and this behind it */
+};
+
+static bool next_grant(struct weir_text *words, struct grant *out)
 {
-    unsigned all = 0;
-    for (;;) {
-        const char *comma = memchr(words.p, ',', words.len);
-        size_t len = comma ? (size_t)(comma - words.p) : words.len;
-        unsigned role = find_role((struct weir_text){ words.p, len });
-        if (role == 0)
-            return 0;
-        all |= role;
-        if (!comma)
-            return all;
-        words = (struct weir_text){ comma + 1, words.len - len - 1 };
+    if (!words->p)
+        return false;
+    const char *comma = memchr(words->p, ',', words->len);
+    size_t len = comma ? (size_t)(comma - words->p) : words->len;
+    struct weir_text word = { words->p, len };
+    *words = comma ? weir_text_drop(*words, len + 1)
+                   : (struct weir_text){ NULL, 0 };
+    const char *colon = memchr(word.p, ':', word.len);
+    size_t role_len = colon ? (size_t)(colon - word.p) : word.len;
+    *out = (struct grant){ .role = { word.p, role_len },
+                           .limited = colon != NULL };
+    if (colon)
+        out->glob = weir_text_drop(word, role_len + 1);
+    return true;
+}
+
+/* Adds what "read,take:a-*" may, which was checked. 0 or WEIR_ETOOBIG. */
+static int add_grants(struct weir_text words, struct weir_identity *to)
+{
+    struct grant grant;
+    int error = 0;
+    while (error == 0 && next_grant(&words, &grant)) {
+        unsigned role = find_role(grant.role);
+        to->roles |= role;
+        if (grant.limited)
+            error = weir_name_set_add(&to->take, grant.glob);
+        else if (role & WEIR_ROLE_TAKE)
+            to->take.all = true;
     }
+    return error;
+}
+
+static int refuse_grant(const char *why, struct weir_diag *diag)
+{
+    return weir_diag_set(diag, WEIR_ESYNTAX, why, NULL);
+}
+
+static int check_grants(struct weir_text words, struct weir_diag *diag)
+{
+    struct weir_identity all = { .roles = 0 };
+    struct weir_text rest = words;
+    struct grant grant;
+    bool limited = false;
+    while (next_grant(&rest, &grant)) {
+        unsigned role = find_role(grant.role);
+        limited |= grant.limited;
+        if (role == 0)
+            return refuse_grant("the roles are read, take, edit and root, "
+                                "with commas between", diag);
+        if (grant.limited && role != WEIR_ROLE_TAKE)
+            return refuse_grant("only take can be limited to names of "
+                                "quotas: take:GLOB", diag);
+        if (grant.limited && weir_name_check(grant.glob, NULL) < 0)
+            return refuse_grant("behind take: stands a glob of names of "
+                                "quotas, at most 255 bytes of UTF-8", diag);
+    }
+    if (add_grants(words, &all) < 0)
+        return refuse_grant("the globs of a line are at most 512 bytes: let "
+                            "one fit more names", diag);
+    if (limited && all.take.all)
+        return refuse_grant("take and root are for all names: beside them "
+                            "take:GLOB limits nothing", diag);
+    return 0;
 }
 
 /* ---- A line ---- */
@@ -231,17 +291,17 @@ static int parse_line(struct set *set, struct weir_text line,
     if (!(is_cert && count == 3) && !(shared && count == 4))
         return weir_diag_set(diag, WEIR_ESYNTAX, "a line is ROLES cert GLOB, "
                              "or ROLES token NAME TOKEN", NULL);
-    struct credential credential = { .roles = parse_roles(words[0]),
+    struct credential credential = { .grants = words[0],
                                      .is_token = shared,
                                      .who = words[2],
                                      .line = number };
-    if (credential.roles == 0)
-        return weir_diag_set(diag, WEIR_ESYNTAX, "the roles are read, take, "
-                             "edit and root, with commas between", NULL);
+    int error = check_grants(words[0], diag);
+    if (error < 0)
+        return error;
     if (weir_name_check(words[2], NULL) < 0)
         return weir_diag_set(diag, WEIR_ESYNTAX, "the third word is a name: "
                              "at most 255 bytes of UTF-8", NULL);
-    int error = shared ? parse_secret(set, words[3], &credential, diag) : 0;
+    error = shared ? parse_secret(set, words[3], &credential, diag) : 0;
     return error < 0 ? error : add(set, &credential, diag);
 }
 
@@ -547,15 +607,17 @@ static const struct credential *find_token(const struct set *set,
     return found;
 }
 
-static unsigned roles_of_name(const struct set *set, struct weir_text name)
+/* 0 or WEIR_ETOOBIG. */
+static int add_grants_of(const struct set *set, struct weir_text name,
+                         struct weir_identity *to)
 {
-    unsigned all = 0;
-    for (size_t i = 0; i < set->count; i++) {
+    int error = 0;
+    for (size_t i = 0; i < set->count && error == 0; i++) {
         const struct credential *known = &set->list[i];
         if (!known->is_token && weir_glob_match(known->who, name, NULL))
-            all |= known->roles;
+            error = add_grants(known->grants, to);
     }
-    return all;
+    return error;
 }
 
 static void set_who(struct weir_identity *identity, struct weir_text who)
@@ -565,18 +627,27 @@ static void set_who(struct weir_identity *identity, struct weir_text who)
     identity->who[len] = '\0';
 }
 
-/* A name that isn't clean text is none: it would go to the log. */
-static void add_names(const struct set *set, const char *const *names,
-                      size_t name_count, struct weir_identity *identity)
+/* A name that isn't clean text is none: it would go to the log. 0 or
+ * WEIR_ETOOBIG. */
+static int add_names(const struct set *set, const char *const *names,
+                     size_t name_count, struct weir_identity *identity)
 {
-    for (size_t i = 0; i < name_count; i++) {
+    int error = 0;
+    for (size_t i = 0; i < name_count && error == 0; i++) {
         struct weir_text name = weir_text_of(names[i]);
         if (weir_name_check(name, NULL) < 0)
             continue;
-        identity->roles |= roles_of_name(set, name);
+        error = add_grants_of(set, name, identity);
         if (identity->who[0] == '\0')
             set_who(identity, name);
     }
+    return error;
+}
+
+static int refuse_globs(struct weir_diag *diag)
+{
+    return weir_diag_set(diag, WEIR_ETOOBIG, "the credentials that fit have "
+                         "more than 512 bytes of globs together", NULL);
 }
 
 int weir_credentials_find(const struct weir_credentials *credentials,
@@ -587,12 +658,14 @@ int weir_credentials_find(const struct weir_credentials *credentials,
     struct weir_identity identity = { .roles = 0 };
     if (!credentials) {
         identity.roles = WEIR_ROLES_ALL;
+        identity.take = weir_name_set_all;
         set_who(&identity, WEIR_TEXT(WEIR_WHO_ANONYMOUS));
         *out = identity;
         return 0;
     }
     const struct set *set = &credentials->set;
-    add_names(set, names, name_count, &identity);
+    if (add_names(set, names, name_count, &identity) < 0)
+        return refuse_globs(diag);
     if (authorization.len > 0) {
         struct weir_text token;
         const struct credential *known =
@@ -600,7 +673,8 @@ int weir_credentials_find(const struct weir_credentials *credentials,
         if (!known)
             return weir_diag_set(diag, WEIR_ECREDENTIAL, "the token isn't "
                                  "one that this root knows", NULL);
-        identity.roles |= known->roles;
+        if (add_grants(known->grants, &identity) < 0)
+            return refuse_globs(diag);
         set_who(&identity, known->who);
     }
     if (identity.roles == 0)
@@ -621,4 +695,16 @@ int weir_identity_check(const struct weir_identity *identity,
     return weir_diag_set(diag, WEIR_EDENIED, "the credential of ",
                          identity->who, " hasn't the role '",
                          weir_role_name(role), "'", NULL);
+}
+
+int weir_identity_check_name(const struct weir_identity *identity,
+                             struct weir_text name, struct weir_diag *diag)
+{
+    char shown[WEIR_SHOW_MAX];
+    if ((identity->roles & WEIR_ROLE_TAKE) &&
+        weir_name_set_has(&identity->take, name))
+        return 0;
+    return weir_diag_set(diag, WEIR_EDENIED, "the credential of ",
+                         identity->who, " may not take from ",
+                         weir_text_show(name, shown), NULL);
 }

@@ -8,6 +8,14 @@
  *     take           cert    payments-*
  *     root           cert    eu-*
  *     read,take      token   dashboard              a-plain-secret
+ *     take:a-*,take:shared  cert  team-a-*
+ *
+ * The role 'take' may be limited to names of quotas, by a glob behind a colon:
+ * 'take:a-*'. Several add up, in a line and over the lines that fit one
+ * certificate; 'take' alone, or 'root', is for all names. Another role with a
+ * glob is refused, and so is a line that has 'take' with and without one: no
+ * line looks like a limit and is none. A glob can't have a blank or a comma in
+ * it: '*' stands for them.
  *
  * 'who' of a cert is a glob against the names of a client certificate that the
  * listener's authority (--tls-ca) has signed; of a token a name for the log of
@@ -23,7 +31,7 @@
 #ifndef WEIR_CREDENTIALS_H
 #define WEIR_CREDENTIALS_H
 
-#include "base/base.h"
+#include "quota/name_set.h"
 
 #define WEIR_CREDENTIALS_MAX 10000     /* lines with a credential */
 #define WEIR_CREDENTIALS_BYTES_MAX (4u << 20)
@@ -48,6 +56,7 @@ struct weir_identity {
     unsigned roles;
     char who[WEIR_WHO_MAX + 1]; /* NUL-terminated; "anonymous" without
                                  * credentials in force */
+    struct weir_name_set take; /* with the role 'take': from which quotas */
 };
 
 struct weir_credentials;
@@ -78,7 +87,8 @@ int weir_credentials_reload(struct weir_credentials *credentials,
  * 'authorization' (the header, "Bearer …"; empty: none). The roles of both
  * add up; 'who' is the token's name, else the certificate's first. 0, or
  * WEIR_ECREDENTIAL: nothing was shown, or nothing that is known; or a token was
- * shown that isn't known, whatever the certificate. 'credentials' NULL: no
+ * shown that isn't known, whatever the certificate. WEIR_ETOOBIG: the globs of
+ * all lines that fit are more than a name set holds. 'credentials' NULL: no
  * credentials are in force, everybody may do all. */
 int weir_credentials_find(const struct weir_credentials *credentials,
                           const char *const *names, size_t name_count,
@@ -87,5 +97,9 @@ int weir_credentials_find(const struct weir_credentials *credentials,
 /* 0, or WEIR_EDENIED with 'diag' naming the role that is missing. */
 int weir_identity_check(const struct weir_identity *identity,
                         enum weir_role role, struct weir_diag *diag);
+/* Whether it may take from the quota 'name': 0, or WEIR_EDENIED with 'diag'
+ * naming both. */
+int weir_identity_check_name(const struct weir_identity *identity,
+                             struct weir_text name, struct weir_diag *diag);
 
 #endif /* WEIR_CREDENTIALS_H */

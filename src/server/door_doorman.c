@@ -34,6 +34,7 @@
 #include <string.h>
 
 #include "os/clock.h"
+#include "quota/quota_text.h"
 #include "wire/h2.h"
 
 const double weir_doorman_buckets_s[WEIR_DOORMAN_BUCKETS] = {
@@ -90,6 +91,7 @@ struct answer {
     struct weir_door_doorman *door;
     const struct weir_doorman_message *request;
     uint32_t way;
+    const struct weir_root_names *names;
     struct weir_doorman_message message;
     weir_instant now;
 };
@@ -184,14 +186,30 @@ static double wanted(const struct weir_band *bands, size_t count)
     return wants;
 }
 
-/* 0 and a grant, or WEIR_ENOTREADY, WEIR_EINVAL, WEIR_EFULL, WEIR_ENOMEM. */
+/* 0, or WEIR_EDENIED, which is told. */
+static int may(const struct answer *a, struct weir_text id)
+{
+    char shown[WEIR_SHOW_MAX];
+    if (weir_name_set_has(a->names->set, id))
+        return 0;
+    if (a->names->denied)
+        a->names->denied(a->names->context, id, a->now);
+    return weir_diag_set(&a->door->diag, WEIR_EDENIED, "this credential may "
+                         "not take from ", weir_text_show(id, shown), NULL);
+}
+
+/* 0 and a grant, or WEIR_ENOTREADY, WEIR_EINVAL, WEIR_EFULL, WEIR_ENOMEM,
+ * WEIR_EDENIED. */
 static int ask(const struct answer *a, struct weir_text id,
                const struct weir_broker_ask *ask,
                struct weir_doorman_grant *out)
 {
     const struct weir_client client = { .id = a->request->id, .way = a->way };
     struct weir_grant grant;
-    int error =
+    int error = may(a, id);
+    if (error < 0)
+        return error;
+    error =
         weir_root_lease_ask(a->door->root, &client, id, ask, &grant, a->now);
     if (error == 0) {
         show_grant(a, id, ask, &grant, out);
@@ -350,8 +368,9 @@ static int answer_release(struct answer *a)
 {
     const struct weir_client client = { .id = a->request->id, .way = a->way };
     for (size_t i = 0; i < a->request->count; i++)
-        weir_root_lease_release(a->door->root, &client, a->request->released[i],
-                                0, a->now);
+        if (may(a, a->request->released[i]) == 0)
+            weir_root_lease_release(a->door->root, &client,
+                                    a->request->released[i], 0, a->now);
     return 0;
 }
 
@@ -411,6 +430,7 @@ static int answer(struct weir_door_doorman *door,
     struct answer a = { .door = door,
                         .request = &request,
                         .way = call->way,
+                        .names = &call->names,
                         .message = { .type = method->response },
                         .now = now };
     int error = weir_doorman_decode(call->bytes, call->len, method->request,
@@ -444,6 +464,8 @@ static void count(struct weir_doorman_method_stats *stats, int error,
 
 static int status_of(int error)
 {
+    if (error == WEIR_EDENIED)
+        return WEIR_GRPC_PERMISSION_DENIED;
     bool is_room =
         error == WEIR_EFULL || error == WEIR_ENOMEM || error == WEIR_ETOOBIG;
     return is_room ? WEIR_GRPC_RESOURCE_EXHAUSTED : WEIR_GRPC_INVALID_ARGUMENT;

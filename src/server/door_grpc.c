@@ -32,6 +32,7 @@
 #include "os/clock.h"
 #include "os/h2_link.h"
 #include "server/busyness.h"
+#include "server/link_caller.h"
 #include "wire/weir_v1.h"
 
 struct connection;
@@ -109,35 +110,25 @@ struct weir_door_grpc {
 static int identify(struct connection *connection, const char *authorization,
                     struct weir_identity *out, struct weir_diag *diag)
 {
-    struct weir_tls_peer names;
-    bool has_names = weir_h2_link_peer_names(connection->link, &names);
-    struct weir_caller caller = {
-        .door = WEIR_DOOR_GRPC,
-        .address = weir_h2_link_peer(connection->link),
-        .names = has_names ? &names : NULL,
-        .authorization = authorization,
-    };
-    return weir_gate_identify(connection->door->gate, &caller, out, diag,
-                              weir_clock_now());
+    return weir_link_identify(connection->door->gate, connection->link,
+                              authorization, out, diag);
 }
 
 static int admit(struct connection *connection,
                  const struct weir_identity *identity, enum weir_role role,
                  struct weir_diag *diag)
 {
-    struct weir_caller caller = {
-        .door = WEIR_DOOR_GRPC,
-        .address = weir_h2_link_peer(connection->link),
-        .authorization = "",
-    };
-    return weir_gate_admit(connection->door->gate, &caller, identity, role,
-                           diag, weir_clock_now());
+    return weir_link_admit(connection->door->gate, connection->link, identity,
+                           role, diag);
 }
 
-static int status_of(int error)
+/* The root, or a call of Doorman's, denied it a quota. */
+static void on_denied(void *context, struct weir_text name, weir_instant now)
 {
-    return error == WEIR_EDENIED ? WEIR_GRPC_PERMISSION_DENIED
-                                 : WEIR_GRPC_UNAUTHENTICATED;
+    const struct stream *stream = context;
+    weir_link_note_denied(stream->connection->door->gate,
+                          stream->connection->link, &stream->identity, name,
+                          now);
 }
 
 static void set_known(struct connection *connection)
@@ -326,7 +317,10 @@ static void begin_link(struct weir_door_grpc *door, struct stream *stream)
     stream->peer = door->free_peers[--door->free_count];
     stream->linked = true;
     door->peers[stream->peer] = stream;
+    const struct weir_root_names names =
+        weir_link_names(&stream->identity, stream, on_denied);
     weir_root_link(door->root, stream->peer, true, weir_clock_now());
+    weir_root_limit_names(door->root, stream->peer, &names);
     weir_door_grpc_kick(door);
     weir_log_limited(door->log, WEIR_LOG_CONNECTION, WEIR_LOG_DEBUG,
                      "limiter at %s: link up", weir_h2_link_peer(link));
@@ -343,7 +337,7 @@ static int admit_hello(struct stream *stream,
     int error = admit(stream->connection, &stream->identity, stream->role,
                       &why);
     if (error < 0)
-        finish(stream, status_of(error), why.text);
+        finish(stream, weir_link_status(error), why.text);
     return error;
 }
 
@@ -401,7 +395,7 @@ static bool begin_request(struct stream *stream,
                           : admit(stream->connection, &stream->identity,
                                   (enum weir_role)role, &why);
     if (error < 0) {
-        finish(stream, status_of(error), why.text);
+        finish(stream, weir_link_status(error), why.text);
         return false;
     }
     stream->target = calloc(1, part->path.len + 1);
@@ -509,23 +503,23 @@ static void on_call_end(struct weir_door_grpc *door, struct stream *stream)
 
 /* Its clients have nothing to show, so there is an option for them. */
 static int admit_doorman(struct connection *connection,
-                         const char *authorization, struct weir_diag *diag)
+                         const char *authorization, struct weir_identity *out,
+                         struct weir_diag *diag)
 {
     struct weir_door_grpc *door = connection->door;
-    struct weir_identity identity;
     if (door->doorman_open) {
         connection->guest = true;
+        out->take = weir_name_set_all;
         return 0;
     }
     if (!weir_gate_is_shut(door->gate) && !door->loopback)
         return weir_diag_set(diag, WEIR_EDENIED, "Doorman's calls beyond "
                              "loopback want --doorman-insecure, or "
                              "credentials", NULL);
-    int error = identify(connection, authorization, &identity, diag);
+    int error = identify(connection, authorization, out, diag);
     if (error == 0)
         set_known(connection);
-    return error < 0 ? error
-                     : admit(connection, &identity, WEIR_ROLE_TAKE, diag);
+    return error < 0 ? error : admit(connection, out, WEIR_ROLE_TAKE, diag);
 }
 
 static uint32_t way_of(struct connection *connection)
@@ -553,10 +547,13 @@ static void on_doorman_message(struct stream *stream, const void *bytes,
     struct connection *connection = stream->connection;
     struct weir_door_grpc *door = connection->door;
     struct weir_h2_link *link = connection->link;
-    const struct weir_doorman_call call = { .method = stream->doorman,
-                                            .bytes = bytes,
-                                            .len = len,
-                                            .way = way_of(connection) };
+    const struct weir_doorman_call call = {
+        .method = stream->doorman,
+        .bytes = bytes,
+        .len = len,
+        .way = way_of(connection),
+        .names = weir_link_names(&stream->identity, stream, on_denied),
+    };
     struct weir_text out;
     connection->since = weir_clock_now();
     int status =
@@ -609,18 +606,20 @@ static void begin_doorman(struct connection *connection, int32_t id,
                           const char *authorization)
 {
     struct weir_h2 *h2 = weir_h2_link_h2(connection->link);
+    struct weir_identity identity = { .roles = 0 };
     struct weir_diag why = { 0 };
-    int error = admit_doorman(connection, authorization, &why);
+    int error = admit_doorman(connection, authorization, &identity, &why);
     struct stream *stream = error == 0 ? calloc(1, sizeof *stream) : NULL;
     if (!stream) {
         (void)weir_h2_finish(h2, id,
-                             error < 0 ? status_of(error)
+                             error < 0 ? weir_link_status(error)
                                        : WEIR_GRPC_RESOURCE_EXHAUSTED,
                              error < 0 ? why.text : "out of memory");
         return;
     }
     stream->kind = DOORMAN;
     stream->id = id;
+    stream->identity = identity;
     stream->doorman = method;
     add_stream(connection, stream);
 }
@@ -648,7 +647,7 @@ static bool on_call(void *context, struct weir_h2 *h2, int32_t id,
     if (error == 0 && is_link)
         error = admit(connection, &identity, WEIR_ROLE_TAKE, &why);
     if (error < 0) {
-        (void)weir_h2_finish(h2, id, status_of(error), why.text);
+        (void)weir_h2_finish(h2, id, weir_link_status(error), why.text);
         return true;
     }
     begin_call(connection, id, is_link ? LINK : CALL, authorization,
@@ -804,13 +803,14 @@ static bool recheck_link(struct stream *stream)
     struct connection *connection = stream->connection;
     struct weir_identity identity;
     struct weir_diag why = { 0 };
-    int error =
-        identify(connection, stream->authorization, &identity, &why);
+    int error = identify(connection, stream->authorization, &identity, &why);
     if (error == 0)
         error = admit(connection, &identity, stream->role, &why);
-    if (error == 0)
+    if (error == 0 &&
+        weir_name_set_equal(&identity.take, &stream->identity.take))
         return true;
-    finish(stream, status_of(error), why.text);
+    finish(stream, error < 0 ? weir_link_status(error) : WEIR_GRPC_UNAVAILABLE,
+           error < 0 ? why.text : "the credential has other quotas now");
     return false;
 }
 

@@ -25,6 +25,8 @@ const char *weir_refusal_name(enum weir_refusal refusal)
         return "credential";
     case WEIR_REFUSED_ROLE:
         return "role";
+    case WEIR_REFUSED_NAME:
+        return "name";
     }
     return "unknown";
 }
@@ -43,11 +45,13 @@ void weir_gate_note(struct weir_gate *gate, enum weir_door door,
         [WEIR_DOOR_GRPC] = { [WEIR_REFUSED_TLS] = WEIR_LOG_GRPC_TLS,
                              [WEIR_REFUSED_CREDENTIAL] =
                                  WEIR_LOG_GRPC_CREDENTIAL,
-                             [WEIR_REFUSED_ROLE] = WEIR_LOG_GRPC_ROLE },
+                             [WEIR_REFUSED_ROLE] = WEIR_LOG_GRPC_ROLE,
+                             [WEIR_REFUSED_NAME] = WEIR_LOG_GRPC_NAME },
         [WEIR_DOOR_HTTP] = { [WEIR_REFUSED_TLS] = WEIR_LOG_HTTP_TLS,
                              [WEIR_REFUSED_CREDENTIAL] =
                                  WEIR_LOG_HTTP_CREDENTIAL,
-                             [WEIR_REFUSED_ROLE] = WEIR_LOG_HTTP_ROLE },
+                             [WEIR_REFUSED_ROLE] = WEIR_LOG_HTTP_ROLE,
+                             [WEIR_REFUSED_NAME] = WEIR_LOG_HTTP_NAME },
     };
     gate->refused[door][refusal]++;
     if (gate->log)
@@ -84,6 +88,20 @@ int weir_gate_admit(struct weir_gate *gate, const struct weir_caller *who,
     if (error == 0)
         return 0;
     weir_gate_note(gate, who->door, WEIR_REFUSED_ROLE, who->address, why.text,
+                   now);
+    return weir_diag_set(diag, error, why.text, NULL);
+}
+
+int weir_gate_admit_name(struct weir_gate *gate, const struct weir_caller *who,
+                         const struct weir_identity *identity,
+                         struct weir_text name, struct weir_diag *diag,
+                         weir_instant now)
+{
+    struct weir_diag why = { 0 };
+    int error = weir_identity_check_name(identity, name, &why);
+    if (error == 0)
+        return 0;
+    weir_gate_note(gate, who->door, WEIR_REFUSED_NAME, who->address, why.text,
                    now);
     return weir_diag_set(diag, error, why.text, NULL);
 }

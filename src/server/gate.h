@@ -19,9 +19,10 @@ enum weir_refusal {
                               * wasn't signed or has ended, too slow */
     WEIR_REFUSED_CREDENTIAL, /* nothing shown that is known */
     WEIR_REFUSED_ROLE,       /* known, and not allowed */
+    WEIR_REFUSED_NAME,       /* it may take, but not from that quota */
 };
 #define WEIR_DOORS 2
-#define WEIR_REFUSALS 3
+#define WEIR_REFUSALS 4
 /* "grpc", "credential" …; static. */
 const char *weir_door_name(enum weir_door door);
 const char *weir_refusal_name(enum weir_refusal refusal);
@@ -55,6 +56,11 @@ int weir_gate_identify(struct weir_gate *gate, const struct weir_caller *who,
 int weir_gate_admit(struct weir_gate *gate, const struct weir_caller *who,
                     const struct weir_identity *identity, enum weir_role role,
                     struct weir_diag *diag, weir_instant now);
+/* Whether it may take from the quota 'name'. As above. */
+int weir_gate_admit_name(struct weir_gate *gate, const struct weir_caller *who,
+                         const struct weir_identity *identity,
+                         struct weir_text name, struct weir_diag *diag,
+                         weir_instant now);
 /* Counts and logs what a door refused by itself. */
 void weir_gate_note(struct weir_gate *gate, enum weir_door door,
                     enum weir_refusal refusal, const char *address,

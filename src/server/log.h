@@ -35,9 +35,11 @@ enum weir_log_kind {
     WEIR_LOG_GRPC_TLS,
     WEIR_LOG_GRPC_CREDENTIAL,
     WEIR_LOG_GRPC_ROLE,
+    WEIR_LOG_GRPC_NAME,
     WEIR_LOG_HTTP_TLS,
     WEIR_LOG_HTTP_CREDENTIAL,
     WEIR_LOG_HTTP_ROLE,
+    WEIR_LOG_HTTP_NAME,
     WEIR_LOG_ACCEPT,     /* accept() failed: no descriptor is left */
     WEIR_LOG_CONNECTION, /* a connection or a link came or went */
     WEIR_LOG_LINK,       /* a limiter's link was refused or dropped */

@@ -323,7 +323,8 @@ static void print_gate(FILE *out, const struct weir_gate *gate)
     static const char refused[] = "weir_refused_credentials_total";
     weir_metrics_head(out, refused, "counter",
                       "Handshakes, calls and requests that were refused: no "
-                      "TLS, nobody known, or not allowed.");
+                      "TLS, nobody known, or not allowed; or names of "
+                      "quotas that a credential may not take from.");
     for (int door = 0; door < WEIR_DOORS; door++)
         for (int why = 0; why < WEIR_REFUSALS; why++)
             fprintf(out, "%s{door=\"%s\",reason=\"%s\"} %llu\n", refused,

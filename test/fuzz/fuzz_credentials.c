@@ -29,9 +29,16 @@ static void ask(const struct weir_credentials *credentials,
     int error = weir_credentials_find(credentials, list, NAMES, shown,
                                       &identity, &diag);
     if (error < 0) {
-        weir_assert(error == WEIR_ECREDENTIAL && diag.text[0] != '\0');
+        weir_assert((error == WEIR_ECREDENTIAL || error == WEIR_ETOOBIG) &&
+                    diag.text[0] != '\0');
         return;
     }
+    bool takes = weir_identity_check(&identity, WEIR_ROLE_TAKE, NULL) == 0;
+    bool from_all = identity.take.all;
+    weir_assert(takes == (from_all || identity.take.len > 0));
+    int error_of_name =
+        weir_identity_check_name(&identity, WEIR_TEXT("a"), NULL);
+    weir_assert(error_of_name == 0 || !from_all);
     weir_assert(identity.roles != 0 && identity.who[0] != '\0');
     weir_assert((identity.roles & ~WEIR_ROLES_ALL) == 0);
     bool edits = weir_identity_check(&identity, WEIR_ROLE_EDIT, NULL) == 0;

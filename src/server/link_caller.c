@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT
+ * server/link_caller.c - what the gate is to know of the peer of a gRPC
+ * connection, put together from the connection and the call. */
+
+#include "server/link_caller.h"
+
+#include "base/hash.h"
+#include "os/clock.h"
+
+int weir_link_identify(struct weir_gate *gate, struct weir_h2_link *link,
+                       const char *authorization, struct weir_identity *out,
+                       struct weir_diag *diag)
+{
+    struct weir_tls_peer names;
+    bool has_names = weir_h2_link_peer_names(link, &names);
+    struct weir_caller caller = { .door = WEIR_DOOR_GRPC,
+                                  .address = weir_h2_link_peer(link),
+                                  .names = has_names ? &names : NULL,
+                                  .authorization = authorization };
+    return weir_gate_identify(gate, &caller, out, diag, weir_clock_now());
+}
+
+int weir_link_admit(struct weir_gate *gate, struct weir_h2_link *link,
+                    const struct weir_identity *identity, enum weir_role role,
+                    struct weir_diag *diag)
+{
+    struct weir_caller caller = { .door = WEIR_DOOR_GRPC,
+                                  .address = weir_h2_link_peer(link),
+                                  .authorization = "" };
+    return weir_gate_admit(gate, &caller, identity, role, diag,
+                           weir_clock_now());
+}
+
+int weir_link_status(int error)
+{
+    return error == WEIR_EDENIED ? WEIR_GRPC_PERMISSION_DENIED
+                                 : WEIR_GRPC_UNAUTHENTICATED;
+}
+
+void weir_link_note_denied(struct weir_gate *gate, struct weir_h2_link *link,
+                           const struct weir_identity *identity,
+                           struct weir_text name, weir_instant now)
+{
+    struct weir_caller caller = { .door = WEIR_DOOR_GRPC,
+                                  .address = weir_h2_link_peer(link),
+                                  .authorization = "" };
+    (void)weir_gate_admit_name(gate, &caller, identity, name, NULL, now);
+}
+
+struct weir_root_names weir_link_names(
+    const struct weir_identity *identity, void *context,
+    void (*denied)(void *context, struct weir_text name, weir_instant now))
+{
+    return (struct weir_root_names){
+        .set = &identity->take,
+        .owner = weir_hash(weir_text_of(identity->who), 0),
+        .context = context,
+        .denied = denied,
+    };
+}

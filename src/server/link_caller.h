@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT
+ * server/link_caller.h - the gate's questions about the peer of a gRPC
+ * connection: who it is, what it may do, from which quotas it may take. One
+ * thread. */
+
+#ifndef WEIR_LINK_CALLER_H
+#define WEIR_LINK_CALLER_H
+
+#include "node/root.h"
+#include "os/h2_link.h"
+#include "server/gate.h"
+
+/* As weir_gate_identify(), by the connection's certificate and a call's header
+ * 'authorization' ("": none). */
+int weir_link_identify(struct weir_gate *gate, struct weir_h2_link *link,
+                       const char *authorization, struct weir_identity *out,
+                       struct weir_diag *diag);
+/* As weir_gate_admit(). */
+int weir_link_admit(struct weir_gate *gate, struct weir_h2_link *link,
+                    const struct weir_identity *identity, enum weir_role role,
+                    struct weir_diag *diag);
+/* The status of gRPC for an error of these two. */
+int weir_link_status(int error);
+/* Counts and logs that the peer named a quota from which it may not take. */
+void weir_link_note_denied(struct weir_gate *gate, struct weir_h2_link *link,
+                           const struct weir_identity *identity,
+                           struct weir_text name, weir_instant now);
+/* What the root is told of a peer; borrows 'identity'. */
+struct weir_root_names weir_link_names(
+    const struct weir_identity *identity, void *context,
+    void (*denied)(void *context, struct weir_text name, weir_instant now));
+
+#endif /* WEIR_LINK_CALLER_H */

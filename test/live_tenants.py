@@ -1,0 +1,287 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""live_tenants.py - two tenants at one root and at one agent, whose credentials
+may take from quotas of their own names alone: at no listener does one charge
+the other's quota, or learn how full it is; both are told so, and the root and
+the agent count it."""
+
+import json
+import struct
+import subprocess
+import unittest
+
+from identities import TAKE, WEIR, Who, bearer
+from live_agent import Resp
+from live_agent_tls import LIMIT, PERMISSION_DENIED, Agent
+from live_security import Case
+from patience import PATIENCE, until, until_equal
+
+A, B = "the-token-of-the-tenant-a", "the-token-of-the-tenant-b"
+DOORMAN = "/doorman.Capacity/"
+QUOTAS = ("/envoy.service.rate_limit_quota.v3.RateLimitQuotaService"
+          "/StreamRateLimitQuotas")
+OK = 0
+
+
+def field(number, value):
+    """Of protobuf: text, bytes, a number or a double."""
+    if isinstance(value, float):
+        return bytes([number << 3 | 1]) + struct.pack("<d", value)
+    if isinstance(value, int):
+        return bytes([number << 3, value])
+    value = value.encode() if isinstance(value, str) else value
+    return bytes([number << 3 | 2, len(value)]) + value
+
+
+def get_capacity(*resources):
+    return field(1, "client") + b"".join(
+        field(2, field(1, name) + field(2, 1) + field(4, 5.0))
+        for name in resources)
+
+
+def release(name):
+    return field(1, "client") + field(2, name)
+
+
+def should_limit(domain, *values):
+    return field(1, domain) + b"".join(
+        field(2, field(1, field(1, "user") + field(2, value)))
+        for value in values)
+
+
+def report(domain, user):
+    bucket = field(1, field(1, "user") + field(2, user))
+    return field(1, domain) + field(2, field(1, bucket) +
+                                    field(2, field(1, 1)) + field(3, 5))
+
+
+class Tenants:
+    """Credentials and quotas of two tenants."""
+
+    a = Who("a", {"take"}, header=bearer(A))
+    b = Who("b", {"take"}, header=bearer(B))
+
+    def write_credentials(self, of_b="", taker="take"):
+        made = self.folder / "credentials.new"
+        made.write_text(
+            "read,take,edit,root cert ops\n"
+            f"{taker} token taker {TAKE}\n"
+            "take:team-a/*,take:envoy/a/*,take:throttle:*:a/* "
+            f"token tenant-a {A}\n"
+            "take:team-b/*,take:envoy/b/*,take:throttle:*:b/*"
+            f"{of_b} token tenant-b {B}\n")
+        made.chmod(0o600)
+        made.rename(self.credentials)
+
+    def add(self, name, **fields):
+        """What is in a bucket stays in it, and the bucket in the root."""
+        fields = fields or {"low_burst": "1000", "high_burst": "1000"}
+        status, _, text = self.ask(self.ops, "PUT", f"/v1/quotas/{name}",
+                                   json.dumps({"limit": "1000/day", **fields}))
+        self.assertEqual(status, 201, text)
+
+    def add_quotas(self):
+        self.add("company")
+        for team in "ab":
+            self.add(f"team-{team}/*", parent="company", low_burst="1000",
+                     high_burst="1000")
+            self.add(f"team-{team}/leased", sharing="leased")
+            self.add(f"team-{team}/exact", sharing="exact")
+            self.add(f"envoy/{team}/*")
+
+    def passed(self, name):
+        """Units that the root has counted; 0 if it never heard of it."""
+        usage = json.loads(self.ask(self.ops, "GET", "/v1/usage")[2])
+        return sum(quota["passed"] for quota in usage["quotas"]
+                   if quota["name"] == name)
+
+
+class Link(Tenants, Case):
+    """Each limiter by a root link of its own."""
+
+    def setUp(self):
+        super().setUp()
+        self.add_quotas()
+
+    def take(self, token, name, count=1):
+        """What `weir take` says, of 'count' units taken one by one."""
+        file = self.folder / "token"
+        file.write_text(token + "\n")
+        done = subprocess.run(
+            [WEIR, "take", name, "-n", str(count), "--roots",
+             f"localhost:{self.root.grpc}", "--tls-ca",
+             str(self.certificates.ca), "--token-file", str(file)],
+            text=True, capture_output=True, timeout=PATIENCE)
+        return done.stderr
+
+    def test_each_charges_its_own(self):
+        before = self.refused()
+        self.take(A, "team-a/x", 5)
+        self.take(B, "team-b/x", 7)
+        until_equal("what a took", 5, lambda: self.passed("team-a/x"))
+        until_equal("what b took", 7, lambda: self.passed("team-b/x"))
+        until_equal("the sum", 12, lambda: self.passed("company"))
+        self.assertEqual(before, self.refused())
+
+    def test_b_cannot_charge_what_is_a_s(self):
+        self.take(A, "team-a/x", 5)
+        self.assertIn("may not take from", self.take(B, "team-a/x", 50))
+        until("the refusal", lambda: self.refused()["grpc", "name"] > 0)
+        self.assertEqual(self.passed("team-a/x"), 5)
+        self.assertEqual(self.passed("company"), 5)
+        # Either name may come first.
+        self.assertRegex(self.root.logged(), "the credential of tenant-b may "
+                         "not take from '(company|team-a/x)'")
+
+    def test_exact_quotas_are_not_decided_for_another(self):
+        self.assertIn("may not take from", self.take(B, "team-a/exact"))
+        before = self.refused()["grpc", "name"]
+        self.assertGreater(before, 0)
+        self.assertEqual(self.take(A, "team-a/exact"), "")
+        self.assertEqual(before, self.refused()["grpc", "name"])
+
+    def test_credentials_that_change(self):
+        """What b could not charge it can charge by its next link."""
+        self.take(B, "team-a/x", 3)
+        until("the refusal", lambda: self.refused()["grpc", "name"] > 0)
+        self.write_credentials(of_b=",take:team-a/*")
+        until("the credentials", lambda: "reloaded" in self.root.logged())
+        self.take(B, "team-a/x", 4)
+        until_equal("what b took", 4, lambda: self.passed("team-a/x"))
+
+    def test_doorman(self):
+        call = DOORMAN + "GetCapacity"
+        before = self.refused()["grpc", "name"]
+        self.assertEqual(self.call(self.a, call,
+                                   get_capacity("team-a/leased"))[0], OK)
+        status, why = self.call(self.b, call, get_capacity("team-a/leased"))
+        self.assertEqual(status, PERMISSION_DENIED)
+        self.assertIn("may not take from", why)
+        # What nobody leases is granted as it is asked for, but not to all.
+        self.assertEqual(self.call(self.b, call, get_capacity("nothing"))[0],
+                         PERMISSION_DENIED)
+        self.assertEqual(self.refused()["grpc", "name"], before + 2)
+        # A row that may be is answered beside one that may not.
+        self.assertEqual(self.call(self.b, call, get_capacity(
+            "team-b/leased", "team-a/leased"))[0], OK)
+        self.assertEqual(self.call(self.b, DOORMAN + "ReleaseCapacity",
+                                   release("team-a/leased"))[0], OK)
+        self.assertEqual(self.refused()["grpc", "name"], before + 4)
+
+
+class Doors(Tenants, Agent):
+    """All by one agent, whose own credential may take from all."""
+
+    def setUp(self):
+        super().setUp()
+        self.add_quotas()
+        # Those before it were told before it: a name whose quota the agent
+        # hasn't heard of passes uncounted.
+        peek = {"name": "envoy/b/none", "peek": True}
+        until("the last quota at the agent", lambda: "unknown" not in
+              self.post(self.b, "/v1/take", peek)[1])
+
+    def denied(self):
+        return self.log.read_text().count("may not take from")
+
+    def post(self, who, path, body):
+        status, _, text = self.ask(who, "POST", path, json.dumps(body),
+                                   port=self.port("http"))
+        return status, text
+
+    def test_http(self):
+        for path in ("/v1/take", "/v1/enter"):
+            self.assertEqual(self.post(self.b, path, {"name": "team-b/x"})[0],
+                             200)
+            status, text = self.post(self.b, path, {"name": "team-a/x"})
+            self.assertEqual(status, 403, text)
+            self.assertIn("may not take from 'team-a/x'", text)
+        # A peek is refused, too, and so is a list as a whole.
+        self.assertEqual(self.post(self.b, "/v1/take", {
+            "name": "team-a/x", "peek": True})[0], 403)
+        self.assertEqual(self.post(self.b, "/v1/take", {"asks": [
+            {"name": "team-b/x"}, {"name": "team-a/x"}]})[0], 403)
+        # Of descriptors the names of their quotas count.
+        body = {"domain": "a", "descriptors": [
+            {"entries": [{"key": "user", "value": "ann"}]}]}
+        self.assertEqual(self.post(self.a, "/json", body)[0], 200)
+        self.assertEqual(self.post(self.b, "/json", body)[0], 403)
+        until_equal("what b took", 2, lambda: self.passed("team-b/x"))
+        self.assertEqual(self.passed("team-a/x"), 0)
+        self.assertGreater(self.denied(), 0)
+
+    def session(self, token):
+        link = Resp(self.unix)
+        self.addCleanup(link.close)
+        self.assertEqual(link.ask("AUTH", token), "+OK")
+        return link
+
+    def test_resp(self):
+        a, b = self.session(A), self.session(B)
+        self.assertEqual(a.ask("WEIR.TAKE", "team-a/x", 5)[0], 0)
+        for command in ("WEIR.TAKE", "WEIR.PEEK"):
+            said = b.ask(command, "team-a/x", 50)
+            self.assertTrue(said.startswith("-NOPERM"), said)
+        self.assertEqual(b.ask("WEIR.TAKE", "team-b/x", 7)[0], 0)
+        # A key with its rate is named as if the fleet counted it.
+        self.assertEqual(a.ask("CL.THROTTLE", "a/k", 9, 10, 60)[2], 9)
+        for words in (("CL.THROTTLE", "a/k", 9, 10, 60),
+                      ("CL.PROBE", "a/k", 9, 10, 60),
+                      ("CL.THROTTLE", "a/k", 9, 10, 60, -5),
+                      ("DEL", "a/k")):
+            said = b.ask(*words)
+            self.assertTrue(str(said).startswith("-NOPERM"), said)
+        self.assertEqual(a.ask("CL.THROTTLE", "a/k", 9, 10, 60)[2], 8)
+        until_equal("what a took", 5, lambda: self.passed("team-a/x"))
+        # Credentials that are read again hold for the session that stands.
+        self.write_credentials(of_b=",take:team-a/*")
+        until("b may", lambda: b.ask("WEIR.TAKE", "team-a/x", 1) !=
+              None and not str(b.ask("WEIR.PEEK", "team-a/x")).startswith(
+                  "-NOPERM"))
+        self.write_credentials()
+        until("b may not", lambda: str(b.ask("WEIR.PEEK", "team-a/x"))
+              .startswith("-NOPERM"))
+        # A session that logs in anew has the new credential alone.
+        self.assertEqual(b.ask("AUTH", A), "+OK")
+        self.assertTrue(b.ask("WEIR.PEEK", "team-b/x").startswith("-NOPERM"))
+        self.assertEqual(b.ask("AUTH", TAKE), "+OK")
+        self.assertEqual(b.ask("WEIR.PEEK", "team-a/x")[0], 0)
+
+    def test_the_link_of_an_agent_that_may_less_now(self):
+        """The link that stands begins anew, and what it had announced before
+        is charged no more."""
+        a = self.session(A)
+        self.assertEqual(a.ask("WEIR.TAKE", "team-a/x", 5)[0], 0)
+        until_equal("what a took", 5, lambda: self.passed("team-a/x"))
+        self.write_credentials(taker="take:team-b/*")
+        until("the agent is told", lambda: "the credential may not take from "
+              "a quota" in self.log.read_text())
+        self.assertEqual(a.ask("WEIR.TAKE", "team-a/x", 50)[0], 0)
+        b = self.session(B)
+        self.assertEqual(b.ask("WEIR.TAKE", "team-b/x", 7)[0], 0)
+        until_equal("what b took", 7, lambda: self.passed("team-b/x"))
+        self.assertEqual(self.passed("team-a/x"), 5)
+
+    def test_rls(self):
+        port = self.port("rls")
+        ask = should_limit("a", "ann")
+        self.assertEqual(self.call(self.a, LIMIT, ask, port)[0], OK)
+        status, why = self.call(self.b, LIMIT, ask, port)
+        self.assertEqual(status, PERMISSION_DENIED)
+        self.assertIn("may not take from", why)
+        self.assertEqual(self.call(self.b, LIMIT, should_limit("b", "ann"),
+                                   port)[0], OK)
+        until_equal("what a took", 1, lambda: self.passed("envoy/a/user=ann"))
+
+    def test_rlqs(self):
+        port = self.port("rls")
+        self.assertEqual(self.call(self.b, QUOTAS, report("b", "ann"),
+                                   port)[0], OK)
+        self.assertEqual(self.call(self.b, QUOTAS, report("a", "ann"),
+                                   port)[0], PERMISSION_DENIED)
+        until_equal("what b took", 5, lambda: self.passed("envoy/b/user=ann"))
+        self.assertEqual(self.passed("envoy/a/user=ann"), 0)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
