@@ -27,6 +27,7 @@ struct peer {
     weir_duration cost; /* of a turn */
     weir_duration used;
     unsigned turns;
+    unsigned admitted_at; /* its turn of that number; 0: never */
     bool greedy;   /* has more to read after each turn */
     bool leaves;   /* in its turn */
     bool evicted;
@@ -59,6 +60,8 @@ static void turn(void *context)
     peer->turns++;
     if (peer->leaves)
         weir_ration_leave(&peer->member);
+    else if (peer->turns == peer->admitted_at)
+        weir_ration_admit(&peer->member);
     else if (peer->greedy)
         weir_ration_wait(&peer->member);
 }
@@ -184,6 +187,68 @@ static void test_sources_are_equal(void **state)
     field_fini(&field);
 }
 
+/* 200 handshakes of 2 ms in two turns each, all from one address, beside floods
+ * from two others: instead of a third of half a processor they have nearly all
+ * that one has, and afterwards the floods have no less than they had before. */
+static void test_admitted_peers_cost_nothing(void **state)
+{
+    (void)state;
+    static struct field field;
+    field_init(&field, PEERS);
+    struct peer *flood = &field.peers[PEERS - 2];
+    for (unsigned i = 0; i < 2; i++) {
+        join(&field, (size_t)(PEERS - 2 + i), 1 + i);
+        flood[i].greedy = true;
+        flood[i].cost = WEIR_MILLISECOND;
+        weir_ration_wait(&flood[i].member);
+    }
+    run(&field, field.now + WEIR_SECOND);
+    weir_instant start = field.now;
+    weir_instant end = start;
+    for (unsigned i = 0; i < 200; i++) {
+        struct peer *peer = &field.peers[i];
+        join(&field, i, 3);
+        peer->greedy = true;
+        peer->cost = WEIR_MILLISECOND;
+        peer->admitted_at = 2;
+        weir_ration_wait(&peer->member);
+    }
+    while (weir_ration_look(field.ration).members > 2)
+        run(&field, end += WEIR_MILLISECOND);
+    printf("handshakes of 400 ms took %.0f ms\n",
+           (double)(field.now - start) / 1e6);
+    assert_compare(field.now - start, <, 800 * WEIR_MILLISECOND);
+    uint64_t before = field.used;
+    run(&field, field.now + 10 * WEIR_SECOND);
+    assert_about((double)(field.used - before), 10e9 / WEIR_RATION_PART);
+    field_fini(&field);
+}
+
+/* What one of them got back is no claim of the next that isn't admitted. */
+static void test_what_is_given_back_is_not_saved(void **state)
+{
+    (void)state;
+    static struct field field;
+    field_init(&field, PEERS);
+    for (unsigned i = 0; i < 100; i++) {
+        struct peer *peer = &field.peers[i];
+        join(&field, i, 1);
+        peer->admitted_at = 1;
+        weir_ration_wait(&peer->member);
+        run(&field, field.now + 10 * WEIR_MILLISECOND);
+        assert_null(peer->member.ration);
+    }
+    for (unsigned i = 100; i < 102; i++) {
+        join(&field, i, i - 99);
+        field.peers[i].greedy = true;
+        weir_ration_wait(&field.peers[i].member);
+    }
+    run(&field, field.now + WEIR_SECOND);
+    assert_about((double)field.peers[100].used, 0.5e9 / WEIR_RATION_PART);
+    assert_about((double)field.peers[101].used, 0.5e9 / WEIR_RATION_PART);
+    field_fini(&field);
+}
+
 /* A probe from the address that floods, and from another. */
 static void test_a_newcomer_is_served_soon(void **state)
 {
@@ -274,12 +339,15 @@ static void test_random_histories(void **state)
         struct peer *peer = &field.peers[i];
         uint64_t what = weir_rng_below(&rng, 10);
         peer->leaves = what == 0;
+        peer->admitted_at = peer->turns + (unsigned)weir_rng_below(&rng, 3);
         peer->greedy = what == 1;
         peer->cost = (weir_duration)weir_rng_below(&rng, WEIR_MILLISECOND);
         if (!peer->member.ration)
             join(&field, i, (unsigned)weir_rng_below(&rng, 20));
         else if (what == 2)
             weir_ration_leave(&peer->member);
+        else if (what == 3)
+            weir_ration_admit(&peer->member);
         else
             weir_ration_wait(&peer->member);
         if (what > 6) {
@@ -309,6 +377,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_get_a_part),
         cmocka_unit_test(test_sources_are_equal),
+        cmocka_unit_test(test_admitted_peers_cost_nothing),
+        cmocka_unit_test(test_what_is_given_back_is_not_saved),
         cmocka_unit_test(test_a_newcomer_is_served_soon),
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_sources),

@@ -8,12 +8,14 @@
  *
  * Invariants (checked where they are relied on): a member waits in one queue of
  * its source; a source is in 'active' if and only if a member of it waits;
- * 'waiting' is their number.
+ * 'waiting' is their number; 'turn_of' is a member whose turn() is running.
  *
  * Time is a token bucket in the form of GCRA: 'free_at' is the instant from
  * which the next turn is given, moved on by WEIR_RATION_PART times the cost of
  * each. A turn is charged after it was given, so the debt is at most that of
- * one turn; of a source at most DEFICIT_MAX is remembered. */
+ * one turn; of a source at most DEFICIT_MAX is remembered, as a debt or as a
+ * claim. What is given back to a source is never more than was taken from it,
+ * so that a source with credentials can't save up for one without. */
 
 #include "os/ration.h"
 
@@ -52,6 +54,9 @@ struct weir_ration {
     size_t members, waiting;
     uint64_t evicted;
     weir_duration used;
+    const struct weir_ration_member *turn_of; /* NULL: no turn, or its member
+                                               * has left in it */
+    bool is_free; /* … being admitted: the turn isn't charged */
     TAILQ_HEAD(, source) active;
     uint32_t counts[WEIR_RATION_SOURCES]; /* members of each */
     struct source sources[WEIR_RATION_SOURCES];
@@ -142,6 +147,7 @@ void weir_ration_join(struct weir_ration *ration,
     member->ration = ration;
     member->source = source_of(ration, peer);
     member->waits = member->served = false;
+    member->cost = 0;
     /* It comes last, so that it isn't the one that goes. */
     if (ration->members >= ration->options.places)
         (void)weir_ration_evict(ration, "too many peers without a credential "
@@ -159,6 +165,8 @@ void weir_ration_leave(struct weir_ration_member *member)
         return;
     struct source *source = &ration->sources[member->source];
     weir_assert(ration->counts[member->source] > 0);
+    if (ration->turn_of == member)
+        ration->turn_of = NULL;
     if (member->waits)
         leave_queue(ration, member);
     rest_if_empty(ration, source);
@@ -166,6 +174,36 @@ void weir_ration_leave(struct weir_ration_member *member)
     ration->counts[member->source]--;
     ration->members--;
     member->ration = NULL;
+}
+
+/* Takes a cost from the source and from all. */
+static void charge(struct weir_ration *ration, struct source *source,
+                   weir_duration cost)
+{
+    source->deficit -= (int64_t)cost;
+    if (source->deficit < -DEFICIT_MAX)
+        source->deficit = -DEFICIT_MAX;
+    ration->free_at = weir_after(ration->free_at, WEIR_RATION_PART * cost);
+}
+
+static void give_back(struct weir_ration *ration, struct source *source,
+                      weir_duration cost)
+{
+    weir_duration part = WEIR_RATION_PART * cost;
+    source->deficit += (int64_t)cost;
+    if (source->deficit > DEFICIT_MAX)
+        source->deficit = DEFICIT_MAX;
+    ration->free_at = ration->free_at > part ? ration->free_at - part : 0;
+}
+
+void weir_ration_admit(struct weir_ration_member *member)
+{
+    struct weir_ration *ration = member->ration;
+    if (!ration)
+        return;
+    give_back(ration, &ration->sources[member->source], member->cost);
+    ration->is_free = ration->turn_of == member;
+    weir_ration_leave(member);
 }
 
 /* ---- Turns ---- */
@@ -202,14 +240,18 @@ static weir_duration give_turn(struct weir_ration *ration,
     uint64_t (*time_used)(void *) = ration->options.time_used;
     leave_queue(ration, member);
     member->served = true;
+    ration->turn_of = member;
+    ration->is_free = false;
     uint64_t before = time_used(ration->options.context);
     member->turn(member->context);
-    /* The member may be gone. */
     weir_duration cost =
         COST_MIN + time_used(ration->options.context) - before;
-    source->deficit -= (int64_t)cost;
-    if (source->deficit < -DEFICIT_MAX)
-        source->deficit = -DEFICIT_MAX;
+    /* The member may be gone. */
+    if (ration->turn_of)
+        member->cost += cost;
+    ration->turn_of = NULL;
+    if (!ration->is_free)
+        charge(ration, source, cost);
     rest_if_empty(ration, source);
     ration->used += cost;
     return cost;
@@ -235,12 +277,8 @@ weir_instant weir_ration_serve(struct weir_ration *ration, weir_instant now)
                                                     : 0;
     ration->free_at = weir_later(ration->free_at, earliest);
     while (spent < WEIR_RATION_TURNS_MAX && ration->free_at <= now &&
-           !TAILQ_EMPTY(&ration->active)) {
-        weir_duration cost = give_turn(ration, next_source(ration));
-        spent += cost;
-        ration->free_at =
-            weir_after(ration->free_at, WEIR_RATION_PART * cost);
-    }
+           !TAILQ_EMPTY(&ration->active))
+        spent += give_turn(ration, next_source(ration));
     weir_assert(TAILQ_EMPTY(&ration->active) == (ration->waiting == 0));
     if (ration->waiting == 0)
         return WEIR_NEVER;

@@ -2,7 +2,7 @@
  * os/ration.h - how much unauthenticated peers of a listener may cost: places
  * and processor time, shared out among their source addresses.
  *
- *     accept ---> member --turn, turn, ...--> authenticated: no member any more
+ *     accept ---> member --turn, turn, ...--> admitted: no member any more
  *                    \--places are full, its source has most--> evicted
  *
  * A connection is a member from the moment it is accepted until its peer has
@@ -13,6 +13,11 @@
  * WEIR_RATION_TURNS_MAX in a row before the loop serves others; the bytes that
  * wait stay in the kernel, and hold the peers back. So authenticated
  * connections come first, and a flood costs what is said here.
+ *
+ * A member that is admitted gets back what its turns cost, for its source and
+ * for all: what is rationed is work that leads nowhere. A thousand limiters
+ * that reconnect at once, from one address behind a NAT, aren't held to a part
+ * of a processor, and come before a flood from another address.
  *
  * Among the members that wait, sources have equal parts of the time: deficit
  * round robin (Shreedhar and Varghese, SIGCOMM 1995) over sources, which are
@@ -55,6 +60,7 @@ struct weir_ration_member {
     struct weir_ration *ration; /* NULL: no member */
     uint32_t source;
     bool waits, served;
+    weir_duration cost; /* of its turns, that under way left out */
     TAILQ_ENTRY(weir_ration_member) among; /* of its source, oldest first */
     TAILQ_ENTRY(weir_ration_member) queue; /* while it waits */
 };
@@ -80,7 +86,10 @@ void weir_ration_free(struct weir_ration **ration);
 void weir_ration_join(struct weir_ration *ration,
                       struct weir_ration_member *member,
                       const struct sockaddr *peer);
-/* It is authenticated, or closed. No effect without a ration. */
+/* Its peer is authenticated: it leaves, and what its turns cost is given back;
+ * that of a turn under way isn't charged. No effect without a ration. */
+void weir_ration_admit(struct weir_ration_member *member);
+/* It is closed. No effect without a ration. */
 void weir_ration_leave(struct weir_ration_member *member);
 /* Its socket is readable: a turn is wished for, and comes once, out of the
  * loop. No effect on one that waits. */

@@ -479,7 +479,7 @@ void weir_stream_set_authenticated(struct weir_stream *stream)
 {
     if (!stream->member.ration)
         return;
-    weir_ration_leave(&stream->member);
+    weir_ration_admit(&stream->member);
     if (stream->readable)
         (void)event_add(stream->readable, NULL);
     look_again(stream);

@@ -245,7 +245,7 @@ void weir_talk_set_known(struct weir_talk *talk, bool known)
     }
     if (!talk->member.ration)
         return;
-    weir_ration_leave(&talk->member);
+    weir_ration_admit(&talk->member);
     watch(talk);
 }
 
