@@ -182,9 +182,9 @@ enum weir_event_type {
     WEIR_EVENT_OFFICE,        /* this process runs a shared table's limiter
                                * from now on */
     WEIR_EVENT_DENIED         /* the credential shown to a root may not take
-                               * from the quota 'text': what this process
-                               * counts of it isn't shared, and an exact or
-                               * leased one goes by on_stale */
+                               * from the quota 'text': its counts stay in
+                               * this process, and an exact or leased one
+                               * goes by on_stale */
 };
 
 struct weir_event {
