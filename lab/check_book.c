@@ -56,7 +56,7 @@ static double leak_per_ns(const struct weir_quota *quota)
     return (double)quota->limit.units / (double)quota->limit.per;
 }
 
-/* What one limiter may put into a bucket, as weir-quota(5) says it. */
+/* The units that one limiter may put into a bucket (weir-quota(5)). */
 static double debt_of(const struct weir_check *check,
                       const struct weir_quota *quota, double high)
 {

@@ -17,10 +17,10 @@
  * between adding none and filling it); a newborn root takes over what limiters
  * knew (it may hold more); an edit keeps units, up to high and one limiter's
  * debt under the new rule; units that a root counts as beyond a limiter's debt
- * are in no bucket, and none are where the bucket, with them, would hold less
- * than such a debt; a clock that is set back makes a bucket fuller. A root that
- * doesn't know the store's newest edits, because it is paused, isn't judged
- * until it does. */
+ * are in no bucket, and a root counts none as beyond while the bucket with them
+ * would hold less than such a debt; a clock that is set back makes a bucket
+ * fuller. A root that doesn't know the store's newest edits, because it is
+ * paused, isn't judged until it does. */
 
 #include <math.h>
 

@@ -218,8 +218,8 @@ void weir_check_conservation_report(struct weir_check *check, uint32_t root,
                                     uint32_t limiter,
                                     const struct weir_report *report);
 void weir_check_conservation_turn(struct weir_check *check);
-/* Before the quota's rule changes in the books: to another quota's, or to one
- * that leaves so many counted units in a bucket. */
+/* Called before the quota's rule changes in the books: to another quota's, or
+ * to one that leaves 'most' counted units in a bucket. */
 void weir_check_conservation_edit(struct weir_check *check,
                                   struct check_quota *quota, bool another,
                                   double most);

@@ -100,7 +100,7 @@
  *
  * A root with an upstream, and what limiters hand to it: merge_carry.c.
  *
- * How much of a bucket one limiter can fill, whatever it reports: merge_debt.c.
+ * The bound on how much of a bucket one limiter can fill: merge_debt.c.
  * Numbers of a report may be any of their type, so sums of them are made
  * modulo 2^64, in 128 bits, or held to the range of their type.
  *
@@ -235,8 +235,8 @@ static void set_fill(struct weir_merge *merge, struct weir_use *use,
     use->in = leaked - weir_merge_presumed(merge, use, now) + (uint64_t)fill;
 }
 
-/* 'instead': of what was in the bucket, scaled, that they take the place.
- * Returns by how much they moved it, scaled. */
+/* 'instead': the content of the bucket that the units replace, scaled.
+ * Returns by how much the units moved it, scaled. */
 static int64_t add_units(struct weir_merge *merge, struct weir_use *use,
                          int64_t units, int64_t instead, bool late,
                          weir_instant now)
@@ -575,7 +575,7 @@ void weir_merge_edit(struct weir_merge *merge, struct weir_use *use,
     for (struct weir_cell *cell = use->cells; cell; cell = cell->next)
         cell->in = (uint64_t)weir_debt_left(cell->in, leaked);
     use_parameters(merge, use, quota);
-    /* What is presumed goes by itself, or a count takes its place. */
+    /* Presumed units go by themselves, or a count takes their place. */
     int64_t presumed = (int64_t)weir_merge_presumed(merge, use, now);
     int64_t counted = smaller(weir_use_rescaled(use, fill, from) - presumed,
                               weir_use_edited_most(use));
@@ -863,9 +863,9 @@ static int64_t drained(struct weir_use *use, const struct weir_cell *cell,
     return units;
 }
 
-/* Units of a count come into the bucket, as far as the debt of its limiter
- * allows; late ones put nobody into debt, and need no such bound. Returns
- * those, or all that are late. */
+/* Puts units of a count into the bucket, as far as the debt of its limiter
+ * allows; late units cause no debt, and need no such bound. Returns the units
+ * that are allowed, or all that are late. */
 static int64_t charge(struct weir_merge *merge, struct weir_use *use,
                       struct weir_cell *cell, int64_t units, int64_t instead,
                       bool no_debt, weir_instant now)
@@ -874,7 +874,7 @@ static int64_t charge(struct weir_merge *merge, struct weir_use *use,
         weir_leaked(use->bucket.leak, weir_merge_elapsed(merge, now));
     int64_t debt = weir_debt_left(cell->in, leaked);
     if (!no_debt && units > 0) {
-        /* Of what was taken over it isn't known whose it is. */
+        /* The limiter that a fill taken over came from isn't known. */
         int64_t room =
             use->debt_most - debt - weir_debt_left(use->adopted, leaked);
         units = weir_cell_cut(merge, use, cell, units, room, now);
@@ -882,7 +882,7 @@ static int64_t charge(struct weir_merge *merge, struct weir_use *use,
     weir_i128 one = (weir_i128)1 << use->bucket.leak.frac;
     weir_i128 scaled = units * one;
     int64_t moved = add_units(merge, use, units, instead, no_debt, now);
-    /* An empty bucket is lifted as well, which isn't the limiter's. */
+    /* An empty bucket is lifted as well; that is no debt of the limiter. */
     if (moved > scaled)
         moved = scaled > -debt ? (int64_t)scaled : -debt;
     cell->in = weir_debt_sum(debt + moved, leaked);

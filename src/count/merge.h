@@ -143,7 +143,7 @@ struct weir_merge_upstream {
     void (*dropped)(void *context, const struct weir_use *use);
 };
 
-/* Is told of each report with more units than its limiter's debt may have. */
+/* Called for each report with more units than its limiter's debt allows. */
 struct weir_merge_watch {
     void *context;
     void (*beyond)(void *context, const struct weir_merge_limiter *limiter,

@@ -2,9 +2,9 @@
  * count/merge_debt.c - how much one limiter may put into a bucket.
  *
  * A root believes what a limiter reports. Without a bound one report of 2^62
- * units fills a bucket for years, for every limiter, and the limiter that sent
- * it need not even be there any more. So each cell has a leaky bucket of its
- * own: the leak of the quota, and the size
+ * units fills a bucket for years, for every limiter, even when the limiter that
+ * sent it has gone. So each cell has a leaky bucket of its own: the leak of the
+ * quota, and the size
  *
  *     debt = max(max_debt of the limit, 3 * high_burst, two report intervals)
  *
@@ -84,7 +84,7 @@ int64_t weir_use_debt_of(const struct weir_merge *merge,
 {
     int64_t most = weir_use_fill_most(use);
     if (!use->counted || use->bucket.high < 0)
-        return most; /* shared by nobody, or nothing passes anyway */
+        return most; /* not shared, or nothing passes anyway */
     weir_duration span =
         max_debt > merge->pace_good ? max_debt : merge->pace_good;
     weir_assert(span <= WEIR_PERIOD_MAX);

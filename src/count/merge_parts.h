@@ -71,14 +71,14 @@ int64_t weir_use_edited_most(const struct weir_use *use);
 int64_t weir_cell_cut(struct weir_merge *merge, struct weir_use *use,
                       const struct weir_cell *cell, int64_t units,
                       int64_t room, weir_instant now);
-/* What is left of a sum when so much has leaked in all. More than a bucket can
- * hold is nothing: the sums went round while it was idle. */
+/* The rest of a sum when 'leaked' has leaked in all. A rest larger than any
+ * bucket is 0: the sums wrapped while it was idle. */
 static inline int64_t weir_debt_left(uint64_t in, uint64_t leaked)
 {
     int64_t debt = (int64_t)(in - leaked);
     return debt > 0 && debt <= WEIR_SCALED_MAX ? debt : 0;
 }
-/* The same as a sum again; below 0: nothing. */
+/* The inverse: the sum for a debt; one below 0 counts as 0. */
 static inline uint64_t weir_debt_sum(int64_t debt, uint64_t leaked)
 {
     return leaked + (uint64_t)(debt > 0 ? debt : 0);

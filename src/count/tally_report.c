@@ -33,7 +33,7 @@ bool weir_tally_paced(const struct weir_tally *tally)
 static int64_t adopted_fill(const struct weir_tally_cell *cell,
                             const struct weir_slot_view *view, weir_instant now)
 {
-    /* Of what was in the bucket before a reset nothing is taken over. */
+    /* A fill from before a reset isn't taken over. */
     if (!cell->adopt || cell->created != (uint32_t)view->created)
         return 0;
     unsigned frac = view->bucket.leak.frac;

@@ -100,7 +100,7 @@ struct limiter_limits {
     uint64_t told[WEIR_ROOTS_MAX];  /* of that, to each link; 0: nothing */
 };
 
-#define LIMITER_DENIED_MAX 64 /* names that were told of as denied, the last */
+#define LIMITER_DENIED_MAX 64 /* denied names that are remembered: the last */
 
 struct weir_limiter {
     struct weir_table *table;
@@ -165,8 +165,8 @@ struct weir_limiter {
 struct weir_event *weir_limiter_note(struct weir_limiter *limiter,
                                      enum weir_event_type type,
                                      struct weir_text text, weir_instant now);
-/* A root says that this limiter's credential may not take from the quota; told
- * once, as far as is remembered. */
+/* A root says that this limiter's credential may not take from the quota: an
+ * event, unless the name is remembered. */
 void weir_limiter_note_denied(struct weir_limiter *limiter,
                               struct weir_text name, weir_instant now);
 

@@ -602,9 +602,9 @@ static int remember(const struct weir_root *root, uint32_t **slots,
     return WEIR_OK;
 }
 
-/* Names that nobody rules here, or under another creation, are passed over, as
- * those that the peer may not ask for: their counts then find no cell, and the
- * answer says so. */
+/* Passes over names without a quota here, of another creation, and those that
+ * the peer may not ask for: their counts then find no cell, and the answer
+ * says so. */
 static int take_announce(struct weir_root *root, uint32_t index,
                          const struct weir_announce *announce,
                          weir_instant now)

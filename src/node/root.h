@@ -53,20 +53,20 @@ void weir_root_free(struct weir_root *root);
 
 void weir_root_link(struct weir_root *root, uint32_t peer, bool up,
                     weir_instant now);
-/* Names that a peer may announce, ask for and want: those of 'set', and what
- * they are decided by besides (their ancestors, and their template's overflow).
- * Another name is to it as one without quota, and the answer says that it was
- * denied. */
-#define WEIR_ANCESTORS_MAX 4096 /* that are remembered of a peer; of more, those
-                                 * that 'set' has not are denied */
+/* Names that a peer may announce, ask for and want: those of 'set', and those
+ * that are charged with them (their ancestors, and their template's overflow).
+ * Another name is answered like one without quota, and the answer says that it
+ * was denied. */
+#define WEIR_ANCESTORS_MAX 4096 /* remembered of a peer; of more, those that
+                                 * aren't in 'set' are denied */
 struct weir_root_names {
     const struct weir_name_set *set; /* borrowed until the link goes down; NULL:
                                       * every name */
-    uint64_t owner; /* a hash of who the peer is. A limiter that is connected is
+    uint64_t owner; /* a hash of the peer's identity. A connected limiter is
                      * not taken over by a peer of another owner */
     void *context;
     /* Called for each name that is denied, from within weir_root_receive().
-     * NULL: nobody hears of it. */
+     * NULL: not reported. */
     void (*denied)(void *context, struct weir_text name, weir_instant now);
 };
 /* Between weir_root_link(true) and the first message; without it, every name
@@ -138,16 +138,16 @@ struct weir_debtor {
     struct weir_text limiter; /* its name; may be empty */
     uint8_t incarnation[WEIR_INCARNATION_SIZE];
     uint64_t units;       /* in no fill, while it is remembered */
-    weir_duration silent; /* since the last report of such */
+    weir_duration silent; /* since its last such report */
 };
-/* Walks those that are remembered: start with '*cursor' 0; false at the end. */
+/* Walks the remembered ones: start with '*cursor' 0; false at the end. */
 bool weir_root_debtor(const struct weir_root *root, size_t *cursor,
                       struct weir_debtor *out, weir_instant now);
-/* The one that did so last; false: none is remembered. */
+/* The last one of 'quota'; false: none is remembered. */
 bool weir_root_debtor_of(const struct weir_root *root, struct weir_text quota,
                          struct weir_debtor *out, weir_instant now);
-/* One that began to, after WEIR_DEBTOR_EPISODE without: each once. False: there
- * is none. */
+/* One whose episode began (the first such report in WEIR_DEBTOR_EPISODE): each
+ * once. False: there is none. */
 bool weir_root_new_debtor(struct weir_root *root, struct weir_debtor *out,
                           weir_instant now);
 

@@ -2,11 +2,11 @@
  * node/root_debtor.c - which limiters reported more than one limiter's debt
  * (count/merge_debt.c), so that an operator can be told.
  *
- * One row for each limiter and quota, at most WEIR_DEBTORS_MAX; the one that
- * was silent for longest makes room for another. The exact sums are in the
- * merge; a row has what came while it is remembered. It outlives the limiter
- * and its cells: names are copied. An episode begins with the first report
- * beyond the debt, and again when there was none for WEIR_DEBTOR_EPISODE. */
+ * One row for each limiter and quota, at most WEIR_DEBTORS_MAX; a new row takes
+ * the place of the one with the oldest report. The exact sums are in the merge;
+ * a row has the units since it was made. It outlives the limiter and its
+ * cells: names are copied. An episode begins with the first report beyond the
+ * debt, and again when there was none for WEIR_DEBTOR_EPISODE. */
 
 #include "node/root_state.h"
 
@@ -23,7 +23,7 @@ static bool is_row_of(const struct root_debtor *row,
                                                      use->name_len });
 }
 
-/* The row of both; a free one, or the oldest, made theirs. */
+/* The row of limiter and quota; if there is none, a free or the oldest one. */
 static struct root_debtor *row_of(struct root_debtors *debtors,
                                   const struct root_limiter *limiter,
                                   const struct weir_use *use)
@@ -76,7 +76,7 @@ void weir_root_free_debtors(struct weir_root *root)
                    WEIR_DEBTORS_MAX * sizeof(*root->debtors.rows));
 }
 
-/* ---- What people look at ---- */
+/* ---- Views ---- */
 
 static void show(const struct root_debtor *row, struct weir_debtor *out,
                  weir_instant now)

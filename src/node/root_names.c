@@ -7,18 +7,18 @@
  * judged; asks and wants have names, and are judged each.
  *
  * A quota's parents are charged with it, and a limiter announces, asks for and
- * wants them by their own names. So whoever may take from a name may name its
- * ancestors too; these are remembered, by hash, when the name is judged. A
+ * wants them by their own names. So a peer that may take from a name may name
+ * its ancestors too; these are remembered, by hash, when the name is judged. A
  * message is therefore judged in two passes: first the names that the globs
  * let through, which bring their ancestors, then all. An ancestor that comes
  * in a message before the first of its descendants is refused like any other
  * name; a limiter announces it again with its next report.
  *
- * A refused name isn't there for the peer, as a quota that this root doesn't
- * know; the answer says the reason besides.
+ * A refused name is answered like one without a quota at this root; the answer
+ * has the reason besides.
  *
- * Cells outlive links, and an incarnation isn't secret. So cells whose names
- * the new peer may not ask for go when it says hello. */
+ * Cells outlive links, and an incarnation isn't secret. So a peer's hello drops
+ * the cells whose names it may not ask for. */
 
 #include "base/hash.h"
 #include "node/root_state.h"
@@ -44,7 +44,7 @@ static void add_above(struct weir_root *root, struct root_peer *peer,
         (void)weir_index_add(&peer->above, &root->mem, hash_of(root, name), 0);
 }
 
-/* A catalog bounds how deep trees are, but not where captures make a parent. */
+/* A catalog bounds the depth of trees, but not of parents by captures. */
 static void add_ancestors(struct weir_root *root, struct root_peer *peer,
                           struct weir_text name, struct weir_text *out_overflow)
 {
@@ -66,9 +66,9 @@ static void add_ancestors(struct weir_root *root, struct root_peer *peer,
     }
 }
 
-/* What a name that the peer may take from is decided by besides: its ancestors;
- * and, where the limiter has no room for it, what its template names for that,
- * which is no template, and the ancestors of that. */
+/* Adds the names that are charged with one that the peer may take from: its
+ * ancestors; and, for a limiter without room for it, the overflow of its
+ * template, which is no template, and the ancestors of that. */
 static void add_chain(struct weir_root *root, struct root_peer *peer,
                       struct weir_text name)
 {

@@ -137,7 +137,7 @@ struct root_debtor {
     uint8_t incarnation[WEIR_INCARNATION_SIZE];
     bool untold;
     uint64_t units;
-    weir_instant at; /* the last report of such */
+    weir_instant at; /* the last such report */
 };
 struct root_debtors {
     struct root_debtor *rows; /* owned, WEIR_DEBTORS_MAX; NULL: none yet */
@@ -176,9 +176,9 @@ struct root_peer {
     struct root_grants pushed;
     uint32_t *unknown;     /* owned: slots of the last report */
     size_t unknown_count, unknown_capacity;
-    uint32_t *denied;      /* owned: those of them whose names it may not … */
+    uint32_t *denied;      /* owned: slots of that report, of denied names */
     size_t denied_count, denied_capacity;
-    struct weir_root_names names; /* … ask for, beside … */
+    struct weir_root_names names; /* that it may ask for, and their … */
     struct weir_index above;      /* … ancestors, by hash (root_names.c) */
 };
 
@@ -245,14 +245,14 @@ void weir_root_forget_limits(struct weir_root *root,
 
 /* ---- root_names.c ---- */
 
-/* The peer names it: if it may, it may name its ancestors too. Of each name of
- * a message, before the first of them is judged. */
+/* Remembers the ancestors of 'name' if the peer may take from it. Called for
+ * each name of a message, before the first of them is judged. */
 void weir_root_names_come(struct weir_root *root, uint32_t peer,
                           struct weir_text name);
-/* Whether the peer may ask for it; that it may not is counted and told. */
+/* Whether the peer may ask for 'name'. A denial is counted and reported. */
 bool weir_root_names_may(struct weir_root *root, uint32_t peer,
                          struct weir_text name, weir_instant now);
-/* The peer speaks for another limiter, whose cells may be of another's time. */
+/* The peer said hello: drops its limiter's cells of names denied to it. */
 void weir_root_names_attach(struct weir_root *root, uint32_t peer);
 void weir_root_names_fini(struct weir_root *root, struct root_peer *peer);
 

@@ -2,7 +2,7 @@
  * quota/name_set.c - globs one after the other in one block.
  *
  * A value without pointers: credentials are read again while links and
- * connections stand that go by a set of the former ones. A block of 512 bytes
+ * connections still use a set of the former ones. A block of 512 bytes
  * is copied in less time than a certificate's names are compared, and holds
  * more globs than a line of a file that people read. */
 

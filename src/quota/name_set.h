@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * quota/name_set.h - a set of names of quotas, given by globs: what a
+ * quota/name_set.h - a set of names of quotas, given by globs: those that a
  * credential may take from. A plain value, copied by assignment; one of zeros
  * has no name in it. Pure. */
 
@@ -26,7 +26,7 @@ int weir_name_set_add(struct weir_name_set *set, struct weir_text glob);
 /* Adds all names of 'other'. Likewise. */
 int weir_name_set_join(struct weir_name_set *set,
                        const struct weir_name_set *other);
-/* Whether they were made by the same globs in the same order. */
+/* Whether both have the same globs in the same order. */
 bool weir_name_set_equal(const struct weir_name_set *a,
                          const struct weir_name_set *b);
 /* A name of the shadow set is in it if the name without the prefix is. */

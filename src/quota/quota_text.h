@@ -27,7 +27,7 @@ const char *weir_text_show(struct weir_text text, char *buf);
 #define WEIR_NUMBER_MAX 21
 const char *weir_number_show(uint64_t number, char *buf);
 
-/* What is behind the first 'len' bytes, at most text.len. An absent text, whose
+/* The text behind the first 'len' bytes, <= text.len. An absent text, whose
  * pointer is NULL, stays absent: NULL + 0 is undefined in C. */
 static inline struct weir_text weir_text_drop(struct weir_text text, size_t len)
 {

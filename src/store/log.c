@@ -28,7 +28,7 @@ struct telling {
     struct weir_diag *diag;
 };
 
-/* Of all edits a reset alone changes no field. */
+/* A reset is the only edit that changes no field. */
 static bool is_reset(const struct weir_log_row *row)
 {
     return row->was.p && row->became.p &&
@@ -143,7 +143,7 @@ static int turn_round(void *context, const struct weir_log_row *row)
     if (is_reset(row))
         return weir_diag_set(undo->diag, WEIR_EINVAL, "that edit was a reset "
                              "of ", weir_text_show(row->name, shown),
-                             ", and what was in the bucket is gone; there is "
+                             ", and the bucket's content is gone; there is "
                              "nothing to undo", NULL);
     int error = grow(undo);
     if (error < 0)

@@ -142,7 +142,7 @@ int weir_store_log(struct weir_store *store, uint64_t below,
 /* Takes back the edit that made 'epoch', all its changes, as a new edit.
  * WEIR_ENOENT: no such epoch, or no longer in the log. WEIR_ECHANGED: one of
  * its quotas was changed since ('diag' names it, by whom and when).
- * WEIR_EINVAL: it was a reset, and what was in the bucket is gone. Otherwise
+ * WEIR_EINVAL: it was a reset, and the bucket's content is gone. Otherwise
  * fails as weir_store_edit(): what depends on it now may refuse. */
 int weir_store_undo(struct weir_store *store, uint64_t epoch,
                     struct weir_text who, uint64_t *out_epoch,

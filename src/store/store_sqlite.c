@@ -22,8 +22,8 @@
  * is complete, so that a crash leaves no half of one and two makers can't
  * both succeed. Its mode is 0600, as the snapshot's: quotas and the log of
  * edits are for their owner. An operator may widen it, for a group of users
- * that run roots on it; a mode that lets everybody read it is left and warned
- * of, as Grafana does. */
+ * that run roots on it; a root that opens a file that all users may read logs
+ * a warning and leaves the mode, as Grafana does. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -428,11 +428,11 @@ static int run_all(struct sqlite_store *store, const char *const *steps,
     return 0;
 }
 
-/* SQLite would make it readable by all that the umask lets; the files that it
- * makes beside it (-wal, -shm, -journal) have the mode of this one. */
+/* SQLite would make the file with a mode by the umask; the files that it makes
+ * beside it (-wal, -shm, -journal) get the mode of this one. */
 static int make_file(struct sqlite_store *store, struct weir_diag *diag)
 {
-    unlink(store->making); /* a maker of the same pid, long ago, died */
+    unlink(store->making); /* of a dead process of the same pid */
     int fd = open(store->making,
                   O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
