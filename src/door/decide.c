@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * door/decide.c - one question, as every door asks it, and who may ask it.
+ * door/decide.c - one question, as every listener asks it, and its admission.
  *
  * A peek needs a handle: it is opened and closed for the one question. The
  * place that it makes in the table is idle at once, and goes as any other

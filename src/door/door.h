@@ -33,8 +33,8 @@
 
 struct event_base;
 
-/* Connections that a listener has at once; one more is told so and ended,
- * if none is unauthenticated and can make room. */
+/* Connections that a listener has at once. One more takes the place of an
+ * unauthenticated one; if there is none, it is refused. */
 #define WEIR_DOOR_TALKS_MAX 12288
 /* How long a connection may stand that has shown no credential, where some are
  * in force. */
@@ -53,14 +53,14 @@ struct weir_door_guest {
     const char *authorization; /* "Bearer …"; "": nothing was shown */
 };
 
-/* A peer that may take: from which quotas, and who it is. A plain value. */
+/* A peer that may take: its names of quotas, its identity. A plain value. */
 #define WEIR_DOOR_ADDRESS_SIZE 64
 struct weir_door_taker {
     struct weir_name_set names;
     char identity[256]; /* of its credential; NUL-terminated */
     char address[WEIR_DOOR_ADDRESS_SIZE];
 };
-/* Every peer where no credentials are in force: from all. */
+/* Any peer where no credentials are in force: all names. */
 extern const struct weir_door_taker weir_door_anybody;
 
 /* Verdicts of weir_door_decide(), peeks left out. */
@@ -82,8 +82,8 @@ struct weir_door_host {
     int (*admit)(void *context, const struct weir_door_guest *guest,
                  struct weir_door_taker *out, struct weir_diag *diag,
                  weir_instant now);
-    /* It named a quota from which it may not take; 'why' is a sentence. NULL:
-     * nobody hears of it. */
+    /* The taker named a quota from which it may not take; 'why' is a sentence.
+     * NULL: not reported. */
     void (*denied)(void *context, const struct weir_door_taker *taker,
                    const char *why, weir_instant now);
     void *context; /* of both */
@@ -108,9 +108,9 @@ int weir_door_admit(const struct weir_door_host *host,
                     const struct weir_talk *talk, enum weir_door_right right,
                     const char *authorization, struct weir_door_taker *out,
                     struct weir_diag *diag, weir_instant now);
-/* Whether it may take from 'name': 0, or WEIR_EDENIED with 'diag' filled, and
- * the host is told. weir_door_check() asks it; to be asked by whatever decides
- * without that. */
+/* Whether the taker may take from 'name': 0, or WEIR_EDENIED with 'diag' filled
+ * and the denial reported to the host. weir_door_check() calls it; code that
+ * decides without that has to. */
 int weir_door_may(const struct weir_door_host *host,
                   const struct weir_door_taker *taker, struct weir_text name,
                   struct weir_diag *diag, weir_instant now);
@@ -122,7 +122,7 @@ struct weir_door_ask {
     bool peek; /* charges nothing */
     const struct weir_door_taker *taker; /* never NULL (asserted) */
 };
-/* Whether it is one, and may be asked: what weir_door_decide() would refuse. */
+/* Whether 'ask' is valid and allowed; fails as weir_door_decide() would. */
 int weir_door_check(const struct weir_door_host *host,
                     const struct weir_door_ask *ask, struct weir_diag *diag,
                     weir_instant now);

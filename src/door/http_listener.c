@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * door/http_listener.c - connections of HTTP/1.1, and what each is at.
+ * door/http_listener.c - connections of HTTP/1.1 and their states.
  *
  * Theory of operation. A connection (os/talk.h) is at one of four points:
  *
@@ -7,35 +7,35 @@
  *      |  '--(allowed, a body is to come)--> BODY --> answered --> HEAD
  *      |                                      |
  *      |<---- the ticket is answered ---- LATE (on_request has deferred it)
- *      '--> STREAM: told something each second, to its end
+ *      '--> STREAM: an event each second, to its end
  *
- * Roles before bodies. A head is at most 16 KiB, and the talk keeps what has
- * come of it. Then on_head decides; before that no byte of a body is kept, and
- * after a refusal none is: the answer ends the connection, unless the whole
- * body came along with its head and can be passed over. Bytes that the peer
- * still sends are read to a bound and dropped (os/talk.h: a connection that
- * lingers), so that it finds the answer.
+ * Roles before bodies. A head is at most 16 KiB, and the connection's buffer
+ * keeps its first part. Then on_head decides; before that no byte of a body is
+ * kept, and after a refusal none is: the answer ends the connection, unless the
+ * whole body came along with its head and can be passed over. Bytes that the
+ * peer still sends are read to a bound and dropped (os/talk.h: a connection
+ * that lingers), so that the peer gets the answer.
  *
- * Bodies. A small one that came with its head is answered out of the talk's
- * buffer. For another the head is copied and its body put behind it, in memory
- * that doubles as bytes come and never goes beyond what the head announced; all
- * connections together have a bound (bodies_max). When the body is whole, the
- * head is decoded and allowed anew: a credential that was taken away meanwhile
- * counts no more.
+ * Bodies. A small body that came with its head is used in that buffer. For any
+ * other the head is copied and the body put behind it, in memory that doubles
+ * as bytes come and never goes beyond what the head announced; all connections
+ * together have a bound (bodies_max). When the body is whole, the head is
+ * decoded and allowed anew: a credential that was taken away meanwhile counts
+ * no more.
  *
- * Late answers. While one is owed the talk is busy and reads nothing, so that
- * requests behind it wait in the peer's socket. The ticket knows its talk, and
- * the talk its ticket, until one of both has gone.
+ * Late answers. While one is owed the connection is busy and reads nothing, so
+ * that requests behind it wait in the peer's socket. Ticket and connection
+ * point to each other until one of both has gone.
  *
  * Streams. A stream of server-sent events is a GET that is answered again each
  * second: its head is kept, and goes through on_head and on_request each time,
  * so that a credential that was taken away ends it. Each answer becomes an
- * event. A peer that doesn't read stalls its talk, is told nothing meanwhile,
- * and ends as any other that doesn't take its answer; so a stream holds one
- * event at most. One reader, by its credential or else by its address, has a
- * part of the streams that there may be, so that no page that is left open in
- * many tabs keeps others out. How many there are is looked at when the first
- * answer is there: a peer without a role hears that and nothing else. */
+ * event. The connection of a peer that doesn't read stalls, gets no events
+ * meanwhile, and is ended like any whose answer isn't taken; so a stream holds
+ * one event at most. One reader, by its credential or else by its address, has
+ * a part of the streams that there may be, so that a page that is left open in
+ * many tabs keeps no other out. The streams are counted when the first answer
+ * is there: a peer without a role learns nothing of their number. */
 
 #include "door/http_listener.h"
 
@@ -47,9 +47,7 @@
 #include "os/origin.h"
 
 #define METHOD_MAX 16 /* bytes of a method; a longer one is cut */
-#define FULL_TEXT                                                            \
-    "as many bytes of requests are on their way as there is room for here: " \
-    "try again"
+#define FULL_TEXT "no memory is left here for bodies of requests: try again"
 
 enum point {
     HEAD,
@@ -65,7 +63,7 @@ struct kept {
     size_t whole; /* bytes with all of the body */
 };
 
-/* A connection's own; the handler's follows it. */
+/* State of a connection; the handler's follows it. */
 struct conn {
     enum point point;
     bool due;                        /* an event, of a stream */
@@ -191,7 +189,7 @@ static void drop(struct weir_http_listener *listener, struct conn *conn)
     conn->kept = (struct kept){ .bytes = NULL };
 }
 
-/* Room for 'more' bytes. False: there is none. */
+/* Makes room for 'more' bytes. False: there is none. */
 static bool grow(struct weir_http_listener *listener, struct kept *kept,
                  size_t more)
 {
@@ -223,8 +221,8 @@ static void decode_kept(const struct kept *kept, struct weir_http1_request *out)
 
 /* ---- Streams ---- */
 
-/* Printed JSON in one line: its line ends are followed by blanks, and no text
- * in it holds one. */
+/* Writes printed JSON in one line: its line ends are followed by blanks, and no
+ * text in it holds one. */
 static void write_line(struct weir_talk *talk, struct weir_text text)
 {
     const char *end = text.p + text.len;
@@ -354,7 +352,7 @@ static void write_whole(struct weir_http_call *call)
     char head[WEIR_HTTP_HEAD_SIZE];
     if (reply->status == 401)
         weir_http_add_header(reply, "WWW-Authenticate", "Bearer");
-    /* A peer that isn't known holds no connection. */
+    /* An unauthenticated peer keeps no connection. */
     bool keep = is_kept(call) && reply->status != 401;
     struct weir_text body = weir_http_reply_body(reply);
     bool newline = needs_newline(reply, body);
@@ -397,7 +395,7 @@ struct weir_http_ticket *weir_http_defer(struct weir_http_call *call)
     return ticket;
 }
 
-/* Keeps the bytes of an answer until the talk's turn has come. */
+/* Keeps the bytes of an answer until the connection's next turn. */
 static void store(struct weir_http_ticket *ticket,
                   struct weir_http_reply *reply)
 {
@@ -465,9 +463,8 @@ static bool is_known_method(struct weir_text method)
     return false;
 }
 
-/* Whether it is from where a request may come. A client that is no browser
- * would not say where it comes from: forms of that are taken where a handler
- * takes any. */
+/* Whether the request's origin is allowed. A client that is no browser names no
+ * origin: its forms are taken where the handler takes forms. */
 static bool is_welcome(struct weir_http_call *call)
 {
     const struct weir_http_listener *listener = call->listener;
@@ -504,7 +501,7 @@ static bool is_welcome(struct weir_http_call *call)
     return false;
 }
 
-/* All that is decided by the head. */
+/* All checks that need the head alone. */
 static bool is_allowed(struct weir_http_call *call, weir_instant now)
 {
     const struct weir_http_options *options = &call->listener->options;
@@ -550,10 +547,10 @@ static void refuse(struct weir_http_listener *listener, struct weir_talk *talk,
     make_problem(&call, status,
                  status == 411   ? "send a Content-Length: bodies in chunks "
                                    "aren't read here"
-                 : status == 413 ? "a body has 1 GiB at most, and mostly less"
+                 : status == 413 ? "a body has 1 GiB at most, and often less"
                  : status == 414 ? "a target has 12 KiB at most"
                  : status == 431 ? "a head has 16 KiB and 64 headers at most"
-                 : status == 501 ? "of the codings of a transfer none is known"
+                 : status == 501 ? "no transfer coding is supported here"
                                  : "this is no request of HTTP/1.1");
     weir_http_answer(&call);
 }
@@ -682,7 +679,7 @@ static size_t on_bytes(void *context, struct weir_talk *talk, const char *bytes,
         write_late(talk, conn);
         return 0;
     case STREAM:
-        /* Its client has nothing to say, and stays unread if it does. */
+        /* A stream's client sends nothing; if it does, it isn't read. */
         if (len > 0)
             weir_talk_set_busy(talk, true);
         tell_stream(listener, talk, conn, now);

@@ -7,11 +7,11 @@
  *                          v refused, its body unread               v
  *                        answer                        answer, now or later
  *
- * A request is read strictly (wire/http1.h). By its head alone it is decided
- * whether it may be made at all, so that no body is kept of a peer without a
- * role. A refused request whose body has not come with the head is the last on
- * its connection, since nothing tells a body from the next request. One request
- * of a connection is answered at a time; those behind it wait in the peer's
+ * A request is read strictly (wire/http1.h). Its head alone decides whether it
+ * may be made at all, so that no body is kept of a peer without a role. A
+ * refused request whose body has not come with the head is the last on its
+ * connection, since nothing tells a body from the next request. One request of
+ * a connection is answered at a time; those behind it wait in the peer's
  * socket. All refusals are problems of RFC 9457.
  *
  * All on the loop's thread. */
@@ -36,8 +36,8 @@ struct weir_http_call {
                               * first, 16-byte aligned */
     struct weir_http_reply reply; /* 200 and application/json at first */
     bool ends; /* to be set: the answer ends the connection */
-    /* To be set by on_request, to whose it is: the request begins a stream,
-     * if the answer is 200. */
+    /* To be set by on_request, to the reader's identity: the request begins a
+     * stream, if the answer is 200. */
     char reader[WEIR_HTTP_VALUE_MAX];
     /* The listener's own: */
     struct weir_http_listener *listener;
@@ -66,7 +66,7 @@ struct weir_http_options {
     void *context; /* of all functions */
     /* Whether the request may be made, by its head: caller, purpose, and
      * how long a body is read (request->content_length). False: call->reply
-     * says what is answered. Asked again when the body took its time. */
+     * is the answer. Called again when the body came later than the head. */
     bool (*on_head)(void *context, struct weir_http_call *call,
                     weir_instant now);
     /* Answers: by call->reply, or by weir_http_defer(). */
@@ -88,12 +88,12 @@ int weir_http_listener_new(const struct weir_http_options *options,
                            struct weir_diag *diag);
 const struct weir_place *weir_http_listener_place(
     const struct weir_http_listener *listener);
-/* Credentials were read again: nobody is known until the next request. */
+/* Credentials were read again: each peer is unknown until its next request. */
 void weir_http_listener_recheck(struct weir_http_listener *listener);
 /* Certificates were read again: as weir_talk_server_doubt(). */
 void weir_http_listener_doubt(struct weir_http_listener *listener);
 void weir_http_listener_stop(struct weir_http_listener *listener);
-/* Answers that are owed still find nobody then. NULL inside is legal. */
+/* Answers that are still owed are dropped then. NULL inside is legal. */
 void weir_http_listener_free(struct weir_http_listener **listener);
 
 /* ---- For a handler ---- */
@@ -104,8 +104,8 @@ struct weir_text weir_http_path(struct weir_text target);
  * is too long. */
 const char *weir_http_header(const struct weir_http_call *call,
                              const char *name, char buf[WEIR_HTTP_VALUE_MAX]);
-/* Whether a file of the page (door/page_file.h) is asked for; the reply is it
- * then. */
+/* Whether a file of the page (door/page_file.h) is asked for; then the reply is
+ * that file. */
 bool weir_http_file(struct weir_http_call *call);
 /* The address of the peer, without its port: "127.0.0.1", "unix". */
 void weir_http_peer_host(const struct weir_http_call *call,
@@ -115,9 +115,8 @@ void weir_http_peer_host(const struct weir_http_call *call,
  * when on_head or on_request returns. */
 void weir_http_answer(struct weir_http_call *call);
 
-/* The place that an answer goes to which comes later. It outlives the
- * connection, and has to be answered. In on_request only, not of a stream.
- * NULL: no memory. */
+/* A ticket, for an answer that comes later. It outlives the connection, and has
+ * to be answered. In on_request only, not of a stream. NULL: no memory. */
 struct weir_http_ticket *weir_http_defer(struct weir_http_call *call);
 /* Takes both over; 'reply' is written, or copied as far as it borrows, before
  * this returns. A peer that has gone gets nothing. */

@@ -2,8 +2,8 @@
  * door/http_reply.c - headers, bodies, files of the page.
  *
  * A reply holds its own headers as text, in a block of a fixed size, so that
- * to make one takes no memory. Nothing that is quoted in a header can end its
- * line: a value with a line end in it is left out. */
+ * a header needs no allocation. No value can end the line of its header: a
+ * value with a line end in it is left out. */
 
 #include "door/http_reply.h"
 

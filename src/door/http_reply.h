@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * door/http_reply.h - what a request of HTTP is answered, and its bytes. */
+ * door/http_reply.h - the reply to a request of HTTP, and its bytes. */
 
 #ifndef WEIR_HTTP_REPLY_H
 #define WEIR_HTTP_REPLY_H
@@ -26,17 +26,17 @@ struct weir_http_reply {
 };
 
 /* Adds "name: …". A value of WEIR_HTTP_VALUE_MAX bytes or more, or with a line
- * end in it, is left out, and so is what has no room. */
+ * end in it, is left out, and so is a header that has no room. */
 void weir_http_add_header(struct weir_http_reply *reply, const char *name,
                           const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Makes it a file of the page, as 'request' takes it: packed, or not at all
- * (304). */
+/* Makes it a file of the page as 'request' takes it: plain, packed, or without
+ * a body (304). */
 void weir_http_reply_file(struct weir_http_reply *reply,
                           const struct weir_page_file *file,
                           const struct weir_http1_request *request);
 
-/* The bytes of its body, which live as long as the reply; 'json' becomes
+/* The bytes of the body, which live as long as the reply; 'json' becomes
  * 'text'. Without memory it is empty. */
 struct weir_text weir_http_reply_body(struct weir_http_reply *reply);
 /* Writes the head to 'buf' of WEIR_HTTP_HEAD_SIZE bytes. 'len': of the body;
@@ -44,7 +44,7 @@ struct weir_text weir_http_reply_body(struct weir_http_reply *reply);
  * the connection goes on. Returns how many bytes. */
 size_t weir_http_reply_head(const struct weir_http_reply *reply, ptrdiff_t len,
                             bool keep, char *buf);
-/* Drops what it owns. */
+/* Frees what the reply owns. */
 void weir_http_reply_fini(struct weir_http_reply *reply);
 
 #endif /* WEIR_HTTP_REPLY_H */

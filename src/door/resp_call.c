@@ -20,7 +20,7 @@ static struct weir_text argument(const struct weir_resp_call *call, size_t at)
     return call->request->argument[at];
 }
 
-/* What the host said: a credential's fault, or the request's. */
+/* Refuses as the host did: NOPERM for the credential, ERR for the request. */
 static void refuse_ask(struct weir_resp_call *call, int error,
                        const struct weir_diag *diag)
 {
@@ -140,7 +140,7 @@ static void del(struct weir_resp_call *call)
     /* A key alone is no name of a quota, and could be another tenant's. */
     if (!weir_resp_taker(call->session)->names.all) {
         weir_resp_error(call->out, "NOPERM a credential that may take from "
-                                   "some quotas alone forgets no keys");
+                                   "some quotas alone may not delete keys");
         return;
     }
     if (!call->throttle) {

@@ -57,12 +57,12 @@ void weir_resp_answer(struct weir_resp_call *call);
 /* Whether the session may ask as it begins, having said nothing. */
 void weir_resp_meet(const struct weir_door_host *host, struct weir_talk *talk,
                     struct weir_resp_session *session, weir_instant now);
-/* Asks the host anew; false: it may not ask any more. */
+/* Asks the host anew; false: the peer isn't admitted any more. */
 bool weir_resp_admit(const struct weir_door_host *host, struct weir_talk *talk,
                      struct weir_resp_session *session, weir_instant now);
 /* Frees what the session owns. */
 void weir_resp_session_fini(struct weir_resp_session *session);
-/* Whose requests the session's are. */
+/* The taker that the session's requests are of. */
 const struct weir_door_taker *
 weir_resp_taker(const struct weir_resp_session *session);
 void weir_resp_ping(struct weir_resp_call *call);

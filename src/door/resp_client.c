@@ -109,7 +109,7 @@ weir_resp_taker(const struct weir_resp_session *session)
     return session->limited ? session->limited : &weir_door_anybody;
 }
 
-/* Without memory it isn't let in. */
+/* Without memory the peer isn't let in. */
 static void let_in(struct weir_talk *talk, struct weir_resp_session *session,
                    const struct weir_door_taker *taker, const char *shown)
 {

@@ -48,7 +48,7 @@ struct weir_rls_desk {
     struct weir_rls_options options;
     struct weir_rls_counts counts;
     struct weir_diag diag;               /* of a refusal */
-    const struct weir_door_taker *taker; /* whose call it is; borrowed */
+    const struct weir_door_taker *taker; /* of the call; borrowed */
     struct weir_rls_request request;
     struct question questions[WEIR_RLS_DESCRIPTORS_MAX];
     struct weir_rls_status statuses[WEIR_RLS_DESCRIPTORS_MAX];

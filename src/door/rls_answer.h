@@ -42,8 +42,8 @@ void weir_rls_desk_set_rules(struct weir_rls_desk *desk,
 
 /* Answers a ShouldRateLimit of 'taker': WEIR_GRPC_OK, and '*out' is the
  * message; or another status, and '*out' the sentence, NUL-terminated: then
- * nothing was asked for. PERMISSION_DENIED: it may not take from one of them.
- * Borrowed until the next call. */
+ * nothing was asked for. PERMISSION_DENIED: the taker may not take from one of
+ * the quotas. Borrowed until the next call. */
 int weir_rls_desk_answer(struct weir_rls_desk *desk,
                          const struct weir_door_taker *taker, const void *bytes,
                          size_t len, struct weir_text *out, weir_instant now);

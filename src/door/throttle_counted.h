@@ -33,8 +33,8 @@ int weir_throttle_counted_decide(const struct weir_door_host *host,
                                  struct weir_throttle_reply *out,
                                  weir_instant now);
 
-/* Whether the taker may take from the quota that the key and its rate are, be
- * it counted by the fleet or not. 0; WEIR_EDENIED, as weir_door_may(); or
+/* Whether the taker may take from the quota named by the key and its rate,
+ * counted by the fleet or not. 0; WEIR_EDENIED, as weir_door_may(); or
  * WEIR_EINVAL, WEIR_ENAME as above, 'diag' filled too. */
 int weir_throttle_counted_may(const struct weir_door_host *host,
                               const struct weir_door_taker *taker,

@@ -2,8 +2,8 @@
  * door/web.c - requests in, decisions out.
  *
  * The listener (door/http_listener.h) has read a request before it comes here.
- * Here are the routes and the roles that they need. All that is wrong with a
- * request is a problem of RFC 9457, and the connection goes on.
+ * Here are the routes and the roles that they need. An error of a request is a
+ * problem of RFC 9457, and the connection goes on.
  *
  * The page is the root's (door/page/). The process that opens this listener
  * gives it the page's figures (weir_web_views), for files of this folder know a
@@ -31,7 +31,7 @@ struct call {
     struct weir_http_reply *reply; /* of 'http' */
 };
 
-/* A connection's own. */
+/* State of a connection. */
 struct visitor {
     struct weir_door_taker taker; /* of the request that on_head let pass */
     struct weir_web_permits permits;
@@ -184,7 +184,7 @@ static void list_routes(struct call *call, weir_instant now);
 static const struct route {
     const char *path, *method;
     bool is_open; /* without a credential */
-    bool forms;   /* is asked with a form's type of content */
+    bool forms;   /* takes a form's type of content */
     void (*run)(struct call *call, weir_instant now);
 } routes[] = {
     { "/v1/take", "POST", false, false, take },
@@ -210,7 +210,7 @@ static void add_route(json_t *list, const char *method, const char *path,
                                           "path", path, "role", role));
 }
 
-/* As the root's: for who explores, and for a test that goes through all. */
+/* As the root's: for people that explore, and for tests of all routes. */
 static void list_routes(struct call *call, weir_instant now)
 {
     (void)now;
@@ -241,7 +241,7 @@ static bool takes_forms(void *context, struct weir_text path)
 
 /* ---- Requests ---- */
 
-/* GET of what the page asks; false: there is no such path. */
+/* Answers GET of one of the page's views; false: there is no such path. */
 static bool look(struct call *call, weir_instant now)
 {
     const struct weir_web_views *views = call->web->views;
@@ -255,8 +255,8 @@ static bool look(struct call *call, weir_instant now)
     return status != 0;
 }
 
-/* By its credential; where none are in force, that says nothing of who reads,
- * and it is told apart by where it is. */
+/* The reader is its token; without one, or where none are in force, its
+ * address. */
 static void write_reader(struct call *call)
 {
     char shown[WEIR_HTTP_VALUE_MAX];
@@ -283,7 +283,7 @@ static void answer_page(struct call *call, weir_instant now)
         write_reader(call);
 }
 
-/* Whether the route is asked by its method. */
+/* Whether the request has the route's method. */
 static bool fits(struct call *call, const struct route *route)
 {
     if (weir_text_equal(call->http->method, weir_text_of(route->method)))

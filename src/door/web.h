@@ -6,12 +6,12 @@
  *     POST /v1/enter    ask for units and hold them, a permit
  *     POST /v1/leave    give it back
  *     POST /json        Envoy's rate limit service, in proto3's JSON
- *     GET  /v1          all routes there are
+ *     GET  /v1          all routes
  *     GET  /v1/status   how the limiter stands
  *     GET  /metrics     the same for Prometheus
  *     GET  /healthz     whether the process lives
  *     GET  /readyz      whether the quotas of a root are complete here
- *     GET  /            the page, and what it asks (weir_web_views)
+ *     GET  /            the page, and its views (weir_web_views)
  *
  * Where credentials are in force each request but the last three shows one with
  * the role 'take'. */

@@ -28,7 +28,7 @@ void weir_web_say(const struct weir_web_take *take,
                   const struct weir_reply *reply);
 /* Always -1. */
 int weir_web_refuse(const struct weir_web_take *take, const char *detail);
-/* What weir_door_decide() or the like said: 403, or 400. */
+/* Refuses as weir_door_decide() or the like did: 403, or 400. */
 void weir_web_refuse_ask(const struct weir_web_take *take, int error,
                          const char *detail);
 

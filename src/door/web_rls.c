@@ -4,7 +4,7 @@
  *
  * 200 or 429 by the overall verdict, with the answer in either case; what is no
  * request is 400, whatever is wrong with it, as there; 403 is for a credential
- * that may not take from what is asked for. Other than there it says
+ * that may not take from one of the quotas. Other than there the answer says
  * what is wrong, and methods but POST are refused. */
 
 #include "door/web_reply.h"
