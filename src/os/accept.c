@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * os/accept.c - see the header for how it does without descriptors. */
+ * os/accept.c - see the header for a lack of descriptors. */
 
 #include "os/accept.h"
 
@@ -39,7 +39,7 @@ static bool is_short(int error)
            error == ENOMEM;
 }
 
-/* Takes a connection with the reserve and closes it. False: not even that. */
+/* Takes a connection with the reserve and closes it. False: that failed too. */
 static bool close_unheard(struct weir_acceptor *acceptor)
 {
     if (acceptor->reserve < 0)

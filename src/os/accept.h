@@ -24,7 +24,7 @@
 struct event_base;
 struct weir_acceptor;
 
-/* Told when no descriptor is left: 'count' connections were closed unheard
+/* Called when no descriptor is left: 'count' connections were closed at once
  * since the last call, for 'why' ("Too many open files"); at most once in
  * WEIR_ACCEPT_REST. */
 struct weir_accept_short {

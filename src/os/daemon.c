@@ -61,7 +61,7 @@ void weir_signals_free(struct weir_signals **signals)
     free(self);
 }
 
-/* Raises the limit if need be; the one in force. */
+/* Raises the limit if need be; returns the one in force. */
 static size_t raise_files(size_t wanted)
 {
     struct rlimit limit;

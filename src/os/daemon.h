@@ -28,7 +28,7 @@ void weir_signals_free(struct weir_signals **signals);
 #define WEIR_FILES_EXTRA 256
 /* Raises RLIMIT_NOFILE so that 'wanted' connections have a descriptor beside
  * WEIR_FILES_EXTRA others, or as far as the system lets. Returns how many
- * connections do, at most 'wanted' and at least 1: of a limit below 4 *
+ * connections have one, at most 'wanted' and at least 1: of a limit below 4 *
  * WEIR_FILES_EXTRA a quarter is left to the others. */
 size_t weir_files_spare(size_t wanted);
 

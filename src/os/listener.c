@@ -2,11 +2,10 @@
  * os/listener.c - sockets that accept streams.
  *
  * Theory of operation. An acceptor (os/accept.h) takes connections, a ration
- * (os/ration.h) bounds what they cost before they are authenticated. As many
- * streams as allowed stop the acceptor, after one that isn't authenticated was
- * told to make room; the next stream that goes starts it again. A listener may
- * be freed while its streams live on: they count on it and on its ration, so
- * its memory goes with the last of them.
+ * (os/ration.h) bounds what they cost before they are authenticated. At 'max'
+ * streams an unauthenticated one is evicted and the acceptor pauses, until the
+ * next stream goes. A listener may be freed while its streams live on: they use
+ * it and its ration, so its memory goes with the last of them.
  *
  * With TLS a stream has no owner until its handshake is done. Those streams
  * are in a list, oldest first, so that they can be ended when the files of TLS

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * os/origin.c - Host, Origin, Sec-Fetch-Site and Content-Type, looked at.
+ * os/origin.c - checks Host, Origin, Sec-Fetch-Site and Content-Type.
  *
  * Origins are compared as (scheme, host, port), each parsed whole: a prefix
  * such as "http://127.0.0.1:7078" is also that of

@@ -34,7 +34,7 @@ enum weir_origin_verdict {
     WEIR_ORIGIN_SIMPLE
 };
 
-/* What to answer, with 403 and 415. */
+/* Texts of the answers 403 and 415. */
 #define WEIR_ORIGIN_FOREIGN_TEXT                                              \
     "the request comes from a page of another origin, or its Host isn't this " \
     "listener's: on loopback, use localhost or 127.0.0.1; behind a proxy, "    \

@@ -14,8 +14,8 @@
  * which the next turn is given, moved on by WEIR_RATION_PART times the cost of
  * each. A turn is charged after it was given, so the debt is at most that of
  * one turn; of a source at most DEFICIT_MAX is remembered, as a debt or as a
- * claim. What is given back to a source is never more than was taken from it,
- * so that a source with credentials can't save up for one without. */
+ * claim. A source never gets back more than was taken from it, so that its
+ * admitted members can't save up for others. */
 
 #include "os/ration.h"
 
@@ -35,7 +35,7 @@
 TAILQ_HEAD(members, weir_ration_member);
 
 enum { FRESH, SERVED, QUEUES };
-#define FRESH_EVERY 3 /* turns of a source one is of a member that had none */
+#define FRESH_EVERY 3 /* one in so many turns of a source is of a new member */
 
 struct source {
     struct members all;
@@ -72,8 +72,8 @@ static uint64_t thread_time(void *context)
 
 /* ---- Sources ---- */
 
-/* What a peer can't choose without owning it: its address, of IPv6 the network
- * of 64 bits that one host is given. */
+/* By the peer's address, of IPv6 the network of 64 bits that one host is given:
+ * a peer can't choose it without owning it. */
 static uint32_t source_of(const struct weir_ration *ration,
                           const struct sockaddr *peer)
 {
@@ -148,7 +148,7 @@ void weir_ration_join(struct weir_ration *ration,
     member->source = source_of(ration, peer);
     member->waits = member->served = false;
     member->cost = 0;
-    /* It comes last, so that it isn't the one that goes. */
+    /* The new member is added after that, so that it isn't evicted. */
     if (ration->members >= ration->options.places)
         (void)weir_ration_evict(ration, "too many peers without a credential "
                                         "are connected; it was the oldest of "
@@ -223,7 +223,7 @@ void weir_ration_wait(struct weir_ration_member *member)
         event_active(ration->timer, EV_TIMEOUT, 0);
 }
 
-/* A flood of new connections would leave none of them time to end. */
+/* New members alone, in a flood of them, would leave none time to finish. */
 static struct weir_ration_member *next_of(struct source *source)
 {
     source->turns = (source->turns + 1) % FRESH_EVERY;
@@ -232,7 +232,7 @@ static struct weir_ration_member *next_of(struct source *source)
     return next ? next : TAILQ_FIRST(&source->queue[first ^ 1]);
 }
 
-/* Its turn, and the cost of it. */
+/* Gives the source a turn; returns its cost. */
 static weir_duration give_turn(struct weir_ration *ration,
                                struct source *source)
 {

@@ -12,10 +12,10 @@
  * charged. All members together get WEIR_RATION_PART of a processor, at most
  * WEIR_RATION_TURNS_MAX in a row before the loop serves others; the bytes that
  * wait stay in the kernel, and hold the peers back. So authenticated
- * connections come first, and a flood costs what is said here.
+ * connections come first, and a flood costs no more than that.
  *
  * A member that is admitted gets back what its turns cost, for its source and
- * for all: what is rationed is work that leads nowhere. A thousand limiters
+ * for all: the ration is meant for work that leads nowhere. A thousand limiters
  * that reconnect at once, from one address behind a NAT, aren't held to a part
  * of a processor, and come before a flood from another address.
  *
@@ -25,7 +25,7 @@
  * WEIR_RATION_SOURCES (stochastic fairness queueing, McKenney, INFOCOM 1990).
  * Every third turn of a source is of a member that had none yet (compare the
  * new flows of RFC 8290), so that a probe for health isn't behind a flood of
- * bytes, and a flood of connections leaves them time to end.
+ * bytes, and in a flood of connections each has time to finish.
  *
  * All on the loop's thread. */
 
@@ -51,8 +51,8 @@ struct weir_ration;
 
 /* In the owner's memory, all zero at first. */
 struct weir_ration_member {
-    /* The owner's, before it joins. Both may leave, free the member and its
-     * owner, and anything else but the ration. */
+    /* Set by the owner before it joins. Both functions may leave, and may free
+     * the member and its owner, but not the ration. */
     void (*turn)(void *context); /* reads once, at most WEIR_RATION_READ */
     void (*evict)(void *context, const char *why); /* closes; 'why': static */
     void *context;
@@ -68,15 +68,15 @@ struct weir_ration_member {
 struct weir_ration_options {
     struct event_base *base; /* borrowed; NULL: weir_ration_serve() is called */
     size_t places;           /* members at once, > 0 */
-    /* What a turn is charged by, ns of any beginning; NULL: the processor time
-     * of the calling thread. */
+    /* The clock that turns are charged by, ns of any beginning; NULL: the
+     * processor time of the calling thread. */
     uint64_t (*time_used)(void *context);
     void *context; /* of that */
 };
 
 /* NULL: no memory. */
 struct weir_ration *weir_ration_new(const struct weir_ration_options *options);
-/* There is no member any more. NULL inside is legal. */
+/* The ration must have no member. NULL inside is legal. */
 void weir_ration_free(struct weir_ration **ration);
 
 /* A connection has been accepted. When there are more than 'places', the oldest
@@ -86,21 +86,21 @@ void weir_ration_free(struct weir_ration **ration);
 void weir_ration_join(struct weir_ration *ration,
                       struct weir_ration_member *member,
                       const struct sockaddr *peer);
-/* Its peer is authenticated: it leaves, and what its turns cost is given back;
- * that of a turn under way isn't charged. No effect without a ration. */
+/* The member's peer is authenticated: the member leaves, and the cost of its
+ * turns is given back; a turn under way isn't charged. No effect without a
+ * ration. */
 void weir_ration_admit(struct weir_ration_member *member);
-/* It is closed. No effect without a ration. */
+/* The connection is closed. No effect without a ration. */
 void weir_ration_leave(struct weir_ration_member *member);
-/* Its socket is readable: a turn is wished for, and comes once, out of the
- * loop. No effect on one that waits. */
+/* The member's socket is readable: asks for one turn, which the loop gives. No
+ * effect on a member that waits. */
 void weir_ration_wait(struct weir_ration_member *member);
 /* Evicts the oldest member of the source that has most, for want of something
  * else than places. False: there is no member. */
 bool weir_ration_evict(struct weir_ration *ration, const char *why);
 
-/* Gives the turns that are due; called by the loop. The instant at which it is
- * to be called again: 'now': at once, after other work; WEIR_NEVER: nobody
- * waits. */
+/* Gives the turns that are due; called by the loop. Returns the instant of its
+ * next call: 'now': at once, after other work; WEIR_NEVER: no member waits. */
 weir_instant weir_ration_serve(struct weir_ration *ration, weir_instant now);
 
 struct weir_ration_view {

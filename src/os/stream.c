@@ -407,7 +407,7 @@ static void look_again(struct weir_stream *stream)
         event_active(stream->flush, EV_TIMEOUT, 1);
 }
 
-/* Reads once and hands on what came; false: nothing more is there now, or the
+/* Reads once and hands the bytes on; false: nothing more is there now, or the
  * stream is gone. */
 static bool read_once(struct weir_stream *stream, size_t size)
 {
@@ -432,7 +432,7 @@ static void read_freely(struct weir_stream *stream)
         look_again(stream);
 }
 
-/* The turn of one that isn't authenticated. */
+/* The turn of a stream that isn't authenticated. */
 static void on_turn(void *context)
 {
     struct weir_stream *stream = context;
@@ -524,8 +524,9 @@ static bool secure(struct weir_stream *stream, struct weir_tls *tls,
     return stream->tls;
 }
 
-/* Goes on with the handshake as far as it goes. One that was accepted has its
- * session from its first turn on: sessions are large, and floods wait long. */
+/* Goes on with the handshake as far as it goes. An accepted stream has its
+ * session from its first turn on: sessions are large, and streams of a flood
+ * wait long. */
 static void shake_hands(struct weir_stream *stream)
 {
     if (!stream->tls) {

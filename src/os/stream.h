@@ -65,9 +65,9 @@ size_t weir_stream_queued(const struct weir_stream *stream);
  * callback comes after it. What isn't written yet, or a name being looked
  * up, lives on in the loop until it is done with. */
 void weir_stream_close(struct weir_stream **stream, bool flush);
-/* The peer has shown who it is, or needn't: from now on its bytes are read as
- * they come. Before, those of a stream that was accepted are read as the
- * listener's ration allows (os/ration.h). */
+/* The peer is authenticated, or needn't be: from now on its bytes are read as
+ * they come. Before, those of an accepted stream are read as the listener's
+ * ration allows (os/ration.h). */
 void weir_stream_set_authenticated(struct weir_stream *stream);
 /* The loop it lives on. */
 struct event_base *weir_stream_base(const struct weir_stream *stream);

@@ -34,7 +34,7 @@ void weir_listener_evicted(struct weir_listener *listener, const char *peer,
                            const char *why);
 /* NULL: plain text. */
 struct weir_tls *weir_listener_tls(const struct weir_listener *listener);
-/* Whose member a stream is until it is authenticated. */
+/* The ration of streams that aren't authenticated. */
 struct weir_ration *weir_listener_ration(struct weir_listener *listener);
 /* The stream has gone. */
 void weir_listener_release(struct weir_listener *listener);

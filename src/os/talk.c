@@ -20,12 +20,12 @@
  *      |                                 | (30 s: gone)
  *      +-- the door ends it, all sent, shut --> ending: read, not heard, 2 s
  *
- * A talk that is busy, because its callee owes an answer, isn't read either: a
- * peer that asks on meanwhile is held up by its own socket. That the peer has
- * gone is seen when the answer is written.
+ * A talk is busy while its callee owes an answer, and isn't read either: the
+ * peer's next requests wait in its socket. A peer that has gone is noticed when
+ * the answer is written.
  *
  * Time is looked at once a second by a walk over all talks: that is cheaper
- * than a timer each, and nobody minds a second.
+ * than a timer each, and exact to a second.
  *
  * A talk whose peer isn't known is a member of the server's ration
  * (os/ration.h): its socket isn't watched while it waits for its turn, and it
@@ -169,7 +169,7 @@ void weir_talk_write(struct weir_talk *talk, const void *bytes, size_t len)
     server->out_len += len;
 }
 
-/* Whether something more may be written. */
+/* Whether more may be written. */
 static bool is_writable(const struct weir_talk *talk)
 {
     return !talk->ended && !talk->broken && !talk->rest;
@@ -322,7 +322,7 @@ static void on_readable(evutil_socket_t fd, short what, void *context)
     take_turn(talk, is_read(talk));
 }
 
-/* The turn of one that isn't known. */
+/* The turn of a talk whose peer isn't known. */
 static void on_turn(void *context)
 {
     struct weir_talk *talk = context;
@@ -464,8 +464,8 @@ static void stall(struct weir_talk *talk, weir_instant now)
     talk->stalled_at = now;
 }
 
-/* A talk has its session from its first turn on: sessions are large, and a
- * flood of handshakes waits long. */
+/* A talk has its session from its first turn on: sessions are large, and talks
+ * of a flood wait long. */
 static bool begin_tls(struct weir_talk *talk)
 {
     const struct weir_talk_options *options = &talk->server->options;
@@ -643,7 +643,7 @@ static void take_turn(struct weir_talk *talk, bool reads)
 
 /* ---- The look of each second ---- */
 
-/* Whether it is unknown for too long. */
+/* Whether the peer is unknown for too long. */
 static bool is_unknown(const struct weir_talk *talk, weir_instant now)
 {
     weir_duration most = talk->server->options.stranger_max;

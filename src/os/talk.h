@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * os/talk.h - connections on which others ask and we answer, mostly at once:
- * for listeners whose answers lie in this process's own memory.
+ * os/talk.h - connections for requests that are answered mostly at once: for
+ * listeners whose answers lie in this process's own memory.
  *
  * A talk_server listens and has the talks; what is asked comes to one function,
  * which answers by weir_talk_write() before it returns. An answer that comes
  * later is written in a turn that weir_talk_wake() asks for; until then
- * weir_talk_set_busy() keeps the questions behind it waiting. All on the loop's
+ * weir_talk_set_busy() keeps the requests behind it waiting. All on the loop's
  * thread. */
 
 #ifndef WEIR_TALK_H
@@ -16,7 +16,7 @@
 
 #define WEIR_TALK_READ (64u << 10) /* bytes taken from a socket at a time */
 #define WEIR_TALK_HELD_MAX (128u << 10) /* bytes of an unfinished request */
-/* How long a peer may take no byte of its answer, and then it ends. */
+/* A talk whose peer takes no byte of its answer for so long is ended. */
 #define WEIR_TALK_SLOW_MAX (30 * WEIR_SECOND)
 /* How long a talk that we have ended is read on and not listened to, so that
  * the last answer isn't lost with what was still under way. */
@@ -35,7 +35,7 @@ struct weir_talk_server;
 struct weir_talk_tls {
     struct weir_tls *tls; /* a server's, that outlives all talks; borrowed */
     /* A handshake failed, or took longer than WEIR_TLS_HANDSHAKE_MAX, or the
-     * certificate that was shown isn't good any more; NULL: nobody is told.
+     * certificate that was shown isn't good any more; NULL: not reported.
      * 'address' as of weir_talk_peer(), 'why' for people. */
     void (*on_refused)(void *context, const char *address, const char *why,
                        weir_instant now);
@@ -49,9 +49,9 @@ struct weir_talk_options {
                                  * host reaches: plain text */
     struct weir_accept_short on_short;
     size_t max;                 /* talks at once, > 0 */
-    struct weir_text crowded;   /* said to one more, if each of the others is
-                                 * known, and then it is ended; static; over TLS
-                                 * it is just ended */
+    struct weir_text crowded;   /* sent to one more, if each of the others is
+                                 * known, before it is ended (over TLS not
+                                 * sent); static */
     weir_duration silence_max;  /* without a byte; 0: any time */
     weir_duration stranger_max; /* from its beginning, of one that isn't
                                  * known; 0: any time */
@@ -67,7 +67,7 @@ struct weir_talk_options {
      * looks whether weir_talk_is_open(). */
     size_t (*on_bytes)(void *context, struct weir_talk *talk, const char *bytes,
                        size_t len, weir_instant now);
-    /* It wasn't known after stranger_max, and goes; NULL: nobody is told. */
+    /* Ended, not known after stranger_max; NULL: not reported. */
     void (*on_unknown)(void *context, const struct weir_talk *talk,
                        weir_instant now);
     /* It is about to go, for whatever reason; NULL: nothing to do. */
@@ -83,7 +83,7 @@ const struct weir_place *weir_talk_server_place(
     const struct weir_talk_server *server);
 /* Talks that stand. */
 size_t weir_talk_server_count(const struct weir_talk_server *server);
-/* How many there were, and how many found no room or had to make some, ever. */
+/* Ever: talks, and those that found no room or were evicted. */
 struct weir_talk_counts {
     uint64_t opened, crowded;
 };
@@ -115,19 +115,19 @@ void weir_talk_write(struct weir_talk *talk, const void *bytes, size_t len);
 /* Whether another request would be answered now: not ended, and the peer
  * reads what it is sent. */
 bool weir_talk_is_open(const struct weir_talk *talk);
-/* The peer has shown who it is or, where nothing is to be shown, has asked for
- * something that would need it. Until then it is read as the server's ration
- * allows, and makes room for others (os/ration.h). One that is known no more
- * has stranger_max from now on. */
+/* 'known': the peer is authenticated or, where no credentials are in force, has
+ * asked for something that would need one. Until then it is read as the
+ * server's ration allows, and makes room for others (os/ration.h). A peer that
+ * is no longer known has stranger_max from now on. */
 void weir_talk_set_known(struct weir_talk *talk, bool known);
-/* An answer is owed, which comes later: nothing is read or heard, however long
- * that takes, until the talk is busy no more. */
+/* 'busy': an answer comes later. Until it is no longer busy nothing is read,
+ * however long that takes. */
 void weir_talk_set_busy(struct weir_talk *talk, bool busy);
 /* It may be silent for any time, whatever silence_max is, as long as its host
  * answers the kernel's probes. */
 void weir_talk_set_quiet(struct weir_talk *talk, bool quiet);
-/* Asks for a call of on_bytes with no bytes, soon, busy or not, so that
- * something can be written that nobody asked for just now. */
+/* Asks for a call of on_bytes with no bytes, soon, busy or not, so that bytes
+ * can be written that answer no request just now. */
 void weir_talk_wake(struct weir_talk *talk);
 /* Ends it once what was written is sent. Nothing is heard from now on. */
 void weir_talk_end(struct weir_talk *talk);

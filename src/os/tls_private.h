@@ -28,7 +28,7 @@ const char *weir_tls_explain(const SSL *ssl, const char *host, char *buf,
 /* The names in the verified certificate of the other end. */
 void weir_tls_names_of(const SSL *ssl, struct weir_tls_peer *out);
 
-/* What weir_tls_session_doubt() says, of any session. */
+/* As weir_tls_session_doubt(), of any session. */
 const char *weir_tls_doubt(const SSL *ssl, const struct weir_tls *now);
 
 #endif /* WEIR_TLS_PRIVATE_H */

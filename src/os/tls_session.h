@@ -51,12 +51,12 @@ bool weir_tls_is_refused(const struct weir_tls_session *session);
 void weir_tls_session_names(const struct weir_tls_session *session,
                             struct weir_tls_peer *out);
 
-/* Whether the certificate that the peer showed is still good: not ended by the
- * clock, and with 'now' (a server's; NULL: the clock alone, which is cheap) not
- * without an authority in the files as they were last read, some 0.1 ms each
- * certificate. A handshake that isn't over goes by the files of its beginning:
- * with 'now' that is wrong, too, and the peer may begin again. NULL: it is
- * good, or none was shown; else what is wrong, for the peer, static. */
+/* Checks that the certificate that the peer showed is still good: it hasn't
+ * ended by the clock and, with 'now' (a server's; NULL: the clock alone, which
+ * is cheap), has an authority in the files as they were last read, some 0.1 ms
+ * each certificate. A handshake that isn't over goes by the files of its
+ * beginning: with 'now' it fails, too, and the peer may begin again. NULL: it
+ * is good, or none was shown; else the reason, for the peer, static. */
 const char *weir_tls_session_doubt(const struct weir_tls_session *session,
                                    const struct weir_tls *now);
 

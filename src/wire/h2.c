@@ -30,8 +30,9 @@
  * ENHANCE_YOUR_CALM, and so is one whose header block is over
  * WEIR_H2_HEADERS_MAX, before the rest of the block is decoded. All that is
  * left to a peer is to send much; the owner of the socket rations that. HPACK's
- * table is announced as empty, so that headers cost what they weigh, and the
- * priorities of RFC 7540 as unused, for which nghttp2 would keep a tree.
+ * table is announced as empty, so that the cost of headers follows their size,
+ * and the priorities of RFC 7540 as unused, because nghttp2 would keep a tree
+ * for them.
  *
  * Two traps. Trailers: the data must end without END_STREAM, or the trailers
  * never leave. And an answer that ends before the peer's half is closed by
@@ -233,8 +234,8 @@ static void refuse_http(struct weir_h2 *h2, struct stream *stream,
 
 /* ---- Work ---- */
 
-/* Nothing more of the peer's is read. nghttp2 says GOAWAY when it writes next,
- * and then the session has failed. */
+/* From now on no byte of the peer is read. nghttp2 says GOAWAY when it writes
+ * next, and then the session has failed. */
 static void end_for(struct weir_h2 *h2, const char *breach)
 {
     if (h2->breach)
@@ -251,7 +252,7 @@ static void add_work(struct weir_h2 *h2, size_t units)
         end_for(h2, "the peer causes too much work with few bytes");
 }
 
-/* Every frame, known or not, a CONTINUATION too. */
+/* Called for every frame, known or not, a CONTINUATION too. */
 static int on_begin_frame(nghttp2_session *session,
                           const nghttp2_frame_hd *head, void *context)
 {
@@ -344,7 +345,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame,
     add_work(h2, size);
     if (h2->block > WEIR_H2_HEADERS_MAX)
         end_for(h2, "the peer's headers are over 8192 bytes");
-    /* What follows in the block isn't even decoded. */
+    /* The rest of the block isn't even decoded. */
     if (h2->breach)
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     struct stream *stream = weir_h2_find_stream(h2, frame->hd.stream_id);

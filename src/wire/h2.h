@@ -102,11 +102,11 @@ void weir_h2_reset(struct weir_h2 *h2, int32_t stream);
 void weir_h2_shutdown(struct weir_h2 *h2);
 /* Bytes queued and not yet handed out: for flow control. */
 size_t weir_h2_queued(const struct weir_h2 *h2);
-/* The bound of ours that the peer broke, for people; static. NULL: none. */
+/* The bound that the peer broke, for people; static. NULL: none. */
 const char *weir_h2_breach(const struct weir_h2 *h2);
-/* What the peer's bytes have cost, in units: a byte is one, and a frame, a
- * header and a call have a price each. Never over WEIR_H2_WORK_FACTOR times the
- * bytes fed and 256 Ki, but by what the feed that broke the bound cost. */
+/* The cost of the peer's bytes, in units: a byte is one, and a frame, a header
+ * and a call have a price each. Never over WEIR_H2_WORK_FACTOR times the bytes
+ * fed and 256 Ki, but by the cost of the feed that broke the bound. */
 uint64_t weir_h2_work(const struct weir_h2 *h2);
 /* No streams and nothing to write, or the session is over. */
 bool weir_h2_idle(const struct weir_h2 *h2);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * wire/h2_private.h - what a session of gRPC knows, and its streams. */
+ * wire/h2_private.h - the state of a session of gRPC, and its streams. */
 
 #ifndef WEIR_H2_PRIVATE_H
 #define WEIR_H2_PRIVATE_H
@@ -13,7 +13,7 @@
 #define WEIR_H2_RECENT 64 /* streams that are found at once */
 
 struct stream {
-    struct stream *next, **self; /* what points here */
+    struct stream *next, **self; /* the pointer to this one */
     int32_t id;
     bool began;    /* the handler knows of it */
     bool over;     /* nothing more is told to the handler */
@@ -43,7 +43,7 @@ struct weir_h2 {
     bool pong;
     bool goaway;   /* one side said so */
     int failed;    /* enum weir_error of the session's end */
-    const char *breach; /* of our bounds, for people; NULL: none */
+    const char *breach; /* of a bound, for people; NULL: none */
     size_t block;       /* bytes of the header block, decoded so far */
     uint64_t fed;       /* bytes */
     uint64_t work;      /* units */

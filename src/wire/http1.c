@@ -6,9 +6,9 @@
  * the head's end is the only work that is done again, and the head has a bound.
  *
  * Why not libevent's evhttp: it takes differing lengths, signs, folded lines
- * and blanks before a colon, reads a whole body before it asks anybody, has no
- * bound on its connections, and one for each peer costs what a hundred
- * decisions do.
+ * and blanks before a colon, reads a whole body before it asks the handler, has
+ * no bound on its connections, and one for each peer costs as much as a hundred
+ * decisions.
  *
  * Source: RFC 9110 (methods, fields), RFC 9112 (messages; section 6.3 on
  * lengths, 11.2 on what is smuggled between readers that differ). */

@@ -230,10 +230,10 @@ static int read_words(struct cursor *line, struct weir_resp_request *out)
     }
 }
 
-/* Whether a line begins a request of HTTP, or is one of its headers: a browser
- * sends what any page has it send, to any port, and where the first line were
- * only a command that nobody knows, the body would be commands too. Redis knows
- * such lines by "POST" and "Host:". */
+/* Whether a line begins a request of HTTP, or is one of its headers: any page
+ * can make a browser post to any port, and if the first lines were only unknown
+ * commands, the body would be commands too. Redis knows such lines by "POST"
+ * and "Host:". */
 static bool is_http(const char *line, size_t len)
 {
     static const char version[] = " HTTP/1.1";
