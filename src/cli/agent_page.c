@@ -488,7 +488,7 @@ static int send_to_root(struct weir_agent_page *page, struct weir_text path,
     return 0;
 }
 
-/* Beside weir_views. */
+/* The agent's own views, beside weir_views. */
 static const struct {
     const char *path;
     int (*answer)(struct weir_agent_page *page, struct weir_text query,

@@ -88,8 +88,8 @@ static const char reset_help[] =
     "  --roots HOST:PORT,…  the roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
     "  --json               {\"reset\": …, \"epoch\": …}\n"
     "\n"
-    "It is an edit: the quota begins anew, and roots and limiters forget what\n"
-    "was in the bucket before. Totals stay. It can't be undone.\n";
+    "A reset is an edit: the quota begins anew, and roots and limiters forget\n"
+    "the former content of the bucket. Totals stay. It can't be undone.\n";
 
 /* ---- Shared ---- */
 
@@ -665,7 +665,7 @@ static json_t *names_object(char **names, int count)
     return json_pack("{s:o}", "names", list);
 }
 
-/* One edit of the quotas that are named. 'done' is what the answer calls it. */
+/* One edit of the quotas that are named. 'done': its key in the answer. */
 static int edit_named(const char *verb, const char *path, const char *help,
                       const char *done, int argc, char **argv)
 {

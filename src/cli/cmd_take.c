@@ -332,7 +332,7 @@ static int refuse_unready(struct take *take, struct weir *weir)
                          take->timeout_text, why, weir_cli_advice(why));
 }
 
-/* What is decided of such a quota here is of no meaning to the fleet. */
+/* A decision on a denied quota is this process's alone, not the fleet's. */
 static int check_denied(struct weir *weir)
 {
     struct weir_event event;
@@ -403,7 +403,7 @@ static int run(struct take *take)
         if (error == 0)
             weir_handle_close(handle);
     }
-    /* Of an exact quota that is said when it is asked. */
+    /* An exact quota is denied only when it is asked. */
     if (status != WEIR_EXIT_ERROR && check_denied(weir) != 0)
         status = WEIR_EXIT_ERROR;
     weir_close(weir);

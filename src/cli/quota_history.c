@@ -37,8 +37,7 @@ static const char undo_help[] =
     "  --roots HOST:PORT,…  the roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
     "  --json               {\"undone\": …, \"epoch\": …}\n"
     "\n"
-    "That is an edit of its own: to undo it is to do it again. A reset can't\n"
-    "be taken back.\n";
+    "An undo is an edit of its own and can be undone. A reset can't.\n";
 
 /* ---- A change in words ---- */
 

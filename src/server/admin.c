@@ -267,8 +267,8 @@ static int check_body(size_t max, size_t len, struct weir_diag *diag)
                          NULL);
 }
 
-/* The body of a request that nothing answers is read too, so that the caller
- * hears just that. */
+/* The body of a request without a route is read too, so that the caller gets
+ * just that refusal. */
 int weir_admin_check_body(const struct weir_admin_request *request, size_t len,
                           struct weir_diag *diag)
 {

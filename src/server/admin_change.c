@@ -111,8 +111,8 @@ static int refuse_to_reset(struct weir_text name, const char *why,
                          weir_text_show(name, shown), why, NULL);
 }
 
-/* A bucket that a store outside keeps isn't ours to empty; what is leased or in
- * flight is in no bucket. */
+/* A root can't empty a bucket in a store of exact quotas; units that are leased
+ * or in flight are in no bucket. */
 static int check_reset(const struct weir_admin *admin, struct weir_text name,
                        const struct weir_quota **out, struct weir_diag *diag)
 {
@@ -163,7 +163,7 @@ static int make_reset(struct weir_admin *admin, struct weir_admin_edit *edit,
     return weir_changes_add(changes, &change);
 }
 
-/* Of each name that the body has. */
+/* Makes a change of each name in the body. */
 static int make_named(struct weir_admin *admin, struct weir_admin_edit *edit,
                       struct weir_changes *changes, struct weir_diag *diag)
 {

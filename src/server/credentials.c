@@ -98,7 +98,7 @@ static unsigned find_role(struct weir_text word)
     return 0;
 }
 
-/* One of "read,take:a-*", parted. */
+/* One word of "read,take:a-*", in its parts. */
 struct grant {
     struct weir_text role;
     bool limited;          /* there is a colon … */
@@ -123,7 +123,7 @@ static bool next_grant(struct weir_text *words, struct grant *out)
     return true;
 }
 
-/* Adds what "read,take:a-*" may, which was checked. 0 or WEIR_ETOOBIG. */
+/* Adds the rights of "read,take:a-*", which was checked. 0 or WEIR_ETOOBIG. */
 static int add_grants(struct weir_text words, struct weir_identity *to)
 {
     struct grant grant;
@@ -160,8 +160,8 @@ static int check_grants(struct weir_text words, struct weir_diag *diag)
             return refuse_grant("only take can be limited to names of "
                                 "quotas: take:GLOB", diag);
         if (grant.limited && weir_name_check(grant.glob, NULL) < 0)
-            return refuse_grant("behind take: stands a glob of names of "
-                                "quotas, at most 255 bytes of UTF-8", diag);
+            return refuse_grant("take: needs a glob of names of quotas, at "
+                                "most 255 bytes of UTF-8", diag);
     }
     if (add_grants(words, &all) < 0)
         return refuse_grant("the globs of a line are at most 512 bytes: let "
@@ -627,7 +627,7 @@ static void set_who(struct weir_identity *identity, struct weir_text who)
     identity->who[len] = '\0';
 }
 
-/* A name that isn't clean text is none: it would go to the log. 0 or
+/* Leaves out a name that isn't clean text: it would go to the log. 0 or
  * WEIR_ETOOBIG. */
 static int add_names(const struct set *set, const char *const *names,
                      size_t name_count, struct weir_identity *identity)

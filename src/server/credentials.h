@@ -97,8 +97,8 @@ int weir_credentials_find(const struct weir_credentials *credentials,
 /* 0, or WEIR_EDENIED with 'diag' naming the role that is missing. */
 int weir_identity_check(const struct weir_identity *identity,
                         enum weir_role role, struct weir_diag *diag);
-/* Whether it may take from the quota 'name': 0, or WEIR_EDENIED with 'diag'
- * naming both. */
+/* Whether the identity may take from the quota 'name': 0, or WEIR_EDENIED with
+ * 'diag' naming both. */
 int weir_identity_check_name(const struct weir_identity *identity,
                              struct weir_text name, struct weir_diag *diag);
 

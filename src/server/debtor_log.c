@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * server/debtor_log.c - names in the log which limiters went beyond their debt.
+ * server/debtor_log.c - logs the limiters that went beyond their debt.
  *
- * Such a limiter reports what can't be, or its quota's max_debt is shorter than
- * what it charges and reserves. The line says both, because the root can't tell
+ * Such a limiter reports false counts, or its quota's max_debt is shorter than
+ * its charges and reservations. The line says both, because the root can't tell
  * one from the other. */
 
 #include "server/debtor_log.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * server/debtor_log.h - names in the log which limiters went beyond their
- * debt. */
+ * server/debtor_log.h - logs the limiters that went beyond their debt. */
 
 #ifndef WEIR_DEBTOR_LOG_H
 #define WEIR_DEBTOR_LOG_H
@@ -9,7 +8,7 @@
 #include "server/log.h"
 
 /* To be called about each second. One warning for each limiter and quota and
- * episode (WEIR_DEBTOR_EPISODE), a few at a time: the others come next. */
+ * episode (WEIR_DEBTOR_EPISODE), a few at a time: the next call logs more. */
 void weir_debtors_log(struct weir_root *root, const struct weir_log *log,
                       weir_instant now);
 

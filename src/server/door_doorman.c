@@ -186,7 +186,7 @@ static double wanted(const struct weir_band *bands, size_t count)
     return wants;
 }
 
-/* 0, or WEIR_EDENIED, which is told. */
+/* 0, or WEIR_EDENIED, which is reported. */
 static int may(const struct answer *a, struct weir_text id)
 {
     char shown[WEIR_SHOW_MAX];

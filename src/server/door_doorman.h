@@ -58,10 +58,10 @@ struct weir_doorman_call {
     const void *bytes;
     size_t len;
     uint32_t way; /* the connection, as weir_root_lease_ask() wants it */
-    struct weir_root_names names; /* of resources that it may ask for; a row of
-                                   * another is left out, and a call in which
-                                   * no other is left is refused; 'set' isn't
-                                   * NULL */
+    struct weir_root_names names; /* of resources that the client may ask for; a
+                                   * row of another is left out, and a call
+                                   * without any row left is refused; 'set'
+                                   * isn't NULL */
 };
 /* Answers: returns WEIR_GRPC_OK and sets '*out', borrowed until the next call;
  * or another status, and '*out' is the sentence, NUL-terminated. */

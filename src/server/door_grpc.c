@@ -122,7 +122,7 @@ static int admit(struct connection *connection,
                            role, diag);
 }
 
-/* The root, or a call of Doorman's, denied it a quota. */
+/* The root, or a call of Doorman's, denied a quota to the peer. */
 static void on_denied(void *context, struct weir_text name, weir_instant now)
 {
     const struct stream *stream = context;
@@ -810,7 +810,7 @@ static bool recheck_link(struct stream *stream)
         weir_name_set_equal(&identity.take, &stream->identity.take))
         return true;
     finish(stream, error < 0 ? weir_link_status(error) : WEIR_GRPC_UNAVAILABLE,
-           error < 0 ? why.text : "the credential has other quotas now");
+           error < 0 ? why.text : "the quotas of the credential have changed");
     return false;
 }
 
@@ -867,7 +867,7 @@ void weir_door_grpc_look(struct weir_door_grpc *door)
     struct connection *next;
     for (struct connection *c = door->connections; c; c = next) {
         next = c->next;
-        /* Guests stay, but without a credential: of too many the oldest of
+        /* Guests stay, but they have no credential: of too many, the oldest of
          * the address that has most makes room. */
         if (c->known || c->guest || c->streams ||
             now < c->since + WEIR_STRANGER_MAX)

@@ -6,7 +6,7 @@
  * the certificate of the connection and the header Authorization, before a
  * byte of its body is kept or the administration sees it.
  *
- * An answer that reads is there at once; an edit's comes when the edit is in
+ * The answer to a read is there at once, that to an edit when the edit is in
  * force. Both go to a ticket, which outlives the connection if the client goes
  * away first.
  *
@@ -117,7 +117,7 @@ static bool on_head(void *context, struct weir_http_call *call,
     unsigned role = weir_admin_role(&ask);
     bool is_file = weir_http_file(call);
     *identity = (struct weir_identity){ .roles = 0 };
-    /* A peer that had to show nothing keeps no connection. */
+    /* A peer that needed no credential keeps no connection. */
     if (is_file || role == 0)
         call->ends = weir_gate_is_shut(door->gate);
     if (is_file)
@@ -156,7 +156,7 @@ static void on_request(void *context, struct weir_http_call *call,
         problem(door, &call->reply, 503, weir_strerror(WEIR_ENOMEM));
         return;
     }
-    /* By the credential; where none are in force, by where it is. */
+    /* The reader is its identity; without credentials in force its address. */
     if (is_stream(call) && weir_gate_is_shut(door->gate))
         snprintf(call->reader, sizeof call->reader, "%s", identity->who);
     else if (is_stream(call))
@@ -180,7 +180,7 @@ static void on_unknown(void *context, const struct weir_talk *talk,
     char address[64];
     weir_talk_peer(talk, address);
     weir_gate_note(door->gate, WEIR_DOOR_HTTP, WEIR_REFUSED_CREDENTIAL, address,
-                   "it stayed for 10 s and showed nothing that is known", now);
+                   "it has shown no known credential for 10 s", now);
 }
 
 /* ---- Life ---- */

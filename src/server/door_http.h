@@ -27,12 +27,12 @@ struct weir_door_http_options {
                                 * (os/origin.h); NULL: none */
 };
 
-/* Opens the door. WEIR_EINVAL, WEIR_ESYSTEM, WEIR_ENOMEM, with 'diag'
+/* Opens the listener. WEIR_EINVAL, WEIR_ESYSTEM, WEIR_ENOMEM, with 'diag'
  * filled. */
 int weir_door_http_new(const struct weir_door_http_options *options,
                        struct weir_door_http **out, struct weir_diag *diag);
 uint16_t weir_door_http_port(const struct weir_door_http *door);
-/* Credentials were read again: nobody is known until the next request. */
+/* Credentials were read again: each peer is unknown until its next request. */
 void weir_door_http_recheck(struct weir_door_http *door);
 /* Certificates were read again: as weir_door_grpc_doubt(). (A connection whose
  * certificate has ended goes by itself.) */
@@ -42,7 +42,7 @@ void weir_door_http_stop(struct weir_door_http *door);
 /* The administration is about to go: from now on requests are answered that
  * the root is stopping. */
 void weir_door_http_leave(struct weir_door_http *door);
-/* Answers that are owed still find nobody then. NULL inside is legal. */
+/* Answers that are still owed are dropped then. NULL inside is legal. */
 void weir_door_http_free(struct weir_door_http **door);
 
 #endif /* WEIR_DOOR_HTTP_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * server/gate.c - the doors' one way in.
  *
- * Every refusal is counted, and logged as often as its kind of line may be. */
+ * Every refusal is counted, and logged within the limit of its kind of line. */
 
 #include "server/gate.h"
 

@@ -19,7 +19,7 @@ enum weir_refusal {
                               * wasn't signed or has ended, too slow */
     WEIR_REFUSED_CREDENTIAL, /* nothing shown that is known */
     WEIR_REFUSED_ROLE,       /* known, and not allowed */
-    WEIR_REFUSED_NAME,       /* it may take, but not from that quota */
+    WEIR_REFUSED_NAME,       /* the role 'take', but not for that quota */
 };
 #define WEIR_DOORS 2
 #define WEIR_REFUSALS 4
@@ -33,7 +33,7 @@ struct weir_gate {
                                                  * force */
     const struct weir_tls *tls; /* borrowed; whose certificate is shown; NULL:
                                  * plain text */
-    struct weir_log *log; /* borrowed; NULL: says nothing */
+    struct weir_log *log; /* borrowed; NULL: none */
     /* The gate's own: */
     uint64_t refused[WEIR_DOORS][WEIR_REFUSALS];
 };
@@ -56,7 +56,7 @@ int weir_gate_identify(struct weir_gate *gate, const struct weir_caller *who,
 int weir_gate_admit(struct weir_gate *gate, const struct weir_caller *who,
                     const struct weir_identity *identity, enum weir_role role,
                     struct weir_diag *diag, weir_instant now);
-/* Whether it may take from the quota 'name'. As above. */
+/* Whether 'who' may take from the quota 'name'. As above. */
 int weir_gate_admit_name(struct weir_gate *gate, const struct weir_caller *who,
                          const struct weir_identity *identity,
                          struct weir_text name, struct weir_diag *diag,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * server/link_caller.c - what the gate is to know of the peer of a gRPC
- * connection, put together from the connection and the call. */
+ * server/link_caller.c - authorization (server/gate.h) of the peer of a gRPC
+ * connection, by the connection and the call. */
 
 #include "server/link_caller.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * server/link_caller.h - the gate's questions about the peer of a gRPC
- * connection: who it is, what it may do, from which quotas it may take. One
+ * server/link_caller.h - authorization (server/gate.h) of the peer of a gRPC
+ * connection: its identity, its roles, the quotas that it may take from. One
  * thread. */
 
 #ifndef WEIR_LINK_CALLER_H
@@ -25,7 +25,7 @@ int weir_link_status(int error);
 void weir_link_note_denied(struct weir_gate *gate, struct weir_h2_link *link,
                            const struct weir_identity *identity,
                            struct weir_text name, weir_instant now);
-/* What the root is told of a peer; borrows 'identity'. */
+/* The peer's names, for its root; borrows 'identity'. */
 struct weir_root_names weir_link_names(
     const struct weir_identity *identity, void *context,
     void (*denied)(void *context, struct weir_text name, weir_instant now));

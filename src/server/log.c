@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * server/log.c - what a root or an agent says while it runs.
+ * server/log.c - the log of a root or an agent.
  *
  * A line is written by one call, so that lines of two processes with one
  * standard error don't mix. The time is UTC, for people; nothing else here
@@ -236,7 +236,7 @@ void weir_log_limited(struct weir_log *log, enum weir_log_kind kind,
 void weir_log_short(void *log, uint64_t count, const char *why)
 {
     weir_log_limited(log, WEIR_LOG_ACCEPT, WEIR_LOG_WARNING,
-                     "%s: %llu connections were closed unheard; raise the "
+                     "%s: %llu connections were closed at once; raise the "
                      "limit of open files (ulimit -n)", why,
                      (unsigned long long)count);
 }

@@ -3,12 +3,11 @@
  *
  * Lines that a peer can cause, or a condition that repeats, are limited by
  * their kind: WEIR_LOG_BURST at once and then one each WEIR_LOG_EVERY, or fewer
- * of some kinds. Of
- * those over that the newest is kept, and the others are counted. The next
- * line of the kind tells the count: "(1234 more like this left out in the last
- * 3 s)". If none comes, weir_log_tick() writes the kept one with the count, and
- * so does weir_log_end(): no count is lost, and the last line of a kind always
- * stands in the log.
+ * of some kinds. Of the lines over that the newest is kept, and the others are
+ * counted. The next line of the kind has the count: "(1234 more like this left
+ * out in the last 3 s)". If none comes, weir_log_tick() writes the kept one and
+ * the count, and so does weir_log_end(): no count is lost, and the last line of
+ * a kind is always written.
  *
  * Any thread. */
 
@@ -43,8 +42,8 @@ enum weir_log_kind {
     WEIR_LOG_ACCEPT,     /* accept() failed: no descriptor is left */
     WEIR_LOG_CONNECTION, /* a connection or a link came or went */
     WEIR_LOG_LINK,       /* a limiter's link was refused or dropped */
-    WEIR_LOG_DOORMAN,    /* a client of Doorman asks for what isn't there:
-                          * one a minute */
+    WEIR_LOG_DOORMAN,    /* a client of Doorman asks for a resource that isn't
+                          * leased: one a minute */
     WEIR_LOG_STORE,
     WEIR_LOG_SNAPSHOT,
     WEIR_LOG_ELECTION, /* the master of leases */
@@ -70,7 +69,7 @@ struct weir_log_limit {
 
 /* All zero but for the level at first. */
 struct weir_log {
-    enum weir_log_level level;   /* what is less urgent isn't written */
+    enum weir_log_level level;   /* less urgent lines aren't written */
     weir_instant (*clock)(void); /* NULL: weir_clock_now() */
     struct weir_log_limit limits[WEIR_LOG_KINDS];
 };
@@ -81,7 +80,7 @@ int weir_log_level_parse(const char *text, enum weir_log_level *out);
 /* Writes a line that only the operator causes: a start, a stop, a signal. Any
  * other line is limited.
  *
- * Of all messages: control and formatting characters of Unicode and bytes that
+ * In all messages control and formatting characters of Unicode and bytes that
  * are no UTF-8 are written as "\x1b", so that a name from outside neither ends
  * the line nor steers a terminal. A message that is too long ends in "…". */
 void weir_log(const struct weir_log *log, enum weir_log_level level,
@@ -100,9 +99,9 @@ void weir_log_tick(struct weir_log *log);
 /* Writes all that was kept: the process ends. */
 void weir_log_end(struct weir_log *log);
 
-/* From now on libevent's lines are this log's, until another call; NULL:
- * libevent writes to standard error by itself, as much as it likes. Before
- * any other thread begins, and after all have ended. */
+/* From now on libevent's lines go to this log, until another call; NULL:
+ * libevent writes to standard error by itself, without a limit. To be called
+ * before any other thread begins, and after all have ended. */
 void weir_log_adopt_library(struct weir_log *log);
 
 #endif /* WEIR_LOG_H */

@@ -277,7 +277,7 @@ static int print_adaptive(FILE *out, struct weir_root *root, weir_instant now)
     return 0;
 }
 
-/* The few limiters that did it last. */
+/* The remembered limiters: the last ones. */
 static void print_debtors(FILE *out, const struct weir_root *root,
                           weir_instant now)
 {
@@ -322,9 +322,9 @@ static void print_gate(FILE *out, const struct weir_gate *gate)
 {
     static const char refused[] = "weir_refused_credentials_total";
     weir_metrics_head(out, refused, "counter",
-                      "Handshakes, calls and requests that were refused: no "
-                      "TLS, nobody known, or not allowed; or names of "
-                      "quotas that a credential may not take from.");
+                      "Handshakes, calls and requests that were refused for "
+                      "TLS, credential or role; and names of quotas that a "
+                      "credential may not take from.");
     for (int door = 0; door < WEIR_DOORS; door++)
         for (int why = 0; why < WEIR_REFUSALS; why++)
             fprintf(out, "%s{door=\"%s\",reason=\"%s\"} %llu\n", refused,

@@ -80,7 +80,7 @@ void weir_views_free(struct weir_views **views);
 /* To be called about each second: keeps what /v1/past tells. */
 void weir_views_tick(struct weir_views *views, weir_instant now);
 
-/* The path of each view, those of the picture above; NULL past the last. */
+/* The path of each view, as drawn above; NULL past the last. */
 const char *weir_views_path(size_t i);
 /* Whether one of the views is at that path. */
 bool weir_views_have(struct weir_text path);

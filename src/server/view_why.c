@@ -240,7 +240,7 @@ static void say_part(const struct weir_ruled *ruled, char *buf, size_t size)
                  ruled->kind == WEIR_RATE ? " a second" : "");
 }
 
-/* Of a bucket that may refuse: what a limiter said that can't be. */
+/* Of a bucket that may refuse: the limiter that reported beyond max_debt. */
 static void say_debtor(const struct link_view *link, char *buf, size_t size)
 {
     const struct weir_debtor *debtor = &link->usage.debtor;
