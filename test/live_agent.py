@@ -314,8 +314,8 @@ class Redis(Agents):
         self.assertEqual(self.resp(place).ask("PING"), "+PONG")
 
     def test_a_browser_posts_no_commands(self):
-        """What fetch() of any page can send, but for the headers that tell
-        nothing: a simple request."""
+        """A simple request, which fetch() of any page can send, without the
+        headers that don't matter here."""
         self.quota("drain", "limit=1/h", "low_burst=3", "high_burst=3")
         place = self.agent("--resp", ":0")["resp"][0]
         for method, target in ("POST", "/"), ("POST", "/?'a"), ("GET", "/"):

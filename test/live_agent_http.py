@@ -99,12 +99,12 @@ class Http(Agents):
         status, headers, said = self.take(place, name="site", weight=4)
         self.assertEqual((status, said["never"]), (429, True))
         self.assertNotIn("Retry-After", headers)
-        # The roots hear of it.
+        # The roots receive the count.
         until("the root's count", lambda: any(
             quota["name"] == "site" and quota["passed"] >= 3 for quota in
             json.loads(self.root.get("/v1/usage")[1])["quotas"]))
 
-    def test_what_the_page_asks(self):
+    def test_views_of_the_page(self):
         self.quota("site", "limit=1/h", "low_burst=3", "high_burst=3")
         self.quota("user/*", "limit=5/s", "parent=site")
         place, = self.agent("--http", ":0")["http"]
@@ -209,11 +209,11 @@ class Http(Agents):
         self.assertEqual(self.on(other, "/v1/enter", name="db")[1]["permit"],
                          1)
         self.assertEqual(self.on(other, "/v1/enter", name="db")[0], 429)
-        # With its connection a permit goes.
+        # A permit goes with its connection.
         one.close()
         until("the other unit", lambda: self.on(other, "/v1/enter",
                                                 name="db")[0] == 200)
-        # What holds nothing has no number.
+        # A pass without a permit has no number.
         self.assertEqual(self.on(other, "/v1/enter", name="no quota"),
                          (200, {"verdict": "pass", "unknown": True}))
         for path, body in [
@@ -227,9 +227,9 @@ class Http(Agents):
             self.assertEqual(self.on(other, path, **body)[0], 400, body)
         other.close()
 
-    def test_who_holds_permits_is_probed(self):
-        """A host that lost its power says no good-bye, and its permits would
-        be held for ever: the kernel asks after it."""
+    def test_a_holder_of_permits_is_probed(self):
+        """A host that lost its power ends no connection, and its permits would
+        be held for ever: the kernel probes it."""
         self.quota("db", "kind=concurrency", "limit=2", "sharing=local")
         place, = self.agent("--http", "127.0.0.1:0")["http"]
         link = http.client.HTTPConnection(place, timeout=PATIENCE)
@@ -305,7 +305,7 @@ class Http(Agents):
         status, said = self.rls(place, path="cart")
         self.assertEqual((status, said["overallCode"]), (429, "OVER_LIMIT"))
         self.assertNotIn("limitRemaining", said["statuses"][0])
-        # What no quota is about passes.
+        # A descriptor without a quota passes.
         self.assertEqual(self.rls(place, path="/home"), (200, {
             "overallCode": "OK", "statuses": [{"code": "OK"}]}))
         for body, says in [
@@ -359,7 +359,7 @@ class Http(Agents):
         self.assertEqual(done.status, 2)
         self.assertIn("go with --rls or --http", done.err)
 
-    def test_what_is_wrong_is_said(self):
+    def test_errors_name_their_cause(self):
         place, = self.agent("--http", ":0")["http"]
         for body, says in [
                 ("", "no JSON"), ("[", "line 1"), ("[]", "object"),

@@ -767,8 +767,8 @@ class Serve(Case):
         self.assertIn(json.loads(self.ok("version", "--json"))["version"],
                       self.ok("--version"))
 
-    def test_store_that_everybody_may_read(self):
-        """A root says so, once, and leaves the mode to the operator."""
+    def test_store_that_all_users_may_read(self):
+        """A root logs it once, and leaves the mode to the operator."""
         root = Root(self, store=self.make_store("own.db"))
         self.assertNotIn("may read", root.logged())
         url = self.make_store("wide.db")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""live_debt.py - a limiter that reports what can't be, beside `weir take` and a
-real root: the limit passes again within max_debt, the root says who it was, and
+"""live_debt.py - a limiter with false reports, beside `weir take` and a real
+root: the limit passes again within max_debt, the root names the limiter, and
 `weir quota reset` empties a bucket that would drain for days."""
 
 import json
@@ -42,7 +42,7 @@ class Debt(Case):
         self.assertEqual(self.root.logged().count("limiter 'liar'"), 1)
 
     def test_a_reset_empties_it(self):
-        """Ten a day: what is in the bucket is there for days."""
+        """Ten a day: the bucket would stay full for days."""
         self.ok("quota", "set", "day", "limit=10/day", "high_burst=5",
                 root=self.root)
         self.lie("day")

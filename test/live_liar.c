@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test/live_liar.c - a limiter that reports what can't be.
+ * test/live_liar.c - a limiter with false reports.
  *
  *     live_liar HOST:PORT QUOTA UNITS...
  *
@@ -26,7 +26,7 @@ struct liar {
     struct weir_root_link *link;
     struct weir_arena arena;
     struct weir_text quota;
-    uint64_t created, epoch; /* of the quota; 0: not heard of yet */
+    uint64_t created, epoch; /* of the quota; 0: not received yet */
     char **units;
     int count;
     uint64_t number; /* of the last report */

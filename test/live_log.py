@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""live_log.py - what peers can make `weir serve` and `weir agent` write: tens
-of thousands of connections and requests that are refused, to each listener,
-plain and over TLS, at the log level that says the most.
+"""live_log.py - the logs of `weir serve` and `weir agent` under tens of
+thousands of connections and requests that are refused, to each listener, plain
+and over TLS, at the log level with the most lines.
 
 A line's form is the line with each number taken for the same. Of each form
 there may be a burst and a line for each second, however many peers cause it,
-and what was left out is counted: no speed is asserted. WEIR_LOG_FLOOD is how
+and lines left out are counted: no speed is asserted. WEIR_LOG_FLOOD is how
 many connections and requests come of each sort."""
 
 import os
@@ -108,7 +108,7 @@ def in_parallel(do, items):
 
 
 def flood(place):
-    """FLOOD connections, each of which says something else that is wrong."""
+    """FLOOD connections, each with one of the texts of GARBAGE."""
     in_parallel(lambda i: say(place, GARBAGE[i % len(GARBAGE)]),
                 range(FLOOD))
 
@@ -130,7 +130,7 @@ def ask_often(place, one, answer, context=None, count=FLOOD):
     in_parallel(ask, range(PEERS))
 
 
-# ---- What was written ----
+# ---- The log ----
 
 def form_of(line):
     """Without its time, its numbers and what it counts."""
@@ -139,7 +139,7 @@ def form_of(line):
 
 
 class Written:
-    """Of one process: all lines, and those of each form."""
+    """The log of one process: all lines, and those of each form."""
 
     def __init__(self, path, began):
         self.text = Path(path).read_bytes()
@@ -191,7 +191,7 @@ class Plain(Bounded, Agents):
                       *(each[0] for each in self.places.values())):
             flood(place)
         root, _ = self.check_all()
-        # Each that spoke to the listener of gRPC has ended.
+        # Each connection to the listener of gRPC has ended.
         self.assertGreaterEqual(root.ever("connection of"), FLOOD)
 
     def test_links_that_say_nonsense(self):
@@ -252,7 +252,7 @@ class Sealed(Bounded, SealedAgent):
         request = (f"GET /v1/status HTTP/1.1\r\nHost: localhost\r\n"
                    f"Authorization: {WRONG}\r\n\r\n").encode()
         for place in (f"127.0.0.1:{self.root.http}", self.places["http"]):
-            # Each ends its connection.
+            # Each answer ends its connection.
             ask_often(place, request, b"HTTP/1.1 401", self.sealed_by,
                       FLOOD // 5)
         ask_often(self.places["resp"], Resp.line("AUTH", WRONG), b"-WRONGPASS",

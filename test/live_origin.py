@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""live_origin.py - what the pages of other origins can make a browser send to
-`weir serve` and `weir agent`: each route and each command, plain and over TLS
-with the certificate that the browser shows.
+"""live_origin.py - requests that pages of other origins can make a browser send
+to `weir serve` and `weir agent`: each route and each command, plain and over
+TLS with the certificate that the browser shows.
 
-The listeners say themselves which routes and commands there are (GET /v1,
-COMMAND): the tables that they look requests up in. So a new one cannot be
-forgotten here, nor in the man pages."""
+The listeners list their routes and commands (GET /v1, COMMAND) from the tables
+that they look requests up in. So a new one cannot be forgotten here, nor in the
+man pages."""
 
 import http.client
 import json
@@ -42,7 +42,7 @@ BODIES = {
     "/json": {"domain": "a", "descriptors": [
         {"entries": [{"key": "a", "value": "b"}]}]},
 }
-# What a form or a fetch without a preflight says of its body.
+# Types of a body that a form, or a fetch without a preflight, can send.
 OF_FORMS = [None, "", "text/plain", "text/plain;charset=UTF-8",
             "application/x-www-form-urlencoded",
             "multipart/form-data; boundary=x", "TEXT/PLAIN",
@@ -78,9 +78,9 @@ class Listener:
         return json.loads(text)["routes"]
 
     def foreign(self):
-        """Headers of requests that another origin's page causes: as JSON, for
-        which a browser asks first (and may have asked a listener of before),
-        and with the certificate or the token that it has."""
+        """Headers of requests that another origin's page causes: as JSON, with
+        the preflight passed (perhaps at a former listener of this port), and
+        with the certificate or the token of the browser."""
         scheme, other = ("https", "http") if self.context else \
             ("http", "https")
         place = f"{self.host}:{self.port}"
@@ -103,8 +103,8 @@ class Listener:
                          "Sec-Fetch-Site": "same-origin"}
 
     def simple(self, browser):
-        """Those that no browser asks for first. 'browser': it says where they
-        come from."""
+        """Headers of requests without a preflight. 'browser': they have an
+        Origin."""
         for kind in OF_FORMS:
             headers = {} if kind is None else {"Content-Type": kind}
             yield headers | ({"Origin": self.origin} if browser else {})
@@ -167,7 +167,7 @@ class Routes:
         return picture
 
     def agent_picture(self, listener):
-        """What was decided, and what is left."""
+        """The decisions, and the units that remain."""
         def picture():
             _, _, page = listener.ask("GET", "/metrics")
             decided = re.findall(r"(?m)^weir_agent_decisions_total.*$", page)
@@ -177,8 +177,8 @@ class Routes:
         return picture
 
     def check_reads(self, listener):
-        """A page that reads gets the answer thrown away, but for a name that
-        was made to resolve to this host."""
+        """A browser hides the answer from a page of another origin, unless its
+        name was made to resolve to this host."""
         for route in listener.routes():
             if route["method"] not in READS:
                 continue
@@ -203,7 +203,7 @@ class Routes:
 
 
 class Commands:
-    """Mixed in likewise: each command as the body of what a browser posts."""
+    """Mixed in likewise: each command as the body of a browser's request."""
 
     def posts(self, words):
         line = b" ".join(str(word).encode() for word in words) + b"\r\n"
@@ -229,7 +229,7 @@ class Commands:
             return got
 
     def arguments(self, name, arity):
-        """Those with which it does something."""
+        """Arguments with which the command does something."""
         usual = {"cl.throttle": ["key", 9, 1, 3600],
                  "cl.probe": ["key", 9, 1, 3600], "del": ["key"],
                  "weir.take": [QUOTA, 1], "weir.peek": [QUOTA]}
@@ -253,7 +253,7 @@ class Commands:
                 self.assertLessEqual(got.count(b"\r\n"), 1, (data, got))
                 self.assertRegex(got, b"^(-ERR Protocol error.*HTTP\r\n)?$")
         self.assertEqual(picture(), before)
-        # Otherwise they do change it.
+        # From a client of Redis they do change it.
         for name, arity, *_ in commands:
             if name in writes:
                 link.ask(name, *self.arguments(name, arity))
@@ -261,7 +261,7 @@ class Commands:
 
 
 class Plain(Routes, Commands, Agents):
-    """Listeners on loopback, which is what keeps others out."""
+    """Listeners on loopback, where other hosts don't reach them."""
 
     def setUp(self):
         super().setUp()
@@ -316,8 +316,8 @@ class Sealed(Routes, Commands, SealedAgent):
                             self.browser)
 
     def test_posts_to_grpc(self):
-        """A browser speaks HTTP/2 there, and says no type of gRPC's without
-        asking first."""
+        """A browser speaks HTTP/2 there, and sends no content type of gRPC
+        without a preflight."""
         context = self.ops.context(self.certificates.ca)
         context.set_alpn_protocols(["h2"])
         before = self.root_picture(self.of_root())()
@@ -330,7 +330,7 @@ class Sealed(Routes, Commands, SealedAgent):
                     1, "/weir.v1.Root/Call", call,
                     **{"content-type": kind, "origin": "https://evil.example"})
                 with connect(place, context) as link:
-                    # Its last word is that it goes: nothing came behind.
+                    # GOAWAY at the end: no other call follows.
                     link.sendall(data + frame(7, 0, 0, bytes(8)))
                     got = b""
                     while part := receive(link):

@@ -147,7 +147,7 @@ class Http(Case):
         self.assertEqual(self.root.stop(), 0)
 
     def test_bodies(self):
-        """In parts, with 100 and without; and a client's that gives up."""
+        """In parts, with 100 and without; and of a client that gives up."""
         quotas = [{"name": f"q{i}", "limit": "5/s"} for i in range(20000)]
         body = json.dumps(quotas).encode()
         head = begin(b"POST", b"/v1/quotas:import",
@@ -165,7 +165,7 @@ class Http(Case):
         with connect(self.root.http) as link:
             link.sendall(head + body[:-1])
         self.assertEqual(self.count(), 20001)
-        # What is refused is not waited for.
+        # A refused body is not waited for.
         for refused, status in [
                 (begin(b"POST", b"/v1/quotas:import",
                        b"Expect: 100-continue\r\n",
@@ -180,7 +180,7 @@ class Http(Case):
             raw_http.check_problem(self, answer)
 
     def test_bodies_of_all_connections_have_a_bound(self):
-        """128 MiB: of forty that bring 4 MiB each, some are sent away."""
+        """128 MiB: of forty requests of 4 MiB each, some are refused."""
         size = 4 << 20
         # A sanitizer keeps little of what was freed, or it is counted here.
         options = os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=1"

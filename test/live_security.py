@@ -499,7 +499,7 @@ class Walk(Case):
                          ["editor", "ops"])
 
     def test_no_body_is_kept_of_a_peer_without_a_role(self):
-        """It is answered by its head, and its body stays in its socket."""
+        """The head is answered, and the body stays in the peer's socket."""
         reader = Who("reader", None, header=bearer(READ))
         before, links = rss(self.root.process.pid), []
         for who, status in [(Who("nothing", None), 401), (reader, 403)] * 30:
@@ -521,7 +521,7 @@ class Walk(Case):
         self.assertLess(rss(self.root.process.pid) - before, 64 << 20)
 
     def test_the_sender_of_a_body_without_a_role_is_held_up(self):
-        """On a plain socket, where what was read is what could be sent."""
+        """On a plain socket: the bytes that can be sent are those read."""
         root = self.start("--credentials", self.credentials)
         before, sent = rss(root.process.pid), 0
         with socket.create_connection(("127.0.0.1", root.http)) as link:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """live_tenants.py - two tenants at one root and at one agent, whose credentials
 may take from quotas of their own names alone: at no listener does one charge
-the other's quota, or learn how full it is; both are told so, and the root and
+the other's quota, or learn its fill; the denial is answered, and the root and
 the agent count it."""
 
 import json
@@ -74,7 +74,7 @@ class Tenants:
         made.rename(self.credentials)
 
     def add(self, name, **fields):
-        """What is in a bucket stays in it, and the bucket in the root."""
+        """The limit is slow: a bucket stays full, and the root keeps it."""
         fields = fields or {"low_burst": "1000", "high_burst": "1000"}
         status, _, text = self.ask(self.ops, "PUT", f"/v1/quotas/{name}",
                                    json.dumps({"limit": "1000/day", **fields}))
@@ -90,7 +90,7 @@ class Tenants:
             self.add(f"envoy/{team}/*")
 
     def passed(self, name):
-        """Units that the root has counted; 0 if it never heard of it."""
+        """Units that the root has counted; 0 for an unknown name."""
         usage = json.loads(self.ask(self.ops, "GET", "/v1/usage")[2])
         return sum(quota["passed"] for quota in usage["quotas"]
                    if quota["name"] == name)
@@ -104,7 +104,7 @@ class Link(Tenants, Case):
         self.add_quotas()
 
     def take(self, token, name, count=1):
-        """What `weir take` says, of 'count' units taken one by one."""
+        """The errors of `weir take`, of 'count' units taken one by one."""
         file = self.folder / "token"
         file.write_text(token + "\n")
         done = subprocess.run(
@@ -123,7 +123,7 @@ class Link(Tenants, Case):
         until_equal("the sum", 12, lambda: self.passed("company"))
         self.assertEqual(before, self.refused())
 
-    def test_b_cannot_charge_what_is_a_s(self):
+    def test_b_cannot_charge_quotas_of_a(self):
         self.take(A, "team-a/x", 5)
         self.assertIn("may not take from", self.take(B, "team-a/x", 50))
         until("the refusal", lambda: self.refused()["grpc", "name"] > 0)
@@ -141,7 +141,7 @@ class Link(Tenants, Case):
         self.assertEqual(before, self.refused()["grpc", "name"])
 
     def test_credentials_that_change(self):
-        """What b could not charge it can charge by its next link."""
+        """A quota that was denied to b is charged by its next link."""
         self.take(B, "team-a/x", 3)
         until("the refusal", lambda: self.refused()["grpc", "name"] > 0)
         self.write_credentials(of_b=",take:team-a/*")
@@ -157,11 +157,11 @@ class Link(Tenants, Case):
         status, why = self.call(self.b, call, get_capacity("team-a/leased"))
         self.assertEqual(status, PERMISSION_DENIED)
         self.assertIn("may not take from", why)
-        # What nobody leases is granted as it is asked for, but not to all.
+        # A resource without a quota is granted as asked, but not to all.
         self.assertEqual(self.call(self.b, call, get_capacity("nothing"))[0],
                          PERMISSION_DENIED)
         self.assertEqual(self.refused()["grpc", "name"], before + 2)
-        # A row that may be is answered beside one that may not.
+        # An allowed row is answered beside a denied one.
         self.assertEqual(self.call(self.b, call, get_capacity(
             "team-b/leased", "team-a/leased"))[0], OK)
         self.assertEqual(self.call(self.b, DOORMAN + "ReleaseCapacity",
@@ -170,13 +170,13 @@ class Link(Tenants, Case):
 
 
 class Doors(Tenants, Agent):
-    """All by one agent, whose own credential may take from all."""
+    """Both use one agent, whose own credential may take from all."""
 
     def setUp(self):
         super().setUp()
         self.add_quotas()
-        # Those before it were told before it: a name whose quota the agent
-        # hasn't heard of passes uncounted.
+        # The others were sent before it: a name whose quota the agent hasn't
+        # received passes uncounted.
         peek = {"name": "envoy/b/none", "peek": True}
         until("the last quota at the agent", lambda: "unknown" not in
               self.post(self.b, "/v1/take", peek)[1])
@@ -201,7 +201,7 @@ class Doors(Tenants, Agent):
             "name": "team-a/x", "peek": True})[0], 403)
         self.assertEqual(self.post(self.b, "/v1/take", {"asks": [
             {"name": "team-b/x"}, {"name": "team-a/x"}]})[0], 403)
-        # Of descriptors the names of their quotas count.
+        # Descriptors are denied by the names of their quotas.
         body = {"domain": "a", "descriptors": [
             {"entries": [{"key": "user", "value": "ann"}]}]}
         self.assertEqual(self.post(self.a, "/json", body)[0], 200)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""raw_http.py - bytes for a listener of HTTP/1.1, and what it makes of them:
-requests that no client's library would write."""
+"""raw_http.py - bytes for a listener of HTTP/1.1, and its answers: requests
+that no client's library would write."""
 
 import json
 import socket
@@ -17,8 +17,8 @@ def begin(method, path, *headers):
                      *headers, b"\r\n"])
 
 
-# Two readers could find different ends in each of them, or none. A body of
-# them is never an edit's: "x" is no JSON.
+# Two readers could find different ends in each of them, or none. No body of
+# them is an edit: "x" is no JSON.
 REFUSED = [
     (400, begin(b"POST", b"/", b"Content-Length: 1\r\n",
                 b"Content-Length: 2\r\n") + b"xx"),
@@ -80,7 +80,7 @@ def exchange(address, data):
 
 
 def check_strictness(case, address):
-    """Each is refused with a problem, and nothing behind it is heard."""
+    """Each is refused with a problem, and no request behind it is answered."""
     behind = begin(b"GET", b"/healthz")
     for status, data in REFUSED:
         answers = exchange(address, data + behind)

@@ -385,7 +385,7 @@ static void test_usage_status_metrics(void **state)
     must(h, 200, "GET", "/readyz", NULL);
 }
 
-/* A limiter that reports what can't be is named where somebody looks. */
+/* /v1/why and the metrics name a limiter that went beyond its debt. */
 static void test_a_debtor_is_named(void **state)
 {
     struct house *h = &((struct fixture *)*state)->house;

@@ -177,9 +177,9 @@ static void a_role_that_is_missing_is_named(void **state)
                      WEIR_EDENIED);
 }
 
-/* ---- From which quotas ---- */
+/* ---- Quotas to take from ---- */
 
-/* Whether who shows that may take from it. */
+/* Whether a peer with this credential may take from the quota. */
 static bool may_take(const struct weir_credentials *credentials,
                      const char *name, const char *authorization,
                      const char *quota)
@@ -252,8 +252,8 @@ static void more_globs_than_fit_let_nobody_in(void **state)
     refused(text, WEIR_ESYNTAX, 1, "512 bytes");
 }
 
-/* Nothing may look like a limit and be none. */
-static void what_cannot_be_limited_is_refused(void **state)
+/* No line may look like a limit without being one. */
+static void globs_that_limit_nothing_are_refused(void **state)
 {
     (void)state;
     refused("edit:team-a/* cert a\n", WEIR_ESYNTAX, 1, "only take");
@@ -481,7 +481,7 @@ int main(void)
         cmocka_unit_test(take_is_limited_to_names),
         cmocka_unit_test(names_of_all_lines_that_fit_add_up),
         cmocka_unit_test(more_globs_than_fit_let_nobody_in),
-        cmocka_unit_test(what_cannot_be_limited_is_refused),
+        cmocka_unit_test(globs_that_limit_nothing_are_refused),
         cmocka_unit_test(unsound_lines_are_refused),
         cmocka_unit_test(bounds_hold),
         cmocka_unit_test(secrets_are_not_for_others),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * test/test_debt.c - a limiter that reports what can't be, in a fleet of honest
- * ones under three times the limit, in virtual time: max_debt after its last
- * report the limit passes again, however the roots and the quota fared.
+ * test/test_debt.c - a limiter with false reports, in a fleet of honest ones
+ * under three times the limit, in virtual time: max_debt after its last report
+ * the limit passes again, whatever happens to the roots and the quota.
  * WEIR_SEED plays another fleet. */
 
 #include <setjmp.h>
@@ -53,8 +53,8 @@ static void put(struct stage *stage, uint64_t limit)
     assert_int_equal(weir_fleet_put(stage->fleet, &quota, NULL), 0);
 }
 
-/* 'below' of the roots are a region's: all limiters are theirs but the last,
- * which asks the topmost one. */
+/* 'region': root 1 is a region's, below root 0. All honest limiters are below
+ * it but the last, which asks root 0. */
 static struct stage open_stage(uint32_t roots, bool region)
 {
     struct stage stage = { .roots = roots,
@@ -86,8 +86,8 @@ static void close_stage(struct stage *stage)
     weir_fleet_free(stage->fleet);
 }
 
-/* Seconds of load at three times the limit, by limiters from 'first' on; what
- * part of the limit passed. */
+/* 'seconds' of load at three times the limit, by limiters from 'first' on.
+ * Returns the part of the limit that passed. */
 static double load(struct stage *stage, int seconds, uint32_t first)
 {
     struct weir_world *world = weir_fleet_world(stage->fleet);
@@ -185,7 +185,7 @@ static void lie(struct stage *stage, uint32_t first, int64_t units)
         say(stage, r, &report);
 }
 
-/* For as many seconds as it takes to fill what it can. */
+/* Lies for as many seconds as it takes to fill all of the debt. */
 static void lie_on(struct stage *stage, uint32_t first)
 {
     static const int64_t lies[] = { TWO_TO_62, INT64_MAX, INT64_MIN,
@@ -197,8 +197,8 @@ static void lie_on(struct stage *stage, uint32_t first)
     lie(stage, first, TWO_TO_62);
 }
 
-/* What roots say has passed is what honest limiters let through, and what the
- * liar said. */
+/* The totals of the roots are those that honest limiters let through, and those
+ * of the liar's reports. */
 static void check_totals(struct stage *stage)
 {
     weir_fleet_run(stage->fleet,
@@ -215,7 +215,7 @@ static void wait_for_debts(struct stage *stage, int debts)
     load(stage, debts * (int)(MAX_DEBT / WEIR_SECOND), 0);
 }
 
-/* ---- What may follow ---- */
+/* ---- After the reports ---- */
 
 static void test_after_it_has_left(void **state)
 {
@@ -257,7 +257,7 @@ static void test_after_an_edit(void **state)
     arrive(&stage, 0, true);
     lie_on(&stage, 0);
     leave(&stage, 0);
-    /* What honest limiters counted under the old limit is theirs, and told. */
+    /* Honest limiters still report their counts under the old limit. */
     load(&stage, 2, 0);
     put(&stage, LIMIT);
     wait_for_debts(&stage, 1);
@@ -266,8 +266,8 @@ static void test_after_an_edit(void **state)
     close_stage(&stage);
 }
 
-/* Limiters tell roots that are started what the bucket held, and the liar says
- * that it was full, and goes on. */
+/* Limiters report the fill to roots that are started; the liar reports a full
+ * bucket, and goes on. */
 static void test_after_a_restart_of_the_roots(void **state)
 {
     (void)state;
@@ -289,7 +289,7 @@ static void test_after_a_restart_of_the_roots(void **state)
     close_stage(&stage);
 }
 
-/* Each identity is a limiter of its own, with a debt of its own: what holds is
+/* Each identity is a limiter of its own, with a debt of its own: the bound is
  * so many times max_debt. */
 static void test_identities_have_a_debt_each(void **state)
 {
@@ -308,8 +308,8 @@ static void test_identities_have_a_debt_each(void **state)
     close_stage(&stage);
 }
 
-/* What is in the bucket goes at once, and no root that is started takes it over
- * from limiters. */
+/* A reset empties the bucket at once, and no root that is started takes the
+ * fill over from limiters. */
 static void test_after_a_reset(void **state)
 {
     (void)state;
@@ -334,8 +334,8 @@ static void test_after_a_reset(void **state)
     close_stage(&stage);
 }
 
-/* It lies to a region's root, which hands all of it up: the limiter elsewhere
- * finds the limit again, and what is called beyond its debt is the region's. */
+/* The liar reports to a region's root, which hands all of it up: the limiter
+ * elsewhere finds the limit again, and the region is beyond its debt. */
 static void test_in_a_region(void **state)
 {
     (void)state;

@@ -29,7 +29,7 @@ struct world {
     struct weir_mastership *mastership;
     struct weir_door_doorman *door;
     struct weir_arena arena;
-    struct weir_root_names names; /* of who asks */
+    struct weir_root_names names; /* of the client */
     unsigned denied;
     struct weir_text sentence; /* of a refusal */
     struct weir_doorman_message answer;
@@ -364,7 +364,7 @@ static void on_denied(void *context, struct weir_text name, weir_instant now)
     w->denied++;
 }
 
-/* What it may not take from isn't granted, be it leased or nobody's. */
+/* A resource that the client may not take from isn't granted, leased or not. */
 static void test_names_of_others(void **state)
 {
     struct world *w = *state;
@@ -380,7 +380,7 @@ static void test_names_of_others(void **state)
     assert_int_equal(get(w, "d", "fair", 30, 0), WEIR_GRPC_PERMISSION_DENIED);
     assert_non_null(strstr(w->sentence.p, "may not take from 'fair'"));
     assert_int_equal(get(w, "d", "nobody", 30, 0), WEIR_GRPC_PERMISSION_DENIED);
-    /* A release of another's is none. */
+    /* A release of a denied resource has no effect. */
     const struct weir_text name = WEIR_TEXT("fair");
     const struct weir_doorman_message m = {
         .type = WEIR_DOORMAN_RELEASE_REQUEST,

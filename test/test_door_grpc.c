@@ -354,7 +354,7 @@ static void test_a_body_in_parts_is_bounded(void **state)
     free(part);
 }
 
-/* A request that has no body is no place for 64 MiB of one. */
+/* A request to a route without a body is refused with one of 64 MiB. */
 static void test_a_body_is_bounded_by_its_route(void **state)
 {
     struct fixture *f = *state;

@@ -78,7 +78,7 @@ static void hostile_patterns_end(void **state)
                                  (struct weir_text){ name, 255 }, NULL));
 }
 
-/* A value that a message hasn't: no bytes, and no place either. */
+/* A value that is absent in a message: no bytes, and NULL. */
 static void matches_what_is_absent(void **state)
 {
     (void)state;

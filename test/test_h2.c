@@ -647,7 +647,7 @@ static void test_floods(void **state)
 
 /* ---- Much work of few bytes ---- */
 
-/* What an attacker writes: bytes that it made beforehand. */
+/* Bytes that an attacker made beforehand. */
 struct blob {
     uint8_t bytes[80 << 10];
     size_t len;
@@ -686,7 +686,7 @@ static const char post[] = "\x83\x86\x44\x02/x\x41\x01x"
                            "\x00\x02te\x08trailers"
                            "\x0f\x10\x10""application/grpc";
 
-/* The session's end is told in the feed that caused it, by GOAWAY with
+/* The session ends in the feed that caused it, by GOAWAY with
  * ENHANCE_YOUR_CALM. */
 static void expect_calm(struct weir_h2 *h2, const char *says)
 {
@@ -731,8 +731,8 @@ static void test_hpack_bomb(void **state)
     weir_h2_free(&server.h2);
 }
 
-/* The same on a stream that nobody reads any more, and in trailers: the block
- * is bounded wherever it stands. */
+/* The same on a stream that isn't read any more, and in trailers: the block is
+ * bounded wherever it stands. */
 static void test_hpack_bomb_on_a_dead_stream(void **state)
 {
     (void)state;

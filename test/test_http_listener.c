@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/test_http_listener.c - what listeners of HTTP share: what a handler is
- * asked and when, answers that come later, bodies that come in parts, streams.
+ * test/test_http_listener.c - the listener of HTTP: when the handler is called,
+ * answers that come later, bodies that come in parts, streams.
  *
  * The handler answers /now by the length of the body, and /late when the test
  * says so; /events is a stream. /secret is refused by its head, and so is all
@@ -300,7 +300,7 @@ static void bodies_of_all_have_a_bound(void **state)
         turn_until(w, &w->heads, i + 1);
     }
     say(fd[0], body);
-    /* So slowly that the first is there before. */
+    /* In small parts, so that the first body is complete before. */
     while (STILL(recv(fd[1], said, 1, MSG_DONTWAIT | MSG_PEEK) < 0)) {
         event_base_loop(w->base, EVLOOP_NONBLOCK);
         (void)!send(fd[1], "12345678", 8, MSG_DONTWAIT | MSG_NOSIGNAL);

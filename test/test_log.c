@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test/test_log.c - what reaches standard error of lines that somebody causes
- * without end, or writes bytes into. */
+ * test/test_log.c - standard error under lines that a peer causes without end,
+ * or puts bytes into. */
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -77,7 +77,7 @@ static size_t lines(struct house *house)
     return count;
 }
 
-/* Lines and what they say was left out: all that ever came. */
+/* Lines, and those that they count as left out: all that ever came. */
 static unsigned long long told(struct house *house)
 {
     unsigned long long sum = lines(house);
@@ -152,7 +152,7 @@ static void a_quiet_kind_has_its_burst_again(void **state)
     assert_int_equal(lines(house), 2 * WEIR_LOG_BURST);
 }
 
-static void what_was_left_out_comes_though_no_other_line_does(void **state)
+static void lines_left_out_are_told_without_another_line(void **state)
 {
     struct house *house = *state;
     for (unsigned i = 0; i < WEIR_LOG_BURST + 1; i++)
@@ -181,7 +181,7 @@ static void the_end_tells_all(void **state)
     assert_int_equal(told(house), 1001);
 }
 
-static void what_is_less_urgent_is_not_counted(void **state)
+static void less_urgent_lines_are_not_counted(void **state)
 {
     struct house *house = *state;
     for (unsigned i = 0; i < 1000; i++)
@@ -290,9 +290,9 @@ int main(void)
         TEST(a_flood_is_a_burst_and_a_line_a_second),
         TEST(another_kind_has_its_own_lines),
         TEST(a_quiet_kind_has_its_burst_again),
-        TEST(what_was_left_out_comes_though_no_other_line_does),
+        TEST(lines_left_out_are_told_without_another_line),
         TEST(the_end_tells_all),
-        TEST(what_is_less_urgent_is_not_counted),
+        TEST(less_urgent_lines_are_not_counted),
         TEST(the_operators_lines_have_no_limit),
         TEST(lines_of_libevent_are_limited),
         TEST(bytes_from_outside_are_escaped),

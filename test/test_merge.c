@@ -123,8 +123,8 @@ static int64_t fill(struct stage *stage)
 
 /* ---- What one limiter can do ---- */
 
-/* Whatever a limiter says, 'max_debt' after its last word the bucket is no
- * fuller than 'high', and lets the limit pass. Its total is exact. */
+/* Whatever a limiter reports, 'max_debt' after its last report the bucket is no
+ * fuller than 'high', and lets the limit pass. The total is exact. */
 static void test_one_lie_drains_in_max_debt(void **state)
 {
     (void)state;
@@ -148,7 +148,7 @@ static void test_one_lie_drains_in_max_debt(void **state)
     }
 }
 
-/* It says so at each interval of a minute. */
+/* The limiter repeats it at each interval of a minute. */
 static void test_a_repeated_lie_is_no_longer_one(void **state)
 {
     (void)state;
@@ -169,7 +169,7 @@ static void test_a_repeated_lie_is_no_longer_one(void **state)
     bury(&stage);
 }
 
-/* Another limiter that reports meanwhile has a room of its own, and is not the
+/* Another limiter that reports meanwhile has a debt of its own, and isn't the
  * one that is named. */
 static void test_others_are_counted_beside_it(void **state)
 {
@@ -185,7 +185,7 @@ static void test_others_are_counted_beside_it(void **state)
     bury(&stage);
 }
 
-/* By late counts nobody comes into debt, whatever their number. */
+/* Late counts put no limiter into debt, whatever their number. */
 static void test_late_lies_fill_it_to_high(void **state)
 {
     (void)state;
@@ -242,9 +242,9 @@ static void test_charges_and_refunds_count_whole(void **state)
     bury(&stage);
 }
 
-/* What was presumed of a limiter and taken back fills its own bucket by
- * nothing, whatever the quota's is lifted by. */
-static void test_what_was_presumed_is_no_debt(void **state)
+/* Units that were presumed of a limiter and taken back don't fill its own
+ * bucket, whatever the quota's is lifted by. */
+static void test_presumed_units_are_no_debt(void **state)
 {
     (void)state;
     struct stage stage;
@@ -312,8 +312,8 @@ static void test_an_edit_bounds_what_is_there(void **state)
     bury(&stage);
 }
 
-/* A root that was just started: what limiters say of the fill is bounded, and
- * a limiter that lies there and by its counts as well fills no more by both. */
+/* A root that was just started bounds the fill that limiters report, and a
+ * limiter that lies there and by its counts as well fills no more by both. */
 static void test_a_fill_taken_over_is_bounded(void **state)
 {
     (void)state;
@@ -334,7 +334,7 @@ static void test_a_fill_taken_over_is_bounded(void **state)
     }
 }
 
-/* What is in flight is the last word of each limiter, and goes with it. */
+/* Units in flight are the last report of each limiter, and go with it. */
 static void test_a_lie_in_flight_goes_with_the_limiter(void **state)
 {
     (void)state;
@@ -400,9 +400,9 @@ static void edit(struct stage *stage, struct weir_rng *rng)
     weir_merge_edit(&stage->merge, stage->use, &stage->quota, stage->now);
 }
 
-/* A liar says anything; honest limiters go by what they are told, and count
- * when there is room. Totals are exact, and what is left when the liar has said
- * its last is gone in time. */
+/* A liar reports anything; honest limiters go by their fills, and count when
+ * there is room. Totals are exact, and the liar's debt after its last report is
+ * gone in time. */
 static void play(uint64_t seed)
 {
     struct weir_rng rng = { .state = seed };
@@ -456,7 +456,7 @@ int main(void)
         cmocka_unit_test(test_late_lies_fill_it_to_high),
         cmocka_unit_test(test_a_backlog_is_not_cut),
         cmocka_unit_test(test_charges_and_refunds_count_whole),
-        cmocka_unit_test(test_what_was_presumed_is_no_debt),
+        cmocka_unit_test(test_presumed_units_are_no_debt),
         cmocka_unit_test(test_a_large_burst_is_no_debt),
         cmocka_unit_test(test_an_edit_bounds_what_is_there),
         cmocka_unit_test(test_a_fill_taken_over_is_bounded),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test/test_name_set.c - which names globs let through, together. */
+ * test/test_name_set.c - the names that several globs let through. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -54,7 +54,7 @@ static void globs_add_up(void **state)
     assert_false(weir_name_set_equal(&set, &weir_name_set_all));
 }
 
-/* Its counts go to the roots by a name of its own. */
+/* A shadow quota's counts have a name of their own at the roots. */
 static void the_shadow_of_a_name_is_as_the_name(void **state)
 {
     (void)state;

@@ -109,7 +109,7 @@ static void long_ones_are_foreign(void **state)
                      WEIR_ORIGIN_FOREIGN);
 }
 
-/* ---- What changes something ---- */
+/* ---- Requests that change something ---- */
 
 static const struct {
     const char *method, *site, *type;

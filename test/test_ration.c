@@ -144,7 +144,7 @@ static void test_all_get_a_part(void **state)
     run(&field, field.now + 10 * WEIR_SECOND);
     assert_about((double)field.used, 10e9 / WEIR_RATION_PART);
     assert_compare(weir_ration_look(field.ration).used, >=, field.used);
-    /* Rest is no claim but for the burst. */
+    /* A rest gives no claim but the burst. */
     for (unsigned i = 0; i < 200; i++)
         weir_ration_leave(&field.peers[i].member);
     field.now += 3600 * WEIR_SECOND;
@@ -224,8 +224,8 @@ static void test_admitted_peers_cost_nothing(void **state)
     field_fini(&field);
 }
 
-/* What one of them got back is no claim of the next that isn't admitted. */
-static void test_what_is_given_back_is_not_saved(void **state)
+/* Time that one member got back is no claim of others that aren't admitted. */
+static void test_returned_time_is_not_saved(void **state)
 {
     (void)state;
     static struct field field;
@@ -325,7 +325,7 @@ static void test_sources(void **state)
     field_fini(&field);
 }
 
-/* Whatever comes and goes, also within a turn: each that waits has a turn, and
+/* Members come and go, also within a turn: each that waits has a turn, and
  * nothing is left. */
 static void test_random_histories(void **state)
 {
@@ -378,7 +378,7 @@ int main(void)
         cmocka_unit_test(test_all_get_a_part),
         cmocka_unit_test(test_sources_are_equal),
         cmocka_unit_test(test_admitted_peers_cost_nothing),
-        cmocka_unit_test(test_what_is_given_back_is_not_saved),
+        cmocka_unit_test(test_returned_time_is_not_saved),
         cmocka_unit_test(test_a_newcomer_is_served_soon),
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_sources),

@@ -102,7 +102,7 @@ static void what_is_none_is_said_as_redis_says_it(void **state)
                             table[i][1]);
 }
 
-/* A browser posts what a page has it post, to any port. */
+/* Any page can make a browser post to any port. */
 static void a_request_of_http_is_none(void **state)
 {
     (void)state;

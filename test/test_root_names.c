@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test/test_root_names.c - two tenants of one root, whose credentials may take
  * from quotas of some names alone: neither charges the other's, whatever it
- * says; both charge what stands above their own. */
+ * reports; both charge the ancestors of their own. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -205,12 +205,12 @@ static void neither_charges_the_other(void **state)
     charge(town, 1, "a/x", 50);
     run(town, 5 * WEIR_SECOND);
     assert_int_equal(counted(town, "a/x"), 5);
-    /* Nor what is above that: it has named nothing of its own below "site". */
+    /* Nor the ancestor: the tenant has named no quota below "site". */
     assert_int_equal(counted(town, "site"), 5);
     assert_compare(town->denied, >=, 2);
     weir_root_stats(town->root, &stats);
     assert_int_equal(stats.denied, town->denied);
-    /* What the root doesn't share is held to the limit in the process. */
+    /* The process holds a denied quota to its limit. */
     charge(town, 1, "a/x", 100);
     struct weir_ref ref;
     weir_table_find(town->tables[1], WEIR_TEXT("a/x"), &ref);
@@ -218,7 +218,7 @@ static void neither_charges_the_other(void **state)
                 WEIR_OUTCOME_LIMITED);
 }
 
-/* The limiter says so once, not with each report. */
+/* The limiter's event comes once, not with each report. */
 static void the_limiter_is_told_once(void **state)
 {
     struct town *town = *state;
@@ -328,8 +328,8 @@ static void wants_are_judged(void **state)
     assert_int_equal(town->denied, 1);
 }
 
-/* The overflow of a template, and what stands above that. */
-static void what_stands_in_for_a_name_may_be_charged(void **state)
+/* The overflow of a template, and the ancestors of that. */
+static void the_overflow_of_a_name_may_be_charged(void **state)
 {
     struct town *town = *state;
     put(town, made_quota_of("spill", "site", 10, 10));
@@ -411,7 +411,7 @@ static void nobody_speaks_for_a_limiter_of_another(void **state)
 }
 
 /* The credential was changed, and the link is up again. */
-static void what_was_let_through_before_is_not_any_more(void **state)
+static void names_allowed_before_are_not_any_more(void **state)
 {
     struct town *town = *state;
     charge(town, 0, "a/x", 5);
@@ -437,10 +437,10 @@ int main(void)
         TOWN(the_limiter_is_told_once),
         TOWN(asks_are_judged),
         TOWN(wants_are_judged),
-        TOWN(what_stands_in_for_a_name_may_be_charged),
+        TOWN(the_overflow_of_a_name_may_be_charged),
         TOWN(counts_of_what_was_denied_find_nothing),
         TOWN(nobody_speaks_for_a_limiter_of_another),
-        TOWN(what_was_let_through_before_is_not_any_more),
+        TOWN(names_allowed_before_are_not_any_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -401,7 +401,7 @@ static mode_t mode_of(const char *path, const char *ending)
     return file.st_mode & 0777;
 }
 
-/* Whatever the umask; SQLite gives the files beside it the store's own mode. */
+/* By any umask; SQLite gives the files beside it the store's own mode. */
 static void open_to_its_owner_alone(void **state)
 {
     (void)state;
@@ -420,7 +420,7 @@ static void open_to_its_owner_alone(void **state)
     clean(fixture.url);
 }
 
-/* A wider mode is the operator's; what others may do with it is said. */
+/* A wider mode is the operator's; 'diag' says what others may do. */
 static void others_may_read_it(void **state)
 {
     struct fixture *fixture = *state;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """attack.py - runs one attack against a root or an agent of its own and prints
-what it did to it.
+its effect.
 
     attack.py --list
     attack.py NAME [--variant V] [--against root|agent] [--listener L] [--tls]
@@ -32,7 +32,7 @@ PASSED_OFF = 0.05 * SLOW  # of the limit
 
 
 def broken(said):
-    """The bounds that don't hold, by what was measured."""
+    """The bounds that don't hold, by the measurements."""
     found = []
     if said["unanswered"] or said["p99_ms"] >= P99_MAX_MS:
         found.append(f"/healthz: p99 {said['p99_ms']} ms, "
@@ -48,7 +48,7 @@ def broken(said):
 
 
 def measure(name, against, tls, seconds, variant=None, listener=None, **more):
-    """Runs it for so long; what was measured."""
+    """Runs the attack for so long; returns the measurements."""
     field = Field(against, tls)
     try:
         start = field.mark()

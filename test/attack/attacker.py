@@ -19,12 +19,12 @@ It is started by field.py with a JSON object as its only argument:
 It prints one JSON line every 100 ms, with totals since its start: "made"
 (connections whose handshake is over), "failed" (no connection, or no
 handshake), "ended" (by the server), "closed" (by the attacker), "standing",
-"sent" and "received" (bytes), "last" (what the server said last as it ended
+"sent" and "received" (bytes), "last" (the server's last words as it ended
 one). It runs until its standard input ends.
 
 The generator of a connection yields bytes to send, a number of seconds to
-wait, or None: it stays as it is, for good. When it returns, the connection is
-closed. A variant that is 'deaf' reads no answers."""
+wait, or None: the connection stays as it is, for good. When the generator
+returns, the connection is closed. A variant that is 'deaf' reads no answers."""
 
 import json
 import os
@@ -110,7 +110,7 @@ class Connection:
                 do_handshake_on_connect=False)
 
     def read(self):
-        """Until the other side has no more to say."""
+        """Reads until nothing more is there."""
         try:
             for _ in range(TURNS):
                 part = self.socket.recv(65536)
@@ -152,7 +152,7 @@ class Connection:
             self.wake = float("inf")
         else:
             self.wake = time.monotonic() + step
-        # An end is told to a connection that doesn't read, too.
+        # Epoll tells the end to a connection that doesn't read, too.
         self.want(READ if self.crowd.reads else 0)
         return False
 
@@ -189,7 +189,7 @@ class Crowd:
         return context
 
     def fill(self):
-        """As many as wanted, few of them amid a handshake."""
+        """Makes as many as wanted, few of them amid a handshake."""
         if time.monotonic() < self.later:
             return
         opening = sum(not one.shaken for one in self.all.values())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""attacks.py - what each attack sends. An attack is an object of ATTACKS: its
+"""attacks.py - the bytes of each attack. An attack is an object of ATTACKS: its
 text says what it does, what it costs the attacker, and which bound ends it;
 its function is the generator of one connection (attacker.py)."""
 
@@ -223,7 +223,7 @@ def h2_frames(spec):
 # ---- Connections ----
 
 def client_hello():
-    """What a client of TLS says first."""
+    """The first bytes of a client of TLS."""
     told, said = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -257,8 +257,8 @@ def handshakes(spec):
 
 @attack(["garbage", "hello"], ALL, connections=64, raw=["garbage", "hello"])
 def log_flood(spec):
-    """Connections that say what isn't the protocol, each good for a line in
-    the log: noise, and a hello cut short.
+    """Connections that send bytes that aren't the protocol, each good for a
+    line in the log: noise, and a hello cut short.
 
     Costs the attacker: a connection and 100 bytes for 400 bytes of log.
     Ended by: a line a kind and second, with the number of those left out."""
@@ -319,7 +319,7 @@ def loris(spec):
 
 @attack(["idle", "shaken"], ALL, connections=1200, raw=["idle"])
 def idle(spec):
-    """Connections that say nothing, with or without a handshake, as many as
+    """Connections that send nothing, with or without a handshake, as many as
     the attacker can have.
 
     Costs the attacker: a socket each.

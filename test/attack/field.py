@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""field.py - where an attack takes place: a root, perhaps an agent beside it,
-a limiter that takes twice the limit of a quota, a prober that asks whether the
-process lives, and what is measured of all that.
+"""field.py - the processes of an attack: a root, perhaps an agent beside it, a
+limiter that takes twice the limit of a quota, a prober that asks whether the
+process lives; and the measurements of all that.
 
 The attacked process ('victim') is the root or the agent. Over TLS it asks for
 client certificates, of which attackers have none. The limiter and the prober
-come from 127.0.0.1, attackers from 127.0.0.2 unless they say otherwise: so
-that what is rationed by address can tell them apart, as in a real attack."""
+come from 127.0.0.1, attackers from 127.0.0.2 unless a test says otherwise, so
+that a ration by address can tell them apart, as in a real attack."""
 
 import json
 import os
@@ -30,13 +30,13 @@ from taker import CONNECTIONS  # noqa: E402
 
 HERE = Path(__file__).parent
 QUOTA, LIMIT = "guarded", 100    # a second
-# So that what passes in seconds is the limit and little else.
+# Low, so that the limit and not the burst decides within seconds.
 LOW_BURST, HIGH_BURST = 10, 15   # units
 OFFERED = 2 * LIMIT
 BIN_MS = 100
 ATTACKER = "127.0.0.2"
-RATE = 25_000_000                # bytes a second of all attackers; more tells
-                                 # of the loopback interface, and of nothing
+RATE = 25_000_000                # bytes a second of all attackers; more
+                                 # measures the loopback interface alone
 STALE = 4                        # enum weir_event_type
 SAMPLE = 0.02                    # seconds between looks at memory
 # A sanitizer's shadow memory and quarantine are no memory of Weir's, and it
@@ -125,7 +125,7 @@ class Attackers:
             "received")}
 
     def last_words(self):
-        """What the victim said last to connections that it ended."""
+        """The last words of the victim to connections that it ended."""
         return sorted({line["last"] for process in self.processes
                        for line in process.lines if line["last"]})
 
@@ -293,7 +293,7 @@ class Field:
             time.sleep(SAMPLE)
 
     def weir(self, *words):
-        """The command line, as somebody who may do all."""
+        """The command line, with all roles."""
         done = subprocess.run([WEIR, *words], text=True, capture_output=True,
                               timeout=PATIENCE,
                               env=self.env | {"WEIR_ROOTS": self.listen})
@@ -306,7 +306,7 @@ class Field:
                                         **more))
         return self.attackers[-1]
 
-    # ---- What is seen ----
+    # ---- Observations ----
 
     def logged(self):
         return self.log.read_text(errors="replace")
@@ -335,8 +335,8 @@ class Field:
                    for line in self.limiter.told("event"))
 
     def over(self, start):
-        """By how many units more passed than a bucket lets through, in the
-        span in which that is most. What a bin tells was passed no sooner than
+        """The units that passed beyond what a bucket lets through, in the
+        span in which they are most. The units of a bin passed no sooner than
         the bin's instant, and before that of the next one."""
         bins = self.bins(start)
         worst, least = 0, float("inf")
@@ -346,10 +346,10 @@ class Field:
         return worst
 
     def waits(self, start, end):
-        """Seconds that each answer took, or has by now. While one is waited
-        for no other is asked for: those that were due are counted with what
-        they would have taken, or a process that hangs for a second would be
-        one slow answer among many."""
+        """Seconds that each answer took, or has by now. The prober waits for
+        an answer before it asks again: the answers that were due meanwhile are
+        counted with the time that they would have taken, or a process that
+        hangs for a second would be one slow answer among many."""
         asked = [(line["at"], line["took"]) for line in self.asked(start)
                  if line["at"] <= end]
         last = self.probe.last()
@@ -360,12 +360,12 @@ class Field:
                 for late in range(1 + int(took / EVERY))]
 
     def memory_max(self, *attacks):
-        """Bytes. Without credentials everybody has a role, and so bodies."""
+        """Bytes. Without credentials each peer has all roles: bodies count."""
         return RSS_MAX + (BODIES_MAX if "bodies" in attacks and not self.tls
                           else 0)
 
     def measure(self, start, end, attackers):
-        """What there is to say of an attack between two instants."""
+        """The measurements of an attack between two instants."""
         asked = [line for line in self.asked(start) if line["at"] <= end]
         took = self.waits(start, end)
         bins = [bin for bin in self.bins(start) if bin[0] <= end]

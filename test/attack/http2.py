@@ -33,7 +33,7 @@ def frame(kind, stream, payload=b"", flags=0):
 
 
 def opening():
-    """What a client says first."""
+    """The first bytes of a client."""
     return PREFACE + frame(SETTINGS, 0)
 
 
@@ -50,9 +50,9 @@ def frames(data):
 
 
 def goaway(data):
-    """The error that the last frames of a connection end it with, and what
-    the server adds for people; None if it said no such thing. 'data' may begin
-    amid a frame, so the frame is looked for by its head."""
+    """The error of the GOAWAY at the end of a connection, and the server's
+    text for people; None without such a frame. 'data' may begin amid a frame,
+    so the frame is looked for by its head."""
     for at in range(len(data) - 16, -1, -1):
         size = int.from_bytes(data[at:at + 3], "big")
         if data[at + 3:at + 9] == b"\x07\0\0\0\0\0" and 8 <= size < 1024:

@@ -6,8 +6,8 @@ see that the attacked process goes on.
 A root or an agent, in plain text or over TLS, is attacked by processes without
 a credential. Meanwhile it answers /healthz and /readyz, a quota beside it
 passes units and never more than its bucket lets through, memory and log stay
-below their bounds, and what has to end connections ends them. How fast all
-that is, no test here asserts: live_measured.py does, in the long form."""
+below their bounds, and connections are ended where a bound says so. No test
+here asserts a speed: live_measured.py does, in the long form."""
 
 import contextlib
 import json
@@ -29,7 +29,7 @@ from patience import PATIENCE, until, until_equal  # noqa: E402
 ANSWERS = 50           # of /healthz and /readyz, while an attack runs
 UNITS = 2 * LIMIT      # that pass meanwhile
 ENDED = 50             # connections of an attack that must be ended
-# A line a kind and second, and those of what is usual.
+# A line a kind and second, and the usual ones.
 LINES, LINES_PER_S = 40, 12
 LIMITERS = int(os.environ.get("WEIR_ATTACK_LIMITERS", "40"))
 EACH = 200  # of them in a process, at most
@@ -50,14 +50,14 @@ class Case(unittest.TestCase):
               lambda: field.passed(start) >= UNITS)
 
     def bounded(self, field, start):
-        """A limiter that isn't let run for so long that it gives its roots up
-        goes by on_stale; else no more passes than a bucket lets through."""
+        """No more passes than a bucket lets through, unless the limiter wasn't
+        let run for so long that it gave its roots up: it goes by on_stale."""
         if not field.stale(start):
             self.assertLessEqual(field.over(start), field.under_way,
                                  "units beyond the limit and its burst")
 
     def holds(self, field, start, *attacks):
-        """What has to hold at each instant since then."""
+        """Checks the bounds that hold at each instant since then."""
         seconds = time.monotonic() - start
         self.assertIsNone(field.victim.poll(), field.logged()[-2000:])
         unanswered = [line for line in field.asked(start)
@@ -174,7 +174,7 @@ class Connections(Case):
                                         ended=10 * ENDED)
 
     def test_limiters_come_back(self):
-        """Beside an attack, after the root has died and was started again."""
+        """Beside an attack, after the root was killed and started again."""
         field = self.field(tls=True)
         crowd = Crowd(field, LIMITERS)
         self.addCleanup(crowd.stop)
@@ -222,7 +222,7 @@ class Crowd:
 
 @contextlib.contextmanager
 def changed_environment(env):
-    """What is started within has it."""
+    """Processes that are started within have 'env'."""
     before = dict(os.environ)
     os.environ.update(env)
     try:
@@ -257,7 +257,7 @@ class Room(Case):
                 self.descriptors(against, tls)
 
     def test_one_address_leaves_room_for_others(self):
-        """As many connections as it can have, of one address: another one
+        """One address has as many connections as it can: another address
         without a credential is still let in, at each listener."""
         for listener, count in ("listen", 5000), ("http", 1200):
             field = self.field(tls=True)
@@ -290,7 +290,7 @@ def is_let_in(place, source):
 
 class Slow(Case):
     def test_heads_root_tls(self):
-        """Those who take too long are ended: each listener has a bound."""
+        """Connections that take too long are ended at each listener."""
         self.withstands("loris", "head", tls=True, ended=ENDED,
                         connections=100)
 
@@ -307,17 +307,17 @@ class Slow(Case):
     def test_halves_of_each_listener(self):
         self.each_listener("half", tls=True, ended=ENDED, connections=100)
 
-    def test_answers_that_nobody_reads(self):
+    def test_answers_that_are_not_read(self):
         self.each_listener("unread", connections=50)
 
-    def test_events_that_nobody_reads(self):
+    def test_events_that_are_not_read(self):
         for against in "root", "agent":
             with self.subTest(against=against):
                 self.withstands("loris", "events", "http", against=against)
 
 
 class Bodies(Case):
-    """They are refused by the head, or dropped as they come; kept they would
+    """Bodies are refused by the head, or dropped as they come; kept they would
     be more than RSS_MAX."""
 
     def withstands_bodies(self, *variant, **of):
@@ -345,15 +345,15 @@ DEBT = 2  # seconds: max_debt of the quota
 
 
 class Liar(Case):
-    """What a limiter says it has passed, nobody else has to pay for long."""
+    """A limiter with false reports stops the others for max_debt at most."""
 
     def setUp(self):
         self.root = self.field()
         self.root.weir("quota", "set", QUOTA, f"max_debt={DEBT}s")
 
     def lie(self, variant="total"):
-        """Until it is believed: little of the quota passes. Returns when the
-        last report was sent."""
+        """Lies until nothing of the quota passes. Returns the instant of the
+        last report."""
         start = time.monotonic()
         liar = self.root.attack("liar", variant)
 
@@ -408,15 +408,15 @@ class Liar(Case):
         since = self.lie()
         self.root.weir("quota", "reset", QUOTA)
         self.passes_again(since)
-        # Nor does a root that is started again have it from its limiters.
+        # A root that is started again doesn't get it from its limiters.
         self.root.restart_root()
         self.passes_again(time.monotonic())
 
 
-# ---- What is asked once ----
+# ---- Single requests ----
 
 def exchange(place, data, patience=PATIENCE):
-    """All that is said back, until the other side ends it."""
+    """All bytes of the answer, until the other side ends it."""
     host, port = place.rsplit(":", 1)
     said = b""
     with socket.create_connection((host, int(port)), patience) as link:
@@ -431,7 +431,7 @@ def exchange(place, data, patience=PATIENCE):
 
 
 class Browser(Case):
-    """What a page can have the operator's browser send."""
+    """Requests that a page can make the operator's browser send."""
 
     def drain(self, field, place):
         field.weir("quota", "set", "drain", "limit=1/h", "low_burst=3",
@@ -457,7 +457,7 @@ class Browser(Case):
         self.drain(field, field.places["resp"])
 
     def test_edits_from_other_origins(self):
-        """None of them is done, at a root; nor decided, at an agent."""
+        """A root makes none of the edits, an agent none of the decisions."""
         for against, path, body in [
                 ("root", "/v1/quotas:remove", {"names": [QUOTA]}),
                 ("agent", "/v1/take", {"name": QUOTA})]:
@@ -536,7 +536,7 @@ class Smuggling(Case):
             said = exchange(place, data + hidden)
             with self.subTest(name):
                 self.assertRegex(said[:80], rb"^HTTP/1\.1 [45]\d\d ")
-                # What follows isn't looked at any more.
+                # The request behind it isn't read any more.
                 self.assertEqual(said.count(b"HTTP/1.1 "), 1)
                 self.assertIn(b"application/problem+json", said.lower())
         for method in b"BREW", b"TRACE", b"CONNECT":

@@ -21,7 +21,7 @@ def ask(context, host, port, path, patience):
     """The status; raises OSError."""
     with socket.create_connection((host, port), patience) as raw:
         raw.settimeout(patience)
-        # Or the request waits for the answer to the handshake's last bytes.
+        # Else the request waits for an answer to the handshake's last bytes.
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         link = context.wrap_socket(raw, server_hostname="localhost") \
             if context else raw

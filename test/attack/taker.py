@@ -4,7 +4,7 @@
 quota through an agent, PER_S times a second over CONNECTIONS connections, until
 its standard input ends. CERT: FILE without .pem and .key, for TLS; "": plain
 text. It prints lines as live_load.c does, one each 100 ms. It connects again
-when it was ended."""
+when a connection was ended."""
 
 import json
 import os
@@ -18,7 +18,7 @@ import time
 BIN = 0.1
 PATIENCE = 60
 # Each waits for its answer before it asks again: so many answers may be under
-# way when a bin is told.
+# way when a bin is printed.
 CONNECTIONS = 8
 
 

@@ -69,7 +69,7 @@ static void read_reports(const uint8_t *data, size_t size)
     weir_assert(count == reports.count);
 }
 
-/* As a request asks that is ruled by it, and one whose values are absent. */
+/* Asks as a request that the rule matches, and as one without values. */
 static void ask(const struct weir_rls_rules *rules,
                 const struct weir_rls_rule *rule)
 {

@@ -6,7 +6,7 @@
  * An input is a row of records: a byte that says which peer and what happens
  * before, two bytes of length, lowest first, and so many bytes of a
  * weir.v1.ToRoot. Unlike fuzz_nodes it knows nothing of messages but what the
- * decoder lets through, and says it all with the numbers that were sent. */
+ * decoder lets through, and sends it with the numbers of the input. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static void apply_set(struct weir_root *root, weir_instant now)
     weir_root_lease_begin(root, 1, WEIR_NEVER, now);
 }
 
-/* A limiter that hears this must be able to read it. */
+/* A limiter must be able to decode this answer. */
 static void check_told(const struct weir_message *message)
 {
     static unsigned char block[ARENA_SIZE];
@@ -82,7 +82,7 @@ static void pump(struct weir_root *root, weir_instant now)
     }
 }
 
-/* What people look at is made of what was merged. */
+/* Makes the views of the merged state. */
 static void look(struct weir_root *root, weir_instant now)
 {
     struct weir_usage usage;
