@@ -112,6 +112,13 @@ static void run(struct town *town, weir_duration span)
     }
 }
 
+static void put_all(struct town *town)
+{
+    put(town, made_quota_of("site", "", 1000, 1000));
+    put(town, made_quota_of("a/*", "site", 100, 100));
+    put(town, made_quota_of("b/*", "site", 100, 100));
+}
+
 static int set_up(void **state)
 {
     struct town *town = calloc(1, sizeof *town);
@@ -124,9 +131,7 @@ static int set_up(void **state)
                       .slack = true },
     };
     town->root = weir_root_new(&options, town->now);
-    put(town, made_quota_of("site", "", 1000, 1000));
-    put(town, made_quota_of("a/*", "site", 100, 100));
-    put(town, made_quota_of("b/*", "site", 100, 100));
+    put_all(town);
     weir_root_lease_begin(town->root, 1, WEIR_NEVER, town->now);
     weir_name_set_add(&town->sets[0], WEIR_TEXT("a/*"));
     weir_name_set_add(&town->sets[1], WEIR_TEXT("b/*"));
@@ -175,7 +180,8 @@ static unsigned events(struct town *town, uint32_t tenant, const char *name)
     while (weir_limiter_event(town->limiters[tenant], &event)) {
         if (event.type != WEIR_EVENT_DENIED)
             continue;
-        assert_string_equal(event.text, name);
+        if (name)
+            assert_string_equal(event.text, name);
         count++;
     }
     return count;
@@ -230,6 +236,115 @@ static void the_limiter_is_told_once(void **state)
     run(town, 10 * WEIR_SECOND);
     assert_int_equal(events(town, 1, "a/x"), 1);
     assert_int_equal(counted(town, "a/x"), 0);
+}
+
+/* ---- Ancestors that come alone ---- */
+
+static void edit_parent(struct town *town, const char *name, uint64_t created,
+                        const char *parent)
+{
+    struct weir_change change = { .quota =
+                                      made_quota_of(name, parent, 100, 100) };
+    change.quota.id = change.quota.created = created;
+    change.quota.epoch = ++town->epoch;
+    assert_int_equal(weir_root_apply(town->root, &change, town->now), 0);
+    weir_root_settle(town->root, town->now);
+}
+
+static void a_parent_that_comes_by_an_edit(void **state)
+{
+    struct town *town = *state;
+    charge(town, 0, "a/x", 5);
+    run(town, 3 * WEIR_SECOND);
+    put(town, made_quota_of("newsite", "", 1000, 1000));
+    edit_parent(town, "a/*", 2, "newsite");
+    run(town, 3 * WEIR_SECOND);
+    for (int i = 0; i < 20; i++) {
+        charge(town, 0, "a/x", 2);
+        run(town, WEIR_SECOND);
+    }
+    run(town, WEIR_SECOND);
+    assert_int_equal(counted(town, "a/x"), 45);
+    assert_int_equal(counted(town, "site"), 5);
+    assert_int_equal(counted(town, "newsite"), 40);
+    assert_int_equal(events(town, 0, ""), 0);
+}
+
+/* Denied names of a caller's don't keep its others from the root: they are the
+ * first below "newsite" that the table has. */
+static void denied_names_below_are_passed_over(void **state)
+{
+    struct town *town = *state;
+    char name[32];
+    put(town, made_quota_of("newsite", "", 1000, 1000));
+    edit_parent(town, "a/*", 2, "newsite");
+    edit_parent(town, "b/*", 3, "newsite");
+    for (int i = 0; i < 20; i++) {
+        snprintf(name, sizeof name, "b/%d", i);
+        charge(town, 0, name, 1);
+    }
+    run(town, 2 * WEIR_SECOND);
+    while (events(town, 0, NULL) > 0)
+        continue;
+    charge(town, 0, "a/x", 5);
+    run(town, 5 * WEIR_SECOND);
+    assert_int_equal(counted(town, "a/x"), 5);
+    assert_compare(counted(town, "newsite"), >=, 5);
+    assert_int_equal(counted(town, "b/0"), 0);
+}
+
+/* The child's bucket is empty, so that the limiter announces its parent
+ * alone to a root that was just born. */
+static void a_parent_that_is_full_still(void **state)
+{
+    struct town *town = *state;
+    const struct weir_root_options options = {
+        .mem = weir_mem_system,
+        .peers_max = TENANTS + 1,
+        .incarnation = { 9 },
+        .settings = { .report_interval = WEIR_SECOND,
+                      .stale_after = 3 * WEIR_SECOND,
+                      .slack = true },
+    };
+    struct weir_usage usage = { .fill = 0 };
+    put(town, made_quota_of("slow", "", 1, 1000));
+    put(town, made_quota_of("a/fast", "slow", 1000, 1000));
+    run(town, 2 * WEIR_SECOND);
+    charge(town, 0, "a/fast", 500);
+    run(town, 3 * WEIR_SECOND);
+    for (uint32_t i = 0; i < TENANTS; i++)
+        weir_limiter_link(town->limiters[i], 0, false, town->now);
+    weir_root_free(town->root);
+    town->now += STEP;
+    town->root = weir_root_new(&options, town->now);
+    town->epoch = 0;
+    put_all(town);
+    put(town, made_quota_of("slow", "", 1, 1000));
+    put(town, made_quota_of("a/fast", "slow", 1000, 1000));
+    link_up(town, 0);
+    weir_limiter_link(town->limiters[0], 0, true, town->now);
+    run(town, 12 * WEIR_SECOND);
+    assert_true(weir_root_usage_of(town->root, WEIR_TEXT("slow"), &usage,
+                                   town->now));
+    assert_compare(usage.fill, >, 480);
+    assert_int_equal(events(town, 0, ""), 0);
+}
+
+static void a_leased_parent(void **state)
+{
+    struct town *town = *state;
+    struct weir_quota leased = made_quota_of("lease", "", 10, 10);
+    struct weir_root_stats stats;
+    leased.sharing = WEIR_LEASED;
+    leased.lease = 60 * WEIR_SECOND;
+    put(town, leased);
+    put(town, made_quota_of("a/child", "lease", 100, 100));
+    run(town, 2 * WEIR_SECOND);
+    charge(town, 0, "a/child", 1);
+    run(town, 5 * WEIR_SECOND);
+    weir_root_stats(town->root, &stats);
+    assert_compare(stats.lease_grants, >=, 1);
+    assert_int_equal(events(town, 0, ""), 0);
 }
 
 /* ---- By hand ---- */
@@ -326,6 +441,49 @@ static void wants_are_judged(void **state)
     say(town, 0, &message);
     assert_int_equal(town->answer.grants.grants[0].error, WEIR_LEASE_GRANTED);
     assert_int_equal(town->denied, 1);
+}
+
+/* Ancestors that the globs let through take no room from others. */
+static void ancestors_of_ones_own_need_no_room(void **state)
+{
+    struct town *town = *state;
+    static char names[WEIR_ANCESTORS_MAX + 1][32];
+    static struct weir_announce announces[1024];
+    uint64_t number = 0;
+    put(town, made_quota_of("pool", "", 1000, 1000));               /* 4 */
+    put(town, made_quota_of("a/u/*/put", "a/u/{1}", 10, 10));       /* 5 */
+    put(town, made_quota_of("a/q", "pool", 10, 10));                /* 6 */
+    by_hand(town, 0);
+    struct weir_message message = { .type = WEIR_MESSAGE_REPORT, .session = 7 };
+    struct weir_report *report = &message.report;
+    for (uint32_t i = 0; i <= WEIR_ANCESTORS_MAX; i++) {
+        snprintf(names[i], sizeof names[i], "a/u/%u/put", i);
+        announces[report->announce_count++] =
+            (struct weir_announce){ .slot = i,
+                                    .name = weir_text_of(names[i]),
+                                    .created = 5 };
+        if (report->announce_count < 1024 && i < WEIR_ANCESTORS_MAX)
+            continue;
+        report->number = ++number;
+        report->announces = announces;
+        say(town, 0, &message);
+        report->announce_count = 0;
+    }
+    const struct weir_announce last[] = {
+        { .slot = 6000, .name = WEIR_TEXT("a/q"), .created = 6 },
+        { .slot = 6001, .name = WEIR_TEXT("pool"), .created = 4 },
+    };
+    const struct weir_count counts[] = { { .slot = 6000, .passed = 9 },
+                                         { .slot = 6001, .passed = 9 } };
+    message.report = (struct weir_report){ .number = ++number,
+                                           .announce_count = 2,
+                                           .announces = last,
+                                           .count = 2,
+                                           .counts = counts };
+    say(town, 0, &message);
+    assert_int_equal(counted(town, "a/q"), 9);
+    assert_int_equal(counted(town, "pool"), 9);
+    assert_int_equal(town->denied, 0);
 }
 
 /* The overflow of a template, and the ancestors of that. */
@@ -435,8 +593,13 @@ int main(void)
         TOWN(each_charges_its_own_and_what_is_above),
         TOWN(neither_charges_the_other),
         TOWN(the_limiter_is_told_once),
+        TOWN(a_parent_that_comes_by_an_edit),
+        TOWN(denied_names_below_are_passed_over),
+        TOWN(a_parent_that_is_full_still),
+        TOWN(a_leased_parent),
         TOWN(asks_are_judged),
         TOWN(wants_are_judged),
+        TOWN(ancestors_of_ones_own_need_no_room),
         TOWN(the_overflow_of_a_name_may_be_charged),
         TOWN(counts_of_what_was_denied_find_nothing),
         TOWN(nobody_speaks_for_a_limiter_of_another),

@@ -72,6 +72,8 @@ static void random_report(struct weir_rng *rng, struct rows *rows,
                     .unknown = some(rng), .carried = carried,
                     .no_room = weir_rng_below(rng, 2),
                     .again = weir_rng_below(rng, 2),
+                    .below = weir_rng_below(rng, 2) ? WEIR_TEXT("site/\xc3\xbc")
+                                                    : WEIR_TEXT(""),
                     .announce_count = announces,
                     .announces = rows->announces, .count = count,
                     .counts = rows->counts },

@@ -80,6 +80,12 @@ static bool same_counts(const Weir__V1__Counts *theirs,
            ahead_at == theirs->n_ahead;
 }
 
+static bool same_text(ProtobufCBinaryData theirs, struct weir_text ours)
+{
+    return theirs.len == ours.len &&
+           (ours.len == 0 || memcmp(theirs.data, ours.p, ours.len) == 0);
+}
+
 static bool same_report(const Weir__V1__Report *theirs,
                         const struct weir_report *ours)
 {
@@ -90,6 +96,7 @@ static bool same_report(const Weir__V1__Report *theirs,
         theirs->carried != ours->carried ||
         theirs->no_room != ours->no_room ||
         theirs->again != ours->again ||
+        !same_text(theirs->below, ours->below) ||
         theirs->n_announces != ours->announce_count)
         return false;
     for (size_t i = 0; i < ours->announce_count; i++) {
@@ -187,12 +194,6 @@ static bool same_answers(const Weir__V1__Answers *theirs,
             return false;
     }
     return true;
-}
-
-static bool same_text(ProtobufCBinaryData theirs, struct weir_text ours)
-{
-    return theirs.len == ours.len &&
-           (ours.len == 0 || memcmp(theirs.data, ours.p, ours.len) == 0);
 }
 
 static bool same_want(const Weir__V1__Want *theirs,

@@ -472,33 +472,23 @@ static int welcomed(struct weir_limiter *limiter, uint32_t index,
 
 /* ---- Messages ---- */
 
-void weir_limiter_note_denied(struct weir_limiter *limiter,
-                              struct weir_text name, weir_instant now)
-{
-    uint64_t hash = weir_hash(name, 0);
-    for (uint32_t i = 0; i < LIMITER_DENIED_MAX; i++)
-        if (limiter->denied[i] == hash)
-            return;
-    if (weir_limiter_note(limiter, WEIR_EVENT_DENIED, name, now))
-        limiter->denied[limiter->denied_next++ % LIMITER_DENIED_MAX] = hash;
-}
-
-static void note_slot_denied(struct weir_limiter *limiter, uint32_t slot,
-                             weir_instant now)
+static void note_slot_denied(struct weir_limiter *limiter, uint32_t index,
+                             uint32_t slot, weir_instant now)
 {
     char name[WEIR_NAME_MAX + 1];
     if (slot >= weir_table_used(limiter->table))
         return;
     size_t len = weir_table_name(limiter->table, slot, name);
     if (len > 0)
-        weir_limiter_note_denied(limiter, (struct weir_text){ name, len }, now);
+        weir_limiter_note_denied(limiter, index,
+                                 (struct weir_text){ name, len }, now);
 }
 
 static int take_fills(struct weir_limiter *limiter, uint32_t index,
                       const struct weir_fills *fills, weir_instant now)
 {
     for (size_t i = 0; i < fills->denied_count; i++)
-        note_slot_denied(limiter, fills->denied[i], now);
+        note_slot_denied(limiter, index, fills->denied[i], now);
     int error = weir_tally_fills(&limiter->tally, index, fills, now);
     for (uint32_t i = 0; i < limiter->link_count; i++) {
         struct weir_tally_link *link = &limiter->tally.link[i];
@@ -727,6 +717,7 @@ static void make_report(struct weir_limiter *limiter, uint32_t index,
     out->report.epoch = weir_limiter_epoch(limiter);
     out->report.no_room = limiter->missing != 0;
     out->report.again = link->again;
+    out->report.below = weir_limiter_below(limiter, index);
     link->again = false;
     out->report.unknown =
         weir_table_unknown(limiter->table) - limiter->unknown_before;

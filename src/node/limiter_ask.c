@@ -293,7 +293,7 @@ void weir_limiter_take_answers(struct weir_limiter *limiter, uint32_t link,
         if (place->number != answer->number || place->link != link)
             continue; /* doubled, or too late */
         if (answer->error == WEIR_STEP_DENIED)
-            weir_limiter_note_denied(limiter, name_of(place), now);
+            weir_limiter_note_denied(limiter, link, name_of(place), now);
         place->answer = answer->answer;
         note_answer(&limiter->link[link], place, now);
         end(asks, index, error_of(answer->error));

@@ -308,7 +308,8 @@ void weir_limiter_leases_take(struct weir_limiter *limiter, uint32_t index,
 {
     for (size_t i = 0; i < grants->count; i++)
         if (grants->grants[i].error == WEIR_LEASE_DENIED)
-            weir_limiter_note_denied(limiter, grants->grants[i].name, now);
+            weir_limiter_note_denied(limiter, index, grants->grants[i].name,
+                                     now);
     weir_lease_client_take(limiter->leases.client, index, grants, now);
     if (!limiter->region)
         bring_in(limiter, now);

@@ -42,6 +42,8 @@ struct limiter_link {
     weir_instant sent_at;    /* hello or report, last time */
     weir_instant report_at;  /* the interval's next report */
     weir_duration resend;
+    char below[WEIR_NAME_MAX + 1]; /* a name that the next report tells */
+    size_t below_len;              /* 0: none */
 };
 
 /* A list of places, by index + 1. */
@@ -102,6 +104,12 @@ struct limiter_limits {
 
 #define LIMITER_DENIED_MAX 64 /* denied names that are remembered: the last */
 
+struct limiter_denied {
+    uint64_t hash; /* of the name; 0: none */
+    weir_instant first;
+    bool told; /* as an event */
+};
+
 struct weir_limiter {
     struct weir_table *table;
     struct weir_tally tally;
@@ -154,8 +162,10 @@ struct weir_limiter {
     struct weir_event event[LIMITER_EVENTS_MAX];
     uint32_t event_first, event_count;
     uint64_t events_lost;
-    uint64_t denied[LIMITER_DENIED_MAX]; /* hashes of their names */
+    struct limiter_denied denied[LIMITER_DENIED_MAX];
     uint32_t denied_next;
+    uint32_t below_hand;   /* where the next name below is looked for … */
+    weir_instant below_at; /* … as often as this allows: GCRA */
 };
 
 /* ---- limiter.c ---- */
@@ -165,10 +175,17 @@ struct weir_limiter {
 struct weir_event *weir_limiter_note(struct weir_limiter *limiter,
                                      enum weir_event_type type,
                                      struct weir_text text, weir_instant now);
-/* A root says that this limiter's credential may not take from the quota: an
- * event, unless the name is remembered. */
-void weir_limiter_note_denied(struct weir_limiter *limiter,
+
+/* ---- limiter_denied.c ---- */
+
+/* The root at 'link' says that this limiter's credential may not take from the
+ * quota: the next report tells it a name below, if there is one; else it is an
+ * event, once as long as the name is remembered. */
+void weir_limiter_note_denied(struct weir_limiter *limiter, uint32_t link,
                               struct weir_text name, weir_instant now);
+/* The name that the report to 'link' tells; borrowed until the next denial. */
+struct weir_text weir_limiter_below(struct weir_limiter *limiter,
+                                    uint32_t link);
 
 /* ---- limiter_quotas.c ---- */
 

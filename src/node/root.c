@@ -638,6 +638,7 @@ static int take_counts(struct weir_root *root, uint32_t index,
     struct root_peer *peer = &root->peers[index];
     struct root_limiter *limiter = root->limiters[peer->limiter];
     int error = WEIR_OK;
+    weir_root_names_come(root, index, report->below);
     for (size_t i = 0; i < report->announce_count; i++)
         weir_root_names_come(root, index, report->announces[i].name);
     for (size_t i = 0; i < report->announce_count && error == 0; i++)

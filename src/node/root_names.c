@@ -10,9 +10,14 @@
  * wants them by their own names. So a peer that may take from a name may name
  * its ancestors too; these are remembered, by hash, when the name is judged. A
  * message is therefore judged in two passes: first the names that the globs
- * let through, which bring their ancestors, then all. An ancestor that comes
- * in a message before the first of its descendants is refused like any other
- * name; a limiter announces it again with its next report.
+ * let through, which bring their ancestors, then all.
+ *
+ * A limiter may have to name an ancestor alone: the rest of the chain has
+ * drained when a root is born, or goes to another root, or the ancestor has
+ * come by an edit. Then it is refused like any other name, and the limiter
+ * tells with its next report a name below it (report.below), which brings it.
+ * An ancestor stays known as long as the link: an edit that takes it out of a
+ * chain is in force for this peer with its next link.
  *
  * A refused name is answered like one without a quota at this root; the answer
  * has the reason besides.
@@ -40,7 +45,9 @@ static bool is_above(const struct weir_root *root, const struct root_peer *peer,
 static void add_above(struct weir_root *root, struct root_peer *peer,
                       struct weir_text name)
 {
-    if (peer->above.count < WEIR_ANCESTORS_MAX && !is_above(root, peer, name))
+    if (peer->above.count < WEIR_ANCESTORS_MAX &&
+        !weir_name_set_has(peer->names.set, name) &&
+        !is_above(root, peer, name))
         (void)weir_index_add(&peer->above, &root->mem, hash_of(root, name), 0);
 }
 
@@ -90,7 +97,8 @@ void weir_root_names_come(struct weir_root *root, uint32_t index,
                           struct weir_text name)
 {
     struct root_peer *peer = &root->peers[index];
-    if (is_limited(peer) && weir_name_set_has(peer->names.set, name))
+    if (is_limited(peer) && name.len > 0 &&
+        weir_name_set_has(peer->names.set, name))
         add_chain(root, peer, name);
 }
 

@@ -454,6 +454,12 @@ uint32_t weir_table_live(const struct weir_table *table);
 size_t weir_table_name(const struct weir_table *table, uint32_t slot,
                        char *buf);
 
+/* The first slot, from '*slot' on, whose parent, or one further up, is 'above';
+ * WEIR_SLOT_NONE if there is none. Edits beside it may hide one, or show one of
+ * just before. Any thread, lock-free. */
+uint32_t weir_table_below(const struct weir_table *table, uint32_t above,
+                          uint32_t slot);
+
 enum weir_slot_state {
     WEIR_SLOT_FREE = 0,
     WEIR_SLOT_MAKING,      /* being written by its maker */

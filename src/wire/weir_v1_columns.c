@@ -40,6 +40,7 @@ enum {
     REPORT_CARRIED = 8,
     REPORT_NO_ROOM = 9,
     REPORT_AGAIN = 10,
+    REPORT_BELOW = 11,
 
     ANNOUNCE_SLOT = 1,
     ANNOUNCE_NAME = 2,
@@ -374,8 +375,8 @@ static int get_announces(struct weir_wire_in in, struct weir_arena *arena,
                                     1u << REPORT_CARRIED |
                                     1u << REPORT_NO_ROOM |
                                     1u << REPORT_AGAIN,
-                                1u << REPORT_COUNTS, 1u << REPORT_ANNOUNCES,
-                                fields, &item);
+                                1u << REPORT_COUNTS | 1u << REPORT_BELOW,
+                                1u << REPORT_ANNOUNCES, fields, &item);
         if (number <= 0)
             return number;
         if (number != REPORT_ANNOUNCES)
@@ -404,6 +405,10 @@ int weir_v1_report_get(struct weir_wire_in in, struct weir_arena *arena,
     report.carried = fields.numbers[REPORT_CARRIED] == 1;
     report.no_room = fields.numbers[REPORT_NO_ROOM] == 1;
     report.again = fields.numbers[REPORT_AGAIN] == 1;
+    if (fields.seen & 1u << REPORT_BELOW)
+        error = weir_v1_name(fields.spans[REPORT_BELOW], &report.below);
+    if (error < 0)
+        return error;
     error = get_counts(fields.spans[REPORT_COUNTS], arena, &report);
     if (error < 0)
         return error;
@@ -471,6 +476,7 @@ static size_t report_size(const struct weir_report *report,
                   weir_wire_number_size(report->carried) +
                   weir_wire_number_size(report->no_room) +
                   weir_wire_number_size(report->again) +
+                  weir_wire_bytes_size(report->below.len) +
                   weir_wire_bytes_size(sizes->total);
     for (size_t i = 0; i < report->announce_count; i++)
         size += weir_wire_message_size(announce_size(&report->announces[i]));
@@ -552,6 +558,7 @@ uint8_t *weir_v1_report_put(const struct weir_report *report,
     p = weir_wire_put_number(p, REPORT_UNKNOWN, report->unknown);
     p = weir_wire_put_number(p, REPORT_NO_ROOM, report->no_room);
     p = weir_wire_put_number(p, REPORT_AGAIN, report->again);
+    p = weir_wire_put_text(p, REPORT_BELOW, report->below);
     for (size_t i = 0; i < report->announce_count; i++)
         p = put_announce(&report->announces[i], p);
     p = put_counts(report, sizes, p);
