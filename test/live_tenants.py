@@ -169,9 +169,25 @@ class Link(Tenants, Case):
         self.assertEqual(self.refused()["grpc", "name"], before + 4)
 
 
-class Doors(Tenants, Agent):
+class Sessions(Tenants, Agent):
     """Both use one agent, whose own credential may take from all."""
 
+    def session(self, token):
+        link = Resp(self.unix)
+        self.addCleanup(link.close)
+        self.assertEqual(link.ask("AUTH", token), "+OK")
+        return link
+
+    def give_b(self, more):
+        self.write_credentials(of_b=more)
+        until("the credentials", lambda: "reloaded" in self.log.read_text())
+
+    def assert_denied(self, session, *words):
+        said = str(session.ask(*words))
+        self.assertTrue(said.startswith("-NOPERM"), f"{words}: {said}")
+
+
+class Doors(Sessions):
     def setUp(self):
         super().setUp()
         self.add_quotas()
@@ -210,27 +226,36 @@ class Doors(Tenants, Agent):
         self.assertEqual(self.passed("team-a/x"), 0)
         self.assertGreater(self.denied(), 0)
 
-    def session(self, token):
-        link = Resp(self.unix)
-        self.addCleanup(link.close)
-        self.assertEqual(link.ask("AUTH", token), "+OK")
-        return link
+    def test_keys_by_another_rate(self):
+        """A key has one count in the agent, which all rates charge: a glob
+        with a rate in it is for no key."""
+        self.give_b(",take:throttle:5:5/3600s:*")
+        a, b = self.session(A), self.session(B)
+        self.assertEqual(a.ask("CL.THROTTLE", "a/k", 9, 10, 60)[2], 9)
+        for words in (("CL.THROTTLE", "a/k", 4, 5, 3600, 4),
+                      ("CL.THROTTLE", "a/k", 4, 5, 3600, -1000),
+                      ("CL.PROBE", "a/k", 4, 5, 3600),
+                      ("CL.PROBE", "a/\r\n+k", 4, 5, 3600)):
+            self.assert_denied(b, *words)
+        self.assertEqual(a.ask("CL.THROTTLE", "a/k", 9, 10, 60)[2], 8)
+        # A tenant's own keys are bounded as those of a client of all names.
+        longest = "b/" + 510 * "k"
+        self.assertEqual(b.ask("CL.THROTTLE", longest, 4, 5, 3600)[2], 4)
+        self.assertIn("at most 512 bytes",
+                      b.ask("CL.THROTTLE", longest + "k", 4, 5, 3600))
 
     def test_resp(self):
         a, b = self.session(A), self.session(B)
         self.assertEqual(a.ask("WEIR.TAKE", "team-a/x", 5)[0], 0)
         for command in ("WEIR.TAKE", "WEIR.PEEK"):
-            said = b.ask(command, "team-a/x", 50)
-            self.assertTrue(said.startswith("-NOPERM"), said)
+            self.assert_denied(b, command, "team-a/x", 50)
         self.assertEqual(b.ask("WEIR.TAKE", "team-b/x", 7)[0], 0)
-        # A key with its rate is named as if the fleet counted it.
         self.assertEqual(a.ask("CL.THROTTLE", "a/k", 9, 10, 60)[2], 9)
         for words in (("CL.THROTTLE", "a/k", 9, 10, 60),
                       ("CL.PROBE", "a/k", 9, 10, 60),
                       ("CL.THROTTLE", "a/k", 9, 10, 60, -5),
                       ("DEL", "a/k")):
-            said = b.ask(*words)
-            self.assertTrue(str(said).startswith("-NOPERM"), said)
+            self.assert_denied(b, *words)
         self.assertEqual(a.ask("CL.THROTTLE", "a/k", 9, 10, 60)[2], 8)
         until_equal("what a took", 5, lambda: self.passed("team-a/x"))
         # Credentials that are read again hold for the session that stands.
@@ -281,6 +306,24 @@ class Doors(Tenants, Agent):
                                    port)[0], PERMISSION_DENIED)
         until_equal("what b took", 5, lambda: self.passed("envoy/b/user=ann"))
         self.assertEqual(self.passed("envoy/a/user=ann"), 0)
+
+
+class Counted(Sessions):
+    """The fleet counts the keys, each with its rate: two rates are two
+    counts."""
+
+    def agent(self, *options):
+        return super().agent(*options, "--resp-sharing", "counted")
+
+    def test_keys_by_another_rate(self):
+        self.give_b(",take:throttle:5:5/3600s:*")
+        a, b = self.session(A), self.session(B)
+        self.assertEqual(a.ask("CL.THROTTLE", "a/k", 9, 10, 3600)[2], 9)
+        self.assert_denied(b, "CL.THROTTLE", "a/k", 9, 10, 3600)
+        self.assertEqual(b.ask("CL.THROTTLE", "a/k", 4, 5, 3600, 4)[2], 1)
+        self.assertEqual(a.ask("CL.THROTTLE", "a/k", 9, 10, 3600)[2], 8)
+        self.assertIn("out of range",
+                      b.ask("CL.THROTTLE", "b/k", 4, 5, 367 * 86400))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@
 #include <strings.h>
 
 #include "door/resp_call.h"
+#include "quota/throttle_name.h"
 
 #define SAID_MAX 128 /* bytes of what a client wrote, in an error */
 
@@ -87,14 +88,36 @@ static const char *throttle_error(const struct weir_resp_call *call, int error)
                             "out of range";
 }
 
-/* A key with its rate is named as the quota that the fleet would count. */
+/* Whether the taker may charge a key that this process counts: 0, or as
+ * weir_door_may(). All rates charge one cell of the key, so the name that is
+ * judged has a star in place of the rate. A glob with a rate in it doesn't
+ * match that name: its taker would charge the key of another tenant's rate. */
+static int may_throttle_local(const struct weir_resp_call *call,
+                              const struct weir_door_taker *taker,
+                              struct weir_text key, struct weir_diag *diag)
+{
+    static const char any_rate[] = WEIR_THROTTLE_PREFIX "*:";
+    char name[sizeof any_rate - 1 + WEIR_THROTTLE_KEY_MAX];
+    size_t len = sizeof any_rate - 1;
+    if (key.len > WEIR_THROTTLE_KEY_MAX)
+        return 0; /* weir_throttle_decide() refuses it */
+    memcpy(name, any_rate, len);
+    if (key.len > 0)
+        memcpy(name + len, key.p, key.len);
+    return weir_door_may(call->host, taker,
+                         (struct weir_text){ name, len + key.len }, diag,
+                         call->now);
+}
+
 static bool may_throttle(struct weir_resp_call *call,
                          const struct weir_throttle_ask *ask)
 {
     struct weir_diag diag = { 0 };
     const struct weir_door_taker *taker = weir_resp_taker(call->session);
-    int error = taker->names.all
-                    ? 0
+    if (taker->names.all)
+        return true;
+    int error = call->throttle
+                    ? may_throttle_local(call, taker, ask->key, &diag)
                     : weir_throttle_counted_may(call->host, taker, ask, &diag,
                                                 call->now);
     if (error < 0)
@@ -137,7 +160,7 @@ static void cl_probe(struct weir_resp_call *call)
 static void del(struct weir_resp_call *call)
 {
     int64_t count = 0;
-    /* A key alone is no name of a quota, and could be another tenant's. */
+    /* The keys aren't judged one by one, and could be another tenant's. */
     if (!weir_resp_taker(call->session)->names.all) {
         weir_resp_error(call->out, "NOPERM a credential that may take from "
                                    "some quotas alone may not delete keys");

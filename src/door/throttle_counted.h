@@ -33,9 +33,9 @@ int weir_throttle_counted_decide(const struct weir_door_host *host,
                                  struct weir_throttle_reply *out,
                                  weir_instant now);
 
-/* Whether the taker may take from the quota named by the key and its rate,
- * counted by the fleet or not. 0; WEIR_EDENIED, as weir_door_may(); or
- * WEIR_EINVAL, WEIR_ENAME as above, 'diag' filled too. */
+/* Whether the taker may take from the quota named by the key and its rate. 0;
+ * WEIR_EDENIED, as weir_door_may(); or WEIR_EINVAL, WEIR_ENAME as above, 'diag'
+ * filled too. */
 int weir_throttle_counted_may(const struct weir_door_host *host,
                               const struct weir_door_taker *taker,
                               const struct weir_throttle_ask *ask,
