@@ -226,6 +226,27 @@ class Doors(Sessions):
         self.assertEqual(self.passed("team-a/x"), 0)
         self.assertGreater(self.denied(), 0)
 
+    def test_permits_of_one_connection(self):
+        """A proxy may send requests of both tenants on one connection."""
+        self.add("team-a/db", kind="concurrency", sharing="local", limit="1")
+        name = {"name": "team-a/db"}
+        until("the quota at the agent", lambda: '"team-a/db"' in self.post(
+            self.a, "/v1/take", {**name, "peek": True})[1])
+        link = self.connection(self.a, self.port("http"))
+        self.addCleanup(link.close)
+
+        def post(who, path, body):
+            status, _, text = self.ask_on(link, who, "POST", path,
+                                          json.dumps(body))
+            return status, json.loads(text)
+        permit = {"permit": post(self.a, "/v1/enter", name)[1]["permit"]}
+        unknown = post(self.a, "/v1/leave", {"permit": permit["permit"] + 1})
+        self.assertEqual(unknown[0], 404)
+        self.assertEqual(post(self.b, "/v1/leave", permit), unknown)
+        self.assertEqual(post(self.a, "/v1/enter", name)[0], 429)
+        self.assertEqual(post(self.a, "/v1/leave", permit)[0], 200)
+        self.assertEqual(post(self.a, "/v1/enter", name)[0], 200)
+
     def test_keys_by_another_rate(self):
         """A key has one count in the agent, which all rates charge: a glob
         with a rate in it is for no key."""

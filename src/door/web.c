@@ -162,7 +162,8 @@ static void enter(struct call *call, weir_instant now)
 static void leave(struct call *call, weir_instant now)
 {
     struct visitor *visitor = visitor_of(call);
-    weir_web_leave(&visitor->permits, call->http->body, call->reply, now);
+    weir_web_leave(&visitor->taker, &visitor->permits, call->http->body,
+                   call->reply, now);
     weir_talk_set_quiet(call->http->talk, visitor->permits.count > 0);
 }
 

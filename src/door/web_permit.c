@@ -9,6 +9,10 @@
  * he still lives, and there is no time after which somebody who does is held
  * for dead. A permit's number says nothing on another connection.
  *
+ * A proxy may send requests of several takers on one connection. So a permit
+ * remembers its taker, and only that taker gives it back before the connection
+ * ends.
+ *
  * One that holds nothing (a quota of kind rate, or none) has no number. */
 
 #include <inttypes.h>
@@ -16,14 +20,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "door/web_reply.h"
 
 #define ROOM_FIRST 8
 
 struct weir_web_held {
     uint64_t number; /* 0: free */
+    uint64_t owner;  /* owner_of() the taker that entered it */
     struct weir_permit permit;
 };
+
+/* The taker's identity, hashed: the operator chooses identities, so no client
+ * makes two collide. Without credentials in force all takers have the same. */
+static uint64_t owner_of(const struct weir_door_taker *taker)
+{
+    return weir_hash(weir_text_of(taker->identity), 0);
+}
 
 /* ---- What is held ---- */
 
@@ -128,7 +141,9 @@ static void enter(const struct weir_web_take *take,
     weir_web_say(take, &reply);
     if (!holds(&permit))
         return;
-    *held = (struct weir_web_held){ ++permits->last, permit };
+    *held = (struct weir_web_held){ .number = ++permits->last,
+                                    .owner = owner_of(take->taker),
+                                    .permit = permit };
     permits->count++;
     json_object_set_new(take->reply->json, "permit",
                         json_integer((json_int_t)held->number));
@@ -168,7 +183,8 @@ static bool read_outcome(json_t *from, enum weir_permit_outcome *out)
     return false;
 }
 
-static void leave(struct weir_web_permits *permits, json_t *from,
+static void leave(const struct weir_door_taker *taker,
+                  struct weir_web_permits *permits, json_t *from,
                   struct weir_http_reply *reply, weir_instant now)
 {
     json_t *number = json_object_get(from, "permit");
@@ -184,21 +200,22 @@ static void leave(struct weir_web_permits *permits, json_t *from,
     }
     struct weir_web_held *held =
         find(permits, (uint64_t)json_integer_value(number));
-    if (!held) {
+    if (!held || held->owner != owner_of(taker)) {
         weir_web_problem(reply, 404, NULL, NULL,
                          "this connection holds no such permit: it was given "
-                         "back, or is another connection's");
+                         "back, or is of another connection or credential");
         return;
     }
     give_back(permits, held, outcome, now);
     reply->json = json_pack("{s:b}", "left", 1);
 }
 
-void weir_web_leave(struct weir_web_permits *permits, struct weir_text body,
+void weir_web_leave(const struct weir_door_taker *taker,
+                    struct weir_web_permits *permits, struct weir_text body,
                     struct weir_http_reply *reply, weir_instant now)
 {
     json_t *asked = weir_web_json(body, reply);
     if (asked)
-        leave(permits, asked, reply, now);
+        leave(taker, permits, asked, reply, now);
     json_decref(asked);
 }

@@ -42,12 +42,14 @@ struct weir_web_permits {
 };
 #define WEIR_WEB_PERMITS_MAX 1024 /* of one connection */
 
-/* POST /v1/enter and /v1/leave. */
+/* POST /v1/enter and /v1/leave. A permit is left by the identity that entered
+ * it; for another on the same connection there is none (404). */
 void weir_web_enter(const struct weir_door_host *host,
                     const struct weir_door_taker *taker,
                     struct weir_web_permits *permits, struct weir_text body,
                     struct weir_http_reply *reply, weir_instant now);
-void weir_web_leave(struct weir_web_permits *permits, struct weir_text body,
+void weir_web_leave(const struct weir_door_taker *taker,
+                    struct weir_web_permits *permits, struct weir_text body,
                     struct weir_http_reply *reply, weir_instant now);
 /* The connection has gone: all are given back. */
 void weir_web_permits_end(struct weir_web_permits *permits);
