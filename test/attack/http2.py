@@ -8,9 +8,9 @@ import struct
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, \
-    WINDOW_UPDATE, CONTINUATION = range(10)
-END_STREAM, ACK, END_HEADERS = 1, 1, 4
+DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS = range(5)
+PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(6, 10)
+END_STREAM, END_HEADERS = 1, 4
 CANCEL = 8         # an error code, of RST_STREAM
 
 FRAME_MAX = 16384  # bytes of a payload, unless the peer announces more
@@ -37,25 +37,14 @@ def opening():
     return PREFACE + frame(SETTINGS, 0)
 
 
-def frames(data):
-    """(kind, flags, stream, payload) of each whole frame in 'data'."""
-    at = 0
-    while at + 9 <= len(data):
-        size = int.from_bytes(data[at:at + 3], "big")
-        kind, flags, stream = struct.unpack(">BBI", data[at + 3:at + 9])
-        if at + 9 + size > len(data):
-            return
-        yield kind, flags, stream, data[at + 9:at + 9 + size]
-        at += 9 + size
-
-
 def goaway(data):
     """The error of the GOAWAY at the end of a connection, and the server's
     text for people; None without such a frame. 'data' may begin amid a frame,
     so the frame is looked for by its head."""
+    head = frame(GOAWAY, 0)[3:]  # behind the size
     for at in range(len(data) - 16, -1, -1):
         size = int.from_bytes(data[at:at + 3], "big")
-        if data[at + 3:at + 9] == b"\x07\0\0\0\0\0" and 8 <= size < 1024:
+        if data[at + 3:at + 9] == head and 8 <= size < 1024:
             error = int.from_bytes(data[at + 13:at + 17], "big")
             if error < len(ERRORS):
                 text = data[at + 17:at + 9 + size].decode(errors="replace")
@@ -141,30 +130,3 @@ def piece(field, payload):
 
 def packed(field, *values):
     return piece(field, b"".join(varint(value) for value in values))
-
-
-def fields(payload):
-    """Field -> its last value, of a message; nested ones are bytes."""
-    found, at = {}, 0
-
-    def read():
-        nonlocal at
-        value, shift = 0, 0
-        while True:
-            byte = payload[at]
-            at += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-    while at < len(payload):
-        key = read()
-        if key & 7 == 0:
-            found[key >> 3] = read()
-        elif key & 7 == 2:
-            size = read()
-            found[key >> 3] = payload[at:at + size]
-            at += size
-        else:
-            raise ValueError(f"wire type {key & 7}")
-    return found

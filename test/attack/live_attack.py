@@ -21,8 +21,8 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 import attacks  # noqa: E402
-from field import (LIMIT, QUOTA, RSS_MAX, SLOW, Field,  # noqa: E402
-                   Process)
+from field import (BIN_MS, LIMIT, QUOTA, RSS_MAX, SLOW,  # noqa: E402
+                   Field, Process)
 from live_agent import Resp  # noqa: E402
 from patience import PATIENCE, until, until_equal  # noqa: E402
 
@@ -342,6 +342,8 @@ class Bodies(Case):
 # ---- Lies ----
 
 DEBT = 2  # seconds: max_debt of the quota
+SPAN = 2  # seconds, at least, of a mean rate
+SPAN_BINS = SPAN * 1100 // BIN_MS  # a tenth more: bins may be early
 
 
 class Liar(Case):
@@ -365,12 +367,13 @@ class Liar(Case):
         return time.monotonic()
 
     def passes_again(self, since):
-        """Nine tenths of the limit, as a mean over MEAN seconds."""
+        """Waits until nine tenths of the limit pass, as a mean over a span of
+        at least SPAN seconds."""
         def rate():
             bins = self.root.bins(since)
-            return any(b[0] - a[0] >= 2 and
+            return any(b[0] - a[0] >= SPAN and
                        (b[1] - a[1]) / (b[0] - a[0]) >= 0.9 * LIMIT
-                       for a, b in zip(bins, bins[22:]))
+                       for a, b in zip(bins, bins[SPAN_BINS:]))
         until(f"at least {0.9 * LIMIT}/s", rate)
         print(f"passes again: the quota stood for "
               f"{self.stood(since):.1f} s after the last report",
