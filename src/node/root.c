@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * node/root.c - the root's side of each link.
  *
- * A peer is a link; behind it stands a limiter, known by its incarnation. The
- * limiter's record outlives the link, because its cells must: a limiter that
- * comes back within the time its buckets take to drain is counted on from
- * where it was, not again.
+ * A peer is a link; behind it stands a limiter, known by its incarnation and
+ * the identity of its credential. The limiter's record outlives the link,
+ * because its cells must: a limiter that comes back within the time its buckets
+ * take to drain is counted on from where it was, not again.
  *
  * Peers that have something to be said stand in one queue; next() takes the
  * first, makes one message for it, and puts it back at the end while it has
@@ -200,33 +200,31 @@ static bool dequeue(struct weir_root *root, uint32_t *out_index)
 
 /* ---- Limiters ---- */
 
-static uint64_t incarnation_hash(const struct weir_root *root,
-                                 const uint8_t *incarnation)
+static uint64_t key_hash(const struct weir_root *root,
+                         const struct limiter_key *key)
 {
-    struct weir_text text = { (const char *)incarnation,
-                              WEIR_INCARNATION_SIZE };
+    struct weir_text text = { (const char *)key, sizeof *key };
     return weir_hash(text, root->seed);
 }
 
 static bool find_limiter(const struct weir_root *root,
-                         const uint8_t *incarnation, uint32_t *out_index)
+                         const struct limiter_key *key, uint32_t *out_index)
 {
-    uint64_t hash = incarnation_hash(root, incarnation);
+    uint64_t hash = key_hash(root, key);
     size_t cursor = 0;
     while (weir_index_find(&root->limiter_index, hash, &cursor, out_index)) {
-        if (memcmp(root->limiters[*out_index]->incarnation, incarnation,
-                   WEIR_INCARNATION_SIZE) == 0)
+        if (memcmp(&root->limiters[*out_index]->key, key, sizeof *key) == 0)
             return true;
     }
     return false;
 }
 
 const struct root_limiter *
-weir_root_find_limiter(const struct weir_root *root, const uint8_t *incarnation)
+weir_root_find_limiter(const struct weir_root *root,
+                       const struct limiter_key *key)
 {
     uint32_t index;
-    return find_limiter(root, incarnation, &index) ? root->limiters[index]
-                                                   : NULL;
+    return find_limiter(root, key, &index) ? root->limiters[index] : NULL;
 }
 
 /* A free place, or a new one. */
@@ -255,22 +253,22 @@ static bool limiter_place(struct weir_root *root, uint32_t *out_index)
 }
 
 static bool make_limiter(struct weir_root *root,
-                         const struct weir_hello *hello, uint64_t session,
+                         const struct limiter_key *key, uint64_t session,
                          uint32_t *out_index)
 {
-    if (find_limiter(root, hello->incarnation, out_index))
+    if (find_limiter(root, key, out_index))
         return true;
     uint32_t index;
-    uint64_t hash = incarnation_hash(root, hello->incarnation);
+    uint64_t hash = key_hash(root, key);
     if (!limiter_place(root, &index) ||
         weir_index_add(&root->limiter_index, &root->mem, hash, index) < 0)
         return false;
     struct root_limiter *limiter = root->limiters[index];
-    *limiter = (struct root_limiter){ .hash = hash,
+    *limiter = (struct root_limiter){ .key = *key,
+                                      .hash = hash,
                                       .live = true,
                                       .last_session = session,
                                       .peer = NO_PEER };
-    memcpy(limiter->incarnation, hello->incarnation, WEIR_INCARNATION_SIZE);
     root->limiter_live++;
     *out_index = index;
     return true;
@@ -551,15 +549,14 @@ static int take_hello(struct weir_root *root, uint32_t index,
     uint32_t limiter_index;
     if (hello->protocol != WEIR_PROTOCOL)
         return WEIR_EPROTOCOL;
-    if (!make_limiter(root, hello, message->session, &limiter_index))
+    struct limiter_key key = { .owner = peer->names.owner };
+    memcpy(key.incarnation, hello->incarnation, sizeof key.incarnation);
+    if (!make_limiter(root, &key, message->session, &limiter_index))
         return WEIR_ENOMEM;
     /* A link speaks for one limiter; another one comes by another link. */
     if (peer->greeted && peer->limiter != limiter_index)
         return WEIR_EPROTOCOL;
     struct root_limiter *limiter = root->limiters[limiter_index];
-    if (limiter->peer != NO_PEER &&
-        root->peers[limiter->peer].names.owner != peer->names.owner)
-        return WEIR_EDENIED;
     uint32_t number = (uint32_t)message->session;
     if (peer->greeted && peer->session == message->session) {
         peer->welcome_owed = true; /* the welcome was lost */

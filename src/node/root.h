@@ -62,8 +62,8 @@ void weir_root_link(struct weir_root *root, uint32_t peer, bool up,
 struct weir_root_names {
     const struct weir_name_set *set; /* borrowed until the link goes down; NULL:
                                       * every name */
-    uint64_t owner; /* a hash of the peer's identity. A connected limiter is
-                     * not taken over by a peer of another owner */
+    uint64_t owner; /* a hash of the peer's identity: a limiter of another
+                     * owner is another one, whatever its incarnation */
     void *context;
     /* Called for each name that is denied, from within weir_root_receive().
      * NULL: not reported. */
@@ -73,8 +73,7 @@ struct weir_root_names {
  * of owner 0. Copied. */
 void weir_root_limit_names(struct weir_root *root, uint32_t peer,
                            const struct weir_root_names *names);
-/* 0, or WEIR_EPROTOCOL, WEIR_EDENIED (its limiter is connected by another
- * owner's link), WEIR_ENOMEM: drop the link. */
+/* 0, or WEIR_EPROTOCOL, WEIR_ENOMEM: drop the link. */
 int weir_root_receive(struct weir_root *root, uint32_t peer,
                       const struct weir_message *message, weir_instant now);
 void weir_root_tick(struct weir_root *root, weir_instant now);

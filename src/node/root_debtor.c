@@ -17,7 +17,7 @@ static bool is_row_of(const struct root_debtor *row,
                       const struct weir_use *use)
 {
     struct weir_text name = { row->quota, row->quota_len };
-    return memcmp(row->incarnation, limiter->incarnation,
+    return memcmp(row->incarnation, limiter->key.incarnation,
                   WEIR_INCARNATION_SIZE) == 0 &&
            weir_text_equal(name, (struct weir_text){ use->name,
                                                      use->name_len });
@@ -42,7 +42,8 @@ static struct root_debtor *row_of(struct root_debtors *debtors,
                                     .limiter_len = limiter->name_len };
     memcpy(oldest->quota, use->name, use->name_len);
     memcpy(oldest->limiter, limiter->name, limiter->name_len);
-    memcpy(oldest->incarnation, limiter->incarnation, WEIR_INCARNATION_SIZE);
+    memcpy(oldest->incarnation, limiter->key.incarnation,
+           WEIR_INCARNATION_SIZE);
     return oldest;
 }
 

@@ -63,10 +63,10 @@
 /* Wants that wait for those above; for no longer than a limiter remembers. */
 #define AWAITING_MAX 4096
 #define AWAITING_MOST (10 * WEIR_SECOND)
-/* A limiter's id: a NUL byte, what kind it is of, and its incarnation; or, of a
- * region, the name. */
+/* A limiter's id: a NUL byte, what kind it is of, and its key; or, of a region,
+ * the name. */
 #define LINK_ID_HEAD 2
-#define LINK_ID_SIZE (LINK_ID_HEAD + WEIR_INCARNATION_SIZE)
+#define LINK_ID_SIZE (LINK_ID_HEAD + sizeof(struct limiter_key))
 #define REGION_MAX (WEIR_CLIENT_ID_MAX - LINK_ID_HEAD)
 
 /* ---- Rules ---- */
@@ -375,8 +375,8 @@ static struct weir_client client_of(const struct weir_root *root,
     const struct root_limiter *limiter =
         root->limiters[root->peers[index].limiter];
     bool named = limiter->region_len > 0 && limiter->region_len <= REGION_MAX;
-    const void *from = limiter->incarnation;
-    size_t len = WEIR_INCARNATION_SIZE;
+    const void *from = &limiter->key;
+    size_t len = sizeof limiter->key;
     if (named) {
         from = limiter->region;
         len = limiter->region_len;
@@ -867,9 +867,9 @@ struct weir_text weir_root_lease_client_name(const struct weir_root *root,
     if (id.p[1] == 'r')
         return (struct weir_text){ id.p + LINK_ID_HEAD, id.len - LINK_ID_HEAD };
     weir_assert(id.len == LINK_ID_SIZE);
-    const uint8_t *incarnation = (const uint8_t *)id.p + LINK_ID_HEAD;
-    const struct root_limiter *limiter =
-        weir_root_find_limiter(root, incarnation);
+    struct limiter_key key;
+    memcpy(&key, id.p + LINK_ID_HEAD, sizeof key);
+    const struct root_limiter *limiter = weir_root_find_limiter(root, &key);
     return limiter ? (struct weir_text){ limiter->name, limiter->name_len }
                    : WEIR_TEXT("(gone)");
 }

@@ -22,7 +22,8 @@
  * A refused name is answered like one without a quota at this root; the answer
  * has the reason besides.
  *
- * Cells outlive links, and an incarnation isn't secret. So a peer's hello drops
+ * Cells outlive links. A limiter of another credential is another one, but a
+ * credential may be limited to fewer names than before: so a peer's hello drops
  * the cells whose names it may not ask for. */
 
 #include "base/hash.h"

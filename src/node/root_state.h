@@ -5,6 +5,8 @@
 #ifndef WEIR_ROOT_STATE_H
 #define WEIR_ROOT_STATE_H
 
+#include <assert.h>
+
 #include "base/rng.h"
 #include "count/merge.h"
 #include "lease/brokers.h"
@@ -19,8 +21,18 @@ struct root_limits {
     struct weir_limit_told told[];
 };
 
-struct root_limiter {
+/* A limiter is known by its incarnation, which isn't secret, and the identity
+ * of its credential. Compared as bytes. */
+struct limiter_key {
     uint8_t incarnation[WEIR_INCARNATION_SIZE];
+    uint64_t owner; /* of weir_root_names */
+};
+static_assert(sizeof(struct limiter_key) ==
+                  WEIR_INCARNATION_SIZE + sizeof(uint64_t),
+              "no padding");
+
+struct root_limiter {
+    struct limiter_key key;
     uint64_t hash;
     char name[WEIR_NAME_MAX + 1];
     uint8_t name_len;
@@ -315,10 +327,10 @@ void weir_root_lease_tick(struct weir_root *root, weir_instant now);
 
 /* The peer has something to be said. */
 void weir_root_enqueue(struct weir_root *root, uint32_t peer);
-/* The limiter of that incarnation; NULL: it isn't known. */
+/* The limiter of that key; NULL: it isn't known. */
 const struct root_limiter *
 weir_root_find_limiter(const struct weir_root *root,
-                       const uint8_t *incarnation);
+                       const struct limiter_key *key);
 /* What a welcome says has changed. */
 void weir_root_welcome_all(struct weir_root *root);
 

@@ -70,7 +70,7 @@ bool weir_root_limiter_usage(struct weir_root *root, size_t *cursor,
             out->limits = limiter->limits->told;
             out->limits_age = now - limiter->limits->at;
         }
-        memcpy(out->incarnation, limiter->incarnation,
+        memcpy(out->incarnation, limiter->key.incarnation,
                WEIR_INCARNATION_SIZE);
         return true;
     }
