@@ -14,8 +14,9 @@
  * which the next turn is given, moved on by WEIR_RATION_PART times the cost of
  * each. A turn is charged after it was given, so the debt is at most that of
  * one turn; of a source at most DEFICIT_MAX is remembered, as a debt or as a
- * claim. A source never gets back more than was taken from it, so that its
- * admitted members can't save up for others. */
+ * claim, and of one without waiting members no claim. A turn in which its
+ * member is admitted isn't charged, so it costs the source its place in the
+ * round: else a source all of whose members are admitted would keep it. */
 
 #include "os/ration.h"
 
@@ -57,6 +58,8 @@ struct weir_ration {
     const struct weir_ration_member *turn_of; /* NULL: no turn, or its member
                                                * has left in it */
     bool is_free; /* … being admitted: the turn isn't charged */
+    bool serves;  /* weir_ration_serve() is running … */
+    bool doomed;  /* … and frees this at its end */
     TAILQ_HEAD(, source) active;
     uint32_t counts[WEIR_RATION_SOURCES]; /* members of each */
     struct source sources[WEIR_RATION_SOURCES];
@@ -190,9 +193,10 @@ static void give_back(struct weir_ration *ration, struct source *source,
                       weir_duration cost)
 {
     weir_duration part = WEIR_RATION_PART * cost;
+    int64_t most = source->is_active ? DEFICIT_MAX : 0;
     source->deficit += (int64_t)cost;
-    if (source->deficit > DEFICIT_MAX)
-        source->deficit = DEFICIT_MAX;
+    if (source->deficit > most)
+        source->deficit = most;
     ration->free_at = ration->free_at > part ? ration->free_at - part : 0;
 }
 
@@ -202,7 +206,8 @@ void weir_ration_admit(struct weir_ration_member *member)
     if (!ration)
         return;
     give_back(ration, &ration->sources[member->source], member->cost);
-    ration->is_free = ration->turn_of == member;
+    if (ration->turn_of == member)
+        ration->is_free = true;
     weir_ration_leave(member);
 }
 
@@ -232,6 +237,12 @@ static struct weir_ration_member *next_of(struct source *source)
     return next ? next : TAILQ_FIRST(&source->queue[first ^ 1]);
 }
 
+static void go_last(struct weir_ration *ration, struct source *source)
+{
+    TAILQ_REMOVE(&ration->active, source, link);
+    TAILQ_INSERT_TAIL(&ration->active, source, link);
+}
+
 /* Gives the source a turn; returns its cost. */
 static weir_duration give_turn(struct weir_ration *ration,
                                struct source *source)
@@ -252,6 +263,8 @@ static weir_duration give_turn(struct weir_ration *ration,
     ration->turn_of = NULL;
     if (!ration->is_free)
         charge(ration, source, cost);
+    else if (source->is_active)
+        go_last(ration, source);
     rest_if_empty(ration, source);
     ration->used += cost;
     return cost;
@@ -263,8 +276,7 @@ static struct source *next_source(struct weir_ration *ration)
     struct source *source = TAILQ_FIRST(&ration->active);
     while (source->deficit <= 0) {
         source->deficit += QUANTUM;
-        TAILQ_REMOVE(&ration->active, source, link);
-        TAILQ_INSERT_TAIL(&ration->active, source, link);
+        go_last(ration, source);
         source = TAILQ_FIRST(&ration->active);
     }
     return source;
@@ -276,13 +288,17 @@ weir_instant weir_ration_serve(struct weir_ration *ration, weir_instant now)
     weir_instant earliest = now > WEIR_RATION_BURST ? now - WEIR_RATION_BURST
                                                     : 0;
     ration->free_at = weir_later(ration->free_at, earliest);
+    ration->serves = true;
     while (spent < WEIR_RATION_TURNS_MAX && ration->free_at <= now &&
            !TAILQ_EMPTY(&ration->active))
         spent += give_turn(ration, next_source(ration));
+    ration->serves = false;
     weir_assert(TAILQ_EMPTY(&ration->active) == (ration->waiting == 0));
-    if (ration->waiting == 0)
-        return WEIR_NEVER;
-    return ration->free_at > now ? ration->free_at : now;
+    weir_instant next = ration->waiting == 0 ? WEIR_NEVER
+                                             : weir_later(ration->free_at, now);
+    if (ration->doomed)
+        weir_ration_free(&ration);
+    return next;
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *context)
@@ -337,6 +353,9 @@ void weir_ration_free(struct weir_ration **ration)
         return;
     *ration = NULL;
     weir_assert(self->members == 0);
+    self->doomed = self->serves;
+    if (self->serves)
+        return;
     if (self->timer)
         event_free(self->timer);
     free(self);

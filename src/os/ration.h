@@ -16,8 +16,9 @@
  *
  * A member that is admitted gets back what its turns cost, for its source and
  * for all: the ration is meant for work that leads nowhere. A thousand limiters
- * that reconnect at once, from one address behind a NAT, aren't held to a part
- * of a processor, and come before a flood from another address.
+ * that reconnect at once aren't held to a part of a processor, however many
+ * share an address; beside a flood from another address theirs has more than
+ * half of the turns.
  *
  * Among the members that wait, sources have equal parts of the time: deficit
  * round robin (Shreedhar and Varghese, SIGCOMM 1995) over sources, which are
@@ -52,7 +53,7 @@ struct weir_ration;
 /* In the owner's memory, all zero at first. */
 struct weir_ration_member {
     /* Set by the owner before it joins. Both functions may leave, and may free
-     * the member and its owner, but not the ration. */
+     * the member and its owner; turn() the ration, too. */
     void (*turn)(void *context); /* reads once, at most WEIR_RATION_READ */
     void (*evict)(void *context, const char *why); /* closes; 'why': static */
     void *context;
@@ -76,7 +77,8 @@ struct weir_ration_options {
 
 /* NULL: no memory. */
 struct weir_ration *weir_ration_new(const struct weir_ration_options *options);
-/* The ration must have no member. NULL inside is legal. */
+/* The ration must have no member. In a turn, its memory goes when
+ * weir_ration_serve() returns. NULL inside is legal. */
 void weir_ration_free(struct weir_ration **ration);
 
 /* A connection has been accepted. When there are more than 'places', the oldest
