@@ -110,7 +110,7 @@ weir_resp_taker(const struct weir_resp_session *session)
 }
 
 /* Without memory the peer isn't let in. */
-static void let_in(struct weir_talk *talk, struct weir_resp_session *session,
+static void let_in(struct weir_resp_session *session,
                    const struct weir_door_taker *taker, const char *shown)
 {
     bool limited = !taker->names.all;
@@ -121,7 +121,6 @@ static void let_in(struct weir_talk *talk, struct weir_resp_session *session,
                      (!limited || session->limited);
     if (session->limited)
         *session->limited = *taker;
-    weir_talk_set_known(talk, session->known);
 }
 
 /* False: the error was said. */
@@ -139,7 +138,7 @@ static bool log_in(struct weir_resp_call *call, struct weir_text token)
     int error = weir_door_admit(host, call->talk, WEIR_DOOR_TAKE, shown, &taker,
                                 &diag, call->now);
     if (error == 0)
-        let_in(call->talk, call->session, &taker, shown);
+        let_in(call->session, &taker, shown);
     if (error == WEIR_EDENIED)
         weir_resp_error(call->out, "NOPERM this token hasn't the role 'take'");
     else if (error < 0)
@@ -160,9 +159,7 @@ void weir_resp_meet(const struct weir_door_host *host, struct weir_talk *talk,
     if ((!host->admit || names.count > 0) &&
         weir_door_admit(host, talk, WEIR_DOOR_TAKE, "", &taker, &diag, now) ==
             0)
-        let_in(talk, session, &taker, NULL);
-    else
-        weir_talk_set_known(talk, false);
+        let_in(session, &taker, NULL);
 }
 
 bool weir_resp_admit(const struct weir_door_host *host, struct weir_talk *talk,
@@ -176,7 +173,7 @@ bool weir_resp_admit(const struct weir_door_host *host, struct weir_talk *talk,
     if (weir_door_admit(host, talk, WEIR_DOOR_TAKE, shown, &taker, &diag, now) <
         0)
         return false;
-    let_in(talk, session, &taker, session->shown ? shown : NULL);
+    let_in(session, &taker, session->shown ? shown : NULL);
     return session->known;
 }
 

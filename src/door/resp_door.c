@@ -77,6 +77,7 @@ static size_t on_bytes(void *context, struct weir_talk *talk, const char *bytes,
         }
         used += size;
         weir_resp_answer(&call);
+        /* The ration ends with the first command, not the first bytes. */
         weir_talk_set_known(talk, session->known);
         if (OUT_SIZE - out.len < WEIR_RESP_REPLY_MAX)
             hand_over(talk, &out);
