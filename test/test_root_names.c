@@ -443,6 +443,28 @@ static void wants_are_judged(void **state)
     assert_int_equal(town->denied, 1);
 }
 
+static void adaptive_limits_are_judged(void **state)
+{
+    struct town *town = *state;
+    struct weir_limit_told told[] = {
+        { .name = WEIR_TEXT("a/db"), .limit = 1, .in_flight = 100000 },
+        { .name = WEIR_TEXT("b/db"), .limit = 2, .in_flight = 1 },
+    };
+    const struct weir_message message = { .type = WEIR_MESSAGE_LIMITS,
+                                          .session = 7,
+                                          .limits = { 2, told } };
+    struct weir_limiter_usage usage = { .limit_count = 0 };
+    size_t cursor = 0;
+    by_hand(town, 1);
+    say(town, 1, &message);
+    assert_int_equal(town->denied, 1);
+    while (usage.limit_count == 0)
+        assert_true(weir_root_limiter_usage(town->root, &cursor, &usage,
+                                            town->now));
+    assert_int_equal(usage.limit_count, 1);
+    assert_true(weir_text_equal(usage.limits[0].name, WEIR_TEXT("b/db")));
+}
+
 /* Ancestors that the globs let through take no room from others. */
 static void ancestors_of_ones_own_need_no_room(void **state)
 {
@@ -638,6 +660,7 @@ int main(void)
         TOWN(a_leased_parent),
         TOWN(asks_are_judged),
         TOWN(wants_are_judged),
+        TOWN(adaptive_limits_are_judged),
         TOWN(ancestors_of_ones_own_need_no_room),
         TOWN(the_overflow_of_a_name_may_be_charged),
         TOWN(counts_of_what_was_denied_find_nothing),

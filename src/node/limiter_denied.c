@@ -93,8 +93,7 @@ void weir_limiter_note_denied(struct weir_limiter *limiter, uint32_t link,
         weir_limiter_note(limiter, WEIR_EVENT_DENIED, name, now) != NULL;
 }
 
-struct weir_text weir_limiter_below(struct weir_limiter *limiter,
-                                    uint32_t link)
+struct weir_text weir_limiter_below(struct weir_limiter *limiter, uint32_t link)
 {
     struct weir_text below = { limiter->link[link].below,
                                limiter->link[link].below_len };

@@ -109,15 +109,21 @@ void weir_root_forget_limits(struct weir_root *root,
     limiter->limits = NULL;
 }
 
-static void copy_limits(const struct weir_limits *limits,
-                        struct root_limits *out)
+/* Those of names that the peer may take from. */
+static void copy_limits(struct weir_root *root, uint32_t peer,
+                        const struct weir_limits *limits,
+                        struct root_limits *out, weir_instant now)
 {
     char *names = (char *)&out->told[limits->count];
-    out->count = limits->count;
+    for (size_t i = 0; i < limits->count; i++)
+        weir_root_names_come(root, peer, limits->limits[i].name);
     for (size_t i = 0; i < limits->count; i++) {
         const struct weir_text name = limits->limits[i].name;
-        out->told[i] = limits->limits[i];
-        out->told[i].name.p = names;
+        if (!weir_root_names_may(root, peer, name, now))
+            continue;
+        struct weir_limit_told *told = &out->told[out->count++];
+        *told = limits->limits[i];
+        told->name.p = names;
         memcpy(names, name.p, name.len);
         names += name.len;
     }
@@ -139,6 +145,7 @@ int weir_root_take_limits(struct weir_root *root, uint32_t peer,
         return WEIR_ENOMEM;
     limiter->limits->size = size;
     limiter->limits->at = now;
-    copy_limits(limits, limiter->limits);
+    limiter->limits->count = 0;
+    copy_limits(root, peer, limits, limiter->limits, now);
     return 0;
 }
