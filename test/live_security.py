@@ -30,6 +30,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+from grpc_call import CALL, LINK, Call
 from identities import (EDIT, READ, TAKE, WEIR, Certificates, Who, bearer,
                         everybody, run, yesterday)
 from patience import PATIENCE, until, until_equal
@@ -181,8 +182,9 @@ class Case(unittest.TestCase):
         digest = hashlib.sha256(EDIT.encode()).hexdigest()
         text = ("read,take,edit,root cert ops\n"
                 "take cert taker-*\n"
-                f"take token taker {TAKE}\n"
-                f"{edit} token editor sha256:{digest}\n")
+                f"take token taker {TAKE}\n")
+        if edit:
+            text += f"{edit} token editor sha256:{digest}\n"
         if read:
             text += f"{read} token reader {READ}\n"
         made = self.folder / "credentials.new"
@@ -245,6 +247,13 @@ class Case(unittest.TestCase):
             self.assertNotIn(done.returncode, (0, 28), who.name)
             return None
         return int(status[1]), why[1] if why else ""
+
+    def begin(self, who, path, port=None):
+        """A call whose headers the server has read, and no message."""
+        call = Call(who, self.certificates.ca, port or self.root.grpc, path)
+        self.addCleanup(call.socket.close)
+        until("the headers", lambda: call.look() or call.begun)
+        return call
 
     def metrics(self):
         _, _, page = self.ask(self.ops, "GET", "/metrics")
@@ -651,71 +660,12 @@ class Wire(Case):
 
 # ---- Reload ----
 
-class Link:
-    """A root link that stands, as far as a byte of it matters: HTTP/2 with
-    one call and no message. Ends when its stream or the connection does."""
-
-    def __init__(self, who, ca, port):
-        context = who.context(ca)
-        context.set_alpn_protocols(["h2"])
-        self.socket = context.wrap_socket(
-            socket.create_connection(("127.0.0.1", port)),
-            server_hostname="localhost")
-        self.buffer = b""
-        self.ended = False
-        self.acked = False
-        headers = [(":method", "POST"), (":scheme", "https"),
-                   (":path", "/weir.v1.Root/Link"),
-                   (":authority", "localhost"), ("te", "trailers"),
-                   ("content-type", "application/grpc")]
-        if who.header:
-            headers.append(("authorization", who.header))
-        # Literals that are never indexed, without Huffman: RFC 7541, 6.2.3.
-        block = b"".join(b"\x10" + bytes([len(name)]) + name.encode() +
-                         bytes([len(value)]) + value.encode()
-                         for name, value in headers)
-        self.socket.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" +
-                            self.frame(4, 0, 0) +
-                            self.frame(1, 4, 1, block))
-
-    @staticmethod
-    def frame(kind, flags, stream, payload=b""):
-        return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + \
-            struct.pack(">I", stream) + payload
-
-    def look(self):
-        """Reads what is there; whether the link has ended."""
-        while not self.ended:
-            if not self.socket.pending() and \
-                    not select.select([self.socket], [], [], 0)[0]:
-                break
-            part = self.socket.recv(65536)
-            self.ended = not part
-            self.buffer += part
-            while len(self.buffer) >= 9:
-                size = int.from_bytes(self.buffer[:3], "big")
-                if len(self.buffer) < 9 + size:
-                    break
-                self.on_frame(self.buffer[3], self.buffer[4],
-                              self.buffer[9:9 + size])
-                self.buffer = self.buffer[9 + size:]
-        return self.ended
-
-    def on_frame(self, kind, flags, payload):
-        if kind == 4 and not flags & 1:
-            self.socket.sendall(self.frame(4, 1, 0))
-            self.acked = True
-        elif kind == 6 and not flags & 1:
-            self.socket.sendall(self.frame(6, 1, 0, payload))
-        elif kind == 3 or kind == 7 or (kind == 1 and flags & 1):
-            self.ended = True
-
-
 class Reload(Case):
-    def link(self, who):
-        link = Link(who, self.certificates.ca, self.root.grpc)
-        self.addCleanup(link.socket.close)
-        return link
+    def reload(self, **roles):
+        before = self.root.logged().count("reloaded")
+        self.write_credentials(**roles)
+        until("the credentials", lambda:
+              self.root.logged().count("reloaded") > before)
 
     def status(self, who, method="GET", path="/v1/status"):
         answer = self.ask(who, method, path)
@@ -734,11 +684,8 @@ class Reload(Case):
         taker = Who("taker", None, header=bearer(TAKE))
         editor = Who("editor", None, header=bearer(EDIT))
         self.assertEqual(self.status(reader), 200)
-        staying = self.link(taker)
-        going = self.link(self.ops)
-        until("both links", lambda: [staying.look(), going.look()] and
-              self.metrics()["weir_limiters_connected"] and
-              staying.acked and going.acked)
+        staying = self.begin(taker, LINK)
+        going = self.begin(self.ops, LINK)
         self.assertFalse(staying.ended or going.ended)
 
         self.write_credentials(edit="read", read=None)
@@ -755,6 +702,25 @@ class Reload(Case):
         until("the link of who may no longer", going.look)
         self.assertFalse(staying.look())
         self.assertIn("reloaded 5 credentials", self.root.logged())
+
+    def test_a_call_whose_request_comes_after_the_reload(self):
+        """It goes by the new credentials: one that is still valid is answered,
+        one that isn't or lacks the role changes nothing."""
+        editor = Who("editor", None, header=bearer(EDIT))
+        staying = self.begin(self.ops, CALL)
+        for edit in ("read", None):
+            going = self.begin(editor, CALL)
+            self.reload(edit=edit)
+            going.send(call_request("PUT", f"/v1/quotas/by-{edit}",
+                                    b'{"limit": "7/s"}'))
+            until("the end of the call", going.look)
+            self.assertEqual(going.replies, b"")
+            self.reload()
+        staying.send(call_request("PUT", f"/v1/quotas/{QUOTA}",
+                                  b'{"limit": "7/s"}'))
+        until("the end of the call", staying.look)
+        self.assertIn(QUOTA.encode(), staying.replies)
+        self.assert_untouched()
 
     def test_unsound_credentials_change_nothing(self):
         """The root looks each second; a SIGHUP spares the others the
@@ -781,8 +747,7 @@ class Reload(Case):
 
     def test_certificate_replaced(self):
         first = self.serial()
-        link = self.link(self.ops)
-        until("the link", lambda: link.look() or link.acked)
+        link = self.begin(self.ops, LINK)
         fresh = self.folder / "fresh"
         fresh.mkdir()
         for name in ("ca.pem", "ca.key"):
@@ -830,8 +795,8 @@ class Reload(Case):
         self.trust("good", "other")
         stranger = Who("the other ops", None, self.shared / "other" / "ops")
         until("the reload", lambda: self.status(stranger) == 200)
-        staying, going = self.link(self.ops), self.link(stranger)
-        until("both", lambda: [staying.look(), going.look()] and going.acked)
+        staying, going = (self.begin(who, LINK)
+                          for who in (self.ops, stranger))
         stays, goes = self.keep_alive(self.ops), self.keep_alive(stranger)
         before = self.refused()
 
@@ -851,7 +816,8 @@ class Reload(Case):
                 self.folder / f"brief-{seconds}", 1, self.shared / "good",
                 yesterday(seconds)))
             try:
-                going, goes = self.link(brief), self.keep_alive(brief)
+                going = self.begin(brief, LINK)
+                goes = self.keep_alive(brief)
             except (ssl.SSLError, ConnectionError):
                 seconds *= 2  # it had ended: this machine is slow
         until("the end of the link", going.look)

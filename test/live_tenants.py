@@ -17,6 +17,7 @@ from live_security import Case
 from patience import PATIENCE, until, until_equal
 
 A, B = "the-token-of-the-tenant-a", "the-token-of-the-tenant-b"
+OTHER = "the-token-of-another-that-is-revoked"
 DOORMAN = "/doorman.Capacity/"
 QUOTAS = ("/envoy.service.rate_limit_quota.v3.RateLimitQuotaService"
           "/StreamRateLimitQuotas")
@@ -60,8 +61,9 @@ class Tenants:
 
     a = Who("a", {"take"}, header=bearer(A))
     b = Who("b", {"take"}, header=bearer(B))
+    other = Who("other", {"take"}, header=bearer(OTHER))
 
-    def write_credentials(self, of_b="", taker="take"):
+    def write_credentials(self, of_b="", taker="take", other=""):
         made = self.folder / "credentials.new"
         made.write_text(
             "read,take,edit,root cert ops\n"
@@ -69,9 +71,15 @@ class Tenants:
             "take:team-a/*,take:envoy/a/*,take:throttle:*:a/* "
             f"token tenant-a {A}\n"
             "take:team-b/*,take:envoy/b/*,take:throttle:*:b/*"
-            f"{of_b} token tenant-b {B}\n")
+            f"{of_b} token tenant-b {B}\n{other}")
         made.chmod(0o600)
         made.rename(self.credentials)
+
+    def reload(self, log, **roles):
+        """'log' is the text of the log of who reloads."""
+        before = log().count("reloaded")
+        self.write_credentials(**roles)
+        until("the credentials", lambda: log().count("reloaded") > before)
 
     def add(self, name, **fields):
         """The limit is slow: a bucket stays full, and the root keeps it."""
@@ -144,8 +152,7 @@ class Link(Tenants, Case):
         """A quota that was denied to b is charged by its next link."""
         self.take(B, "team-a/x", 3)
         until("the refusal", lambda: self.refused()["grpc", "name"] > 0)
-        self.write_credentials(of_b=",take:team-a/*")
-        until("the credentials", lambda: "reloaded" in self.root.logged())
+        self.reload(self.root.logged, of_b=",take:team-a/*")
         self.take(B, "team-a/x", 4)
         until_equal("what b took", 4, lambda: self.passed("team-a/x"))
 
@@ -167,6 +174,22 @@ class Link(Tenants, Case):
         self.assertEqual(self.call(self.b, DOORMAN + "ReleaseCapacity",
                                    release("team-a/leased"))[0], OK)
         self.assertEqual(self.refused()["grpc", "name"], before + 4)
+
+    def test_doorman_calls_whose_request_comes_after_a_reload(self):
+        """They go by the new credentials; those of a are as they were."""
+        call = DOORMAN + "GetCapacity"
+        before = self.refused()
+        self.reload(self.root.logged, of_b=",take:team-a/*",
+                    other=f"take token other {OTHER}\n")
+        staying, narrowed, revoked = (
+            self.begin(who, call) for who in (self.a, self.b, self.other))
+        self.reload(self.root.logged)
+        for begun, replies in ((staying, True), (narrowed, False),
+                               (revoked, False)):
+            begun.send(get_capacity("team-a/leased"))
+            until("the end of the call", begun.look)
+            self.assertEqual(bool(begun.replies), replies)
+        self.assert_counted(before, grpc_name=1, grpc_credential=1)
 
 
 class Sessions(Tenants, Agent):

@@ -420,6 +420,60 @@ static void test_a_link_ends_with_its_role(void **state)
     weir_credentials_free(&none);
 }
 
+/* The headers, and perhaps a part of the request, arrive at the server. */
+static void begin_read(struct fixture *f, struct peer *peer, bool in_parts)
+{
+    struct weir_text empty = { "", 0 };
+    begin_as(f, peer, WEIR_V1_CALL, TOKEN);
+    if (in_parts)
+        send_call(peer, "GET", "/v1/status", empty, false);
+    weir_h2_ping(weir_h2_link_h2(peer->link));
+    weir_h2_link_flush(peer->link);
+    RUN_UNTIL(f, weir_h2_pong(weir_h2_link_h2(peer->link)));
+    assert_false(peer->closed);
+}
+
+/* The headers of a call arrive before the credentials are reloaded, the end of
+ * its request after that. */
+static void test_a_call_goes_by_the_credentials_of_its_request(void **state)
+{
+    static const struct {
+        const char *credentials;
+        int status;
+        enum weir_refusal refusal;
+    } after[] = {
+        { "read,edit token x a-token-that-is-long-enough\n", WEIR_GRPC_OK, 0 },
+        { "take token x a-token-that-is-long-enough\n",
+          WEIR_GRPC_PERMISSION_DENIED, WEIR_REFUSED_ROLE },
+        { "read token y another-token-of-that-length\n",
+          WEIR_GRPC_UNAUTHENTICATED, WEIR_REFUSED_CREDENTIAL },
+    };
+    struct fixture *f = *state;
+    const uint64_t *refused = f->gate.refused[WEIR_DOOR_GRPC];
+    struct weir_credentials *before =
+        credentials("read token x a-token-that-is-long-enough\n");
+    for (size_t i = 0; i < 2 * WEIR_COUNT_OF(after); i++) {
+        struct peer peer;
+        f->gate.credentials = before;
+        begin_read(f, &peer, i % 2 == 1);
+        struct weir_credentials *now = credentials(after[i / 2].credentials);
+        f->gate.credentials = now;
+        weir_door_grpc_recheck(f->door);
+        send_call(&peer, "GET", "/v1/status", (struct weir_text){ "", 0 },
+                  true);
+        RUN_UNTIL(f, peer.closed);
+        assert_int_equal(peer.status, after[i / 2].status);
+        assert_int_equal(peer.http,
+                         after[i / 2].status == WEIR_GRPC_OK ? 200 : 0);
+        if (after[i / 2].status != WEIR_GRPC_OK)
+            assert_int_equal(refused[after[i / 2].refusal], 1 + i % 2);
+        weir_h2_link_close(&peer.link);
+        weir_credentials_free(&now);
+    }
+    f->gate.credentials = NULL;
+    weir_credentials_free(&before);
+}
+
 /* The oldest of too many peers without a credential makes room; an
  * authenticated one stays. */
 static void test_strangers_make_room(void **state)
@@ -479,6 +533,7 @@ int main(void)
         WITH_DOOR(test_a_body_in_parts_is_bounded),
         WITH_DOOR(test_a_body_is_bounded_by_its_route),
         WITH_DOOR(test_a_link_ends_with_its_role),
+        WITH_DOOR(test_a_call_goes_by_the_credentials_of_its_request),
         cmocka_unit_test_setup_teardown(test_strangers_make_room, make_small,
                                         clean),
         WITH_DOOR(test_stop_tells_everybody),

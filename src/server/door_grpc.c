@@ -17,6 +17,9 @@
  * certificate of the connection and the authorization of the call. Without an
  * answer it ends there, whatever method it names. What it may do is asked as
  * soon as that is known: of a Link at once, of a Call by its first message.
+ * When credentials are reloaded, each stream is identified and admitted again,
+ * by the authorization that it keeps for that: so no message is handled by a
+ * credential that was withdrawn before it came.
  *
  * A Call is one request in one message or, as a body may be longer than a
  * message, in several with the same method and path; the bodies are joined.
@@ -45,14 +48,14 @@ struct stream {
     enum kind kind;
     int32_t id;
     struct weir_identity identity;
+    char *authorization; /* owned; what it was let in by */
+    /* The role that it needs. 0: none, or that of a request that has not come.
+     * Of a link 'take', until its hello says that it is a region's root. */
+    unsigned role;
     /* LINK */
     uint32_t peer;
     bool linked; /* the root knows the peer */
     bool held;
-    char *authorization; /* owned; what it was let in by */
-    /* What it is used for: a limiter's link, until its hello says that it is
-     * a region's root. */
-    enum weir_role role;
     /* DOORMAN */
     enum weir_doorman_method doorman;
     /* CALL */
@@ -107,19 +110,44 @@ struct weir_door_grpc {
 
 /* ---- Who asks ---- */
 
-static int identify(struct connection *connection, const char *authorization,
-                    struct weir_identity *out, struct weir_diag *diag)
+static void set_known(struct connection *connection)
 {
-    return weir_link_identify(connection->door->gate, connection->link,
-                              authorization, out, diag);
+    connection->known = true;
+    weir_h2_link_set_authenticated(connection->link);
 }
 
+/* 0, or an error of weir_link_admit(). Role 0: none is needed. */
 static int admit(struct connection *connection,
-                 const struct weir_identity *identity, enum weir_role role,
+                 const struct weir_identity *identity, unsigned role,
                  struct weir_diag *diag)
 {
-    return weir_link_admit(connection->door->gate, connection->link, identity,
-                           role, diag);
+    return role == 0 ? 0
+                     : weir_link_admit(connection->door->gate, connection->link,
+                                       identity, (enum weir_role)role, diag);
+}
+
+/* Identifies the peer of a stream and admits it to the role. Doorman's clients
+ * have nothing to show, so there is an option for them. */
+static int authorize(struct connection *connection, enum kind kind,
+                     unsigned role, const char *authorization,
+                     struct weir_identity *out, struct weir_diag *diag)
+{
+    struct weir_door_grpc *door = connection->door;
+    if (kind == DOORMAN && door->doorman_open) {
+        connection->guest = true;
+        *out = (struct weir_identity){ .take = weir_name_set_all };
+        return 0;
+    }
+    if (kind == DOORMAN && !weir_gate_is_shut(door->gate) && !door->loopback)
+        return weir_diag_set(diag, WEIR_EDENIED, "Doorman's calls beyond "
+                             "loopback want --doorman-insecure, or "
+                             "credentials", NULL);
+    int error = weir_link_identify(door->gate, connection->link, authorization,
+                                   out, diag);
+    if (error < 0)
+        return error;
+    set_known(connection);
+    return admit(connection, out, role, diag);
 }
 
 /* The root, or a call of Doorman's, denied a quota to the peer. */
@@ -129,12 +157,6 @@ static void on_denied(void *context, struct weir_text name, weir_instant now)
     weir_link_note_denied(stream->connection->door->gate,
                           stream->connection->link, &stream->identity, name,
                           now);
-}
-
-static void set_known(struct connection *connection)
-{
-    connection->known = true;
-    weir_h2_link_set_authenticated(connection->link);
 }
 
 /* ---- Streams of a connection ---- */
@@ -389,11 +411,10 @@ static bool begin_request(struct stream *stream,
 {
     struct weir_admin_request request = { .method = part->method,
                                           .target = part->path };
-    unsigned role = weir_admin_role(&request);
     struct weir_diag why = { 0 };
-    int error = role == 0 ? 0
-                          : admit(stream->connection, &stream->identity,
-                                  (enum weir_role)role, &why);
+    stream->role = weir_admin_role(&request);
+    int error = admit(stream->connection, &stream->identity, stream->role,
+                      &why);
     if (error < 0) {
         finish(stream, weir_link_status(error), why.text);
         return false;
@@ -501,27 +522,6 @@ static void on_call_end(struct weir_door_grpc *door, struct stream *stream)
 
 /* ---- Doorman ---- */
 
-/* Its clients have nothing to show, so there is an option for them. */
-static int admit_doorman(struct connection *connection,
-                         const char *authorization, struct weir_identity *out,
-                         struct weir_diag *diag)
-{
-    struct weir_door_grpc *door = connection->door;
-    if (door->doorman_open) {
-        connection->guest = true;
-        out->take = weir_name_set_all;
-        return 0;
-    }
-    if (!weir_gate_is_shut(door->gate) && !door->loopback)
-        return weir_diag_set(diag, WEIR_EDENIED, "Doorman's calls beyond "
-                             "loopback want --doorman-insecure, or "
-                             "credentials", NULL);
-    int error = identify(connection, authorization, out, diag);
-    if (error == 0)
-        set_known(connection);
-    return error < 0 ? error : admit(connection, out, WEIR_ROLE_TAKE, diag);
-}
-
 static uint32_t way_of(struct connection *connection)
 {
     struct weir_door_grpc *door = connection->door;
@@ -570,88 +570,56 @@ static void on_doorman_message(struct stream *stream, const void *bytes,
 
 /* ---- What comes over a connection ---- */
 
-static void add_stream(struct connection *connection, struct stream *stream)
+/* What a call of the path is, and which role it needs at once. */
+static void set_kind(const struct weir_door_grpc *door, const char *path,
+                     struct stream *stream)
 {
+    stream->doorman = door->doorman ? weir_doorman_method_of(path)
+                                    : WEIR_DOORMAN_NONE;
+    stream->kind = stream->doorman != WEIR_DOORMAN_NONE ? DOORMAN
+                   : strcmp(path, WEIR_V1_LINK) == 0    ? LINK
+                                                        : CALL;
+    stream->role = stream->kind == CALL ? 0 : WEIR_ROLE_TAKE;
+}
+
+static void begin_stream(struct connection *connection,
+                         const struct stream *begun, const char *authorization)
+{
+    struct stream *stream = malloc(sizeof *stream);
+    char *kept = strdup(authorization);
+    if (!stream || !kept) {
+        free(stream);
+        free(kept);
+        (void)weir_h2_finish(weir_h2_link_h2(connection->link), begun->id,
+                             WEIR_GRPC_RESOURCE_EXHAUSTED, "out of memory");
+        return;
+    }
+    *stream = *begun;
+    stream->authorization = kept;
     stream->connection = connection;
     stream->next = connection->streams;
     connection->streams = stream;
-}
-
-static void begin_call(struct connection *connection, int32_t id,
-                       enum kind kind, const char *authorization,
-                       const struct weir_identity *identity)
-{
-    struct weir_h2 *h2 = weir_h2_link_h2(connection->link);
-    struct stream *stream = calloc(1, sizeof *stream);
-    char *kept = kind == LINK ? strdup(authorization) : NULL;
-    if (!stream || (kind == LINK && !kept)) {
-        free(stream);
-        free(kept);
-        (void)weir_h2_finish(h2, id, WEIR_GRPC_RESOURCE_EXHAUSTED,
-                             "out of memory");
-        return;
-    }
-    stream->kind = kind;
-    stream->id = id;
-    stream->identity = *identity;
-    stream->authorization = kept;
-    stream->role = WEIR_ROLE_TAKE;
-    add_stream(connection, stream);
-    if (kind == LINK)
+    if (stream->kind == LINK)
         begin_link(connection->door, stream);
 }
 
-static void begin_doorman(struct connection *connection, int32_t id,
-                          enum weir_doorman_method method,
-                          const char *authorization)
-{
-    struct weir_h2 *h2 = weir_h2_link_h2(connection->link);
-    struct weir_identity identity = { .roles = 0 };
-    struct weir_diag why = { 0 };
-    int error = admit_doorman(connection, authorization, &identity, &why);
-    struct stream *stream = error == 0 ? calloc(1, sizeof *stream) : NULL;
-    if (!stream) {
-        (void)weir_h2_finish(h2, id,
-                             error < 0 ? weir_link_status(error)
-                                       : WEIR_GRPC_RESOURCE_EXHAUSTED,
-                             error < 0 ? why.text : "out of memory");
-        return;
-    }
-    stream->kind = DOORMAN;
-    stream->id = id;
-    stream->identity = identity;
-    stream->doorman = method;
-    add_stream(connection, stream);
-}
-
-/* A stranger isn't told which methods there are. */
+/* An unauthenticated peer isn't told which methods there are. */
 static bool on_call(void *context, struct weir_h2 *h2, int32_t id,
                     const char *path, const char *authorization)
 {
     struct connection *connection = context;
-    struct weir_identity identity;
+    struct stream begun = { .id = id };
     struct weir_diag why = { 0 };
-    enum weir_doorman_method doorman = connection->door->doorman
-                                           ? weir_doorman_method_of(path)
-                                           : WEIR_DOORMAN_NONE;
-    if (doorman != WEIR_DOORMAN_NONE) {
-        begin_doorman(connection, id, doorman, authorization);
-        return true;
-    }
-    int error = identify(connection, authorization, &identity, &why);
-    bool is_link = strcmp(path, WEIR_V1_LINK) == 0;
-    if (error == 0)
-        set_known(connection);
-    if (error == 0 && !is_link && strcmp(path, WEIR_V1_CALL) != 0)
-        return false;
-    if (error == 0 && is_link)
-        error = admit(connection, &identity, WEIR_ROLE_TAKE, &why);
+    set_kind(connection->door, path, &begun);
+    int error = authorize(connection, begun.kind, begun.role, authorization,
+                          &begun.identity, &why);
     if (error < 0) {
         (void)weir_h2_finish(h2, id, weir_link_status(error), why.text);
         return true;
     }
-    begin_call(connection, id, is_link ? LINK : CALL, authorization,
-               &identity);
+    if (begun.kind == CALL && strcmp(path, WEIR_V1_CALL) != 0)
+        return false;
+    begin_stream(connection, &begun, authorization);
     return true;
 }
 
@@ -797,21 +765,25 @@ static void on_evicted(void *context, const char *peer, const char *why)
 
 /* ---- Credentials come and go ---- */
 
-/* True: the link may go on. */
-static bool recheck_link(struct stream *stream)
+/* Ends a stream whose credential is withdrawn or lacks the role now, and a link
+ * that may take from other names: the root knows those of its begin. A call
+ * that the administration has got is answered. */
+static void recheck_stream(struct stream *stream)
 {
-    struct connection *connection = stream->connection;
     struct weir_identity identity;
     struct weir_diag why = { 0 };
-    int error = identify(connection, stream->authorization, &identity, &why);
-    if (error == 0)
-        error = admit(connection, &identity, stream->role, &why);
-    if (error == 0 &&
-        weir_name_set_equal(&identity.take, &stream->identity.take))
-        return true;
-    finish(stream, error < 0 ? weir_link_status(error) : WEIR_GRPC_UNAVAILABLE,
-           error < 0 ? why.text : "the quotas of the credential have changed");
-    return false;
+    if (stream->asked || stream->reply)
+        return;
+    int error = authorize(stream->connection, stream->kind, stream->role,
+                          stream->authorization, &identity, &why);
+    if (error < 0)
+        finish(stream, weir_link_status(error), why.text);
+    else if (stream->kind == LINK &&
+             !weir_name_set_equal(&identity.take, &stream->identity.take))
+        finish(stream, WEIR_GRPC_UNAVAILABLE,
+               "the quotas of the credential have changed");
+    else
+        stream->identity = identity;
 }
 
 void weir_door_grpc_recheck(struct weir_door_grpc *door)
@@ -822,8 +794,7 @@ void weir_door_grpc_recheck(struct weir_door_grpc *door)
         c->since = weir_clock_now();
         for (struct stream *s = c->streams; s; s = next) {
             next = s->next;
-            if (s->kind == LINK && recheck_link(s))
-                set_known(c);
+            recheck_stream(s);
         }
     }
 }

@@ -48,8 +48,8 @@ void weir_door_grpc_kick(struct weir_door_grpc *door);
  * as the root makes them. */
 void weir_door_grpc_set_mastership(struct weir_door_grpc *door,
                                    struct weir_mastership *mastership);
-/* Credentials were read again: ends the links of whoever may no longer have
- * one. */
+/* Credentials were read again: ends the calls and links that they don't allow
+ * now, and links whose credential may take from other names. */
 void weir_door_grpc_recheck(struct weir_door_grpc *door);
 /* Certificates were read again: ends the connections of whoever shows one that
  * wouldn't be taken now. */
