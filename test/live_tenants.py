@@ -12,7 +12,7 @@ import unittest
 
 from identities import TAKE, WEIR, Who, bearer
 from live_agent import Resp
-from live_agent_tls import LIMIT, PERMISSION_DENIED, Agent
+from live_agent_tls import HEALTH, LIMIT, PERMISSION_DENIED, Agent
 from live_security import Case
 from patience import PATIENCE, until, until_equal
 
@@ -339,6 +339,28 @@ class Doors(Sessions):
         self.assertEqual(status, PERMISSION_DENIED)
         self.assertIn("may not take from", why)
         self.assertEqual(self.call(self.b, LIMIT, should_limit("b", "ann"),
+                                   port)[0], OK)
+        until_equal("what a took", 1, lambda: self.passed("envoy/a/user=ann"))
+
+    def test_calls_whose_message_comes_after_a_reload(self):
+        """Neither a credential that was narrowed nor one that was revoked
+        charges by a call that began before that."""
+        port = self.port("rls")
+        self.reload(self.log.read_text, of_b=",take:envoy/a/*",
+                    other=f"take token other {OTHER}\n")
+        begun = [self.begin(who, path, port) for path in (LIMIT, QUOTAS)
+                 for who in (self.b, self.other)]
+        health = self.begin(self.b, HEALTH, port)
+        self.reload(self.log.read_text)
+        for call, message in zip(begun, 2 * [should_limit("a", "ann")] +
+                                 2 * [report("a", "ann")]):
+            call.send(message)
+            until("the end of the call", call.look)
+            self.assertEqual(call.replies, b"")
+        health.send(b"")
+        until("the end of the call", health.look)
+        self.assertNotEqual(health.replies, b"")
+        self.assertEqual(self.call(self.a, LIMIT, should_limit("a", "ann"),
                                    port)[0], OK)
         until_equal("what a took", 1, lambda: self.passed("envoy/a/user=ann"))
 

@@ -10,6 +10,12 @@
  * which Watch stays, and those of quotas (rlqs_desk.h). To these something is
  * told that nobody asked for just now: each second they are looked at.
  *
+ * A call is admitted when it begins, and its message may come much later. When
+ * credentials are reloaded, each connection notes the newest of its calls: that
+ * one and those before it, but for Health, end as UNAVAILABLE before anything
+ * is decided for them. So a call that is repeated is admitted anew, and none
+ * has to keep its credential.
+ *
  * Ready is who has heard the quotas of a root once. Before that every name is
  * unknown and passes, and a health check is how a balancer waits for it. With
  * all roots dead afterwards the door goes on, and says so. */
@@ -49,7 +55,9 @@ struct visit {
     struct weir_h2 *h2;    /* owned */
     struct listed *listed; /* owned */
     weir_instant now;      /* of this turn */
-    bool doubted;          /* who has a stream of quotas shows it may anew */
+    int32_t newest; /* stream of the newest call; 0: none */
+    int32_t doubted; /* calls up to this stream were admitted before the
+                      * credentials were reloaded */
 };
 
 struct weir_rls_door {
@@ -227,37 +235,36 @@ static void tell_quotas(struct visit *visit, struct listed *listed)
         (void)weir_h2_send(visit->h2, listed->stream, out.p, out.len, false);
 }
 
-static void end_quotas(struct visit *visit)
+/* ---- Credentials come and go ---- */
+
+/* 'listed' is the stream's; NULL: it isn't listed. */
+static bool is_doubted(const struct visit *visit, int32_t stream,
+                       const struct listed *listed)
 {
-    struct listed *next;
-    for (struct listed *l = visit->listed; l; l = next) {
-        next = l->next;
-        if (l->kind != QUOTAS)
-            continue;
-        (void)weir_h2_finish(visit->h2, l->stream, WEIR_GRPC_UNAVAILABLE,
-                             "credentials were read again: begin anew");
-        forget(visit, l->stream);
-    }
+    bool is_health =
+        listed && (listed->kind == CHECK || listed->kind == WATCH);
+    return !is_health && stream <= visit->doubted;
+}
+
+static void end_doubted(struct visit *visit, int32_t stream)
+{
+    (void)weir_h2_finish(visit->h2, stream, WEIR_GRPC_UNAVAILABLE,
+                         "the credentials were reloaded after the call began: "
+                         "repeat it");
+    forget(visit, stream);
 }
 
 static void look_at_listed(struct visit *visit)
 {
-    if (visit->doubted)
-        end_quotas(visit);
-    visit->doubted = false;
-    for (struct listed *l = visit->listed; l; l = l->next) {
-        switch (l->kind) {
-        case CHECK:
-        case LIMITED:
-            break;
-        case WATCH:
-            if (l->told != 0)
-                tell_watch(visit, l);
-            break;
-        case QUOTAS:
+    struct listed *next;
+    for (struct listed *l = visit->listed; l; l = next) {
+        next = l->next;
+        if (is_doubted(visit, l->stream, l))
+            end_doubted(visit, l->stream);
+        else if (l->kind == WATCH && l->told != 0)
+            tell_watch(visit, l);
+        else if (l->kind == QUOTAS)
             tell_quotas(visit, l);
-            break;
-        }
     }
 }
 
@@ -300,6 +307,7 @@ static bool on_call(void *context, struct weir_h2 *h2, int32_t stream,
     struct weir_door_taker taker = weir_door_anybody;
     int kind = kind_of(path);
     bool decides = strcmp(path, WEIR_RLS_SHOULD_RATE_LIMIT) == 0;
+    visit->newest = stream; /* the ids of a peer's streams only rise */
     if (kind < 0 && !decides)
         return false;
     if ((decides || kind == QUOTAS) &&
@@ -332,6 +340,10 @@ static void on_message(void *context, struct weir_h2 *h2, int32_t stream,
     (void)h2;
     struct visit *visit = context;
     struct listed *listed = find(visit, stream);
+    if (is_doubted(visit, stream, listed)) {
+        end_doubted(visit, stream);
+        return;
+    }
     if (!listed) {
         decide(visit, stream, &weir_door_anybody, bytes, len);
         return;
@@ -489,8 +501,8 @@ static void doubt(void *context, struct weir_talk *talk)
 {
     (void)context;
     struct visit *visit = weir_talk_state(talk);
-    visit->doubted = visit->listed != NULL;
-    if (visit->doubted)
+    visit->doubted = visit->newest;
+    if (visit->listed)
         weir_talk_wake(talk);
 }
 

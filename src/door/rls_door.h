@@ -24,8 +24,10 @@ int weir_rls_door_new(const struct weir_door_host *host,
                       struct weir_rls_desk *desk, struct weir_rlqs_desk *quotas,
                       struct weir_rls_door **out, struct weir_diag *diag);
 const struct weir_place *weir_rls_door_place(const struct weir_rls_door *door);
-/* Credentials or certificates were read again: streams of quotas end, and
- * whoever still may begins another. */
+/* Credentials or certificates were read again: where credentials are in force,
+ * calls that began before end as UNAVAILABLE, but for those of Health: a stream
+ * of quotas soon, a ShouldRateLimit at its message at the latest. A peer whose
+ * credential allows it begins another. */
 void weir_rls_door_recheck(struct weir_rls_door *door);
 void weir_rls_door_stop(struct weir_rls_door *door);
 /* NULL inside is legal. */
