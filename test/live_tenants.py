@@ -50,10 +50,14 @@ def should_limit(domain, *values):
         for value in values)
 
 
-def report(domain, user):
+def usage(user):
+    """Five requests of a bucket that passed."""
     bucket = field(1, field(1, "user") + field(2, user))
-    return field(1, domain) + field(2, field(1, bucket) +
-                                    field(2, field(1, 1)) + field(3, 5))
+    return field(2, field(1, bucket) + field(2, field(1, 1)) + field(3, 5))
+
+
+def report(domain, *users):
+    return field(1, domain) + b"".join(map(usage, users))
 
 
 class Tenants:
@@ -372,6 +376,17 @@ class Doors(Sessions):
                                    port)[0], PERMISSION_DENIED)
         until_equal("what b took", 5, lambda: self.passed("envoy/b/user=ann"))
         self.assertEqual(self.passed("envoy/a/user=ann"), 0)
+        # A report with another's bucket in it charges none, wherever that
+        # stands. The root hears of the last bucket after all of the first.
+        self.reload(self.log.read_text, of_b=",take:*/user=may*")
+        for users in (("may", "eve"), ("eve", "may")):
+            self.assertEqual(self.call(self.b, QUOTAS, report("a", *users),
+                                       port)[0], PERMISSION_DENIED)
+        self.assertEqual(self.call(self.b, QUOTAS, report("a", "may", "maya"),
+                                   port)[0], OK)
+        until_equal("the last bucket", 5, lambda:
+                    self.passed("envoy/a/user=maya"))
+        self.assertEqual(self.passed("envoy/a/user=may"), 5)
 
 
 class Counted(Sessions):

@@ -14,6 +14,9 @@
  * request, and the next one seconds later): it counts as the others on the
  * mean, and the process wants all that it can have until it is known.
  *
+ * All buckets of a report are named and judged before the first is charged: a
+ * report that is refused by its names has charged nothing.
+ *
  * A report is answered for each of its buckets, which also makes their
  * assignments live longer. Unasked, a bucket is told only what differs by
  * more than a tenth.
@@ -370,10 +373,10 @@ static void name_it(const struct weir_rlqs_stream *stream,
                           false);
 }
 
-/* WEIR_GRPC_OK, or a status with its sentence. */
-static int take_usage(struct weir_rlqs_stream *stream,
-                      const struct weir_rlqs_usage *usage,
-                      struct weir_text *out, weir_instant now)
+/* These three: WEIR_GRPC_OK, or a status with its sentence. */
+static int check_usage(struct weir_rlqs_stream *stream,
+                       const struct weir_rlqs_usage *usage,
+                       struct weir_text *out, weir_instant now)
 {
     struct weir_rls_name name;
     name_it(stream, usage, &name);
@@ -382,13 +385,23 @@ static int take_usage(struct weir_rlqs_stream *stream,
                       "a bucket_id is too long for the name of a quota, which "
                       "has 255 bytes",
                       out);
+    if (find_bucket(stream, &name) ||
+        weir_door_may(stream->desk->host, &stream->taker,
+                      (struct weir_text){ name.buf, name.len },
+                      &stream->desk->diag, now) == 0)
+        return WEIR_GRPC_OK;
+    *out = weir_text_of(stream->desk->diag.text);
+    return WEIR_GRPC_PERMISSION_DENIED;
+}
+
+/* Of a usage that was checked. */
+static int take_usage(struct weir_rlqs_stream *stream,
+                      const struct weir_rlqs_usage *usage,
+                      struct weir_text *out, weir_instant now)
+{
+    struct weir_rls_name name;
+    name_it(stream, usage, &name);
     struct bucket *bucket = find_bucket(stream, &name);
-    if (!bucket && weir_door_may(stream->desk->host, &stream->taker,
-                                 (struct weir_text){ name.buf, name.len },
-                                 &stream->desk->diag, now) < 0) {
-        *out = weir_text_of(stream->desk->diag.text);
-        return WEIR_GRPC_PERMISSION_DENIED;
-    }
     if (!bucket && stream->bucket_count == WEIR_RLQS_BUCKETS_MAX)
         return refuse(stream->desk, WEIR_GRPC_RESOURCE_EXHAUSTED,
                       "more than 4096 buckets on one stream", out);
@@ -402,12 +415,16 @@ static int take_usage(struct weir_rlqs_stream *stream,
 }
 
 static int take_usages(struct weir_rlqs_stream *stream,
-                       struct weir_rlqs_reports reports, struct weir_text *out,
-                       weir_instant now)
+                       const struct weir_rlqs_reports *reports,
+                       struct weir_text *out, weir_instant now)
 {
     struct weir_rlqs_usage usage;
     int status = WEIR_GRPC_OK;
-    while (status == WEIR_GRPC_OK && weir_rlqs_next(&reports, &usage))
+    struct weir_rlqs_reports left = *reports;
+    while (status == WEIR_GRPC_OK && weir_rlqs_next(&left, &usage))
+        status = check_usage(stream, &usage, out, now);
+    left = *reports;
+    while (status == WEIR_GRPC_OK && weir_rlqs_next(&left, &usage))
         status = take_usage(stream, &usage, out, now);
     return status;
 }
@@ -441,7 +458,7 @@ int weir_rlqs_stream_report(struct weir_rlqs_stream *stream, const void *bytes,
     }
     int status = set_domain(stream, reports.domain, out);
     if (status == WEIR_GRPC_OK)
-        status = take_usages(stream, reports, out, now);
+        status = take_usages(stream, &reports, out, now);
     if (status != WEIR_GRPC_OK)
         return status;
     /* All of it is charged before the first part is told: those that were
