@@ -765,9 +765,18 @@ static void on_evicted(void *context, const char *peer, const char *why)
 
 /* ---- Credentials come and go ---- */
 
+/* Whether a link's limiter would be another one by now, or may take from other
+ * names: the root knows those of its begin. */
+static bool is_other(const struct weir_identity *now,
+                     const struct weir_identity *before)
+{
+    return strcmp(now->who, before->who) != 0 ||
+           !weir_name_set_equal(&now->take, &before->take);
+}
+
 /* Ends a stream whose credential is withdrawn or lacks the role now, and a link
- * that may take from other names: the root knows those of its begin. A call
- * that the administration has got is answered. */
+ * whose credential is another one. A call that the administration has got is
+ * answered. */
 static void recheck_stream(struct stream *stream)
 {
     struct weir_identity identity;
@@ -778,10 +787,9 @@ static void recheck_stream(struct stream *stream)
                           stream->authorization, &identity, &why);
     if (error < 0)
         finish(stream, weir_link_status(error), why.text);
-    else if (stream->kind == LINK &&
-             !weir_name_set_equal(&identity.take, &stream->identity.take))
+    else if (stream->kind == LINK && is_other(&identity, &stream->identity))
         finish(stream, WEIR_GRPC_UNAVAILABLE,
-               "the quotas of the credential have changed");
+               "the name or the quotas of the credential have changed");
     else
         stream->identity = identity;
 }
