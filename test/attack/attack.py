@@ -8,10 +8,12 @@ its effect.
         [--connections N] [--source ADDRESS] [--rate BYTES] [--seconds N]
         [--json]
 
-It needs WEIR_BUILD and WEIR_SOURCE, as the live tests do. Its exit status is 1
-if a bound is broken that must hold while an attack runs: /healthz answers at
-p99 below 50 ms, the quota passes its limit give or take 5 %, memory stays below
-a stated figure. Attackers, prober and the attacked process share this
+It runs the programs that `ninja -C build weir test/live_load` builds;
+WEIR_BUILD names another build directory. Its exit status is 1 if a bound is
+broken that must hold while an attack runs: /healthz answers at p99 below 50 ms,
+the quota passes its limit give or take 5 %, memory stays below a stated figure.
+(A liar breaks that of the quota: it may, for max_debt.) Its exit status is 2 if
+it can't run the attack. Attackers, prober and the attacked process share this
 machine's processors, so a machine of one or two says little."""
 
 import argparse
@@ -26,6 +28,7 @@ os.environ.setdefault("WEIR_BUILD", os.environ["WEIR_SOURCE"] + "/build")
 
 import attacks  # noqa: E402
 from field import LIMIT, SLOW, Field  # noqa: E402
+from live_fleet import BUILD, LOAD, WEIR  # noqa: E402
 
 P99_MAX_MS = 50 * SLOW
 PASSED_OFF = 0.05 * SLOW  # of the limit
@@ -68,6 +71,24 @@ def listing():
                   against, listeners in attack.listeners.items()) + "\n")
 
 
+def obstacle(asked):
+    """Why the attack can't run, and what to do; None: it can."""
+    attack = attacks.ATTACKS[asked.name]
+    listeners = attack.listeners.get(asked.against, [])
+    for option, value, known in [
+            ("against", asked.against, list(attack.listeners)),
+            ("listener", asked.listener, listeners),
+            ("variant", asked.variant, attack.variants)]:
+        if value is not None and value not in known:
+            return (f"{asked.name} has no --{option} {value}: use "
+                    f"{' or '.join(known)}")
+    for program in WEIR, LOAD:
+        if not Path(program).exists():
+            return (f"there is no {program}: build it by "
+                    f"`ninja -C {BUILD} weir test/live_load`")
+    return None
+
+
 def main():
     parser = argparse.ArgumentParser(
         usage=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -87,6 +108,8 @@ def main():
     if asked.list or not asked.name:
         listing()
         return 0
+    if why := obstacle(asked):
+        parser.exit(2, f"attack.py: {why}\n")
     more = {key: value for key, value in
             (("connections", asked.connections), ("source", asked.source),
              ("rate", asked.rate)) if value is not None}

@@ -14,6 +14,7 @@ import json
 import os
 import socket
 import ssl
+import subprocess
 import sys
 import time
 import unittest
@@ -555,6 +556,36 @@ class Smuggling(Case):
 
     def test_agent(self):
         self.refuses("agent")
+
+
+class Command(unittest.TestCase):
+    """attack.py, as SECURITY.md has people run it."""
+
+    def run_it(self, *words, **env):
+        return subprocess.run([Path(__file__).parent / "attack.py", *words],
+                              text=True, capture_output=True,
+                              timeout=PATIENCE, env=os.environ | env)
+
+    def test_list(self):
+        done = self.run_it("--list")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for name in attacks.ATTACKS:
+            self.assertIn(f"{name}: ", done.stdout)
+
+    def test_what_cannot_run_is_named(self):
+        for words, said in [
+                (["liar", "--against", "agent"], "--against agent: use root"),
+                (["bodies", "--listener", "resp"], "resp: use http"),
+                (["idle", "--variant", "x"], "x: use idle or shaken")]:
+            done = self.run_it(*words)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(said, done.stderr)
+
+    def test_the_command_that_builds_is_named(self):
+        done = self.run_it("idle", WEIR_BUILD="/nonexistent")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("ninja -C /nonexistent weir test/live_load",
+                      done.stderr)
 
 
 if __name__ == "__main__":
