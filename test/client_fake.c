@@ -139,6 +139,7 @@ static void on_accept(void *context, struct weir_stream *stream)
                    .on_message = on_message },
     };
     fake->link[index] = weir_h2_link_new(stream, true, &handler);
+    weir_h2_link_set_authenticated(fake->link[index]);
 }
 
 static void on_time(evutil_socket_t fd, short what, void *context)

@@ -394,6 +394,9 @@ class Http(Agents):
             self.assertEqual(self.call(place, method, path)[0], status)
         self.assertEqual(self.call(place, "POST", "/v1/take",
                                    "a" * 70000)[0], 413)
+        # What needs no credential gets no memory for a body.
+        for path in "/healthz", "/readyz":
+            self.assertEqual(self.call(place, "GET", path, "a")[0], 413)
         self.assertEqual(self.call(place, "GET", "/v1/status",
                                    host="evil.example")[0], 403)
         self.assertEqual(

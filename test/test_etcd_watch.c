@@ -73,7 +73,8 @@ static void on_accept(void *context, struct weir_stream *stream)
                    .on_message = on_message },
     };
     assert_compare(fake->count, <, LINKS);
-    fake->links[fake->count++] = weir_h2_link_new(stream, true, &handler);
+    fake->links[fake->count] = weir_h2_link_new(stream, true, &handler);
+    weir_h2_link_set_authenticated(fake->links[fake->count++]);
 }
 
 static void on_value(void *context, const struct weir_etcd_value *value)

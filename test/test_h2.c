@@ -148,6 +148,7 @@ static void pair_init(struct pair *pair)
     memset(pair, 0, sizeof(*pair));
     side_init(&pair->client, false);
     side_init(&pair->server, true);
+    weir_h2_set_authenticated(pair->server.h2);
 }
 
 static void pair_fini(struct pair *pair)
@@ -466,6 +467,7 @@ static void raw_init(struct raw *raw)
 {
     memset(raw, 0, sizeof(*raw));
     side_init(&raw->server, true);
+    weir_h2_set_authenticated(raw->server.h2);
     nghttp2_session_callbacks *callbacks;
     nghttp2_session_callbacks_new(&callbacks);
     nghttp2_session_callbacks_set_on_header_callback(callbacks, raw_header);
@@ -870,6 +872,40 @@ static void test_unfinished_messages(void **state)
     raw_fini(&raw);
 }
 
+/* A client that isn't authenticated has less room, all calls together: one that
+ * goes over it ends. */
+static void test_unfinished_before_authentication(void **state)
+{
+    (void)state;
+    static uint8_t part[WEIR_H2_OPEN_IN_MAX / 2];
+    for (int authenticated = 0; authenticated <= 1; authenticated++) {
+        struct pair pair = { .client = { .h2 = NULL } };
+        side_init(&pair.client, false);
+        side_init(&pair.server, true);
+        if (authenticated)
+            weir_h2_set_authenticated(pair.server.h2);
+        for (int i = 0; i < 3; i++) {
+            int32_t id = call(pair.client.h2);
+            assert_compare(id, >, 0);
+            assert_int_equal(weir_h2_send(pair.client.h2, id, part,
+                                          sizeof part, false),
+                             0);
+        }
+        assert_int_equal(pump(&pair.client, &pair.server), 0);
+        assert_int_equal(pair.client.closes, 0);
+        static uint8_t whole[2 * WEIR_H2_OPEN_IN_MAX];
+        assert_int_equal(weir_h2_send(pair.client.h2, call(pair.client.h2),
+                                      whole, sizeof whole, false),
+                         0);
+        assert_int_equal(pump(&pair.client, &pair.server), 0);
+        assert_int_equal(pair.client.closes, !authenticated);
+        if (!authenticated)
+            assert_int_equal(pair.client.status,
+                             WEIR_GRPC_RESOURCE_EXHAUSTED);
+        pair_fini(&pair);
+    }
+}
+
 int main(void)
 {
     const char *given = getenv("WEIR_SEED");
@@ -888,6 +924,7 @@ int main(void)
         cmocka_unit_test(test_breach_is_told_once),
         cmocka_unit_test(test_floods),
         cmocka_unit_test(test_unfinished_messages),
+        cmocka_unit_test(test_unfinished_before_authentication),
         cmocka_unit_test(test_hpack_bomb),
         cmocka_unit_test(test_hpack_bomb_on_a_dead_stream),
         cmocka_unit_test(test_work_of_each_frame),

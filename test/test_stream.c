@@ -174,6 +174,7 @@ static void accept_link(struct world *world, struct weir_stream *stream)
     };
     world->server_link = weir_h2_link_new(stream, true, &handler);
     assert_non_null(world->server_link);
+    weir_h2_link_set_authenticated(world->server_link);
 }
 
 static void on_accept(void *context, struct weir_stream *stream)

@@ -849,6 +849,7 @@ static void talk_accept(void *context, struct weir_stream *stream)
     };
     weir_h2_link_close(&talk->server);
     talk->server = weir_h2_link_new(stream, true, &handler);
+    weir_h2_link_set_authenticated(talk->server);
 }
 
 static void talk_to(struct talk *talk, struct event_base *base,

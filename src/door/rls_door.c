@@ -278,6 +278,8 @@ static bool admit(struct visit *visit, int32_t stream,
     int error = weir_door_admit(host, visit->talk, WEIR_DOOR_TAKE,
                                 authorization, out, &why, visit->now);
     weir_talk_set_known(visit->talk, error == 0);
+    if (error == 0)
+        weir_h2_set_authenticated(visit->h2);
     if (error < 0)
         (void)weir_h2_finish(visit->h2, stream,
                              error == WEIR_EDENIED ? WEIR_GRPC_PERMISSION_DENIED

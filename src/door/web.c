@@ -309,9 +309,14 @@ static bool on_head(void *context, struct weir_http_call *http,
     if ((!(route && route->is_open) && !is_admitted(&call, now)) ||
         (route && !fits(&call, route)))
         return false;
-    if (http->request->content_length <= WEIR_WEB_BODY_MAX)
+    /* The memory for bodies is for peers with a role. */
+    bool has_no_body = route && route->is_open;
+    size_t most = has_no_body ? 0 : WEIR_WEB_BODY_MAX;
+    if (http->request->content_length <= most)
         return true;
-    weir_web_problem(call.reply, 413, NULL, NULL, "a body has 64 KiB at most");
+    weir_web_problem(call.reply, 413, NULL, NULL,
+                     has_no_body ? "a request of this path has no body"
+                                 : "a body has 64 KiB at most");
     return false;
 }
 

@@ -346,6 +346,7 @@ const char *weir_h2_link_peer(const struct weir_h2_link *link)
 
 void weir_h2_link_set_authenticated(struct weir_h2_link *link)
 {
+    weir_h2_set_authenticated(link->h2);
     weir_stream_set_authenticated(link->stream);
 }
 

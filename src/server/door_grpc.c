@@ -135,6 +135,7 @@ static int authorize(struct connection *connection, enum kind kind,
     struct weir_door_grpc *door = connection->door;
     if (kind == DOORMAN && door->doorman_open) {
         connection->guest = true;
+        weir_h2_set_authenticated(weir_h2_link_h2(connection->link));
         *out = (struct weir_identity){ .take = weir_name_set_all };
         return 0;
     }

@@ -522,7 +522,7 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id,
         enum weir_grpc_read state = weir_grpc_read(
             &stream->in, &left, WEIR_H2_MESSAGE_MAX, &message);
         h2->partial += stream->in.body_len - before;
-        if (h2->partial > WEIR_H2_IN_MAX) {
+        if (h2->partial > h2->in_max) {
             fail_call(h2, stream, WEIR_GRPC_RESOURCE_EXHAUSTED,
                       "too many unfinished messages on this connection");
             return 0;
@@ -693,6 +693,7 @@ struct weir_h2 *weir_h2_new(bool server,
     if (!h2)
         return NULL;
     h2->server = server;
+    h2->in_max = server ? WEIR_H2_OPEN_IN_MAX : WEIR_H2_IN_MAX;
     h2->handler = *handler;
     h2->pong = true;
     if (make_session(h2) < 0 || submit_settings(h2) < 0)
@@ -928,6 +929,11 @@ const char *weir_h2_breach(const struct weir_h2 *h2)
 uint64_t weir_h2_work(const struct weir_h2 *h2)
 {
     return h2->work;
+}
+
+void weir_h2_set_authenticated(struct weir_h2 *h2)
+{
+    h2->in_max = WEIR_H2_IN_MAX;
 }
 
 bool weir_h2_idle(const struct weir_h2 *h2)

@@ -13,7 +13,8 @@
 #define WEIR_H2_MESSAGE_MAX (4u << 20) /* bytes of one gRPC message */
 #define WEIR_H2_OUT_MAX (16u << 20)    /* bytes queued for a slow peer */
 #define WEIR_H2_IN_MAX (16u << 20)     /* bytes of unfinished messages of all
-                                        * streams of a connection */
+                                        * streams of a connection … */
+#define WEIR_H2_OPEN_IN_MAX (64u << 10) /* … whose client isn't authenticated */
 #define WEIR_H2_HEADERS_MAX 8192       /* bytes of a block of headers, 32 more
                                         * for each than its texts */
 #define WEIR_H2_WORK_FACTOR 32         /* units of work for each byte fed; over
@@ -100,6 +101,9 @@ int weir_h2_finish(struct weir_h2 *h2, int32_t stream, int grpc_status,
 void weir_h2_reset(struct weir_h2 *h2, int32_t stream);
 /* Begins a graceful end: GOAWAY, no new calls. */
 void weir_h2_shutdown(struct weir_h2 *h2);
+/* Server: the client is authenticated, or needn't be, so its messages have
+ * WEIR_H2_IN_MAX from now on instead of WEIR_H2_OPEN_IN_MAX. */
+void weir_h2_set_authenticated(struct weir_h2 *h2);
 /* Bytes queued and not yet handed out: for flow control. */
 size_t weir_h2_queued(const struct weir_h2 *h2);
 /* The bound that the peer broke, for people; static. NULL: none. */

@@ -52,7 +52,8 @@ struct weir_h2 {
     struct stream *closed; /* whose on_close is still to be told */
     size_t stream_count;
     size_t queued;  /* bytes in the streams' queues */
-    size_t partial; /* bytes in the streams' readers */
+    size_t partial; /* bytes in the streams' readers … */
+    size_t in_max;  /* … and their bound */
     struct weir_byte_queue out;
 };
 

@@ -17,6 +17,7 @@ PIECE = 16000              # bytes, or a little less, that are sent at once
 CALLS = {"listen": b"/weir.v1.Root/Link",
          "rls": b"/envoy.service.ratelimit.v3.RateLimitService/"
                 b"ShouldRateLimit"}
+HEALTH = b"/grpc.health.v1.Health/Check"
 UNKNOWN_FRAME = 0xFA
 ATTACKS = {}
 
@@ -182,6 +183,18 @@ def flood_tiny(spec):
         yield bytes([byte])
 
 
+def flood_unfinished(spec):
+    """Messages of the greatest length that never end, of a call that wants no
+    credential at an agent."""
+    call = http2.call(HEALTH)
+    data = frame(DATA, 0, bytes(FRAME_MAX))
+    for stream in itertools.islice(ids(), 64):
+        yield block(stream, call, flags=0)
+        yield frame(DATA, stream, b"\0\0\x3f\xff\xff")
+        for _ in range((4 << 20) // FRAME_MAX - 1):
+            yield data[:5] + stream.to_bytes(4, "big") + data[9:]
+
+
 FLOODS = {
     "ping": repeated(frame(PING, 0, b"weir-pin")),
     "settings": repeated(frame(SETTINGS, 0)),
@@ -195,16 +208,17 @@ ON_STREAM = {
     "one_byte_data": repeated(frame(DATA, 1, b"\0")),
 }
 MADE = {"reset": flood_reset, "priority": flood_priority,
-        "tiny_records": flood_tiny}
+        "tiny_records": flood_tiny, "unfinished": flood_unfinished}
 
 
-@attack(["reset", *FLOODS, *ON_STREAM, "priority", "tiny_records"], GRPC,
-        connections=24)
+@attack(["reset", *FLOODS, *ON_STREAM, "priority", "tiny_records",
+         "unfinished"], GRPC, connections=24)
 def h2_frames(spec):
     """Frames that cost next to nothing and have the receiver do something:
     calls that are cancelled as they begin, PING, SETTINGS, PRIORITY,
     WINDOW_UPDATE, DATA without or with one byte, frames of no known type,
-    records of one byte; over 24 connections.
+    records of one byte; and messages that never end ('unfinished'); over 24
+    connections.
 
     Costs the attacker: 9 to 30 bytes a frame.
     Ended by: WEIR_H2_WORK_FACTOR: work for each byte that it sends, and a
