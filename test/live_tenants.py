@@ -356,14 +356,14 @@ class Doors(Sessions):
                  for who in (self.b, self.other)]
         health = self.begin(self.b, HEALTH, port)
         self.reload(self.log.read_text)
+        health.send(b"")
+        until("the end of the call", health.look)
+        self.assertNotEqual(health.replies, b"")
         for call, message in zip(begun, 2 * [should_limit("a", "ann")] +
                                  2 * [report("a", "ann")]):
             call.send(message)
             until("the end of the call", call.look)
             self.assertEqual(call.replies, b"")
-        health.send(b"")
-        until("the end of the call", health.look)
-        self.assertNotEqual(health.replies, b"")
         self.assertEqual(self.call(self.a, LIMIT, should_limit("a", "ann"),
                                    port)[0], OK)
         until_equal("what a took", 1, lambda: self.passed("envoy/a/user=ann"))

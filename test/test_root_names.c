@@ -21,7 +21,7 @@
 
 #define STEP (100 * WEIR_MILLISECOND)
 #define TENANTS 2
-#define SLOTS 32
+#define SLOTS 1024
 #define DENIED_MAX 64
 
 /* Tenant 0 is "a", tenant 1 is "b". */
@@ -270,27 +270,72 @@ static void a_parent_that_comes_by_an_edit(void **state)
     assert_int_equal(events(town, 0, ""), 0);
 }
 
-/* Denied names of a caller's don't keep its others from the root: they are the
- * first below "newsite" that the table has. */
-static void denied_names_below_are_passed_over(void **state)
+static void charge_each(struct town *town, const char *of, unsigned many)
 {
-    struct town *town = *state;
     char name[32];
-    put(town, made_quota_of("newsite", "", 1000, 1000));
-    edit_parent(town, "a/*", 2, "newsite");
-    edit_parent(town, "b/*", 3, "newsite");
-    for (int i = 0; i < 20; i++) {
-        snprintf(name, sizeof name, "b/%d", i);
+    for (unsigned i = 0; i < many; i++) {
+        snprintf(name, sizeof name, "%s/%u", of, i);
         charge(town, 0, name, 1);
     }
-    run(town, 2 * WEIR_SECOND);
-    while (events(town, 0, NULL) > 0)
-        continue;
+}
+
+/* The limiter's callers ask for as many names that are denied, in slots before
+ * the parent that comes by an edit or behind it. */
+static void beside_denied_names(struct town *town, unsigned before,
+                                unsigned behind)
+{
     charge(town, 0, "a/x", 5);
+    charge_each(town, "b/before", before);
+    run(town, 3 * WEIR_SECOND);
+    put(town, made_quota_of("newsite", "", 1000, 1000));
+    edit_parent(town, "a/*", 2, "newsite");
+    run(town, 3 * WEIR_SECOND);
+    for (int i = 0; i < 30; i++) {
+        charge(town, 0, "a/x", 2);
+        charge_each(town, "b/before", before);
+        charge_each(town, "b/behind", behind);
+        run(town, WEIR_SECOND);
+    }
+    run(town, 2 * WEIR_SECOND);
+    assert_int_equal(counted(town, "a/x"), 65);
+    assert_compare(counted(town, "newsite"), >=, 54);
+    assert_int_equal(counted(town, "b/before/0"), 0);
+}
+
+static void a_parent_behind_denied_names(void **state)
+{
+    beside_denied_names(*state, 300, 0);
+}
+
+static void a_parent_before_denied_names(void **state)
+{
+    beside_denied_names(*state, 0, 300);
+}
+
+static void a_parent_among_denied_names(void **state)
+{
+    beside_denied_names(*state, 10, 10);
+}
+
+/* Of names below the parent most are stored quotas that nobody uses. */
+static void a_parent_of_unused_quotas(void **state)
+{
+    struct town *town = *state;
+    static char names[400][32];
+    put(town, made_quota_of("newsite", "", 1000, 1000));
+    for (unsigned i = 0; i < 400; i++) {
+        snprintf(names[i], sizeof names[i], "b/stored/%u", i);
+        put(town, made_quota_of(names[i], "newsite", 10, 10));
+    }
     run(town, 5 * WEIR_SECOND);
-    assert_int_equal(counted(town, "a/x"), 5);
-    assert_compare(counted(town, "newsite"), >=, 5);
-    assert_int_equal(counted(town, "b/0"), 0);
+    charge(town, 0, "a/x", 5);
+    run(town, 3 * WEIR_SECOND);
+    edit_parent(town, "a/*", 2, "newsite");
+    run(town, 3 * WEIR_SECOND);
+    charge(town, 0, "a/x", 7);
+    run(town, 3 * WEIR_SECOND);
+    assert_int_equal(counted(town, "newsite"), 7);
+    assert_int_equal(events(town, 0, ""), 0);
 }
 
 /* The child's bucket is empty, so that the limiter announces its parent
@@ -655,7 +700,10 @@ int main(void)
         TOWN(neither_charges_the_other),
         TOWN(the_limiter_is_told_once),
         TOWN(a_parent_that_comes_by_an_edit),
-        TOWN(denied_names_below_are_passed_over),
+        TOWN(a_parent_behind_denied_names),
+        TOWN(a_parent_before_denied_names),
+        TOWN(a_parent_among_denied_names),
+        TOWN(a_parent_of_unused_quotas),
         TOWN(a_parent_that_is_full_still),
         TOWN(a_leased_parent),
         TOWN(asks_are_judged),

@@ -227,8 +227,8 @@ struct weir_report {
     weir_duration late_from; /* the link was down, or slow, since then */
     uint64_t unknown; /* requests by unknown names, total */
     bool carried;     /* the root is this limiter's carrier */
-    /* A name that the limiter takes from. It tells one after this root has
-     * denied it a name above that; absent: none. */
+    /* A quota of the limiter's, below one that this root has denied it;
+     * absent: none. */
     struct weir_text below;
     size_t announce_count;
     const struct weir_announce *announces;

@@ -487,8 +487,12 @@ static void note_slot_denied(struct weir_limiter *limiter, uint32_t index,
 static int take_fills(struct weir_limiter *limiter, uint32_t index,
                       const struct weir_fills *fills, weir_instant now)
 {
-    for (size_t i = 0; i < fills->denied_count; i++)
-        note_slot_denied(limiter, index, fills->denied[i], now);
+    /* A report tells a name below one of them: now this one, now that. */
+    size_t many = fills->denied_count;
+    size_t first = many > 0 ? weir_rng_below(&limiter->rng, many) : 0;
+    for (size_t i = 0; i < many; i++)
+        note_slot_denied(limiter, index, fills->denied[(first + i) % many],
+                         now);
     int error = weir_tally_fills(&limiter->tally, index, fills, now);
     for (uint32_t i = 0; i < limiter->link_count; i++) {
         struct weir_tally_link *link = &limiter->tally.link[i];

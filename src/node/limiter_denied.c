@@ -9,17 +9,19 @@
  * says that again. So a denial is an event at once where the table has nothing
  * below the name, and otherwise only if it is repeated after DENIED_GRACE.
  *
- * A name below may itself be denied, as one that a caller made up, so each
- * denial tells another one, and none that was denied lately. The table is
- * walked for it, once in BELOW_EVERY on average, and BELOW_BURST times in a
- * row. */
+ * The table also has names below that the credential may not take from: all
+ * stored quotas, and those that a caller made up. So each denial tells another
+ * name: first those in use, then the rest, and none that was denied lately. One
+ * search looks at WALK_MAX slots for either sort and goes on there next time.
+ * Searches are bounded by rate, and names without children need none. */
 
 #include "base/hash.h"
 #include "node/limiter_state.h"
 
 #define DENIED_GRACE WEIR_SECOND
-#define BELOW_EVERY (50 * WEIR_MILLISECOND)
-#define BELOW_BURST (16 * BELOW_EVERY)
+#define SEARCH_EVERY (50 * WEIR_MILLISECOND)
+#define SEARCH_BURST (16 * SEARCH_EVERY)
+#define WALK_MAX 65536 /* slots: 1 to 2 ms */
 
 static uint64_t hash_of(struct weir_text name)
 {
@@ -45,21 +47,32 @@ static struct limiter_denied *remember(struct weir_limiter *limiter,
     return denied;
 }
 
-/* Writes the next name below 'above' that wasn't denied, from the hand on and
- * around; its length, 0 if there is none. */
-static size_t next_below(struct weir_limiter *limiter, uint32_t above,
-                         char buf[WEIR_NAME_MAX + 1])
+/* Whether callers use the name, as far as can be seen. */
+static bool is_used(struct weir_limiter *limiter, uint32_t slot,
+                    weir_instant now)
 {
-    uint32_t slot = limiter->below_hand;
-    for (int round = 0; round < 2; round++, slot = 0) {
-        while ((slot = weir_table_below(limiter->table, above, slot)) !=
-               WEIR_SLOT_NONE) {
-            size_t len = weir_table_name(limiter->table, slot++, buf);
-            if (len == 0 || find(limiter, (struct weir_text){ buf, len }))
-                continue;
-            limiter->below_hand = slot;
+    struct weir_slot_view view;
+    weir_table_view(limiter->table, slot, &view, now);
+    return view.state == WEIR_SLOT_INSTANCE || view.refs > 0 ||
+           view.count > 0 || view.refused > 0;
+}
+
+/* Writes the next name below 'above' that wasn't denied, in use or not; its
+ * length, 0 if the search found none. */
+static size_t search(struct weir_limiter *limiter, uint32_t above, bool used,
+                     char buf[WEIR_NAME_MAX + 1], weir_instant now)
+{
+    uint32_t end = weir_table_used(limiter->table);
+    uint32_t *hand = &limiter->below_hand[used];
+    for (uint32_t i = 0; i < end && i < WALK_MAX; i++) {
+        uint32_t slot = *hand < end ? *hand : 0;
+        *hand = slot + 1;
+        if (!weir_table_is_below(limiter->table, slot, above) ||
+            (used && !is_used(limiter, slot, now)))
+            continue;
+        size_t len = weir_table_name(limiter->table, slot, buf);
+        if (len > 0 && !find(limiter, (struct weir_text){ buf, len }))
             return len;
-        }
     }
     return 0;
 }
@@ -69,15 +82,21 @@ static bool is_open(struct weir_limiter *limiter, uint32_t index,
                     struct weir_text name, weir_instant now)
 {
     struct limiter_link *link = &limiter->link[index];
+    struct weir_slot_view view;
     struct weir_ref ref;
     if (!weir_table_find(limiter->table, name, &ref))
         return false;
-    if (limiter->below_at > now + BELOW_BURST)
+    weir_table_view(limiter->table, ref.slot, &view, now);
+    if (view.refs == 0)
+        return false; /* neither children nor handles */
+    if (link->below_len > 0 || limiter->below_at > now + SEARCH_BURST)
         return true;
-    limiter->below_at = weir_later(limiter->below_at, now) + BELOW_EVERY;
-    link->below_len = next_below(limiter, ref.slot, link->below);
+    limiter->below_at = weir_later(limiter->below_at, now) + SEARCH_EVERY;
+    link->below_len = search(limiter, ref.slot, true, link->below, now);
+    if (link->below_len == 0)
+        link->below_len = search(limiter, ref.slot, false, link->below, now);
     link->urgent |= link->below_len > 0;
-    return link->below_len > 0;
+    return link->below_len > 0 || weir_table_used(limiter->table) > WALK_MAX;
 }
 
 void weir_limiter_note_denied(struct weir_limiter *limiter, uint32_t link,

@@ -164,8 +164,9 @@ struct weir_limiter {
     uint64_t events_lost;
     struct limiter_denied denied[LIMITER_DENIED_MAX];
     uint32_t denied_next;
-    uint32_t below_hand;   /* where the next name below is looked for … */
-    weir_instant below_at; /* … as often as this allows: GCRA */
+    uint32_t below_hand[2]; /* where the next name below is looked for, of any
+                             * and of those in use … */
+    weir_instant below_at;  /* … as often as this allows: GCRA */
 };
 
 /* ---- limiter.c ---- */

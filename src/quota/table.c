@@ -401,23 +401,20 @@ size_t weir_table_name(const struct weir_table *t, uint32_t slot, char *buf)
     }
 }
 
-uint32_t weir_table_below(const struct weir_table *t, uint32_t above,
-                          uint32_t slot)
+bool weir_table_is_below(const struct weir_table *t, uint32_t slot,
+                         uint32_t above)
 {
-    uint32_t end = weir_table_used(t);
-    for (; slot < end; slot++) {
-        const struct hot *hot = weir_hot(t, slot);
-        if (!(weir_load_acquire(&hot->generation) & 1))
-            continue;
-        uint32_t up = weir_parent(hot);
-        /* Between two edits the parents of a table may go round. */
-        for (int i = 0; up != WEIR_SLOT_NONE && i < WEIR_DEPTH_MAX; i++) {
-            if (up == above)
-                return slot;
-            up = weir_parent(weir_hot(t, up));
-        }
+    const struct hot *hot = weir_hot(t, slot);
+    if (!(weir_load_acquire(&hot->generation) & 1))
+        return false;
+    uint32_t up = weir_parent(hot);
+    /* Between two edits the parents of a table may go round. */
+    for (int i = 0; up != WEIR_SLOT_NONE && i < WEIR_DEPTH_MAX; i++) {
+        if (up == above)
+            return true;
+        up = weir_parent(weir_hot(t, up));
     }
-    return WEIR_SLOT_NONE;
+    return false;
 }
 
 /* ---- The index ---- */

@@ -454,11 +454,10 @@ uint32_t weir_table_live(const struct weir_table *table);
 size_t weir_table_name(const struct weir_table *table, uint32_t slot,
                        char *buf);
 
-/* The first slot, from '*slot' on, whose parent, or one further up, is 'above';
- * WEIR_SLOT_NONE if there is none. Edits beside it may hide one, or show one of
- * just before. Any thread, lock-free. */
-uint32_t weir_table_below(const struct weir_table *table, uint32_t above,
-                          uint32_t slot);
+/* Whether 'above' is the parent of a live slot, or one further up. An edit at
+ * the same time may hide it. Both are used slots. Any thread, lock-free. */
+bool weir_table_is_below(const struct weir_table *table, uint32_t slot,
+                         uint32_t above);
 
 enum weir_slot_state {
     WEIR_SLOT_FREE = 0,
