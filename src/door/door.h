@@ -103,7 +103,7 @@ static inline size_t weir_door_talks_max(const struct weir_door_host *host)
 
 /* Whether who is at the other end has the right, having shown 'authorization'
  * ("": nothing) and its certificate, if any. As 'admit'; 0 without it, and
- * '*out' is weir_door_anybody. Where it fails '*out' has no name in it. */
+ * '*out' is weir_door_anybody. On an error '*out' has no name in it. */
 int weir_door_admit(const struct weir_door_host *host,
                     const struct weir_talk *talk, enum weir_door_right right,
                     const char *authorization, struct weir_door_taker *out,
