@@ -7,7 +7,6 @@
 
 #include "door/door.h"
 #include "quota/quota.h"
-#include "quota/quota_text.h"
 
 const struct weir_door_taker weir_door_anybody = { .names = { .all = true } };
 
@@ -34,13 +33,10 @@ int weir_door_may(const struct weir_door_host *host,
                   const struct weir_door_taker *taker, struct weir_text name,
                   struct weir_diag *diag, weir_instant now)
 {
-    char shown[WEIR_SHOW_MAX];
     struct weir_diag why;
     weir_assert(taker);
-    if (weir_name_set_has(&taker->names, name))
+    if (weir_name_set_check(&taker->names, taker->identity, name, &why) == 0)
         return 0;
-    weir_diag_set(&why, WEIR_EDENIED, "the credential of ", taker->identity,
-                  " may not take from ", weir_text_show(name, shown), NULL);
     if (host->denied)
         host->denied(host->context, taker, why.text, now);
     return weir_diag_set(diag, WEIR_EDENIED, why.text, NULL);

@@ -65,3 +65,14 @@ bool weir_name_set_has(const struct weir_name_set *set, struct weir_text name)
     }
     return false;
 }
+
+int weir_name_set_check(const struct weir_name_set *set, const char *who,
+                        struct weir_text name, struct weir_diag *diag)
+{
+    char shown[WEIR_SHOW_MAX];
+    if (weir_name_set_has(set, name))
+        return WEIR_OK;
+    return weir_diag_set(diag, WEIR_EDENIED, "the credential of ", who,
+                         " may not take from ", weir_text_show(name, shown),
+                         NULL);
+}

@@ -32,4 +32,9 @@ bool weir_name_set_equal(const struct weir_name_set *a,
 /* A name of the shadow set is in it if the name without the prefix is. */
 bool weir_name_set_has(const struct weir_name_set *set, struct weir_text name);
 
+/* As weir_name_set_has(): 0, or WEIR_EDENIED with a sentence in 'diag' about
+ * the credential of 'who'. */
+int weir_name_set_check(const struct weir_name_set *set, const char *who,
+                        struct weir_text name, struct weir_diag *diag);
+
 #endif /* WEIR_NAME_SET_H */

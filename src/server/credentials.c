@@ -700,11 +700,8 @@ int weir_identity_check(const struct weir_identity *identity,
 int weir_identity_check_name(const struct weir_identity *identity,
                              struct weir_text name, struct weir_diag *diag)
 {
-    char shown[WEIR_SHOW_MAX];
-    if ((identity->roles & WEIR_ROLE_TAKE) &&
-        weir_name_set_has(&identity->take, name))
-        return 0;
-    return weir_diag_set(diag, WEIR_EDENIED, "the credential of ",
-                         identity->who, " may not take from ",
-                         weir_text_show(name, shown), NULL);
+    static const struct weir_name_set none = { .all = false };
+    bool takes = identity->roles & WEIR_ROLE_TAKE;
+    return weir_name_set_check(takes ? &identity->take : &none, identity->who,
+                               name, diag);
 }
