@@ -54,8 +54,8 @@ struct name_slot {
 };
 
 struct hot {
-    struct line own[2][3];    /* a thread's */
-    char gap[192];            /* the prefetcher pulls neighbours */
+    struct line own[2][3]; /* a thread's */
+    char gap[192];         /* the prefetcher pulls neighbours */
     struct line shared[3];
     char gap_too[192];
     struct name_slot slots[HOT_SLOTS];
@@ -114,8 +114,8 @@ static void slot_insert(struct name_slot *slots, uint32_t mask,
     memcpy(slots[at].name, name, BENCH_NAME_LEN);
 }
 
-static inline uint32_t slot_find(const struct name_slot *slots,
-                                 uint32_t mask, const char *name)
+static inline uint32_t slot_find(const struct name_slot *slots, uint32_t mask,
+                                 const char *name)
 {
     uint64_t hash = XXH3_64bits(name, BENCH_NAME_LEN);
     uint32_t at = (uint32_t)hash & mask;
@@ -192,8 +192,7 @@ static void cas_loop(uint64_t *word, uint64_t n)
     for (uint64_t i = 0; i < n; i++) {
         uint64_t was = __atomic_load_n(word, __ATOMIC_RELAXED);
         while (!__atomic_compare_exchange_n(word, &was, was + 1, false,
-                                            __ATOMIC_RELAXED,
-                                            __ATOMIC_RELAXED))
+                                            __ATOMIC_RELAXED, __ATOMIC_RELAXED))
             ;
     }
 }
@@ -247,8 +246,8 @@ void bench_name_hot(void *state, int thread, uint64_t n)
     struct hot *hot = state;
     (void)thread;
     for (uint64_t i = 0; i < n; i++) {
-        bench_keep(slot_find(hot->slots, HOT_SLOTS - 1,
-                             hot->names[i % HOT_NAMES]));
+        bench_keep(
+            slot_find(hot->slots, HOT_SLOTS - 1, hot->names[i % HOT_NAMES]));
         bench_fence();
     }
 }
@@ -367,8 +366,7 @@ static void *cold_names_setup(const char **out_note)
     /* Asked for in another order than they came in: the first to come have
      * the shortest way to their slot. */
     for (uint32_t i = 0; i < COLD_NAMES; i++)
-        bench_name_write(cold->names + (size_t)i * BENCH_NAME_LEN,
-                         order[i]);
+        bench_name_write(cold->names + (size_t)i * BENCH_NAME_LEN, order[i]);
     free(order);
     return cold;
 }
@@ -381,8 +379,7 @@ void bench_name_cold(void *state, int thread, uint64_t n)
     struct cold_names *cold = state;
     (void)thread;
     for (uint64_t i = 0; i < n; i++) {
-        const char *name = cold->names +
-                           (size_t)cold->next * BENCH_NAME_LEN;
+        const char *name = cold->names + (size_t)cold->next * BENCH_NAME_LEN;
         cold->next = cold->next + 1 < COLD_NAMES ? cold->next + 1 : 0;
         bench_keep(slot_find(cold->slots, COLD_SLOTS - 1, name));
         bench_alone();

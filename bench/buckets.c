@@ -60,15 +60,13 @@ static void buckets_teardown(void *state)
     bench_pages_free(state, sizeof(struct buckets));
 }
 
-const struct bench_fixture bench_buckets = { buckets_setup,
-                                             buckets_teardown };
+const struct bench_fixture bench_buckets = { buckets_setup, buckets_teardown };
 
 static bool mutex_take(struct buckets *buckets, double weight)
 {
     pthread_mutex_lock(&buckets->mutex.lock);
     double now = seconds();
-    double tokens = buckets->mutex.tokens +
-                    (now - buckets->mutex.last) * RATE;
+    double tokens = buckets->mutex.tokens + (now - buckets->mutex.last) * RATE;
     buckets->mutex.last = now;
     if (tokens > BURST)
         tokens = BURST;
@@ -104,8 +102,7 @@ static inline bool zero_take(struct word *word, double weight, double now)
             return false;
         next = to_bits(now - (tokens - weight) / RATE);
     } while (!__atomic_compare_exchange_n(&word->zero, &was, next, false,
-                                          __ATOMIC_RELAXED,
-                                          __ATOMIC_RELAXED));
+                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED));
     return true;
 }
 

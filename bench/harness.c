@@ -40,8 +40,8 @@
 
 #define ROUNDS_MAX 101
 #define ROWS_MAX 48
-#define CHUNK 512         /* operations between two looks at the stop flag */
-#define DISTURBED 1.10    /* wall time over processor time */
+#define CHUNK 512      /* operations between two looks at the stop flag */
+#define DISTURBED 1.10 /* wall time over processor time */
 #define ATTEMPTS 6
 
 /* One measurement. */
@@ -133,8 +133,7 @@ static void *race_main(void *argument)
  * one has the line for itself. */
 static struct sample race_measure(const struct row_run *run, uint64_t batch)
 {
-    struct race race = { .row = run->row, .state = run->state,
-                         .batch = batch };
+    struct race race = { .row = run->row, .state = run->state, .batch = batch };
     pthread_t ids[2];
     for (int i = 0; i < 2; i++) {
         race.threads[i].race = &race;
@@ -160,8 +159,8 @@ static struct sample measure(const struct row_run *run, uint64_t batch)
     const struct bench_row *row = run->row;
     if (row->peer != NULL) {
         struct sample sample = { 0 };
-        sample.ns = bench_peer_ask(row->peer, row->request, batch,
-                                   &sample.disturbed);
+        sample.ns =
+            bench_peer_ask(row->peer, row->request, batch, &sample.disturbed);
         return sample;
     }
     if (row->between != NULL)
@@ -262,8 +261,7 @@ static void row_write(const struct row_run *run, const char *group,
                       unsigned rounds, bool *first)
 {
     static const char *const roles[] = { "floor", "ours", "peer" };
-    static const char *const relations[] = { "plain", "ratio",
-                                             "difference" };
+    static const char *const relations[] = { "plain", "ratio", "difference" };
     const struct bench_row *row = run->row;
     element_begin(first);
     printf("\"id\": \"%s\", \"group\": \"%s\", \"what\": \"%s\", "

@@ -27,13 +27,13 @@ struct bench_fixture {
 
 /* One line of the table. Either 'body' or 'peer' is set. */
 struct bench_row {
-    const char *id;     /* unique; the key in the JSON document */
-    const char *what;   /* for people */
+    const char *id;   /* unique; the key in the JSON document */
+    const char *what; /* for people */
     enum bench_role role;
     const char *beside; /* id of a row of the same group, or NULL */
     enum bench_relation relation;
-    double target;      /* upper bound on the relation; 0: none */
-    int threads;        /* 1 or 2; two are pinned, one processor each */
+    double target; /* upper bound on the relation; 0: none */
+    int threads;   /* 1 or 2; two are pinned, one processor each */
     const struct bench_fixture *fixture;
     /* Does 'n' operations. 'thread' is 0 or 1. */
     void (*body)(void *state, int thread, uint64_t n);
@@ -62,9 +62,9 @@ struct bench_figure {
 };
 
 struct bench_options {
-    unsigned rounds;     /* at least 7 */
-    uint64_t batch_ns;   /* how long one measurement takes, about */
-    const char *only;    /* a group's name, or NULL for all */
+    unsigned rounds;      /* at least 7 */
+    uint64_t batch_ns;    /* how long one measurement takes, about */
+    const char *only;     /* a group's name, or NULL for all */
     const char *peer_dir; /* where peers' programs lie, or NULL */
 };
 

@@ -24,17 +24,7 @@ struct meter {
     char rest[64];
 };
 
-enum {
-    LEAKY,
-    QUEUE,
-    TOKEN,
-    ROW,
-    FIXED,
-    MONTH,
-    LOG,
-    SLIDING_1,
-    SLIDING_60
-};
+enum { LEAKY, QUEUE, TOKEN, ROW, FIXED, MONTH, LOG, SLIDING_1, SLIDING_60 };
 #define METERS 9
 
 struct meters {

@@ -76,8 +76,7 @@ const char *bench_peer_start(const char *name, const char *dir)
     if (peer->to != NULL || peer->note != NULL)
         return peer->note;
     char path[4096];
-    snprintf(path, sizeof(path), "%s/bench-%s", dir == NULL ? "." : dir,
-             name);
+    snprintf(path, sizeof(path), "%s/bench-%s", dir == NULL ? "." : dir, name);
     if (dir == NULL || access(path, X_OK) != 0) {
         peer->note = "not built";
         return peer->note;
@@ -94,8 +93,7 @@ static double peer_answer(struct peer *peer, bool *out_disturbed)
     int disturbed;
     if (fgets(line, sizeof(line), peer->from) == NULL)
         return -1;
-    if (sscanf(line, "{\"ns\": %lf, \"disturbed\": %d}", &ns,
-               &disturbed) != 2)
+    if (sscanf(line, "{\"ns\": %lf, \"disturbed\": %d}", &ns, &disturbed) != 2)
         return -1;
     *out_disturbed = disturbed != 0;
     return ns;

@@ -53,13 +53,7 @@
 #define QUICK_LIMIT 40
 _Static_assert(QUICK_LIMIT < WEIR_SHARED_SWAPS_MAX, "see above");
 
-enum way {
-    GET_THEN_SET,
-    LOCKED,
-    OURS_REDIS,
-    OURS_MEMCACHED,
-    WAYS
-};
+enum way { GET_THEN_SET, LOCKED, OURS_REDIS, OURS_MEMCACHED, WAYS };
 
 static const char *const way_names[WAYS] = { "get, then set", "locked",
                                              "ours, Redis", "ours, memcached" };
@@ -264,8 +258,10 @@ static struct outcome sum_up(const struct board *board, unsigned processes,
 
 static void give_up(const struct run *run, const pid_t *pids, unsigned ended)
 {
-    fprintf(stderr, "weir-bench-race: process %u has ended before the race "
-                    "(%s)\n", ended, way_names[run->way]);
+    fprintf(stderr,
+            "weir-bench-race: process %u has ended before the race "
+            "(%s)\n",
+            ended, way_names[run->way]);
     for (unsigned i = 0; i < run->processes; i++)
         if (i != ended)
             kill(pids[i], SIGKILL);
@@ -360,7 +356,8 @@ static void tell(FILE *json, enum weir_algorithm algorithm, enum way way,
            is_right(way, out, limit) ? "" : "  WRONG");
     if (!is_right(way, out, limit))
         printf("    expected %u admitted and 0 without an answer, got %" PRIu64
-               " and %" PRIu64 "\n", limit, out->passed, out->failed);
+               " and %" PRIu64 "\n",
+               limit, out->passed, out->failed);
     fflush(stdout);
     fprintf(json,
             "%s{\"algorithm\":\"%s\",\"way\":\"%s\",\"limit\":%u,"

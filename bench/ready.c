@@ -40,8 +40,8 @@ int main(int argc, char **argv)
     struct weir_status status;
     weir_status(weir, &status);
     printf("{\"seconds\": %.3f, \"cpu_seconds\": %.3f, \"bytes\": %" PRIu64
-           ", \"quotas\": %" PRIu32 "}\n", seconds, cpu_s(),
-           live_resident_bytes() - before, status.slots_used);
+           ", \"quotas\": %" PRIu32 "}\n",
+           seconds, cpu_s(), live_resident_bytes() - before, status.slots_used);
     fflush(stdout);
     while (getchar() != EOF)
         continue;

@@ -30,9 +30,9 @@
 
 struct merge {
     uint32_t limiters;
-    uint32_t quotas;        /* of each */
-    uint32_t ring;          /* reports written ahead */
-    size_t report_size;     /* bytes, at most; checked */
+    uint32_t quotas;    /* of each */
+    uint32_t ring;      /* reports written ahead */
+    size_t report_size; /* bytes, at most; checked */
     bool looks;
     struct weir_root *root;
     struct weir_arena arena;
@@ -40,9 +40,9 @@ struct merge {
     size_t *lens;
     unsigned char *answer;
     struct weir_count counts[WEIR_REPORT_COUNTS_MAX];
-    uint64_t first;         /* number of the first report after joining */
-    uint64_t taken;         /* by the root while its limiters joined */
-    uint64_t written;       /* reports since then */
+    uint64_t first;   /* number of the first report after joining */
+    uint64_t taken;   /* by the root while its limiters joined */
+    uint64_t written; /* reports since then */
     uint64_t sent;
     weir_instant now;
 };
@@ -58,8 +58,8 @@ static void root_fill(struct merge *merge, const struct weir_store_id *id)
         struct weir_change change = { 0 };
         weir_quota_init(&change.quota);
         change.quota.name = (struct weir_text){ name, BENCH_NAME_LEN };
-        change.quota.limit = (struct weir_limit){ .units = 1000000,
-                                                  .per = WEIR_SECOND };
+        change.quota.limit =
+            (struct weir_limit){ .units = 1000000, .per = WEIR_SECOND };
         change.quota.id = change.quota.epoch = change.quota.created = i + 1;
         if (weir_root_apply(root, &change, START) != 0)
             abort();
@@ -233,8 +233,7 @@ static void *looked_setup(const char **out_note)
 
 const struct bench_fixture bench_root = { few_setup, merge_teardown };
 const struct bench_fixture bench_root_many = { many_setup, merge_teardown };
-const struct bench_fixture bench_root_looked = { looked_setup,
-                                                 merge_teardown };
+const struct bench_fixture bench_root_looked = { looked_setup, merge_teardown };
 
 /* Writes what the limiters will say; not timed. */
 void bench_root_write(void *state)
@@ -252,9 +251,9 @@ void bench_root_write(void *state)
         uint64_t at = merge->written % merge->ring;
         message.session = merge->written % merge->limiters + 1;
         message.report.number = merge->first + merge->written / merge->limiters;
-        merge->lens[at] = weir_v1_encode(
-            &message, merge->reports + at * merge->report_size,
-            merge->report_size);
+        merge->lens[at] =
+            weir_v1_encode(&message, merge->reports + at * merge->report_size,
+                           merge->report_size);
         if (merge->lens[at] == 0)
             abort();
     }
@@ -274,8 +273,7 @@ void bench_root_merge(void *state, int thread, uint64_t n)
         /* A limiter's turn comes once a second. */
         merge->now += WEIR_SECOND / merge->limiters;
         if (weir_v1_decode(merge->reports + at * merge->report_size,
-                           merge->lens[at], true, &merge->arena,
-                           &message) != 0)
+                           merge->lens[at], true, &merge->arena, &message) != 0)
             abort();
         receive(merge, (uint32_t)(merge->sent % merge->limiters), &message);
         if (merge->looks &&

@@ -89,8 +89,8 @@ const struct bench_fixture bench_shares_100k = { setup_100k, shares_teardown };
 
 static void decide(struct shares *shares, uint32_t claim)
 {
-    double share = weir_share(shares->book, WEIR_SHARE_FAIR, claim,
-                              shares->capacity);
+    double share =
+        weir_share(shares->book, WEIR_SHARE_FAIR, claim, shares->capacity);
     if (!(share >= 0))
         abort();
     bench_keep((uint64_t)share);
@@ -101,8 +101,7 @@ void bench_share_changed(void *state, int thread, uint64_t n)
     struct shares *shares = state;
     (void)thread;
     for (uint64_t i = 0; i < n; i++) {
-        uint32_t claim =
-            (uint32_t)weir_rng_below(&shares->rng, shares->claims);
+        uint32_t claim = (uint32_t)weir_rng_below(&shares->rng, shares->claims);
         if (weir_book_change(shares->book, claim, 1, 1, some_wants(shares)) !=
             0)
             abort();
@@ -115,8 +114,7 @@ void bench_share_same(void *state, int thread, uint64_t n)
     struct shares *shares = state;
     (void)thread;
     for (uint64_t i = 0; i < n; i++) {
-        uint32_t claim =
-            (uint32_t)weir_rng_below(&shares->rng, shares->claims);
+        uint32_t claim = (uint32_t)weir_rng_below(&shares->rng, shares->claims);
         double wants = weir_share(shares->book, WEIR_SHARE_NONE, claim, 0);
         if (weir_book_change(shares->book, claim, 1, 1, wants) != 0)
             abort();

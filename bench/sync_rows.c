@@ -66,8 +66,8 @@ static void root_make(struct pump *pump)
         struct weir_change change = { 0 };
         weir_quota_init(&change.quota);
         change.quota.name = (struct weir_text){ name, BENCH_NAME_LEN };
-        change.quota.limit = (struct weir_limit){ .units = 1000,
-                                                  .per = WEIR_SECOND };
+        change.quota.limit =
+            (struct weir_limit){ .units = 1000, .per = WEIR_SECOND };
         change.quota.id = change.quota.epoch = change.quota.created = i + 1;
         if (weir_root_apply(pump->root, &change, START) != 0)
             abort();
@@ -77,7 +77,8 @@ static void root_make(struct pump *pump)
 
 static void limiter_make(struct pump *pump)
 {
-    struct weir_table_options table = { .slots = SLOTS, .stripes = 4,
+    struct weir_table_options table = { .slots = SLOTS,
+                                        .stripes = 4,
                                         .seed = 20 };
     pump->table_size = weir_table_size(&table);
     pump->table_block = bench_pages(pump->table_size);
@@ -104,8 +105,8 @@ static void carry(struct pump *pump, const struct weir_message *message,
 {
     struct weir_message out;
     size_t len = weir_v1_encode(message, pump->bytes, WEIR_MESSAGE_BYTES_MAX);
-    if (len == 0 || weir_v1_decode(pump->bytes, len, to_root, &pump->arena,
-                                   &out) != 0)
+    if (len == 0 ||
+        weir_v1_decode(pump->bytes, len, to_root, &pump->arena, &out) != 0)
         abort();
     if (out.type == WEIR_MESSAGE_QUOTAS)
         pump->quotas += out.quotas.count;

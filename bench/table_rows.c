@@ -33,8 +33,8 @@
 #define HOT_NAMES 64u
 #define CHAINS (BENCH_COLD_LINES / 3)
 #define COLD_QUOTAS (CHAINS * 3)
-#define BATCH 16u        /* names in a batch */
-#define STEP 10u         /* nanoseconds between loaded takes */
+#define BATCH 16u /* names in a batch */
+#define STEP 10u  /* nanoseconds between loaded takes */
 #define START (WEIR_SECOND * 1000)
 
 struct block {
@@ -152,11 +152,11 @@ static void *hot_setup(const char **out_note)
     struct weir_table *table = hot->block.table;
     put_all_loaded(hot);
     struct weir_text none = { 0 };
-    struct weir_quota empty = quota_of(WEIR_TEXT("empty"), none,
-                                       WEIR_LIMIT_MAX, WEIR_SECOND);
+    struct weir_quota empty =
+        quota_of(WEIR_TEXT("empty"), none, WEIR_LIMIT_MAX, WEIR_SECOND);
     hot->empty = put(table, &empty);
-    struct weir_quota full = quota_of(WEIR_TEXT("full"), none, 1,
-                                      WEIR_PERIOD_MAX);
+    struct weir_quota full =
+        quota_of(WEIR_TEXT("full"), none, 1, WEIR_PERIOD_MAX);
     full.low_burst = full.high_burst = (struct weir_burst){ .amount = 10 };
     hot->full = put(table, &full);
     weir_table_charge(table, 0, hot->full, 20, START);
@@ -178,14 +178,14 @@ const struct bench_fixture bench_table_hot = { hot_setup, hot_teardown };
 
 /* Takes 'n' times; time goes on by 'step' each. Two threads' instants are
  * brought together where a batch begins, so that none runs ahead. */
-static inline void takes(struct hot_table *hot, int thread,
-                         struct weir_ref ref, uint64_t n, unsigned step)
+static inline void takes(struct hot_table *hot, int thread, struct weir_ref ref,
+                         uint64_t n, unsigned step)
 {
     struct weir_table *table = hot->block.table;
     uint32_t stripe = hot->stripes[thread];
     weir_instant now = hot->clocks[thread].now;
-    weir_instant other = __atomic_load_n(&hot->clocks[!thread].now,
-                                         __ATOMIC_RELAXED);
+    weir_instant other =
+        __atomic_load_n(&hot->clocks[!thread].now, __ATOMIC_RELAXED);
     if (other > now)
         now = other;
     for (uint64_t i = 0; i < n; i++) {
@@ -238,14 +238,13 @@ void bench_take_name(void *state, int thread, uint64_t n)
     struct weir_table *table = hot->block.table;
     weir_instant now = hot->clocks[thread].now;
     for (uint64_t i = 0; i < n; i++) {
-        struct weir_text name = { hot->names[i % HOT_NAMES],
-                                  BENCH_NAME_LEN };
+        struct weir_text name = { hot->names[i % HOT_NAMES], BENCH_NAME_LEN };
         struct weir_ref ref;
         now += STEP;
         if (!weir_table_find(table, name, &ref))
             abort();
-        bench_keep(weir_table_take(table, hot->stripes[thread], ref, 1,
-                                   NULL, now));
+        bench_keep(
+            weir_table_take(table, hot->stripes[thread], ref, 1, NULL, now));
     }
     hot->clocks[thread].now = now;
 }
@@ -297,8 +296,8 @@ static bool cold_allocate(struct cold_table *cold)
     cold->order = bench_shuffle(CHAINS, 1);
     cold->leaves = malloc(CHAINS * sizeof(*cold->leaves));
     cold->names = malloc((size_t)CHAINS * BENCH_NAME_LEN);
-    return cold->bits != NULL && cold->order != NULL &&
-           cold->leaves != NULL && cold->names != NULL;
+    return cold->bits != NULL && cold->order != NULL && cold->leaves != NULL &&
+           cold->names != NULL;
 }
 
 static void *cold_setup(const char **out_note)
@@ -343,8 +342,8 @@ static uint32_t cold_advance(struct cold_table *cold)
 static inline void cold_take(struct cold_table *cold, struct weir_ref ref)
 {
     cold->now += 100;
-    bench_keep(weir_table_take(cold->block.table, cold->stripe, ref, 1,
-                               NULL, cold->now));
+    bench_keep(weir_table_take(cold->block.table, cold->stripe, ref, 1, NULL,
+                               cold->now));
 }
 
 void bench_take_cold(void *state, int thread, uint64_t n)

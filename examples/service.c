@@ -42,8 +42,8 @@ static const char *client_of(struct evhttp_request *request)
         return client;
     char *address = NULL;
     ev_uint16_t port;
-    evhttp_connection_get_peer(evhttp_request_get_connection(request),
-                               &address, &port);
+    evhttp_connection_get_peer(evhttp_request_get_connection(request), &address,
+                               &port);
     return address != NULL ? address : "nobody";
 }
 
@@ -88,8 +88,7 @@ static void answer(struct evhttp_request *request, void *context)
     if (!reply.unknown)
         set_header(request, "X-RateLimit-Remaining", reply.remaining);
     evbuffer_add_printf(evhttp_request_get_output_buffer(request),
-                        "You asked for %s.\n",
-                        evhttp_request_get_uri(request));
+                        "You asked for %s.\n", evhttp_request_get_uri(request));
     evhttp_send_reply(request, 200, "OK", NULL);
 }
 
@@ -141,8 +140,8 @@ static int serve(struct service *service, char *listen)
         evhttp_free(http);
         return 2;
     }
-    struct event *term = evsignal_new(service->loop, SIGTERM, stop,
-                                      service->loop);
+    struct event *term =
+        evsignal_new(service->loop, SIGTERM, stop, service->loop);
     event_add(term, NULL);
     event_base_dispatch(service->loop);
     event_free(term);
@@ -171,8 +170,10 @@ int main(int argc, char **argv)
             return 2;
     }
     if (listen == NULL || optind < argc) {
-        fprintf(stderr, "usage: %s --listen ADDR:PORT [--roots "
-                        "HOST:PORT,...] [--name NAME]\n", argv[0]);
+        fprintf(stderr,
+                "usage: %s --listen ADDR:PORT [--roots "
+                "HOST:PORT,...] [--name NAME]\n",
+                argv[0]);
         return 2;
     }
     const char *name = options.name != NULL ? options.name : "service";

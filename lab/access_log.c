@@ -65,8 +65,8 @@ static int read_line(struct reader *reader, const char *line,
 {
     struct weir_access_log *log = reader->log;
     struct weir_log_line read;
-    const char *why = weir_log_line_begin(weir_text_of(line), &reader->clock,
-                                          &read);
+    const char *why =
+        weir_log_line_begin(weir_text_of(line), &reader->clock, &read);
     if (why)
         return refuse(reader, WEIR_ESYNTAX, why, diag);
     if (log->count == WEIR_LOAD_LOG_REQUESTS_MAX)

@@ -106,7 +106,7 @@ struct check_link {
     uint64_t session, stamp, number; /* of the last answer */
     weir_instant answered_at;        /* the limiter's … */
     weir_instant unruly_until;
-    bool stretched; /* the root asks for fewer reports */
+    bool stretched;       /* the root asks for fewer reports */
     weir_instant span_at; /* the world's: a second with so many reports … */
     uint64_t span_reports;
     weir_duration span_ahead; /* check->ahead, when it began */

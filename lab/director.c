@@ -440,8 +440,8 @@ static void sleep_until_next(struct weir_director *director)
     for (size_t i = 0; i < director->birth_count; i++)
         next = weir_earlier(next, director->births[i].at);
     for (size_t i = 0; i < director->wait_count; i++)
-        next = weir_earlier(next, weir_earlier(now + POLL,
-                                               director->waits[i].until));
+        next = weir_earlier(next,
+                            weir_earlier(now + POLL, director->waits[i].until));
     weir_world_wake(weir_fleet_world(run->fleet), &director->part, next);
 }
 

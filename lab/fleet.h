@@ -153,11 +153,7 @@ void weir_fleet_clock(struct weir_fleet *fleet, struct weir_place place,
 uint32_t weir_fleet_upper(const struct weir_fleet *fleet, uint32_t root);
 
 /* Ways between a limiter and a root, as bits. */
-enum weir_way {
-    WEIR_WAY_UP = 1,
-    WEIR_WAY_DOWN = 2,
-    WEIR_WAY_BOTH = 3
-};
+enum weir_way { WEIR_WAY_UP = 1, WEIR_WAY_DOWN = 2, WEIR_WAY_BOTH = 3 };
 /* Messages of these ways vanish from now on, those in flight too ('cut' 0:
  * none do). With both ways cut the link is also seen to be down by its ends,
  * after 'noticed' (0: at once); with one way nobody is told. A link that is

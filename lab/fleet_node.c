@@ -226,8 +226,7 @@ static void work(struct weir_node *node, const struct weir_message *message)
 {
     if (!busy(node))
         node->free_at = node->fleet->world.now;
-    weir_duration cost =
-        node->per_message + node->per_item * items_of(message);
+    weir_duration cost = node->per_message + node->per_item * items_of(message);
     node->free_at += cost;
     node->worked += cost;
 }

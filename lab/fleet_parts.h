@@ -18,7 +18,7 @@ struct weir_node {
     struct weir_fleet_clock clock;
     weir_duration per_message, per_item; /* of its processor */
     weir_instant free_at;                /* the world's: its work is done */
-    weir_duration worked; /* all work begun, … */
+    weir_duration worked;                /* all work begun, … */
     weir_instant told_at; /* … of which the root was told this long ago, */
     weir_duration told;   /* … when it was so much */
     bool paused;
@@ -29,7 +29,7 @@ struct weir_node {
     uint32_t stripe;
     void *limiter_block, *table_block; /* owned */
     /* A root, if it runs: */
-    struct weir_root *root; /* owned, but a region's */
+    struct weir_root *root;     /* owned, but a region's */
     struct weir_region *region; /* owned; NULL: a topmost root */
 };
 
@@ -58,8 +58,8 @@ struct weir_fleet {
     struct weir_node *limiters, *roots; /* owned */
     struct weir_link *links;            /* owned; [limiter * roots + root] */
     uint32_t lowers; /* limiters, and in a fleet with regions roots as such */
-    struct weir_catalog *store;         /* owned */
-    uint64_t epoch;                     /* of the store */
+    struct weir_catalog *store; /* owned */
+    uint64_t epoch;             /* of the store */
     bool store_away;
     struct weir_arena arena; /* owned: of the decoder */
     int error;

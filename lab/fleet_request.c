@@ -108,8 +108,8 @@ int weir_fleet_ask(struct weir_fleet *fleet, uint32_t limiter,
     struct weir_node *node = running(fleet, limiter);
     if (!node)
         return WEIR_ECONNECT;
-    int error = weir_limiter_ask(node->limiter, ask, ticket,
-                                 weir_node_now(node));
+    int error =
+        weir_limiter_ask(node->limiter, ask, ticket, weir_node_now(node));
     weir_node_rest(node);
     return error;
 }

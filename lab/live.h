@@ -44,9 +44,9 @@ struct weir_live {
     const struct weir_run_options *options;
     struct weir_result *result;
     struct weir_live_fleet *fleet;
-    struct weir_rng rng;                /* draws nodes */
-    weir_instant start;                 /* 0: not yet */
-    weir_duration held; /* the scenario's time stood still for so long */
+    struct weir_rng rng; /* draws nodes */
+    weir_instant start;  /* 0: not yet */
+    weir_duration held;  /* the scenario's time stood still for so long */
     struct weir_live_quota *quotas;     /* as scenario->quotas */
     struct weir_live_load *loads;       /* as scenario->loads */
     size_t next_action;                 /* of the scenario's */

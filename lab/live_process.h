@@ -26,10 +26,7 @@ struct weir_process_handler {
 
 /* What has the lines: its output alone (its errors go where the parent's do),
  * or both. */
-enum weir_process_lines {
-    WEIR_LINES_OUTPUT,
-    WEIR_LINES_BOTH
-};
+enum weir_process_lines { WEIR_LINES_OUTPUT, WEIR_LINES_BOTH };
 
 /* Runs argv[0] (a path; the array ends with NULL). WEIR_ESYSTEM with 'diag'
  * filled. What exec() itself refuses comes by on_end. */

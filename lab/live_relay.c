@@ -17,10 +17,7 @@
 #include <event2/event.h>
 #include <stdlib.h>
 
-enum side {
-    NEAR,
-    FAR
-};
+enum side { NEAR, FAR };
 
 /* One end, and what it has received and may not pass on. */
 struct end {

@@ -71,8 +71,7 @@ static bool read_minute(const char *p, int64_t *out)
                  read_month(p + 3, &tm.tm_mon) && p[6] == '/' &&
                  read_number(p + 7, 4, &tm.tm_year) && p[11] == ':' &&
                  read_number(p + 12, 2, &tm.tm_hour) && p[14] == ':' &&
-                 read_number(p + 15, 2, &tm.tm_min) &&
-                 read_zone(p + 21, &east);
+                 read_number(p + 15, 2, &tm.tm_min) && read_zone(p + 21, &east);
     if (!sound || tm.tm_year < 1970 || tm.tm_mday < 1 || tm.tm_mday > 31 ||
         tm.tm_hour > 23 || tm.tm_min > 59)
         return false;
@@ -84,8 +83,7 @@ static bool read_minute(const char *p, int64_t *out)
     return true;
 }
 
-static bool read_time(const char *p, struct weir_log_clock *clock,
-                      int64_t *out)
+static bool read_time(const char *p, struct weir_log_clock *clock, int64_t *out)
 {
     const char *zone = p + TIME_BYTES - ZONE_BYTES;
     int second;
@@ -109,8 +107,7 @@ static bool read_time(const char *p, struct weir_log_clock *clock,
 /* Takes the bytes before 'end' off 'rest', and 'end' itself. */
 static bool cut(struct weir_text *rest, char end, struct weir_text *out)
 {
-    const char *found = rest->len > 0 ? memchr(rest->p, end, rest->len)
-                                      : NULL;
+    const char *found = rest->len > 0 ? memchr(rest->p, end, rest->len) : NULL;
     if (!found)
         return false;
     *out = (struct weir_text){ rest->p, (size_t)(found - rest->p) };
@@ -147,8 +144,8 @@ static bool cut_quoted(struct weir_text *rest, struct weir_text *out)
 static bool read_user(struct weir_text text, struct weir_text *out)
 {
     struct weir_text ident, user;
-    if (!cut(&text, ' ', &ident) || !cut(&text, ' ', &user) ||
-        ident.len == 0 || user.len == 0 || text.len > 0)
+    if (!cut(&text, ' ', &ident) || !cut(&text, ' ', &user) || ident.len == 0 ||
+        user.len == 0 || text.len > 0)
         return false;
     *out = user;
     return true;
@@ -173,8 +170,7 @@ const char *weir_log_line_begin(struct weir_text line,
     return NULL;
 }
 
-static void split_request(struct weir_text request,
-                          struct weir_log_line *out)
+static void split_request(struct weir_text request, struct weir_log_line *out)
 {
     out->method = WEIR_TEXT("-");
     out->path = (struct weir_text){ 0 };
@@ -217,8 +213,8 @@ const char *weir_log_line_end(struct weir_log_line *line)
         size = rest;
         rest.len = 0;
     }
-    if (size.len == 0 || (size.p[0] != '-' && (size.p[0] < '0' ||
-                                               size.p[0] > '9')))
+    if (size.len == 0 ||
+        (size.p[0] != '-' && (size.p[0] < '0' || size.p[0] > '9')))
         return no_status;
     line->bytes = read_bytes(size);
     line->referer = line->agent = (struct weir_text){ 0 };

@@ -19,9 +19,9 @@ struct weir_log_line {
     struct weir_text method, path, protocol; /* "-" and absent ones, if what
                                               * was asked was no request */
     struct weir_text status, referer, agent;
-    uint64_t bytes;                          /* 0 for "-" */
-    int64_t at;                              /* seconds since 1970, UTC */
-    struct weir_text rest;                   /* behind the time */
+    uint64_t bytes;        /* 0 for "-" */
+    int64_t at;            /* seconds since 1970, UTC */
+    struct weir_text rest; /* behind the time */
 };
 
 /* The minute that was read last: lines of one minute follow each other, and

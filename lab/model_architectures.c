@@ -45,17 +45,7 @@ static const char *const hows[] = {
     "locked", "atomic", "counted",   NULL,
 };
 
-enum {
-    HOW,
-    NODES,
-    ADDED,
-    KEYS,
-    LIMIT,
-    WINDOW,
-    LOAD,
-    RTT,
-    LAG
-};
+enum { HOW, NODES, ADDED, KEYS, LIMIT, WINDOW, LOAD, RTT, LAG };
 static const struct weir_model_field fields[] = {
     { .name = "how",
       .kind = WEIR_MODEL_WORD,
@@ -105,13 +95,7 @@ static const struct weir_model_field fields[] = {
     { .name = NULL },
 };
 
-enum {
-    ADMITTED,
-    ADMITTED_MAX,
-    MESSAGES,
-    LATENCY,
-    LATENCY_P99
-};
+enum { ADMITTED, ADMITTED_MAX, MESSAGES, LATENCY, LATENCY_P99 };
 static const struct weir_model_metric metrics[] = {
     { "admitted", "what passed over what the limits allow, whole run" },
     { "admitted_max", "the same, of the window and key where most passed" },
@@ -121,10 +105,7 @@ static const struct weir_model_metric metrics[] = {
     { NULL, NULL },
 };
 
-enum {
-    OFFERED,
-    PASSED
-};
+enum { OFFERED, PASSED };
 static const struct weir_model_series series[] = {
     { "offered", "calls a second", true },
     { "passed", "calls a second", true },
@@ -141,12 +122,7 @@ struct later {
     uint64_t window; /* the call's */
     uint64_t read;   /* get_then_set: what was read */
     weir_instant asked;
-    enum {
-        TOLD,
-        READ,
-        WRITTEN,
-        ASKED
-    } what;
+    enum { TOLD, READ, WRITTEN, ASKED } what;
 };
 
 struct play {

@@ -9,12 +9,7 @@
 #include "lab/model.h"
 #include "lab/model_meter.h"
 
-enum {
-    ALGORITHM,
-    LIMIT,
-    WINDOW,
-    MARGIN
-};
+enum { ALGORITHM, LIMIT, WINDOW, MARGIN };
 static const struct weir_model_field fields[] = {
     { .name = "algorithm",
       .kind = WEIR_MODEL_WORD,
@@ -38,11 +33,7 @@ static const struct weir_model_field fields[] = {
     { .name = NULL },
 };
 
-enum {
-    MOST,
-    MEAN,
-    REFUSED
-};
+enum { MOST, MEAN, REFUSED };
 static const struct weir_model_metric metrics[] = {
     { "admitted_max", "most that passed in any window, over the limit" },
     { "admitted_mean", "what passed a window, over the limit" },
@@ -50,10 +41,7 @@ static const struct weir_model_metric metrics[] = {
     { NULL, NULL },
 };
 
-enum {
-    OFFERED,
-    PASSED
-};
+enum { OFFERED, PASSED };
 static const struct weir_model_series series[] = {
     { "offered", "calls a second", true },
     { "passed", "calls a second", true },

@@ -71,13 +71,13 @@ struct server {
     size_t member_count, member_room;
     uint32_t *by_holder; /* owned: the member with that number */
     size_t by_holder_room;
-    uint64_t number;      /* kept where the election is … */
-    uint64_t keeping;     /* … another is under way; 0: none is … */
-    weir_instant kept_at; /* … and will be there */
-    bool ruled;           /* one of this master's is, or none is to be */
+    uint64_t number;          /* kept where the election is … */
+    uint64_t keeping;         /* … another is under way; 0: none is … */
+    weir_instant kept_at;     /* … and will be there */
+    bool ruled;               /* one of this master's is, or none is to be */
     struct message *awaiting; /* owned: asks that are answered after that */
     size_t awaiting_count, awaiting_room;
-    weir_instant wake;    /* the next that is posted */
+    weir_instant wake; /* the next that is posted */
 };
 
 struct message {

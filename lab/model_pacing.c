@@ -18,14 +18,7 @@
 #include "lab/model.h"
 #include "lab/model_meter.h"
 
-enum {
-    ALGORITHM,
-    LINES,
-    RATE,
-    STALL,
-    STALL_1,
-    STALL_2
-};
+enum { ALGORITHM, LINES, RATE, STALL, STALL_1, STALL_2 };
 static const struct weir_model_field fields[] = {
     { .name = "algorithm",
       .kind = WEIR_MODEL_WORD,
@@ -78,10 +71,7 @@ static const struct weir_model_metric metrics[] = {
     { NULL, NULL },
 };
 
-enum {
-    RELEASED,
-    STALLED
-};
+enum { RELEASED, STALLED };
 static const struct weir_model_series series[] = {
     { "released", "lines a second", true },
     { "stalled", "lines a second", true },

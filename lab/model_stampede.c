@@ -13,13 +13,7 @@
 
 #define PEAK_SPAN (10 * WEIR_MILLISECOND)
 
-enum {
-    ALGORITHM,
-    CLIENTS,
-    LIMIT,
-    WINDOW,
-    JITTER
-};
+enum { ALGORITHM, CLIENTS, LIMIT, WINDOW, JITTER };
 static const struct weir_model_field fields[] = {
     { .name = "algorithm",
       .kind = WEIR_MODEL_WORD,
@@ -49,12 +43,7 @@ static const struct weir_model_field fields[] = {
     { .name = NULL },
 };
 
-enum {
-    PEAK,
-    PEAK_SHARE,
-    TRIES,
-    DONE
-};
+enum { PEAK, PEAK_SHARE, TRIES, DONE };
 static const struct weir_model_metric metrics[] = {
     { "peak_10ms", "most calls that come within any 10 ms" },
     { "peak_share", "the same, over all clients" },
@@ -63,10 +52,7 @@ static const struct weir_model_metric metrics[] = {
     { NULL, NULL },
 };
 
-enum {
-    OFFERED,
-    PASSED
-};
+enum { OFFERED, PASSED };
 static const struct weir_model_series series[] = {
     { "offered", "calls a second", true },
     { "passed", "calls a second", true },

@@ -20,15 +20,7 @@
 #define THOUSANDTHS 1000
 #define TIMED_DECISIONS 1000000
 
-enum {
-    ALGORITHM,
-    LIMIT,
-    WINDOW,
-    LOAD,
-    BURST_TIMES,
-    BURST_ON,
-    BURST_EVERY
-};
+enum { ALGORITHM, LIMIT, WINDOW, LOAD, BURST_TIMES, BURST_ON, BURST_EVERY };
 static const struct weir_model_field fields[] = {
     { .name = "algorithm",
       .kind = WEIR_MODEL_WORD,
@@ -68,15 +60,7 @@ static const struct weir_model_field fields[] = {
     { .name = NULL },
 };
 
-enum {
-    MEAN,
-    OVER,
-    UNDER,
-    MAX,
-    OVER_ADMITTED,
-    NS,
-    BYTES
-};
+enum { MEAN, OVER, UNDER, MAX, OVER_ADMITTED, NS, BYTES };
 static const struct weir_model_metric metrics[] = {
     { "error_mean", "|counted - true| over the limit, mean over calls" },
     { "error_over", "what was counted too much, the same" },
@@ -89,10 +73,7 @@ static const struct weir_model_metric metrics[] = {
     { NULL, NULL },
 };
 
-enum {
-    TRUE_COUNT,
-    COUNTED
-};
+enum { TRUE_COUNT, COUNTED };
 static const struct weir_model_series series[] = {
     { "in_last_window", "calls in the last window", false },
     { "counted", "calls in the last window", false },

@@ -25,11 +25,7 @@
 #define UNIT_LIMITERS "limiters that run"
 
 /* How a curve is drawn. LOW and HIGH come with the first level. */
-enum {
-    CURVE_LOW = WEIR_SERIES_COUNT,
-    CURVE_HIGH,
-    CURVE_COUNT
-};
+enum { CURVE_LOW = WEIR_SERIES_COUNT, CURVE_HIGH, CURVE_COUNT };
 struct style {
     const char *label;
     const char *unit; /* curves of one unit share a panel */

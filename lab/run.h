@@ -59,7 +59,7 @@ struct weir_result {
     struct weir_fleet_sample *fleet;
     double *model_metrics; /* by the metrics of the scenario's model */
     double **model_series; /* by its series; 'sample_count' of each */
-    double *measures;                  /* as scenario->measures */
+    double *measures;      /* as scenario->measures */
     struct weir_outcome_line *expects; /* actions', always, at the end */
     size_t expect_count;
     bool *claims;             /* as scenario->claims */
@@ -68,7 +68,7 @@ struct weir_result {
     uint64_t violation_event; /* the number of the bad event, after which the
                                * run stopped; series end before it */
     struct weir_check_stats checked; /* how much was judged */
-    double wall_s;            /* spent; not in any output that must repeat */
+    double wall_s; /* spent; not in any output that must repeat */
     uint64_t events, takes;
     size_t memory_peak; /* bytes that this process held at most so far;
                                * as wall_s, in nothing that must repeat */
@@ -76,9 +76,9 @@ struct weir_result {
 
 struct weir_run_options {
     uint64_t seed;
-    bool check;           /* run the checkers (check.h) */
-    bool trace;           /* each event to standard error */
-    uint64_t until_event; /* stop before it; 0: don't */
+    bool check;             /* run the checkers (check.h) */
+    bool trace;             /* each event to standard error */
+    uint64_t until_event;   /* stop before it; 0: don't */
     weir_duration patience; /* live: how long the actions of a scenario are put
                              * off for an expectation that is late */
     /* Called some times a second with 0 .. 1; NULL: not. */

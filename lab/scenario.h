@@ -46,10 +46,7 @@ struct weir_linkage {
 
 /* ---- Load ---- */
 
-enum weir_arrivals {
-    WEIR_ARRIVALS_POISSON,
-    WEIR_ARRIVALS_REGULAR
-};
+enum weir_arrivals { WEIR_ARRIVALS_POISSON, WEIR_ARRIVALS_REGULAR };
 enum weir_spread {
     WEIR_SPREAD_UNIFORM, /* a limiter drawn for each request */
     WEIR_SPREAD_ROUND_ROBIN,
@@ -266,11 +263,11 @@ struct weir_scenario {
     struct weir_linkage *linkages;
     size_t linkage_count;
     enum weir_curve ideal_curve;
-    struct weir_settings node; /* what roots tell limiters */
+    struct weir_settings node;      /* what roots tell limiters */
     const struct weir_model *model; /* plays instead of a fleet; NULL: none */
     double *model_values;           /* by its fields */
-    weir_duration span, bin;   /* bin: of measures over time, 1 s */
-    struct weir_quota *quotas; /* parents first */
+    weir_duration span, bin;        /* bin: of measures over time, 1 s */
+    struct weir_quota *quotas;      /* parents first */
     size_t quota_count;
     struct weir_load *loads;
     size_t load_count;

@@ -20,11 +20,7 @@
 #include "os/clock.h"
 #include "quota/catalog.h"
 
-enum {
-    SIZES = 1,
-    PARTS = 2,
-    ASKS = 4
-};
+enum { SIZES = 1, PARTS = 2, ASKS = 4 };
 
 /* ---- Small statements ----------------------------------------------- */
 

@@ -180,12 +180,7 @@ static void print_width(FILE *out, const struct weir_scenario *scenario,
         weir_print_rate(out, (double)bytes_per_s, false);
 }
 
-enum {
-    NET_RTT,
-    NET_DELAY,
-    NET_JITTER,
-    NET_SHAPE
-};
+enum { NET_RTT, NET_DELAY, NET_JITTER, NET_SHAPE };
 #define NET(NAME, MEMBER, READ, PRINT)                       \
     {                                                        \
         NAME, offsetof(struct weir_net, MEMBER), READ, PRINT \

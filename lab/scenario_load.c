@@ -286,11 +286,7 @@ static void print_speed(FILE *out, const struct weir_scenario *scenario,
     weir_print_real(out, *(const double *)member);
 }
 
-enum {
-    LOAD_RATE,
-    LOAD_LOG,
-    LOAD_SPEED
-};
+enum { LOAD_RATE, LOAD_LOG, LOAD_SPEED };
 static const struct weir_script_field fields[] = {
     [LOAD_RATE] = { "rate", 0, read_rate, print_rate },
     [LOAD_LOG] = { "log", offsetof(struct weir_load, log), read_log,

@@ -37,9 +37,7 @@ int weir_script_refuse(struct weir_diag *diag, struct weir_where where,
  * row of the table (Levenshtein). */
 static size_t distance(struct weir_text a, const char *b)
 {
-    enum {
-        WORD_MAX = 48
-    };
+    enum { WORD_MAX = 48 };
     size_t row[WORD_MAX + 1];
     size_t len = strlen(b);
     if (len > WORD_MAX || a.len > WORD_MAX)

@@ -42,7 +42,7 @@ void turn(struct house *house)
 }
 
 void ask(struct house *house, const char *method, const char *target,
-                const char *body)
+         const char *body)
 {
     forget(house);
     struct weir_admin_request request = {
@@ -51,8 +51,7 @@ void ask(struct house *house, const char *method, const char *target,
         .body = weir_text_of(body),
         .who = weir_text_of(house->who),
     };
-    weir_admin_call(house->admin, &request, on_answer, house,
-                    weir_clock_now());
+    weir_admin_call(house->admin, &request, on_answer, house, weir_clock_now());
     while (STILL(!house->answered))
         turn(house);
 }
@@ -69,7 +68,7 @@ json_int_t number(struct house *house, const char *key)
 }
 
 void must(struct house *house, int status, const char *method,
-                 const char *target, const char *body)
+          const char *target, const char *body)
 {
     ask(house, method, target, body);
     if (house->status != status)
@@ -79,7 +78,7 @@ void must(struct house *house, int status, const char *method,
 }
 
 void refused(struct house *house, const char *error, const char *hint,
-                    const char *method, const char *target, const char *body)
+             const char *method, const char *target, const char *body)
 {
     ask(house, method, target, body);
     bool right = strcmp(member(house, "error"), error) == 0 &&
@@ -117,8 +116,8 @@ void open_house(struct house *house, const char *url, bool settle)
     struct weir_store_listener listener =
         weir_admin_store_listener(house->admin);
     struct weir_diag diag = { 0 };
-    assert_int_equal(weir_store_thread_new(url, &listener, &house->store,
-                                           &diag), 0);
+    assert_int_equal(
+        weir_store_thread_new(url, &listener, &house->store, &diag), 0);
     weir_admin_set_store(house->admin, house->store);
     while (settle && !weir_root_ready(house->root))
         turn(house);

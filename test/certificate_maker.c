@@ -4,9 +4,9 @@
 #include "certificate_maker.h"
 #include "compare.h"
 
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
 
 #include <cmocka.h>
@@ -49,11 +49,11 @@ static void write_key(EVP_PKEY *key, const char *phrase, const char *path)
 {
     char fresh[512];
     FILE *file = open_fresh(path, fresh, sizeof(fresh));
-    assert_int_equal(PEM_write_PrivateKey(
-                         file, key, phrase ? EVP_aes_128_cbc() : NULL,
-                         (const unsigned char *)phrase,
-                         phrase ? (int)strlen(phrase) : 0, NULL, NULL),
-                     1);
+    assert_int_equal(
+        PEM_write_PrivateKey(file, key, phrase ? EVP_aes_128_cbc() : NULL,
+                             (const unsigned char *)phrase,
+                             phrase ? (int)strlen(phrase) : 0, NULL, NULL),
+        1);
     put_in_place(file, fresh, path);
 }
 
@@ -61,15 +61,13 @@ static void extend(X509 *cert, X509 *issuer, int nid, const char *value)
 {
     X509V3_CTX context;
     X509V3_set_ctx(&context, issuer, cert, NULL, NULL, 0);
-    X509_EXTENSION *extension =
-        X509V3_EXT_conf_nid(NULL, &context, nid, value);
+    X509_EXTENSION *extension = X509V3_EXT_conf_nid(NULL, &context, nid, value);
     assert_non_null(extension);
     assert_int_equal(X509_add_ext(cert, extension, -1), 1);
     X509_EXTENSION_free(extension);
 }
 
-static X509 *begin(const char *name, EVP_PKEY *key, int first_day,
-                   int last_day)
+static X509 *begin(const char *name, EVP_PKEY *key, int first_day, int last_day)
 {
     static long serial;
     X509 *cert = X509_new();
@@ -81,8 +79,8 @@ static X509 *begin(const char *name, EVP_PKEY *key, int first_day,
     X509_set_pubkey(cert, key);
     if (name)
         X509_NAME_add_entry_by_txt(X509_get_subject_name(cert), "CN",
-                                   MBSTRING_UTF8,
-                                   (const unsigned char *)name, -1, -1, 0);
+                                   MBSTRING_UTF8, (const unsigned char *)name,
+                                   -1, -1, 0);
     return cert;
 }
 
@@ -170,15 +168,13 @@ const char *maker_pki_path(const struct maker_pki *pki, const char *name)
 }
 
 void maker_pki_issue(const struct maker_pki *pki, const char *name,
-                     const struct maker_ca *ca,
-                     const struct maker_leaf *leaf)
+                     const struct maker_ca *ca, const struct maker_leaf *leaf)
 {
     char cert[32];
     char key[32];
     snprintf(cert, sizeof(cert), "%s.crt", name);
     snprintf(key, sizeof(key), "%s.key", name);
-    maker_issue(ca, leaf, maker_pki_path(pki, cert),
-                maker_pki_path(pki, key));
+    maker_issue(ca, leaf, maker_pki_path(pki, cert), maker_pki_path(pki, key));
 }
 
 void maker_pki_put(const struct maker_pki *pki, const char *name,

@@ -15,10 +15,10 @@ void maker_ca_free(struct maker_ca *ca);
 void maker_ca_write(const struct maker_ca *ca, const char *path);
 
 struct maker_leaf {
-    const char *name;  /* common name; NULL: none */
-    const char *also;  /* "DNS:localhost,IP:127.0.0.1"; NULL: none */
+    const char *name;        /* common name; NULL: none */
+    const char *also;        /* "DNS:localhost,IP:127.0.0.1"; NULL: none */
     int first_day, last_day; /* from today; last_day 0: 30 */
-    const char *usage; /* "serverAuth"; NULL: any */
+    const char *usage;       /* "serverAuth"; NULL: any */
 };
 /* Signs a fresh key of P-256; each file is renamed into its place. */
 void maker_issue(const struct maker_ca *ca, const struct maker_leaf *leaf,
@@ -41,8 +41,7 @@ void maker_pki_fini(struct maker_pki *pki);
 const char *maker_pki_path(const struct maker_pki *pki, const char *name);
 /* Signed by 'ca': NAME.crt and NAME.key. */
 void maker_pki_issue(const struct maker_pki *pki, const char *name,
-                     const struct maker_ca *ca,
-                     const struct maker_leaf *leaf);
+                     const struct maker_ca *ca, const struct maker_leaf *leaf);
 /* A file with that content, renamed into its place. */
 void maker_pki_put(const struct maker_pki *pki, const char *name,
                    const char *text);

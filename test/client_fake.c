@@ -178,8 +178,8 @@ static struct fake *make(enum vice vice, struct weir_tls *tls)
         .on_accept = on_accept,
         .context = fake,
     };
-    assert_int_equal(weir_listener_new(fake->base, &options,
-                                       &fake->listener, NULL), 0);
+    assert_int_equal(
+        weir_listener_new(fake->base, &options, &fake->listener, NULL), 0);
     snprintf(fake->address, sizeof(fake->address), "127.0.0.1:%u",
              weir_listener_port(fake->listener));
     fake->timer = event_new(fake->base, -1, EV_PERSIST, on_time, fake);

@@ -186,8 +186,8 @@ static int connect_http(const struct root *root)
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_compare(fd, >=, 0);
-    assert_int_equal(
-        PATIENTLY(connect(fd, (struct sockaddr *)&at, sizeof(at))), 0);
+    assert_int_equal(PATIENTLY(connect(fd, (struct sockaddr *)&at, sizeof(at))),
+                     0);
     return fd;
 }
 

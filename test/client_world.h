@@ -45,10 +45,10 @@ unsigned world_count(const char *folder);
 /* ---- Roots: `weir serve` with a store of its own ---- */
 
 struct root {
-    pid_t pid;            /* 0: not running */
+    pid_t pid; /* 0: not running */
     char folder[64];
-    char store[96];       /* its URL */
-    char address[32];     /* of the limiters' door, once started */
+    char store[96];   /* its URL */
+    char address[32]; /* of the limiters' door, once started */
     char http[32];
     const char *stale_after; /* of its limiters */
     int reserved[2];         /* sockets that hold its ports while it is dead */
@@ -88,7 +88,7 @@ unsigned root_limiters(const struct root *root);
 struct seen {
     pthread_mutex_t mutex;
     unsigned count[24];
-    char text[24][192];   /* of the last one of a type */
+    char text[24][192]; /* of the last one of a type */
 };
 
 /* An on_event whose context is a 'seen', of zeros and with its mutex made. */
@@ -103,23 +103,22 @@ struct weir_handle handle_open(struct weir *weir, const char *name);
 /* ---- Roots that misbehave ---- */
 
 enum vice {
-    VICE_CLOSES,    /* at once */
-    VICE_SILENT,    /* accepts, and that was it */
-    VICE_GARBAGE,   /* isn't HTTP/2 */
-    VICE_JUNK,      /* a message that isn't one */
-    VICE_TOO_LONG,  /* a message of 2 GiB */
-    VICE_VERSION,   /* speaks another version */
-    VICE_STATUS,    /* ends the call: UNAVAILABLE */
-    VICE_FLAPS,     /* ends the call after the welcome */
-    VICE_NONE,      /* says its welcome, as it should */
+    VICE_CLOSES,   /* at once */
+    VICE_SILENT,   /* accepts, and that was it */
+    VICE_GARBAGE,  /* isn't HTTP/2 */
+    VICE_JUNK,     /* a message that isn't one */
+    VICE_TOO_LONG, /* a message of 2 GiB */
+    VICE_VERSION,  /* speaks another version */
+    VICE_STATUS,   /* ends the call: UNAVAILABLE */
+    VICE_FLAPS,    /* ends the call after the welcome */
+    VICE_NONE,     /* says its welcome, as it should */
 };
 
 struct fake;
 struct fake *fake_new(enum vice vice);
 /* The same over TLS: "root" is root.crt and root.key in 'folder', which is
  * where ca.crt is that clients must be signed by. */
-struct fake *fake_new_tls(enum vice vice, const char *folder,
-                          const char *who);
+struct fake *fake_new_tls(enum vice vice, const char *folder, const char *who);
 /* Ends its connections. */
 void fake_cut(struct fake *fake);
 /* What the last call was shown by: "NAME of the certificate|authorization". */

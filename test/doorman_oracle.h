@@ -9,8 +9,8 @@
 /* Whether protobuf-c finds in 'bytes' what it finds in 'ours', which is the
  * same message, read and written by the code under test: required fields that
  * aren't in 'bytes' are zeros in 'ours', and 'ours' lacks nothing. */
-bool oracle_doorman(enum weir_doorman_type type, const void *bytes,
-                    size_t len, const void *ours, size_t ours_len);
+bool oracle_doorman(enum weir_doorman_type type, const void *bytes, size_t len,
+                    const void *ours, size_t ours_len);
 
 /* Writes into 'buf' what protobuf-c makes of 'bytes': with 'proto3' as a
  * sender would that leaves out zeros, but for fields that are optional in the

@@ -137,8 +137,8 @@ static void on_signal(evutil_socket_t fd, short what, void *context)
 static void on_value(void *context, const struct weir_etcd_value *value)
 {
     (void)context;
-    printf("value %llu %lld %d %.*s\n", now_text(),
-           (long long)value->revision, value->found, (int)value->bytes.len,
+    printf("value %llu %lld %d %.*s\n", now_text(), (long long)value->revision,
+           value->found, (int)value->bytes.len,
            value->bytes.len > 0 ? value->bytes.p : "");
 }
 

@@ -151,9 +151,9 @@ static struct {
     unsigned word_count;
     struct saved saved[SAVED_MAX];
     unsigned saved_count;
-    bool save; /* before the next choice */
-    struct seen seen;  /* classes of executions */
-    struct seen begun; /* with a bound: places from which all is explored */
+    bool save;           /* before the next choice */
+    struct seen seen;    /* classes of executions */
+    struct seen begun;   /* with a bound: places from which all is explored */
     const char *script;  /* of a replay, or NULL */
     unsigned script_run; /* what is left of its current run */
     uint8_t script_fiber;
@@ -338,8 +338,8 @@ static uint8_t scripted(void)
 
 static uint64_t place(const struct step *step, uint8_t former, int left)
 {
-    uint64_t hash = mixed(step->sum + mixed((uint64_t)former << 32 |
-                                            (uint32_t)left));
+    uint64_t hash =
+        mixed(step->sum + mixed((uint64_t)former << 32 | (uint32_t)left));
     return hash ? hash : 1;
 }
 
@@ -390,8 +390,7 @@ static void wake(const struct step *step)
         struct actor *actor = &x.actors[i];
         if (conflict(actor->next, step->access))
             x.asleep &= (fiber_set) ~(1u << i);
-        if (actor->waits != NEVER && step->access.writes &&
-            i != step->fiber &&
+        if (actor->waits != NEVER && step->access.writes && i != step->fiber &&
             conflict(x.steps[actor->waits].access, step->access)) {
             actor->waits = NEVER;
             actor->woken = x.depth;
@@ -424,9 +423,8 @@ static void make(struct step *step)
 
 static bool save_is_due(void)
 {
-    int next = x.saved_count == 0
-                   ? 0
-                   : x.saved[x.saved_count - 1].depth + SAVE_EVERY;
+    int next =
+        x.saved_count == 0 ? 0 : x.saved[x.saved_count - 1].depth + SAVE_EVERY;
     return FIBER_CAN_COPY && !x.script && x.depth >= next;
 }
 
@@ -441,8 +439,8 @@ static uint8_t choose(void)
     if (x.depth >= x.decided) {
         step->enabled = movable();
         step->asleep = x.asleep;
-        x.cut = step->enabled && (!(step->enabled & (fiber_set)~x.asleep) ||
-                                  is_explored(step));
+        x.cut = step->enabled &&
+                (!(step->enabled & (fiber_set)~x.asleep) || is_explored(step));
         if (x.cut || !step->enabled)
             return NOBODY;
         if (x.depth + 1 == EXPLORE_STEPS_MAX) {

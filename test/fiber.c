@@ -29,7 +29,7 @@ struct fiber {
     const void *stack;
     size_t stack_bytes;
     const char *top; /* of its frames, when it left off */
-    void *shadow; /* the address sanitizer's */
+    void *shadow;    /* the address sanitizer's */
 };
 
 /* Who isn't a fiber, and who runs. */

@@ -20,11 +20,11 @@
 
 #include <cmocka.h>
 
+#include "compare.h"
 #include "lab/fleet_parts.h"
 #include "lease/brokers.h"
 #include "node/root_lease.h"
 #include "os/clock.h"
-#include "compare.h"
 
 #define LIMITERS 4
 #define LIMIT 1000
@@ -59,9 +59,9 @@ struct world {
     enum weir_sharing sharing; /* likewise */
     double capacity;
     weir_duration lease;
-    bool mute;                 /* the master */
+    bool mute;         /* the master */
     weir_duration way; /* of what it says */
-    uint32_t deaf; /* limiters from 0 on that neither ask nor hear */
+    uint32_t deaf;     /* limiters from 0 on that neither ask nor hear */
     uint64_t session[LIMITERS];
     struct said queue[QUEUE];
     size_t first, count;

@@ -65,8 +65,7 @@ static void leave(struct client *client)
 static void enter(struct client *client)
 {
     struct weir_reply reply;
-    if (weir_enter(quota, 0, 1, &client->permit, &reply, now) ==
-        WEIR_LIMITED) {
+    if (weir_enter(quota, 0, 1, &client->permit, &reply, now) == WEIR_LIMITED) {
         refused++;
         /* Many are refused at once; each comes back when it was told. */
         client->due = now + reply.retry_after + 5 * WEIR_MILLISECOND;
@@ -74,8 +73,7 @@ static void enter(struct client *client)
     }
     client->inside = true;
     uint64_t n = (uint64_t)++inside;
-    client->due =
-        now + SERVICE * slow * (n > PLACES ? n : PLACES) / PLACES;
+    client->due = now + SERVICE * slow * (n > PLACES ? n : PLACES) / PLACES;
 }
 
 static struct client *next_client(void)

@@ -36,11 +36,11 @@ struct flood {
     const char *name;
     const char *hot;
     const char *prefix;
-    uint64_t rate;   /* of hot takes, a second */
+    uint64_t rate; /* of hot takes, a second */
     uint64_t names;
     uint64_t per_s;
     uint64_t offered, passed, failed;
-    double took; /* ns, of the last bin */
+    double took;                    /* ns, of the last bin */
     uint64_t flooded, flood_passed; /* by the other thread; atomic */
     pthread_t thread;
     bool begun, stop;
@@ -86,13 +86,14 @@ static void tell_bin(const struct flood *flood, weir_instant at)
     live_tell_begin(at);
     printf("\"seen\": {\"%s\": [%" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64
            "]}, \"roots_up\": %" PRIu32 ", \"epoch\": %" PRIu64
-           ", \"stale\": %d, \"reports\": %" PRIu64, flood->hot,
-           flood->offered, flood->passed, flood->offered, flood->failed,
-           status.roots_up, status.epoch, status.stale, status.reports);
+           ", \"stale\": %d, \"reports\": %" PRIu64,
+           flood->hot, flood->offered, flood->passed, flood->offered,
+           flood->failed, status.roots_up, status.epoch, status.stale,
+           status.reports);
     printf(", \"slots_used\": %" PRIu32 ", \"overflowed\": %" PRIu64
            ", \"flooded\": %" PRIu64 ", \"flood_passed\": %" PRIu64
-           ", \"rss_kb\": %" PRIu64 ", \"took_ns\": %.1f", status.slots_used,
-           status.overflowed,
+           ", \"rss_kb\": %" PRIu64 ", \"took_ns\": %.1f",
+           status.slots_used, status.overflowed,
            __atomic_load_n(&flood->flooded, __ATOMIC_RELAXED),
            __atomic_load_n(&flood->flood_passed, __ATOMIC_RELAXED),
            live_resident_bytes() / 1024, flood->took);
@@ -164,8 +165,10 @@ int main(int argc, char **argv)
     static struct flood flood;
     char *equals = argc == 8 ? strrchr(argv[4], '=') : NULL;
     if (equals == NULL) {
-        fprintf(stderr, "usage: %s ROOTS NAME SLOTS HOT=RATE PREFIX NAMES "
-                        "PER_S\n", argv[0]);
+        fprintf(stderr,
+                "usage: %s ROOTS NAME SLOTS HOT=RATE PREFIX NAMES "
+                "PER_S\n",
+                argv[0]);
         return 2;
     }
     *equals = '\0';

@@ -93,8 +93,7 @@ static void tell_granted(const struct fleet *fleet)
         weir_peek(fleet->loads[i].quota, 1, &reply, 0);
         if (!reply.leased || reply.granted == INFINITY)
             continue;
-        printf("%s\"%s\": %.9f", before, fleet->loads[i].name,
-               reply.granted);
+        printf("%s\"%s\": %.9f", before, fleet->loads[i].name, reply.granted);
         before = ", ";
     }
     printf("}");
@@ -108,13 +107,13 @@ static void tell_bin(struct fleet *fleet, weir_instant at)
     printf("\"seen\": {");
     for (size_t i = 0; i < fleet->count; i++) {
         const struct load *load = &fleet->loads[i];
-        printf("%s\"%s\": [%" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64
-               "]", i > 0 ? ", " : "", load->name, load->offered,
-               load->passed, load->calls, load->failed);
+        printf("%s\"%s\": [%" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64 "]",
+               i > 0 ? ", " : "", load->name, load->offered, load->passed,
+               load->calls, load->failed);
     }
     printf("}, \"roots_up\": %" PRIu32 ", \"epoch\": %" PRIu64
-           ", \"stale\": %d, \"reports\": %" PRIu64, status.roots_up,
-           status.epoch, status.stale, status.reports);
+           ", \"stale\": %d, \"reports\": %" PRIu64,
+           status.roots_up, status.epoch, status.stale, status.reports);
     tell_granted(fleet);
     live_tell_end();
 }
@@ -300,8 +299,10 @@ int main(int argc, char **argv)
     argc -= ready;
     argv += ready;
     if (argc < 5 || argc > 4 + LOADS_MAX) {
-        fprintf(stderr, "usage: %s [--ready] ROOTS NAME BIN_MS"
-                        " QUOTA=RATE[:WEIGHT] ...\n", program);
+        fprintf(stderr,
+                "usage: %s [--ready] ROOTS NAME BIN_MS"
+                " QUOTA=RATE[:WEIGHT] ...\n",
+                program);
         return 2;
     }
     static struct fleet fleet;

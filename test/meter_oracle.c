@@ -2,8 +2,8 @@
  * test/meter_oracle.c - what meters should answer, from all that was ever
  * asked. */
 
-#include "compare.h"
 #include "meter_oracle.h"
+#include "compare.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

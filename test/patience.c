@@ -30,7 +30,7 @@ static struct {
     pid_t child; /* that it waits for; 0: none */
 } awaited;
 
-static pid_t first; /* the test; other processes are children of it */
+static pid_t first;  /* the test; other processes are children of it */
 static bool guarded; /* a child that said so: it always waits for something */
 static unsigned patience_s = 60;
 
@@ -118,8 +118,7 @@ long patience_end(long result)
 bool patience_on(const char *file, int line, const char *what,
                  const unsigned *counter, unsigned wanted)
 {
-    if (awaited.line == line && awaited.file &&
-        strcmp(awaited.file, file) == 0)
+    if (awaited.line == line && awaited.file && strcmp(awaited.file, file) == 0)
         return true;
     patience_begin(file, line, what);
     awaited.wanted = wanted;

@@ -23,19 +23,18 @@
 #define PATIENCE_STATUS 124
 
 /* Makes a call that may block, and returns its result as a long. */
-#define PATIENTLY(CALL)                         \
-    (patience_begin(__FILE__, __LINE__, #CALL), \
-     patience_end((long)(CALL)))
+#define PATIENTLY(CALL) \
+    (patience_begin(__FILE__, __LINE__, #CALL), patience_end((long)(CALL)))
 
 /* Conditions of a loop that the test waits to end, which is left by nothing
  * else:
  *     while (STILL(!done))
  *         turn();
  * STILL_BELOW's counter is an unsigned, which the message tells. */
-#define STILL(CONDITION)                                                     \
-    ((CONDITION) ? patience_on(__FILE__, __LINE__, #CONDITION " to be false", \
-                               NULL, 0)                                      \
-                 : patience_end(0) != 0)
+#define STILL(CONDITION)                                                       \
+    ((CONDITION)                                                               \
+         ? patience_on(__FILE__, __LINE__, #CONDITION " to be false", NULL, 0) \
+         : patience_end(0) != 0)
 #define STILL_BELOW(COUNTER, WANTED)                                       \
     ((COUNTER) < (WANTED)                                                  \
          ? patience_on(__FILE__, __LINE__, #COUNTER, &(COUNTER), (WANTED)) \

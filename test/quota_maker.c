@@ -13,18 +13,59 @@
 #include <time.h>
 
 static const char *const pieces[] = {
-    "a", "Z9", "/", "_", "-", ".", " ", "  ", ":", ": ", " #", "#", "'",
-    "\"", "\\", "\\n", "%", "@", "`", "[", "]", ",", "&x", "!t", "|", ">",
-    "?", "- ", "null", "~", "true", "no", "1e3", "0x10", "=", "<<",
-    "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80", "\xEF\xBB\xBF",
-    "\xEF\xBF\xBE", "\xE2\x80\xA8", "\xC2\xA0", "---", "...", "x\\u0041",
+    "a",
+    "Z9",
+    "/",
+    "_",
+    "-",
+    ".",
+    " ",
+    "  ",
+    ":",
+    ": ",
+    " #",
+    "#",
+    "'",
+    "\"",
+    "\\",
+    "\\n",
+    "%",
+    "@",
+    "`",
+    "[",
+    "]",
+    ",",
+    "&x",
+    "!t",
+    "|",
+    ">",
+    "?",
+    "- ",
+    "null",
+    "~",
+    "true",
+    "no",
+    "1e3",
+    "0x10",
+    "=",
+    "<<",
+    "\xC3\xA9",
+    "\xE2\x82\xAC",
+    "\xF0\x9F\x98\x80",
+    "\xEF\xBB\xBF",
+    "\xEF\xBF\xBE",
+    "\xE2\x80\xA8",
+    "\xC2\xA0",
+    "---",
+    "...",
+    "x\\u0041",
 };
 
 struct weir_rng maker_seed(const char *what)
 {
     const char *given = getenv("WEIR_SEED");
-    uint64_t seed = given ? strtoull(given, NULL, 0)
-                          : (uint64_t)time(NULL) * 1000003u;
+    uint64_t seed =
+        given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL) * 1000003u;
     printf("%s: WEIR_SEED=%llu\n", what, (unsigned long long)seed);
     return (struct weir_rng){ seed };
 }
@@ -49,8 +90,7 @@ static size_t make_text(struct weir_rng *rng, char *buf, size_t room,
 {
     size_t len = 0;
     for (size_t i = weir_rng_below(rng, most + 1); i > 0; i--) {
-        const char *piece = pieces[weir_rng_below(rng,
-                                                  WEIR_COUNT_OF(pieces))];
+        const char *piece = pieces[weir_rng_below(rng, WEIR_COUNT_OF(pieces))];
         size_t piece_len = strlen(piece);
         if (len + piece_len > room)
             break;
@@ -63,8 +103,14 @@ static size_t make_text(struct weir_rng *rng, char *buf, size_t room,
 struct weir_limit make_limit(struct weir_rng *rng)
 {
     static const weir_duration periods[] = {
-        1, 1000, 1000000, WEIR_SECOND, 60 * WEIR_SECOND,
-        3600 * WEIR_SECOND, 86400 * WEIR_SECOND, 604800 * WEIR_SECOND,
+        1,
+        1000,
+        1000000,
+        WEIR_SECOND,
+        60 * WEIR_SECOND,
+        3600 * WEIR_SECOND,
+        86400 * WEIR_SECOND,
+        604800 * WEIR_SECOND,
     };
     struct weir_limit limit = { .per = WEIR_SECOND };
     limit.unlimited = weir_rng_below(rng, 16) == 0;
@@ -75,8 +121,8 @@ struct weir_limit make_limit(struct weir_rng *rng)
     if (weir_rng_below(rng, 4) == 0)
         limit.per = 1 + weir_rng_below(rng, WEIR_PERIOD_MAX);
     weir_u128 most = (weir_u128)WEIR_LIMIT_MAX * limit.per / WEIR_SECOND;
-    limit.units = weir_rng_below(rng, (uint64_t)most + 1) >>
-                  weir_rng_below(rng, 64);
+    limit.units =
+        weir_rng_below(rng, (uint64_t)most + 1) >> weir_rng_below(rng, 64);
     return limit;
 }
 
@@ -124,9 +170,8 @@ static void make_windows(struct weir_rng *rng, struct weir_quota *quota)
                                          "America/Argentina/Ushuaia" };
     if (weir_quota_applies(quota, "window") && weir_rng_below(rng, 3))
         quota->window = (struct weir_window){
-            .length = WEIR_WINDOW_MIN +
-                      (weir_rng_below(rng, WEIR_PERIOD_MAX) >>
-                       weir_rng_below(rng, 40))
+            .length = WEIR_WINDOW_MIN + (weir_rng_below(rng, WEIR_PERIOD_MAX) >>
+                                         weir_rng_below(rng, 40))
         };
     if (quota->algorithm == WEIR_FIXED_WINDOW)
         maybe_set(rng, quota, "window", pick(rng, calendars, 5));
@@ -184,15 +229,15 @@ static void make_lease(struct weir_rng *rng, struct weir_quota *quota)
 
 static void make_adaptive(struct weir_rng *rng, struct weir_quota *quota)
 {
-    static const char *const controllers[] = { "percentile", "request",
-                                               "vegas", "gradient2", "envoy",
-                                               "target" };
+    static const char *const controllers[] = {
+        "percentile", "request", "vegas", "gradient2", "envoy", "target"
+    };
     static const char *const targets[] = { "1ns", "150ms", "9min" };
     static const char *const percentiles[] = { "99.99", "50", "100", "0.0001" };
     static const char *const mins[] = { "1", "2.5", "10" };
     static const char *const maxs[] = { "1048576", "40", "12.0625" };
-    static const char *const classes[] = { "sync:observed, bulk:50%",
-                                           "a", "x:0.5%,y:unheard,z:99.5%" };
+    static const char *const classes[] = { "sync:observed, bulk:50%", "a",
+                                           "x:0.5%,y:unheard,z:99.5%" };
     maybe_set(rng, quota, "controller", pick(rng, controllers, 6));
     maybe_set(rng, quota, "target", pick(rng, targets, 3));
     maybe_set(rng, quota, "percentile", pick(rng, percentiles, 4));
@@ -242,18 +287,16 @@ static void make_labels(struct weir_rng *rng, struct made_quota *out)
     for (size_t i = weir_rng_below(rng, 4); i > 0; i--) {
         char value[64];
         size_t value_len = make_text(rng, value, sizeof(value), 5);
-        len += (size_t)snprintf(raw + len, sizeof(raw) - len,
-                                "key.%u/%c=%.*s\n", (unsigned)i,
-                                (char)('a' + weir_rng_below(rng, 26)),
-                                (int)value_len, value);
+        len += (size_t)snprintf(
+            raw + len, sizeof(raw) - len, "key.%u/%c=%.*s\n", (unsigned)i,
+            (char)('a' + weir_rng_below(rng, 26)), (int)value_len, value);
     }
     struct weir_text text = { raw, len };
     if (weir_labels_parse(text, out->labels, &out->quota.labels, NULL) < 0)
         abort();
 }
 
-void make_quota(struct weir_rng *rng, unsigned number,
-                struct made_quota *out)
+void make_quota(struct weir_rng *rng, unsigned number, struct made_quota *out)
 {
     struct weir_quota *quota = &out->quota;
     weir_quota_init(quota);
@@ -262,9 +305,9 @@ void make_quota(struct weir_rng *rng, unsigned number,
         out->name[len++] = '*';
     len += (size_t)snprintf(out->name + len, 16, "%u", number);
     quota->name = (struct weir_text){ out->name, len };
-    quota->description = (struct weir_text){
-        out->description, make_text(rng, out->description, 1024, 12)
-    };
+    quota->description =
+        (struct weir_text){ out->description,
+                            make_text(rng, out->description, 1024, 12) };
     for (size_t i = 0; i < quota->description.len; i++) {
         if (out->description[i] == '_')
             out->description[i] = '\n';

@@ -25,8 +25,7 @@ struct made_quota {
 /* A quota that passes weir_quota_check(), every field random, texts nasty.
  * The name ends in 'number', so that numbers make names differ. No parent,
  * no overflow. One in eight is a template. */
-void make_quota(struct weir_rng *rng, unsigned number,
-                struct made_quota *out);
+void make_quota(struct weir_rng *rng, unsigned number, struct made_quota *out);
 
 /* A random limit within the bounds. */
 struct weir_limit make_limit(struct weir_rng *rng);

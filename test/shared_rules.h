@@ -20,8 +20,7 @@ size_t shared_rules(struct shared_rule *out, size_t max);
 /* 'quantity' units per 'window', by an algorithm: of the buckets, 'quantity'
  * is the burst too. */
 struct weir_meter_rule shared_rule_of(enum weir_algorithm algorithm,
-                                      uint64_t quantity,
-                                      weir_duration window);
+                                      uint64_t quantity, weir_duration window);
 /* What a test wants of a quota, before it is a rule or fields. */
 struct shared_wish {
     enum weir_algorithm algorithm;

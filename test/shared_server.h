@@ -13,13 +13,13 @@ enum shared_server_kind { SHARED_SERVER_REDIS, SHARED_SERVER_MEMCACHED };
 
 struct shared_server {
     enum shared_server_kind kind;
-    const char *password; /* Redis; NULL: none */
+    const char *password;   /* Redis; NULL: none */
     const char *cert, *key; /* Redis; files, for TLS and nothing else; NULL:
                              * plain text */
-    bool cluster;         /* Redis; a cluster of this one */
-    uint16_t port;        /* 0: a free one, and then it stays that */
-    int reserved;         /* a socket that keeps the port meanwhile; 0: none */
-    pid_t pid;            /* 0: it doesn't run */
+    bool cluster;           /* Redis; a cluster of this one */
+    uint16_t port;          /* 0: a free one, and then it stays that */
+    int reserved; /* a socket that keeps the port meanwhile; 0: none */
+    pid_t pid;    /* 0: it doesn't run */
     char uri[64];
 };
 

@@ -7,9 +7,9 @@
  * one. Deadlines are far off where the server lives: a busy machine must not be
  * mistaken for a dead server. */
 
+#include "shared_suite.h"
 #include "compare.h"
 #include "patience.h"
-#include "shared_suite.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -627,7 +627,7 @@ static void *call_on(void *context)
         int result = ask_until(caller->client, "dying", &wish, WEIR_METER_TAKE,
                                1, &answer, WEIR_SHARED_DEADLINE);
         note(caller, weir_clock_now() - before);
-        weir_fetch_add(result == 0                ? &caller->answered
+        weir_fetch_add(result == 0               ? &caller->answered
                        : result == WEIR_ETIMEOUT ? &caller->timeouts
                        : result == WEIR_ECONNECT ? &caller->away
                                                  : &caller->other,

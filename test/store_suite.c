@@ -4,9 +4,9 @@
  * Each test gets a store of its own. What a store holds is always read
  * through a catalog that follows it by epochs, as a root does. */
 
+#include "store_suite.h"
 #include "compare.h"
 #include "patience.h"
-#include "store_suite.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -44,8 +44,7 @@ static int set_up(void **state)
     fixture->seen = weir_catalog_new(&maker_mem, 1);
     int error = weir_store_init(fixture->url, &fixture->diag);
     if (error == 0)
-        error = weir_store_open(fixture->url, &fixture->store,
-                                &fixture->diag);
+        error = weir_store_open(fixture->url, &fixture->store, &fixture->diag);
     if (error < 0)
         fail_msg("%s", fixture->diag.text);
     *state = fixture;
@@ -75,8 +74,8 @@ static int follow_one(void *context, const struct weir_change *change)
 static void follow(struct weir_store *store, struct weir_catalog *catalog)
 {
     struct weir_diag diag;
-    if (weir_store_read(store, weir_catalog_epoch(catalog), follow_one,
-                        catalog, &diag) < 0)
+    if (weir_store_read(store, weir_catalog_epoch(catalog), follow_one, catalog,
+                        &diag) < 0)
         fail_msg("%s", diag.text);
 }
 
@@ -101,9 +100,8 @@ static struct weir_change gone(const char *name)
 static int edit_many(struct fixture *fixture, const struct weir_change *changes,
                      size_t count, unsigned flags)
 {
-    const struct weir_edit edit = {
-        .changes = changes, .count = count, .flags = flags
-    };
+    struct weir_edit edit = { .changes = changes, .count = count };
+    edit.flags = flags;
     fixture->diag.text[0] = '\0';
     return weir_store_edit(fixture->store, &edit, &fixture->epoch,
                            &fixture->diag);
@@ -113,9 +111,8 @@ static int edit_many(struct fixture *fixture, const struct weir_change *changes,
 static uint64_t by(struct fixture *fixture, const char *who,
                    const struct weir_change *changes, size_t count)
 {
-    const struct weir_edit edit = {
-        .changes = changes, .count = count, .who = weir_text_of(who)
-    };
+    struct weir_edit edit = { .changes = changes, .count = count };
+    edit.who = weir_text_of(who);
     if (weir_store_edit(fixture->store, &edit, &fixture->epoch,
                         &fixture->diag) < 0)
         fail_msg("%s", fixture->diag.text);
@@ -142,8 +139,7 @@ static void must(struct fixture *fixture, struct weir_change change)
         fail_msg("%s", fixture->diag.text);
 }
 
-static const struct weir_quota *look(struct fixture *fixture,
-                                     const char *name)
+static const struct weir_quota *look(struct fixture *fixture, const char *name)
 {
     follow(fixture->store, fixture->seen);
     return weir_catalog_get(fixture->seen, weir_text_of(name));
@@ -168,8 +164,8 @@ static void opening(void **state)
     assert_int_equal(weir_store_open("sqlite:", &other, diag), WEIR_EINVAL);
     struct weir_store_id a, b;
     uint64_t epoch = 9, floor = 9;
-    assert_int_equal(weir_store_identity(fixture->store, &a, &epoch, &floor,
-                                         diag), 0);
+    assert_int_equal(
+        weir_store_identity(fixture->store, &a, &epoch, &floor, diag), 0);
     assert_int_equal(epoch, 0);
     assert_int_equal(floor, 0);
     assert_int_equal(weir_store_init(url, diag), 0);
@@ -229,13 +225,13 @@ static void removals_are_told(void **state)
     must(fixture, set_to("b", NULL, 1));
     must(fixture, gone("a"));
     size_t counts[2] = { 0, 0 };
-    assert_int_equal(weir_store_read(fixture->store, 0, count_one, counts,
-                                     NULL), 0);
+    assert_int_equal(
+        weir_store_read(fixture->store, 0, count_one, counts, NULL), 0);
     assert_int_equal(counts[0], 1);
     assert_int_equal(counts[1], 1);
     counts[0] = counts[1] = 0;
-    assert_int_equal(weir_store_read(fixture->store, 3, count_one, counts,
-                                     NULL), 0);
+    assert_int_equal(
+        weir_store_read(fixture->store, 3, count_one, counts, NULL), 0);
     assert_int_equal(counts[0] + counts[1], 0);
     must(fixture, set_to("a", NULL, 1));
     counts[0] = counts[1] = 0;
@@ -243,8 +239,9 @@ static void removals_are_told(void **state)
     assert_int_equal(counts[0], 2);
     assert_int_equal(counts[1], 0);
     int calls = 0;
-    assert_int_equal(weir_store_read(fixture->store, 0, stop_at_once, &calls,
-                                     NULL), WEIR_EFULL);
+    assert_int_equal(
+        weir_store_read(fixture->store, 0, stop_at_once, &calls, NULL),
+        WEIR_EFULL);
     assert_int_equal(calls, 1);
     must(fixture, gone("a"));
 }
@@ -289,10 +286,10 @@ static void a_refused_edit_changes_nothing(void **state)
 static void any_order_in_one_edit(void **state)
 {
     struct fixture *fixture = *state;
-    struct weir_change tree[] = {
-        set_to("leaf", "middle", 1), set_to("t*", "leaf{1}", 1),
-        set_to("middle", "top", 1), set_to("top", NULL, 1),
-    };
+    struct weir_change tree[] = { set_to("leaf", "middle", 1),
+                                  set_to("t*", "leaf{1}", 1),
+                                  set_to("middle", "top", 1),
+                                  set_to("top", NULL, 1) };
     assert_int_equal(edit_many(fixture, tree, 4, 0), 0);
     assert_int_equal(look(fixture, "top")->epoch, 1);
     assert_int_equal(look(fixture, "middle")->epoch, 2);
@@ -324,8 +321,7 @@ static void replace_and_create(void **state)
     assert_int_equal(edit_many(fixture, first, 3, WEIR_EDIT_CREATE), 0);
     assert_int_equal(edit_many(fixture, first, 1, WEIR_EDIT_CREATE),
                      WEIR_EEXIST);
-    struct weir_change second[] = { set_to("c", "d", 1),
-                                    set_to("d", NULL, 1) };
+    struct weir_change second[] = { set_to("c", "d", 1), set_to("d", NULL, 1) };
     assert_int_equal(edit_many(fixture, second, 2, WEIR_EDIT_REPLACE), 0);
     assert_int_equal(fixture->epoch, 7);
     assert_null(look(fixture, "a"));
@@ -438,8 +434,8 @@ static void old_removals_raise_the_floor(void **state)
     assert_int_equal(fixture->epoch, buried + 2 * count);
     struct weir_store_id id;
     uint64_t floor;
-    assert_int_equal(weir_store_identity(fixture->store, &id, &epoch, &floor,
-                                         NULL), 0);
+    assert_int_equal(
+        weir_store_identity(fixture->store, &id, &epoch, &floor, NULL), 0);
     assert_int_equal(floor, buried > 0 ? EXTRA : ALL + EXTRA);
     size_t counts[2] = { 0, 0 };
     weir_store_read(fixture->store, 0, count_one, counts, NULL);
@@ -482,8 +478,8 @@ static struct logged *read_log(struct fixture *fixture, uint64_t below,
 {
     static struct logged logged;
     logged.count = 0;
-    if (weir_store_log(fixture->store, below, weir_text_of(name), max,
-                       log_one, &logged, &fixture->diag) < 0)
+    if (weir_store_log(fixture->store, below, weir_text_of(name), max, log_one,
+                       &logged, &fixture->diag) < 0)
         fail_msg("%s", fixture->diag.text);
     return &logged;
 }
@@ -544,8 +540,9 @@ static void parts_of_the_log(void **state)
     assert_int_equal(read_log(fixture, 0, "none", 9)->count, 0);
     assert_int_equal(read_log(fixture, 0, NULL, 0)->count, 0);
     struct weir_edit odd = { .who = weir_text_of("a\nb") };
-    assert_int_equal(weir_store_edit(fixture->store, &odd, &fixture->epoch,
-                                     &fixture->diag), WEIR_EINVAL);
+    assert_int_equal(
+        weir_store_edit(fixture->store, &odd, &fixture->epoch, &fixture->diag),
+        WEIR_EINVAL);
 }
 
 static int undo(struct fixture *fixture, uint64_t epoch)
@@ -663,17 +660,20 @@ static void an_edit_of_what_was(void **state)
 {
     struct fixture *fixture = *state;
     struct weir_change change = set_to("a", NULL, 1);
-    struct weir_edit edit = { .changes = &change, .count = 1,
-                              .flags = WEIR_EDIT_BASED };
-    assert_int_equal(weir_store_edit(fixture->store, &edit, &fixture->epoch,
-                                     &fixture->diag), 0);
+    struct weir_edit edit = { .changes = &change, .count = 1 };
+    edit.flags = WEIR_EDIT_BASED;
+    assert_int_equal(
+        weir_store_edit(fixture->store, &edit, &fixture->epoch, &fixture->diag),
+        0);
     change.quota.limit.units = 2;
-    assert_int_equal(weir_store_edit(fixture->store, &edit, &fixture->epoch,
-                                     &fixture->diag), WEIR_ECHANGED);
+    assert_int_equal(
+        weir_store_edit(fixture->store, &edit, &fixture->epoch, &fixture->diag),
+        WEIR_ECHANGED);
     assert_int_equal(look(fixture, "a")->limit.units, 1);
     edit.based = 1;
-    assert_int_equal(weir_store_edit(fixture->store, &edit, &fixture->epoch,
-                                     &fixture->diag), 0);
+    assert_int_equal(
+        weir_store_edit(fixture->store, &edit, &fixture->epoch, &fixture->diag),
+        0);
     assert_int_equal(look(fixture, "a")->limit.units, 2);
 }
 
@@ -682,16 +682,16 @@ static void an_edit_of_what_was(void **state)
 static void each_set_is_replaced_alone(void **state)
 {
     struct fixture *fixture = *state;
-    struct weir_change both[] = {
-        set_to("a", NULL, 1), set_to("b", NULL, 1),
-        set_to("shadow:a", NULL, 1), set_to("shadow:c", "shadow:a", 1),
-    };
+    struct weir_change both[] = { set_to("a", NULL, 1), set_to("b", NULL, 1),
+                                  set_to("shadow:a", NULL, 1),
+                                  set_to("shadow:c", "shadow:a", 1) };
     assert_int_equal(edit_many(fixture, both, 4, 0), 0);
     assert_int_equal(edit_many(fixture, both, 1, WEIR_EDIT_REPLACE), 0);
     assert_null(look(fixture, "b"));
     assert_non_null(look(fixture, "shadow:c"));
-    assert_int_equal(edit_many(fixture, both + 2, 1, WEIR_EDIT_REPLACE |
-                                                     WEIR_EDIT_SHADOW), 0);
+    assert_int_equal(
+        edit_many(fixture, both + 2, 1, WEIR_EDIT_REPLACE | WEIR_EDIT_SHADOW),
+        0);
     assert_null(look(fixture, "shadow:c"));
     assert_non_null(look(fixture, "shadow:a"));
     assert_non_null(look(fixture, "a"));
@@ -781,15 +781,16 @@ static void restored(void **state)
         continue;
     assert_int_equal(weir_store_restored(fixture->url, &restores, NULL), 0);
     assert_true(hears(fixture->store));
-    assert_int_equal(weir_store_identity(fixture->store, &after, &epoch,
-                                         &floor, NULL), 0);
+    assert_int_equal(
+        weir_store_identity(fixture->store, &after, &epoch, &floor, NULL), 0);
     assert_int_equal(epoch, 1);
     assert_int_equal(restores, before.restores + 1);
     assert_int_equal(after.restores, restores);
     assert_memory_equal(after.uuid, before.uuid, sizeof(after.uuid));
     must(fixture, set_to("b", "a", 1));
-    assert_int_equal(weir_store_restored("sqlite:/tmp/weir-none", &restores,
-                                         NULL), WEIR_ENOENT);
+    assert_int_equal(
+        weir_store_restored("sqlite:/tmp/weir-none", &restores, NULL),
+        WEIR_ENOENT);
 }
 
 /* ---- Random edits against arrays ------------------------------------ */
@@ -842,8 +843,8 @@ static size_t random_edit(struct weir_rng *rng, struct model *model,
         model->exists[k] = true;
         model->parent[k] = parent;
         model->units[k] = weir_rng_below(rng, 3);
-        changes[i] = set_to(names[k], root ? NULL : names[parent],
-                            model->units[k]);
+        changes[i] =
+            set_to(names[k], root ? NULL : names[parent], model->units[k]);
     }
     return count;
 }
@@ -861,8 +862,8 @@ static void compare(struct fixture *fixture, const struct model *model)
         int at = model->parent[i];
         struct weir_text parent = weir_text_of(at < 0 ? NULL : names[at]);
         assert_true(weir_text_equal(quota->parent, parent));
-        assert_int_equal(weir_catalog_check_place(fixture->seen, quota->name,
-                                                  NULL), 0);
+        assert_int_equal(
+            weir_catalog_check_place(fixture->seen, quota->name, NULL), 0);
     }
 }
 
@@ -916,7 +917,7 @@ static void write_until_killed(const char *url, int fd)
         struct weir_change changes[] = {
             set_to("leaf", i % 2 ? "left" : "right", i),
             set_to("left", i % 2 ? NULL : "right", i),
-            set_to("right", i % 2 ? "left" : NULL, i),
+            set_to("right", i % 2 ? "left" : NULL, i)
         };
         uint64_t epoch;
         if (edit_by(store, changes, 3, &epoch, &diag) < 0)
@@ -952,14 +953,13 @@ static void a_killed_writer_leaves_a_sound_store(void **state)
         const struct weir_quota *leaf = look(fixture, "leaf");
         uint64_t epoch = weir_catalog_epoch(fixture->seen);
         /* all that was answered is there, and at most one edit more */
-        assert_in_range(epoch, last + 3 * answered,
-                        last + 3 * (answered + 1));
+        assert_in_range(epoch, last + 3 * answered, last + 3 * (answered + 1));
         assert_int_equal((epoch - last) % 3, 0);
         assert_int_equal(leaf->limit.units, look(fixture, "left")->limit.units);
         assert_int_equal(leaf->limit.units,
                          look(fixture, "right")->limit.units);
-        assert_int_equal(weir_catalog_check_place(
-                             fixture->seen, leaf->name, NULL), 0);
+        assert_int_equal(
+            weir_catalog_check_place(fixture->seen, leaf->name, NULL), 0);
         /* the epoch goes on from there, for this handle too */
         must(fixture, set_to("mine", NULL, (uint64_t)round + 1));
         assert_int_equal(fixture->epoch, epoch + 1);
@@ -994,7 +994,7 @@ int store_suite_run(const struct store_under_test *store)
         UNDER(makers_at_once),
         UNDER(restored),
         UNDER(as_the_naive_model),
-        UNDER(a_killed_writer_leaves_a_sound_store),
+        UNDER(a_killed_writer_leaves_a_sound_store)
     };
     return cmocka_run_group_tests_name(store->name, tests, NULL, NULL);
 }

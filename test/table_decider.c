@@ -16,9 +16,9 @@
 #include "weir/weir.h"
 
 struct notes {
-    _Atomic uint64_t begun, passed;   /* units of "q" */
-    _Atomic uint64_t limited;         /* units of "limited" that passed */
-    _Atomic uint64_t strange;         /* answers that aren't to be */
+    _Atomic uint64_t begun, passed; /* units of "q" */
+    _Atomic uint64_t limited;       /* units of "limited" that passed */
+    _Atomic uint64_t strange;       /* answers that aren't to be */
 };
 
 static struct notes *notes;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * test/table_maker.c - tables for tests, and an audit of one. */
 
-#include "compare.h"
 #include "table_maker.h"
+#include "compare.h"
 
 #include "quota/throttle_name.h"
 
@@ -19,8 +19,7 @@ struct weir_rng made_seed(const char *what)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    uint64_t seed = (uint64_t)now.tv_sec * WEIR_SECOND +
-                    (uint64_t)now.tv_nsec;
+    uint64_t seed = (uint64_t)now.tv_sec * WEIR_SECOND + (uint64_t)now.tv_nsec;
     const char *given = getenv("WEIR_SEED");
     if (given)
         seed = strtoull(given, NULL, 0);

@@ -14,8 +14,7 @@
 struct weir_rng made_seed(const char *what);
 
 /* A table on the heap; free() it. */
-struct weir_table *made_table(uint32_t slots, uint32_t stripes,
-                              uint64_t seed);
+struct weir_table *made_table(uint32_t slots, uint32_t stripes, uint64_t seed);
 
 /* A quota of 'units' a second with a hard edge at 'burst' units. */
 struct weir_quota made_quota_of(const char *name, const char *parent,

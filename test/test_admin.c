@@ -33,9 +33,9 @@ static void test_put_get_patch_delete(void **state)
     must(h, 200, "PATCH", "/v1/quotas/site", "{\"high_burst\": 3000}");
     assert_string_equal(member(h, "limit"), "1000/s");
     assert_string_equal(member(h, "high_burst"), "3000");
-    assert_string_equal(
-        json_string_value(json_object_get(json_object_get(h->json, "labels"),
-                                          "team")), "web");
+    assert_string_equal(json_string_value(json_object_get(
+                            json_object_get(h->json, "labels"), "team")),
+                        "web");
 
     must(h, 200, "PATCH", "/v1/quotas/site", "{\"limit\": null}");
     assert_string_equal(member(h, "limit"), "unlimited");
@@ -185,8 +185,8 @@ static void test_pages(void **state)
         }
         if (!json_object_get(h->json, "next"))
             break;
-        snprintf(target, sizeof target,
-                 "/v1/quotas?limit=4&match=a*&after=%s", member(h, "next"));
+        snprintf(target, sizeof target, "/v1/quotas?limit=4&match=a*&after=%s",
+                 member(h, "next"));
     }
     assert_int_equal(seen, 13);
     refused(h, "WEIR_EINVAL", "limit", "GET", "/v1/quotas?limit=1001", NULL);
@@ -231,8 +231,7 @@ static void test_import_and_export(void **state)
 static void test_bad_imports(void **state)
 {
     struct house *h = &((struct fixture *)*state)->house;
-    refused(h, "WEIR_EEXIST", "'a' is named twice", "POST",
-            "/v1/quotas:import",
+    refused(h, "WEIR_EEXIST", "'a' is named twice", "POST", "/v1/quotas:import",
             "[{\"name\": \"a\"}, {\"name\": \"b\"}, {\"name\": \"a\"}]");
     refused(h, "WEIR_EQUOTA", "quotas[1]", "POST", "/v1/quotas:import",
             "[{\"name\": \"a\"}, {\"name\": \"b\", \"limit\": \"x\"}]");
@@ -247,8 +246,8 @@ static void test_bad_imports(void **state)
             " {\"name\": \"b\", \"parent\": \"a\"}]");
     refused(h, "WEIR_EINVAL", "list of quotas", "POST", "/v1/quotas:import",
             "{\"quota\": []}");
-    refused(h, "WEIR_ESCHEMA", "another version", "POST",
-            "/v1/quotas:import", "{\"weir\": 2, \"quotas\": []}");
+    refused(h, "WEIR_ESCHEMA", "another version", "POST", "/v1/quotas:import",
+            "{\"weir\": 2, \"quotas\": []}");
     refused(h, "WEIR_EINVAL", "replace", "POST",
             "/v1/quotas:import?replace=maybe", "[]");
     must(h, 200, "GET", "/v1/quotas", NULL);
@@ -354,10 +353,8 @@ static void test_usage_status_metrics(void **state)
     json_t *list = json_object_get(h->json, "quotas");
     assert_int_equal(json_array_size(list), 1);
     json_t *entry = json_array_get(list, 0);
-    assert_int_equal(json_integer_value(json_object_get(entry, "passed")),
-                     30);
-    assert_int_equal(json_integer_value(json_object_get(entry, "refused")),
-                     12);
+    assert_int_equal(json_integer_value(json_object_get(entry, "passed")), 30);
+    assert_int_equal(json_integer_value(json_object_get(entry, "refused")), 12);
     assert_int_equal(json_integer_value(json_object_get(entry, "high")), 50);
     assert_string_equal(json_string_value(json_object_get(entry, "mode")),
                         "enforce");
@@ -373,8 +370,8 @@ static void test_usage_status_metrics(void **state)
     json_t *limiters = json_object_get(h->json, "limiters");
     assert_int_equal(json_array_size(limiters), 1);
     assert_string_equal(
-        json_string_value(json_object_get(json_array_get(limiters, 0),
-                                          "name")), "service \"1\"");
+        json_string_value(json_object_get(json_array_get(limiters, 0), "name")),
+        "service \"1\"");
 
     must(h, 200, "GET", "/metrics", NULL);
     assert_non_null(strstr(h->type, "version=0.0.4"));
@@ -398,9 +395,8 @@ static void test_a_debtor_is_named(void **state)
     must(h, 200, "GET", "/v1/why?name=q", NULL);
     link = json_array_get(json_object_get(h->json, "chain"), 0);
     json_t *beyond = json_object_get(link, "beyond_debt");
-    assert_string_equal(
-        json_string_value(json_object_get(beyond, "limiter")),
-        "service \"1\"");
+    assert_string_equal(json_string_value(json_object_get(beyond, "limiter")),
+                        "service \"1\"");
     assert_int_equal(json_integer_value(json_object_get(beyond, "units")),
                      81000);
     assert_non_null(strstr(json_string_value(json_object_get(link, "why")),
@@ -436,11 +432,12 @@ static void test_metrics_are_bounded(void **state)
     static struct weir_count counts[MANY];
     for (uint32_t i = 0; i < MANY; i++) {
         snprintf(names[i], sizeof names[i], "c%u", i);
-        announces[i] = (struct weir_announce){
-            .slot = i, .name = weir_text_of(names[i]), .created = 1
-        };
+        announces[i] = (struct weir_announce){ .slot = i,
+                                               .name = weir_text_of(names[i]),
+                                               .created = 1 };
         /* 7 and 300 have no common factor: each number once. */
-        counts[i] = (struct weir_count){ .slot = i, .passed = 1,
+        counts[i] = (struct weir_count){ .slot = i,
+                                         .passed = 1,
                                          .refused = 1 + i * 7 % MANY };
     }
     struct weir_message report = {
@@ -467,8 +464,7 @@ static void test_metrics_are_bounded(void **state)
     assert_int_equal(lines, WEIR_METRICS_QUOTAS_MAX);
     assert_int_equal(last, MANY - WEIR_METRICS_QUOTAS_MAX + 1);
     must(h, 200, "GET", "/v1/usage?limit=10", NULL);
-    assert_int_equal(json_array_size(json_object_get(h->json, "quotas")),
-                     10);
+    assert_int_equal(json_array_size(json_object_get(h->json, "quotas")), 10);
     assert_int_equal(number(h, "used"), MANY);
 }
 
@@ -513,8 +509,8 @@ static bool is_well(struct house *h)
 {
     must(h, 200, "GET", "/v1/status", NULL);
     json_t *store = json_object_get(h->json, "store");
-    return strcmp(json_string_value(json_object_get(store, "state")),
-                  "ok") == 0;
+    return strcmp(json_string_value(json_object_get(store, "state")), "ok") ==
+           0;
 }
 
 /* An edit of two quotas of which only the first can be read: neither is
@@ -525,7 +521,8 @@ static void test_no_edit_is_served_by_half(void **state)
     struct house *h = &f->house;
     must(h, 201, "PUT", "/v1/quotas/a", "{\"limit\": \"5/s\"}");
     must(h, 201, "PUT", "/v1/quotas/b", "{\"limit\": \"5/s\"}");
-    by_hand(f->path, "BEGIN IMMEDIATE;"
+    by_hand(f->path,
+            "BEGIN IMMEDIATE;"
             "UPDATE quotas SET epoch = 3, fields = 'limit: 6/s' || char(10)"
             " WHERE name = 'a';"
             "UPDATE quotas SET epoch = 4, fields = 'limit: 6/s' WHERE name ="
@@ -536,7 +533,7 @@ static void test_no_edit_is_served_by_half(void **state)
     assert_string_equal(member(h, "limit"), "5/s");
     assert_int_equal(weir_catalog_epoch(weir_root_catalog(h->root)), 2);
     by_hand(f->path, "UPDATE quotas SET fields = fields || char(10)"
-            " WHERE name = 'b'");
+                     " WHERE name = 'b'");
     while (STILL(!is_well(h)))
         turn(h);
     must(h, 200, "GET", "/v1/quotas/a", NULL);
@@ -554,8 +551,8 @@ static void test_gone_and_back(void **state)
     snprintf(away, sizeof away, "%s-away", f->path);
     assert_int_equal(rename(f->path, away), 0);
     ask(h, "PUT", "/v1/quotas/a", "{\"limit\": \"6/s\"}");
-    assert_int_equal(h->status, weir_error_status(weir_error_named(
-                                    member(h, "error"))));
+    assert_int_equal(h->status,
+                     weir_error_status(weir_error_named(member(h, "error"))));
     assert_true(h->status == 503 || h->status == 404);
     must(h, 200, "GET", "/v1/quotas/a", NULL);
     must(h, 200, "GET", "/v1/status", NULL);
@@ -634,10 +631,10 @@ static void test_two_roots_at_once(void **state)
     must(h, 201, "PUT", "/v1/quotas/a", "{\"limit\": \"5/s\"}");
     open_house(&other, f->url, true);
     forget(h);
-    struct weir_admin_request request = {
-        WEIR_TEXT("PATCH"), WEIR_TEXT("/v1/quotas/a"),
-        WEIR_TEXT("{\"order\": 7}"), WEIR_TEXT("ann")
-    };
+    struct weir_admin_request request = { WEIR_TEXT("PATCH"),
+                                          WEIR_TEXT("/v1/quotas/a"),
+                                          WEIR_TEXT("{\"order\": 7}"),
+                                          WEIR_TEXT("ann") };
     weir_admin_call(h->admin, &request, on_answer, h, weir_clock_now());
     struct pollfd looked = { weir_store_thread_fd(h->store), POLLIN, 0 };
     assert_int_equal(poll(&looked, 1, PATIENCE_MS), 1);

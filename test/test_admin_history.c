@@ -53,8 +53,7 @@ static void test_who_did_what_and_undo(void **state)
     must(h, 200, "GET", "/v1/log?quota=b", NULL);
     assert_int_equal(entries(h), 2);
 
-    refused(h, "WEIR_ECHANGED", "bob", "POST", "/v1/undo",
-            "{\"epoch\": 1}");
+    refused(h, "WEIR_ECHANGED", "bob", "POST", "/v1/undo", "{\"epoch\": 1}");
     refused(h, "WEIR_ENOENT", "99", "POST", "/v1/undo", "{\"epoch\": 99}");
     refused(h, "WEIR_EINVAL", "epoch", "POST", "/v1/undo", "{\"epoch\": 0}");
     h->who = "eve";
@@ -70,7 +69,7 @@ static void test_who_did_what_and_undo(void **state)
 
 /* ---- The shadow set ---- */
 
-#define SHADOW_SET \
+#define SHADOW_SET                                             \
     "{\"quotas\": [{\"name\": \"site\", \"limit\": \"20/s\"}," \
     "{\"name\": \"new/*\", \"parent\": \"site\"}]}"
 
@@ -159,8 +158,8 @@ static void test_promotion_is_one_edit(void **state)
 /* The live name of the template that rules 'name' in the root's catalog. */
 static void ruler(struct house *h, const char *name, char *buf)
 {
-    const struct weir_quota *quota = weir_catalog_find(
-        weir_root_catalog(h->root), weir_text_of(name), NULL);
+    const struct weir_quota *quota =
+        weir_catalog_find(weir_root_catalog(h->root), weir_text_of(name), NULL);
     assert_non_null(quota);
     struct weir_text live = weir_name_live(quota->name);
     memcpy(buf, live.p, live.len);
@@ -240,10 +239,8 @@ static void test_a_reset_is_an_edit(void **state)
             "{\"names\": [\"t/3\"]}");
     refused(h, "WEIR_EQUOTA", "no bucket", "POST", path,
             "{\"names\": [\"p\"]}");
-    refused(h, "WEIR_EQUOTA", "leased", "POST", path,
-            "{\"names\": [\"l\"]}");
-    refused(h, "WEIR_EQUOTA", "its key", "POST", path,
-            "{\"names\": [\"r\"]}");
+    refused(h, "WEIR_EQUOTA", "leased", "POST", path, "{\"names\": [\"l\"]}");
+    refused(h, "WEIR_EQUOTA", "its key", "POST", path, "{\"names\": [\"r\"]}");
     refused(h, "WEIR_EINVAL", "names", "POST", path, "{\"names\": []}");
     refused(h, "WEIR_EEXIST", "twice", "POST", path,
             "{\"names\": [\"a\", \"a\"]}");
@@ -279,8 +276,7 @@ static void test_names_of_the_shadow_set_are_refused(void **state)
             "[{\"name\": \"x\", \"parent\": \"top\"}]");
     char body[WEIR_NAME_MAX + 32];
     snprintf(body, sizeof body, "[{\"name\": \"%0249d\"}]", 7);
-    refused(h, "WEIR_ENAME", "248", "POST", "/v1/quotas:import?shadow=1",
-            body);
+    refused(h, "WEIR_ENAME", "248", "POST", "/v1/quotas:import?shadow=1", body);
     must(h, 200, "POST", "/v1/quotas:import", body);
 }
 

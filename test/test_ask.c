@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "lab/fleet.h"
 #include "compare.h"
+#include "lab/fleet.h"
 
 #define LIMITERS 8
 #define ASKS_MAX 20000
@@ -22,9 +22,9 @@
 struct book {
     struct weir_fleet *fleet;
     struct weir_rng rng;
-    uint32_t asked;             /* tickets given: 0 … */
-    uint8_t ended[ASKS_MAX];    /* how often */
-    uint32_t passed, refused;   /* answers */
+    uint32_t asked;           /* tickets given: 0 … */
+    uint8_t ended[ASKS_MAX];  /* how often */
+    uint32_t passed, refused; /* answers */
     uint32_t away, late, unknown, full, odd;
 };
 
@@ -216,8 +216,8 @@ static void test_what_a_link_replays_is_dropped(void **state)
     for (uint32_t i = 0; i < 60; i++) {
         ask_many(book, "q", 40);
         ask(book, i % LIMITERS, "q", WEIR_METER_TAKE);
-        weir_fleet_reset(book->fleet, (struct weir_place){
-                                          .index = i % LIMITERS });
+        weir_fleet_reset(book->fleet,
+                         (struct weir_place){ .index = i % LIMITERS });
         run_on(book, 30 * WEIR_MILLISECOND);
     }
     ask_many(book, "q", 1);
@@ -326,8 +326,8 @@ static void test_a_late_root_is_waited_for_now_and_then(void **state)
                                          .ask = { .op = WEIR_METER_TAKE,
                                                   .weight = 1 },
                                          .patience = 4 * PATIENCE };
-        assert_int_equal(weir_fleet_ask(book->fleet, 0, &patient,
-                                        book->asked++), 0);
+        assert_int_equal(
+            weir_fleet_ask(book->fleet, 0, &patient, book->asked++), 0);
         run_on(book, 4 * PATIENCE);
         fetch(book);
         assert_int_equal(book->passed, i + 1);

@@ -6,11 +6,7 @@
 #include "compare.h"
 #include "lease/holder.h"
 
-enum {
-    ANN = 1,
-    BOB,
-    EVE
-};
+enum { ANN = 1, BOB, EVE };
 
 /* By then nobody new has come for a while. */
 #define QUIET (BEGIN + WEIR_SECOND)

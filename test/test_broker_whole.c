@@ -42,8 +42,8 @@ static struct weir_grant ask(struct world *w, int holder, double wants)
                                    .taken = w->taken[holder],
                                    .streams = true };
     struct weir_grant grant;
-    assert_int_equal(weir_broker_ask(w->broker, w->number[holder], &ask, &grant,
-                                     w->now), 0);
+    assert_int_equal(
+        weir_broker_ask(w->broker, w->number[holder], &ask, &grant, w->now), 0);
     return grant;
 }
 
@@ -71,8 +71,8 @@ static void begin(struct world *w, double capacity, weir_duration refresh)
                                     .linger = WEIR_SECOND,
                                     .whole = true };
     *w = (struct world){ .now = 1000 * WEIR_SECOND };
-    w->broker = weir_broker_new(&weir_mem_system, &rule, NULL, &w->serials, 1,
-                                w->now);
+    w->broker =
+        weir_broker_new(&weir_mem_system, &rule, NULL, &w->serials, 1, w->now);
     for (int i = 0; i < HOLDERS; i++)
         weir_broker_join(w->broker, 100 + (uint64_t)i, &w->number[i]);
 }

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "lease/brokers.h"
 #include "compare.h"
+#include "lease/brokers.h"
 #include "table_maker.h"
 
 #define BEGIN (1000 * WEIR_SECOND)

@@ -17,8 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "node/candidate.h"
 #include "compare.h"
+#include "node/candidate.h"
 
 #define MS 1000000ull
 #define STEP (5 * MS)
@@ -47,8 +47,8 @@ struct message {
 
 struct one {
     struct weir_candidate machine;
-    double rate;   /* of its clock */
-    bool is_up;    /* the link */
+    double rate;               /* of its clock */
+    bool is_up;                /* the link */
     uint32_t link, link_known; /* … which one, and as the machine knows it */
     bool is_stopped, is_dead;
     bool watches;
@@ -68,7 +68,7 @@ struct world {
     uint32_t count;
     /* The store. */
     bool is_down;
-    bool is_refusing; /* to make the key */
+    bool is_refusing;          /* to make the key */
     weir_instant losing_until; /* so long what the majority is to do is lost,
                                 * and answered as such after HANG */
     int64_t revision, compacted;
@@ -99,8 +99,8 @@ static uint64_t seed;
 static void require(bool holds, const char *what)
 {
     if (!holds)
-        fail_msg("%s at %.3f s (WEIR_SEED=%llu)", what,
-                 (double)w.now / 1e9, (unsigned long long)seed);
+        fail_msg("%s at %.3f s (WEIR_SEED=%llu)", what, (double)w.now / 1e9,
+                 (unsigned long long)seed);
 }
 
 static bool chance(double probability)
@@ -381,8 +381,7 @@ static struct message *next_message(void)
 
 static bool holds(const struct one *one)
 {
-    return !one->is_dead &&
-           weir_candidate_holds(&one->machine, clock_of(one));
+    return !one->is_dead && weir_candidate_holds(&one->machine, clock_of(one));
 }
 
 static uint32_t holders(void)
@@ -560,7 +559,8 @@ static void a_store_that_restarts(void **state)
     }
     assert_compare(holder(), >=, 0);
     assert_int_equal(w.one[master].wins + w.one[(master + 1) % 3].wins +
-                     w.one[(master + 2) % 3].wins, 2);
+                         w.one[(master + 2) % 3].wins,
+                     2);
     for (uint32_t i = 0; i < CANDIDATES; i++)
         assert_true(w.one[i].why != WEIR_CANDIDATE_UNKNOWN);
 }
@@ -826,8 +826,7 @@ static void heal(void)
 
 static void one_history(void)
 {
-    static const weir_duration delays[] = { MS, 30 * MS, 400 * MS,
-                                            1500 * MS };
+    static const weir_duration delays[] = { MS, 30 * MS, 400 * MS, 1500 * MS };
     begin(CANDIDATES, delays[seed % 4]);
     for (int i = 0; i < 60; i++) {
         run(weir_rng_below(&w.rng, 8 * WEIR_SECOND));

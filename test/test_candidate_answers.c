@@ -53,9 +53,9 @@ static void an_answer_that_the_watch_overtook(void **state)
     (void)state;
     struct weir_candidate c;
     struct weir_candidate_answer watch = watch_another(&c);
-    struct weir_candidate_answer create = { .found = true, .revision = 12,
-                                            .create_revision = 12,
-                                            .lease = 3 };
+    struct weir_candidate_answer create = {
+        .found = true, .revision = 12, .create_revision = 12, .lease = 3
+    };
     watch.revision = 11;
     weir_candidate_receive(&c, &watch, 5);
     assert_true(weir_candidate_next(&c, &create.ask, 5));
@@ -113,8 +113,9 @@ static void keep_alives_that_are_answered_late(void **state)
     assert_true(weir_candidate_next(&c, &watch, 2));
     for (size_t i = 0; i < 2; i++) {
         /* something is heard, if not what is asked below */
-        weir_candidate_receive(&c, &(struct weir_candidate_answer){
-            .ask = watch }, (2 + 3 * i) * WEIR_SECOND);
+        weir_candidate_receive(&c,
+                               &(struct weir_candidate_answer){ .ask = watch },
+                               (2 + 3 * i) * WEIR_SECOND);
         weir_instant at = weir_candidate_deadline(&c);
         while (!weir_candidate_next(&c, &keep[i].ask, at))
             at = weir_candidate_deadline(&c);

@@ -162,8 +162,7 @@ static void overflow_must_stay(void **state)
     struct weir_diag diag;
     struct weir_change change = set_to("t*", NULL, 1);
     change.quota.overflow = WEIR_TEXT("rest");
-    assert_int_equal(weir_catalog_check(catalog, &change, &diag),
-                     WEIR_EQUOTA);
+    assert_int_equal(weir_catalog_check(catalog, &change, &diag), WEIR_EQUOTA);
     assert_int_equal(try_set(catalog, "rest", NULL, &diag), 0);
     assert_int_equal(weir_catalog_check(catalog, &change, &diag), 0);
     change.quota.epoch = 2;
@@ -201,8 +200,7 @@ static void globs_of_paths(void **state)
     (void)state;
     struct weir_catalog *catalog = fresh();
     struct weir_diag diag;
-    assert_int_equal(try_glob(catalog, "db/[0-9]/*", WEIR_GLOB_PATH, &diag),
-                     0);
+    assert_int_equal(try_glob(catalog, "db/[0-9]/*", WEIR_GLOB_PATH, &diag), 0);
     assert_int_equal(weir_catalog_templates(catalog), 1);
     assert_true(is_ruled(catalog, "db/7/x"));
     assert_false(is_ruled(catalog, "db/7/x/y"));
@@ -219,13 +217,11 @@ static void globs_of_paths(void **state)
     assert_int_equal(try_set(catalog, "child", NULL, &diag), 0);
     assert_int_equal(try_glob(catalog, "a[0-9]", WEIR_GLOB_PATH, &diag), 0);
     assert_true(is_ruled(catalog, "a1"));
-    assert_int_equal(try_set(catalog, "child", "a[0-9]", &diag),
-                     WEIR_EPARENT);
+    assert_int_equal(try_set(catalog, "child", "a[0-9]", &diag), WEIR_EPARENT);
     struct weir_change change =
         set_to("t*", NULL, weir_catalog_epoch(catalog) + 1);
     change.quota.overflow = WEIR_TEXT("a[0-9]");
-    assert_int_equal(weir_catalog_check(catalog, &change, &diag),
-                     WEIR_EQUOTA);
+    assert_int_equal(weir_catalog_check(catalog, &change, &diag), WEIR_EQUOTA);
     assert_non_null(strstr(diag.text, "is a template"));
     assert_int_equal(try_glob(catalog, "a[0-9]", WEIR_GLOB_NAME, &diag), 0);
     assert_int_equal(weir_catalog_templates(catalog), 0);
@@ -328,8 +324,7 @@ static void check_since(const struct model *model,
         int next = -1;
         for (int i = 0; i < MODEL_NAMES; i++) {
             uint64_t epoch = model->quotas[i].epoch;
-            if (epoch > at &&
-                (next < 0 || epoch < model->quotas[next].epoch))
+            if (epoch > at && (next < 0 || epoch < model->quotas[next].epoch))
                 next = i;
         }
         struct weir_change change;
@@ -338,15 +333,15 @@ static void check_since(const struct model *model,
         if (!more)
             return;
         assert_int_equal(change.removed, model->removed[next]);
-        assert_true(weir_text_equal(change.quota.name,
-                                    model->quotas[next].name));
+        assert_true(
+            weir_text_equal(change.quota.name, model->quotas[next].name));
         at = model->quotas[next].epoch;
         assert_int_equal(change.quota.epoch, at);
     }
 }
 
-static void check_model(const struct model *model,
-                        struct weir_catalog *catalog, struct weir_rng *rng)
+static void check_model(const struct model *model, struct weir_catalog *catalog,
+                        struct weir_rng *rng)
 {
     size_t live = 0;
     for (int i = 0; i < MODEL_NAMES; i++) {
@@ -393,9 +388,8 @@ static void as_the_naive_model(void **state)
             size_t p = weir_rng_below(&rng, MODEL_NAMES);
             model.epoch += 1 + weir_rng_below(&rng, 3);
             bool orphan = weir_rng_below(&rng, 3) == 0;
-            struct weir_change change =
-                set_to(model.names[i], orphan ? NULL : model.names[p],
-                       model.epoch);
+            struct weir_change change = set_to(
+                model.names[i], orphan ? NULL : model.names[p], model.epoch);
             change.quota.order = (uint32_t)weir_rng_below(&rng, 3);
             change.removed = weir_rng_below(&rng, 3) == 0;
             assert_int_equal(weir_catalog_apply(catalog, &change), 0);
@@ -480,8 +474,8 @@ static void no_memory_changes_nothing(void **state)
             assert_null(weir_catalog_get(catalog, weir_text_of(name)));
         }
         assert_compare(tries, >=, 2);
-        assert_int_equal(
-            weir_catalog_children(catalog, weir_text_of(parent)), 1);
+        assert_int_equal(weir_catalog_children(catalog, weir_text_of(parent)),
+                         1);
     }
     scarce.left = 100;
     weir_catalog_free(catalog);

@@ -11,11 +11,11 @@
 
 #include <cmocka.h>
 
+#include "compare.h"
 #include "lab/check.h"
 #include "lab/run.h"
 #include "lab/swarm.h"
 #include "node/root_state.h"
-#include "compare.h"
 
 #define LIMITERS 4
 

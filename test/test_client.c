@@ -87,10 +87,12 @@ static void options_out_of_range_are_refused(void **state)
     char long_name[300];
     memset(long_name, 'n', 299);
     long_name[299] = '\0';
-    const char *bad_roots[] = { "127.0.0.1", "127.0.0.1:", "a:70000", ":-1",
-                                ",a:1", "a:1,,b:2", "a b:1", "a:0", "a:1 ",
-                                "[::1:3", "a:1,b:2,A:1",
-                                "a:1,b:1,c:1,d:1,e:1,f:1,g:1,h:1,i:1" };
+    const char *bad_roots[] = {
+        "127.0.0.1", "127.0.0.1:",  "a:70000",
+        ":-1",       ",a:1",        "a:1,,b:2",
+        "a b:1",     "a:0",         "a:1 ",
+        "[::1:3",    "a:1,b:2,A:1", "a:1,b:1,c:1,d:1,e:1,f:1,g:1,h:1,i:1"
+    };
     for (size_t i = 0; i < sizeof(bad_roots) / sizeof(*bad_roots); i++)
         assert_int_equal(open_error(bad_roots[i], NULL, 0, 0), WEIR_EINVAL);
     assert_int_equal(open_error(NULL, long_name, 0, 0), WEIR_EINVAL);
@@ -106,8 +108,8 @@ static void options_out_of_range_are_refused(void **state)
     long_name[255] = '\0';
     assert_int_equal(open_error(NULL, long_name, 1, 1), 0);
     assert_int_equal(open_error("", "", 0, 0), 0);
-    assert_int_equal(open_error("a:1,b:1,c:1,d:1,e:1,f:1,g:1,h:1", NULL, 0,
-                                0), 0);
+    assert_int_equal(open_error("a:1,b:1,c:1,d:1,e:1,f:1,g:1,h:1", NULL, 0, 0),
+                     0);
 }
 
 static void no_root_is_needed(void **state)
@@ -121,8 +123,7 @@ static void no_root_is_needed(void **state)
         assert_int_equal(weir_ready(weir, 0), WEIR_ETIMEOUT);
         assert_int_equal(weir_ready(weir, 20 * WEIR_MILLISECOND),
                          WEIR_ETIMEOUT);
-        assert_int_equal(weir_sync(weir, 20 * WEIR_MILLISECOND),
-                         WEIR_ETIMEOUT);
+        assert_int_equal(weir_sync(weir, 20 * WEIR_MILLISECOND), WEIR_ETIMEOUT);
         struct weir_handle quota = handle_open(weir, "q");
         assert_int_equal(weir_take(quota, 1, NULL, 0), WEIR_PASS);
         assert_int_equal(take_name(weir, "q"), WEIR_PASS);
@@ -148,7 +149,7 @@ static void names_are_checked(void **state)
     char name[257] = "any/";
     memset(name + 4, 'n', sizeof(name) - 4);
     const struct weir_text bad[] = {
-        { "", 0 },        { NULL, 0 },        { name, 256 },
+        { "", 0 },         { NULL, 0 },       { name, 256 },
         { "any/a\0b", 7 }, { "any/\xff", 5 }, { "any/\xc3", 5 },
         { "any/\n", 5 },
     };
@@ -156,12 +157,14 @@ static void names_are_checked(void **state)
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         uint64_t unknown = status_of(weir).unknown;
         assert_false(weir_name_is_valid(bad[i].p, bad[i].len));
-        assert_int_equal(weir_handle_open(weir, bad[i].p, bad[i].len,
-                                          &untouched), WEIR_ENAME);
+        assert_int_equal(
+            weir_handle_open(weir, bad[i].p, bad[i].len, &untouched),
+            WEIR_ENAME);
         assert_int_equal(untouched.slot, 7);
         for (int k = 0; k < 9; k++)
-            assert_int_equal(weir_take_by_name(weir, bad[i].p, bad[i].len, 1,
-                                               NULL, 0), WEIR_PASS);
+            assert_int_equal(
+                weir_take_by_name(weir, bad[i].p, bad[i].len, 1, NULL, 0),
+                WEIR_PASS);
         assert_int_equal(
             weir_peek_by_name(weir, bad[i].p, bad[i].len, 1, NULL, 0),
             WEIR_PASS);
@@ -317,9 +320,10 @@ static void reservations_wait_their_turn(void **state)
 static void a_wait_takes_its_time(void **state)
 {
     (void)state;
-    root_set(&root, "slow", "{\"limit\": \"10/h\", \"low_burst\": \"10\","
-                            " \"high_burst\": \"10\","
-                            " \"sharing\": \"local\"}");
+    root_set(&root, "slow",
+             "{\"limit\": \"10/h\", \"low_burst\": \"10\","
+             " \"high_burst\": \"10\","
+             " \"sharing\": \"local\"}");
     root_set(&root, "wait", LOCAL_TEN);
     struct weir *weir = limiter_ready(root.address, NULL);
     UNTIL(knows(weir, "slow") && knows(weir, "wait"));
@@ -377,12 +381,12 @@ static void a_shadow_set_is_asked_too(void **state)
     (void)state;
     char out[4096];
     root_set(&root, "tried", "{\"limit\": \"1000/s\"}");
-    assert_int_equal(
-        root_ask(&root, "POST", "/v1/quotas:import?shadow=1",
-                 "[{\"name\": \"tried\", \"limit\": \"1/day\", "
-                 "\"low_burst\": 5, \"high_burst\": 5}, "
-                 "{\"name\": \"only\", \"limit\": \"0/s\"}]",
-                 out, sizeof out), 200);
+    assert_int_equal(root_ask(&root, "POST", "/v1/quotas:import?shadow=1",
+                              "[{\"name\": \"tried\", \"limit\": \"1/day\", "
+                              "\"low_burst\": 5, \"high_burst\": 5}, "
+                              "{\"name\": \"only\", \"limit\": \"0/s\"}]",
+                              out, sizeof out),
+                     200);
     struct weir *weir = limiter_ready(root.address, NULL);
     struct weir_handle quota = handle_open(weir, "tried");
     struct weir_ask asks[] = { { .name = "tried", .len = 5, .weight = 1 } };
@@ -416,15 +420,17 @@ static void a_shadow_set_is_asked_too(void **state)
     assert_memory_equal(strstr(only, "\"refused\""), "\"refused\": 1,", 13);
     weir_handle_close(quota);
     weir_close(weir);
-    assert_int_equal(root_ask(&root, "POST", "/v1/shadow:discard", "", out,
-                              sizeof out), 200);
+    assert_int_equal(
+        root_ask(&root, "POST", "/v1/shadow:discard", "", out, sizeof out),
+        200);
 }
 
 static void sync_stands_on_the_fleet(void **state)
 {
     (void)state;
-    root_set(&root, "sync", "{\"limit\": \"1/h\", \"low_burst\": \"1000\","
-                            " \"high_burst\": \"1000\"}");
+    root_set(&root, "sync",
+             "{\"limit\": \"1/h\", \"low_burst\": \"1000\","
+             " \"high_burst\": \"1000\"}");
     struct weir *one = limiter_ready(root.address, NULL);
     struct weir *two = limiter_ready(root.address, NULL);
     UNTIL(knows(one, "sync") && knows(two, "sync"));
@@ -536,8 +542,7 @@ static void events_overflow(void **state)
     for (int i = 0; i < WEIR_EVENT_QUEUE_MAX + 5; i++)
         weir_event_tell(weir, &event);
     unsigned kept = 0;
-    while (weir_event_next(weir, &event) &&
-           event.type == WEIR_EVENT_TABLE_FULL)
+    while (weir_event_next(weir, &event) && event.type == WEIR_EVENT_TABLE_FULL)
         kept++;
     assert_int_equal(kept, WEIR_EVENT_QUEUE_MAX);
     assert_int_equal(event.type, WEIR_EVENT_LOST);

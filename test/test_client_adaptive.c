@@ -14,8 +14,8 @@
 #include <cmocka.h>
 
 #include "client_world.h" /* WORLD_SANITIZED */
-#include "weir/weir.h"
 #include "compare.h"
+#include "weir/weir.h"
 
 #define NOW (1000000 * WEIR_SECOND)
 #define MS WEIR_MILLISECOND

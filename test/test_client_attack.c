@@ -178,8 +178,9 @@ static void dead_root_comes_back(void **state)
     struct seen seen;
     struct root root;
     root_make_soon_stale(&root);
-    root_set(&root, "q", "{\"limit\": \"1/h\", \"high_burst\": \"1000\","
-                         " \"on_stale\": \"closed\"}");
+    root_set(&root, "q",
+             "{\"limit\": \"1/h\", \"high_burst\": \"1000\","
+             " \"on_stale\": \"closed\"}");
     struct weir *weir = limiter_ready(root.address, &seen);
     UNTIL(knows(weir, "q"));
     for (unsigned round = 1; round <= 2; round++) {

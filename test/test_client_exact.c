@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * test_client_exact.c - libweir and exact quotas, beside a real root.
  *
- * The stores are fakes in this process: meters by name, which answer, time
- * out or are away as a test wants it. test_shared_… and live_exact have real
- * ones; here is what the library makes of them: whom it asks and when, what it
- * gives back, what it does without an answer, whom it tells. */
+ * The stores are fakes in this process: bucket states by name, which answer,
+ * time out or are away as a test wants it. test_shared_… and live_exact have
+ * real stores; this file shows how the library uses one. */
 
 #include "client_world.h"
 #include "compare.h"
@@ -33,8 +32,8 @@ struct meter_of {
 static struct {
     pthread_mutex_t mutex;
     struct meter_of meter[METERS];
-    int error;     /* what a step returns; 0: it answers */
-    bool late;     /* it answers a take when nobody waits any more */
+    int error;        /* what a step returns; 0: it answers */
+    bool late;        /* it answers a take when nobody waits any more */
     const char *lost; /* whose takes nobody answers; NULL: no one's */
     uint32_t opened, closed, steps;
     char secrets[64];
@@ -185,8 +184,8 @@ static struct weir *open_with(const struct weir_exact *functions,
 }
 
 #define YEAR "/366d" /* of a window by a real clock: no run meets its end */
-#define EXACT(more)                                                         \
-    "{\"sharing\":\"exact\",\"algorithm\":\"fixed_window\","                \
+#define EXACT(more)                                          \
+    "{\"sharing\":\"exact\",\"algorithm\":\"fixed_window\"," \
     "\"store\":\"redis://localhost:6379\"," more "}"
 
 static unsigned take_many(struct weir_handle handle, unsigned count)
@@ -245,8 +244,9 @@ static void test_local_links_come_first(void **state)
 {
     (void)state;
     struct seen seen;
-    root_set(&root, "here", "{\"sharing\":\"local\",\"limit\":\"2" YEAR "\","
-                            "\"algorithm\":\"fixed_window\"}");
+    root_set(&root, "here",
+             "{\"sharing\":\"local\",\"limit\":\"2" YEAR
+             "\",\"algorithm\":\"fixed_window\"}");
     root_set(&root, "here/leaf",
              EXACT("\"limit\":\"100/h\",\"parent\":\"here\""));
     struct weir *weir = open_with(&exact, &seen);
@@ -263,9 +263,9 @@ static void test_a_refusal_gives_all_back(void **state)
     (void)state;
     struct seen seen;
     root_set(&root, "top", EXACT("\"limit\":\"3/h\""));
-    root_set(&root, "mid", "{\"sharing\":\"local\",\"limit\":\"10/h\","
-                           "\"algorithm\":\"sliding_log\","
-                           "\"parent\":\"top\"}");
+    root_set(&root, "mid",
+             "{\"sharing\":\"local\",\"limit\":\"10/h\","
+             "\"algorithm\":\"sliding_log\",\"parent\":\"top\"}");
     root_set(&root, "leaf", EXACT("\"limit\":\"10/h\",\"parent\":\"mid\""));
     struct weir *weir = open_with(&exact, &seen);
     struct weir_handle leaf = handle_open(weir, "leaf");
@@ -362,8 +362,9 @@ static void test_a_shadow_gives_back_once(void **state)
     (void)state;
     struct seen seen;
     root_set(&root, "wall", EXACT("\"limit\":\"3/h\""));
-    root_set(&root, "shade", EXACT("\"limit\":\"2/h\",\"mode\":\"shadow\","
-                                   "\"parent\":\"wall\""));
+    root_set(
+        &root, "shade",
+        EXACT("\"limit\":\"2/h\",\"mode\":\"shadow\",\"parent\":\"wall\""));
     struct weir *weir = open_with(&exact, &seen);
     struct weir_handle shade = handle_open(weir, "shade");
     assert_int_equal(take_many(shade, 9), 3);
@@ -657,10 +658,12 @@ static void test_a_child_asks_for_itself(void **state)
 static void test_a_prefix_goes_to_the_stores(void **state)
 {
     (void)state;
+    /* clang-format off */
     static const char *const wrong[] = {
         "", "a b", "a{b", "\n", "caf\xc3\xa9",
-        "12345678901234567890123456789012345678901234567890123456789012345",
+        "12345678901234567890123456789012345678901234567890123456789012345"
     };
+    /* clang-format on */
     struct weir_options options = WEIR_OPTIONS_INIT;
     struct weir *weir;
     options.exact = &exact;
@@ -941,8 +944,9 @@ static void test_a_wait_for_the_next_window(void **state)
 {
     (void)state;
     struct seen seen;
-    root_set(&root, "ticks", "{\"sharing\":\"local\",\"limit\":\"2/200ms\","
-                             "\"algorithm\":\"fixed_window\"}");
+    root_set(&root, "ticks",
+             "{\"sharing\":\"local\",\"limit\":\"2/200ms\","
+             "\"algorithm\":\"fixed_window\"}");
     struct weir *weir = open_with(&exact, &seen);
     struct weir_handle handle = handle_open(weir, "ticks");
     struct weir_reply reply;
@@ -990,7 +994,7 @@ int main(void)
 #endif
         cmocka_unit_test_setup(test_a_wait_for_the_next_window, reset),
         /* The last one: its quotas stay. */
-        cmocka_unit_test_setup(test_too_many_stores_are_told, reset),
+        cmocka_unit_test_setup(test_too_many_stores_are_told, reset)
     };
     return cmocka_run_group_tests(tests, make_root, free_root);
 }

@@ -27,8 +27,9 @@ static int begin(void **state)
 {
     (void)state;
     root_make(&root);
-    root_set(&root, "q", "{\"limit\": \"1/min\", \"low_burst\": \"100000\","
-                         " \"high_burst\": \"100000\"}");
+    root_set(&root, "q",
+             "{\"limit\": \"1/min\", \"low_burst\": \"100000\","
+             " \"high_burst\": \"100000\"}");
     root_set(&root, "t/*", "{\"limit\": \"1000/s\"}");
     return 0;
 }

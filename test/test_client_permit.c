@@ -18,8 +18,9 @@ static int begin(void **state)
 {
     (void)state;
     root_make(&root);
-    root_set(&root, "all", "{\"limit\": \"1/min\", \"low_burst\": \"1000\","
-                           " \"high_burst\": \"1000\"}");
+    root_set(&root, "all",
+             "{\"limit\": \"1/min\", \"low_burst\": \"1000\","
+             " \"high_burst\": \"1000\"}");
     root_set(&root, "db",
              "{\"kind\": \"concurrency\", \"sharing\": \"local\","
              " \"limit\": \"3\", \"parent\": \"all\"}");

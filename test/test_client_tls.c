@@ -196,8 +196,9 @@ static void wrong_roots(void **state)
     struct weir_options options = options_for(fake_address(safe), &seen);
     options.tls_ca = at("other.crt");
     struct weir *weir = open_with(&options);
-    UNTIL(says(&seen, WEIR_EVENT_ROOT_DOWN, "is from no authority that we "
-                                            "trust"));
+    UNTIL(says(&seen, WEIR_EVENT_ROOT_DOWN,
+               "is from no authority that we "
+               "trust"));
     weir_close(weir);
     options = options_for(fake_address(plain), &seen);
     weir = open_with(&options);

@@ -16,8 +16,8 @@
 #include "base/atomic.h"
 #include "base/rng.h"
 #include "client/client.h"
-#include "os/clock.h"
 #include "compare.h"
+#include "os/clock.h"
 #include "patience.h"
 #include "table_maker.h"
 
@@ -304,9 +304,9 @@ static void test_a_deadline(void **state)
                      WEIR_PASS);
     leave(&other);
     /* What never fits waits for nothing. */
-    assert_int_equal(PATIENTLY(weir_enter_wait(db, 0, 3, 0, WEIR_NEVER, &other,
-                                               &reply)),
-                     WEIR_LIMITED);
+    assert_int_equal(
+        PATIENTLY(weir_enter_wait(db, 0, 3, 0, WEIR_NEVER, &other, &reply)),
+        WEIR_LIMITED);
     assert_true(reply.never);
     leave(&permit);
     weir_close(weir);
@@ -322,9 +322,9 @@ static void test_a_full_queue(void **state)
     struct waiter waiter = { .quota = db };
     assert_true(enters(db, 0, &permit));
     begin(weir, &waiter);
-    assert_int_equal(PATIENTLY(weir_enter_wait(db, 0, 1, 0, WEIR_NEVER, &other,
-                                               &reply)),
-                     WEIR_LIMITED);
+    assert_int_equal(
+        PATIENTLY(weir_enter_wait(db, 0, 1, 0, WEIR_NEVER, &other, &reply)),
+        WEIR_LIMITED);
     assert_string_equal(reply.quota, "db");
     leave(&permit);
     await_in(&waiter);
@@ -707,10 +707,10 @@ static void come(struct weir *weir, struct oracle *oracle, unsigned i,
         return;
     }
     /* In at once, and nobody else: all who stood before didn't fit. */
-    assert_int_equal(PATIENTLY(weir_enter_wait(quota, 0, waiter->weight,
-                                               waiter->priority, WEIR_NEVER,
-                                               &waiter->permit, NULL)),
-                     WEIR_PASS);
+    assert_int_equal(
+        PATIENTLY(weir_enter_wait(quota, 0, waiter->weight, waiter->priority,
+                                  WEIR_NEVER, &waiter->permit, NULL)),
+        WEIR_PASS);
     waiter->done = 1 + WEIR_PASS;
     waiter->thread = pthread_self();
 }
@@ -872,13 +872,14 @@ static void test_races_in_chains(void **state)
         struct race half = { .rounds = all.rounds, .seed = 70 };
         pthread_t thread[2 * RACERS];
         DEFINE(weir, "all", LOCAL, "limit=2", queues[i % 3]);
-        all.quota = DEFINE(weir, "a", LOCAL, "limit=2", "parent=all",
-                           queues[i / 3]);
-        half.quota = DEFINE(weir, "b", LOCAL, "limit=1", "parent=all",
-                            queues[i / 3]);
+        all.quota =
+            DEFINE(weir, "a", LOCAL, "limit=2", "parent=all", queues[i / 3]);
+        half.quota =
+            DEFINE(weir, "b", LOCAL, "limit=1", "parent=all", queues[i / 3]);
         for (unsigned k = 0; k < 2 * RACERS; k++)
-            assert_int_equal(pthread_create(&thread[k], NULL, race,
-                                            k % 2 ? &all : &half), 0);
+            assert_int_equal(
+                pthread_create(&thread[k], NULL, race, k % 2 ? &all : &half),
+                0);
         for (unsigned k = 0; k < 2 * RACERS; k++)
             PATIENTLY(pthread_join(thread[k], NULL));
         assert_int_equal(standing(weir), 0);

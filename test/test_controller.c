@@ -808,7 +808,7 @@ static void test_names(void **state)
         weir_controller_defaults(&o, kind);                              \
         change;                                                          \
         assert_int_equal(weir_controller_check(&o, &diag), WEIR_EINVAL); \
-        assert_compare(strlen(diag.text), >, 0);                              \
+        assert_compare(strlen(diag.text), >, 0);                         \
     } while (0)
 
 static void test_bad_options(void **state)

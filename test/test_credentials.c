@@ -15,8 +15,8 @@
 #include <cmocka.h>
 #include <openssl/sha.h>
 
-#include "server/credentials.h"
 #include "compare.h"
+#include "server/credentials.h"
 
 #define TOKEN "correct-horse-battery-staple"
 
@@ -36,8 +36,7 @@ static int ask(const struct weir_credentials *credentials, const char *name,
 {
     struct weir_diag diag = { 0 };
     int error = weir_credentials_find(credentials, &name, name ? 1 : 0,
-                                      weir_text_of(authorization), out,
-                                      &diag);
+                                      weir_text_of(authorization), out, &diag);
     assert_true(error == 0 || diag.text[0] != '\0');
     assert_null(strstr(diag.text, TOKEN));
     return error;
@@ -67,8 +66,8 @@ static void refused(const char *text, int error, unsigned line,
 {
     struct weir_credentials *made = NULL;
     struct weir_diag diag = { 0 };
-    assert_int_equal(
-        weir_credentials_parse(weir_text_of(text), &made, &diag), error);
+    assert_int_equal(weir_credentials_parse(weir_text_of(text), &made, &diag),
+                     error);
     assert_null(made);
     assert_int_equal(diag.line, line);
     if (!strstr(diag.text, says))
@@ -134,8 +133,8 @@ static void certificates_show_names(void **state)
     /* The first clean name is who it is, whichever gives the roles. */
     const char *names[] = { "bad\x01name", "host-9", "payments-9", "eu-9" };
     struct weir_identity identity;
-    assert_int_equal(weir_credentials_find(c, names, 4, WEIR_TEXT(""),
-                                           &identity, NULL), 0);
+    assert_int_equal(
+        weir_credentials_find(c, names, 4, WEIR_TEXT(""), &identity, NULL), 0);
     assert_string_equal(identity.who, "host-9");
     assert_int_equal(identity.roles, WEIR_ROLE_TAKE | WEIR_ROLE_ROOT);
     weir_credentials_free(&c);
@@ -146,8 +145,8 @@ static void token_and_certificate_add_up(void **state)
     (void)state;
     struct weir_credentials *c = parse("take cert payments-*\n"
                                        "read token ann " TOKEN "\n");
-    assert_is(c, "payments-3", "Bearer " TOKEN,
-              WEIR_ROLE_TAKE | WEIR_ROLE_READ, "ann");
+    assert_is(c, "payments-3", "Bearer " TOKEN, WEIR_ROLE_TAKE | WEIR_ROLE_READ,
+              "ann");
     assert_is(c, "stranger", "Bearer " TOKEN, WEIR_ROLE_READ, "ann");
     /* A token that isn't known spoils the certificate. */
     assert_stranger(c, "payments-3", "Bearer " TOKEN "-no-more");
@@ -159,8 +158,7 @@ static void without_credentials_everybody_may_do_all(void **state)
 {
     (void)state;
     assert_is(NULL, NULL, "", WEIR_ROLES_ALL, WEIR_WHO_ANONYMOUS);
-    assert_is(NULL, "somebody", "Bearer x", WEIR_ROLES_ALL,
-              WEIR_WHO_ANONYMOUS);
+    assert_is(NULL, "somebody", "Bearer x", WEIR_ROLES_ALL, WEIR_WHO_ANONYMOUS);
 }
 
 static void a_role_that_is_missing_is_named(void **state)
@@ -187,8 +185,7 @@ static bool may_take(const struct weir_credentials *credentials,
     struct weir_identity identity;
     struct weir_diag diag = { 0 };
     assert_int_equal(ask(credentials, name, authorization, &identity), 0);
-    int error =
-        weir_identity_check_name(&identity, weir_text_of(quota), &diag);
+    int error = weir_identity_check_name(&identity, weir_text_of(quota), &diag);
     assert_true(error == 0 || error == WEIR_EDENIED);
     assert_true(error == 0 || strstr(diag.text, quota));
     return error == 0;
@@ -241,8 +238,10 @@ static void more_globs_than_fit_let_nobody_in(void **state)
     struct weir_identity identity;
     memset(glob, 'g', sizeof glob - 1);
     glob[sizeof glob - 1] = '\0';
-    snprintf(text, sizeof text, "take:%s cert a*\ntake:%s cert a*\n"
-             "take:%s cert ab\n", glob, glob, glob);
+    snprintf(text, sizeof text,
+             "take:%s cert a*\ntake:%s cert a*\n"
+             "take:%s cert ab\n",
+             glob, glob, glob);
     struct weir_credentials *c = parse(text);
     assert_true(may_take(c, "a", "", glob));
     assert_int_equal(ask(c, "ab", "", &identity), WEIR_ETOOBIG);
@@ -307,8 +306,8 @@ static void unsound_lines_are_refused(void **state)
     }
     refused("", WEIR_ESYNTAX, 0, "no credential");
     refused("# nobody\n\n", WEIR_ESYNTAX, 0, "no credential");
-    refused("read token ann " TOKEN "\nread cert x\nedit token bob " TOKEN
-            "\n", WEIR_ESYNTAX, 3, "line 1 already");
+    refused("read token ann " TOKEN "\nread cert x\nedit token bob " TOKEN "\n",
+            WEIR_ESYNTAX, 3, "line 1 already");
 }
 
 static void bounds_hold(void **state)
@@ -323,8 +322,7 @@ static void bounds_hold(void **state)
     struct weir_credentials *c = parse(text);
     assert_int_equal(weir_credentials_count(c), WEIR_CREDENTIALS_MAX);
     assert_is(c, NULL, "Bearer secret-number-000000", WEIR_ROLE_READ, "t0");
-    assert_is(c, NULL, "Bearer secret-number-009999", WEIR_ROLE_READ,
-              "t9999");
+    assert_is(c, NULL, "Bearer secret-number-009999", WEIR_ROLE_READ, "t9999");
     assert_stranger(c, NULL, "Bearer secret-number-010000");
     weir_credentials_free(&c);
     snprintf(text + len, size - len, "read cert one-more\n");
@@ -408,8 +406,7 @@ static void secrets_are_not_for_others(void **state)
     put(file, "read cert ann\n", 0666);
     assert_int_equal(open_file(file, "anybody may write"), WEIR_EINVAL);
     put(file, "read cert\n", 0600);
-    assert_int_equal(open_file(file, "credentials:1: a line is"),
-                     WEIR_ESYNTAX);
+    assert_int_equal(open_file(file, "credentials:1: a line is"), WEIR_ESYNTAX);
 }
 
 static void what_is_no_plain_file_is_refused(void **state)
@@ -419,8 +416,7 @@ static void what_is_no_plain_file_is_refused(void **state)
     assert_int_equal(mkfifo(file->path, 0600), 0);
     assert_int_equal(open_file(file, "no plain file"), WEIR_EINVAL);
     put(file, "", 0600);
-    assert_int_equal(truncate(file->path, WEIR_CREDENTIALS_BYTES_MAX + 1),
-                     0);
+    assert_int_equal(truncate(file->path, WEIR_CREDENTIALS_BYTES_MAX + 1), 0);
     assert_int_equal(open_file(file, "4 MiB"), WEIR_ETOOBIG);
 }
 

@@ -15,10 +15,10 @@
 
 #include <cmocka.h>
 
-#include "os/clock.h"
-#include "wire/h2.h"
 #include "compare.h"
+#include "os/clock.h"
 #include "patience.h"
+#include "wire/h2.h"
 
 #define LATER (10 * WEIR_SECOND) /* the roll-call is over */
 
@@ -265,8 +265,7 @@ static void test_a_server(void **state)
     /* What is said to be had must be what was told, to the bit. */
     double had = 120;
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(call(w, WEIR_DOORMAN_METHOD_SERVER, &m),
-                         WEIR_GRPC_OK);
+        assert_int_equal(call(w, WEIR_DOORMAN_METHOD_SERVER, &m), WEIR_GRPC_OK);
         r.has = (struct weir_doorman_lease){ .given = true,
                                              .capacity = granted(w) };
         assert_int_equal(get(w, "c", "fair", 500, had), WEIR_GRPC_OK);
@@ -319,9 +318,8 @@ static int get_many(struct world *w, unsigned first, size_t count)
     static char names[WEIR_DOORMAN_ROWS_MAX + 1][20];
     for (size_t i = 0; i < count; i++) {
         snprintf(names[i], sizeof names[i], "many/%zu", first + i);
-        rows[i] = (struct weir_doorman_resource){
-            .id = weir_text_of(names[i]), .wants = 1
-        };
+        rows[i] = (struct weir_doorman_resource){ .id = weir_text_of(names[i]),
+                                                  .wants = 1 };
     }
     const struct weir_doorman_message m = { .type = WEIR_DOORMAN_GET_REQUEST,
                                             .id = WEIR_TEXT("flood"),
@@ -347,8 +345,8 @@ static void test_a_flood(void **state)
     }
     assert_int_equal(get_many(w, known - 3, 10), WEIR_GRPC_OK);
     assert_int_equal(w->answer.count, 3);
-    assert_true(weir_text_equal(w->answer.grants[2].id,
-                                WEIR_TEXT("many/32767")));
+    assert_true(
+        weir_text_equal(w->answer.grants[2].id, WEIR_TEXT("many/32767")));
     assert_int_equal(get_many(w, known, 10), WEIR_GRPC_RESOURCE_EXHAUSTED);
     uint32_t holders;
     assert_int_equal(weir_brokers_count(weir_root_brokers(w->root), &holders),
@@ -418,9 +416,11 @@ int main(void)
 {
 #define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_not_master),   TEST(test_a_lease),  TEST(test_unknown),
-        TEST(test_refused),      TEST(test_a_server), TEST(test_many_and_none),
-        TEST(test_broken_bytes), TEST(test_a_flood), TEST(test_names_of_others),
+        TEST(test_not_master),      TEST(test_a_lease),
+        TEST(test_unknown),         TEST(test_refused),
+        TEST(test_a_server),        TEST(test_many_and_none),
+        TEST(test_broken_bytes),    TEST(test_a_flood),
+        TEST(test_names_of_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,13 +11,12 @@
 #include <cmocka.h>
 #include <event2/event.h>
 
+#include "compare.h"
 #include "os/clock.h"
 #include "os/h2_link.h"
+#include "patience.h"
 #include "server/door_grpc.h"
 #include "wire/weir_v1.h"
-#include "compare.h"
-#include "patience.h"
-
 
 struct fixture {
     struct event_base *base;
@@ -37,8 +36,8 @@ struct peer {
     bool lost;
     int status;
     size_t messages;
-    size_t bytes;      /* of replies' bodies */
-    uint32_t http;     /* of the last reply */
+    size_t bytes;                /* of replies' bodies */
+    uint32_t http;               /* of the last reply */
     enum weir_message_type last; /* of the link */
     bool of_call;
 };
@@ -99,8 +98,8 @@ static void begin_as(struct fixture *f, struct peer *peer, const char *path,
         weir_stream_connect(f->base, &f->address, NULL, 0, &none);
     peer->link = weir_h2_link_new(stream, false, &handler);
     assert_non_null(peer->link);
-    peer->call = weir_h2_call(weir_h2_link_h2(peer->link), path, "test",
-                              authorization);
+    peer->call =
+        weir_h2_call(weir_h2_link_h2(peer->link), path, "test", authorization);
     assert_compare(peer->call, >, 0);
     weir_h2_link_flush(peer->link);
 }
@@ -113,13 +112,14 @@ static void begin(struct fixture *f, struct peer *peer, const char *path)
 static void send_bytes(struct peer *peer, const void *bytes, size_t len,
                        bool last)
 {
-    assert_int_equal(weir_h2_send(weir_h2_link_h2(peer->link), peer->call,
-                                  bytes, len, last), 0);
+    assert_int_equal(
+        weir_h2_send(weir_h2_link_h2(peer->link), peer->call, bytes, len, last),
+        0);
     weir_h2_link_flush(peer->link);
 }
 
-static void send_call(struct peer *peer, const char *method,
-                      const char *path, struct weir_text body, bool last)
+static void send_call(struct peer *peer, const char *method, const char *path,
+                      struct weir_text body, bool last)
 {
     struct weir_call_request request = { weir_text_of(method),
                                          weir_text_of(path), body };
@@ -156,10 +156,10 @@ static void turn(struct fixture *f)
     assert_int_equal(event_base_loop(f->base, EVLOOP_ONCE), 0);
 }
 
-#define RUN_UNTIL(F, DONE)      \
-    do {                        \
-        while (STILL(!(DONE)))  \
-            turn(F);            \
+#define RUN_UNTIL(F, DONE)     \
+    do {                       \
+        while (STILL(!(DONE))) \
+            turn(F);           \
     } while (0)
 
 static void add_quotas(struct weir_root *root, uint64_t count)
@@ -172,12 +172,10 @@ static void add_quotas(struct weir_root *root, uint64_t count)
     for (uint64_t i = 1; i <= count; i++) {
         struct weir_change change = { .removed = false };
         char name[32];
-        int len = snprintf(name, sizeof name, "q%06llu",
-                           (unsigned long long)i);
+        int len = snprintf(name, sizeof name, "q%06llu", (unsigned long long)i);
         weir_quota_init(&change.quota);
         change.quota.name = (struct weir_text){ name, (size_t)len };
-        change.quota.description =
-            (struct weir_text){ text, sizeof text };
+        change.quota.description = (struct weir_text){ text, sizeof text };
         change.quota.id = change.quota.epoch = change.quota.created = i;
         assert_int_equal(weir_root_apply(root, &change, now), 0);
     }
@@ -202,13 +200,17 @@ static int make_of(void **state, size_t connections_max)
                                         .name = root.name,
                                         .started = weir_clock_now() };
     f->admin = weir_admin_new(&admin);
-    struct weir_door_grpc_options options = {
-        .base = f->base, .root = f->root, .admin = f->admin, .log = &f->log,
-        .gate = &f->gate, .connections_max = connections_max
-    };
+    struct weir_door_grpc_options options = { .base = f->base,
+                                              .root = f->root,
+                                              .admin = f->admin,
+                                              .log = &f->log,
+                                              .gate = &f->gate,
+                                              .connections_max =
+                                                  connections_max };
     struct weir_diag diag = { 0 };
-    assert_int_equal(weir_address_parse(WEIR_TEXT("127.0.0.1:0"),
-                                        &options.address, &diag), 0);
+    assert_int_equal(
+        weir_address_parse(WEIR_TEXT("127.0.0.1:0"), &options.address, &diag),
+        0);
     assert_int_equal(weir_door_grpc_new(&options, &f->door, &diag), 0);
     f->address = options.address;
     f->address.port = weir_door_grpc_port(f->door);
@@ -312,8 +314,8 @@ static void test_calls(void **state)
     weir_h2_link_close(&peer.link);
 
     begin(f, &peer, WEIR_V1_CALL);
-    assert_int_equal(weir_h2_send(weir_h2_link_h2(peer.link), peer.call, "",
-                                  0, true), 0);
+    assert_int_equal(
+        weir_h2_send(weir_h2_link_h2(peer.link), peer.call, "", 0, true), 0);
     weir_h2_link_flush(peer.link);
     RUN_UNTIL(f, peer.closed);
     assert_int_not_equal(peer.status, WEIR_GRPC_OK);
@@ -496,9 +498,8 @@ static void test_strangers_make_room(void **state)
     for (int i = 0; i < 3 * FEW; i++)
         assert_int_equal(strangers[i].lost, i < 3 * FEW - FEW / 2);
     assert_false(limiter.closed || limiter.lost);
-    assert_int_equal(
-        f->gate.refused[WEIR_DOOR_GRPC][WEIR_REFUSED_CREDENTIAL],
-        3 * FEW + 3 * FEW - FEW / 2);
+    assert_int_equal(f->gate.refused[WEIR_DOOR_GRPC][WEIR_REFUSED_CREDENTIAL],
+                     3 * FEW + 3 * FEW - FEW / 2);
     for (int i = 0; i < 3 * FEW; i++)
         weir_h2_link_close(&strangers[i].link);
     weir_h2_link_close(&limiter.link);

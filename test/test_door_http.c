@@ -2,9 +2,9 @@
  * test/test_door_http.c - the administration's HTTP listener: while the root
  * stops, and how it answers HEAD. */
 
-#include "server/door_http.h"
 #include "compare.h"
 #include "patience.h"
+#include "server/door_http.h"
 
 #include <arpa/inet.h>
 #include <event2/event.h>
@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
 
 struct world {
     struct event_base *base;

@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
+#include "compare.h"
 #include "quota/quota.h"
 #include "server/doorman_config.h"
-#include "compare.h"
 
 #define ALGORITHM "{kind: STATIC, lease_length: 60, refresh_interval: 5}"
 #define STAR_HEAD "- identifier_glob: \"*\"\n  capacity: 1\n"
@@ -436,9 +436,9 @@ static void sources(void **state)
     };
     struct weir_doorman_place source;
     for (size_t i = 0; i < WEIR_COUNT_OF(rows); i++) {
-        assert_int_equal(weir_doorman_place_parse(weir_text_of(rows[i].text),
-                                                   &source, NULL),
-                         0);
+        assert_int_equal(
+            weir_doorman_place_parse(weir_text_of(rows[i].text), &source, NULL),
+            0);
         assert_int_equal(source.etcd, rows[i].etcd);
         assert_true(weir_text_equal(source.path, weir_text_of(rows[i].path)));
     }

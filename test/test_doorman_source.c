@@ -20,9 +20,9 @@
 
 #include <cmocka.h>
 
+#include "compare.h"
 #include "os/clock.h"
 #include "server/doorman_quota.h"
-#include "compare.h"
 
 #define STAR                                    \
     "- identifier_glob: \"*\"\n  capacity: 1\n" \
@@ -291,8 +291,8 @@ static void test_who_rules(void **state)
     struct world *w = *state;
     struct weir_diag diag = { 0 };
     write_file(w, "resources:\n" ENTRY("db*", "1") ENTRY("db/*", "2")
-                      ENTRY("db1", "3") ENTRY("db1", "4")
-                          ENTRY("'*1'", "5") ENTRY("''", "6") STAR);
+                      ENTRY("db1", "3") ENTRY("db1", "4") ENTRY("'*1'", "5")
+                          ENTRY("''", "6") STAR);
     assert_int_equal(open_source(w, &diag), 0);
     assert_rules(w, "db1", 3);
     assert_rules(w, "db2", 1);

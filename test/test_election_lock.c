@@ -2,9 +2,9 @@
  * test/test_election_lock.c - the lock on a file, seen by the one that has it.
  * Among processes: live_election.py. */
 
-#include "server/election.h"
 #include "compare.h"
 #include "patience.h"
+#include "server/election.h"
 
 #include <event2/event.h>
 #include <setjmp.h>

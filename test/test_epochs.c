@@ -12,10 +12,10 @@
 
 #include <cmocka.h>
 
+#include "compare.h"
 #include "node/limiter.h"
 #include "node/root.h"
 #include "os/clock.h"
-#include "compare.h"
 #include "table_maker.h"
 
 #define STEP (100 * WEIR_MILLISECOND)
@@ -34,7 +34,7 @@ struct pair {
     struct weir_table *table;
     struct weir_limiter *limiter;
     weir_instant now;
-    uint64_t quotas; /* changes that were sent down */
+    uint64_t quotas;     /* changes that were sent down */
     struct weir_rng rng; /* which link is the next to bring a message */
     const char *stays;   /* a quota that stays once it is there; NULL: none */
     bool there;
@@ -97,8 +97,8 @@ static void run(struct pair *p, weir_duration span)
 
 /* ---- Roots ---- */
 
-static void apply(struct pair *p, uint32_t link, unsigned number,
-                  bool removed, uint64_t epoch)
+static void apply(struct pair *p, uint32_t link, unsigned number, bool removed,
+                  uint64_t epoch)
 {
     char name[24];
     snprintf(name, sizeof(name), "q%u", number);
@@ -147,12 +147,11 @@ static void kill(struct pair *p, uint32_t link)
 static void make(struct pair *p, uint32_t slots)
 {
     *p = (struct pair){ .table = made_table(slots, 1, 1), .now = MADE_AT };
-    struct weir_limiter_options options = { .table = p->table,
-                                            .slots = slots,
-                                            .links = LINKS,
-                                            .seed = 1 };
-    void *block = aligned_alloc(64, (weir_limiter_size(&options) + 63) / 64 *
-                                        64);
+    struct weir_limiter_options options = {
+        .table = p->table, .slots = slots, .links = LINKS, .seed = 1
+    };
+    void *block =
+        aligned_alloc(64, (weir_limiter_size(&options) + 63) / 64 * 64);
     memset(block, 0, weir_limiter_size(&options));
     p->limiter = weir_limiter_init(block, &options, p->now);
 }
@@ -379,10 +378,7 @@ static void test_who_lags_drops_no_quota(void **state)
 static void test_two_whole_sets_at_a_time(void **state)
 {
     (void)state;
-    enum {
-        MANY = 3 * WEIR_QUOTAS_MAX,
-        EDITED = WEIR_QUOTAS_MAX / 2
-    };
+    enum { MANY = 3 * WEIR_QUOTAS_MAX, EDITED = WEIR_QUOTAS_MAX / 2 };
     for (unsigned seed = 0; seed < SEEDS; seed++) {
         struct pair p;
         char name[24];
@@ -408,10 +404,7 @@ static void test_two_whole_sets_at_a_time(void **state)
 static void test_who_led_a_whole_set_dies(void **state)
 {
     (void)state;
-    enum {
-        MANY = 3 * WEIR_QUOTAS_MAX,
-        EDITED = WEIR_QUOTAS_MAX / 2
-    };
+    enum { MANY = 3 * WEIR_QUOTAS_MAX, EDITED = WEIR_QUOTAS_MAX / 2 };
     unsigned midst = 0;
     for (unsigned seed = 0; seed < SEEDS; seed++) {
         struct pair p;
@@ -562,8 +555,7 @@ static uint64_t epoch_at_root(struct pair *p)
 {
     struct weir_limiter_usage usage;
     size_t cursor = 0;
-    assert_true(
-        weir_root_limiter_usage(p->roots[0], &cursor, &usage, p->now));
+    assert_true(weir_root_limiter_usage(p->roots[0], &cursor, &usage, p->now));
     return usage.epoch;
 }
 
@@ -699,8 +691,7 @@ static void apply_glob(struct pair *p, enum weir_glob glob, bool removed,
 static bool is_ruled(struct pair *p, const char *name)
 {
     struct weir_usage usage;
-    return weir_root_usage_of(p->roots[0], weir_text_of(name), &usage,
-                              p->now);
+    return weir_root_usage_of(p->roots[0], weir_text_of(name), &usage, p->now);
 }
 
 /* By a name such as 'a[0-9]' nobody sees that it is a template: neither when
@@ -716,8 +707,8 @@ static void test_a_template_by_its_glob_comes_and_goes(void **state)
         bool removed = epoch == 8;
         apply_glob(&p, WEIR_GLOB_PATH, false, epoch);
         run(&p, 3 * WEIR_SECOND);
-        assert_int_equal(weir_table_pin(p.table, WEIR_TEXT("a7"), &ref,
-                                        p.now), WEIR_RESOLVED);
+        assert_int_equal(weir_table_pin(p.table, WEIR_TEXT("a7"), &ref, p.now),
+                         WEIR_RESOLVED);
         weir_table_take(p.table, 0, ref, 1, NULL, p.now);
         run(&p, 3 * WEIR_SECOND);
         assert_true(is_ruled(&p, "a7"));

@@ -36,9 +36,8 @@ static void assert_bytes(ProtobufCBinaryData data, struct weir_text text)
 static void the_key_if_there_is_none(struct weir_text key,
                                      struct weir_text value, int64_t lease)
 {
-    struct weir_etcd_bytes bytes =
-        encode((struct weir_etcd_ask){ .type = WEIR_ETCD_CREATE, .key = key,
-                                       .value = value, .lease = lease });
+    struct weir_etcd_bytes bytes = encode((struct weir_etcd_ask){
+        .type = WEIR_ETCD_CREATE, .key = key, .value = value, .lease = lease });
     Etcdserverpb__TxnRequest *txn =
         etcdserverpb__txn_request__unpack(NULL, bytes.len, bytes.p);
     assert_non_null(txn);
@@ -67,10 +66,12 @@ static void the_key_if_there_is_none(struct weir_text key,
 static void what_puts_another_beside_it(void **state)
 {
     (void)state;
-    struct weir_etcd_bytes bytes = encode((struct weir_etcd_ask){
-        .type = WEIR_ETCD_PUT_BESIDE, .key = WEIR_TEXT("lock"),
-        .beside = WEIR_TEXT("lock/number"), .value = WEIR_TEXT("1f"),
-        .lease = 7 });
+    struct weir_etcd_bytes bytes =
+        encode((struct weir_etcd_ask){ .type = WEIR_ETCD_PUT_BESIDE,
+                                       .key = WEIR_TEXT("lock"),
+                                       .beside = WEIR_TEXT("lock/number"),
+                                       .value = WEIR_TEXT("1f"),
+                                       .lease = 7 });
     Etcdserverpb__TxnRequest *txn =
         etcdserverpb__txn_request__unpack(NULL, bytes.len, bytes.p);
     assert_non_null(txn);
@@ -116,9 +117,8 @@ static void what_reads_and_watches_it(void **state)
     assert_bytes(range->key, key);
     etcdserverpb__range_request__free_unpacked(range, NULL);
 
-    bytes = encode((struct weir_etcd_ask){ .type = WEIR_ETCD_WATCH,
-                                           .key = key,
-                                           .revision = INT64_MAX });
+    bytes = encode((struct weir_etcd_ask){
+        .type = WEIR_ETCD_WATCH, .key = key, .revision = INT64_MAX });
     Etcdserverpb__WatchRequest *watch =
         etcdserverpb__watch_request__unpack(NULL, bytes.len, bytes.p);
     assert_non_null(watch);
@@ -141,8 +141,8 @@ static void what_is_asked_of_leases(void **state)
     etcdserverpb__lease_grant_request__free_unpacked(grant, NULL);
     enum weir_etcd_type types[] = { WEIR_ETCD_KEEP, WEIR_ETCD_REVOKE };
     for (size_t i = 0; i < WEIR_COUNT_OF(types); i++) {
-        bytes = encode((struct weir_etcd_ask){ .type = types[i],
-                                               .lease = INT64_MAX });
+        bytes = encode(
+            (struct weir_etcd_ask){ .type = types[i], .lease = INT64_MAX });
         Etcdserverpb__LeaseKeepAliveRequest *keep =
             etcdserverpb__lease_keep_alive_request__unpack(NULL, bytes.len,
                                                            bytes.p);

@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "os/h2_link.h"
 #include "compare.h"
+#include "os/h2_link.h"
 #include "patience.h"
 
 #define LINKS 8
@@ -121,9 +121,9 @@ static void open_watch(struct world *w)
     struct weir_address endpoints[2];
     for (int i = 0; i < 2; i++) {
         struct weir_listener *listener = w->fakes[i].listener;
-        endpoints[i] = (struct weir_address){
-            .host = "127.0.0.1", .port = weir_listener_port(listener)
-        };
+        endpoints[i] =
+            (struct weir_address){ .host = "127.0.0.1",
+                                   .port = weir_listener_port(listener) };
     }
     struct weir_etcd_watch_options options = {
         .base = w->base,

@@ -57,10 +57,9 @@ struct stage {
 
 static struct stage *stage_new(size_t *out_bytes)
 {
-    struct weir_table_options options = { .slots = SLOTS,
-                                          .stripes = 1,
-                                          .seed = 3,
-                                          .meter_bytes = AREA_UNIT };
+    struct weir_table_options options = {
+        .slots = SLOTS, .stripes = 1, .seed = 3, .meter_bytes = AREA_UNIT
+    };
     size_t bytes = sizeof(struct stage) + weir_table_size(&options);
     void *block = NULL;
     assert_int_equal(posix_memalign(&block, WEIR_CACHE_LINE, bytes), 0);
@@ -798,8 +797,8 @@ static void test_a_twin_is_never_a_strangers(void **state)
 {
     (void)state;
     for (int known = 0; known < 2; known++) {
-        run_twins(known ? "twin-drop-known" : "twin-drop", "q", "q",
-                  "shadow:q", drop_twin_for_stranger, known);
+        run_twins(known ? "twin-drop-known" : "twin-drop", "q", "q", "shadow:q",
+                  drop_twin_for_stranger, known);
         run_twins(known ? "twin-evict-known" : "twin-evict", "i_*", "i_1",
                   "shadow:i_1", evict_and_learn, known);
     }

@@ -86,8 +86,7 @@ static uint64_t units_in(struct stage *s, uint32_t slot)
 
 static void take(struct stage *s, int leaf)
 {
-    unsigned outcome =
-        weir_table_take(s->t, 0, s->leaf[leaf], 1, NULL, LATER);
+    unsigned outcome = weir_table_take(s->t, 0, s->leaf[leaf], 1, NULL, LATER);
     if (outcome & WEIR_OUTCOME_STALE_REF)
         (void)weir_fetch_add(&s->stale, 1);
     else if (outcome & WEIR_OUTCOME_LIMITED)
@@ -145,8 +144,8 @@ static void begin_and_undo(void *state)
 {
     struct stage *s = state;
     struct weir_meter_ask ask = { .op = WEIR_METER_TAKE, .weight = 1 };
-    unsigned outcome = weir_table_begin(s->t, 0, s->leaf[0], &ask,
-                                        &s->receipt, NULL, LATER);
+    unsigned outcome =
+        weir_table_begin(s->t, 0, s->leaf[0], &ask, &s->receipt, NULL, LATER);
     if (!(outcome & (WEIR_OUTCOME_STALE_REF | WEIR_OUTCOME_LIMITED)))
         weir_table_undo(s->t, &s->receipt, LATER);
 }
@@ -157,8 +156,7 @@ static const char *check_leaves(struct stage *s)
 {
     for (int i = 0; i < LEAVES; i++) {
         EXPLORE_MUST(units_in(s, s->leaf[i].slot) == s->passed[i]);
-        EXPLORE_MUST(weir_table_count(s->t, s->leaf[i].slot) ==
-                     s->passed[i]);
+        EXPLORE_MUST(weir_table_count(s->t, s->leaf[i].slot) == s->passed[i]);
     }
     made_audit(s->t);
     return NULL;
@@ -217,7 +215,8 @@ static const char *check_moved(void *state)
     EXPLORE_MUST(s->passed[0] == 1);
     EXPLORE_MUST(units_in(s, from.slot) + units_in(s, to.slot) == 1);
     EXPLORE_MUST(weir_table_count(s->t, from.slot) +
-                     weir_table_count(s->t, to.slot) == 1);
+                     weir_table_count(s->t, to.slot) ==
+                 1);
     EXPLORE_MUST(units_in(s, s->leaf[0].slot) == 1);
     made_audit(s->t);
     return NULL;
@@ -260,10 +259,9 @@ static const char *check_survived(void *state)
 
 static struct explore_program program_of(const char *name)
 {
-    struct weir_table_options options = { .slots = SLOTS,
-                                          .stripes = 1,
-                                          .seed = 3,
-                                          .meter_bytes = 2048 };
+    struct weir_table_options options = {
+        .slots = SLOTS, .stripes = 1, .seed = 3, .meter_bytes = 2048
+    };
     struct explore_program program = { .name = name,
                                        .fibers = 2,
                                        .preemptions = EXPLORE_ALL };

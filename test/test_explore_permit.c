@@ -427,8 +427,8 @@ static void test_bugs_are_found(void **state)
         /* i == 1: the enter doesn't see that the slot has changed hands. */
         const void *words[] = { &weir_gauge(s->t, slot)->held,
                                 &weir_hot(s->t, slot)->generation };
-        program.plant = (struct explore_plant){ .kind = kinds[i],
-                                                .word = words[i] };
+        program.plant =
+            (struct explore_plant){ .kind = kinds[i], .word = words[i] };
         if (!explore_is_wanted(&program))
             skip();
         explore(&program, &result);

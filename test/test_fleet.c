@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
-#include "lab/fleet.h"
 #include "compare.h"
+#include "lab/fleet.h"
 
 #define LIMIT 1000
 #define SECONDS 30
@@ -193,7 +193,7 @@ static void test_slack_holds_the_limit(void **state)
 #define FLOW_S 32
 #define DEAD_FROM_S 12
 #define DEAD_TO_S 22
-#define BINS_IN(seconds) ((seconds) * WEIR_SECOND / BIN)
+#define BINS_IN(seconds) ((seconds)*WEIR_SECOND / BIN)
 #define WINDOW BINS_IN(5)
 #define ONSET BINS_IN(3)
 
@@ -335,8 +335,7 @@ static void test_one_root_ends_on_stale(void **state)
     (void)state;
     struct weir_fleet *fleet = make_fleet(3, WEIR_MILLISECOND, &with_slack);
     for (uint32_t i = 0; i < 2; i++)
-        weir_fleet_kill(fleet,
-                        (struct weir_place){ .root = true, .index = i });
+        weir_fleet_kill(fleet, (struct weir_place){ .root = true, .index = i });
     run_on(fleet, with_slack.stale_after / 2);
     assert_int_equal(count_stale(fleet), 0);
     run_on(fleet, with_slack.stale_after);
@@ -399,8 +398,8 @@ static void test_roots_are_apart_by_an_onset(void **state)
         for (uint64_t skip = 0; skip < seed; skip++)
             weir_world_chance(weir_fleet_world(fleet), 0.5);
         double highest = 0;
-        const double before[] = { 0, (double)weir_fleet_now(fleet) /
-                                         WEIR_SECOND };
+        const double before[] = { 0,
+                                  (double)weir_fleet_now(fleet) / WEIR_SECOND };
         for (int second = 0; second < 5; second++)
             second_of(fleet, 5, 3.0 * LIMIT, &highest);
         double fill[2], is = truth(fleet, 5, before);

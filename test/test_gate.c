@@ -58,8 +58,8 @@ static void refusals_are_counted_by_door_and_reason(void **state)
     struct weir_credentials *credentials;
     struct weir_diag diag = { 0 };
     const char *file = "read token ann correct-horse-battery-staple\n";
-    assert_int_equal(weir_credentials_parse(weir_text_of(file), &credentials,
-                                            &diag), 0);
+    assert_int_equal(
+        weir_credentials_parse(weir_text_of(file), &credentials, &diag), 0);
     struct weir_gate gate = { .credentials = credentials };
     assert_true(weir_gate_is_shut(&gate));
     struct weir_tls_peer names = { .count = 1, .name = { "ann" } };
@@ -70,22 +70,21 @@ static void refusals_are_counted_by_door_and_reason(void **state)
     struct weir_identity ann;
     assert_int_equal(weir_gate_identify(&gate, &caller, &ann, &diag, 1),
                      WEIR_ECREDENTIAL);
-    assert_int_equal(
-        gate.refused[WEIR_DOOR_HTTP][WEIR_REFUSED_CREDENTIAL], 1);
+    assert_int_equal(gate.refused[WEIR_DOOR_HTTP][WEIR_REFUSED_CREDENTIAL], 1);
 
     caller.door = WEIR_DOOR_GRPC;
     caller.authorization = "Bearer correct-horse-battery-staple";
     assert_int_equal(weir_gate_identify(&gate, &caller, &ann, &diag, 2), 0);
-    assert_int_equal(weir_gate_admit(&gate, &caller, &ann, WEIR_ROLE_READ,
-                                     &diag, 3), 0);
-    assert_int_equal(weir_gate_admit(&gate, &caller, &ann, WEIR_ROLE_TAKE,
-                                     &diag, 4), WEIR_EDENIED);
+    assert_int_equal(
+        weir_gate_admit(&gate, &caller, &ann, WEIR_ROLE_READ, &diag, 3), 0);
+    assert_int_equal(
+        weir_gate_admit(&gate, &caller, &ann, WEIR_ROLE_TAKE, &diag, 4),
+        WEIR_EDENIED);
     weir_gate_note(&gate, WEIR_DOOR_GRPC, WEIR_REFUSED_TLS, "somebody",
                    "garbage", 5);
     assert_int_equal(gate.refused[WEIR_DOOR_GRPC][WEIR_REFUSED_TLS], 1);
     assert_int_equal(gate.refused[WEIR_DOOR_GRPC][WEIR_REFUSED_ROLE], 1);
-    assert_int_equal(
-        gate.refused[WEIR_DOOR_GRPC][WEIR_REFUSED_CREDENTIAL], 0);
+    assert_int_equal(gate.refused[WEIR_DOOR_GRPC][WEIR_REFUSED_CREDENTIAL], 0);
     assert_int_equal(gate.refused[WEIR_DOOR_HTTP][WEIR_REFUSED_ROLE], 0);
     weir_credentials_free(&credentials);
 }
@@ -96,8 +95,8 @@ static void names_are_refused_for_their_own_reason(void **state)
     struct weir_credentials *credentials;
     struct weir_diag diag = { 0 };
     const char *file = "take:a/* token ann correct-horse-battery-staple\n";
-    assert_int_equal(weir_credentials_parse(weir_text_of(file), &credentials,
-                                            &diag), 0);
+    assert_int_equal(
+        weir_credentials_parse(weir_text_of(file), &credentials, &diag), 0);
     struct weir_gate gate = { .credentials = credentials };
     struct weir_caller caller = {
         .door = WEIR_DOOR_GRPC,
@@ -106,14 +105,15 @@ static void names_are_refused_for_their_own_reason(void **state)
     };
     struct weir_identity ann;
     assert_int_equal(weir_gate_identify(&gate, &caller, &ann, &diag, 1), 0);
-    assert_int_equal(weir_gate_admit(&gate, &caller, &ann, WEIR_ROLE_TAKE,
-                                     &diag, 1), 0);
-    assert_int_equal(weir_gate_admit_name(&gate, &caller, &ann,
-                                          WEIR_TEXT("a/x"), &diag, 1), 0);
+    assert_int_equal(
+        weir_gate_admit(&gate, &caller, &ann, WEIR_ROLE_TAKE, &diag, 1), 0);
+    assert_int_equal(
+        weir_gate_admit_name(&gate, &caller, &ann, WEIR_TEXT("a/x"), &diag, 1),
+        0);
     assert_int_equal(gate.refused[WEIR_DOOR_GRPC][WEIR_REFUSED_NAME], 0);
-    assert_int_equal(weir_gate_admit_name(&gate, &caller, &ann,
-                                          WEIR_TEXT("b/x"), &diag, 1),
-                     WEIR_EDENIED);
+    assert_int_equal(
+        weir_gate_admit_name(&gate, &caller, &ann, WEIR_TEXT("b/x"), &diag, 1),
+        WEIR_EDENIED);
     assert_string_equal(diag.text,
                         "the credential of ann may not take from 'b/x'");
     assert_int_equal(gate.refused[WEIR_DOOR_GRPC][WEIR_REFUSED_NAME], 1);
@@ -129,11 +129,10 @@ static void an_open_gate_lets_everybody_in(void **state)
     struct weir_caller caller = { .authorization = "" };
     struct weir_identity identity;
     assert_false(weir_gate_is_shut(&gate));
-    assert_int_equal(weir_gate_identify(&gate, &caller, &identity, NULL, 1),
-                     0);
+    assert_int_equal(weir_gate_identify(&gate, &caller, &identity, NULL, 1), 0);
     assert_string_equal(identity.who, WEIR_WHO_ANONYMOUS);
-    assert_int_equal(weir_gate_admit(&gate, &caller, &identity,
-                                     WEIR_ROLE_ROOT, NULL, 1), 0);
+    assert_int_equal(
+        weir_gate_admit(&gate, &caller, &identity, WEIR_ROLE_ROOT, NULL, 1), 0);
 }
 
 int main(void)

@@ -15,15 +15,15 @@
 #include <time.h>
 
 #include "base/rng.h"
-#include "wire/h2.h"
 #include "compare.h"
+#include "wire/h2.h"
 
 /* What one side saw and does. */
 struct side {
     struct weir_h2 *h2;
-    bool echo;      /* send back what comes */
-    bool finish;    /* at the peer's end */
-    bool reset;     /* at the first message */
+    bool echo;   /* send back what comes */
+    bool finish; /* at the peer's end */
+    bool reset;  /* at the first message */
     unsigned calls;
     unsigned messages;
     unsigned ends;
@@ -249,8 +249,7 @@ static void test_refusals_and_statuses(void **state)
                                     WEIR_GRPC_RESOURCE_EXHAUSTED,
                                     "100% \xc3\xbc\n"),
                      0);
-    assert_int_equal(weir_h2_finish(pair.server.h2, id, 0, NULL),
-                     WEIR_ENOENT);
+    assert_int_equal(weir_h2_finish(pair.server.h2, id, 0, NULL), WEIR_ENOENT);
     assert_int_equal(pump(&pair.client, &pair.server), 0);
     assert_int_equal(pair.client.messages, 1);
     assert_int_equal(pair.client.closes, 2);
@@ -258,8 +257,7 @@ static void test_refusals_and_statuses(void **state)
     assert_string_equal(pair.client.text, "100% \xc3\xbc\n");
     assert_true(weir_h2_idle(pair.client.h2));
     assert_true(weir_h2_idle(pair.server.h2));
-    assert_int_equal(weir_h2_call(pair.client.h2, "x", "x", NULL),
-                     WEIR_EINVAL);
+    assert_int_equal(weir_h2_call(pair.client.h2, "x", "x", NULL), WEIR_EINVAL);
     assert_int_equal(call(pair.server.h2), WEIR_EINVAL);
     pair_fini(&pair);
 }
@@ -342,9 +340,8 @@ static void test_bounds(void **state)
         assert_compare((id = call(pair.client.h2)), >, 0);
     assert_int_equal(call(pair.client.h2), WEIR_EFULL);
     static uint8_t big[WEIR_H2_MESSAGE_MAX + 1];
-    assert_int_equal(
-        weir_h2_send(pair.client.h2, id, big, sizeof(big), false),
-        WEIR_ETOOBIG);
+    assert_int_equal(weir_h2_send(pair.client.h2, id, big, sizeof(big), false),
+                     WEIR_ETOOBIG);
     int error = 0;
     unsigned sent = 0;
     while ((error = weir_h2_send(pair.client.h2, id, big, sizeof(big) - 1,
@@ -521,9 +518,9 @@ static void raw_request(struct raw *raw, const char *name, const char *value,
                         const void *body, size_t len)
 {
     nghttp2_nv pairs[7] = {
-        nv(":method", "POST"),  nv(":scheme", "http"),
-        nv(":path", LINK),      nv(":authority", "x"),
-        nv("te", "trailers"),   nv("content-type", "application/grpc"),
+        nv(":method", "POST"), nv(":scheme", "http"),
+        nv(":path", LINK),     nv(":authority", "x"),
+        nv("te", "trailers"),  nv("content-type", "application/grpc"),
     };
     size_t count = 6;
     bool known = false;
@@ -583,8 +580,7 @@ static void test_rules_of_grpc(void **state)
     expect("te", NULL, hi, 7, 200, WEIR_GRPC_INTERNAL);
     expect("te", "deflate", hi, 7, 0, -1); /* reset by nghttp2 */
     expect("grpc-encoding", "identity", hi, 7, 200, WEIR_GRPC_OK);
-    expect("grpc-encoding", "gzip", squeezed, 7, 200,
-           WEIR_GRPC_UNIMPLEMENTED);
+    expect("grpc-encoding", "gzip", squeezed, 7, 200, WEIR_GRPC_UNIMPLEMENTED);
     expect(":path", path, hi, 7, 200, WEIR_GRPC_UNIMPLEMENTED);
     expect(":path", "/weir.v1.Root/No", hi, 7, 200, WEIR_GRPC_UNIMPLEMENTED);
     header[WEIR_H2_AUTHORIZATION_MAX] = '\0';
@@ -666,9 +662,14 @@ static void put(struct blob *blob, const void *bytes, size_t len)
 static void put_frame(struct blob *blob, uint8_t type, uint8_t flags,
                       uint32_t stream, const void *payload, size_t len)
 {
-    const uint8_t head[9] = { (uint8_t)(len >> 16), (uint8_t)(len >> 8),
-                              (uint8_t)len, type, flags, 0,
-                              (uint8_t)(stream >> 16), (uint8_t)(stream >> 8),
+    const uint8_t head[9] = { (uint8_t)(len >> 16),
+                              (uint8_t)(len >> 8),
+                              (uint8_t)len,
+                              type,
+                              flags,
+                              0,
+                              (uint8_t)(stream >> 16),
+                              (uint8_t)(stream >> 8),
                               (uint8_t)stream };
     put(blob, head, sizeof(head));
     put(blob, payload, len);
@@ -686,7 +687,8 @@ enum { END_STREAM = 1, END_HEADERS = 4 };
 /* POST of http, "/x", te and content-type as gRPC wants them. */
 static const char post[] = "\x83\x86\x44\x02/x\x41\x01x"
                            "\x00\x02te\x08trailers"
-                           "\x0f\x10\x10""application/grpc";
+                           "\x0f\x10\x10"
+                           "application/grpc";
 
 /* The session ends in the feed that caused it, by GOAWAY with
  * ENHANCE_YOUR_CALM. */
@@ -713,8 +715,9 @@ static void test_hpack_bomb(void **state)
     side_init(&server, true);
     begin_raw(&blob);
     /* literal with indexing, "a", a length of 4,000 by 127 + 3,873 */
-    const uint8_t first[] = { 0x82, 0x86, 0x84, 0x40, 1, 'a', 0x7f, 0xa1,
-                              0x1e };
+    const uint8_t first[] = {
+        0x82, 0x86, 0x84, 0x40, 1, 'a', 0x7f, 0xa1, 0x1e
+    };
     memcpy(block, first, sizeof(first));
     memset(block + sizeof(first), 'x', 4000);
     put_frame(&blob, NGHTTP2_HEADERS, END_STREAM | END_HEADERS, 1, block,
@@ -887,9 +890,8 @@ static void test_unfinished_before_authentication(void **state)
         for (int i = 0; i < 3; i++) {
             int32_t id = call(pair.client.h2);
             assert_compare(id, >, 0);
-            assert_int_equal(weir_h2_send(pair.client.h2, id, part,
-                                          sizeof part, false),
-                             0);
+            assert_int_equal(
+                weir_h2_send(pair.client.h2, id, part, sizeof part, false), 0);
         }
         assert_int_equal(pump(&pair.client, &pair.server), 0);
         assert_int_equal(pair.client.closes, 0);
@@ -900,8 +902,7 @@ static void test_unfinished_before_authentication(void **state)
         assert_int_equal(pump(&pair.client, &pair.server), 0);
         assert_int_equal(pair.client.closes, !authenticated);
         if (!authenticated)
-            assert_int_equal(pair.client.status,
-                             WEIR_GRPC_RESOURCE_EXHAUSTED);
+            assert_int_equal(pair.client.status, WEIR_GRPC_RESOURCE_EXHAUSTED);
         pair_fini(&pair);
     }
 }

@@ -15,8 +15,8 @@
 #include <time.h>
 
 #include "base/rng.h"
-#include "lease/holder.h"
 #include "compare.h"
+#include "lease/holder.h"
 
 #define S WEIR_SECOND
 #define MS WEIR_MILLISECOND
@@ -508,8 +508,8 @@ static void assert_near(double a, double b, double part)
 
 /* Uses 'rate' units a second, evenly, for so long; a call each 100 ms. */
 static weir_instant use(struct weir_holder *holder,
-                        struct weir_lease_use *total,
-                        double rate, weir_duration span, weir_instant now)
+                        struct weir_lease_use *total, double rate,
+                        weir_duration span, weir_instant now)
 {
     double due = 0;
     for (weir_duration at = 0; at < span; at += 100 * MS) {

@@ -12,8 +12,8 @@
 #include <stdio.h>
 
 #include "base/rng.h"
-#include "lease/holder.h"
 #include "compare.h"
+#include "lease/holder.h"
 
 #define S WEIR_SECOND
 #define MS WEIR_MILLISECOND

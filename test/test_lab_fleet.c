@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
-#include "lab/fleet_parts.h"
 #include "compare.h"
+#include "lab/fleet_parts.h"
 
 #define API WEIR_TEXT("api")
 
@@ -580,8 +580,9 @@ static void test_an_overloaded_root_stretches(void **state)
     weir_duration stretched = stretch_of(fleet, 0);
     uint64_t during = reports_in(fleet, 5 * WEIR_SECOND);
     print_message("30 limiters: %.1f reports/s; root overloaded: stretch "
-                  "%.2f s, %.1f reports/s\n", (double)before / 5,
-                  (double)stretched / 1e9, (double)during / 5);
+                  "%.2f s, %.1f reports/s\n",
+                  (double)before / 5, (double)stretched / 1e9,
+                  (double)during / 5);
     assert_compare(stretched, >, 0);
     assert_compare(stretched, <=, options.settings.stale_after / 3);
     assert_compare(during, <, before / 2);

@@ -40,8 +40,8 @@ static void random_rate(struct weir_rng *rng, uint64_t *out_units,
 
 /* floor(a * b / c) and whether it is exact, by long division: a * b may have
  * 119 bits, shifted by 20 more it needs the parts. */
-static weir_u128 exact_leak(uint64_t units, weir_duration per,
-                            unsigned frac, uint64_t elapsed, bool *out_whole)
+static weir_u128 exact_leak(uint64_t units, weir_duration per, unsigned frac,
+                            uint64_t elapsed, bool *out_whole)
 {
     weir_u128 product = (weir_u128)units * elapsed;
     weir_u128 quotient = product / per;
@@ -64,8 +64,8 @@ static void test_leak_is_exact_to_one(void **state)
         weir_bucket_init(&bucket, units, per, high / 2, high);
         uint64_t elapsed = random_bits(&rng, 60);
         bool whole;
-        weir_u128 exact = exact_leak(units, per, bucket.leak.frac, elapsed,
-                                     &whole);
+        weir_u128 exact =
+            exact_leak(units, per, bucket.leak.frac, elapsed, &whole);
         uint64_t got = weir_leaked(bucket.leak, elapsed);
         uint64_t above = got - (uint64_t)exact;
         assert_compare(above, <=, 1);
@@ -119,8 +119,8 @@ static void test_leak_time_is_the_first_instant(void **state)
             assert_int_equal(time, 0);
             continue;
         }
-        weir_u128 rate = ((weir_u128)bucket.leak.whole << 64) |
-                         bucket.leak.part;
+        weir_u128 rate =
+            ((weir_u128)bucket.leak.whole << 64) | bucket.leak.part;
         assert_compare(rate, >, 0);
         /* rate * time may pass 128 bits: compare the quotients. */
         weir_u128 wanted = (weir_u128)(uint64_t)scaled << 64;

@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "node/lease_client.h"
 #include "compare.h"
+#include "node/lease_client.h"
 
 #define T0 ((weir_instant)1000 * WEIR_SECOND)
 #define MS WEIR_MILLISECOND

@@ -33,9 +33,9 @@
 #include <time.h>
 
 #include "base/rng.h"
+#include "compare.h"
 #include "lease/brokers.h"
 #include "lease/holder.h"
-#include "compare.h"
 
 #define S WEIR_SECOND
 #define MS WEIR_MILLISECOND
@@ -75,7 +75,7 @@ struct caller {
     uint64_t life;   /* of masters, or processes, by this name */
     uint64_t number; /* of its last ask, over all lives */
     uint64_t asks_term;
-    bool answered; /* in this life */
+    bool answered;            /* in this life */
     weir_instant apart_until; /* nothing gets to its parent, or back */
     struct weir_holder holder;
     double in_use; /* of a client, if the quota is a gauge */
@@ -681,8 +681,7 @@ static struct seeds asked_for(void)
 static void test_what_was_bad_once(void **state)
 {
     (void)state;
-    static const uint64_t seeds[] = { 951, 1217, 6952, 7935,
-                                      1795401203 };
+    static const uint64_t seeds[] = { 951, 1217, 6952, 7935, 1795401203 };
     struct tree *t = malloc(sizeof(*t));
     for (size_t i = 0; i < WEIR_COUNT_OF(seeds); i++) {
         run(t, seeds[i]);

@@ -16,10 +16,10 @@
 
 #include <cmocka.h>
 
+#include "compare.h"
 #include "node/limiter.h"
 #include "node/root.h"
 #include "os/clock.h"
-#include "compare.h"
 #include "table_maker.h"
 
 #define ROOTS 2

@@ -13,10 +13,10 @@
 
 #include <cmocka.h>
 
+#include "compare.h"
 #include "node/limiter.h"
 #include "node/root.h"
 #include "os/clock.h"
-#include "compare.h"
 #include "table_maker.h"
 
 #define QUOTAS 5
@@ -88,8 +88,8 @@ static void hear(struct world *w)
     struct weir_message message;
     uint32_t link;
     while (weir_root_next(w->root, &link, &message, w->now))
-        assert_int_equal(
-            weir_limiter_receive(w->limiter, 0, &message, w->now), 0);
+        assert_int_equal(weir_limiter_receive(w->limiter, 0, &message, w->now),
+                         0);
 }
 
 /* Both as often as it takes until the limiter knows all. */

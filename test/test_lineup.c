@@ -121,9 +121,7 @@ static void late_with_an_early_ticket(void **state)
 static void a_long_line_is_reordered(void **state)
 {
     (void)state;
-    enum {
-        LONG = 300000
-    };
+    enum { LONG = 300000 };
     static struct weir_lineup_place place[LONG];
     struct weir_rng rng = made_seed("long");
     struct weir_lineup line;

@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
-#include "lab/live_relay.h"
 #include "compare.h"
+#include "lab/live_relay.h"
 #include "patience.h"
 
 /* One end of the connection. */
@@ -80,8 +80,8 @@ static void open_client(struct scene *scene)
     forget(&scene->server);
     struct weir_stream_handler handler = handler_of(&scene->client);
     struct weir_address at = { "127.0.0.1", weir_relay_port(scene->relay) };
-    scene->client.stream = weir_stream_connect(scene->base, &at, NULL, 0,
-                                               &handler);
+    scene->client.stream =
+        weir_stream_connect(scene->base, &at, NULL, 0, &handler);
     assert_non_null(scene->client.stream);
 }
 
@@ -130,9 +130,8 @@ static int setup(void **state)
         .context = &scene,
     };
     scene = (struct scene){ .base = event_base_new() };
-    assert_int_equal(weir_listener_new(scene.base, &options, &scene.listener,
-                                       NULL),
-                     0);
+    assert_int_equal(
+        weir_listener_new(scene.base, &options, &scene.listener, NULL), 0);
     assert_int_equal(weir_relay_new(scene.base, &scene.relay, NULL), 0);
     aim(&scene);
     *state = &scene;

@@ -14,8 +14,8 @@
 
 #include <math.h>
 
-#include "lab/load.h"
 #include "compare.h"
+#include "lab/load.h"
 
 static uint64_t seed;
 

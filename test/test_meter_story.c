@@ -190,11 +190,7 @@ static void test_the_edge_of_a_window(void **state)
 
 /* ---- RFC 2697 and 2698: packets of 500 bytes ---- */
 
-enum colour {
-    GREEN,
-    YELLOW,
-    RED
-};
+enum colour { GREEN, YELLOW, RED };
 
 static enum colour mark_single(struct kept *meter, uint64_t bytes,
                                weir_instant now)

@@ -11,8 +11,8 @@
 
 #include <math.h>
 
-#include "lab/run.h"
 #include "compare.h"
+#include "lab/run.h"
 
 #define SAMPLES 200 /* 20 bins of 1 s */
 #define LIMIT 100.0

@@ -13,9 +13,9 @@
 
 #include <cmocka.h>
 
+#include "compare.h"
 #include "lab/model.h"
 #include "lab/run.h"
-#include "compare.h"
 
 static uint64_t seed(void)
 {
@@ -43,8 +43,7 @@ static void refused(const char *text, uint32_t line, uint32_t column,
     struct weir_diag diag = { 0 };
     struct weir_script *script = read_text(text);
     assert_null(weir_scenario_build(script, 0, &diag));
-    if (diag.line != line || diag.column != column ||
-        !strstr(diag.text, words))
+    if (diag.line != line || diag.column != column || !strstr(diag.text, words))
         fail_msg("%u:%u: %s", diag.line, diag.column, diag.text);
     weir_script_free(script);
 }
@@ -99,8 +98,7 @@ static struct ran run_variant(const char *name, const char *variant)
     struct weir_script *script = read_text(text_of(name));
     struct weir_diag diag = { 0 };
     struct ran ran = { NULL, NULL };
-    for (size_t i = 0; !ran.scenario && i < weir_script_variants(script);
-         i++) {
+    for (size_t i = 0; !ran.scenario && i < weir_script_variants(script); i++) {
         ran.scenario = weir_scenario_build(script, i, &diag);
         assert_non_null(ran.scenario);
         if (strcmp(ran.scenario->variant, variant) == 0)

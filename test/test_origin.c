@@ -84,8 +84,8 @@ static void an_origin_is_compared_whole(void **state)
             .host = origins[i].host,
             .origin = origins[i].origin,
         };
-        bool welcome = weir_origin_check(origins[i].own, &request) ==
-                       WEIR_ORIGIN_WELCOME;
+        bool welcome =
+            weir_origin_check(origins[i].own, &request) == WEIR_ORIGIN_WELCOME;
         if (welcome != origins[i].welcome)
             fail_msg("expected Host %s, Origin %s to be %s",
                      request.host ? request.host : "(none)",
@@ -165,7 +165,9 @@ static void a_public_origin_has_no_path(void **state)
     static const char *const sound[] = { "https://weir.example",
                                          "http://weir.example:8080",
                                          "https://[2001:db8::1]" };
-    static const char *const others[] = { "", "weir.example", "https://",
+    static const char *const others[] = { "",
+                                          "weir.example",
+                                          "https://",
                                           "https://weir.example/",
                                           "https://weir.example/page",
                                           "ftp://weir.example",

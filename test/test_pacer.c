@@ -80,8 +80,8 @@ static void model_wait(struct model *job, uint64_t ticket, weir_instant now)
         weir_i128 wait = (missing + job->rule.units - 1) / job->rule.units;
         weir_i128 unit = (weir_i128)now + wait;
         if (unit > (weir_i128)job->due)
-            job->due = unit < (weir_i128)WEIR_NEVER ? (weir_instant)unit
-                                                    : WEIR_NEVER;
+            job->due =
+                unit < (weir_i128)WEIR_NEVER ? (weir_instant)unit : WEIR_NEVER;
     }
     job->ready = true;
     job->serving = false;
@@ -145,9 +145,11 @@ static void add_job(struct history *h)
         return;
     assert_compare(number, <, JOBS);
     assert_true(!h->jobs[number].lives);
-    h->jobs[number] = (struct model){
-        .lives = true, .rule = rule, .at = h->now,
-        .credit = (weir_i128)rule.burst * rule.per };
+    h->jobs[number] =
+        (struct model){ .lives = true,
+                        .rule = rule,
+                        .at = h->now,
+                        .credit = (weir_i128)rule.burst * rule.per };
 }
 
 static void remove_job(struct history *h, uint32_t number)
@@ -217,8 +219,7 @@ static void pass_time(struct history *h)
 {
     weir_instant next = weir_pacer_next(h->pacer);
     uint64_t dice = weir_rng_below(&h->rng, 10);
-    if (dice < 6 && next != WEIR_NEVER && next > h->now &&
-        next - h->now < DAY)
+    if (dice < 6 && next != WEIR_NEVER && next > h->now && next - h->now < DAY)
         h->now = next - (dice == 0);
     else if (dice < 9)
         h->now += weir_rng_below(&h->rng, 20 * WEIR_MILLISECOND);
@@ -263,7 +264,8 @@ static void step(struct history *h)
 static void test_agrees_with_the_obvious_one(void **state)
 {
     (void)state;
-    struct history h = { .rng = made_seed("agrees"), .now = MADE_AT,
+    struct history h = { .rng = made_seed("agrees"),
+                         .now = MADE_AT,
                          .pacer = made_pacer(JOBS) };
     for (int i = 0; i < OPERATIONS; i++)
         step(&h);
@@ -280,10 +282,17 @@ static void test_nothing_drifts(void **state)
 {
     (void)state;
     struct weir_rng rng = made_seed("nothing_drifts");
-    static const struct { uint64_t units; weir_duration per; } rates[] = {
-        { 1, DAY }, { 1, 3 * WEIR_SECOND }, { 3, WEIR_SECOND },
-        { 1000, WEIR_SECOND }, { 44100, WEIR_SECOND },
-        { 1000000007, 977 * WEIR_SECOND }, { 1000000000, WEIR_SECOND },
+    static const struct {
+        uint64_t units;
+        weir_duration per;
+    } rates[] = {
+        { 1, DAY },
+        { 1, 3 * WEIR_SECOND },
+        { 3, WEIR_SECOND },
+        { 1000, WEIR_SECOND },
+        { 44100, WEIR_SECOND },
+        { 1000000007, 977 * WEIR_SECOND },
+        { 1000000000, WEIR_SECOND },
     };
     for (size_t i = 0; i < WEIR_COUNT_OF(rates); i++) {
         struct weir_pacer *pacer = made_pacer(1);
@@ -375,8 +384,7 @@ static void test_who_cant_keep_up_is_fair(void **state)
     }
     for (uint32_t i = 0; i < COUNT; i++) {
         uint64_t fair = rates[i] * 100 / 3;
-        print_message("%llu/s: %llu, fair %llu\n",
-                      (unsigned long long)rates[i],
+        print_message("%llu/s: %llu, fair %llu\n", (unsigned long long)rates[i],
                       (unsigned long long)sent[i], (unsigned long long)fair);
         assert_in_range(sent[i], fair * 9 / 10, fair * 11 / 10);
     }
@@ -443,13 +451,10 @@ static void test_what_is_out_of_range_is_refused(void **state)
                          WEIR_EINVAL);
     assert_int_equal(job, 7);
     assert_int_equal(weir_pacer_add(pacer, &good, &job, MADE_AT), 0);
-    assert_int_equal(weir_pacer_set(pacer, job, &bad[0], MADE_AT),
+    assert_int_equal(weir_pacer_set(pacer, job, &bad[0], MADE_AT), WEIR_EINVAL);
+    assert_int_equal(weir_pacer_spend(pacer, job, WEIR_WEIGHT_MAX + 1, MADE_AT),
                      WEIR_EINVAL);
-    assert_int_equal(
-        weir_pacer_spend(pacer, job, WEIR_WEIGHT_MAX + 1, MADE_AT),
-        WEIR_EINVAL);
-    assert_int_equal(weir_pacer_add(pacer, &good, &job, MADE_AT),
-                     WEIR_EFULL);
+    assert_int_equal(weir_pacer_add(pacer, &good, &job, MADE_AT), WEIR_EFULL);
     assert_int_equal(weir_pacer_spend(pacer, 1, 1, MADE_AT), WEIR_ENOENT);
     assert_int_equal(weir_pacer_can(pacer, 1, MADE_AT), 0);
     free(pacer);

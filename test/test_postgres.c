@@ -129,8 +129,8 @@ static void drop_database(const char *url)
 {
     char server[URL_MAX];
     char statement[128];
-    snprintf(statement, sizeof(statement),
-             "DROP DATABASE %s WITH (FORCE)", database_of(url));
+    snprintf(statement, sizeof(statement), "DROP DATABASE %s WITH (FORCE)",
+             database_of(url));
     url_of("postgres", server, sizeof(server));
     sql(server, statement);
 }
@@ -169,9 +169,11 @@ static void clean(const char *url)
 static void settle(const char *url)
 {
     PGconn *connection = connect_to(url);
-    until(connection, "SELECT count(*) FROM pg_stat_activity WHERE datname ="
+    until(connection,
+          "SELECT count(*) FROM pg_stat_activity WHERE datname ="
           " current_database() AND pid <> pg_backend_pid()"
-          " AND state <> 'idle'", 0);
+          " AND state <> 'idle'",
+          0);
     PQfinish(connection);
 }
 
@@ -318,8 +320,8 @@ static void *kill_when_it_waits(void *argument)
 static void start_killer(struct killer *killer, const char *url)
 {
     killer->connection = connect_to(url);
-    assert_int_equal(pthread_create(&killer->thread, NULL,
-                                    kill_when_it_waits, killer), 0);
+    assert_int_equal(
+        pthread_create(&killer->thread, NULL, kill_when_it_waits, killer), 0);
 }
 
 /* The quota is written, the log's entry waits; then the server dies. */
@@ -484,7 +486,8 @@ static void a_server_that_takes_no_writes(void **state)
 {
     struct fixture *fixture = *state;
     char statement[128];
-    snprintf(statement, sizeof(statement), "ALTER DATABASE %s SET"
+    snprintf(statement, sizeof(statement),
+             "ALTER DATABASE %s SET"
              " default_transaction_read_only = on",
              database_of(fixture->url));
     sql(fixture->url, statement);
@@ -515,7 +518,8 @@ static void nobody_there(void **state)
     char missing[URL_MAX];
     url_of("missing", missing, sizeof(missing));
     const char *const urls[] = {
-        missing, "postgres://weir:open-sesame@127.0.0.1:1/x",
+        missing,
+        "postgres://weir:open-sesame@127.0.0.1:1/x",
         "postgres:host=/tmp/weir-none password=open-sesame",
     };
     struct weir_store *store;
@@ -535,8 +539,10 @@ static void a_strange_search_path(void **state)
     sql(fixture->url, "CREATE SCHEMA odd; CREATE TABLE odd.weir_quotas (x int);"
                       "CREATE FUNCTION odd.unnest(bigint[]) RETURNS int"
                       " LANGUAGE sql AS 'SELECT 1'");
-    snprintf(statement, sizeof(statement), "ALTER DATABASE %s SET search_path"
-             " = odd, pg_catalog", database_of(fixture->url));
+    snprintf(statement, sizeof(statement),
+             "ALTER DATABASE %s SET search_path"
+             " = odd, pg_catalog",
+             database_of(fixture->url));
     sql(fixture->url, statement);
     assert_int_equal(reopen(fixture), 0);
     assert_int_equal(edit(fixture, "a"), 0);
@@ -574,11 +580,13 @@ struct contents {
 static void gather(struct weir_store *store, struct contents *out)
 {
     *out = (struct contents){ .set = weir_catalog_new(&maker_mem, 1) };
-    assert_int_equal(weir_store_identity(store, &out->id, &out->epoch,
-                                         &out->floor, NULL), 0);
+    assert_int_equal(
+        weir_store_identity(store, &out->id, &out->epoch, &out->floor, NULL),
+        0);
     assert_int_equal(weir_store_read(store, 0, same_row, out->set, NULL), 0);
     assert_int_equal(weir_store_log(store, 0, weir_text_of(NULL), 1000000,
-                                    sum_log, &out->log, NULL), 0);
+                                    sum_log, &out->log, NULL),
+                     0);
 }
 
 /* The store at 'url' holds the same, ids and epochs included. */
@@ -593,8 +601,7 @@ static void compare(const struct contents *was, const char *url)
     assert_int_equal(was->epoch, is.epoch);
     assert_int_equal(was->floor, is.floor);
     assert_memory_equal(&was->log, &is.log, sizeof(is.log));
-    assert_int_equal(weir_catalog_count(was->set),
-                     weir_catalog_count(is.set));
+    assert_int_equal(weir_catalog_count(was->set), weir_catalog_count(is.set));
     struct weir_cursor at[2] = { { { 0 } } };
     struct weir_change x, y;
     while (weir_catalog_since(was->set, 0, &at[0], &x)) {
@@ -620,7 +627,8 @@ static void fill(struct weir_store *store)
         make_quota(&rng, i, &made[i]);
         changes[i].quota = made[i].quota;
     }
-    struct weir_edit edit = { .changes = changes, .count = QUOTAS,
+    struct weir_edit edit = { .changes = changes,
+                              .count = QUOTAS,
                               .who = weir_text_of("a \"quoted\\\" one, {}") };
     uint64_t epoch;
     struct weir_diag diag;
@@ -628,8 +636,7 @@ static void fill(struct weir_store *store)
         fail_msg("%s", diag.text);
     edit = (struct weir_edit){ .flags = WEIR_EDIT_REPLACE };
     assert_int_equal(weir_store_edit(store, &edit, &epoch, NULL), 0);
-    assert_int_equal(weir_store_undo(store, epoch, edit.who, &epoch, NULL),
-                     0);
+    assert_int_equal(weir_store_undo(store, epoch, edit.who, &epoch, NULL), 0);
     for (unsigned i = 0; i < QUOTAS; i++)
         changes[i].quota.mode = WEIR_OFF;
     edit = (struct weir_edit){ .changes = changes, .count = QUOTAS / 2 };
@@ -701,10 +708,12 @@ static void a_copy_that_fails(void **state)
     assert_non_null(mkdtemp(folder));
     snprintf(file, sizeof(file), "sqlite:%s/q.db", folder);
     make_url(other, sizeof(other));
-    assert_int_equal(weir_store_migrate(fixture->url, file, &quotas,
-                                        &fixture->diag), WEIR_ESTORE);
-    assert_int_equal(weir_store_migrate(fixture->url, other, &quotas,
-                                        &fixture->diag), WEIR_ESTORE);
+    assert_int_equal(
+        weir_store_migrate(fixture->url, file, &quotas, &fixture->diag),
+        WEIR_ESTORE);
+    assert_int_equal(
+        weir_store_migrate(fixture->url, other, &quotas, &fixture->diag),
+        WEIR_ESTORE);
     assert_int_equal(quotas, 7);
     assert_int_equal(weir_store_open(file, &store, NULL), WEIR_ENOENT);
     assert_int_equal(rmdir(folder), 0);
@@ -734,6 +743,6 @@ int main(void)
         UNDER(a_server_that_is_stopped),
     };
     int failed = store_suite_run(&postgres_store);
-    return failed + cmocka_run_group_tests_name("postgres server", tests,
-                                                NULL, NULL);
+    return failed +
+           cmocka_run_group_tests_name("postgres server", tests, NULL, NULL);
 }

@@ -10,10 +10,10 @@
 
 #include <cmocka.h>
 
+#include "compare.h"
 #include "quota/quota_adaptive.h"
 #include "quota/quota_meter.h"
 #include "quota/quota_text.h"
-#include "compare.h"
 #include "quota_maker.h"
 
 /* Sets "field=value;field=value" on a fresh quota and checks it. */
@@ -73,8 +73,7 @@ static void names(void **state)
     assert_non_null(strstr(diag.text, "holds a NUL at byte 2"));
     char name[257];
     memset(name, 'x', sizeof(name));
-    assert_int_equal(weir_name_check((struct weir_text){ name, 255 }, NULL),
-                     0);
+    assert_int_equal(weir_name_check((struct weir_text){ name, 255 }, NULL), 0);
     assert_int_equal(weir_name_check((struct weir_text){ name, 256 }, &diag),
                      WEIR_ENAME);
     assert_non_null(strstr(diag.text, "too long"));
@@ -196,9 +195,8 @@ static void combinations(void **state)
     quota.algorithm = (enum weir_algorithm)(WEIR_SLIDING_WINDOW + 1);
     assert_int_equal(weir_quota_check(&quota, NULL), WEIR_EQUOTA);
     build("name=a;sharing=local;algorithm=fixed_window", &quota, NULL);
-    quota.window = (struct weir_window){
-        .calendar = (enum weir_calendar)(WEIR_CALENDAR_MONTH + 1)
-    };
+    quota.window = (struct weir_window){ .calendar = (enum weir_calendar)(
+                                             WEIR_CALENDAR_MONTH + 1) };
     assert_int_equal(weir_quota_check(&quota, NULL), WEIR_EQUOTA);
 }
 
@@ -209,13 +207,10 @@ static void algorithms_and_sharings(void **state)
 {
     (void)state;
     static const char *const rules[] = {
-        "algorithm=leaky",
-        "algorithm=leaky_queue",
-        "algorithm=token_bucket",
-        "algorithm=token_buckets;next_buckets=1/s:5",
-        "algorithm=fixed_window",
-        "algorithm=sliding_log",
-        "algorithm=sliding_window",
+        "algorithm=leaky",         "algorithm=leaky_queue",
+        "algorithm=token_bucket",  "algorithm=token_buckets;next_buckets=1/s:5",
+        "algorithm=fixed_window",  "algorithm=sliding_log",
+        "algorithm=sliding_window"
     };
     for (size_t i = 0; i < WEIR_COUNT_OF(rules); i++) {
         char text[160];
@@ -345,11 +340,13 @@ static void what_is_adaptive(void **state)
         { "max=1048577", "max may be 0.001 to 1048576" },
         { "min=0.0009", "min may be 0.001 to 1048576" },
         { "controller=vegas;min=0.5", "only controller=target finds limits "
-          "below one" },
+                                      "below one" },
         { "controller=none", "write it as max=40" },
-        { "controller=aimd", "controller can't be 'aimd'; it is one of "
+        { "controller=aimd",
+          "controller can't be 'aimd'; it is one of "
           "target, percentile, request, vegas, gradient2, envoy, none" },
-        { "controller=vegas;target=1s", "target goes with sharing=adaptive "
+        { "controller=vegas;target=1s",
+          "target goes with sharing=adaptive "
           "and controller=target, percentile or request only; leave it out, "
           "as by controller=vegas target=" },
         { "controller=request;percentile=9", "percentile goes with" },
@@ -369,7 +366,7 @@ static void what_is_adaptive(void **state)
         { "algorithm=token_bucket", "kind=concurrency has no algorithm" },
         { "kind=rate;limit=5/s", "goes with kind=concurrency only" },
         { "sharing=local;max=4", "max goes with sharing=adaptive only; leave "
-          "it out, as by sharing=local max=" },
+                                 "it out, as by sharing=local max=" },
     };
     for (size_t i = 0; i < WEIR_COUNT_OF(wrong); i++) {
         char text[300];
@@ -483,11 +480,13 @@ static void windows(void **state)
 static void zones(void **state)
 {
     (void)state;
-    static const char *const wrong[] = {
-        "+3:00", "+14:01", "-15:00", "+03:60", "+03-00", "+0300", "/UTC",
-        "Europe/", "Europe//Berlin", "../etc/passwd", "Europe/../x", "a b",
-        "+aa:00", "1",
-    };
+    static const char *const wrong[] = { "+3:00",          "+14:01",
+                                         "-15:00",         "+03:60",
+                                         "+03-00",         "+0300",
+                                         "/UTC",           "Europe/",
+                                         "Europe//Berlin", "../etc/passwd",
+                                         "Europe/../x",    "a b",
+                                         "+aa:00",         "1" };
     for (size_t i = 0; i < WEIR_COUNT_OF(wrong); i++) {
         char text[120];
         snprintf(text, sizeof(text), LOCAL "fixed_window;window=day;tz=%s",
@@ -540,27 +539,27 @@ static void shared_stores(void **state)
 {
     (void)state;
     static const char *const right[] = {
-        "redis://s:6379", "redis://10.0.0.1:1/15", "rediss://a-b_c.d:65535",
-        "redis://[::1]:6379/0", "memcached://s:11211",
-        "memcached://s:11211,[fe80::1%eth0]:2,t:3",
+        "redis://s:6379",         "redis://10.0.0.1:1/15",
+        "rediss://a-b_c.d:65535", "redis://[::1]:6379/0",
+        "memcached://s:11211",    "memcached://s:11211,[fe80::1%eth0]:2,t:3"
     };
+    /* clang-format off */
     static const char *const wrong[] = {
         "redis", "redis://", "redis://s", "redis://s:", "redis://s:0",
         "redis://s:65536", "redis://:6379", "redis://s:6379/x",
         "redis://s:6379/", "redis://s:1,t:2", "memcached://s:1/0",
         "memcached://s:1,", "memcached://,s:1", "http://s:1", "Redis://s:1",
         "redis://[::1:6379", "redis://s s:1", "redis://s:1?x=y",
-        "redis://[]:1",
+        "redis://[]:1"
     };
+    /* clang-format on */
     char text[160];
     for (size_t i = 0; i < WEIR_COUNT_OF(right); i++) {
-        snprintf(text, sizeof(text), "name=a;sharing=exact;store=%s",
-                 right[i]);
+        snprintf(text, sizeof(text), "name=a;sharing=exact;store=%s", right[i]);
         accept(text);
     }
     for (size_t i = 0; i < WEIR_COUNT_OF(wrong); i++) {
-        snprintf(text, sizeof(text), "name=a;sharing=exact;store=%s",
-                 wrong[i]);
+        snprintf(text, sizeof(text), "name=a;sharing=exact;store=%s", wrong[i]);
         refuse(text, WEIR_EQUOTA, "write root, redis://HOST:PORT");
     }
     refuse("name=a;sharing=exact;store=redis://me:secret@s:1", WEIR_EQUOTA,
@@ -577,8 +576,8 @@ static void leases(void **state)
 {
     (void)state;
     accept(LEASED ";share_algorithm=proportional_share;safe_capacity=2.5/s;"
-           "lease=24h;refresh=100ms;learning=0s;priority=-7;"
-           "decay_factor=0.000000001;low_burst=1s;high_burst=2s");
+                  "lease=24h;refresh=100ms;learning=0s;priority=-7;"
+                  "decay_factor=0.000000001;low_burst=1s;high_burst=2s");
     accept(LEASED ";lease=1s;refresh=1s;learning=24h;limit=0");
     accept(LEASED ";limit=unlimited;share_algorithm=none");
     accept(LEASED ";safe_capacity=0;on_stale=hold");
@@ -673,21 +672,19 @@ static void refreshes_follow_from_leases_and_levels(void **state)
     check_refresh("refresh=8s;decay_factor=0.5", 2, 2 * WEIR_SECOND);
     check_refresh("refresh=8s;decay_factor=0.5", 6, 125 * WEIR_MILLISECOND);
     check_refresh("refresh=8s;decay_factor=0.5", 7, WEIR_REFRESH_MIN);
-    check_refresh("refresh=8s;decay_factor=0.5", UINT32_MAX,
-                  WEIR_REFRESH_MIN);
+    check_refresh("refresh=8s;decay_factor=0.5", UINT32_MAX, WEIR_REFRESH_MIN);
     struct weir_quota quota;
     assert_int_equal(build(LEASED ";lease=7s", &quota, NULL), 0);
     assert_int_equal(weir_quota_learning(&quota), 7 * WEIR_SECOND);
     assert_compare(weir_quota_safe(&quota), <, 0);
-    assert_int_equal(build(LEASED ";learning=0s;safe_capacity=5/2s", &quota,
-                           NULL), 0);
+    assert_int_equal(
+        build(LEASED ";learning=0s;safe_capacity=5/2s", &quota, NULL), 0);
     assert_int_equal(weir_quota_learning(&quota), 0);
     assert_true(weir_quota_safe(&quota) == 2.5);
 }
 
 /* A field's text as a person sees it. */
-static void check_shown(const char *text, const char *field,
-                        const char *wanted)
+static void check_shown(const char *text, const char *field, const char *wanted)
 {
     struct weir_quota quota;
     struct weir_diag diag = { 0 };
@@ -711,8 +708,7 @@ static void what_is_unset_is_shown_as_in_force(void **state)
     check_shown(LOCAL "sliding_log;limit=unlimited", "max_entries", "1024");
     check_shown(LOCAL "sliding_log;limit=0", "max_entries", "1");
     check_shown(LOCAL "sliding_log", "count_refused", "no");
-    check_shown(LOCAL "sliding_log;count_refused=true", "count_refused",
-                "yes");
+    check_shown(LOCAL "sliding_log;count_refused=true", "count_refused", "yes");
     check_shown(LOCAL "token_bucket;high_burst=5", "initial", "5");
     check_shown(LOCAL "token_bucket;high_burst=5;initial=9", "initial", "9");
     check_shown("name=a;" EXACT, "deadline", "20ms");
@@ -753,8 +749,8 @@ static struct weir_meter_rule rule_of(const char *text)
 static void meters_of_windows(void **state)
 {
     (void)state;
-    struct weir_meter_rule rule = rule_of(
-        LOCAL "fixed_window;limit=1000/month;window=month;tz=-01:00");
+    struct weir_meter_rule rule =
+        rule_of(LOCAL "fixed_window;limit=1000/month;window=month;tz=-01:00");
     assert_int_equal(rule.algorithm, WEIR_FIXED_WINDOW);
     assert_int_equal(rule.calendar, WEIR_CALENDAR_MONTH);
     assert_int_equal(rule.quantity, 1000);
@@ -836,8 +832,8 @@ static void check_bursts(const char *text, uint64_t low, uint64_t high)
     uint64_t got_high;
     weir_quota_bursts(&quota, &got_low, &got_high);
     if (got_low != low || got_high != high)
-        fail_msg("'%s' gave %llu and %llu", text,
-                 (unsigned long long)got_low, (unsigned long long)got_high);
+        fail_msg("'%s' gave %llu and %llu", text, (unsigned long long)got_low,
+                 (unsigned long long)got_high);
 }
 
 static void bursts_in_units(void **state)
@@ -866,8 +862,7 @@ static void bursts_in_units(void **state)
            "low_burst 101 is above high_burst 1s");
     refuse("name=a;limit=100/s;low_burst=2s;high_burst=1s", WEIR_EQUOTA,
            "is above");
-    refuse("name=a;limit=0;low_burst=2;high_burst=1", WEIR_EQUOTA,
-           "is above");
+    refuse("name=a;limit=0;low_burst=2;high_burst=1", WEIR_EQUOTA, "is above");
 }
 
 static void labels_and_descriptions(void **state)
@@ -875,12 +870,12 @@ static void labels_and_descriptions(void **state)
     (void)state;
     char buf[WEIR_LABELS_MAX];
     struct weir_text out;
-    assert_int_equal(weir_labels_parse(WEIR_TEXT("b=2, a=1,,c=x=y "), buf,
-                                       &out, NULL), 0);
+    assert_int_equal(
+        weir_labels_parse(WEIR_TEXT("b=2, a=1,,c=x=y "), buf, &out, NULL), 0);
     assert_true(weir_text_equal(out, WEIR_TEXT("a=1\nb=2\nc=x=y")));
     struct weir_diag diag;
-    assert_int_equal(weir_labels_parse(WEIR_TEXT("a=1,a=2"), buf, &out,
-                                       &diag), WEIR_EQUOTA);
+    assert_int_equal(weir_labels_parse(WEIR_TEXT("a=1,a=2"), buf, &out, &diag),
+                     WEIR_EQUOTA);
     assert_non_null(strstr(diag.text, "'a' is given twice"));
     assert_int_equal(weir_labels_parse(WEIR_TEXT("a"), buf, &out, &diag),
                      WEIR_EQUOTA);
@@ -914,15 +909,16 @@ static void fields_are_read_back(void **state)
         static char values[48][WEIR_FIELD_VALUE_MAX];
         assert_compare(count, <=, WEIR_COUNT_OF(values));
         for (size_t f = 0; f < count; f++) {
-            size_t len = weir_quota_get(&made.quota, fields[f].name,
-                                        values[f], sizeof(values[f]));
+            size_t len = weir_quota_get(&made.quota, fields[f].name, values[f],
+                                        sizeof(values[f]));
             struct weir_text value = { values[f], len };
             bool skip = fields[f].read_only ||
                         weir_quota_is_default(&made.quota, fields[f].name);
             if (!skip)
-                assert_int_equal(
-                    weir_quota_set(&back, weir_text_of(fields[f].name),
-                                   value, NULL), 0);
+                assert_int_equal(weir_quota_set(&back,
+                                                weir_text_of(fields[f].name),
+                                                value, NULL),
+                                 0);
         }
         assert_true(weir_quota_equal(&made.quota, &back));
         uint64_t want[2];
@@ -942,7 +938,9 @@ static void an_empty_value_is_the_default(void **state)
     struct weir_quota fresh;
     assert_int_equal(build("name=a;limit=5/s;low_burst=1;mode=off;"
                            "sharing=local;parent=p;limit=;low_burst=;mode=;"
-                           "sharing=;parent=", &quota, NULL), 0);
+                           "sharing=;parent=",
+                           &quota, NULL),
+                     0);
     build("name=a", &fresh, NULL);
     assert_true(weir_quota_equal(&quota, &fresh));
 }
@@ -994,7 +992,7 @@ int main(void)
         cmocka_unit_test(bursts_in_units),
         cmocka_unit_test(labels_and_descriptions),
         cmocka_unit_test(fields_are_read_back),
-        cmocka_unit_test(an_empty_value_is_the_default),
+        cmocka_unit_test(an_empty_value_is_the_default)
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,15 +33,14 @@ static void shows_every_field(void **state)
     json_t *object = weir_quota_to_json(&quota);
     char *text = json_dumps(object, JSON_COMPACT);
     assert_string_equal(
-        text,
-        "{\"name\":\"a\",\"parent\":\"\",\"kind\":\"rate\",\"limit\":"
-        "\"100/s\",\"low_burst\":\"1s\",\"high_burst\":\"1.5s\","
-        "\"max_debt\":\"1min\","
-        "\"algorithm\":\"leaky\",\"sharing\":\"counted\",\"mode\":"
-        "\"enforce\",\"on_stale\":\"open\",\"order\":0,\"glob\":\"name\","
-        "\"overflow\":\"\","
-        "\"description\":\"\",\"labels\":{\"team\":\"web\"},\"id\":7,"
-        "\"epoch\":0,\"created\":0}");
+        text, "{\"name\":\"a\",\"parent\":\"\",\"kind\":\"rate\",\"limit\":"
+              "\"100/s\",\"low_burst\":\"1s\",\"high_burst\":\"1.5s\","
+              "\"max_debt\":\"1min\","
+              "\"algorithm\":\"leaky\",\"sharing\":\"counted\",\"mode\":"
+              "\"enforce\",\"on_stale\":\"open\",\"order\":0,\"glob\":\"name\","
+              "\"overflow\":\"\","
+              "\"description\":\"\",\"labels\":{\"team\":\"web\"},\"id\":7,"
+              "\"epoch\":0,\"created\":0}");
     free(text);
     json_decref(object);
 }
@@ -58,7 +57,8 @@ static void changes_only_what_is_given(void **state)
     assert_int_equal(read_text("{\"limit\": null, \"low_burst\": 100,"
                                " \"order\": 4, \"id\": 9,"
                                " \"labels\": {\"b\": \"x,\", \"a\": \"\"}}",
-                               &object, &quota, NULL), 0);
+                               &object, &quota, NULL),
+                     0);
     assert_true(quota.limit.unlimited);
     assert_int_equal(quota.mode, WEIR_SHADOW);
     assert_int_equal(quota.low_burst.amount, 100);
@@ -114,8 +114,8 @@ static void a_nul_is_seen(void **state)
     struct weir_quota quota;
     weir_quota_init(&quota);
     json_t *object;
-    assert_int_equal(read_text("{\"name\": \"a\\u0000b\"}", &object, &quota,
-                               NULL), 0);
+    assert_int_equal(
+        read_text("{\"name\": \"a\\u0000b\"}", &object, &quota, NULL), 0);
     assert_int_equal(quota.name.len, 3);
     assert_int_equal(weir_quota_check(&quota, NULL), WEIR_ENAME);
     json_decref(object);
@@ -159,8 +159,9 @@ static void a_priority_may_be_negative(void **state)
     weir_quota_init(&quota);
     json_t *object;
     assert_int_equal(read_text("{\"sharing\": \"leased\", \"priority\":"
-                               " -9223372036854775808}", &object, &quota,
-                               NULL), 0);
+                               " -9223372036854775808}",
+                               &object, &quota, NULL),
+                     0);
     assert_true(quota.priority == INT64_MIN);
     json_t *shown = weir_quota_to_json(&quota);
     json_int_t got = json_integer_value(json_object_get(shown, "priority"));
@@ -178,8 +179,9 @@ static void a_flag_is_true_or_false(void **state)
     struct weir_diag diag;
     assert_int_equal(read_text("{\"algorithm\": \"sliding_log\","
                                " \"count_refused\": true, \"limit\": "
-                               "\"7/min\", \"max_entries\": 5}", &object,
-                               &quota, NULL), 0);
+                               "\"7/min\", \"max_entries\": 5}",
+                               &object, &quota, NULL),
+                     0);
     assert_true(quota.count_refused);
     assert_int_equal(quota.max_entries, 5);
     json_t *shown = weir_quota_to_json(&quota);
@@ -192,8 +194,9 @@ static void a_flag_is_true_or_false(void **state)
     assert_null(json_object_get(shown, "store"));
     json_decref(shown);
     json_decref(object);
-    assert_int_equal(read_text("{\"count_refused\": 1}", &object, &quota,
-                               &diag), WEIR_ESYNTAX);
+    assert_int_equal(
+        read_text("{\"count_refused\": 1}", &object, &quota, &diag),
+        WEIR_ESYNTAX);
     assert_non_null(strstr(diag.text, "must be true or false"));
     json_decref(object);
 }

@@ -15,8 +15,8 @@
 #include <time.h>
 
 #include "base/rng.h"
-#include "os/ration.h"
 #include "compare.h"
+#include "os/ration.h"
 
 #define PEERS 400
 #define MICROSECOND (WEIR_MILLISECOND / 1000)
@@ -28,10 +28,10 @@ struct peer {
     weir_duration used;
     unsigned turns;
     unsigned admitted_at; /* its turn of that number; 0: never */
-    bool greedy;   /* has more to read after each turn */
-    bool leaves;   /* in its turn */
-    bool returns;  /* by another connection, once it was admitted */
-    bool frees;    /* leaves in its turn, and frees the ration */
+    bool greedy;          /* has more to read after each turn */
+    bool leaves;          /* in its turn */
+    bool returns;         /* by another connection, once it was admitted */
+    bool frees;           /* leaves in its turn, and frees the ration */
     bool evicted;
 };
 
@@ -92,8 +92,8 @@ static bool hosts_differ(struct field *field)
     for (unsigned i = 0; i < 4; i++) {
         join(field, i, i);
         for (unsigned k = 0; k < i; k++)
-            differ &= field->peers[k].member.source !=
-                      field->peers[i].member.source;
+            differ &=
+                field->peers[k].member.source != field->peers[i].member.source;
     }
     for (unsigned i = 0; i < 4; i++)
         weir_ration_leave(&field->peers[i].member);
@@ -109,7 +109,8 @@ static void field_init(struct field *field, size_t places)
     field->now = 1000 * WEIR_SECOND;
     for (size_t i = 0; i < PEERS; i++)
         field->peers[i] = (struct peer){
-            .member = { .turn = turn, .evict = evict,
+            .member = { .turn = turn,
+                        .evict = evict,
                         .context = &field->peers[i] },
             .field = field,
             .cost = 100 * MICROSECOND,

@@ -37,9 +37,9 @@ struct shape {
 };
 
 static const struct shape two_tiers = { 6, 2, { 0, 0, 3, 3, 3, 3 } };
-static const struct shape three_tiers = {
-    8, 2, { 0, 0, 3, 3, 12, 12, 12, 12 }
-};
+static const struct shape three_tiers = { 8,
+                                          2,
+                                          { 0, 0, 3, 3, 12, 12, 12, 12 } };
 
 struct regions {
     struct weir_fleet *fleet;
@@ -162,8 +162,8 @@ static uint64_t load(struct regions *r, double seconds, double offered)
         passed += !(weir_fleet_take(r->fleet, who, Q, 1, NULL) &
                     WEIR_OUTCOME_LIMITED);
     }
-    run_on(r, start + (weir_duration)(seconds * 1e9) -
-                  weir_fleet_now(r->fleet));
+    run_on(r,
+           start + (weir_duration)(seconds * 1e9) - weir_fleet_now(r->fleet));
     return passed;
 }
 
@@ -277,8 +277,7 @@ static void test_any_clocks_hold_one_limit(void **state)
         bool root = i < r.shape->roots;
         struct weir_place place = { .root = root,
                                     .index = root ? i : i - r.shape->roots };
-        weir_fleet_clock(r.fleet, place,
-                         (int64_t)i * 24 * 3600 * WEIR_SECOND,
+        weir_fleet_clock(r.fleet, place, (int64_t)i * 24 * 3600 * WEIR_SECOND,
                          i % 3 * 10000.0 - 10000);
     }
     put_limit(&r);
@@ -349,8 +348,8 @@ static struct rates seconds_of(struct regions *r, int seconds, double offered)
     return out;
 }
 
-static void cut_off(const char *what, enum weir_on_stale on_stale,
-                    double least, double most, weir_duration noticed)
+static void cut_off(const char *what, enum weir_on_stale on_stale, double least,
+                    double most, weir_duration noticed)
 {
     struct regions r;
     make(&r, 20, 1, &fast);
@@ -432,11 +431,11 @@ static void test_what_passed_by_open_is_no_debt(void **state)
 /* What is on its way up when it dies. */
 struct death {
     struct regions *r;
-    uint64_t number[2];          /* of the last report each top took of it */
-    uint64_t told[2];            /* and in all */
-    uint64_t carry_most[32];     /* of a limiter's report to it */
+    uint64_t number[2];      /* of the last report each top took of it */
+    uint64_t told[2];        /* and in all */
+    uint64_t carry_most[32]; /* of a limiter's report to it */
     bool dead;
-    uint64_t handed;             /* when it died */
+    uint64_t handed; /* when it died */
 };
 
 static void note_up(struct death *death, uint32_t top,
@@ -505,8 +504,7 @@ static void carrier_dies(uint64_t seed)
                   "%.0f, other %.0f; it held %llu and %llu, lost %llu and "
                   "%llu (in doubt <= %llu)\n",
                   (unsigned long long)seed, alone.part[0] + alone.part[1],
-                  after.part[0] + after.part[1],
-                  reborn, other,
+                  after.part[0] + after.part[1], reborn, other,
                   (unsigned long long)(death.handed - death.told[0]),
                   (unsigned long long)(death.handed - death.told[1]),
                   (unsigned long long)(r.truth - passed_at(&r, 0)),
@@ -549,8 +547,8 @@ struct history {
 static void require(struct history *h, bool holds, const char *what, int line)
 {
     if (!holds)
-        fail_msg("line %d: %s\n  replay: WEIR_SEED=%llu WEIR_HISTORIES=1",
-                 line, what, (unsigned long long)h->seed);
+        fail_msg("line %d: %s\n  replay: WEIR_SEED=%llu WEIR_HISTORIES=1", line,
+                 what, (unsigned long long)h->seed);
 }
 
 static uint64_t below(struct history *h, uint64_t bound)
@@ -589,8 +587,8 @@ static void some_cut(struct history *h)
     const struct shape *shape = h->r.shape;
     uint32_t cut = (uint32_t)below(h, 4);
     uint32_t l = (uint32_t)below(h, h->r.limiters);
-    uint32_t root = first_of(&h->r, region_of(&h->r, l)) +
-                    (uint32_t)below(h, 2);
+    uint32_t root =
+        first_of(&h->r, region_of(&h->r, l)) + (uint32_t)below(h, 2);
     if (below(h, 2)) {
         uint32_t regions = shape->roots - shape->tops;
         l = weir_fleet_upper(h->r.fleet,
@@ -608,9 +606,9 @@ static void some_reset(struct history *h)
     if (below(h, 2))
         weir_fleet_reset(h->r.fleet, root_at(root));
     else
-        weir_fleet_reset(h->r.fleet, (struct weir_place){
-                                         .index = (uint32_t)below(
-                                             h, h->r.limiters) });
+        weir_fleet_reset(
+            h->r.fleet,
+            (struct weir_place){ .index = (uint32_t)below(h, h->r.limiters) });
 }
 
 static void heal(struct history *h)
@@ -693,8 +691,8 @@ static void history(uint64_t seed)
         else if (what < 19)
             some_reset(&h);
         weir_duration span = below(&h, below(&h, 5) ? 100 : 3000);
-        weir_fleet_run(h.r.fleet, weir_fleet_now(h.r.fleet) +
-                                      span * WEIR_MILLISECOND);
+        weir_fleet_run(h.r.fleet,
+                       weir_fleet_now(h.r.fleet) + span * WEIR_MILLISECOND);
         REQUIRE(&h, weir_fleet_error(h.r.fleet) == 0);
     }
     heal(&h);

@@ -14,9 +14,9 @@
 #include <time.h>
 
 #include "base/rng.h"
+#include "compare.h"
 #include "quota/glob.h"
 #include "quota/glob_path.h"
-#include "compare.h"
 #include "rls.pb-c.h"
 #include "wire/rlqs.h"
 #include "wire/rls_rules.h"

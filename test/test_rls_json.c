@@ -93,8 +93,7 @@ static void test_what_is_refused(void **state)
           WEIR_EINVAL },
         { "{\"domain\":\"d\",\"descriptors\":[{\"entries\":[{}]}]}",
           "key is empty", WEIR_EINVAL },
-        { "{\"domain\":\"d\",\"descriptors\":[null]}", "object",
-          WEIR_ESYNTAX },
+        { "{\"domain\":\"d\",\"descriptors\":[null]}", "object", WEIR_ESYNTAX },
         { "{\"domain\":\"d\",\"descriptors\":{}}", "lists", WEIR_ESYNTAX },
         { "{\"domain\":7," ONE "}", "texts", WEIR_ESYNTAX },
         { "{\"domian\":\"d\"," ONE "}", "'domian'", WEIR_ESYNTAX },
@@ -113,16 +112,20 @@ static void test_what_is_refused(void **state)
         { "{\"domain\":\"d\"," ONE ",\"hitsAddend\":true}", "whole",
           WEIR_ESYNTAX },
         { "{\"domain\":\"d\",\"descriptors\":[{\"entries\":[{\"key\":\"k\"}],"
-          "\"hitsAddend\":\"18446744073709551616\"}]}", "range",
-          WEIR_ESYNTAX },
+          "\"hitsAddend\":\"18446744073709551616\"}]}",
+          "range", WEIR_ESYNTAX },
         { "{\"domain\":\"d\",\"descriptors\":[{\"entries\":[{\"key\":\"k\"}],"
-          "\"isNegativeHits\":1}]}", "true or false", WEIR_ESYNTAX },
+          "\"isNegativeHits\":1}]}",
+          "true or false", WEIR_ESYNTAX },
         { "{\"domain\":\"d\",\"descriptors\":[{\"entries\":[{\"key\":\"k\"}],"
-          "\"limit\":{}}]}", "unit", WEIR_EINVAL },
+          "\"limit\":{}}]}",
+          "unit", WEIR_EINVAL },
         { "{\"domain\":\"d\",\"descriptors\":[{\"entries\":[{\"key\":\"k\"}],"
-          "\"limit\":{\"unit\":99}}]}", "unit", WEIR_EINVAL },
+          "\"limit\":{\"unit\":99}}]}",
+          "unit", WEIR_EINVAL },
         { "{\"domain\":\"d\",\"descriptors\":[{\"entries\":[{\"key\":\"k\"}],"
-          "\"limit\":{\"unit\":\"second\"}}]}", "unit", WEIR_EINVAL },
+          "\"limit\":{\"unit\":\"second\"}}]}",
+          "unit", WEIR_EINVAL },
     };
     for (size_t i = 0; i < WEIR_COUNT_OF(cases); i++) {
         int error = read_text(cases[i].text, NULL);
@@ -185,9 +188,8 @@ static void test_answers(void **state)
           .reset_given = true,
           .reset = WEIR_SECOND + WEIR_MILLISECOND },
     };
-    const struct weir_rls_header headers[] = {
-        { WEIR_TEXT("Retry-After"), WEIR_TEXT("37") }
-    };
+    const struct weir_rls_header headers[] = { { WEIR_TEXT("Retry-After"),
+                                                 WEIR_TEXT("37") } };
     struct weir_rls_answer answer = { .code = WEIR_RLS_OVER_LIMIT,
                                       .count = 3,
                                       .statuses = statuses,
@@ -201,10 +203,9 @@ static void test_answers(void **state)
     answer.code = WEIR_RLS_OK;
     answer.count = 1;
     answer.header_count = 1;
-    shows(&answer,
-          "{\"overallCode\":\"OK\",\"responseHeadersToAdd\":[{\"key\":"
-          "\"Retry-After\",\"value\":\"37\"}],\"statuses\":[{\"code\":"
-          "\"OK\"}]}");
+    shows(&answer, "{\"overallCode\":\"OK\",\"responseHeadersToAdd\":[{\"key\":"
+                   "\"Retry-After\",\"value\":\"37\"}],\"statuses\":[{\"code\":"
+                   "\"OK\"}]}");
 }
 
 int main(void)

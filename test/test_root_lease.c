@@ -201,9 +201,9 @@ static void test_a_newcomer_waits_for_two_round_trips(void **state)
 
 static void put_away(struct net *net, uint32_t root, struct weir_text name)
 {
-    struct weir_change change = { .removed = true,
-                                  .quota = { .name = name,
-                                             .epoch = ++net->epoch } };
+    struct weir_change change = {
+        .removed = true, .quota = { .name = name, .epoch = ++net->epoch }
+    };
     weir_root_apply(net->nodes[root].root, &change, net->now);
     weir_root_settle(net->nodes[root].root, net->now);
 }

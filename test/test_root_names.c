@@ -369,8 +369,8 @@ static void a_parent_that_is_full_still(void **state)
     link_up(town, 0);
     weir_limiter_link(town->limiters[0], 0, true, town->now);
     run(town, 12 * WEIR_SECOND);
-    assert_true(weir_root_usage_of(town->root, WEIR_TEXT("slow"), &usage,
-                                   town->now));
+    assert_true(
+        weir_root_usage_of(town->root, WEIR_TEXT("slow"), &usage, town->now));
     assert_compare(usage.fill, >, 480);
     assert_int_equal(events(town, 0, ""), 0);
 }
@@ -504,8 +504,8 @@ static void adaptive_limits_are_judged(void **state)
     say(town, 1, &message);
     assert_int_equal(town->denied, 1);
     while (usage.limit_count == 0)
-        assert_true(weir_root_limiter_usage(town->root, &cursor, &usage,
-                                            town->now));
+        assert_true(
+            weir_root_limiter_usage(town->root, &cursor, &usage, town->now));
     assert_int_equal(usage.limit_count, 1);
     assert_true(weir_text_equal(usage.limits[0].name, WEIR_TEXT("b/db")));
 }
@@ -517,18 +517,17 @@ static void ancestors_of_ones_own_need_no_room(void **state)
     static char names[WEIR_ANCESTORS_MAX + 1][32];
     static struct weir_announce announces[1024];
     uint64_t number = 0;
-    put(town, made_quota_of("pool", "", 1000, 1000));               /* 4 */
-    put(town, made_quota_of("a/u/*/put", "a/u/{1}", 10, 10));       /* 5 */
-    put(town, made_quota_of("a/q", "pool", 10, 10));                /* 6 */
+    put(town, made_quota_of("pool", "", 1000, 1000));         /* 4 */
+    put(town, made_quota_of("a/u/*/put", "a/u/{1}", 10, 10)); /* 5 */
+    put(town, made_quota_of("a/q", "pool", 10, 10));          /* 6 */
     by_hand(town, 0);
     struct weir_message message = { .type = WEIR_MESSAGE_REPORT, .session = 7 };
     struct weir_report *report = &message.report;
     for (uint32_t i = 0; i <= WEIR_ANCESTORS_MAX; i++) {
         snprintf(names[i], sizeof names[i], "a/u/%u/put", i);
-        announces[report->announce_count++] =
-            (struct weir_announce){ .slot = i,
-                                    .name = weir_text_of(names[i]),
-                                    .created = 5 };
+        announces[report->announce_count++] = (struct weir_announce){
+            .slot = i, .name = weir_text_of(names[i]), .created = 5
+        };
         if (report->announce_count < 1024 && i < WEIR_ANCESTORS_MAX)
             continue;
         report->number = ++number;
@@ -646,16 +645,18 @@ static void nobody_speaks_for_a_limiter_of_another(void **state)
     gauge.kind = WEIR_CONCURRENCY;
     put(town, gauge); /* 4 */
     by_hand(town, 0);
-    const struct weir_announce announce = { .slot = 1,
-                                            .name = WEIR_TEXT("a/db"),
-                                            .created = 4,
-                                            .in_flight = true };
+    const struct weir_announce announce = {
+        .slot = 1, .name = WEIR_TEXT("a/db"), .created = 4, .in_flight = true
+    };
     const struct weir_count count = { .slot = 1, .passed = 10 };
     const struct weir_message message = {
         .type = WEIR_MESSAGE_REPORT,
         .session = 7,
-        .report = { .number = 1, .announce_count = 1, .announces = &announce,
-                    .count = 1, .counts = &count },
+        .report = { .number = 1,
+                    .announce_count = 1,
+                    .announces = &announce,
+                    .count = 1,
+                    .counts = &count },
     };
     say(town, 0, &message);
     assert_true(in_flight(town) == 10);

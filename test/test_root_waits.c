@@ -161,10 +161,7 @@ static size_t read_grants(struct net *net, struct weir_root *root)
 static void test_more_wait_than_there_is_room_for(void **state)
 {
     (void)state;
-    enum {
-        ROOM = 4096,
-        MORE = 100
-    };
+    enum { ROOM = 4096, MORE = 100 };
     static char names[ROOM + MORE][16];
     static const struct weir_band band = { 0, 1, 5 };
     struct net net;
@@ -221,14 +218,15 @@ static void test_a_word_from_before(void **state)
     assert_near(net_has(&net, a, 0), 80);
     weir_root_lease_end(net.nodes[first].root, net.term, nobody, net.now);
     weir_root_lease_begin(net.nodes[second].root, ++net.term, net.now, net.now);
-    struct weir_want want = { .name = WEIR_TEXT("q0"),
-                              .has = 1,
-                              .band_count = 1,
-                              .bands = &band };
+    struct weir_want want = {
+        .name = WEIR_TEXT("q0"), .has = 1, .band_count = 1, .bands = &band
+    };
     struct weir_message message = {
         .type = WEIR_MESSAGE_WANTS,
         .session = net.nodes[a].up[1].session,
-        .wants = { .number = 1000, .term = net.term - 1, .count = 1,
+        .wants = { .number = 1000,
+                   .term = net.term - 1,
+                   .count = 1,
                    .wants = &want },
     };
     struct weir_root *root = net.nodes[second].root;

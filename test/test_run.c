@@ -14,8 +14,8 @@
 
 #include <math.h>
 
-#include "lab/run.h"
 #include "compare.h"
+#include "lab/run.h"
 
 #define QUOTAS_MAX 4
 #define LOADS_MAX 2

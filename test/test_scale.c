@@ -12,15 +12,15 @@
 
 #include <cmocka.h>
 
-#include "lab/fleet.h"
 #include "compare.h"
+#include "lab/fleet.h"
 
 #define MANY 100000u
 #define FEW 10u
 #define SLOTS (MANY + MANY / 8)
 
 struct seen {
-    uint64_t quotas;  /* that came to limiters */
+    uint64_t quotas; /* that came to limiters */
     uint64_t welcomes;
 };
 
@@ -43,8 +43,7 @@ static void put(struct weir_fleet *fleet, uint32_t number)
     struct weir_quota quota;
     weir_quota_init(&quota);
     snprintf(name, sizeof(name), "acme/%06u/api-requests", number);
-    snprintf(parent, sizeof(parent), "acme/%06u/api-requests",
-             number / 100);
+    snprintf(parent, sizeof(parent), "acme/%06u/api-requests", number / 100);
     quota.name = weir_text_of(name);
     if (number > 0)
         quota.parent = weir_text_of(parent);

@@ -15,8 +15,8 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "lab/scenario.h"
 #include "compare.h"
+#include "lab/scenario.h"
 
 /* ---- Helpers -------------------------------------------------------- */
 

@@ -115,8 +115,8 @@ static long seconds_kept(const char *key)
     assert_int_equal(send(fd, line, (size_t)len, MSG_NOSIGNAL), len);
     len = 0;
     while (!memchr(line, '\n', (size_t)len)) {
-        ssize_t got = PATIENTLY(
-            recv(fd, line + len, sizeof(line) - 1 - (size_t)len, 0));
+        ssize_t got =
+            PATIENTLY(recv(fd, line + len, sizeof(line) - 1 - (size_t)len, 0));
         assert_compare(got, >, 0);
         len += (int)got;
     }

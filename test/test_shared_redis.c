@@ -22,8 +22,8 @@
 
 #include "base/atomic.h"
 #include "certificate_maker.h"
-#include "os/clock.h"
 #include "compare.h"
+#include "os/clock.h"
 #include "patience.h"
 #include "shared_rules.h"
 #include "shared_suite.h"

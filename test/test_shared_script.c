@@ -24,8 +24,8 @@
 #include <cmocka.h>
 #include <hiredis/hiredis.h>
 
-#include "os/clock.h"
 #include "compare.h"
+#include "os/clock.h"
 #include "shared_rules.h"
 #include "shared_server.h"
 #include "store/shared_script.h"

@@ -44,8 +44,7 @@ static void passwords_are_hidden(void **state)
     };
     for (size_t i = 0; i < WEIR_COUNT_OF(cases); i++) {
         char buf[WEIR_STORE_SHOW_MAX];
-        assert_string_equal(weir_store_show(cases[i].url, buf),
-                            cases[i].shown);
+        assert_string_equal(weir_store_show(cases[i].url, buf), cases[i].shown);
         assert_null(strstr(buf, "PW"));
     }
 }
@@ -68,13 +67,13 @@ static void what_is_not_understood_is_not_repeated(void **state)
     (void)state;
     static const char *const urls[] = {
         "postgres:password=pass PW", "postgres://u:PW@[::1/db",
-        "postgres://u:PW@h/db?x", "postgres:PW", "postgres:password='PW",
+        "postgres://u:PW@h/db?x",    "postgres:PW",
+        "postgres:password='PW",
     };
     for (size_t i = 0; i < WEIR_COUNT_OF(urls); i++) {
         struct weir_diag diag;
         struct weir_store *store;
-        assert_int_equal(weir_store_open(urls[i], &store, &diag),
-                         WEIR_EINVAL);
+        assert_int_equal(weir_store_open(urls[i], &store, &diag), WEIR_EINVAL);
         assert_null(strstr(diag.text, "PW"));
     }
 }

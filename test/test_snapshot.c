@@ -21,8 +21,8 @@
 #include <cmocka.h>
 
 #include "base/atomic.h"
-#include "os/clock.h"
 #include "compare.h"
+#include "os/clock.h"
 #include "patience.h"
 #include "quota_maker.h"
 #include "server/snapshot.h"
@@ -77,8 +77,7 @@ static void drop_any(struct house *house)
     memcpy(name, quota->name.p, quota->name.len);
     struct weir_change change = {
         .removed = true,
-        .quota = { .name = { name, quota->name.len },
-                   .epoch = ++house->epoch },
+        .quota = { .name = { name, quota->name.len }, .epoch = ++house->epoch },
     };
     apply(house, &change);
 }
@@ -145,8 +144,8 @@ static struct weir_snapshot_state look(const struct house *house)
 /* Turns the loop until so many were written or failed. */
 static void wait_for(struct house *house, uint64_t written, uint64_t failures)
 {
-    while (STILL(look(house).written < written ||
-                 look(house).failures < failures))
+    while (
+        STILL(look(house).written < written || look(house).failures < failures))
         assert_int_equal(event_base_loop(house->base, EVLOOP_ONCE), 0);
 }
 
@@ -548,8 +547,8 @@ static void widen(const struct house *house, bool mounted)
 {
     struct rlimit limit = { RLIM_INFINITY, RLIM_INFINITY };
     if (mounted)
-        assert_int_equal(mount("tmpfs", house->folder, "tmpfs", MS_REMOUNT,
-                               "size=64m"), 0);
+        assert_int_equal(
+            mount("tmpfs", house->folder, "tmpfs", MS_REMOUNT, "size=64m"), 0);
     else
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
@@ -623,11 +622,11 @@ static void put_plain(struct house *house, unsigned number)
     char name[48];
     struct weir_change change = { .removed = false };
     weir_quota_init(&change.quota);
-    int len = snprintf(name, sizeof name, "tenant/%u/user/%u", number / 100,
-                       number);
+    int len =
+        snprintf(name, sizeof name, "tenant/%u/user/%u", number / 100, number);
     change.quota.name = (struct weir_text){ name, (size_t)len };
-    change.quota.limit = (struct weir_limit){ .units = 1 + number,
-                                              .per = WEIR_SECOND };
+    change.quota.limit =
+        (struct weir_limit){ .units = 1 + number, .per = WEIR_SECOND };
     change.quota.epoch = change.quota.id = ++house->epoch;
     change.quota.created = house->epoch;
     apply(house, &change);
@@ -657,9 +656,9 @@ static void test_many(void **state)
     struct stat status;
     assert_int_equal(stat(house.path, &status), 0);
     printf("%u quotas: %.1f MB, written in %.2f s, longest turn of the loop "
-           "%.2f ms; read in %.2f s\n", count, (double)status.st_size / 1e6,
-           (double)written / 1e9, (double)look(&house).longest_turn / 1e6,
-           (double)read / 1e9);
+           "%.2f ms; read in %.2f s\n",
+           count, (double)status.st_size / 1e6, (double)written / 1e9,
+           (double)look(&house).longest_turn / 1e6, (double)read / 1e9);
     close_house(&house);
 }
 

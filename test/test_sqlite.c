@@ -112,10 +112,12 @@ static void check_refused_everywhere(struct fixture *fixture)
     uint64_t floor;
     assert_int_equal(edit(fixture, "b"), WEIR_ESTORE);
     assert_non_null(strstr(fixture->diag.text, "moved, removed or replaced"));
-    assert_int_equal(weir_store_read(fixture->store, 0, ignore, NULL,
-                                     &fixture->diag), WEIR_ESTORE);
+    assert_int_equal(
+        weir_store_read(fixture->store, 0, ignore, NULL, &fixture->diag),
+        WEIR_ESTORE);
     assert_int_equal(weir_store_identity(fixture->store, &id, &epoch, &floor,
-                                         &fixture->diag), WEIR_ESTORE);
+                                         &fixture->diag),
+                     WEIR_ESTORE);
 }
 
 static void moved_away_and_back(void **state)
@@ -159,8 +161,7 @@ static sqlite3 *sql(const char *path, const char *statements)
 {
     sqlite3 *db;
     assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(db, statements, NULL, NULL, NULL),
-                     SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, statements, NULL, NULL, NULL), SQLITE_OK);
     return db;
 }
 
@@ -265,8 +266,8 @@ static void of_an_older_schema(void **state)
     assert_int_equal(reopen(fixture), 0);
     struct weir_store_id id;
     uint64_t epoch, floor;
-    assert_int_equal(weir_store_identity(fixture->store, &id, &epoch, &floor,
-                                         NULL), 0);
+    assert_int_equal(
+        weir_store_identity(fixture->store, &id, &epoch, &floor, NULL), 0);
     for (int i = 0; i < 16; i++)
         assert_int_equal(id.uuid[i], i);
     assert_int_equal(id.restores, 3);
@@ -376,12 +377,13 @@ static void migrated(void **state)
     assert_int_equal(edit(fixture, "b"), WEIR_ESTORE);
     assert_non_null(strstr(fixture->diag.text, "was migrated to "));
     assert_non_null(strstr(fixture->diag.text, to));
-    assert_int_equal(weir_store_undo(fixture->store, 1, weir_text_of("ann"),
-                                     &epoch, NULL), WEIR_ESTORE);
-    assert_int_equal(weir_store_identity(fixture->store, &id, &epoch, &floor,
-                                         NULL), WEIR_ESTORE);
-    assert_int_equal(weir_store_open(fixture->url, &other, NULL),
-                     WEIR_ESTORE);
+    assert_int_equal(
+        weir_store_undo(fixture->store, 1, weir_text_of("ann"), &epoch, NULL),
+        WEIR_ESTORE);
+    assert_int_equal(
+        weir_store_identity(fixture->store, &id, &epoch, &floor, NULL),
+        WEIR_ESTORE);
+    assert_int_equal(weir_store_open(fixture->url, &other, NULL), WEIR_ESTORE);
     assert_int_equal(weir_store_migrate(fixture->url, third, &quotas, NULL),
                      WEIR_ESTORE);
     assert_int_equal(weir_store_open(third, &other, NULL), WEIR_ENOENT);
@@ -440,8 +442,8 @@ static void others_may_read_it(void **state)
     assert_int_equal(edit(fixture, "a"), 0);
     unlink(fixture->path);
     assert_int_equal(weir_store_check_mode(fixture->url, &fixture->diag), 0);
-    assert_int_equal(weir_store_check_mode("postgres:dbname=a",
-                                           &fixture->diag), 0);
+    assert_int_equal(weir_store_check_mode("postgres:dbname=a", &fixture->diag),
+                     0);
 }
 
 static void rows_that_say_nothing(void **state)
@@ -451,8 +453,9 @@ static void rows_that_say_nothing(void **state)
     sqlite3_close(sql(fixture->path, "UPDATE quotas SET fields = "
                                      "'limit: much' || char(10);"
                                      "UPDATE meta SET epoch = epoch + 1"));
-    assert_int_equal(weir_store_read(fixture->store, 0, ignore, NULL,
-                                     &fixture->diag), WEIR_ESTORE);
+    assert_int_equal(
+        weir_store_read(fixture->store, 0, ignore, NULL, &fixture->diag),
+        WEIR_ESTORE);
     assert_non_null(strstr(fixture->diag.text, "the quota 'a'"));
     assert_non_null(strstr(fixture->diag.text, "'much'"));
     assert_int_equal(reopen(fixture), 0);
@@ -479,8 +482,8 @@ static void locked_by_another_process(void **state)
         patience_be_child();
         close(done[1]);
         sql(fixture->path, "BEGIN IMMEDIATE; DELETE FROM quotas");
-        bool told = write(ready[1], &byte, 1) == 1 &&
-                    read(done[0], &byte, 1) >= 0;
+        bool told =
+            write(ready[1], &byte, 1) == 1 && read(done[0], &byte, 1) >= 0;
         _exit(told ? 0 : 1);
     }
     assert_int_equal(PATIENTLY(read(ready[0], &byte, 1)), 1);
@@ -488,8 +491,7 @@ static void locked_by_another_process(void **state)
     assert_non_null(strstr(fixture->diag.text, "locked by another process"));
     assert_non_null(strstr(fixture->diag.text, fixture->path));
     assert_int_equal(epoch_of(fixture), 1);
-    assert_int_equal(weir_store_read(fixture->store, 0, ignore, NULL, NULL),
-                     0);
+    assert_int_equal(weir_store_read(fixture->store, 0, ignore, NULL, NULL), 0);
     close(done[1]);
     assert_int_equal(STATUS_OF(child), 0);
     close(done[0]);
@@ -573,6 +575,6 @@ int main(void)
         UNDER(no_room_on_the_disk),
     };
     int failed = store_suite_run(&sqlite_store);
-    return failed + cmocka_run_group_tests_name("sqlite files", tests, NULL,
-                                                NULL);
+    return failed +
+           cmocka_run_group_tests_name("sqlite files", tests, NULL, NULL);
 }

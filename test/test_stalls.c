@@ -27,11 +27,7 @@
 #define LIMITERS 3 /* of those that are cut off */
 #define NODES_MAX 16
 
-enum mode {
-    SHARE,
-    HOLD,
-    MODES
-};
+enum mode { SHARE, HOLD, MODES };
 
 static const struct weir_text names[MODES] = { WEIR_TEXT("share"),
                                                WEIR_TEXT("hold") };

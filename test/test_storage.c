@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "lab/storage.h"
 #include "compare.h"
+#include "lab/storage.h"
 
 #define MS WEIR_MILLISECOND
 #define S WEIR_SECOND
@@ -126,9 +126,7 @@ static void a_pool_answers_in_turn(void **state)
     struct weir_storage *storage = weir_storage_new(&options);
     struct weir_rng rng = { .state = 7 };
     weir_duration before = 0;
-    enum {
-        ASKED = 10000
-    };
+    enum { ASKED = 10000 };
     for (int i = 0; i < ASKED; i++) {
         weir_duration answered = weir_storage_ask(storage, &rng, S);
         assert_compare(answered, >=, before + 10 * MS);

@@ -18,12 +18,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "compare.h"
 #include "os/clock.h"
 #include "os/daemon.h"
 #include "os/h2_link.h"
 #include "patience.h"
-#include "compare.h"
-
 
 struct world {
     struct event_base *base;
@@ -80,8 +79,7 @@ static void on_drain(void *context, struct weir_stream *stream)
     ((struct world *)context)->drained++;
 }
 
-static void on_lost(void *context, struct weir_stream *stream,
-                    const char *why)
+static void on_lost(void *context, struct weir_stream *stream, const char *why)
 {
     struct world *world = context;
     world->lost++;
@@ -108,15 +106,15 @@ static bool on_call(void *context, struct weir_h2 *h2, int32_t stream,
     return strcmp(path, "/echo") == 0;
 }
 
-static void on_server_message(void *context, struct weir_h2 *h2,
-                              int32_t stream, const void *bytes, size_t len)
+static void on_server_message(void *context, struct weir_h2 *h2, int32_t stream,
+                              const void *bytes, size_t len)
 {
     (void)context;
     assert_int_equal(weir_h2_send(h2, stream, bytes, len, false), 0);
 }
 
-static void on_client_message(void *context, struct weir_h2 *h2,
-                              int32_t stream, const void *bytes, size_t len)
+static void on_client_message(void *context, struct weir_h2 *h2, int32_t stream,
+                              const void *bytes, size_t len)
 {
     (void)h2;
     (void)stream;
@@ -168,8 +166,10 @@ static void accept_link(struct world *world, struct weir_stream *stream)
 {
     struct weir_h2_link_handler handler = {
         .context = world,
-        .calls = { .context = world, .on_call = on_call,
-                   .on_message = on_server_message, .on_end = on_end },
+        .calls = { .context = world,
+                   .on_call = on_call,
+                   .on_message = on_server_message,
+                   .on_end = on_end },
         .on_lost = on_link_lost,
     };
     world->server_link = weir_h2_link_new(stream, true, &handler);
@@ -196,18 +196,16 @@ static void world_init(struct world *world, size_t max)
 {
     memset(world, 0, sizeof(*world));
     world->base = event_base_new();
-    assert_int_equal(weir_address_parse(WEIR_TEXT("127.0.0.1:0"),
-                                        &world->address, NULL),
-                     0);
+    assert_int_equal(
+        weir_address_parse(WEIR_TEXT("127.0.0.1:0"), &world->address, NULL), 0);
     struct weir_listener_options options = {
         .address = world->address,
         .max = max,
         .on_accept = on_accept,
         .context = world,
     };
-    assert_int_equal(weir_listener_new(world->base, &options,
-                                       &world->listener, NULL),
-                     0);
+    assert_int_equal(
+        weir_listener_new(world->base, &options, &world->listener, NULL), 0);
     world->address.port = weir_listener_port(world->listener);
 }
 
@@ -225,8 +223,8 @@ static void world_fini(struct world *world)
 static void connect_stream(struct world *world)
 {
     struct weir_stream_handler handler = stream_handler(world);
-    world->client = weir_stream_connect(world->base, &world->address, NULL, 0,
-                                        &handler);
+    world->client =
+        weir_stream_connect(world->base, &world->address, NULL, 0, &handler);
     assert_non_null(world->client);
 }
 
@@ -234,7 +232,8 @@ static void connect_link(struct world *world)
 {
     struct weir_h2_link_handler handler = {
         .context = world,
-        .calls = { .context = world, .on_message = on_client_message,
+        .calls = { .context = world,
+                   .on_message = on_client_message,
                    .on_close = on_close },
         .on_open = on_link_open,
         .on_lost = on_link_lost,
@@ -254,8 +253,7 @@ static void test_addresses(void **state)
     (void)state;
     struct weir_address address = { .port = 5 };
     struct weir_diag diag;
-    assert_int_equal(weir_address_parse(WEIR_TEXT("[::1]:80"), &address,
-                                        &diag),
+    assert_int_equal(weir_address_parse(WEIR_TEXT("[::1]:80"), &address, &diag),
                      0);
     assert_string_equal(address.host, "::1");
     assert_int_equal(address.port, 80);
@@ -263,21 +261,19 @@ static void test_addresses(void **state)
     assert_int_equal(weir_address_parse(WEIR_TEXT(":7077"), &address, &diag),
                      0);
     assert_string_equal(address.host, "127.0.0.1");
-    assert_int_equal(weir_address_parse(WEIR_TEXT("LocalHost:1"), &address,
-                                        &diag),
-                     0);
+    assert_int_equal(
+        weir_address_parse(WEIR_TEXT("LocalHost:1"), &address, &diag), 0);
     assert_true(weir_address_is_loopback(&address));
-    assert_int_equal(weir_address_parse(WEIR_TEXT("10.0.0.1:1"), &address,
-                                        &diag),
-                     0);
+    assert_int_equal(
+        weir_address_parse(WEIR_TEXT("10.0.0.1:1"), &address, &diag), 0);
     assert_false(weir_address_is_loopback(&address));
-    static const char *const bad[] = { "", "host", "host:", "host:99999",
+    static const char *const bad[] = { "",      "host",  "host:",  "host:99999",
                                        "a b:1", "[x]:1", "::1:80", "h:-1" };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         diag.text[0] = '\0';
-        assert_int_equal(weir_address_parse(weir_text_of(bad[i]), &address,
-                                            &diag),
-                         WEIR_ESYNTAX);
+        assert_int_equal(
+            weir_address_parse(weir_text_of(bad[i]), &address, &diag),
+            WEIR_ESYNTAX);
         assert_compare(strlen(diag.text), >, 0);
     }
     assert_string_equal(address.host, "10.0.0.1");

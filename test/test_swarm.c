@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
+#include "compare.h"
 #include "lab/run.h"
 #include "lab/swarm.h"
-#include "compare.h"
 
 #define SEED_FIRST 1
 #define SEED_LAST 200

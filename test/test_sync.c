@@ -34,8 +34,8 @@
 
 #include <cmocka.h>
 
-#include "lab/fleet.h"
 #include "histories.h"
+#include "lab/fleet.h"
 #include "node/root_state.h"
 
 /* Of 20 bugs of test_planted 13 break what is held here, and the histories up
@@ -53,7 +53,7 @@ static const int parent_of[NAMES] = { -1, 0, 0, 0 };
 struct told {
     uint32_t roots;     /* bits: who told it */
     uint64_t now, most; /* 1/1024 units */
-    uint64_t before; /* counted when it first was told anything: held by no
+    uint64_t before;    /* counted when it first was told anything: held by no
                       * slack, and late, perhaps in nobody's bucket */
 };
 
@@ -77,7 +77,7 @@ struct history {
     double behind[NAMES];
     uint64_t high[NAMES];
     uint64_t high_least[NAMES]; /* it ever was */
-    double forgiven[NAMES]; /* presumed when late counts filled a bucket */
+    double forgiven[NAMES];     /* presumed when late counts filled a bucket */
     struct told told[LIMITERS_MAX][NAMES];
     struct known known[LIMITERS_MAX][NAMES];
     uint64_t pace_most[LIMITERS_MAX][NAMES];
@@ -220,11 +220,11 @@ static void note_late(struct history *h, uint32_t index, int name)
     struct weir_use *use =
         weir_merge_get(&root->merge, weir_text_of(names[name]));
     if (use)
-        h->forgiven[name] += ldexp(
-            (double)weir_merge_presumed(&root->merge, use,
-                                        weir_fleet_clock_of(h->fleet,
-                                                            root_at(index))),
-            -(int)use->bucket.leak.frac);
+        h->forgiven[name] +=
+            ldexp((double)weir_merge_presumed(
+                      &root->merge, use,
+                      weir_fleet_clock_of(h->fleet, root_at(index))),
+                  -(int)use->bucket.leak.frac);
 }
 
 static void note_report(struct history *h, uint32_t root, uint32_t limiter,

@@ -38,8 +38,8 @@ struct model {
     bool unlimited;
     enum weir_mode mode;
     uint64_t low, high;
-    weir_i128 in;     /* in 1/UNIT, on the scale of 'leak' */
-    weir_i128 slop;   /* how far the table may be off, in 1/UNIT */
+    weir_i128 in;   /* in 1/UNIT, on the scale of 'leak' */
+    weir_i128 slop; /* how far the table may be off, in 1/UNIT */
     uint64_t count;
     uint64_t created;
 };
@@ -86,8 +86,7 @@ static enum answer model_passes(const struct model *m, uint64_t weight,
     if (after > high + m->slop)
         return NO;
     /* The table rounds the width of the band, by 2^-26. */
-    weir_i128 low = (weir_i128)(m->low - (m->high - m->low) / (1 << 25)) *
-                    UNIT;
+    weir_i128 low = (weir_i128)(m->low - (m->high - m->low) / (1 << 25)) * UNIT;
     if (after > high - m->slop || fill > low - m->slop)
         return EITHER;
     return YES;
@@ -203,8 +202,7 @@ static void check_reply(const struct world *w, int i, uint64_t weight,
         assert_true(reply->retry_after == 0);
         /* What remains may still be asked for, unless chance comes in. */
         if (reply->remaining > 0 && reply->remaining <= WEIR_WEIGHT_MAX)
-            assert_int_not_equal(
-                chain_passes(w, i, reply->remaining, now), NO);
+            assert_int_not_equal(chain_passes(w, i, reply->remaining, now), NO);
         return;
     }
     assert_compare(reply->retry_after, >, 0);
@@ -213,8 +211,7 @@ static void check_reply(const struct world *w, int i, uint64_t weight,
     int refuser = atoi(reply->quota + 1);
     const struct model *m = &w->quota[refuser];
     assert_int_not_equal(model_passes(m, weight, now), YES);
-    assert_true(reply->never ==
-                (m->units == 0 || weight > m->high));
+    assert_true(reply->never == (m->units == 0 || weight > m->high));
     if (reply->never) {
         assert_true(reply->retry_after == WEIR_NEVER);
         return;
@@ -236,8 +233,7 @@ static void do_take(struct world *w, int i)
     enum answer expected = chain_passes(w, i, weight, w->now);
     void *copy = expected == NO ? snapshot(w->table) : NULL;
     unsigned outcome = weir_table_take(w->table, w->stripe, w->quota[i].ref,
-                                       weight, wants ? &reply : NULL,
-                                       w->now);
+                                       weight, wants ? &reply : NULL, w->now);
     assert_false(outcome & WEIR_OUTCOME_STALE_REF);
     bool passed = !(outcome & WEIR_OUTCOME_LIMITED);
     if (expected != EITHER)
@@ -282,8 +278,8 @@ static void do_charge(struct world *w, int i)
             model_add(m, 0, w->now);
             continue;
         }
-        weir_i128 most = ((weir_i128)(m->units ? m->high : 0) +
-                          WEIR_DEBT_MAX) * UNIT;
+        weir_i128 most =
+            ((weir_i128)(m->units ? m->high : 0) + WEIR_DEBT_MAX) * UNIT;
         weir_i128 room = most - model_fill(m, w->now);
         assert_compare(moved, >=, 0);
         assert_compare(moved, <=, (int64_t)weight);
@@ -354,15 +350,13 @@ static weir_i128 wait_slop(const struct world *w, int i)
 static void do_reserve(struct world *w, int i)
 {
     uint64_t weight = random_weight(&w->rng);
-    weir_duration wait_max = weir_rng_below(&w->rng, 4)
-                                 ? random_bits(&w->rng, 50)
-                                 : WEIR_NEVER;
+    weir_duration wait_max =
+        weir_rng_below(&w->rng, 4) ? random_bits(&w->rng, 50) : WEIR_NEVER;
     struct weir_reply reply;
     weir_i128 wait = model_wait(w, i, weight);
     weir_i128 slop = wait_slop(w, i);
-    unsigned outcome = weir_table_reserve(w->table, w->stripe,
-                                          w->quota[i].ref, weight, wait_max,
-                                          &reply, w->now);
+    unsigned outcome = weir_table_reserve(w->table, w->stripe, w->quota[i].ref,
+                                          weight, wait_max, &reply, w->now);
     bool passed = !(outcome & WEIR_OUTCOME_LIMITED);
     assert_int_equal(reply.verdict, passed ? WEIR_PASS : WEIR_LIMITED);
     if (!passed) {
@@ -380,8 +374,7 @@ static void do_reserve(struct world *w, int i)
     for (; i >= 0; i = w->quota[i].parent) {
         struct model *m = &w->quota[i];
         int64_t moved = moved_by(w, m);
-        assert_true(moved ==
-                    (m->mode == WEIR_OFF ? 0 : (int64_t)weight));
+        assert_true(moved == (m->mode == WEIR_OFF ? 0 : (int64_t)weight));
         model_add(m, moved, w->now);
     }
 }
@@ -389,8 +382,15 @@ static void do_reserve(struct world *w, int i)
 /* ---- Edits ---- */
 
 static const weir_duration periods[] = {
-    1, 1000, WEIR_MILLISECOND, WEIR_SECOND, 3 * WEIR_SECOND,
-    60 * WEIR_SECOND, 3600 * WEIR_SECOND, DAY, 7 * DAY,
+    1,
+    1000,
+    WEIR_MILLISECOND,
+    WEIR_SECOND,
+    3 * WEIR_SECOND,
+    60 * WEIR_SECOND,
+    3600 * WEIR_SECOND,
+    DAY,
+    7 * DAY,
 };
 
 static void random_limit(struct weir_rng *rng, struct model *m)
@@ -471,8 +471,8 @@ static void do_edit(struct world *w, int i)
     struct weir_slot_view view;
     weir_table_view(w->table, m->ref.slot, &view, w->now);
     /* More than the new scale can say, which is more than any debt. */
-    weir_i128 most = (weir_i128)(WEIR_SCALED_MAX >> view.bucket.leak.frac) *
-                     UNIT;
+    weir_i128 most =
+        (weir_i128)(WEIR_SCALED_MAX >> view.bucket.leak.frac) * UNIT;
     fill = !meant || m->unlimited ? 0 : fill > most ? most : fill;
     m->in = model_leak(m, w->now) + fill;
     /* A step of the scale is lost in the edit, one in each sum of a leak. */
@@ -487,8 +487,14 @@ static void do_edit(struct world *w, int i)
 static void step_time(struct world *w)
 {
     static const weir_duration steps[] = {
-        0, 1, 1000, WEIR_MILLISECOND, WEIR_SECOND, 60 * WEIR_SECOND,
-        3600 * WEIR_SECOND, DAY,
+        0,
+        1,
+        1000,
+        WEIR_MILLISECOND,
+        WEIR_SECOND,
+        60 * WEIR_SECOND,
+        3600 * WEIR_SECOND,
+        DAY,
     };
     uint64_t which = weir_rng_below(&w->rng, 40);
     if (which < WEIR_COUNT_OF(steps))
@@ -507,8 +513,7 @@ static void step_time(struct world *w)
         model_add(&w->quota[i], 0, w->now);
 }
 
-static void history(uint64_t seed, unsigned *out_passed,
-                    unsigned *out_refused)
+static void history(uint64_t seed, unsigned *out_passed, unsigned *out_refused)
 {
     struct world w = { .rng = { seed }, .now = MADE_AT };
     w.table = made_table(QUOTAS + 2, 3, seed);
@@ -584,8 +589,7 @@ static void expect_share(struct weir_table *t, uint32_t stripe,
         refused += weir_table_peek(t, stripe, ref, 1, NULL, MADE_AT) &
                    WEIR_OUTCOME_LIMITED;
     double found = (double)refused / asks;
-    double off = information(found, share) +
-                 information(1 - found, 1 - share);
+    double off = information(found, share) + information(1 - found, 1 - share);
     if (!(off * asks <= 24) && fabs(found - share) > 3e-5)
         fail_msg("%d of %d are refused, %.1f are to be expected", refused, asks,
                  asks * share);
@@ -604,8 +608,7 @@ static void test_the_band_refuses_in_proportion(void **state)
         struct weir_ref ref = made_put(t, &quota, MADE_AT);
         /* The parent has half the probability: the largest counts, not the
          * product. */
-        struct weir_quota parent = made_quota_of("p", NULL, 1,
-                                                 low + 2 * band);
+        struct weir_quota parent = made_quota_of("p", NULL, 1, low + 2 * band);
         parent.low_burst.amount = low;
         made_put(t, &parent, MADE_AT);
         uint64_t over = weir_rng_below(&rng, band);
@@ -685,26 +688,28 @@ static void test_debt_saturates_at_its_bound(void **state)
     weir_table_view(t, ref.slot, &view, MADE_AT);
     assert_true(view.count == WEIR_DEBT_MAX + 1000);
     struct weir_reply reply;
-    assert_int_equal(weir_table_reserve(t, 0, ref, 1, WEIR_NEVER, &reply,
-                                        MADE_AT) & WEIR_OUTCOME_LIMITED,
-                     WEIR_OUTCOME_LIMITED);
+    assert_int_equal(
+        weir_table_reserve(t, 0, ref, 1, WEIR_NEVER, &reply, MADE_AT) &
+            WEIR_OUTCOME_LIMITED,
+        WEIR_OUTCOME_LIMITED);
     /* Those who reserve come in order, each a millisecond after the other. */
     weir_table_refund(t, 0, ref, WEIR_WEIGHT_MAX, MADE_AT);
     weir_duration before = 0;
     for (int i = 0; i < 10; i++) {
-        assert_int_equal(weir_table_reserve(t, 0, ref, 1, WEIR_NEVER - 1,
-                                            &reply, MADE_AT) &
-                             WEIR_OUTCOME_LIMITED,
-                         0);
+        assert_int_equal(
+            weir_table_reserve(t, 0, ref, 1, WEIR_NEVER - 1, &reply, MADE_AT) &
+                WEIR_OUTCOME_LIMITED,
+            0);
         weir_duration step = reply.wait - before;
         assert_true(i == 0 || (step >= WEIR_MILLISECOND - 1000 &&
                                step <= WEIR_MILLISECOND + 1000));
         before = reply.wait;
     }
     /* What never fits is refused however patient one is. */
-    assert_int_equal(weir_table_reserve(t, 0, ref, 1001, WEIR_NEVER, &reply,
-                                        MADE_AT) & WEIR_OUTCOME_LIMITED,
-                     WEIR_OUTCOME_LIMITED);
+    assert_int_equal(
+        weir_table_reserve(t, 0, ref, 1001, WEIR_NEVER, &reply, MADE_AT) &
+            WEIR_OUTCOME_LIMITED,
+        WEIR_OUTCOME_LIMITED);
     assert_true(reply.never);
     free(t);
 }

@@ -17,8 +17,8 @@
 
 static struct weir_text name_of(uint32_t i, char *buf, size_t size)
 {
-    int len = snprintf(buf, size, "%.*s%u", (int)(i % 17),
-                       "name/of/some/len", i);
+    int len =
+        snprintf(buf, size, "%.*s%u", (int)(i % 17), "name/of/some/len", i);
     return (struct weir_text){ buf, (size_t)len };
 }
 

@@ -13,9 +13,9 @@
 
 #include <cmocka.h>
 
-#include "quota/quota_bucket.h"
 #include "compare.h"
 #include "patience.h"
+#include "quota/quota_bucket.h"
 #include "table_maker.h"
 
 #define MINUTE (60 * WEIR_SECOND)
@@ -65,8 +65,7 @@ static void grant(struct stage *stage, double granted)
     weir_table_set_lease(stage->table, stage->ref.slot, granted, stage->now);
 }
 
-static bool take(struct stage *stage, uint64_t weight,
-                 struct weir_reply *reply)
+static bool take(struct stage *stage, uint64_t weight, struct weir_reply *reply)
 {
     return !(weir_table_take(stage->table, 1, stage->ref, weight, reply,
                              stage->now) &
@@ -121,8 +120,8 @@ static void it_keeps_to_any_real_number(void **state)
 {
     (void)state;
     static const double rates[] = {
-        0.001, 0.0314159, 1.0 / 3, 0.999, 1,    2.5,       17.0 / 7,
-        99.99, 1000.0 / 7, 12345.678, 1e6, 3.3e8, 123456789.1, 1e9,
+        0.001, 0.0314159,  1.0 / 3,   0.999, 1,     2.5,         17.0 / 7,
+        99.99, 1000.0 / 7, 12345.678, 1e6,   3.3e8, 123456789.1, 1e9,
     };
     for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++) {
         double mean = mean_of(rates[i]);
@@ -145,10 +144,9 @@ static void the_leak_is_what_was_granted(void **state)
         weir_bucket_of_rate(&bucket, rate, 1, 2);
         if (rate > (double)WEIR_LIMIT_MAX)
             continue;
-        double scaled = (double)bucket.leak.whole +
-                        (double)bucket.leak.part / 0x1p64;
-        double is =
-            scaled * 1e9 / (double)((uint64_t)1 << bucket.leak.frac);
+        double scaled =
+            (double)bucket.leak.whole + (double)bucket.leak.part / 0x1p64;
+        double is = scaled * 1e9 / (double)((uint64_t)1 << bucket.leak.frac);
         double off = is / rate - 1;
         assert_compare(off, >, -1e-15);
         worst = fmax(worst, off);
@@ -162,8 +160,8 @@ static void the_leak_is_what_was_granted(void **state)
 static void numbers_at_the_edge_are_borne(void **state)
 {
     (void)state;
-    static const double odd[] = { 5e-324, 1e-300, 1e-19, 1e11, 1.1e11, 1e18,
-                                  1.7e308, INFINITY };
+    static const double odd[] = { 5e-324, 1e-300, 1e-19,   1e11,
+                                  1.1e11, 1e18,   1.7e308, INFINITY };
     struct stage stage;
     begin(&stage, "a", 1000, WEIR_LEASED);
     for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
@@ -296,11 +294,11 @@ static void instances_are_leased_each(void **state)
     struct stage stage;
     struct weir_ref one, other;
     begin(&stage, "user/*", 100, WEIR_LEASED);
-    assert_int_equal(weir_table_resolve(stage.table, WEIR_TEXT("user/1"),
-                                        false, &one, stage.now),
+    assert_int_equal(weir_table_resolve(stage.table, WEIR_TEXT("user/1"), false,
+                                        &one, stage.now),
                      WEIR_RESOLVED);
-    assert_int_equal(weir_table_resolve(stage.table, WEIR_TEXT("user/2"),
-                                        false, &other, stage.now),
+    assert_int_equal(weir_table_resolve(stage.table, WEIR_TEXT("user/2"), false,
+                                        &other, stage.now),
                      WEIR_RESOLVED);
     assert_int_equal(weir_table_leasing(stage.table, stage.ref.slot),
                      WEIR_LEASING_NONE);
@@ -370,8 +368,7 @@ static void the_last_pin_is_noted(void **state)
     share(&stage, WEIR_LEASED);
     struct weir_ref first = pin(&stage);
     struct weir_ref second = pin(&stage);
-    assert_int_equal(weir_table_want(stage.table, first, 7),
-                     WEIR_OUTCOME_KICK);
+    assert_int_equal(weir_table_want(stage.table, first, 7), WEIR_OUTCOME_KICK);
     weir_table_unpin(stage.table, first);
     assert_false(weir_table_was_unpinned(stage.table, stage.ref.slot));
     assert_true(weir_table_wanted(stage.table, stage.ref.slot, &wants));

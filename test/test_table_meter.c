@@ -19,9 +19,9 @@
 #include <cmocka.h>
 #include <pthread.h>
 
-#include "quota/quota_meter.h"
 #include "compare.h"
 #include "patience.h"
+#include "quota/quota_meter.h"
 #include "table_maker.h"
 
 #define QUOTAS 16
@@ -94,8 +94,8 @@ static int model_refuser(struct world *w, int leaf, uint64_t weight)
 /* ---- Making quotas ---- */
 
 static const enum weir_algorithm algorithms[] = {
-    WEIR_LEAKY,         WEIR_LEAKY_QUEUE, WEIR_TOKEN_BUCKET,
-    WEIR_TOKEN_BUCKETS, WEIR_FIXED_WINDOW, WEIR_SLIDING_LOG,
+    WEIR_LEAKY,          WEIR_LEAKY_QUEUE,  WEIR_TOKEN_BUCKET,
+    WEIR_TOKEN_BUCKETS,  WEIR_FIXED_WINDOW, WEIR_SLIDING_LOG,
     WEIR_SLIDING_WINDOW,
 };
 
@@ -103,9 +103,8 @@ static void choose_window(struct weir_quota *quota, struct weir_rng *rng)
 {
     quota->count_refused = weir_rng_below(rng, 4) == 0;
     if (quota->algorithm == WEIR_FIXED_WINDOW && weir_rng_below(rng, 2)) {
-        quota->window = (struct weir_window){
-            .length = HOUR, .calendar = WEIR_CALENDAR_HOUR
-        };
+        quota->window = (struct weir_window){ .length = HOUR,
+                                              .calendar = WEIR_CALENDAR_HOUR };
         quota->tz = weir_rng_below(rng, 2) ? WEIR_TEXT("Test/Three")
                                            : WEIR_TEXT("+00:30");
     }
@@ -146,9 +145,7 @@ static void choose(struct weir_quota *quota, struct weir_rng *rng)
         choose_window(quota, rng);
     }
     uint64_t mode = weir_rng_below(rng, 10);
-    quota->mode = mode == 0   ? WEIR_SHADOW
-                  : mode == 1 ? WEIR_OFF
-                              : WEIR_ENFORCE;
+    quota->mode = mode == 0 ? WEIR_SHADOW : mode == 1 ? WEIR_OFF : WEIR_ENFORCE;
 }
 
 static int32_t zone_offset(void *context, struct weir_text zone)
@@ -164,9 +161,9 @@ static void rule_of_quota(const struct weir_quota *quota, struct model *out)
     if (!weir_tz_fixed(quota->tz, &offset_s))
         offset_s = ZONE_S;
     weir_quota_meter(quota, offset_s, &out->rule);
-    out->plain = quota->algorithm == WEIR_LEAKY ||
-                 (quota->algorithm == WEIR_TOKEN_BUCKET &&
-                  quota->initial.unset);
+    out->plain =
+        quota->algorithm == WEIR_LEAKY ||
+        (quota->algorithm == WEIR_TOKEN_BUCKET && quota->initial.unset);
 }
 
 /* What was used stays used: by the meter's own carry, or, where a bucket in a
@@ -185,8 +182,7 @@ static void model_follow(struct model *m, const struct weir_quota *quota,
         weir_meter_carry(&before.rule, before.state, &m->rule, m->state,
                          clock_of(m, now));
     } else {
-        int64_t used =
-            model_step(&before, WEIR_METER_PEEK, 0, 0, now).used;
+        int64_t used = model_step(&before, WEIR_METER_PEEK, 0, 0, now).used;
         if (used > 0)
             model_step(m, WEIR_METER_CHARGE, (uint64_t)used, 0, now);
     }
@@ -249,8 +245,7 @@ static void check_passed(struct world *w, int leaf,
         struct model *m = &w->quota[i];
         if (!is_enforced(m))
             continue;
-        uint64_t left =
-            model_step(m, WEIR_METER_PEEK, 0, 0, w->now).remaining;
+        uint64_t left = model_step(m, WEIR_METER_PEEK, 0, 0, w->now).remaining;
         least = left < least ? left : least;
     }
     assert_int_equal(reply->verdict, WEIR_PASS);
@@ -307,9 +302,8 @@ static void do_take(struct world *w, int leaf, uint64_t weight)
 {
     struct weir_reply reply;
     int refuser = model_refuser(w, leaf, weight);
-    unsigned outcome =
-        weir_table_take(w->table, w->stripe, w->quota[leaf].ref, weight,
-                        &reply, w->now);
+    unsigned outcome = weir_table_take(w->table, w->stripe, w->quota[leaf].ref,
+                                       weight, &reply, w->now);
     assert_int_equal(outcome & ~(unsigned)WEIR_OUTCOME_KICK,
                      refuser < 0 ? 0 : WEIR_OUTCOME_LIMITED);
     if (refuser < 0) {
@@ -350,8 +344,8 @@ static void do_move(struct world *w, int leaf, uint64_t weight, bool back)
     for (int i = leaf; i >= 0; i = w->quota[i].parent) {
         struct model *m = &w->quota[i];
         if (m->quota.mode != WEIR_OFF)
-            model_step(m, back ? WEIR_METER_REFUND : WEIR_METER_CHARGE,
-                       weight, 0, w->now);
+            model_step(m, back ? WEIR_METER_REFUND : WEIR_METER_CHARGE, weight,
+                       0, w->now);
         m->count = weir_table_count(w->table, m->ref.slot);
     }
 }
@@ -391,8 +385,8 @@ static bool model_wait(struct world *w, int leaf, uint64_t weight,
             model_try(m, weight, wait_max, w->now);
         bool lax = model_try(m, weight, wait_max + slop, w->now).passed;
         bool strict =
-            model_try(m, weight, wait_max > slop ? wait_max - slop : 0,
-                      w->now).passed;
+            model_try(m, weight, wait_max > slop ? wait_max - slop : 0, w->now)
+                .passed;
         *out_close = *out_close || lax != strict;
         passed = passed && answer.passed;
         if (answer.wait > *out_wait)
@@ -409,8 +403,7 @@ static void do_reserve(struct world *w, int leaf, uint64_t weight)
     weir_duration wait, slop;
     bool close;
     struct weir_reply reply;
-    bool expected =
-        model_wait(w, leaf, weight, wait_max, &wait, &slop, &close);
+    bool expected = model_wait(w, leaf, weight, wait_max, &wait, &slop, &close);
     unsigned outcome =
         weir_table_reserve(w->table, w->stripe, w->quota[leaf].ref, weight,
                            wait_max, &reply, w->now);
@@ -421,8 +414,8 @@ static void do_reserve(struct world *w, int leaf, uint64_t weight)
         model_step(refuser, WEIR_METER_RESERVE, weight, wait_max, w->now);
     if (!passed)
         return;
-    assert_true(close || (reply.wait + slop >= wait &&
-                          reply.wait <= wait + slop));
+    assert_true(close ||
+                (reply.wait + slop >= wait && reply.wait <= wait + slop));
     w->waited += wait > 0;
     for (int i = leaf; i >= 0; i = w->quota[i].parent) {
         struct model *m = &w->quota[i];
@@ -455,9 +448,8 @@ static void do_edit(struct world *w, int i)
 static void do_something(struct world *w)
 {
     int i = (int)weir_rng_below(&w->rng, QUOTAS);
-    uint64_t weight = weir_rng_below(&w->rng, 4)
-                          ? weir_rng_below(&w->rng, 4)
-                          : weir_rng_below(&w->rng, 150);
+    uint64_t weight = weir_rng_below(&w->rng, 4) ? weir_rng_below(&w->rng, 4)
+                                                 : weir_rng_below(&w->rng, 150);
     uint64_t what = weir_rng_below(&w->rng, 200);
     if (what < 2)
         do_edit(w, i);
@@ -473,9 +465,8 @@ static void do_something(struct world *w)
         do_take(w, i, weight);
     check_chain(w, i);
     if (weir_rng_below(&w->rng, 3) == 0)
-        w->now += weir_rng_below(&w->rng, weir_rng_below(&w->rng, 50)
-                                              ? WEIR_SECOND
-                                              : HOUR);
+        w->now += weir_rng_below(
+            &w->rng, weir_rng_below(&w->rng, 50) ? WEIR_SECOND : HOUR);
 }
 
 /* So that the table has heard of the zone before it matters. */
@@ -542,7 +533,6 @@ static void test_random_histories(void **state)
     assert_compare(leveled, >, 0);
 }
 
-
 /* ---- Names that come and go ---- */
 
 static struct weir_quota window_of(const char *name, uint64_t quantity,
@@ -558,8 +548,8 @@ static struct weir_quota window_of(const char *name, uint64_t quantity,
     return quota;
 }
 
-static bool take_named(struct weir_table *t, const char *name,
-                       uint64_t weight, weir_instant now)
+static bool take_named(struct weir_table *t, const char *name, uint64_t weight,
+                       weir_instant now)
 {
     struct weir_ref ref;
     weir_table_resolve(t, weir_text_of(name), false, &ref, now);
@@ -632,10 +622,9 @@ static void test_a_meter_in_use_is_not_evicted(void **state)
 
 static struct weir_table *small_table(uint32_t slots, uint64_t meter_bytes)
 {
-    struct weir_table_options options = { .slots = slots,
-                                          .stripes = 1,
-                                          .seed = 7,
-                                          .meter_bytes = meter_bytes };
+    struct weir_table_options options = {
+        .slots = slots, .stripes = 1, .seed = 7, .meter_bytes = meter_bytes
+    };
     size_t size = weir_table_size(&options);
     void *block = NULL;
     assert_int_equal(posix_memalign(&block, WEIR_CACHE_LINE, size), 0);
@@ -660,8 +649,8 @@ static void test_names_without_room_for_a_meter(void **state)
     int resolved = 0;
     for (int i = 0; i < 8; i++) {
         snprintf(name, sizeof(name), "user/%d", i);
-        enum weir_resolved how = weir_table_resolve(
-            t, weir_text_of(name), false, &ref, MADE_AT);
+        enum weir_resolved how =
+            weir_table_resolve(t, weir_text_of(name), false, &ref, MADE_AT);
         resolved += how == WEIR_RESOLVED;
         if (how == WEIR_RESOLVED) {
             weir_table_take(t, 0, ref, 1, NULL, MADE_AT);
@@ -680,8 +669,9 @@ static void test_names_without_room_for_a_meter(void **state)
     /* Their windows are over. */
     settle_all(t);
     weir_instant later = MADE_AT + 2 * WEIR_SECOND;
-    assert_int_equal(weir_table_resolve(t, WEIR_TEXT("user/9"), false, &ref,
-                                        later), WEIR_RESOLVED);
+    assert_int_equal(
+        weir_table_resolve(t, WEIR_TEXT("user/9"), false, &ref, later),
+        WEIR_RESOLVED);
     made_audit(t);
     free(t);
 }
@@ -834,8 +824,8 @@ static void *take_much(void *arg)
     struct taker *taker = arg;
     uint32_t stripe = weir_table_claim_stripe(taker->table);
     for (int i = 0; i < TAKES; i++) {
-        unsigned outcome = weir_table_take(taker->table, stripe, taker->leaf,
-                                           1, NULL, MADE_AT);
+        unsigned outcome = weir_table_take(taker->table, stripe, taker->leaf, 1,
+                                           NULL, MADE_AT);
         if (outcome & WEIR_OUTCOME_LIMITED)
             taker->refused++;
         else
@@ -863,8 +853,8 @@ static void test_threads_take_exactly_the_limit(void **state)
     refs[1] = made_put(t, &leaf, MADE_AT);
     for (int i = 0; i < TAKERS; i++) {
         takers[i] = (struct taker){ .table = t, .leaf = refs[i % 2] };
-        assert_int_equal(pthread_create(&takers[i].thread, NULL, take_much,
-                                        &takers[i]), 0);
+        assert_int_equal(
+            pthread_create(&takers[i].thread, NULL, take_much, &takers[i]), 0);
     }
     for (int i = 0; i < 1000; i++) {
         leaf.limit.units = 25000 + (uint64_t)(i % 2);

@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
-#include "quota/glob.h"
 #include "compare.h"
+#include "quota/glob.h"
 #include "table_maker.h"
 
 static struct weir_quota quota_of(const char *name, const char *parent)
@@ -40,9 +40,9 @@ static enum weir_slot_state state_of(struct weir_table *t, uint32_t slot)
 static struct weir_ref resolve(struct weir_table *t, const char *name)
 {
     struct weir_ref ref;
-    assert_int_equal(weir_table_resolve(t, weir_text_of(name), false, &ref,
-                                        MADE_AT),
-                     WEIR_RESOLVED);
+    assert_int_equal(
+        weir_table_resolve(t, weir_text_of(name), false, &ref, MADE_AT),
+        WEIR_RESOLVED);
     return ref;
 }
 
@@ -73,8 +73,8 @@ static const char *template_of(struct weir_table *t, const char *name)
     return name_of(t, weir_table_template_of(t, resolve(t, name).slot));
 }
 
-static unsigned take(struct weir_table *t, struct weir_ref ref,
-                     uint64_t weight, weir_instant now)
+static unsigned take(struct weir_table *t, struct weir_ref ref, uint64_t weight,
+                     weir_instant now)
 {
     return weir_table_take(t, 0, ref, weight, NULL, now) &
            ~(unsigned)WEIR_OUTCOME_KICK;
@@ -325,7 +325,8 @@ static void test_a_handle_outlives_its_quota(void **state)
     put(t, "late", "top");
     assert_int_equal(take(t, held, 11, MADE_AT), WEIR_OUTCOME_LIMITED);
     assert_int_equal(weir_table_take(t, 0, held, 10, &reply, MADE_AT) &
-                         WEIR_OUTCOME_LIMITED, 0);
+                         WEIR_OUTCOME_LIMITED,
+                     0);
     assert_false(reply.unknown);
     weir_table_drop(t, WEIR_TEXT("late"), MADE_AT);
     assert_int_equal(weir_table_take(t, 0, held, 99, &reply, MADE_AT), 0);
@@ -350,9 +351,9 @@ static void test_a_placeholder_nobody_pins_is_evicted(void **state)
         char name[16];
         struct weir_ref ref;
         snprintf(name, sizeof(name), "n%d", i);
-        assert_int_equal(weir_table_resolve(t, weir_text_of(name), true,
-                                            &ref, MADE_AT),
-                         WEIR_RESOLVED);
+        assert_int_equal(
+            weir_table_resolve(t, weir_text_of(name), true, &ref, MADE_AT),
+            WEIR_RESOLVED);
         made_audit(t);
     }
     put(t, "quota", "parent");
@@ -405,8 +406,7 @@ static void test_long_names_and_no_more_chunks(void **state)
     for (size_t len = 1; len <= 255; len++) {
         name[len] = '\0';
         struct weir_ref ref;
-        bool there = weir_table_find(t, (struct weir_text){ name, len },
-                                     &ref);
+        bool there = weir_table_find(t, (struct weir_text){ name, len }, &ref);
         assert_false(there);
         name[len] = 'n';
         name[WEIR_NAME_MAX] = '\0';
@@ -500,12 +500,22 @@ static void test_globs_of_paths(void **state)
 /* ---- Random histories ---- */
 
 static const char *const universe[] = {
-    "a", "b", "ab", "ba", "a/b", "b/a", "a/b/c", "x", "a_name_of_more_than_27",
-    "a_name_that_is_longer_than_the_27_bytes_in_the_line", "b/b", "abab",
+    "a",
+    "b",
+    "ab",
+    "ba",
+    "a/b",
+    "b/a",
+    "a/b/c",
+    "x",
+    "a_name_of_more_than_27",
+    "a_name_that_is_longer_than_the_27_bytes_in_the_line",
+    "b/b",
+    "abab",
 };
 /* With glob=name the last three are quotas that nobody asks for. */
-static const char *const globs[] = { "a*", "*b", "*", "a/*", "*/*", "b*a",
-                                     "a?", "[ab]/*", "[^a]" };
+static const char *const globs[] = { "a*",  "*b", "*",      "a/*", "*/*",
+                                     "b*a", "a?", "[ab]/*", "[^a]" };
 static const char *const parents[] = { "",  "x",     "b",    "{1}", "p{1}",
                                        "a", "{1}/c", "b{1}", "ab" };
 #define NAMES WEIR_COUNT_OF(universe)
@@ -611,8 +621,8 @@ static void naive_step(struct naive *n)
         n->now += weir_rng_below(&n->rng, 20 * WEIR_MILLISECOND);
         break;
     default:
-        if (weir_table_resolve(n->table, weir_text_of(universe[i]), false,
-                               &ref, n->now) != WEIR_RESOLVED_NONE)
+        if (weir_table_resolve(n->table, weir_text_of(universe[i]), false, &ref,
+                               n->now) != WEIR_RESOLVED_NONE)
             take(n->table, ref, weir_rng_below(&n->rng, 3), n->now);
         break;
     }
@@ -623,9 +633,8 @@ static int naive_template(const struct naive *n, const char *name)
     int best = -1;
     for (size_t g = 0; g < GLOBS; g++) {
         const struct known *k = &n->template[g];
-        if (!k->defined ||
-            !weir_template_match(k->glob, weir_text_of(globs[g]),
-                                 weir_text_of(name), NULL))
+        if (!k->defined || !weir_template_match(k->glob, weir_text_of(globs[g]),
+                                                weir_text_of(name), NULL))
             continue;
         const struct known *b = best < 0 ? NULL : &n->template[best];
         if (!b || k->order < b->order ||
@@ -642,9 +651,8 @@ static void naive_check(struct naive *n, bool roomy)
 {
     for (size_t i = 0; i < NAMES; i++) {
         struct weir_ref ref;
-        enum weir_resolved how =
-            weir_table_resolve(n->table, weir_text_of(universe[i]), false,
-                               &ref, n->now);
+        enum weir_resolved how = weir_table_resolve(
+            n->table, weir_text_of(universe[i]), false, &ref, n->now);
         int g = naive_template(n, universe[i]);
         if (n->quota[i].defined) {
             assert_int_equal(how, WEIR_RESOLVED);
@@ -652,8 +660,7 @@ static void naive_check(struct naive *n, bool roomy)
         } else if (g < 0) {
             assert_int_equal(how, WEIR_RESOLVED_NONE);
         } else if (how == WEIR_RESOLVED) {
-            assert_string_equal(template_of(n->table, universe[i]),
-                                globs[g]);
+            assert_string_equal(template_of(n->table, universe[i]), globs[g]);
         } else {
             assert_false(roomy);
         }
@@ -661,8 +668,8 @@ static void naive_check(struct naive *n, bool roomy)
             assert_string_equal(name_of(n->table, ref.slot), universe[i]);
         struct weir_ref found;
         if (n->pinned[i] && roomy) {
-            assert_true(weir_table_find(n->table, weir_text_of(universe[i]),
-                                        &found));
+            assert_true(
+                weir_table_find(n->table, weir_text_of(universe[i]), &found));
             assert_memory_equal(&found, &n->pins[i], sizeof(found));
         }
     }
@@ -676,8 +683,8 @@ static void naive_history(uint64_t seed, uint32_t slots)
         naive_step(&n);
         made_audit(n.table);
         /* Long names may use up the chunks before the slots. */
-        naive_check(&n, slots > 1000 &&
-                            n.table->chunk_used < n.table->chunk_count);
+        naive_check(&n,
+                    slots > 1000 && n.table->chunk_used < n.table->chunk_count);
         made_audit(n.table);
     }
     for (size_t i = 0; i < NAMES; i++) {

@@ -34,11 +34,11 @@
 struct stage {
     _Alignas(WEIR_CACHE_LINE) struct weir_table *t;
     struct weir_ref leaf;
-    unsigned takes;        /* that asked for WEIGHT */
-    unsigned passed;       /* of them */
-    uint64_t seen[SLOTS];  /* counts, as the sync read them */
-    uint64_t report_at;    /* of the leaf, if the slack was set */
-    bool dropped;          /* the leaf's quota, so that nothing holds it */
+    unsigned takes;       /* that asked for WEIGHT */
+    unsigned passed;      /* of them */
+    uint64_t seen[SLOTS]; /* counts, as the sync read them */
+    uint64_t report_at;   /* of the leaf, if the slack was set */
+    bool dropped;         /* the leaf's quota, so that nothing holds it */
 };
 
 static void put(struct stage *s, const char *name, const char *parent,
@@ -69,10 +69,9 @@ static void settle(struct stage *s)
 /* A chain of three instances that stood idle, all settled. */
 static struct stage *set_up(size_t *out_bytes)
 {
-    struct weir_table_options options = { .slots = SLOTS,
-                                          .stripes = 2,
-                                          .seed = 3,
-                                          .meter_bytes = AREA_UNIT };
+    struct weir_table_options options = {
+        .slots = SLOTS, .stripes = 2, .seed = 3, .meter_bytes = AREA_UNIT
+    };
     *out_bytes = sizeof(struct stage) + weir_table_size(&options);
     void *block = NULL;
     assert_int_equal(posix_memalign(&block, WEIR_CACHE_LINE, *out_bytes), 0);
@@ -83,9 +82,9 @@ static struct stage *set_up(size_t *out_bytes)
     put(s, "i_*", "p_{1}", 1000);
     put(s, "p_*", "site", 1000);
     put(s, "q", "site", 1000);
-    assert_int_equal(weir_table_resolve(s->t, WEIR_TEXT("i_1"), false,
-                                        &s->leaf, MADE_AT),
-                     WEIR_RESOLVED);
+    assert_int_equal(
+        weir_table_resolve(s->t, WEIR_TEXT("i_1"), false, &s->leaf, MADE_AT),
+        WEIR_RESOLVED);
     weir_table_take(s->t, 0, s->leaf, 1, NULL, MADE_AT);
     settle(s);
     weir_table_sweep(s->t, SLOTS, LATER);
@@ -101,22 +100,18 @@ static struct stage *set_up(size_t *out_bytes)
 static void do_take(void *state)
 {
     struct stage *s = state;
-    unsigned outcome =
-        weir_table_take(s->t, 0, s->leaf, WEIGHT, NULL, LATER);
+    unsigned outcome = weir_table_take(s->t, 0, s->leaf, WEIGHT, NULL, LATER);
     s->takes++;
-    s->passed +=
-        !(outcome & (WEIR_OUTCOME_STALE_REF | WEIR_OUTCOME_LIMITED));
+    s->passed += !(outcome & (WEIR_OUTCOME_STALE_REF | WEIR_OUTCOME_LIMITED));
 }
 
 static void do_take_with_reply(void *state)
 {
     struct stage *s = state;
     struct weir_reply reply;
-    unsigned outcome =
-        weir_table_take(s->t, 0, s->leaf, WEIGHT, &reply, LATER);
+    unsigned outcome = weir_table_take(s->t, 0, s->leaf, WEIGHT, &reply, LATER);
     s->takes++;
-    s->passed +=
-        !(outcome & (WEIR_OUTCOME_STALE_REF | WEIR_OUTCOME_LIMITED));
+    s->passed += !(outcome & (WEIR_OUTCOME_STALE_REF | WEIR_OUTCOME_LIMITED));
 }
 
 static void do_charge(void *state)
@@ -132,9 +127,9 @@ static void do_reserve(void *state)
     struct stage *s = state;
     struct weir_reply reply;
     s->takes++;
-    s->passed += !(weir_table_reserve(s->t, 0, s->leaf, WEIGHT, 0, &reply,
-                                      LATER) &
-                   WEIR_OUTCOME_STALE_REF);
+    s->passed +=
+        !(weir_table_reserve(s->t, 0, s->leaf, WEIGHT, 0, &reply, LATER) &
+          WEIR_OUTCOME_STALE_REF);
 }
 
 static void make_strangers(struct stage *s)
@@ -173,8 +168,7 @@ static void do_reparent_and_evict(void *state)
     do_reparent(s);
     /* The leaf is kept: only its parent goes. */
     weir_table_lock(s->t);
-    bool lives = weir_hot(s->t, s->leaf.slot)->generation ==
-                 s->leaf.generation;
+    bool lives = weir_hot(s->t, s->leaf.slot)->generation == s->leaf.generation;
     if (lives)
         weir_cold(s->t, s->leaf.slot)->refs++;
     weir_table_evict(s->t, SLOTS, SLOTS, LATER);
@@ -213,8 +207,7 @@ static void do_slack(void *state)
 {
     struct stage *s = state;
     s->report_at = weir_table_count(s->t, s->leaf.slot) + 2;
-    weir_table_set_slack(s->t, s->leaf.slot, s->report_at,
-                         s->report_at + 1000);
+    weir_table_set_slack(s->t, s->leaf.slot, s->report_at, s->report_at + 1000);
 }
 
 /* ---- What must hold ---- */
@@ -231,8 +224,7 @@ static void check_fills(struct stage *s)
     int64_t all = (int64_t)s->passed * WEIGHT;
     /* Who passed is remembered. */
     if (all > 0 && !s->dropped)
-        assert_true(weir_slot_find(s->t, WEIR_TEXT("i_1")) !=
-                    WEIR_SLOT_NONE);
+        assert_true(weir_slot_find(s->t, WEIR_TEXT("i_1")) != WEIR_SLOT_NONE);
     for (uint32_t slot = 0; slot < weir_table_used(s->t); slot++) {
         char name[WEIR_NAME_MAX + 1];
         if (weir_table_name(s->t, slot, name) == 0)
@@ -291,10 +283,14 @@ static const struct act takes[] = {
     { "reserve", do_reserve },
 };
 static const struct act others[] = {
-    { "take", do_take },   { "evict", do_evict },
-    { "edit", do_edit },   { "reparent", do_reparent },
-    { "drop", do_drop },   { "reparent-and-evict", do_reparent_and_evict },
-    { "slack", do_slack }, { "collect", collect },
+    { "take", do_take },
+    { "evict", do_evict },
+    { "edit", do_edit },
+    { "reparent", do_reparent },
+    { "drop", do_drop },
+    { "reparent-and-evict", do_reparent_and_evict },
+    { "slack", do_slack },
+    { "collect", collect },
     { "take-and-collect", do_collect },
 };
 

@@ -27,8 +27,11 @@
 #include "table_maker.h"
 
 static const char *const names[] = {
-    "site", "site/a", "site/b", "api", "client/1", "client/2", "client/3",
-    "a_name_that_is_longer_than_the_27_bytes_in_the_line", "nobody",
+    "site",     "site/a",
+    "site/b",   "api",
+    "client/1", "client/2",
+    "client/3", "a_name_that_is_longer_than_the_27_bytes_in_the_line",
+    "nobody",
 };
 #define NAMES WEIR_COUNT_OF(names)
 static const char *const globs[] = { "client/*", "*", "site/*", "a*" };
@@ -140,8 +143,8 @@ static unsigned act_on(struct weir_table *t, struct weir_ref ref,
     case WEIR_ACT_TAKE:
         return weir_table_take(t, 1, ref, act->weight, reply, now);
     case WEIR_ACT_RESERVE:
-        return weir_table_reserve(t, 1, ref, act->weight, act->wait_max,
-                                  reply, now);
+        return weir_table_reserve(t, 1, ref, act->weight, act->wait_max, reply,
+                                  now);
     case WEIR_ACT_CHARGE:
         return weir_table_charge(t, 1, ref, act->weight, now);
     case WEIR_ACT_REFUND:
@@ -187,23 +190,22 @@ static unsigned ask_both(struct world *w, size_t i, struct weir_act *act)
 {
     bool by_name = act->kind == WEIR_ACT_TAKE && weir_rng_below(&w->rng, 2);
     struct weir_reply got = { 0 }, want = { 0 };
-    bool replies = act->kind == WEIR_ACT_RESERVE ||
-                   weir_rng_below(&w->rng, 2) == 0;
+    bool replies =
+        act->kind == WEIR_ACT_RESERVE || weir_rng_below(&w->rng, 2) == 0;
     struct weir_text name = weir_text_of(names[i]);
     struct weir_ref ref = w->pin[i], alone = w->pin_alone[i];
     if (by_name) {
-        bool ruled = weir_table_resolve(w->both, name, false, &ref,
-                                        w->now) != WEIR_RESOLVED_NONE;
-        assert_int_equal(ruled, weir_table_resolve(w->live, name, false,
-                                                   &alone, w->now) !=
-                                    WEIR_RESOLVED_NONE);
+        bool ruled = weir_table_resolve(w->both, name, false, &ref, w->now) !=
+                     WEIR_RESOLVED_NONE;
+        assert_int_equal(ruled,
+                         weir_table_resolve(w->live, name, false, &alone,
+                                            w->now) != WEIR_RESOLVED_NONE);
         if (!ruled) {
             weir_table_shadow_name(w->both, 1, name, act->weight, w->now);
             return 0;
         }
     }
-    unsigned outcome =
-        act_on(w->both, ref, act, replies ? &got : NULL, w->now);
+    unsigned outcome = act_on(w->both, ref, act, replies ? &got : NULL, w->now);
     unsigned expected =
         act_on(w->live, alone, act, replies ? &want : NULL, w->now);
     const unsigned verdict = WEIR_OUTCOME_LIMITED | WEIR_OUTCOME_STALE_REF;
@@ -241,8 +243,8 @@ static bool is_ruled(struct weir_table *t, const char *name,
 }
 
 static void compare(struct weir_table *a, const char *name_a,
-                    struct weir_table *b, const char *name_b,
-                    uint64_t *counts, weir_instant now)
+                    struct weir_table *b, const char *name_b, uint64_t *counts,
+                    weir_instant now)
 {
     struct weir_slot_view x, y;
     uint64_t refused_x, refused_y;
@@ -431,23 +433,23 @@ static void test_templates_rule_their_own_set(void **state)
     put(t, &quota, MADE_AT);
     struct weir_ref ref;
     /* "*" matches these bytes and doesn't rule them. */
-    assert_int_equal(weir_table_resolve(t, WEIR_TEXT("shadow:x"), false, &ref,
-                                        MADE_AT),
-                     WEIR_RESOLVED_NONE);
+    assert_int_equal(
+        weir_table_resolve(t, WEIR_TEXT("shadow:x"), false, &ref, MADE_AT),
+        WEIR_RESOLVED_NONE);
     quota = hard("shadow:c/*", "shadow:top", 5);
     put(t, &quota, MADE_AT);
     quota = hard("shadow:top", NULL, 7);
     put(t, &quota, MADE_AT);
-    assert_int_equal(weir_table_resolve(t, WEIR_TEXT("c/1"), false, &ref,
-                                        MADE_AT),
-                     WEIR_RESOLVED);
+    assert_int_equal(
+        weir_table_resolve(t, WEIR_TEXT("c/1"), false, &ref, MADE_AT),
+        WEIR_RESOLVED);
     for (int i = 0; i < 10; i++)
         act(t, ref, WEIR_ACT_TAKE, 1);
     assert_int_equal(passed_by(t, "shadow:c/1"), 5);
     assert_int_equal(passed_by(t, "shadow:top"), 5);
-    assert_int_equal(weir_table_resolve(t, WEIR_TEXT("c/2"), false, &ref,
-                                        MADE_AT),
-                     WEIR_RESOLVED);
+    assert_int_equal(
+        weir_table_resolve(t, WEIR_TEXT("c/2"), false, &ref, MADE_AT),
+        WEIR_RESOLVED);
     for (int i = 0; i < 10; i++)
         act(t, ref, WEIR_ACT_TAKE, 1);
     assert_int_equal(passed_by(t, "shadow:c/2"), 2);
@@ -468,8 +470,8 @@ static void test_names_that_live_has_not_count_there_too(void **state)
     assert_int_equal(refused_by(t, "shadow:new"), 2);
     /* A name of the shadow set isn't one that can be asked for; nor is one
      * that would be too long there. */
-    assert_int_equal(weir_table_shadow_name(t, 1, WEIR_TEXT("shadow:new"), 1,
-                                            MADE_AT), 0);
+    assert_int_equal(
+        weir_table_shadow_name(t, 1, WEIR_TEXT("shadow:new"), 1, MADE_AT), 0);
     char name[WEIR_NAME_MAX];
     memset(name, 'n', sizeof name);
     struct weir_text longest = { name, WEIR_SHADOW_NAME_MAX + 1 };
@@ -601,9 +603,9 @@ static void test_half_of_the_slots_are_kept_for_the_live_set(void **state)
         char name[16];
         struct weir_ref ref;
         snprintf(name, sizeof name, "c/%d", i);
-        assert_int_equal(weir_table_resolve(t, weir_text_of(name), false,
-                                            &ref, MADE_AT),
-                         i < 47 ? WEIR_RESOLVED : WEIR_RESOLVED_NONE);
+        assert_int_equal(
+            weir_table_resolve(t, weir_text_of(name), false, &ref, MADE_AT),
+            i < 47 ? WEIR_RESOLVED : WEIR_RESOLVED_NONE);
         if (i < 47)
             act(t, ref, WEIR_ACT_TAKE, 1);
     }
@@ -622,7 +624,8 @@ static void test_half_of_the_slots_are_kept_for_the_live_set(void **state)
     weir_instant later = MADE_AT + 20 * WEIR_SECOND;
     assert_compare(weir_table_sweep(t, 64, later), >, 0);
     assert_int_equal(weir_table_take(t, 1, held, 1, NULL, later) &
-                         WEIR_OUTCOME_SHADOW, WEIR_OUTCOME_SHADOW);
+                         WEIR_OUTCOME_SHADOW,
+                     WEIR_OUTCOME_SHADOW);
     struct weir_act act = { .kind = WEIR_ACT_TAKE, .weight = 1 };
     weir_table_shadow(t, 1, held, &act, later);
     struct weir_ref own;
@@ -689,10 +692,10 @@ static void test_sets_come_and_go_under_load(void **state)
     put(t, &quota, MADE_AT);
     pthread_t threads[3];
     for (int i = 0; i < 3; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, take_all_the_time,
-                                        &crowd), 0);
-    static const char *const set[] = { "shadow:q", "shadow:c/*",
-                                       "shadow:c/7", "shadow:stranger" };
+        assert_int_equal(
+            pthread_create(&threads[i], NULL, take_all_the_time, &crowd), 0);
+    static const char *const set[] = { "shadow:q", "shadow:c/*", "shadow:c/7",
+                                       "shadow:stranger" };
     for (int i = 0; i < 1500; i++) {
         const char *name = set[i % 4];
         quota = hard(name, NULL, 1000000000);
@@ -700,8 +703,8 @@ static void test_sets_come_and_go_under_load(void **state)
         if (i % 3 == 0)
             weir_table_drop(t, weir_text_of(set[(i + 1) % 4]), MADE_AT);
         struct weir_ref stranger;
-        if (i % 4 == 3 && weir_table_find(t, WEIR_TEXT("shadow:stranger"),
-                                          &stranger)) {
+        if (i % 4 == 3 &&
+            weir_table_find(t, WEIR_TEXT("shadow:stranger"), &stranger)) {
             struct weir_slot_view view;
             weir_table_view(t, stranger.slot, &view, MADE_AT);
             assert_true(view.fill == 0);

@@ -376,10 +376,7 @@ static void what_a_dead_one_held_was_unpinned(void **state)
 static void what_is_held_has_a_bound(void **state)
 {
     (void)state;
-    enum {
-        NAMES = 1000,
-        SHARERS = 8
-    };
+    enum { NAMES = 1000, SHARERS = 8 };
     struct weir_table_options options = { .slots = NAMES,
                                           .stripes = SHARERS,
                                           .processes = SHARERS };

@@ -56,15 +56,14 @@ static void test_a_template_and_its_instance(void **state)
 {
     struct weir_table *t = made_table(64, 2, 7);
     struct weir_quota top = made_quota_of("team/a", NULL, 7, 7);
-    struct weir_quota template =
-        made_quota_of("user/*/*", "team/{1}", 3, 3);
+    struct weir_quota template = made_quota_of("user/*/*", "team/{1}", 3, 3);
     struct weir_ref instance;
     (void)state;
     made_put(t, &top, MADE_AT);
     struct weir_ref ref = made_put(t, &template, MADE_AT);
-    assert_int_equal(weir_table_resolve(t, WEIR_TEXT("user/a/x"), false,
-                                        &instance, MADE_AT),
-                     WEIR_RESOLVED);
+    assert_int_equal(
+        weir_table_resolve(t, WEIR_TEXT("user/a/x"), false, &instance, MADE_AT),
+        WEIR_RESOLVED);
     struct weir_slot_show show = seen(t, ref, MADE_AT);
     assert_int_equal(show.state, WEIR_SLOT_TEMPLATE);
     assert_string_equal(show.parent, "team/{1}");

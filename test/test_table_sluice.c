@@ -17,9 +17,9 @@
 
 #include <cmocka.h>
 
-#include "quota/quota_adaptive.h"
 #include "compare.h"
 #include "patience.h"
+#include "quota/quota_adaptive.h"
 #include "table_maker.h"
 
 #define LATER (MADE_AT + WEIR_SECOND)

@@ -28,9 +28,9 @@
 struct stage {
     struct weir_table *table;
     struct weir_ref leaf[LEAVES];
-    weir_instant now;   /* moved by the sync's thread; atomic */
-    uint32_t running;   /* takers still at work; atomic */
-    uint32_t wrong;     /* readings that can't be; atomic */
+    weir_instant now; /* moved by the sync's thread; atomic */
+    uint32_t running; /* takers still at work; atomic */
+    uint32_t wrong;   /* readings that can't be; atomic */
 };
 
 struct taker {
@@ -49,8 +49,8 @@ static void start(struct stage *stage, struct taker *takers, unsigned count,
         memset(&takers[i], 0, sizeof(takers[i]));
         takers[i].stage = stage;
         takers[i].rng.state = seed + i;
-        assert_int_equal(pthread_create(&takers[i].thread, NULL, run,
-                                        &takers[i]), 0);
+        assert_int_equal(
+            pthread_create(&takers[i].thread, NULL, run, &takers[i]), 0);
     }
 }
 
@@ -98,8 +98,8 @@ static void *take_and_refund(void *arg)
                             &reply, now);
             continue;
         }
-        outcome = weir_table_take(stage->table, stripe, stage->leaf[k],
-                                  weight, i % 8 ? NULL : &reply, now);
+        outcome = weir_table_take(stage->table, stripe, stage->leaf[k], weight,
+                                  i % 8 ? NULL : &reply, now);
         if (outcome & WEIR_OUTCOME_STALE_REF)
             weir_fetch_add(&stage->wrong, 1);
         if (outcome & WEIR_OUTCOME_LIMITED)
@@ -113,8 +113,8 @@ static void *take_and_refund(void *arg)
 }
 
 /* Edits, fills, collects and sweeps while others take. */
-static void disturb(struct stage *stage, struct weir_rng *rng,
-                    uint64_t *bits, uint64_t *seen)
+static void disturb(struct stage *stage, struct weir_rng *rng, uint64_t *bits,
+                    uint64_t *seen)
 {
     struct weir_table *t = stage->table;
     unsigned k = (unsigned)weir_rng_below(rng, LEAVES);
@@ -195,7 +195,8 @@ static void test_units_are_conserved_and_seen(void **state)
     assert_true(weir_table_find(t, WEIR_TEXT("top"), &ref));
     assert_true(weir_table_count(t, ref.slot) == all);
     assert_true(weir_table_count(t, left.slot) +
-                    weir_table_count(t, right.slot) == all);
+                    weir_table_count(t, right.slot) ==
+                all);
     made_audit(t);
     free(t);
 }
@@ -207,8 +208,7 @@ static void *take_one_by_one(void *arg)
     struct taker *taker = arg;
     struct stage *stage = taker->stage;
     for (int i = 0; i < ROUNDS; i++)
-        weir_table_take(stage->table, 1, stage->leaf[0], 1, NULL,
-                        stage->now);
+        weir_table_take(stage->table, 1, stage->leaf[0], 1, NULL, stage->now);
     leave(taker);
     return NULL;
 }
@@ -235,8 +235,7 @@ static void test_no_take_stays_unseen(void **state)
             bits = 0;
             if (weir_rng_below(&rng, 2)) {
                 uint64_t count = weir_table_count(t, slot);
-                weir_table_set_slack(t, slot,
-                                     count + weir_rng_below(&rng, 50),
+                weir_table_set_slack(t, slot, count + weir_rng_below(&rng, 50),
                                      count + (1u << 30));
             }
             weir_table_collect(t, &bits);
@@ -300,9 +299,10 @@ static void test_never_stays_never(void **state)
     struct weir_ref ref = made_put(t, &quota, MADE_AT);
     for (int i = 0; i < 64; i++) {
         uint64_t bits = 0;
-        assert_int_equal(weir_table_take(t, 0, ref, WEIR_WEIGHT_MAX, NULL,
-                                         MADE_AT) & WEIR_OUTCOME_LIMITED,
-                         0);
+        assert_int_equal(
+            weir_table_take(t, 0, ref, WEIR_WEIGHT_MAX, NULL, MADE_AT) &
+                WEIR_OUTCOME_LIMITED,
+            0);
         weir_fetch_add(&weir_hot(t, ref.slot)->count,
                        WEIR_COUNT_FAR / 4 - WEIR_WEIGHT_MAX);
         weir_table_collect(t, &bits);
@@ -328,10 +328,9 @@ static void *read_the_fill(void *arg)
         weir_look(stage->table, stage->leaf[0].slot, 0, &look);
         bool slow = look.high == (int64_t)(edits[0].burst << look.leak.frac);
         bool fast = look.high == (int64_t)(edits[1].burst << look.leak.frac);
-        bool right = (slow || fast) &&
-                     look.fill >> look.leak.frac == SLOW_FILL &&
-                     (look.leak.frac == WEIR_FRAC_MAX) == slow &&
-                     look.band == 0;
+        bool right =
+            (slow || fast) && look.fill >> look.leak.frac == SLOW_FILL &&
+            (look.leak.frac == WEIR_FRAC_MAX) == slow && look.band == 0;
         if (!right)
             weir_fetch_add(&stage->wrong, 1);
     }
@@ -351,8 +350,7 @@ static void test_a_reader_never_mixes_two_edits(void **state)
     start(&stage, takers, TAKERS, read_the_fill, 0);
     for (int i = 1; i < ROUNDS; i++) {
         quota.limit.units = edits[i % 2].units;
-        quota.low_burst.amount = quota.high_burst.amount =
-            edits[i % 2].burst;
+        quota.low_burst.amount = quota.high_burst.amount = edits[i % 2].burst;
         made_put(t, &quota, MADE_AT);
     }
     weir_store(&stage.running, 0);
@@ -395,8 +393,8 @@ static void kill_writer(struct weir_table *t, uint32_t slot,
         return;
     hot->high = t->spare_high;
     hot->band = t->spare_band;
-    hot->meta = ((hot->meta & ~(META_SEQ_ONE - 1)) + META_SEQ_ONE) |
-                t->spare_meta;
+    hot->meta =
+        ((hot->meta & ~(META_SEQ_ONE - 1)) + META_SEQ_ONE) | t->spare_meta;
 }
 
 static void test_a_killed_writer_leaves_a_sound_slot(void **state)
@@ -452,19 +450,16 @@ static void *make_and_take(void *arg)
     for (int i = 0; i < ROUNDS / 4; i++) {
         char name[24];
         uint64_t which = weir_rng_below(&taker->rng, NAMES);
-        snprintf(name, sizeof(name), "leaf/%llu/x",
-                 (unsigned long long)which);
+        snprintf(name, sizeof(name), "leaf/%llu/x", (unsigned long long)which);
         struct weir_ref ref;
-        enum weir_resolved how =
-            weir_table_resolve(t, weir_text_of(name), false, &ref,
-                               weir_load_relaxed(&stage->now));
+        enum weir_resolved how = weir_table_resolve(
+            t, weir_text_of(name), false, &ref, weir_load_relaxed(&stage->now));
         if (how == WEIR_RESOLVED_NONE)
             continue;
         /* Twice, so that the second may come after an eviction. */
         for (int k = 0; k < 2; k++) {
-            unsigned outcome =
-                weir_table_take(t, stripe, ref, 1, NULL,
-                                weir_load_relaxed(&stage->now));
+            unsigned outcome = weir_table_take(t, stripe, ref, 1, NULL,
+                                               weir_load_relaxed(&stage->now));
             if (!(outcome & (WEIR_OUTCOME_STALE_REF | WEIR_OUTCOME_LIMITED)))
                 taker->charged[0]++;
         }
@@ -483,11 +478,11 @@ static void test_lives_end_under_takers(void **state)
     struct weir_table *t = stage.table = made_table(24, TAKERS + 1, 5);
     struct weir_quota site = made_quota_of("site", NULL, 1, 1ull << 40);
     struct weir_ref top = made_put(t, &site, MADE_AT);
-    struct weir_quota leaf = made_quota_of("leaf/*/x", "mid/{1}",
-                                           1000000000, 1000000000);
+    struct weir_quota leaf =
+        made_quota_of("leaf/*/x", "mid/{1}", 1000000000, 1000000000);
     assert_int_equal(weir_table_put(t, &leaf, MADE_AT), WEIR_OK);
-    struct weir_quota mid = made_quota_of("mid/*", "site", 1000000000,
-                                          1000000000);
+    struct weir_quota mid =
+        made_quota_of("mid/*", "site", 1000000000, 1000000000);
     assert_int_equal(weir_table_put(t, &mid, MADE_AT), WEIR_OK);
     struct taker takers[TAKERS];
     start(&stage, takers, TAKERS, make_and_take, weir_rng_next(&rng));

@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "count/tally.h"
 #include "compare.h"
+#include "count/tally.h"
 #include "table_maker.h"
 
 /* More than a report may announce, and no more than it may count. */
@@ -38,8 +38,8 @@ static void stage_init(struct stage *stage)
     stage->block = aligned_alloc(64, size);
     assert_non_null(stage->block);
     memset(stage->block, 0, size);
-    weir_tally_init(&stage->tally, stage->block, stage->table, SLOTS, 1,
-                    false, stage->now);
+    weir_tally_init(&stage->tally, stage->block, stage->table, SLOTS, 1, false,
+                    stage->now);
     weir_tally_meet(&stage->tally, 0);
     weir_tally_begin(&stage->tally, 0, 7, false, stage->now, stage->now);
 }
@@ -57,15 +57,15 @@ static void take(struct stage *stage, char prefix, uint32_t from, uint32_t to)
         char name[32];
         int len = snprintf(name, sizeof(name), "f/%c%u", prefix, i);
         struct weir_ref ref;
-        assert_int_equal(weir_table_resolve(
-                             stage->table,
-                             (struct weir_text){ name, (size_t)len }, false,
-                             &ref, stage->now),
-                         WEIR_RESOLVED);
-        assert_int_equal(weir_table_take(stage->table, 0, ref, 1, NULL,
-                                         stage->now) &
-                             WEIR_OUTCOME_LIMITED,
-                         0);
+        assert_int_equal(
+            weir_table_resolve(stage->table,
+                               (struct weir_text){ name, (size_t)len }, false,
+                               &ref, stage->now),
+            WEIR_RESOLVED);
+        assert_int_equal(
+            weir_table_take(stage->table, 0, ref, 1, NULL, stage->now) &
+                WEIR_OUTCOME_LIMITED,
+            0);
     }
 }
 
@@ -79,8 +79,9 @@ static struct weir_report report(struct stage *stage)
 
 static void answer(struct stage *stage, uint64_t number)
 {
-    struct weir_fills fills = { .answer = true, .number = number,
-                                .stamp = number, .limiters = 1 };
+    struct weir_fills fills = {
+        .answer = true, .number = number, .stamp = number, .limiters = 1
+    };
     assert_int_equal(weir_tally_fills(&stage->tally, 0, &fills, stage->now),
                      WEIR_OK);
 }
@@ -103,8 +104,7 @@ static uint32_t change_hands(struct stage *stage)
     uint32_t came = 0;
     while (came < NAMES / 2) {
         stage->now += WEIR_MILLISECOND;
-        uint32_t freed =
-            weir_table_sweep(stage->table, SLOTS, stage->now);
+        uint32_t freed = weir_table_sweep(stage->table, SLOTS, stage->now);
         assert_compare(freed, >, 0);
         take(stage, 'b', came, came + freed);
         came += freed;
@@ -143,9 +143,12 @@ static void test_slots_that_changed_hands(void **state)
 /* The root doesn't rule one slot of two, for as long as both are in use. */
 static void answer_but(struct stage *stage, uint64_t number, uint32_t slot)
 {
-    struct weir_fills fills = { .answer = true, .number = number,
-                                .stamp = number, .limiters = 1,
-                                .unknown = &slot, .unknown_count = 1 };
+    struct weir_fills fills = { .answer = true,
+                                .number = number,
+                                .stamp = number,
+                                .limiters = 1,
+                                .unknown = &slot,
+                                .unknown_count = 1 };
     assert_int_equal(weir_tally_fills(&stage->tally, 0, &fills, stage->now),
                      WEIR_OK);
 }

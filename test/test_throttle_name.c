@@ -11,9 +11,9 @@
 
 #include <cmocka.h>
 
+#include "compare.h"
 #include "quota/catalog.h"
 #include "quota/throttle_name.h"
-#include "compare.h"
 #include "quota_maker.h"
 #include "table_maker.h"
 

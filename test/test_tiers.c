@@ -11,10 +11,10 @@
 
 #include <cmocka.h>
 
+#include "compare.h"
 #include "node/region.h"
 #include "node/root_state.h"
 #include "os/clock.h"
-#include "compare.h"
 #include "table_maker.h"
 
 #define STEP (10 * WEIR_MILLISECOND)
@@ -114,8 +114,7 @@ static bool say_down(struct tree *t, uint32_t index)
     for (uint32_t i = 0; i < node->ups; i++) {
         if (node->up[i].node != index)
             continue;
-        int error =
-            weir_region_up_receive(node->region, i, &message, t->now);
+        int error = weir_region_up_receive(node->region, i, &message, t->now);
         if (error == 0)
             continue;
         assert_int_equal(error, WEIR_EPROTOCOL);
@@ -266,8 +265,8 @@ static void test_the_way_of_a_link_that_goes(void **state)
     assert_int_equal(t.nodes[0].root->region_count, 3);
     set_link(&t, 0, 0, false);
     assert_int_equal(t.nodes[0].root->region_count, 2);
-    assert_true(weir_text_equal(t.nodes[0].root->regions[1],
-                                weir_text_of("asia")));
+    assert_true(
+        weir_text_equal(t.nodes[0].root->regions[1], weir_text_of("asia")));
     run(&t, 10 * WEIR_SECOND);
     assert_int_equal(held(&t, 0), 2);
     assert_int_equal(t.nodes[0].root->region_count, 3);

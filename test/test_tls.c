@@ -132,8 +132,7 @@ static void on_drain(void *context, struct weir_stream *stream)
     ((struct end *)context)->drained++;
 }
 
-static void on_lost(void *context, struct weir_stream *stream,
-                    const char *why)
+static void on_lost(void *context, struct weir_stream *stream, const char *why)
 {
     struct end *end = context;
     end->lost++;
@@ -223,9 +222,8 @@ static void world_init(struct world *world, struct weir_tls *server,
         .on_refused = on_refused,
         .context = world,
     };
-    assert_int_equal(weir_listener_new(world->base, &options,
-                                       &world->listener, NULL),
-                     0);
+    assert_int_equal(
+        weir_listener_new(world->base, &options, &world->listener, NULL), 0);
     world->address = options.address;
     world->address.port = weir_listener_port(world->listener);
 }
@@ -242,13 +240,12 @@ static void world_fini(struct world *world)
     event_base_free(world->base);
 }
 
-static void open_end(struct world *world, struct end *end,
-                     struct weir_tls *tls)
+static void open_end(struct world *world, struct end *end, struct weir_tls *tls)
 {
     end->world = world;
     struct weir_stream_handler handler = handler_of(end);
-    end->stream = weir_stream_connect(world->base, &world->address, tls, 0,
-                                      &handler);
+    end->stream =
+        weir_stream_connect(world->base, &world->address, tls, 0, &handler);
     assert_non_null(end->stream);
 }
 
@@ -292,8 +289,8 @@ static void halve(const char *from, const char *to)
 static void test_files_that_cannot_be_used(void **state)
 {
     (void)state;
-    struct weir_tls_options good = { true, "h2", NULL, at("root.crt"),
-                                     at("root.key"), false };
+    struct weir_tls_options good = { true,           "h2",           NULL,
+                                     at("root.crt"), at("root.key"), false };
     struct weir_tls_options bad = good;
     bad.cert = at("nothing.crt");
     expect_refusal(bad, WEIR_ENOENT, "nothing.crt: it can't be read: No such");
@@ -320,15 +317,15 @@ static void test_files_that_cannot_be_used(void **state)
 static void test_options_that_contradict(void **state)
 {
     (void)state;
-    struct weir_tls_options bad = { true, "h2", NULL, at("root.crt"), NULL,
-                                    false };
+    struct weir_tls_options bad = { true,           "h2", NULL,
+                                    at("root.crt"), NULL, false };
     expect_refusal(bad, WEIR_EINVAL, "named together");
     bad.cert = NULL;
     expect_refusal(bad, WEIR_EINVAL, "a server of TLS needs a certificate");
     bad.server = false;
     expect_refusal(bad, WEIR_EINVAL, "whose certificates to trust");
-    bad = (struct weir_tls_options){ true, "h2", NULL, at("root.crt"),
-                                     at("root.key"), true };
+    bad = (struct weir_tls_options){ true,           "h2",           NULL,
+                                     at("root.crt"), at("root.key"), true };
     expect_refusal(bad, WEIR_EINVAL, "need an authority");
 }
 
@@ -370,8 +367,7 @@ static void test_bytes_and_names(void **state)
     assert_true(wait_bytes(&world, server, 5));
     say(server, "welcome");
     assert_true(wait_bytes(&world, &world.client, 7));
-    assert_true(world.client.digest ==
-                mix(0, (const uint8_t *)"welcome", 7));
+    assert_true(world.client.digest == mix(0, (const uint8_t *)"welcome", 7));
     int64_t left = weir_tls_expires_in(world.server_tls);
     assert_compare(left, >, 29 * 86400);
     assert_compare(left, <=, 30 * 86400);
@@ -488,9 +484,8 @@ static void test_names_of_hosts(void **state)
 static void test_another_protocol(void **state)
 {
     (void)state;
-    struct weir_tls_options options = { true, "http/1.1", NULL,
-                                        at("root.crt"), at("root.key"),
-                                        false };
+    struct weir_tls_options options = { true,           "http/1.1",     NULL,
+                                        at("root.crt"), at("root.key"), false };
     struct weir_tls *server;
     assert_int_equal(weir_tls_new(&options, &server, NULL), 0);
     struct world world;
@@ -717,8 +712,7 @@ static void test_closed_in_a_callback(void **state)
     meet(&world);
     world.accepted[0].close_on_bytes = true;
     static uint8_t much[1 << 20];
-    assert_int_equal(weir_stream_write(world.client.stream, much,
-                                       sizeof(much)),
+    assert_int_equal(weir_stream_write(world.client.stream, much, sizeof(much)),
                      0);
     WAIT_FOR(&world, world.client.lost, 1);
     assert_null(world.accepted[0].stream);
@@ -830,8 +824,7 @@ static void talk_hear(void *context, struct weir_h2 *h2, int32_t stream,
     talk->messages++;
 }
 
-static void talk_lost(void *context, struct weir_h2_link *link,
-                      const char *why)
+static void talk_lost(void *context, struct weir_h2_link *link, const char *why)
 {
     (void)link;
     struct talk *talk = context;
@@ -844,7 +837,8 @@ static void talk_accept(void *context, struct weir_stream *stream)
     struct talk *talk = context;
     struct weir_h2_link_handler handler = {
         .context = talk,
-        .calls = { .context = talk, .on_call = talk_call,
+        .calls = { .context = talk,
+                   .on_call = talk_call,
                    .on_message = talk_echo },
     };
     weir_h2_link_close(&talk->server);
@@ -855,8 +849,7 @@ static void talk_accept(void *context, struct weir_stream *stream)
 static void talk_to(struct talk *talk, struct event_base *base,
                     struct weir_listener *listener, struct weir_tls *tls)
 {
-    struct weir_address address = { "127.0.0.1",
-                                    weir_listener_port(listener) };
+    struct weir_address address = { "127.0.0.1", weir_listener_port(listener) };
     struct weir_h2_link_handler handler = {
         .context = talk,
         .calls = { .context = talk, .on_message = talk_hear },
@@ -916,8 +909,9 @@ static void test_links(void **state)
     struct weir_tls *server = load(true, "ca.crt", "root", true);
     struct weir_tls *client = load(false, "ca.crt", "pay", false);
     talk_once(server, client, NULL);
-    talk_once(server, NULL, "the peer hung up before it said a word: does "
-                            "it want TLS?");
+    talk_once(server, NULL,
+              "the peer hung up before it said a word: does "
+              "it want TLS?");
     talk_once(NULL, client, "the peer doesn't speak TLS here");
     weir_tls_free(&server);
     weir_tls_free(&client);
@@ -949,6 +943,5 @@ int main(void)
         cmocka_unit_test(test_reload),
         cmocka_unit_test(test_links),
     };
-    return cmocka_run_group_tests(tests, make_certificates,
-                                  drop_certificates);
+    return cmocka_run_group_tests(tests, make_certificates, drop_certificates);
 }

@@ -53,8 +53,7 @@ static void limits_mean_what_people_write(void **state)
     check_limit("0.1/3s", 1, 30 * WEIR_SECOND, "1/30s");
     check_limit("1.5k/h", 1500, 60 * MINUTE, "1500/h");
     check_limit("3/10s", 3, 10 * WEIR_SECOND, "3/10s");
-    check_limit(" 2 k / 1.5 s ", 2000, 1500 * WEIR_MILLISECOND,
-                "2000/1500ms");
+    check_limit(" 2 k / 1.5 s ", 2000, 1500 * WEIR_MILLISECOND, "2000/1500ms");
     check_limit("1/day", 1, DAY, "1/day");
     check_limit("1/d", 1, DAY, "1/day");
     check_limit("7/2d", 7, 2 * DAY, "7/2d");
@@ -123,8 +122,8 @@ static void a_limit_is_read_back_as_printed(void **state)
         struct weir_limit back = { 0 };
         struct weir_text text = { buf, len };
         if (weir_limit_parse(text, &back, NULL) < 0 ||
-            back.unlimited != limit.unlimited ||
-            back.units != limit.units || back.per != limit.per)
+            back.unlimited != limit.unlimited || back.units != limit.units ||
+            back.per != limit.per)
             fail_msg("%.*s", (int)len, buf);
     }
 }
@@ -269,8 +268,8 @@ static void a_limit_is_its_nearest_rate(void **state)
         if (limit.unlimited)
             continue;
         double rate = weir_limit_rate(&limit);
-        long double exact = (long double)limit.units * 1e9L /
-                            (long double)limit.per;
+        long double exact =
+            (long double)limit.units * 1e9L / (long double)limit.per;
         long double off = fabsl((long double)rate - exact);
         long double half = (nextafter(rate, INFINITY) - rate) / 2;
         if (off > half * (1 + 0x1p-9L))

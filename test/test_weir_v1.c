@@ -67,15 +67,18 @@ static void random_report(struct weir_rng *rng, struct rows *rows,
     *out = (struct weir_message){
         .type = WEIR_MESSAGE_REPORT,
         .session = some(rng),
-        .report = { .number = some(rng), .epoch = some(rng),
+        .report = { .number = some(rng),
+                    .epoch = some(rng),
                     .late_from = some(rng),
-                    .unknown = some(rng), .carried = carried,
+                    .unknown = some(rng),
+                    .carried = carried,
                     .no_room = weir_rng_below(rng, 2),
                     .again = weir_rng_below(rng, 2),
                     .below = weir_rng_below(rng, 2) ? WEIR_TEXT("site/\xc3\xbc")
                                                     : WEIR_TEXT(""),
                     .announce_count = announces,
-                    .announces = rows->announces, .count = count,
+                    .announces = rows->announces,
+                    .count = count,
                     .counts = rows->counts },
     };
 }
@@ -105,12 +108,17 @@ static void random_fills(struct weir_rng *rng, struct rows *rows,
         .type = WEIR_MESSAGE_FILLS,
         .session = some(rng),
         .fills = { .answer = weir_rng_below(rng, 2),
-                   .number = some(rng), .stamp = some(rng),
-                   .stretch = some(rng), .limiters = (uint32_t)some(rng),
+                   .number = some(rng),
+                   .stamp = some(rng),
+                   .stretch = some(rng),
+                   .limiters = (uint32_t)some(rng),
                    .top_age = weir_rng_below(rng, 2) ? some(rng) : 0,
-                   .count = count, .fills = rows->fills,
-                   .unknown_count = unknown, .unknown = rows->unknown,
-                   .denied_count = denied, .denied = rows->denied },
+                   .count = count,
+                   .fills = rows->fills,
+                   .unknown_count = unknown,
+                   .unknown = rows->unknown,
+                   .denied_count = denied,
+                   .denied = rows->denied },
     };
 }
 
@@ -238,7 +246,9 @@ static void test_carry_without_carried_is_refused(void **state)
     struct weir_count count = { .slot = 3, .passed = 700, .carry = 701 };
     struct weir_message out, message = {
         .type = WEIR_MESSAGE_REPORT,
-        .report = { .number = 1, .carried = true, .count = 1,
+        .report = { .number = 1,
+                    .carried = true,
+                    .count = 1,
                     .counts = &count },
     };
     size_t size = weir_v1_encode(&message, bench->bytes, 1000);
@@ -253,13 +263,14 @@ static void test_carry_without_carried_is_refused(void **state)
         WEIR_EPROTOCOL);
 }
 
-static void test_hello_and_welcome(void **state)
+static void test_hello(void **state)
 {
     struct bench *bench = *state;
     struct weir_message hello = {
         .type = WEIR_MESSAGE_HELLO,
         .session = 77,
-        .hello = { .protocol = 1, .incarnation = "0123456789abcde",
+        .hello = { .protocol = 1,
+                   .incarnation = "0123456789abcde",
                    .name = WEIR_TEXT("api@host"),
                    .store = { .uuid = "store-store-stor", .restores = 3 },
                    .epoch = UINT64_MAX,
@@ -276,21 +287,34 @@ static void test_hello_and_welcome(void **state)
     assert_int_equal(out.hello.store.restores, 3);
     assert_true(out.hello.epoch == UINT64_MAX);
     assert_true(out.hello.region);
+}
 
+static void test_welcome(void **state)
+{
+    struct bench *bench = *state;
+    struct weir_message out;
     const struct weir_text regions[] = { WEIR_TEXT("eu"), WEIR_TEXT("world") };
     struct weir_message welcome = {
         .type = WEIR_MESSAGE_WELCOME,
-        .welcome = { .protocol = 1, .incarnation = "fedcba9876543210",
+        .welcome = { .protocol = 1,
+                     .incarnation = "fedcba9876543210",
                      .age = 77,
-                     .ready = true, .epoch = 9,
-                     .carries = true, .last_session = 5, .last_number = 6,
-                     .top_age = WEIR_NEVER, .provisional = true,
-                     .region_count = 2, .regions = regions,
-                     .leases = true, .term = 12,
+                     .ready = true,
+                     .epoch = 9,
+                     .carries = true,
+                     .last_session = 5,
+                     .last_number = 6,
+                     .top_age = WEIR_NEVER,
+                     .provisional = true,
+                     .region_count = 2,
+                     .regions = regions,
+                     .leases = true,
+                     .term = 12,
                      .master = WEIR_TEXT("a:7070"),
                      .settings = { .report_interval = WEIR_SECOND,
                                    .stale_after = 5 * WEIR_SECOND,
-                                   .slack = true, .correction_auto = true,
+                                   .slack = true,
+                                   .correction_auto = true,
                                    .correction_ppm = 250000 } },
     };
     round_trip(bench, &welcome, &out);
@@ -317,9 +341,9 @@ static void test_hello_and_welcome(void **state)
     assert_int_equal(settings->correction_ppm, 250000);
     welcome.welcome.settings.stale_after = 1;
     size_t size = weir_v1_encode(&welcome, bench->bytes, 1000);
-    assert_int_equal(weir_v1_decode(bench->bytes, size, false, &bench->arena,
-                                    &out),
-                     WEIR_EPROTOCOL);
+    assert_int_equal(
+        weir_v1_decode(bench->bytes, size, false, &bench->arena, &out),
+        WEIR_EPROTOCOL);
 }
 
 /* A quota with nothing at its default, a template with all, a removal. */
@@ -333,11 +357,10 @@ static void make_changes(struct weir_change *changes)
     quota->id = 5;
     quota->epoch = 41;
     quota->created = 7;
-    quota->limit = (struct weir_limit){ .units = 3,
-                                        .per = 10 * WEIR_SECOND };
+    quota->limit = (struct weir_limit){ .units = 3, .per = 10 * WEIR_SECOND };
     quota->low_burst = (struct weir_burst){ .amount = 0 };
-    quota->high_burst = (struct weir_burst){ .amount = WEIR_SECOND * 20,
-                                             .in_time = true };
+    quota->high_burst =
+        (struct weir_burst){ .amount = WEIR_SECOND * 20, .in_time = true };
     quota->mode = WEIR_SHADOW;
     quota->on_stale = WEIR_STALE_SHARE;
     quota->sharing = WEIR_LOCAL;
@@ -402,7 +425,6 @@ static void test_quotas(void **state)
     assert_true(weir_text_equal(got->parent, WEIR_TEXT("site")));
     assert_true(out.quotas.changes[2].removed);
     assert_int_equal(out.quotas.changes[2].quota.epoch, 42);
-
 }
 
 /* The fields of each algorithm, and of a store. */
@@ -427,14 +449,12 @@ static void test_quotas_of_each_algorithm(void **state)
         { "sharing=leased", "limit=5/s", "share_algorithm=none",
           "safe_capacity=0", "lease=5s", "refresh=1.5s" },
         { "sharing=leased", "limit=5/s", "share_algorithm=priority",
-          "learning=0s", "priority=-9223372036854775808",
-          "decay_factor=0.5" },
-        { "sharing=leased", "limit=5/s", "safe_capacity=2.5/s",
-          "learning=7s" },
+          "learning=0s", "priority=-9223372036854775808", "decay_factor=0.5" },
+        { "sharing=leased", "limit=5/s", "safe_capacity=2.5/s", "learning=7s" },
         { "kind=concurrency", "sharing=adaptive", "target=7ms",
           "percentile=99.9999", "min=0.25", "fleet_max=1048576" },
-        { "kind=concurrency", "sharing=adaptive", "controller=none",
-          "max=40.5", "fleet_min=1.5", "classes=sync:observed,b:5%" },
+        { "kind=concurrency", "sharing=adaptive", "controller=none", "max=40.5",
+          "fleet_min=1.5", "classes=sync:observed,b:5%" },
         { "glob=path", "name=db/[ab]?", "parent=db" },
     };
     struct bench *bench = *state;
@@ -459,8 +479,8 @@ static void test_quotas_of_each_algorithm(void **state)
     round_trip(bench, &message, &out);
     for (size_t i = 0; i < WEIR_COUNT_OF(texts); i++) {
         assert_false(out.quotas.changes[i].reduced);
-        assert_true(weir_quota_equal(&changes[i].quota,
-                                     &out.quotas.changes[i].quota));
+        assert_true(
+            weir_quota_equal(&changes[i].quota, &out.quotas.changes[i].quota));
     }
 }
 
@@ -492,14 +512,13 @@ static void test_quotas_of_a_later_version(void **state)
         .quotas = { .count = 6, .changes = changes },
     };
     size_t size = weir_v1_encode(&message, bench->bytes, 4096);
-    assert_int_equal(weir_v1_decode(bench->bytes, size, false, &bench->arena,
-                                    &out), 0);
+    assert_int_equal(
+        weir_v1_decode(bench->bytes, size, false, &bench->arena, &out), 0);
     for (size_t i = 0; i < 6; i++) {
         const struct weir_change *got = &out.quotas.changes[i];
         assert_true(got->reduced);
-        assert_true(weir_text_equal(got->quota.parent, i < 5
-                                                           ? WEIR_TEXT("site")
-                                                           : WEIR_TEXT("")));
+        assert_true(weir_text_equal(got->quota.parent,
+                                    i < 5 ? WEIR_TEXT("site") : WEIR_TEXT("")));
         assert_int_equal(got->quota.epoch, 7);
         assert_int_equal(got->quota.created, 3);
         assert_int_equal(got->quota.mode, WEIR_OFF);
@@ -508,8 +527,9 @@ static void test_quotas_of_a_later_version(void **state)
     /* a name that is none is no quota of any version */
     changes[1].quota.name = WEIR_TEXT("a\tb");
     size = weir_v1_encode(&message, bench->bytes, 4096);
-    assert_int_equal(weir_v1_decode(bench->bytes, size, false, &bench->arena,
-                                    &out), WEIR_EPROTOCOL);
+    assert_int_equal(
+        weir_v1_decode(bench->bytes, size, false, &bench->arena, &out),
+        WEIR_EPROTOCOL);
 }
 
 /* <= 4 bytes a changed counter, once named. */
@@ -525,7 +545,9 @@ static void test_bytes_a_counter(void **state)
     struct weir_message out, message = {
         .type = WEIR_MESSAGE_REPORT,
         .session = weir_rng_next(&bench->rng),
-        .report = { .number = 1000, .epoch = 1000000, .count = 1000,
+        .report = { .number = 1000,
+                    .epoch = 1000000,
+                    .count = 1000,
                     .counts = counts },
     };
     size_t size = round_trip(bench, &message, &out);
@@ -537,14 +559,21 @@ static void test_broken_asks(void **state)
 {
     REFUSE(true, WEIR_EPROTOCOL, "\x22\x00"); /* none */
     /* without number, name, op; of op 6; a number twice */
-    REFUSE(true, WEIR_EPROTOCOL, "\x22\x07\x0a\x05\x12\x01" "a\x18\x01");
+    REFUSE(true, WEIR_EPROTOCOL,
+           "\x22\x07\x0a\x05\x12\x01"
+           "a\x18\x01");
     REFUSE(true, WEIR_EPROTOCOL, "\x22\x06\x0a\x04\x08\x01\x18\x01");
-    REFUSE(true, WEIR_EPROTOCOL, "\x22\x07\x0a\x05\x08\x01\x12\x01" "a");
     REFUSE(true, WEIR_EPROTOCOL,
-           "\x22\x09\x0a\x07\x08\x01\x12\x01" "a\x18\x06");
+           "\x22\x07\x0a\x05\x08\x01\x12\x01"
+           "a");
     REFUSE(true, WEIR_EPROTOCOL,
-           "\x22\x12\x0a\x07\x08\x01\x12\x01" "a\x18\x01"
-           "\x0a\x07\x08\x01\x12\x01" "a\x18\x01");
+           "\x22\x09\x0a\x07\x08\x01\x12\x01"
+           "a\x18\x06");
+    REFUSE(true, WEIR_EPROTOCOL,
+           "\x22\x12\x0a\x07\x08\x01\x12\x01"
+           "a\x18\x01"
+           "\x0a\x07\x08\x01\x12\x01"
+           "a\x18\x01");
     REFUSE(false, WEIR_EPROTOCOL, "\x2a\x00");
     /* an answer to nothing; of error 5; passed twice over */
     REFUSE(false, WEIR_EPROTOCOL, "\x2a\x04\x0a\x02\x18\x01");
@@ -560,26 +589,30 @@ static void test_broken_by_name(void **state)
     REFUSE(true, WEIR_EPROTOCOL, "\x1a\x00\x1a\x00");     /* two bodies */
     REFUSE(true, WEIR_EPROTOCOL, "\x12\x00\x1a\x00");
     REFUSE(true, WEIR_EPROTOCOL, "\x18\x01");   /* body as a number */
-    REFUSE(true, WEIR_ESYNTAX, "\x1a\x05\x08");       /* cut */
-    REFUSE(true, WEIR_ESYNTAX, "\x1b\x1c");           /* a group */
-    REFUSE(true, WEIR_ESYNTAX, "\x00\x01");           /* field 0 */
-    REFUSE(true, WEIR_ESYNTAX,
-           "\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02");
+    REFUSE(true, WEIR_ESYNTAX, "\x1a\x05\x08"); /* cut */
+    REFUSE(true, WEIR_ESYNTAX, "\x1b\x1c");     /* a group */
+    REFUSE(true, WEIR_ESYNTAX, "\x00\x01");     /* field 0 */
+    REFUSE(true, WEIR_ESYNTAX, "\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02");
     /* counts: two slots, one passed */
-    REFUSE(true, WEIR_EPROTOCOL, "\x1a\x09\x3a\x07\x0a\x02\x01\x01\x12\x01"
-                                 "\x02");
+    REFUSE(true, WEIR_EPROTOCOL,
+           "\x1a\x09\x3a\x07\x0a\x02\x01\x01\x12\x01"
+           "\x02");
     /* a step of 0 */
-    REFUSE(true, WEIR_EPROTOCOL, "\x1a\x0a\x3a\x08\x0a\x02\x01\x00\x12\x02"
-                                 "\x02\x02");
+    REFUSE(true, WEIR_EPROTOCOL,
+           "\x1a\x0a\x3a\x08\x0a\x02\x01\x00\x12\x02"
+           "\x02\x02");
     /* a refusal of row 1, where there is one row */
-    REFUSE(true, WEIR_EPROTOCOL, "\x1a\x0e\x3a\x0c\x0a\x01\x01\x12\x01\x02"
-                                 "\x1a\x01\x01\x22\x01\x05");
+    REFUSE(true, WEIR_EPROTOCOL,
+           "\x1a\x0e\x3a\x0c\x0a\x01\x01\x12\x01\x02"
+           "\x1a\x01\x01\x22\x01\x05");
     /* slots past 32 bits */
     REFUSE(true, WEIR_EPROTOCOL,
            "\x1a\x0f\x3a\x0d\x0a\x06\x01\xff\xff\xff\xff\x0f\x12\x03\x02\x02"
            "\x02");
     /* an announce with a NUL in its name */
-    REFUSE(true, WEIR_EPROTOCOL, "\x1a\x07\x32\x05\x12\x03" "a\0b");
+    REFUSE(true, WEIR_EPROTOCOL,
+           "\x1a\x07\x32\x05\x12\x03"
+           "a\0b");
     /* a hello without incarnation */
     REFUSE(true, WEIR_EPROTOCOL, "\x12\x02\x08\x01");
     /* a protocol past 32 bits */
@@ -597,10 +630,10 @@ static void test_unknown_fields(void **state)
     struct bench *bench = *state;
     struct weir_message out;
     static const char bytes[] = "\x08\x05\x1a\x05\x08\x07\xf8\x01\x01"
-                                "\xf9\x01" "01234567";
-    assert_int_equal(weir_v1_decode(bytes, sizeof(bytes) - 1, true,
-                                    &bench->arena, &out),
-                     0);
+                                "\xf9\x01"
+                                "01234567";
+    assert_int_equal(
+        weir_v1_decode(bytes, sizeof(bytes) - 1, true, &bench->arena, &out), 0);
     assert_int_equal(out.session, 5);
     assert_int_equal(out.report.number, 7);
 }
@@ -616,8 +649,7 @@ static void test_bounds(void **state)
 {
     struct bench *bench = *state;
     unsigned char *p = bench->bytes;
-    size_t len = put(p, "\x1a\x86\x80\x04\x3a\x82\x80\x04\x0a\xfe\xff\x03",
-                     12);
+    size_t len = put(p, "\x1a\x86\x80\x04\x3a\x82\x80\x04\x0a\xfe\xff\x03", 12);
     memset(p + len, 1, 65534);
     refuse(bench, true, WEIR_ETOOBIG, p, len + 65534);
     /* 600 empty changes */
@@ -665,10 +697,8 @@ static void test_calls(void **state)
     assert_int_equal(got.body.len, 0);
     request.path = WEIR_TEXT("/a b");
     len = weir_v1_request_encode(&request, bytes, sizeof(bytes));
-    assert_int_equal(weir_v1_request_decode(bytes, len, &got),
-                     WEIR_EPROTOCOL);
-    struct weir_call_reply reply = { .status = 404,
-                                     .body = WEIR_TEXT("{}") };
+    assert_int_equal(weir_v1_request_decode(bytes, len, &got), WEIR_EPROTOCOL);
+    struct weir_call_reply reply = { .status = 404, .body = WEIR_TEXT("{}") };
     len = weir_v1_reply_encode(&reply, bytes, sizeof(bytes));
     struct weir_call_reply answer;
     assert_int_equal(weir_v1_reply_decode(bytes, len, &answer), 0);
@@ -695,13 +725,11 @@ static void test_print_speed(void **state)
     int rounds = 200;
     clock_t before = clock();
     for (int i = 0; i < rounds; i++)
-        size = weir_v1_encode(&message, bench->bytes,
-                              WEIR_MESSAGE_BYTES_MAX);
+        size = weir_v1_encode(&message, bench->bytes, WEIR_MESSAGE_BYTES_MAX);
     clock_t between = clock();
     for (int i = 0; i < rounds; i++)
-        assert_int_equal(weir_v1_decode(bench->bytes, size, true,
-                                        &bench->arena, &out),
-                         0);
+        assert_int_equal(
+            weir_v1_decode(bench->bytes, size, true, &bench->arena, &out), 0);
     clock_t after = clock();
     double scale = 1e9 / CLOCKS_PER_SEC / rounds / WEIR_REPORT_COUNTS_MAX;
     printf("a counter: encoded in %.1f ns, decoded in %.1f ns\n",
@@ -718,7 +746,8 @@ int main(void)
         cmocka_unit_test(test_damaged_columns),
         cmocka_unit_test(test_regions_cost_others_nothing),
         cmocka_unit_test(test_carry_without_carried_is_refused),
-        cmocka_unit_test(test_hello_and_welcome),
+        cmocka_unit_test(test_hello),
+        cmocka_unit_test(test_welcome),
         cmocka_unit_test(test_quotas),
         cmocka_unit_test(test_quotas_of_each_algorithm),
         cmocka_unit_test(test_quotas_of_a_later_version),

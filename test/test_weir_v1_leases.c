@@ -56,8 +56,7 @@ static void random_wants(struct weir_rng *rng, struct lease_rows *rows,
     for (size_t i = 0; i < count; i++) {
         struct weir_want *want = &rows->wants[i];
         *want = (struct weir_want){ .name = WEIR_TEXT("site/\xc3\xbc"),
-                                    .release =
-                                        weir_rng_below(rng, 8) == 0 };
+                                    .release = weir_rng_below(rng, 8) == 0 };
         want->taken = some(rng);
         if (want->release)
             continue;
@@ -102,8 +101,10 @@ static void random_grants(struct weir_rng *rng, struct lease_rows *rows,
         .type = WEIR_MESSAGE_GRANTS,
         .session = some(rng),
         .grants = { .answer = answer ? 1 + (some(rng) >> 1) : 0,
-                    .term = some(rng), .elsewhere = elsewhere,
-                    .count = count, .grants = rows->grants },
+                    .term = some(rng),
+                    .elsewhere = elsewhere,
+                    .count = count,
+                    .grants = rows->grants },
     };
     if (elsewhere && weir_rng_below(rng, 2))
         out->grants.master = WEIR_TEXT("b:7070");
@@ -137,7 +138,9 @@ static void test_a_lease_in_bytes(void **state)
                                     .band_count = 1,
                                     .bands = &band };
     struct weir_message out, message = {
-        .type = WEIR_MESSAGE_WANTS, .session = 5, .wants = { 9, 3, 1, &want },
+        .type = WEIR_MESSAGE_WANTS,
+        .session = 5,
+        .wants = { 9, 3, 1, &want },
     };
     static const char wants[] =
         "\x08\x05\x2a\x2d\x08\x09\x12\x27\x0a\x02"
@@ -157,7 +160,8 @@ static void test_a_lease_in_bytes(void **state)
                                                        .safe_lease = 600,
                                                        .refresh = 5 } };
     message = (struct weir_message){
-        .type = WEIR_MESSAGE_GRANTS, .session = 5,
+        .type = WEIR_MESSAGE_GRANTS,
+        .session = 5,
         .grants = { .answer = 9, .term = 3, .count = 1, .grants = &grant },
     };
     static const char grants[] =
@@ -204,32 +208,46 @@ static void test_broken_wants(void **state)
 {
     struct bench *bench = *state;
     struct weir_message out;
-    static const char sound[] = WANT("\x14", "\x10\x0a\x01" "a"
-                                     "\x11" ONE_BITS BAND);
-    assert_int_equal(weir_v1_decode(sound, sizeof(sound) - 1, true,
-                                    &bench->arena, &out), 0);
+    static const char sound[] = WANT("\x14", "\x10\x0a\x01"
+                                             "a"
+                                             "\x11" ONE_BITS BAND);
+    assert_int_equal(
+        weir_v1_decode(sound, sizeof(sound) - 1, true, &bench->arena, &out), 0);
     assert_true(out.wants.wants[0].has == 1);
     REFUSE(true, WEIR_EPROTOCOL, "\x2a\x00");
     REFUSE(true, WEIR_EPROTOCOL, "\x2a\x02\x08\x01"); /* no want */
     /* no number; no name; no band; a band without clients; two of a priority */
-    REFUSE(true, WEIR_EPROTOCOL, "\x2a\x09\x12\x07\x0a\x01" "a" BAND);
+    REFUSE(true, WEIR_EPROTOCOL,
+           "\x2a\x09\x12\x07\x0a\x01"
+           "a" BAND);
     REFUSE(true, WEIR_EPROTOCOL, WANT("\x08", "\x04" BAND));
-    REFUSE(true, WEIR_EPROTOCOL, WANT("\x07", "\x03\x0a\x01" "a"));
-    REFUSE(true, WEIR_EPROTOCOL, WANT("\x09", "\x05\x0a\x01" "a\x32\x00"));
-    REFUSE(true, WEIR_EPROTOCOL, WANT("\x0f", "\x0b\x0a\x01" "a" BAND BAND));
+    REFUSE(true, WEIR_EPROTOCOL,
+           WANT("\x07", "\x03\x0a\x01"
+                        "a"));
+    REFUSE(true, WEIR_EPROTOCOL,
+           WANT("\x09", "\x05\x0a\x01"
+                        "a\x32\x00"));
+    REFUSE(true, WEIR_EPROTOCOL,
+           WANT("\x0f", "\x0b\x0a\x01"
+                        "a" BAND BAND));
     /* a release that wants something; 'learning' of 2; 'has' as a varint */
     REFUSE(true, WEIR_EPROTOCOL,
-           WANT("\x0d", "\x09\x0a\x01" "a\x20\x01" BAND));
+           WANT("\x0d", "\x09\x0a\x01"
+                        "a\x20\x01" BAND));
     REFUSE(true, WEIR_EPROTOCOL,
-           WANT("\x0d", "\x09\x0a\x01" "a\x28\x02" BAND));
+           WANT("\x0d", "\x09\x0a\x01"
+                        "a\x28\x02" BAND));
     REFUSE(true, WEIR_EPROTOCOL,
-           WANT("\x0d", "\x09\x0a\x01" "a\x10\x01" BAND));
+           WANT("\x0d", "\x09\x0a\x01"
+                        "a\x10\x01" BAND));
     /* 'has' twice */
     REFUSE(true, WEIR_EPROTOCOL,
-           WANT("\x1d", "\x19\x0a\x01" "a\x11" ONE_BITS "\x11" ONE_BITS BAND));
-#define HAS(bits) \
-    REFUSE(true, WEIR_EPROTOCOL, \
-           WANT("\x14", "\x10\x0a\x01" "a\x11" bits BAND))
+           WANT("\x1d", "\x19\x0a\x01"
+                        "a\x11" ONE_BITS "\x11" ONE_BITS BAND));
+#define HAS(bits)                      \
+    REFUSE(true, WEIR_EPROTOCOL,       \
+           WANT("\x14", "\x10\x0a\x01" \
+                        "a\x11" bits BAND))
     HAS(NAN_BITS);
     HAS(INFINITE_BITS);
     HAS(MINUS_BITS);
@@ -238,25 +256,34 @@ static void test_broken_wants(void **state)
     REFUSE(true, WEIR_EPROTOCOL,
            WANT("\x14", "\x10\x0a\x01"
                         "a" BAND "\x39" MINUS_BITS));
-#define BAND_WANTS(bits) \
-    REFUSE(true, WEIR_EPROTOCOL, \
-           WANT("\x14", "\x10\x0a\x01" "a\x32\x0b\x10\x01\x19" bits))
+#define BAND_WANTS(bits)               \
+    REFUSE(true, WEIR_EPROTOCOL,       \
+           WANT("\x14", "\x10\x0a\x01" \
+                        "a\x32\x0b\x10\x01\x19" bits))
     BAND_WANTS(NAN_BITS);
     BAND_WANTS(MINUS_BITS);
     /* 17 bands */
     REFUSE(true, WEIR_ETOOBIG,
-           WANT("\x4b", "\x47\x0a\x01" "a" BAND BAND BAND BAND BAND BAND BAND
-                BAND BAND BAND BAND BAND BAND BAND BAND BAND BAND));
+           WANT("\x4b", "\x47\x0a\x01"
+                        "a" BAND BAND BAND BAND BAND BAND BAND BAND BAND BAND
+                            BAND BAND BAND BAND BAND BAND BAND));
 }
 
 static void test_broken_grants(void **state)
 {
     /* of a push: without serial; without refresh; with a lease; error 5 */
-    REFUSE(false, WEIR_EPROTOCOL, "\x32\x07\x2a\x05\x0a\x01" "a\x38\x01");
-    REFUSE(false, WEIR_EPROTOCOL, "\x32\x07\x2a\x05\x0a\x01" "a\x18\x01");
     REFUSE(false, WEIR_EPROTOCOL,
-           "\x32\x0b\x2a\x09\x0a\x01" "a\x18\x01\x30\x01\x38\x01");
-    REFUSE(false, WEIR_EPROTOCOL, "\x32\x07\x2a\x05\x0a\x01" "a\x10\x05");
+           "\x32\x07\x2a\x05\x0a\x01"
+           "a\x38\x01");
+    REFUSE(false, WEIR_EPROTOCOL,
+           "\x32\x07\x2a\x05\x0a\x01"
+           "a\x18\x01");
+    REFUSE(false, WEIR_EPROTOCOL,
+           "\x32\x0b\x2a\x09\x0a\x01"
+           "a\x18\x01\x30\x01\x38\x01");
+    REFUSE(false, WEIR_EPROTOCOL,
+           "\x32\x07\x2a\x05\x0a\x01"
+           "a\x10\x05");
     /* … with a safe_lease */
     REFUSE(false, WEIR_EPROTOCOL,
            "\x32\x0b\x2a\x09\x0a\x01"
@@ -270,14 +297,18 @@ static void test_broken_grants(void **state)
            "a\x18\x01\x30\x02\x38\x01\x40\x01");
     /* capacity or safe that is no amount */
     REFUSE(false, WEIR_EPROTOCOL,
-           "\x32\x12\x2a\x10\x0a\x01" "a\x18\x01\x21" NAN_BITS "\x38\x01");
+           "\x32\x12\x2a\x10\x0a\x01"
+           "a\x18\x01\x21" NAN_BITS "\x38\x01");
     REFUSE(false, WEIR_EPROTOCOL,
-           "\x32\x12\x2a\x10\x0a\x01" "a\x18\x01\x29" MINUS_BITS
-           "\x38\x01");
+           "\x32\x12\x2a\x10\x0a\x01"
+           "a\x18\x01\x29" MINUS_BITS "\x38\x01");
     /* a master elsewhere, and a grant; an address of this one; a NUL in it */
     REFUSE(false, WEIR_EPROTOCOL,
-           "\x32\x0b\x18\x01\x2a\x07\x0a\x01" "a\x18\x01\x38\x01");
-    REFUSE(false, WEIR_EPROTOCOL, "\x32\x03\x22\x01" "b");
+           "\x32\x0b\x18\x01\x2a\x07\x0a\x01"
+           "a\x18\x01\x38\x01");
+    REFUSE(false, WEIR_EPROTOCOL,
+           "\x32\x03\x22\x01"
+           "b");
     REFUSE(false, WEIR_EPROTOCOL, "\x32\x05\x18\x01\x22\x01\0");
 }
 
@@ -320,7 +351,8 @@ static void test_the_largest(void **state)
             .bands = bands,
         };
     struct weir_message out, message = {
-        .type = WEIR_MESSAGE_WANTS, .session = UINT64_MAX,
+        .type = WEIR_MESSAGE_WANTS,
+        .session = UINT64_MAX,
         .wants = { UINT64_MAX, UINT64_MAX, WEIR_LEASES_MAX, wants },
     };
     size_t size = round_trip(bench, &message, &out);
@@ -350,10 +382,10 @@ static void test_limits(void **state)
     static struct weir_limit_told rows[WEIR_LIMITS_MAX];
     struct weir_rng *rng = &bench->rng;
     for (int i = 0; i < ROUNDS; i++) {
-        struct weir_message out, message = { .type = WEIR_MESSAGE_LIMITS,
-                                             .session = some(rng) };
-        size_t count = i == 0 ? WEIR_LIMITS_MAX
-                              : weir_rng_below(rng, WEIR_LIMITS_MAX + 1);
+        struct weir_message out,
+            message = { .type = WEIR_MESSAGE_LIMITS, .session = some(rng) };
+        size_t count =
+            i == 0 ? WEIR_LIMITS_MAX : weir_rng_below(rng, WEIR_LIMITS_MAX + 1);
         for (size_t k = 0; k < count; k++)
             rows[k] = (struct weir_limit_told){
                 .name = WEIR_TEXT("site/\xc3\xbc"),
@@ -381,11 +413,14 @@ static void test_broken_limits(void **state)
     REFUSE(true, WEIR_EPROTOCOL, "\x32\x04\x0a\x02\x18\x01");
     REFUSE(true, WEIR_EPROTOCOL, "\x32\x05\x0a\x03\x0a\x01\0");
     REFUSE(true, WEIR_EPROTOCOL,
-           "\x32\x0e\x0a\x0c\x0a\x01" "a\x11" NAN_BITS);
+           "\x32\x0e\x0a\x0c\x0a\x01"
+           "a\x11" NAN_BITS);
     REFUSE(true, WEIR_EPROTOCOL,
-           "\x32\x0e\x0a\x0c\x0a\x01" "a\x11" ABOVE_MAX_BITS);
+           "\x32\x0e\x0a\x0c\x0a\x01"
+           "a\x11" ABOVE_MAX_BITS);
     REFUSE(true, WEIR_EPROTOCOL,
-           "\x32\x0b\x0a\x09\x0a\x01" "a\x18\x80\x80\x80\x80\x10");
+           "\x32\x0b\x0a\x09\x0a\x01"
+           "a\x18\x80\x80\x80\x80\x10");
     unsigned char *p = bench->bytes;
     memcpy(p, "\x32\x82\x04", 3); /* 257 empty rows */
     for (int i = 0; i < 257; i++)

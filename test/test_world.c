@@ -14,10 +14,10 @@
 
 #include <cmocka.h>
 
+#include "compare.h"
 #include "lab/fleet_clock.h"
 #include "lab/memory.h"
 #include "lab/net.h"
-#include "compare.h"
 
 static uint64_t seed_of_run(void)
 {

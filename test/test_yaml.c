@@ -35,32 +35,31 @@ static void reads_what_people_write(void **state)
     struct weir_quota *quotas;
     size_t count;
     struct weir_diag diag = { 0 };
-    if (weir_yaml_parse(weir_text_of(text), &yaml, &quotas, &count,
-                        &diag) < 0)
+    if (weir_yaml_parse(weir_text_of(text), &yaml, &quotas, &count, &diag) < 0)
         fail_msg("%u:%u %s", diag.line, diag.column, diag.text);
     assert_int_equal(count, 3);
     assert_true(weir_text_equal(quotas[0].name, WEIR_TEXT("site")));
     assert_int_equal(quotas[0].limit.units, 1000);
     assert_int_equal(quotas[1].order, 3);
-    assert_true(weir_text_equal(quotas[1].labels,
-                                WEIR_TEXT("env=a,b \nteam=web")));
+    assert_true(
+        weir_text_equal(quotas[1].labels, WEIR_TEXT("env=a,b \nteam=web")));
     assert_true(weir_text_equal(quotas[2].name, WEIR_TEXT("17")));
     assert_int_equal(quotas[2].parent.len, 0);
     assert_true(quotas[2].limit.unlimited);
-    assert_true(weir_text_equal(quotas[2].description,
-                                WEIR_TEXT("two\nlines\n")));
+    assert_true(
+        weir_text_equal(quotas[2].description, WEIR_TEXT("two\nlines\n")));
     weir_yaml_free(yaml);
 }
 
-static void refuse(const char *text, int wanted, uint32_t line,
-                   uint32_t column, const char *sentence)
+static void refuse(const char *text, int wanted, uint32_t line, uint32_t column,
+                   const char *sentence)
 {
     struct weir_yaml *yaml = NULL;
     struct weir_quota *quotas = NULL;
     size_t count = 77;
     struct weir_diag diag = { 0 };
-    int error = weir_yaml_parse(weir_text_of(text), &yaml, &quotas, &count,
-                                &diag);
+    int error =
+        weir_yaml_parse(weir_text_of(text), &yaml, &quotas, &count, &diag);
     if (error != wanted || diag.line != line || diag.column != column ||
         !strstr(diag.text, sentence))
         fail_msg("gave %d at %u:%u: %s\n%s", error, diag.line, diag.column,
@@ -95,16 +94,16 @@ static void refuses_with_line_and_column(void **state)
            "mapping");
     refuse(HEAD "  - name: a\n    labels: {a b: c}\n", WEIR_EQUOTA, 4, 13,
            "key of the label");
-    refuse(HEAD "  - name: a\n    labels: {a: 1, a: 2}\n", WEIR_EQUOTA, 4,
-           13, "given twice");
+    refuse(HEAD "  - name: a\n    labels: {a: 1, a: 2}\n", WEIR_EQUOTA, 4, 13,
+           "given twice");
     refuse(HEAD "  - name: a\n    labels: {a: [b]}\n", WEIR_ESYNTAX, 4, 17,
            "must be a text");
     refuse(HEAD "  - limit: 1/s\n", WEIR_ENAME, 3, 5, "name is empty");
     refuse(HEAD "  - name: null\n", WEIR_ENAME, 3, 11, "name is empty");
-    refuse(HEAD "  - name: a\n    limit: 1/s\n    limit: 2/s\n",
-           WEIR_ESYNTAX, 5, 5, "'limit' is given twice; first on line 4");
-    refuse(HEAD "  - name: a\n  - name: b\n  - name: a\n", WEIR_EEXIST, 5,
-           11, "'a' is given twice; first on line 3");
+    refuse(HEAD "  - name: a\n    limit: 1/s\n    limit: 2/s\n", WEIR_ESYNTAX,
+           5, 5, "'limit' is given twice; first on line 4");
+    refuse(HEAD "  - name: a\n  - name: b\n  - name: a\n", WEIR_EEXIST, 5, 11,
+           "'a' is given twice; first on line 3");
     refuse(HEAD "  - name: a\n    low_burst: 2s\n    high_burst: 1s\n",
            WEIR_EQUOTA, 3, 11, "is above");
     refuse(HEAD "  - name: \"a\\0b\"\n", WEIR_ENAME, 3, 11, "NUL");
@@ -115,8 +114,7 @@ static void refuses_with_line_and_column(void **state)
     refuse(HEAD "  - name: a\n   limit: 1/s\n", WEIR_ESYNTAX, 4, 4,
            "this is no YAML");
     refuse(HEAD "  - name: 'a\n", WEIR_ESYNTAX, 4, 1, "this is no YAML");
-    refuse(HEAD "  - name: a\n--- x\n", WEIR_ESYNTAX, 4, 1,
-           "second document");
+    refuse(HEAD "  - name: a\n--- x\n", WEIR_ESYNTAX, 4, 1, "second document");
     refuse(HEAD "  - name: a\tb\xFF\n", WEIR_ESYNTAX, 1, 1, "no YAML");
 }
 
@@ -134,8 +132,8 @@ static void check_round_trip(struct made_quota *made, size_t count)
     struct weir_quota *quotas;
     size_t read;
     struct weir_diag diag = { 0 };
-    if (weir_yaml_parse((struct weir_text){ text, len }, &yaml, &quotas,
-                        &read, &diag) < 0)
+    if (weir_yaml_parse((struct weir_text){ text, len }, &yaml, &quotas, &read,
+                        &diag) < 0)
         fail_msg("%u:%u %s\n%s", diag.line, diag.column, diag.text, text);
     assert_int_equal(read, count);
     for (size_t i = 0; i < count; i++) {

@@ -17,9 +17,9 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "compare.h"
 #include "os/zone.h"
 #include "wire/tzif.h"
-#include "compare.h"
 
 #define FOLDER "/usr/share/zoneinfo/"
 #define LOOKS 60 /* instants a zone */
@@ -46,8 +46,7 @@ static void check_instant(const char *name, int64_t at)
     if (offset != library_offset(at) || until <= at ||
         (until < TO_2200 && offset != library_offset(until - 1)))
         fail_msg("%s at %lld: %d until %lld, the C library says %d", name,
-                 (long long)at, offset, (long long)until,
-                 library_offset(at));
+                 (long long)at, offset, (long long)until, library_offset(at));
 }
 
 /* At random instants, and about each change that is told of. */
@@ -56,13 +55,13 @@ static void check_zone(const char *name)
     setenv("TZ", name, 1);
     tzset();
     for (unsigned i = 0; i < LOOKS; i++) {
-        int64_t at = FROM_1901 +
-                     (int64_t)weir_rng_below(&rng, TO_2200 - FROM_1901);
+        int64_t at =
+            FROM_1901 + (int64_t)weir_rng_below(&rng, TO_2200 - FROM_1901);
         int32_t offset;
         int64_t until;
         check_instant(name, at);
-        assert_int_equal(weir_zone_at(weir_text_of(name), at, &offset,
-                                      &until, NULL), 0);
+        assert_int_equal(
+            weir_zone_at(weir_text_of(name), at, &offset, &until, NULL), 0);
         if (until < TO_2200) {
             check_instant(name, until - 1);
             check_instant(name, until);
@@ -108,15 +107,21 @@ static void a_name_stays_in_its_folder(void **state)
 {
     (void)state;
     static const char *const wrong[] = {
-        "", "/etc/passwd", "../zoneinfo/UTC", "Europe/../UTC", "Nowhere/City",
-        "Europe", "zone.tab", "Europe/Berlin ",
+        "",
+        "/etc/passwd",
+        "../zoneinfo/UTC",
+        "Europe/../UTC",
+        "Nowhere/City",
+        "Europe",
+        "zone.tab",
+        "Europe/Berlin ",
     };
     for (size_t i = 0; i < WEIR_COUNT_OF(wrong); i++) {
         int32_t offset = 7;
         int64_t until = 7;
         struct weir_diag diag = { 0 };
-        int error = weir_zone_at(weir_text_of(wrong[i]), 0, &offset, &until,
-                                 &diag);
+        int error =
+            weir_zone_at(weir_text_of(wrong[i]), 0, &offset, &until, &diag);
         assert_int_equal(error, WEIR_ENOENT);
         assert_non_null(strstr(diag.text, "knows no time zone"));
         assert_int_equal(offset, 7);
@@ -154,8 +159,7 @@ static void rules_for_ever_after(void **state)
     assert_int_equal(span.offset_s, 12600);
     assert_int_equal(span.until, INT64_MAX);
     /* 2024-03-31 01:00 UTC is when Berlin goes to summer time */
-    assert_int_equal(look("CET-1CEST,M3.5.0,M10.5.0/3", 1711846800, &span),
-                     0);
+    assert_int_equal(look("CET-1CEST,M3.5.0,M10.5.0/3", 1711846800, &span), 0);
     assert_int_equal(span.from, 1711846800);
     assert_int_equal(span.offset_s, 7200);
     assert_int_equal(span.until, 1729990800);
@@ -165,10 +169,19 @@ static void rules_for_ever_after(void **state)
     assert_int_equal(look("", 5, &span), 0);
     assert_int_equal(span.offset_s, 0);
     static const char *const wrong[] = {
-        "CET", "C-1", "CET-1CEST", "CET-1CEST,M3.5.0", "<CET-1", "CET-25",
-        "CET-1CEST,M13.5.0,M10.5.0", "CET-1CEST,M3.6.0,M10.5.0",
-        "CET-1CEST,M3.5.7,M10.5.0", "CET-1CEST,J0,J5", "CET-1CEST,366,5",
-        "CET-1CEST,M3.5.0/168,M10.5.0", "CET-1CEST,M3.5.0,M10.5.0x",
+        "CET",
+        "C-1",
+        "CET-1CEST",
+        "CET-1CEST,M3.5.0",
+        "<CET-1",
+        "CET-25",
+        "CET-1CEST,M13.5.0,M10.5.0",
+        "CET-1CEST,M3.6.0,M10.5.0",
+        "CET-1CEST,M3.5.7,M10.5.0",
+        "CET-1CEST,J0,J5",
+        "CET-1CEST,366,5",
+        "CET-1CEST,M3.5.0/168,M10.5.0",
+        "CET-1CEST,M3.5.0,M10.5.0x",
     };
     for (size_t i = 0; i < WEIR_COUNT_OF(wrong); i++)
         assert_int_equal(look(wrong[i], 5, &span), WEIR_ESYNTAX);

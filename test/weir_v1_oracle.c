@@ -11,11 +11,9 @@ static bool same_announce(const Weir__V1__Announce *theirs,
                           const struct weir_announce *ours)
 {
     return theirs->slot == ours->slot && theirs->created == ours->created &&
-           theirs->passed == ours->base &&
-           theirs->refused == ours->refused && theirs->fill == ours->fill &&
-           theirs->witnessed == ours->witnessed &&
-           theirs->sank == ours->sank &&
-           theirs->in_flight == ours->in_flight &&
+           theirs->passed == ours->base && theirs->refused == ours->refused &&
+           theirs->fill == ours->fill && theirs->witnessed == ours->witnessed &&
+           theirs->sank == ours->sank && theirs->in_flight == ours->in_flight &&
            theirs->name.len == ours->name.len &&
            memcmp(theirs->name.data, ours->name.p, ours->name.len) == 0;
 }
@@ -52,8 +50,8 @@ static bool same_counts(const Weir__V1__Counts *theirs,
         slot += theirs->slot_steps[i];
         uint64_t refused = 0, pace = 0;
         int64_t late = 0;
-        if (is_sparse_row(theirs->n_refused, theirs->refused_steps,
-                          &refused_at, &refused_sum, i))
+        if (is_sparse_row(theirs->n_refused, theirs->refused_steps, &refused_at,
+                          &refused_sum, i))
             refused = theirs->refused[refused_at - 1];
         if (is_sparse_row(theirs->n_late, theirs->late_steps, &late_at,
                           &late_sum, i))
@@ -92,10 +90,8 @@ static bool same_report(const Weir__V1__Report *theirs,
     if (!theirs || theirs->number != ours->number ||
         theirs->epoch != ours->epoch ||
         theirs->late_from_ns != ours->late_from ||
-        theirs->unknown != ours->unknown ||
-        theirs->carried != ours->carried ||
-        theirs->no_room != ours->no_room ||
-        theirs->again != ours->again ||
+        theirs->unknown != ours->unknown || theirs->carried != ours->carried ||
+        theirs->no_room != ours->no_room || theirs->again != ours->again ||
         !same_text(theirs->below, ours->below) ||
         theirs->n_announces != ours->announce_count)
         return false;
@@ -116,8 +112,7 @@ static bool same_fills(const Weir__V1__Fills *theirs,
                        const struct weir_fills *ours)
 {
     if (!theirs || theirs->number != ours->number ||
-        theirs->stamp != ours->stamp ||
-        theirs->stretch_ns != ours->stretch ||
+        theirs->stamp != ours->stamp || theirs->stretch_ns != ours->stretch ||
         theirs->limiters != ours->limiters ||
         theirs->top_age_ns != ours->top_age ||
         theirs->n_slot_steps != ours->count || theirs->n_fill != ours->count ||
@@ -129,8 +124,8 @@ static bool same_fills(const Weir__V1__Fills *theirs,
     uint64_t slot = 0;
     for (size_t i = 0; i < ours->count; i++) {
         slot += theirs->slot_steps[i];
-        uint64_t slack = theirs->slack[i] == 0 ? UINT64_MAX
-                                               : theirs->slack[i] - 1;
+        uint64_t slack =
+            theirs->slack[i] == 0 ? UINT64_MAX : theirs->slack[i] - 1;
         if (ours->fills[i].slot != slot ||
             ours->fills[i].fill != theirs->fill[i] ||
             ours->fills[i].slack != slack ||
@@ -177,8 +172,8 @@ static bool same_answer(const Weir__V1__Answer *theirs,
         return false;
     return theirs->error != 0 ||
            (theirs->passed == answer->passed &&
-            theirs->never == answer->never &&
-            theirs->level == answer->level && theirs->used == answer->used &&
+            theirs->never == answer->never && theirs->level == answer->level &&
+            theirs->used == answer->used &&
             theirs->remaining == answer->remaining &&
             theirs->retry_after_ns == answer->retry_after &&
             theirs->wait_ns == answer->wait);
@@ -201,8 +196,7 @@ static bool same_want(const Weir__V1__Want *theirs,
 {
     if (!same_text(theirs->name, ours->name) || theirs->has != ours->has ||
         theirs->safe != ours->safe || theirs->taken != ours->taken ||
-        theirs->roll != ours->roll ||
-        theirs->release != ours->release ||
+        theirs->roll != ours->roll || theirs->release != ours->release ||
         theirs->learning != ours->learning ||
         theirs->n_bands != ours->band_count)
         return false;
@@ -244,8 +238,7 @@ static bool same_grant(const Weir__V1__Grant *theirs,
             theirs->capacity == ours->capacity && theirs->safe == ours->safe &&
             theirs->lease_ns == ours->lease &&
             theirs->safe_lease_ns == ours->safe_lease &&
-            theirs->refresh_ns == ours->refresh &&
-            theirs->roll == ours->roll);
+            theirs->refresh_ns == ours->refresh && theirs->roll == ours->roll);
 }
 
 static bool grants_agree(const void *bytes, size_t len,

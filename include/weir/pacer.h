@@ -86,8 +86,7 @@ WEIR_API void weir_pacer_free(struct weir_pacer *pacer);
  * it is removed. WEIR_EINVAL (a number outside its range), WEIR_EFULL. */
 WEIR_API WEIR_MUST_USE int weir_pacer_add(struct weir_pacer *pacer,
                                           const struct weir_pacer_job *job,
-                                          uint32_t *out_job,
-                                          weir_instant now);
+                                          uint32_t *out_job, weir_instant now);
 /* Below, a number that no job has is WEIR_ENOENT, or 0 units. */
 WEIR_API int weir_pacer_remove(struct weir_pacer *pacer, uint32_t job);
 
@@ -106,8 +105,8 @@ WEIR_API int weir_pacer_ready(struct weir_pacer *pacer, uint32_t job,
 
 /* How many units of the job may go now, turn or not; at most
  * WEIR_WEIGHT_MAX. O(1). */
-WEIR_API uint64_t weir_pacer_can(const struct weir_pacer *pacer,
-                                 uint32_t job, weir_instant now);
+WEIR_API uint64_t weir_pacer_can(const struct weir_pacer *pacer, uint32_t job,
+                                 weir_instant now);
 
 /* The ready job that is due for longest has its turn: false when none is due.
  * It has no other one until weir_pacer_spend(). */

@@ -73,11 +73,12 @@ typedef uint64_t weir_duration;
 #define WEIR_MILLISECOND 1000000ull
 
 /* Bounds. */
-#define WEIR_NAME_MAX 255             /* bytes of a quota's name, no NUL */
-#define WEIR_WEIGHT_MAX (1ull << 32)  /* units one call may ask for */
-#define WEIR_DEPTH_MAX 16             /* quotas in a chain */
-#define WEIR_ROOTS_MAX 8              /* roots of one limiter */
-#define WEIR_DEBT_MAX (1ull << 40)    /* units above high_burst that charges,
+#define WEIR_NAME_MAX 255            /* bytes of a quota's name, no NUL */
+#define WEIR_WEIGHT_MAX (1ull << 32) /* units one call may ask for */
+#define WEIR_DEPTH_MAX 16            /* quotas in a chain */
+#define WEIR_ROOTS_MAX 8             /* roots of one limiter */
+#define WEIR_DEBT_MAX \
+    (1ull << 40) /* units above high_burst that charges,
                                        * reservations and late counts reach */
 
 /* ---- Errors --------------------------------------------------------
@@ -85,33 +86,33 @@ typedef uint64_t weir_duration;
  * but a verdict. weir_strerror() gives a sentence that says what to do. */
 enum weir_error {
     WEIR_OK = 0,
-    WEIR_EINVAL = -1,    /* an argument is outside its stated range */
-    WEIR_ENOMEM = -2,    /* the system gave no memory */
-    WEIR_ENAME = -3,     /* a name is empty, too long or not clean UTF-8 */
-    WEIR_EQUOTA = -4,    /* a quota's fields contradict each other */
-    WEIR_EPARENT = -5,   /* a parent doesn't exist */
-    WEIR_ECYCLE = -6,    /* a quota would be its own ancestor */
-    WEIR_EDEPTH = -7,    /* a chain would be longer than WEIR_DEPTH_MAX */
-    WEIR_EEXIST = -8,    /* there is such a thing already */
-    WEIR_ENOENT = -9,    /* there is no such thing */
-    WEIR_ECHILDREN = -10, /* a quota with children can't be removed */
-    WEIR_EFULL = -11,    /* a bounded table has no room */
-    WEIR_ETIMEOUT = -12, /* the time given was not enough */
-    WEIR_ESYNTAX = -13,  /* text or bytes can't be parsed */
-    WEIR_ETOOBIG = -14,  /* a message or value is over its bound */
-    WEIR_EPROTOCOL = -15, /* a peer broke the protocol */
-    WEIR_ESTORE = -16,   /* the quota store can't be used */
-    WEIR_ELOCKED = -17,  /* the quota store is locked by another process */
-    WEIR_ESCHEMA = -18,  /* the store was made by another version of Weir */
-    WEIR_ESYSTEM = -19,  /* a system call failed; errno says more */
-    WEIR_ECONNECT = -20, /* no root can be reached */
-    WEIR_ECLOSED = -21,  /* the limiter was closed */
-    WEIR_ENOTREADY = -22, /* a root has not read its quotas yet */
+    WEIR_EINVAL = -1,       /* an argument is outside its stated range */
+    WEIR_ENOMEM = -2,       /* the system gave no memory */
+    WEIR_ENAME = -3,        /* a name is empty, too long or not clean UTF-8 */
+    WEIR_EQUOTA = -4,       /* a quota's fields contradict each other */
+    WEIR_EPARENT = -5,      /* a parent doesn't exist */
+    WEIR_ECYCLE = -6,       /* a quota would be its own ancestor */
+    WEIR_EDEPTH = -7,       /* a chain would be longer than WEIR_DEPTH_MAX */
+    WEIR_EEXIST = -8,       /* there is such a thing already */
+    WEIR_ENOENT = -9,       /* there is no such thing */
+    WEIR_ECHILDREN = -10,   /* a quota with children can't be removed */
+    WEIR_EFULL = -11,       /* a bounded table has no room */
+    WEIR_ETIMEOUT = -12,    /* the time given was not enough */
+    WEIR_ESYNTAX = -13,     /* text or bytes can't be parsed */
+    WEIR_ETOOBIG = -14,     /* a message or value is over its bound */
+    WEIR_EPROTOCOL = -15,   /* a peer broke the protocol */
+    WEIR_ESTORE = -16,      /* the quota store can't be used */
+    WEIR_ELOCKED = -17,     /* the quota store is locked by another process */
+    WEIR_ESCHEMA = -18,     /* the store was made by another version of Weir */
+    WEIR_ESYSTEM = -19,     /* a system call failed; errno says more */
+    WEIR_ECONNECT = -20,    /* no root can be reached */
+    WEIR_ECLOSED = -21,     /* the limiter was closed */
+    WEIR_ENOTREADY = -22,   /* a root has not read its quotas yet */
     WEIR_ECREDENTIAL = -23, /* no credential, or one that isn't known */
-    WEIR_EDENIED = -24,  /* the credential's role doesn't allow it */
-    WEIR_ECHANGED = -25, /* it has been changed since */
-    WEIR_ETLS = -26,     /* a certificate or key can't be used, or TLS failed */
-    WEIR_ETABLE = -27    /* a shared table can't be used */
+    WEIR_EDENIED = -24,     /* the credential's role doesn't allow it */
+    WEIR_ECHANGED = -25,    /* it has been changed since */
+    WEIR_ETLS = -26,  /* a certificate or key can't be used, or TLS failed */
+    WEIR_ETABLE = -27 /* a shared table can't be used */
 };
 
 /* A static sentence for 'error', never NULL. Wait-free. */
@@ -142,10 +143,10 @@ struct weir_reply {
                          * below 0: a token bucket that began above its burst */
     uint64_t remaining; /* units that would still pass, over the chain */
     weir_duration retry_after; /* 0 when passed; WEIR_NEVER when 'never' */
-    weir_duration wait; /* of weir_reserve(): how long to wait */
-    uint8_t level;      /* passed: which of token_buckets paid, from 0; the
+    weir_duration wait;        /* of weir_reserve(): how long to wait */
+    uint8_t level;     /* passed: which of token_buckets paid, from 0; the
                          * highest over the chain */
-    uint8_t quota_len;  /* of 'quota'; 0 when there is none */
+    uint8_t quota_len; /* of 'quota'; 0 when there is none */
     char quota[WEIR_NAME_MAX + 1]; /* the deciding quota, NUL-terminated */
 };
 
@@ -190,9 +191,9 @@ enum weir_event_type {
 struct weir_event {
     enum weir_event_type type;
     weir_instant at;
-    uint64_t count;   /* how often since last told (TABLE_FULL, LOST);
+    uint64_t count; /* how often since last told (TABLE_FULL, LOST);
                        * ms between reports (ROOT_STRETCH) */
-    char text[192];   /* for people: root, quota, reason */
+    char text[192]; /* for people: root, quota, reason */
 };
 
 /* Called from the background thread; must return quickly and must not call
@@ -203,7 +204,7 @@ typedef void weir_event_fn(void *context, const struct weir_event *event);
 
 /* ---- Life ---------------------------------------------------------- */
 
-struct weir; /* one limiter: a table and its background thread */
+struct weir;       /* one limiter: a table and its background thread */
 struct weir_exact; /* what libweir-exact brings */
 
 /* What a process does for a table that it shares. */
@@ -249,7 +250,7 @@ struct weir_options {
                              * NULL: none. In plain text a password goes to
                              * this host itself, and where the line begins
                              * with redis://HOST:PORT */
-    const char *exact_prefix; /* of all keys in stores, 1 to 64 printable
+    const char *exact_prefix;       /* of all keys in stores, 1 to 64 printable
                              * characters without blanks and '{': fleets that
                              * share a store and no quotas have one each;
                              * NULL: "weir" */
@@ -264,10 +265,13 @@ struct weir_options {
                             * together; one more only counts; 0: 256; up to
                             * 4,096, of 24 KiB each that is used */
     /* For a table that processes share (below). */
-    const char *table;      /* its file; NULL or "": this process's own table */
+    const char *table; /* its file; NULL or "": this process's own table */
     enum weir_table_role table_role; /* what this process does for it */
 };
-#define WEIR_OPTIONS_INIT { sizeof(struct weir_options) }
+#define WEIR_OPTIONS_INIT           \
+    {                               \
+        sizeof(struct weir_options) \
+    }
 
 /* Opens a limiter and starts its thread. Never waits for a root and never
  * fails because none answers or takes its credentials (that is
@@ -371,8 +375,7 @@ WEIR_API size_t weir_table_bytes(const struct weir_options *options);
 
 /* Waits until the quotas of some root are complete here, at most 'timeout'.
  * Returns 0 or WEIR_ETIMEOUT; WEIR_ECLOSED. Blocking. */
-WEIR_API WEIR_MUST_USE int weir_ready(struct weir *weir,
-                                      weir_duration timeout);
+WEIR_API WEIR_MUST_USE int weir_ready(struct weir *weir, weir_duration timeout);
 
 /* Waits until every connected root has answered for all that happened here
  * so far (handles opened, units taken), at most 'timeout': from then on the
@@ -380,8 +383,7 @@ WEIR_API WEIR_MUST_USE int weir_ready(struct weir *weir,
  * to wait for the next report; a service needs no such call. Returns 0,
  * WEIR_ETIMEOUT (also when no root is connected) or WEIR_ECLOSED.
  * Blocking. */
-WEIR_API WEIR_MUST_USE int weir_sync(struct weir *weir,
-                                     weir_duration timeout);
+WEIR_API WEIR_MUST_USE int weir_sync(struct weir *weir, weir_duration timeout);
 
 /* Sends what is still to be reported (at most 100 ms), stops the thread and
  * frees everything. A memcached of exact quotas that is silent is waited for,
@@ -428,8 +430,8 @@ struct weir_handle {
  * processes share has room for 2 * quotas_max + 1024 names that are kept so,
  * each counted once for each process that does. Not wait-free:
  * may take the table's writer lock for some microseconds. */
-WEIR_API WEIR_MUST_USE int weir_handle_open(struct weir *weir,
-                                            const char *name, size_t len,
+WEIR_API WEIR_MUST_USE int weir_handle_open(struct weir *weir, const char *name,
+                                            size_t len,
                                             struct weir_handle *out_handle);
 
 /* Gives the place back. The handle must not be used afterwards. */
@@ -448,8 +450,7 @@ WEIR_API void weir_handle_close(struct weir_handle quota);
  * charged already, as long once more for each of those to take it back. */
 
 /* Asks for 'weight' units and charges them if they pass. */
-WEIR_API enum weir_verdict weir_take(struct weir_handle quota,
-                                     uint64_t weight,
+WEIR_API enum weir_verdict weir_take(struct weir_handle quota, uint64_t weight,
                                      struct weir_reply *reply,
                                      weir_instant now);
 
@@ -482,8 +483,7 @@ WEIR_API size_t weir_take_many(struct weir *weir, struct weir_ask *asks,
                                size_t count, weir_instant now);
 
 /* Decides as weir_take() would and charges nothing. */
-WEIR_API enum weir_verdict weir_peek(struct weir_handle quota,
-                                     uint64_t weight,
+WEIR_API enum weir_verdict weir_peek(struct weir_handle quota, uint64_t weight,
                                      struct weir_reply *reply,
                                      weir_instant now);
 
@@ -509,16 +509,14 @@ WEIR_API void weir_refund(struct weir_handle quota, uint64_t weight,
  * were longer than 'wait_max' or the debt were above WEIR_DEBT_MAX.
  * 'reply' must not be NULL. */
 WEIR_API enum weir_verdict weir_reserve(struct weir_handle quota,
-                                        uint64_t weight,
-                                        weir_duration wait_max,
+                                        uint64_t weight, weir_duration wait_max,
                                         struct weir_reply *reply,
                                         weir_instant now);
 
 /* weir_reserve(), then sleeps for that long. Where a reserve can't wait (a
  * window or log of the chain refuses) it sleeps until that may pass and asks
  * again, for as long as 'wait_max' allows. Blocking. */
-WEIR_API enum weir_verdict weir_wait(struct weir_handle quota,
-                                     uint64_t weight,
+WEIR_API enum weir_verdict weir_wait(struct weir_handle quota, uint64_t weight,
                                      weir_duration wait_max,
                                      struct weir_reply *reply);
 
@@ -646,9 +644,9 @@ WEIR_API uint32_t weir_class(const char *name, size_t len);
 
 /* How an adaptive quota stands in this process. */
 struct weir_adaptive {
-    double limit;          /* units in flight; below 1: one, part of the time */
-    double before;         /* the limit before it last moved */
-    const char *reason;    /* why it did: "initial" (it hasn't yet), "slow",
+    double limit;       /* units in flight; below 1: one, part of the time */
+    double before;      /* the limit before it last moved */
+    const char *reason; /* why it did: "initial" (it hasn't yet), "slow",
                             * "dropped", "room", "measuring", "measured" or
                             * "edited"; lives for ever */
     weir_instant moved_at;
@@ -657,7 +655,7 @@ struct weir_adaptive {
     uint64_t in_flight;    /* units */
     uint64_t overdue;      /* of them, those that have been for at least … */
     weir_duration overdue_age;
-    uint64_t lost;         /* units whose leave never came */
+    uint64_t lost; /* units whose leave never came */
 };
 /* Returns 0; or WEIR_ENOENT: the name has no adaptive quota here, or it found
  * no room. 'out' is written on success. Waits for who closes a window, for some
@@ -716,10 +714,12 @@ WEIR_API enum weir_verdict weir_enter_wait(struct weir_handle quota,
 
 /* weir_enter() by name. (Eight parameters, against the house's rule: they are
  * weir_take_by_name()'s and weir_enter()'s, in that order.) */
-WEIR_API enum weir_verdict weir_enter_by_name(
-    struct weir *weir, const char *name, size_t len, uint32_t klass,
-    uint64_t weight, struct weir_permit *out_permit, struct weir_reply *reply,
-    weir_instant now);
+WEIR_API enum weir_verdict weir_enter_by_name(struct weir *weir,
+                                              const char *name, size_t len,
+                                              uint32_t klass, uint64_t weight,
+                                              struct weir_permit *out_permit,
+                                              struct weir_reply *reply,
+                                              weir_instant now);
 
 /* Gives back what the permit holds, once, and empties it. One that is empty,
  * that was given back, or that an ancestor entered before fork() gives back
@@ -744,17 +744,17 @@ WEIR_API bool weir_event_next(struct weir *weir, struct weir_event *out);
 
 /* How the limiter stands. */
 struct weir_status {
-    uint32_t roots;        /* named in the options */
-    uint32_t roots_up;     /* connected */
-    uint64_t epoch;        /* of the quotas here */
-    uint32_t slots;        /* of the table */
-    uint32_t slots_used;   /* quotas, templates and instances */
-    bool ready;            /* the quotas of a root are complete here */
-    bool stale;            /* no root was heard for stale_after */
-    uint64_t unknown;      /* requests by names without quota */
-    uint64_t overflowed;   /* requests by instances without room */
-    uint64_t reports;      /* sent to all roots */
-    uint32_t adaptive;     /* adaptive quotas that have a limit of their own */
+    uint32_t roots;         /* named in the options */
+    uint32_t roots_up;      /* connected */
+    uint64_t epoch;         /* of the quotas here */
+    uint32_t slots;         /* of the table */
+    uint32_t slots_used;    /* quotas, templates and instances */
+    bool ready;             /* the quotas of a root are complete here */
+    bool stale;             /* no root was heard for stale_after */
+    uint64_t unknown;       /* requests by names without quota */
+    uint64_t overflowed;    /* requests by instances without room */
+    uint64_t reports;       /* sent to all roots */
+    uint32_t adaptive;      /* adaptive quotas that have a limit of their own */
     uint32_t adaptive_lost; /* and those that found no room for one */
     uint32_t waiting;       /* threads in a line of weir_enter_wait() */
 };

@@ -73,9 +73,9 @@ enum weir_calendar {
     WEIR_CALENDAR_MONTH,
 };
 
-#define WEIR_BUCKETS_MAX 4      /* of token_buckets */
-#define WEIR_SUB_WINDOWS_MAX 60 /* of sliding_window */
-#define WEIR_ENTRIES_MAX 4096   /* of sliding_log */
+#define WEIR_BUCKETS_MAX 4          /* of token_buckets */
+#define WEIR_SUB_WINDOWS_MAX 60     /* of sliding_window */
+#define WEIR_ENTRIES_MAX 4096       /* of sliding_log */
 #define WEIR_METER_PERMITS_MAX 2048 /* out at a time of one meter */
 #define WEIR_METER_SIZE_MAX (16 * (WEIR_ENTRIES_MAX + 1)) /* bytes of state */
 #define WEIR_METER_WINDOW_MAX ((weir_duration)1 << 56)    /* 2.3 years */

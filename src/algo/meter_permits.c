@@ -26,11 +26,7 @@
 #include <string.h>
 
 #define WORDS 3 /* a permit */
-enum {
-    ID,
-    EXPIRY,
-    UNITS
-};
+enum { ID, EXPIRY, UNITS };
 #define NOBODY UINT64_MAX
 
 struct permits {

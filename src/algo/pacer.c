@@ -36,21 +36,21 @@ enum state { FREE, IDLE, WAITING, SERVING };
 struct job {
     struct weir_pacer_job rule; /* no field 0 but units */
     weir_instant anchor;
-    uint64_t sent;      /* since the anchor */
-    weir_instant turn;  /* the next one comes no earlier */
-    weir_instant left;  /* 0, or when it stopped being ready */
-    weir_instant due;   /* while it waits: its place in the heap … */
-    uint64_t ticket;    /* … and among those due at once */
-    uint32_t place;     /* while it waits: in the heap; free: the next one */
+    uint64_t sent;     /* since the anchor */
+    weir_instant turn; /* the next one comes no earlier */
+    weir_instant left; /* 0, or when it stopped being ready */
+    weir_instant due;  /* while it waits: its place in the heap … */
+    uint64_t ticket;   /* … and among those due at once */
+    uint32_t place;    /* while it waits: in the heap; free: the next one */
     enum state state;
 };
 
 struct weir_pacer {
     uint32_t capacity;
-    uint32_t waiting;   /* in the heap */
-    uint32_t free;      /* the first of a list, or capacity */
+    uint32_t waiting; /* in the heap */
+    uint32_t free;    /* the first of a list, or capacity */
     uint64_t tickets;
-    struct job jobs[];  /* and behind them the heap: numbers of jobs */
+    struct job jobs[]; /* and behind them the heap: numbers of jobs */
 };
 
 static uint32_t *heap_of(struct weir_pacer *pacer)
@@ -179,10 +179,8 @@ static uint64_t can(const struct job *job, weir_instant now)
 {
     if (job->rule.units == 0)
         return 0;
-    weir_u128 most =
-        job->rule.burst + earned_in(&job->rule, saved_max(job));
-    weir_u128 earned =
-        job->rule.burst + earned_in(&job->rule, since(job, now));
+    weir_u128 most = job->rule.burst + earned_in(&job->rule, saved_max(job));
+    weir_u128 earned = job->rule.burst + earned_in(&job->rule, since(job, now));
     if (earned <= job->sent)
         return 0;
     weir_u128 left = earned - job->sent;
@@ -195,9 +193,8 @@ static void forget(struct job *job, weir_instant now)
 {
     weir_duration most = saved_max(job);
     weir_duration elapsed = since(job, now);
-    if (elapsed <= most ||
-        (weir_u128)(elapsed - most) * job->rule.units <=
-            (weir_u128)job->sent * job->rule.per)
+    if (elapsed <= most || (weir_u128)(elapsed - most) * job->rule.units <=
+                               (weir_u128)job->sent * job->rule.per)
         return;
     job->anchor = now - most;
     job->sent = 0;
@@ -210,8 +207,8 @@ static weir_instant next_unit(const struct job *job)
         return WEIR_NEVER;
     if (job->sent < job->rule.burst)
         return job->anchor;
-    weir_u128 ahead = (weir_u128)(job->sent + 1 - job->rule.burst) *
-                      job->rule.per;
+    weir_u128 ahead =
+        (weir_u128)(job->sent + 1 - job->rule.burst) * job->rule.per;
     weir_u128 wait = (ahead + job->rule.units - 1) / job->rule.units;
     return wait < WEIR_NEVER - job->anchor ? job->anchor + (uint64_t)wait
                                            : WEIR_NEVER;
@@ -233,8 +230,7 @@ static void wait_for_turn(struct weir_pacer *pacer, struct job *job,
 static int complete(struct weir_pacer_job *rule)
 {
     rule->burst = rule->burst ? rule->burst : 1;
-    rule->quantum =
-        rule->quantum ? rule->quantum : WEIR_PACER_QUANTUM_DEFAULT;
+    rule->quantum = rule->quantum ? rule->quantum : WEIR_PACER_QUANTUM_DEFAULT;
     rule->lag = rule->lag ? rule->lag : rule->quantum;
     bool sound = rule->per >= 1 && rule->per <= PER_MAX &&
                  rule->units / RATE_MAX <= rule->per &&
@@ -289,8 +285,7 @@ static weir_duration part_earned(const struct job *job,
 static void convert(struct job *job, const struct weir_pacer_job *to,
                     weir_instant now)
 {
-    weir_u128 earned =
-        job->rule.burst + earned_in(&job->rule, since(job, now));
+    weir_u128 earned = job->rule.burst + earned_in(&job->rule, since(job, now));
     weir_u128 left = earned > job->sent ? earned - job->sent : 0;
     uint64_t owed = earned < job->sent ? job->sent - (uint64_t)earned : 0;
     weir_duration part = part_earned(job, to, now);

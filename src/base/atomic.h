@@ -29,9 +29,9 @@
 #define weir_exchange(p, v) __atomic_exchange_n((p), (v), __ATOMIC_SEQ_CST)
 
 /* 'expected' takes the value found when it fails. */
-#define weir_cas(p, expected, v) \
-    __atomic_compare_exchange_n((p), (expected), (v), false, \
-                                __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)
+#define weir_cas(p, expected, v)                                               \
+    __atomic_compare_exchange_n((p), (expected), (v), false, __ATOMIC_SEQ_CST, \
+                                __ATOMIC_RELAXED)
 
 /* Tells the processor that this is a spin. */
 #if defined(__x86_64__) || defined(__i386__)
@@ -72,7 +72,7 @@ bool weir_explore_cas(void *p, void *expected, size_t size, uint64_t value);
  * that it looked at last. */
 void weir_explore_pause(void);
 
-#define WEIR_EXPLORED(access, p, v) \
+#define WEIR_EXPLORED(access, p, v)                                    \
     ((__typeof__(+*(p)))weir_explore_access(WEIR_ACCESS_##access, (p), \
                                             sizeof(*(p)), (uint64_t)(v)))
 #define weir_load(p) WEIR_EXPLORED(LOAD, (p), 0)

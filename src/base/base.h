@@ -58,8 +58,7 @@ void *weir_mem_grow(const struct weir_mem *mem, void *array, size_t size,
 void weir_assert_failed(const char *what, const char *file, int line)
     __attribute__((noreturn, cold));
 #define weir_assert(condition) \
-    ((condition) ? (void)0 \
-                 : weir_assert_failed(#condition, __FILE__, __LINE__))
+    ((condition) ? (void)0 : weir_assert_failed(#condition, __FILE__, __LINE__))
 
 #define WEIR_LIKELY(x) __builtin_expect(!!(x), 1)
 #define WEIR_UNLIKELY(x) __builtin_expect(!!(x), 0)

@@ -54,8 +54,8 @@ static int grow(struct weir_index *index, const struct weir_mem *mem)
         .capacity = index->capacity ? index->capacity * 2 : 16,
         .count = index->count,
     };
-    bigger.entries = mem->alloc(mem->context, bigger.capacity *
-                                                  sizeof(*bigger.entries));
+    bigger.entries =
+        mem->alloc(mem->context, bigger.capacity * sizeof(*bigger.entries));
     if (!bigger.entries)
         return WEIR_ENOMEM;
     for (size_t i = 0; i < index->capacity; i++) {
@@ -98,8 +98,7 @@ static void shift_back(struct weir_index *index, size_t gap)
     index->entries[gap] = (struct weir_index_entry){ 0, 0 };
 }
 
-void weir_index_remove(struct weir_index *index, uint64_t hash,
-                       uint32_t value)
+void weir_index_remove(struct weir_index *index, uint64_t hash, uint32_t value)
 {
     if (index->capacity == 0)
         return;

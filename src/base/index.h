@@ -27,7 +27,6 @@ bool weir_index_find(const struct weir_index *index, uint64_t hash,
 /* 0 or WEIR_ENOMEM. */
 int weir_index_add(struct weir_index *index, const struct weir_mem *mem,
                    uint64_t hash, uint32_t value);
-void weir_index_remove(struct weir_index *index, uint64_t hash,
-                       uint32_t value);
+void weir_index_remove(struct weir_index *index, uint64_t hash, uint32_t value);
 
 #endif /* WEIR_INDEX_H */

@@ -52,10 +52,10 @@ struct weir_agent_page {
     struct weir *weir; /* borrowed */
     struct weir_views *views;
     struct weir_web_views asked;
-    struct row *rows; /* by slot */
-    uint32_t hand;    /* of the sweep */
+    struct row *rows;      /* by slot */
+    uint32_t hand;         /* of the sweep */
     weir_instant swept_at; /* for who looks */
-    uint32_t walked;  /* the slot of the last usage of a walk, … */
+    uint32_t walked;       /* the slot of the last usage of a walk, … */
     char walked_name[WEIR_NAME_MAX + 1]; /* … and its name */
     char name[WEIR_NAME_MAX + 1];
     char roots[WEIR_DIAG_MAX]; /* where quotas are edited, for people */
@@ -223,8 +223,8 @@ static bool next_used(void *context, size_t *cursor, struct weir_usage *out,
         if (len == 0)
             continue;
         page->walked = slot;
-        *out = usage_of(row, (struct weir_text){ page->walked_name, len },
-                        NULL);
+        *out =
+            usage_of(row, (struct weir_text){ page->walked_name, len }, NULL);
         return true;
     }
     return false;
@@ -235,8 +235,8 @@ static void complete(void *context, struct weir_usage *usage, weir_instant now)
     struct weir_agent_page *page = context;
     if (weir_look_at(page->weir, page->walked, &page->show, now) &&
         note(page, page->walked))
-        *usage = usage_of(&page->rows[page->walked], usage->name,
-                          quota_of(page));
+        *usage =
+            usage_of(&page->rows[page->walked], usage->name, quota_of(page));
 }
 
 static bool used_of(void *context, struct weir_text name,
@@ -369,9 +369,9 @@ static json_t *templates(void *context, weir_instant now)
         struct row *sum = &page->rows[used[i]];
         char name[WEIR_NAME_MAX + 1];
         if (weir_look_name(page->weir, used[i], name) > 0)
-            json_object_set_new(sums, name,
-                                weir_view_sum(sum->passed, sum->refused,
-                                              sum->instances));
+            json_object_set_new(
+                sums, name,
+                weir_view_sum(sum->passed, sum->refused, sum->instances));
         sum->instances = 0;
     }
     return sums;
@@ -393,18 +393,16 @@ static int brief(struct weir_agent_page *page, struct weir_text query,
                  json_t **out, struct weir_diag *diag, weir_instant now)
 {
     size_t slot = 0;
-    int error =
-        weir_query_number(query, "after", WEIR_SLOTS_MAX, &slot, diag);
+    int error = weir_query_number(query, "after", WEIR_SLOTS_MAX, &slot, diag);
     if (error < 0)
         return error;
     uint32_t end = weir_look_slots(page->weir);
     json_t *list = json_array();
     size_t till = slot + BRIEF_SLOTS < end ? slot + BRIEF_SLOTS : end;
     for (; slot < till; slot++) {
-        json_t *row =
-            weir_look_at(page->weir, (uint32_t)slot, &page->show, now)
-                ? brief_row(page)
-                : NULL;
+        json_t *row = weir_look_at(page->weir, (uint32_t)slot, &page->show, now)
+                          ? brief_row(page)
+                          : NULL;
         if (row)
             json_array_append_new(list, row);
     }
@@ -479,10 +477,11 @@ static int send_to_root(struct weir_agent_page *page, struct weir_text path,
         if (!begins(path, theirs[i]))
             continue;
         name_roots(page);
-        weir_diag_set(diag, WEIR_ENOENT, "this is a limiter: quotas as they "
+        weir_diag_set(diag, WEIR_ENOENT,
+                      "this is a limiter: quotas as they "
                       "were entered, their edits and the log of those are at "
-                      "its roots (", page->roots[0] ? page->roots : "none",
-                      ")", NULL);
+                      "its roots (",
+                      page->roots[0] ? page->roots : "none", ")", NULL);
         return 404;
     }
     return 0;
@@ -541,8 +540,8 @@ static void set_name(struct weir_agent_page *page, const char *name)
         snprintf(page->name, sizeof page->name, "an agent");
 }
 
-struct weir_agent_page *weir_agent_page_new(struct weir *weir,
-                                            const char *name, weir_instant now)
+struct weir_agent_page *weir_agent_page_new(struct weir *weir, const char *name,
+                                            weir_instant now)
 {
     struct weir_agent_page *page = calloc(1, sizeof *page);
     if (!page)
@@ -585,8 +584,8 @@ void weir_agent_page_free(struct weir_agent_page **page)
     *page = NULL;
 }
 
-const struct weir_web_views *
-weir_agent_page_views(const struct weir_agent_page *page)
+const struct weir_web_views *weir_agent_page_views(
+    const struct weir_agent_page *page)
 {
     return &page->asked;
 }

@@ -11,14 +11,13 @@ struct weir_agent_page;
 
 /* 'weir' is borrowed. 'name', which is shown, is copied; NULL: the host's.
  * NULL: no memory. */
-struct weir_agent_page *weir_agent_page_new(struct weir *weir,
-                                            const char *name,
+struct weir_agent_page *weir_agent_page_new(struct weir *weir, const char *name,
                                             weir_instant now);
 /* NULL inside is legal. */
 void weir_agent_page_free(struct weir_agent_page **page);
 /* For weir_web_new(); lives as long as the page. */
-const struct weir_web_views *
-weir_agent_page_views(const struct weir_agent_page *page);
+const struct weir_web_views *weir_agent_page_views(
+    const struct weir_agent_page *page);
 /* To be called about each second. */
 void weir_agent_page_tick(struct weir_agent_page *page, weir_instant now);
 

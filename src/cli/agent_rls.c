@@ -17,7 +17,7 @@
 struct weir_agent_rls {
     const struct weir_agent_rls_options *options; /* borrowed */
     const struct weir_log *log;
-    struct weir_rls_desk *desk;   /* owned, as all below */
+    struct weir_rls_desk *desk; /* owned, as all below */
     struct weir_rlqs_desk *quotas;
     struct weir_rls_rules *rules; /* NULL: no file */
     struct stat seen;

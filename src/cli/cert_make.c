@@ -37,8 +37,11 @@ static int refuse_openssl(const char *what, struct weir_diag *diag)
 {
     const char *why = ERR_reason_error_string(ERR_get_error());
     ERR_clear_error();
-    return weir_diag_set(diag, WEIR_ETLS, what, ": ", why ? why : "OpenSSL "
-                         "doesn't say why", NULL);
+    return weir_diag_set(diag, WEIR_ETLS, what, ": ",
+                         why ? why
+                             : "OpenSSL "
+                               "doesn't say why",
+                         NULL);
 }
 
 static int refuse_file(int error, const char *path, const char *why,
@@ -53,8 +56,10 @@ static FILE *open_signer(const char *path, struct weir_diag *diag)
 {
     FILE *file = fopen(path, "re");
     if (!file && errno == ENOENT)
-        refuse_file(WEIR_ENOENT, path, "there is no authority yet; make one "
-                    "first: weir cert ca DIR", diag);
+        refuse_file(WEIR_ENOENT, path,
+                    "there is no authority yet; make one "
+                    "first: weir cert ca DIR",
+                    diag);
     else if (!file)
         refuse_file(WEIR_ESYSTEM, path, strerror(errno), diag);
     return file;
@@ -79,16 +84,22 @@ static int check_signer(const struct weir_cert_request *request,
         return refuse_openssl(request->ca_key, diag);
     if (X509_check_private_key(signer->cert, signer->key) != 1) {
         ERR_clear_error();
-        return refuse_file(WEIR_ETLS, request->ca_key, "this key isn't that "
-                           "of the certificate beside it", diag);
+        return refuse_file(WEIR_ETLS, request->ca_key,
+                           "this key isn't that "
+                           "of the certificate beside it",
+                           diag);
     }
     if (X509_check_ca(signer->cert) != 1)
-        return refuse_file(WEIR_ETLS, request->ca_cert, "this certificate "
-                           "isn't an authority's", diag);
+        return refuse_file(WEIR_ETLS, request->ca_cert,
+                           "this certificate "
+                           "isn't an authority's",
+                           diag);
     if (X509_cmp_current_time(X509_get0_notAfter(signer->cert)) < 0)
-        return refuse_file(WEIR_ETLS, request->ca_cert, "the authority's "
+        return refuse_file(WEIR_ETLS, request->ca_cert,
+                           "the authority's "
                            "certificate has ended; make another in another "
-                           "folder", diag);
+                           "folder",
+                           diag);
     return 0;
 }
 
@@ -134,8 +145,7 @@ static bool add_alternative(GENERAL_NAMES *list, const char *name)
     GENERAL_NAME *entry = GENERAL_NAME_new();
     ASN1_STRING *value = ip ? (ASN1_STRING *)a2i_IPADDRESS(name)
                             : (ASN1_STRING *)ASN1_IA5STRING_new();
-    bool made = entry && value &&
-                (ip || ASN1_STRING_set(value, name, -1) == 1);
+    bool made = entry && value && (ip || ASN1_STRING_set(value, name, -1) == 1);
     if (made)
         GENERAL_NAME_set0_value(entry, ip ? GEN_IPADD : GEN_DNS, value);
     if (made && sk_GENERAL_NAME_push(list, entry) > 0)
@@ -163,8 +173,7 @@ static bool add_alternatives(X509 *cert,
     return sound;
 }
 
-static bool add_extension(X509 *cert, X509 *issuer, int nid,
-                          const char *value)
+static bool add_extension(X509 *cert, X509 *issuer, int nid, const char *value)
 {
     X509V3_CTX context;
     X509V3_set_ctx_nodb(&context);
@@ -185,10 +194,10 @@ static bool add_extensions(X509 *cert, X509 *issuer,
     } kinds[] = {
         [WEIR_CERT_CA] = { "critical,CA:TRUE,pathlen:0",
                            "critical,keyCertSign,cRLSign", NULL },
-        [WEIR_CERT_SERVER] = { "critical,CA:FALSE",
-                               "critical,digitalSignature", "serverAuth" },
-        [WEIR_CERT_CLIENT] = { "critical,CA:FALSE",
-                               "critical,digitalSignature", "clientAuth" },
+        [WEIR_CERT_SERVER] = { "critical,CA:FALSE", "critical,digitalSignature",
+                               "serverAuth" },
+        [WEIR_CERT_CLIENT] = { "critical,CA:FALSE", "critical,digitalSignature",
+                               "clientAuth" },
     };
     bool is_ca = request->kind == WEIR_CERT_CA;
     const char *purpose = kinds[request->kind].purpose;
@@ -242,15 +251,14 @@ static X509 *build(const struct weir_cert_request *request,
 {
     X509 *cert = X509_new();
     X509 *issuer = signer->cert ? signer->cert : cert;
-    bool made = cert && X509_set_version(cert, X509_VERSION_3) == 1 &&
-                set_serial(cert) &&
-                set_times(cert, signer->cert, request->days) &&
-                set_subject(cert, request->names[0]) &&
-                X509_set_issuer_name(cert, X509_get_subject_name(issuer)) &&
-                X509_set_pubkey(cert, key) == 1 &&
-                add_extensions(cert, issuer, request) &&
-                X509_sign(cert, signer->key ? signer->key : key,
-                          EVP_sha256()) > 0;
+    bool made =
+        cert && X509_set_version(cert, X509_VERSION_3) == 1 &&
+        set_serial(cert) && set_times(cert, signer->cert, request->days) &&
+        set_subject(cert, request->names[0]) &&
+        X509_set_issuer_name(cert, X509_get_subject_name(issuer)) &&
+        X509_set_pubkey(cert, key) == 1 &&
+        add_extensions(cert, issuer, request) &&
+        X509_sign(cert, signer->key ? signer->key : key, EVP_sha256()) > 0;
     if (made)
         return cert;
     X509_free(cert);
@@ -276,15 +284,15 @@ static FILE *create(const char *path, struct weir_diag *diag)
                 errno == EEXIST ? "it exists already, and nothing is "
                                   "overwritten; choose another name or "
                                   "remove it"
-                                : strerror(errno), diag);
+                                : strerror(errno),
+                diag);
     if (fd >= 0)
         close(fd);
     return NULL;
 }
 
-static int write_files(const char *cert_path, X509 *cert,
-                       const char *key_path, EVP_PKEY *key,
-                       struct weir_diag *diag)
+static int write_files(const char *cert_path, X509 *cert, const char *key_path,
+                       EVP_PKEY *key, struct weir_diag *diag)
 {
     FILE *file = create(key_path, diag);
     if (!file)

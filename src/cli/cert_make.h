@@ -7,8 +7,8 @@
 
 #include "base/base.h"
 
-#define WEIR_CERT_NAME_MAX 64    /* bytes of a common name (X.520) */
-#define WEIR_CERT_NAMES_MAX 16   /* of one server */
+#define WEIR_CERT_NAME_MAX 64  /* bytes of a common name (X.520) */
+#define WEIR_CERT_NAMES_MAX 16 /* of one server */
 #define WEIR_CERT_DAYS_MAX 36500
 
 enum weir_cert_kind { WEIR_CERT_CA, WEIR_CERT_SERVER, WEIR_CERT_CLIENT };

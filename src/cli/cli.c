@@ -45,8 +45,8 @@ static size_t distance(const char *a, size_t n, const char *b, size_t m)
             size_t cost = a[i - 1] != b[j - 1];
             rows[i][j] = least(rows[i - 1][j - 1] + cost,
                                least(rows[i - 1][j], rows[i][j - 1]) + 1);
-            bool turned = i > 1 && j > 1 && a[i - 1] == b[j - 2] &&
-                          a[i - 2] == b[j - 1];
+            bool turned =
+                i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
             if (turned)
                 rows[i][j] = least(rows[i][j], rows[i - 2][j - 2] + 1);
         }
@@ -111,14 +111,13 @@ const char *weir_cli_units(double units, char *buf)
     static const char factors[] = " kMGTPE";
     size_t i = 0;
     double shown = units;
-    while ((shown >= 99999.5 || (i > 0 && shown >= 999.5)) &&
-           factors[i + 1]) {
+    while ((shown >= 99999.5 || (i > 0 && shown >= 999.5)) && factors[i + 1]) {
         shown /= 1000;
         i++;
     }
     if (i == 0)
-        snprintf(buf, 16, "%.*f", shown > 0 && shown < 9.95 &&
-                                          shown != (double)(long)shown,
+        snprintf(buf, 16, "%.*f",
+                 shown > 0 && shown < 9.95 && shown != (double)(long)shown,
                  shown);
     else
         snprintf(buf, 16, "%.*f%c", shown < 99.95, shown, factors[i]);
@@ -158,8 +157,7 @@ static void make_tables(const struct weir_cli_option *options, size_t count,
         int takes = options[i].flag    ? no_argument
                     : options[i].maybe ? optional_argument
                                        : required_argument;
-        out[i] = (struct option){ options[i].name, takes, NULL,
-                                  256 + (int)i };
+        out[i] = (struct option){ options[i].name, takes, NULL, 256 + (int)i };
         if (!options[i].letter)
             continue;
         letters[at++] = options[i].letter;
@@ -172,8 +170,8 @@ static void make_tables(const struct weir_cli_option *options, size_t count,
     out[count + 1] = (struct option){ NULL, 0, NULL, 0 };
 }
 
-static const struct weir_cli_option *
-chosen(const struct weir_cli_option *options, size_t count, int choice)
+static const struct weir_cli_option *chosen(
+    const struct weir_cli_option *options, size_t count, int choice)
 {
     if (choice >= 256)
         return &options[choice - 256];
@@ -271,7 +269,8 @@ int weir_cli_parse(struct weir_cli *cli, const char *help,
         return -1;
     if (at == -2 && strstr(help, "--roots"))
         fputs("\nOver TLS: --tls-ca, --tls-cert, --tls-key, --token-file, each "
-              "a FILE;\nsee weir(1).\n", stdout);
+              "a FILE;\nsee weir(1).\n",
+              stdout);
     return at;
 }
 
@@ -309,7 +308,7 @@ const char *weir_cli_advice(const char *why)
 
 /* Told from within a weir_open() that fails, and by nobody else read: there
  * is one limiter in a command. */
-static char open_failure[sizeof ((struct weir_event *)0)->text];
+static char open_failure[sizeof((struct weir_event *)0)->text];
 
 static void on_event(void *context, const struct weir_event *event)
 {
@@ -338,7 +337,8 @@ int weir_cli_open(const struct weir_cli *cli, struct weir_options *options,
         return weir_cli_fail("%s", open_failure);
     if (error == WEIR_EINVAL)
         return weir_cli_fail("--roots %s: write HOST:PORT, several with "
-                             "commas between", cli->roots);
+                             "commas between",
+                             cli->roots);
     return weir_cli_fail("can't open a limiter: %s%s%s", weir_strerror(error),
                          error == WEIR_ESYSTEM ? ": " : "",
                          error == WEIR_ESYSTEM ? strerror(errno) : "");

@@ -16,7 +16,7 @@ struct weir_cli {
     const char *roots; /* --roots, WEIR_ROOTS or the default; borrowed */
     /* --tls-ca … --token-file, or the environment; borrowed */
     struct weir_login_options login;
-    bool json;         /* --json */
+    bool json; /* --json */
 };
 
 /* The values of an option that may come several times. */

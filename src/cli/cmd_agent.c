@@ -39,8 +39,8 @@
 #include "server/reach.h"
 
 #define HTTP_DEFAULT "127.0.0.1:7079"
-#define PLACES_MAX 4    /* of one kind of door */
-#define KINDS 3         /* of doors */
+#define PLACES_MAX 4 /* of one kind of door */
+#define KINDS 3      /* of doors */
 
 static const char agent_help[] =
     "Runs a limiter on this host for programs that have none of their own:\n"
@@ -90,11 +90,7 @@ struct options {
 };
 
 /* What a client of each kind of door says that it speaks over TLS. */
-enum kind {
-    KIND_HTTP,
-    KIND_RESP,
-    KIND_RLS
-};
+enum kind { KIND_HTTP, KIND_RESP, KIND_RLS };
 static const char *const alpns[KINDS] = {
     [KIND_HTTP] = "http/1.1",
     [KIND_RESP] = NULL,
@@ -112,7 +108,7 @@ struct agent {
     struct weir_gate gate;
     struct weir_door_counts counts;
     struct weir_tls *tls[KINDS]; /* NULL: plain text */
-    size_t talks_max; /* connections of each listener */
+    size_t talks_max;            /* connections of each listener */
     struct weir_door_host host[KINDS];
     struct weir_agent_page *page; /* NULL: no HTTP */
     struct weir_web *web[PLACES_MAX];
@@ -549,8 +545,8 @@ static int start(struct agent *agent)
         options->rls.places.count > WEIR_AGENT_RLS_PLACES_MAX)
         return weir_cli_fail("--http, --resp and --rls may come %d times each",
                              PLACES_MAX);
-    size_t listeners = options->http.count + options->resp.count +
-                       options->rls.places.count;
+    size_t listeners =
+        options->http.count + options->resp.count + options->rls.places.count;
     if (listeners > 0)
         agent->talks_max =
             weir_files_spare(listeners * WEIR_DOOR_TALKS_MAX) / listeners;

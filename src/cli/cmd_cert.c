@@ -80,11 +80,12 @@ static int check_name(const char *name)
         return weir_cli_fail("%s", diag.text);
     if (strlen(name) > WEIR_CERT_NAME_MAX)
         return weir_cli_fail("the name '%s' is over %d bytes, and a "
-                             "certificate takes no more", name,
-                             WEIR_CERT_NAME_MAX);
+                             "certificate takes no more",
+                             name, WEIR_CERT_NAME_MAX);
     if (strchr(name, '/') || name[0] == '.' || strcmp(name, "ca") == 0)
         return weir_cli_fail("the name '%s' can't be a file's beside ca.pem; "
-                             "choose another", name);
+                             "choose another",
+                             name);
     return WEIR_EXIT_OK;
 }
 
@@ -99,19 +100,20 @@ static void say_next(const struct command *command, const char *folder,
         printf("next: weir cert client %s ops\n"
                "      echo 'edit,take cert ops' > credentials\n"
                "      weir serve --tls-cert %s --tls-key %s --tls-ca "
-               "%s/ca.pem --credentials credentials\n", folder, files->cert,
-               files->key, folder);
+               "%s/ca.pem --credentials credentials\n",
+               folder, files->cert, files->key, folder);
         return;
     case WEIR_CERT_CLIENT:
         printf("next: a line in the root's credentials: edit,take cert %s\n"
                "      weir status --tls-ca %s/ca.pem --tls-cert %s --tls-key "
-               "%s\n", name, folder, files->cert, files->key);
+               "%s\n",
+               name, folder, files->cert, files->key);
         return;
     }
 }
 
-static int make(const struct command *command, const char *folder,
-                char **names, size_t count, unsigned days)
+static int make(const struct command *command, const char *folder, char **names,
+                size_t count, unsigned days)
 {
     static const char *const ca_name = "Weir CA";
     bool is_ca = command->kind == WEIR_CERT_CA;
@@ -164,7 +166,8 @@ int weir_cli_cert(int argc, char **argv)
     const struct command *command = find_command(argv[at]);
     if (!command)
         return weir_cli_fail("there is no `weir cert %s`; there are ca, "
-                             "server and client", argv[at]);
+                             "server and client",
+                             argv[at]);
     size_t count = argc - at < 2 ? 0 : (size_t)(argc - at - 2);
     if (argc - at < 2 || count < command->names_min ||
         count > command->names_max)

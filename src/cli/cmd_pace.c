@@ -69,8 +69,7 @@ static int read_unit(const char *text, struct weir_pace_unit *out)
         return 0;
     }
     if (strncmp(text, record, strlen(record)) != 0)
-        return weir_cli_fail("--by %s: write line, byte or record:SIZE",
-                             text);
+        return weir_cli_fail("--by %s: write line, byte or record:SIZE", text);
     out->by = WEIR_PACE_RECORD;
     if (weir_units_parse(weir_text_of(text + strlen(record)), &out->record,
                          &diag) < 0)
@@ -88,10 +87,10 @@ static int read_rate(const char *where, const char *text,
         return weir_cli_fail("%s: %s", where, diag.text);
     if (out->unlimited)
         return weir_cli_fail("%s: without a limit there is nothing to pace; "
-                             "`cat` does it", where);
-    if (out->units == 0)
-        return weir_cli_fail("%s: nothing would ever go at a rate of 0",
+                             "`cat` does it",
                              where);
+    if (out->units == 0)
+        return weir_cli_fail("%s: nothing would ever go at a rate of 0", where);
     return 0;
 }
 
@@ -117,7 +116,8 @@ static int check(const struct options *options)
     if (options->quota && (!bucket || options->burst))
         return weir_cli_fail("a quota has an algorithm and bursts of its "
                              "own: `weir quota set %s algorithm=… "
-                             "high_burst=…`", options->quota);
+                             "high_burst=…`",
+                             options->quota);
     if (options->jobs && !bucket && strcmp(options->algorithm, "leaky_queue"))
         return weir_cli_fail("with --jobs each goes by a token bucket");
     return 0;
@@ -140,8 +140,8 @@ static char *next_word(char **line)
     return at;
 }
 
-static int read_job(const struct options *options, char *line,
-                    unsigned number, struct weir_pace_job *out)
+static int read_job(const struct options *options, char *line, unsigned number,
+                    struct weir_pace_job *out)
 {
     char where[PATH_MAX + 16];
     char *words[WORDS + 1] = { NULL };
@@ -155,9 +155,12 @@ static int read_job(const struct options *options, char *line,
     }
     if (count != WORDS)
         return weir_cli_fail("%s: write RATE INPUT OUTPUT, for example: "
-                             "100/s in.log out.log", where);
-    *out = (struct weir_pace_job){ .input = words[1], .output = words[2],
-                                   .in = -1, .out = -1,
+                             "100/s in.log out.log",
+                             where);
+    *out = (struct weir_pace_job){ .input = words[1],
+                                   .output = words[2],
+                                   .in = -1,
+                                   .out = -1,
                                    .unit = options->unit };
     return read_rate(where, words[0], &out->rate);
 }
@@ -173,11 +176,12 @@ static int check_job(const struct options *options, unsigned number)
             continue;
         if (strcmp(job->input, "-") == 0)
             return weir_cli_fail("%s:%u: another job reads -, which can be "
-                                 "read only once", options->jobs, number);
+                                 "read only once",
+                                 options->jobs, number);
         if (options->state)
             return weir_cli_fail("%s:%u: another job reads %s; with --state "
-                                 "each input comes once", options->jobs,
-                                 number, job->input);
+                                 "each input comes once",
+                                 options->jobs, number, job->input);
     }
     return 0;
 }
@@ -203,10 +207,10 @@ static int read_jobs(struct options *options, FILE *file)
             continue;
         if (options->count == WEIR_PACE_JOBS_MAX)
             return weir_cli_fail("%s: more than %d jobs; run another "
-                                 "`weir pace` for the rest", options->jobs,
-                                 WEIR_PACE_JOBS_MAX);
-        int status = read_job(options, line, number,
-                              &options->list[options->count]);
+                                 "`weir pace` for the rest",
+                                 options->jobs, WEIR_PACE_JOBS_MAX);
+        int status =
+            read_job(options, line, number, &options->list[options->count]);
         status = status ? status : check_job(options, number);
         if (status)
             return status;
@@ -232,8 +236,8 @@ static int make_jobs(struct options *options)
         return weir_cli_fail("%s", weir_strerror(WEIR_ENOMEM));
     options->count = 1;
     options->list[0] = (struct weir_pace_job){
-        .input = "-", .output = "-", .in = -1, .out = -1,
-        .unit = options->unit };
+        .input = "-", .output = "-", .in = -1, .out = -1, .unit = options->unit
+    };
     return options->rate
                ? read_rate("--rate", options->rate, &options->list[0].rate)
                : 0;
@@ -304,7 +308,8 @@ static int use_algorithm(const struct options *options,
     case WEIR_TOKEN_BUCKETS:
     case WEIR_PERMITS:
         return weir_cli_fail("--algorithm %s paces nothing; token_bucket is "
-                             "what you want", options->algorithm);
+                             "what you want",
+                             options->algorithm);
     }
     if (options->burst)
         return weir_cli_fail("--burst is a bucket's; a window lets all its "
@@ -320,10 +325,9 @@ static int choose_way(const struct options *options, struct weir_pace *pace,
     if (!options->quota && paced)
         return use_pacer(options, pace);
     pace->gate = gate;
-    return options->quota
-               ? weir_pace_gate_quota(gate, &options->cli, options->quota,
-                                      &options->unit)
-               : use_algorithm(options, gate);
+    return options->quota ? weir_pace_gate_quota(gate, &options->cli,
+                                                 options->quota, &options->unit)
+                          : use_algorithm(options, gate);
 }
 
 /* ---- Beginning and end ---- */
@@ -336,8 +340,8 @@ static int check_state(const char *path)
     snprintf(folder, sizeof folder, "%.*s",
              slash > path ? (int)(slash - path) : 1, slash ? path : ".");
     if (access(folder, W_OK) < 0)
-        return weir_cli_fail("--state %s: nothing can be written into %s",
-                             path, folder);
+        return weir_cli_fail("--state %s: nothing can be written into %s", path,
+                             folder);
     return 0;
 }
 
@@ -346,12 +350,11 @@ static int open_jobs(struct options *options)
     bool again = options->state && access(options->state, F_OK) == 0;
     int status = options->state ? check_state(options->state) : 0;
     status = status ? status
-                    : weir_pace_jobs_open(options->list, options->count,
-                                          again);
+                    : weir_pace_jobs_open(options->list, options->count, again);
     if (status || !options->state)
         return status;
-    return weir_pace_state_resume(options->state, options->list,
-                                  options->count, &again);
+    return weir_pace_state_resume(options->state, options->list, options->count,
+                                  &again);
 }
 
 static const char *state_note(const struct options *options, char *buf,
@@ -385,8 +388,7 @@ static void tell_end(const struct options *options, bool closed,
                 units, bytes, (double)took / 1e9, (double)waited / 1e9,
                 (double)pace->late / 1e9, whole ? "true" : "false");
     else if (!whole)
-        fprintf(stderr, "weir: %s after %" PRIu64 " %s, %" PRIu64
-                        " bytes%s\n",
+        fprintf(stderr, "weir: %s after %" PRIu64 " %s, %" PRIu64 " bytes%s\n",
                 closed ? "the reader has gone" : "stopped", units,
                 options->unit.by == WEIR_PACE_LINE   ? "lines"
                 : options->unit.by == WEIR_PACE_BYTE ? "bytes"
@@ -422,7 +424,8 @@ static int run(struct options *options)
         .jobs = options->list,
         .count = options->count,
         .state = options->state,
-        .progress = { .on = options->progress, .quota = options->quota,
+        .progress = { .on = options->progress,
+                      .quota = options->quota,
                       .bar = isatty(STDERR_FILENO) },
     };
     int status = choose_way(options, &pace, &gate);
@@ -471,7 +474,8 @@ int weir_cli_pace(int argc, char **argv)
         return weir_cli_parsed(at);
     if (at < argc)
         return weir_cli_fail("standard input is what is paced: weir pace "
-                             "--rate … < %s", argv[at]);
+                             "--rate … < %s",
+                             argv[at]);
     int status = prepare(&options);
     status = status ? status : run(&options);
     free(options.list);

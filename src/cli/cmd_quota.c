@@ -104,8 +104,7 @@ struct weir_root_client *weir_cli_connect(const struct weir_cli *cli)
 }
 
 int weir_cli_ask(struct weir_root_client *client, const char *method,
-                 const char *path, json_t *body, json_t **out,
-                 int *out_status)
+                 const char *path, json_t *body, json_t **out, int *out_status)
 {
     struct weir_diag diag = { 0 };
     if (weir_root_client_ask_patiently(client, method, path, body, out,
@@ -116,8 +115,8 @@ int weir_cli_ask(struct weir_root_client *client, const char *method,
 
 void weir_cli_print_json(json_t *value)
 {
-    json_dumpf(value, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(12) |
-                                  JSON_ENCODE_ANY);
+    json_dumpf(value, stdout,
+               JSON_INDENT(1) | JSON_REAL_PRECISION(12) | JSON_ENCODE_ANY);
     fputc('\n', stdout);
     json_decref(value);
 }
@@ -136,8 +135,7 @@ int weir_cli_quota_path(const char *name, const char *query, char *buf)
     char encoded[3 * WEIR_NAME_MAX];
     int len = weir_uri_encode(weir_text_of(name), encoded, sizeof encoded);
     weir_assert(len > 0);
-    snprintf(buf, WEIR_CLI_PATH_MAX, "/v1/quotas/%.*s%s", len, encoded,
-             query);
+    snprintf(buf, WEIR_CLI_PATH_MAX, "/v1/quotas/%.*s%s", len, encoded, query);
     return 0;
 }
 
@@ -168,8 +166,7 @@ json_t *weir_cli_quota_all(struct weir_root_client *client, const char *path,
             return list;
         }
         char encoded[3 * WEIR_NAME_MAX];
-        int len =
-            weir_uri_encode(weir_text_of(after), encoded, sizeof encoded);
+        int len = weir_uri_encode(weir_text_of(after), encoded, sizeof encoded);
         snprintf(next, sizeof next, "%s%cafter=%.*s", path,
                  strchr(path, '?') ? '&' : '?', len > 0 ? len : 0, encoded);
         json_decref(page);
@@ -278,8 +275,8 @@ static int refuse_field(const char *key)
     weir_text_show(weir_text_of(key), shown);
     const char *nearest = weir_cli_nearest(key, names);
     if (nearest)
-        return weir_cli_fail("there is no field %s; did you mean '%s'?",
-                             shown, nearest);
+        return weir_cli_fail("there is no field %s; did you mean '%s'?", shown,
+                             nearest);
     return weir_cli_fail("there is no field %s; see `weir quota set --help`",
                          shown);
 }
@@ -294,8 +291,8 @@ static int check_description(const char *text)
     bool wide = text[clean] & 0x80;
     return weir_cli_fail("the description holds the control character 0x%02x "
                          "at byte %zu; of those, only tab and newline are "
-                         "allowed", (unsigned char)text[clean + wide],
-                         clean + 1);
+                         "allowed",
+                         (unsigned char)text[clean + wide], clean + 1);
 }
 
 /* What the root would say about a field, without asking it. */
@@ -318,12 +315,14 @@ static int add_field(json_t *object, const char *argument)
     const char *equals = strchr(argument, '=');
     if (!equals)
         return weir_cli_fail("'%s' has no value; write %s=VALUE, and see "
-                             "`weir quota set --help`", argument, argument);
+                             "`weir quota set --help`",
+                             argument, argument);
     char key[64];
     size_t len = (size_t)(equals - argument);
     if (len == 0 || len >= sizeof key)
         return weir_cli_fail("'%s' doesn't begin with a field; see `weir "
-                             "quota set --help`", argument);
+                             "quota set --help`",
+                             argument);
     memcpy(key, argument, len);
     key[len] = '\0';
     const struct weir_field *field = find_field(key);
@@ -372,8 +371,7 @@ static void print_set(json_t *fields, const json_t *answer)
     {
         json_t *value = json_object_get(answer, key);
         if (json_is_integer(value))
-            printf(" %s=%" JSON_INTEGER_FORMAT, key,
-                   json_integer_value(value));
+            printf(" %s=%" JSON_INTEGER_FORMAT, key, json_integer_value(value));
         else if (json_is_boolean(value))
             printf(" %s=%s", key, json_is_true(value) ? "yes" : "no");
         else if (json_is_string(value))
@@ -415,8 +413,7 @@ static int send_set(const struct weir_cli *cli, const char *name, bool create,
 {
     char path[WEIR_CLI_PATH_MAX];
     int status = weir_cli_quota_path(name, create ? "?new=1" : "", path);
-    struct weir_root_client *client =
-        status ? NULL : weir_cli_connect(cli);
+    struct weir_root_client *client = status ? NULL : weir_cli_connect(cli);
     if (!client)
         return WEIR_EXIT_ERROR;
     json_t *answer;
@@ -488,11 +485,9 @@ static void print_labels(struct weir_rows *rows, json_t *labels)
     size_t len = 0;
     const char *key;
     json_t *value;
-    json_object_foreach(labels, key, value)
-        if (len < sizeof line)
-            len += (size_t)snprintf(line + len, sizeof line - len, "%s%s=%s",
-                                    len ? ", " : "", key,
-                                    json_string_value(value));
+    json_object_foreach(labels, key, value) if (len < sizeof line) len +=
+        (size_t)snprintf(line + len, sizeof line - len, "%s%s=%s",
+                         len ? ", " : "", key, json_string_value(value));
     if (len == 0)
         return;
     weir_rows_add(rows, "labels");
@@ -505,8 +500,7 @@ static void print_used(struct weir_rows *rows, const json_t *usage)
         return;
     char fill[16], passed[16], refused[16], line[160];
     weir_cli_units(json_number_value(json_object_get(usage, "fill")), fill);
-    weir_cli_units(json_number_value(json_object_get(usage, "passed")),
-                   passed);
+    weir_cli_units(json_number_value(json_object_get(usage, "passed")), passed);
     weir_cli_units(json_number_value(json_object_get(usage, "refused")),
                    refused);
     json_int_t limiters =
@@ -514,9 +508,8 @@ static void print_used(struct weir_rows *rows, const json_t *usage)
     int len = snprintf(line, sizeof line, "fill %s; passed %s, refused %s",
                        fill, passed, refused);
     if (limiters > 0)
-        snprintf(line + len, sizeof line - (size_t)len,
-                 "; by %lld process%s", (long long)limiters,
-                 limiters == 1 ? "" : "es");
+        snprintf(line + len, sizeof line - (size_t)len, "; by %lld process%s",
+                 (long long)limiters, limiters == 1 ? "" : "es");
     weir_rows_add(rows, "in use");
     weir_rows_add(rows, line);
 }
@@ -637,11 +630,12 @@ int weir_cli_quota_ls(int argc, char **argv)
         return 0;
     }
     if (json_array_size(list) == 0)
-        fprintf(stderr, at < argc ? "no quota matches '%s'\n"
-                        : shadow  ? "there is no shadow set; make one: weir "
-                                    "quota import FILE --shadow\n"
-                                  : "there are no quotas yet; make one: weir "
-                                    "quota set NAME limit=100/s\n",
+        fprintf(stderr,
+                at < argc ? "no quota matches '%s'\n"
+                : shadow  ? "there is no shadow set; make one: weir "
+                            "quota import FILE --shadow\n"
+                          : "there are no quotas yet; make one: weir "
+                            "quota set NAME limit=100/s\n",
                 glob);
     print_list(list, usage);
     json_decref(list);
@@ -679,9 +673,9 @@ static int edit_named(const char *verb, const char *path, const char *help,
     json_t *names = names_object(argv + at, argc - at);
     struct weir_root_client *client = names ? weir_cli_connect(&cli) : NULL;
     json_t *answer;
-    int status = client ? weir_cli_ask(client, "POST", path, names, &answer,
-                                       NULL)
-                        : WEIR_EXIT_ERROR;
+    int status = client
+                     ? weir_cli_ask(client, "POST", path, names, &answer, NULL)
+                     : WEIR_EXIT_ERROR;
     weir_root_client_free(&client);
     json_decref(names);
     if (status)
@@ -713,12 +707,17 @@ static int quota_reset(int argc, char **argv)
 int weir_cli_quota(int argc, char **argv)
 {
     static const struct weir_cli_subcommand known[] = {
-        { "set", weir_cli_quota_set },       { "get", weir_cli_quota_get },
-        { "ls", weir_cli_quota_ls },         { "tree", weir_cli_quota_tree },
-        { "rm", quota_rm },                  { "reset", quota_reset },
+        { "set", weir_cli_quota_set },
+        { "get", weir_cli_quota_get },
+        { "ls", weir_cli_quota_ls },
+        { "tree", weir_cli_quota_tree },
+        { "rm", quota_rm },
+        { "reset", quota_reset },
         { "import", weir_cli_quota_import },
-        { "export", weir_cli_quota_export }, { "log", weir_cli_quota_log },
-        { "undo", weir_cli_quota_undo },     { "diff", weir_cli_quota_diff },
+        { "export", weir_cli_quota_export },
+        { "log", weir_cli_quota_log },
+        { "undo", weir_cli_quota_undo },
+        { "diff", weir_cli_quota_diff },
         { "promote", weir_cli_quota_promote },
         { "discard", weir_cli_quota_discard },
     };

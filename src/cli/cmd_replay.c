@@ -40,8 +40,8 @@ static const char replay_help[] =
     "weir-replay(1).\n";
 
 struct options {
-    const char *quotas, *key, *weight, *format, *compare, *suggest, *top,
-        *seed, *html;
+    const char *quotas, *key, *weight, *format, *compare, *suggest, *top, *seed,
+        *html;
     bool json;
     double share;
     uint64_t seed_number;
@@ -65,7 +65,8 @@ static int read_share(const char *text, double *out)
     value = percent ? value / 100 : value;
     if (end == text || (*end && !percent) || !(value >= 0 && value < 1))
         return weir_cli_fail("--suggest %s: write a share such as 0.1%% (of "
-                             "100%%)", text);
+                             "100%%)",
+                             text);
     *out = value;
     return 0;
 }
@@ -99,7 +100,8 @@ static int read_words(const struct options *options,
         log->format = WEIR_REPLAY_VHOST;
     else
         return weir_cli_fail("--format %s: write combined, common, vhost or "
-                             "json", options->format);
+                             "json",
+                             options->format);
     return weir_replay_key_parse(options->key, &log->key);
 }
 
@@ -147,12 +149,10 @@ static int run_all(struct replay *replay, const struct options *options)
                                  options->seed_number, &replay->result);
     if (status == 0 && options->compare)
         status = weir_replay_run(&replay->log, &replay->other,
-                                 options->seed_number,
-                                 &replay->other_result);
+                                 options->seed_number, &replay->other_result);
     if (status == 0 && options->suggest)
-        status = weir_replay_suggest(&replay->log, &replay->set,
-                                     options->share, options->seed_number,
-                                     &replay->suggested);
+        status = weir_replay_suggest(&replay->log, &replay->set, options->share,
+                                     options->seed_number, &replay->suggested);
     if (status == 0 && options->suggest)
         status = run_together(replay, options);
     return status;
@@ -223,8 +223,8 @@ int weir_cli_replay(int argc, char **argv)
         return weir_cli_fail("which log? Name files, or - for standard "
                              "input");
     int status = check(&options, &replay.log);
-    status = status ? status
-                    : read_all(&replay, &options, argc - at, argv + at);
+    status =
+        status ? status : read_all(&replay, &options, argc - at, argv + at);
     status = status ? status : run_all(&replay, &options);
     status = status ? status : tell(&replay, &options);
     replay_fini(&replay);

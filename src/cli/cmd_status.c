@@ -54,10 +54,10 @@ static void add_limiter(struct weir_rows *rows, const json_t *limiter)
 /* Those that are connected; the rest may be a thousand runs of a script. */
 static void print_limiters(json_t *limiters)
 {
-    static const char *const heads[] = { "LIMITER", "HEARD", "EPOCH",
-                                         "IN USE", "UNKNOWN" };
-    struct weir_rows rows = { .columns = 5, .right = 1u << 1 | 1u << 2 |
-                                                     1u << 3 | 1u << 4 };
+    static const char *const heads[] = { "LIMITER", "HEARD", "EPOCH", "IN USE",
+                                         "UNKNOWN" };
+    struct weir_rows rows = { .columns = 5,
+                              .right = 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4 };
     size_t index;
     json_t *limiter;
     json_array_foreach(limiters, index, limiter)
@@ -96,16 +96,18 @@ static void add_limit(struct weir_rows *rows, const char *limiter,
 /* Where processes have found limits of their own. */
 static void print_limits(json_t *limiters)
 {
-    static const char *const heads[] = { "LIMITER", "ADAPTIVE", "LIMIT",
-                                         "IN FLIGHT", "LATENCY", "WHY",
+    static const char *const heads[] = { "LIMITER",   "ADAPTIVE", "LIMIT",
+                                         "IN FLIGHT", "LATENCY",  "WHY",
                                          "MOVED" };
-    struct weir_rows rows = { .columns = 7, .right = 1u << 2 | 1u << 3 |
-                                                     1u << 4 | 1u << 6 };
+    struct weir_rows rows = { .columns = 7,
+                              .right = 1u << 2 | 1u << 3 | 1u << 4 | 1u << 6 };
     size_t index, place;
     json_t *limiter, *limit;
-    json_array_foreach(limiters, index, limiter) {
+    json_array_foreach(limiters, index, limiter)
+    {
         json_t *list = json_object_get(limiter, "adaptive");
-        json_array_foreach(list, place, limit) {
+        json_array_foreach(list, place, limit)
+        {
             while (rows.count < WEIR_COUNT_OF(heads))
                 weir_rows_add(&rows, heads[rows.count]);
             add_limit(&rows, weir_cli_text(limiter, "name"), limit);
@@ -128,9 +130,8 @@ static void print_snapshot(const json_t *snapshot)
         show_age(json_number_value(json_object_get(snapshot, "age_s")), age,
                  sizeof age);
         printf("epoch %lld, made %s ago%s", number(snapshot, "epoch"), age,
-               json_is_true(json_object_get(snapshot, "serving"))
-                   ? ", IN USE"
-                   : "");
+               json_is_true(json_object_get(snapshot, "serving")) ? ", IN USE"
+                                                                  : "");
     } else {
         printf("none yet");
     }
@@ -151,7 +152,8 @@ static void print_region(json_t *region)
     printf("  region    %s, under ", weir_cli_text(region, "name"));
     size_t index;
     json_t *root;
-    json_array_foreach(json_object_get(region, "upstream"), index, root) {
+    json_array_foreach(json_object_get(region, "upstream"), index, root)
+    {
         const char *problem = weir_cli_text(root, "problem");
         bool up = json_is_true(json_object_get(root, "up"));
         printf("%s%s (%s%s%s)", index > 0 ? ", " : "",
@@ -178,9 +180,8 @@ static void print_root(const char *address, const json_t *root)
     char age[32];
     show_age(json_number_value(json_object_get(root, "uptime_s")), age,
              sizeof age);
-    printf("root %s at %s: %s, up %s, Weir %s\n",
-           weir_cli_text(root, "name"), address,
-           ready ? "ready" : "NOT READY", age,
+    printf("root %s at %s: %s, up %s, Weir %s\n", weir_cli_text(root, "name"),
+           address, ready ? "ready" : "NOT READY", age,
            weir_cli_text(root, "version"));
     if (json_is_object(region))
         print_region(region);
@@ -191,9 +192,9 @@ static void print_root(const char *address, const json_t *root)
            number(stats, "quotas"), number(root, "epoch"),
            number(stats, "quotas_used"));
     printf("  limiters  %lld connected, %lld known; %lld reports, %lld "
-           "counts merged\n", number(stats, "limiters_connected"),
-           number(stats, "limiters_known"), number(stats, "reports"),
-           number(stats, "counts"));
+           "counts merged\n",
+           number(stats, "limiters_connected"), number(stats, "limiters_known"),
+           number(stats, "reports"), number(stats, "counts"));
     printf("  settings  report every %s, stale after %s, slack %s",
            weir_cli_text(settings, "report_interval"),
            weir_cli_text(settings, "stale_after"),
@@ -217,7 +218,8 @@ int weir_cli_status(int argc, char **argv)
         return weir_cli_parsed(at);
     if (at < argc)
         return weir_cli_fail("`weir status` takes no arguments; name a root "
-                             "with --roots %s", argv[at]);
+                             "with --roots %s",
+                             argv[at]);
     struct weir_root_client *client = weir_cli_connect(&cli);
     if (!client)
         return WEIR_EXIT_ERROR;
@@ -226,8 +228,8 @@ int weir_cli_status(int argc, char **argv)
     for (size_t i = 0; i < weir_root_client_count(client); i++) {
         json_t *root;
         weir_root_client_only(client, i);
-        int failed = weir_cli_ask(client, "GET", "/v1/status", NULL, &root,
-                                  NULL);
+        int failed =
+            weir_cli_ask(client, "GET", "/v1/status", NULL, &root, NULL);
         if (failed) {
             status = failed;
             continue;

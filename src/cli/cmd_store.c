@@ -47,13 +47,13 @@ static int refuse_file(const char *url, const struct weir_diag *diag)
         return weir_cli_fail("%s", diag->text);
     if (errno == ENOENT)
         return weir_cli_fail("there is no folder %s; make it first: mkdir -p "
-                             "%s", folder, folder);
+                             "%s",
+                             folder, folder);
     return weir_cli_fail("can't make a file in the folder %s: %s", folder,
                          strerror(errno));
 }
 
-static int refuse_new(const char *url, int error,
-                      const struct weir_diag *diag)
+static int refuse_new(const char *url, int error, const struct weir_diag *diag)
 {
     static const char file[] = "sqlite:";
     if (error == WEIR_ESTORE && strncmp(url, file, strlen(file)) == 0)
@@ -72,8 +72,7 @@ static int run_init(const struct weir_cli *cli, char **urls)
     if (cli->json)
         weir_cli_print_json(json_pack("{s:s}", "made", shown));
     else
-        printf("made %s; serve it with: weir serve --store %s\n", shown,
-               shown);
+        printf("made %s; serve it with: weir serve --store %s\n", shown, shown);
     return WEIR_EXIT_OK;
 }
 
@@ -87,14 +86,14 @@ static int run_upgrade(const struct weir_cli *cli, char **urls)
         return weir_cli_fail("%s", diag.text);
     weir_store_show(urls[0], shown);
     if (cli->json)
-        weir_cli_print_json(json_pack("{s:s, s:i, s:i}", "store", shown,
-                                      "from", (int)from, "to",
-                                      WEIR_STORE_SCHEMA));
+        weir_cli_print_json(json_pack("{s:s, s:i, s:i}", "store", shown, "from",
+                                      (int)from, "to", WEIR_STORE_SCHEMA));
     else if (from == WEIR_STORE_SCHEMA)
         printf("%s is up to date (schema %u)\n", shown, from);
     else
         printf("%s now has schema %u, was %u; start its roots again with "
-               "this Weir\n", shown, WEIR_STORE_SCHEMA, from);
+               "this Weir\n",
+               shown, WEIR_STORE_SCHEMA, from);
     return WEIR_EXIT_OK;
 }
 
@@ -127,8 +126,8 @@ static int run_restored(const struct weir_cli *cli, char **urls)
         return weir_cli_fail("%s", diag.text);
     weir_store_show(urls[0], shown);
     if (cli->json)
-        weir_cli_print_json(json_pack("{s:s, s:I}", "store", shown,
-                                      "restores", (json_int_t)restores));
+        weir_cli_print_json(json_pack("{s:s, s:I}", "store", shown, "restores",
+                                      (json_int_t)restores));
     else
         printf("%s: its roots and their limiters begin anew\n", shown);
     return WEIR_EXIT_OK;
@@ -140,13 +139,17 @@ static const struct {
     int (*run)(const struct weir_cli *cli, char **urls);
     const char *example;
 } verbs[] = {
-    { "init", 1, run_init, "one store, please; for example: weir store init "
+    { "init", 1, run_init,
+      "one store, please; for example: weir store init "
       "sqlite:quotas.db" },
-    { "upgrade", 1, run_upgrade, "one store, please; for example: weir store "
+    { "upgrade", 1, run_upgrade,
+      "one store, please; for example: weir store "
       "upgrade sqlite:quotas.db" },
-    { "migrate", 2, run_migrate, "two stores, please; for example: weir store "
+    { "migrate", 2, run_migrate,
+      "two stores, please; for example: weir store "
       "migrate sqlite:quotas.db postgres://weir@db.example/weir" },
-    { "restored", 1, run_restored, "one store, please; for example: weir "
+    { "restored", 1, run_restored,
+      "one store, please; for example: weir "
       "store restored postgres://weir@db.example/weir" },
 };
 
@@ -168,5 +171,6 @@ int weir_cli_store(int argc, char **argv)
         return verbs[i].run(&cli, argv + at + 1);
     }
     return weir_cli_fail("there is no `weir store %s`; there are `weir store "
-                         "init`, upgrade, migrate and restored", argv[at]);
+                         "init`, upgrade, migrate and restored",
+                         argv[at]);
 }

@@ -45,9 +45,9 @@ static const char take_help[] =
 struct take {
     struct weir_cli cli;
     bool peek, charge, refund, quiet;
-    const char *wait;    /* NULL: no */
-    const char *hold;    /* likewise */
-    const char *klass;   /* likewise: none */
+    const char *wait;  /* NULL: no */
+    const char *hold;  /* likewise */
+    const char *klass; /* likewise: none */
     const char *weight_text, *count_text, *timeout_text;
     uint64_t weight;
     uint64_t count;
@@ -76,8 +76,8 @@ static int parse_units(const char *option, const char *text, uint64_t *out)
 
 static int check(struct take *take)
 {
-    int modes = take->peek + take->charge + take->refund +
-                (take->wait || take->hold);
+    int modes =
+        take->peek + take->charge + take->refund + (take->wait || take->hold);
     if (modes > 1)
         return weir_cli_fail("choose one of --peek, --charge, --refund, and "
                              "--wait or --hold or both");
@@ -87,8 +87,8 @@ static int check(struct take *take)
     if (status == 0)
         status = parse_units("--count", take->count_text, &take->count);
     if (status == 0)
-        status = parse_duration("--timeout", take->timeout_text,
-                                &take->timeout);
+        status =
+            parse_duration("--timeout", take->timeout_text, &take->timeout);
     if (status == 0 && take->wait)
         status = parse_duration("--wait", take->wait[0] ? take->wait : "10s",
                                 &take->wait_max);
@@ -112,8 +112,8 @@ static int check(struct take *take)
 static void show_duration(weir_duration duration, char *buf, size_t size)
 {
     /* Nobody waits for microseconds. */
-    weir_duration step = duration > WEIR_SECOND ? WEIR_SECOND / 10
-                                                : WEIR_MILLISECOND;
+    weir_duration step =
+        duration > WEIR_SECOND ? WEIR_SECOND / 10 : WEIR_MILLISECOND;
     weir_duration shown = (duration + step - 1) / step * step;
     size_t len = weir_duration_format(shown, buf, size - 1);
     buf[len] = '\0';
@@ -137,8 +137,7 @@ static bool find_shadow(const struct take *take, char *out)
             weir_root_client_ask(client, "GET", path, NULL, &quota, NULL,
                                  &diag) < 0)
             break;
-        if (strcmp(weir_cli_text(quota, "mode"), "shadow") == 0 &&
-            ++found == 1)
+        if (strcmp(weir_cli_text(quota, "mode"), "shadow") == 0 && ++found == 1)
             memcpy(out, name, sizeof name);
         snprintf(name, sizeof name, "%s", weir_cli_text(quota, "parent"));
         whole = !name[0];
@@ -210,8 +209,7 @@ static void print_reply_json(const struct weir_reply *reply)
     weir_cli_print_json(object);
 }
 
-static void print_reply(const struct take *take,
-                        const struct weir_reply *reply)
+static void print_reply(const struct take *take, const struct weir_reply *reply)
 {
     if (take->cli.json) {
         print_reply_json(reply);
@@ -236,8 +234,8 @@ static void print_reply(const struct take *take,
     if (reply->never) {
         printf("limited by %s: it never lets %" PRIu64 " units through at "
                "once; raise its high_burst (of kind=concurrency its limit) "
-               "or ask for less\n", reply->quota,
-               take->weight);
+               "or ask for less\n",
+               reply->quota, take->weight);
         return;
     }
     show_duration(reply->retry_after, wait, sizeof wait);
@@ -248,10 +246,9 @@ static void print_many(const struct take *take, uint64_t passed,
                        uint64_t limited, uint64_t shadow)
 {
     if (take->cli.json) {
-        weir_cli_print_json(json_pack("{s:I, s:I, s:I}", "passed",
-                                      (json_int_t)passed, "limited",
-                                      (json_int_t)limited, "shadow",
-                                      (json_int_t)shadow));
+        weir_cli_print_json(json_pack(
+            "{s:I, s:I, s:I}", "passed", (json_int_t)passed, "limited",
+            (json_int_t)limited, "shadow", (json_int_t)shadow));
         return;
     }
     printf("passed %" PRIu64, passed);
@@ -262,8 +259,7 @@ static void print_many(const struct take *take, uint64_t passed,
 
 /* ---- Asking ---- */
 
-static enum weir_verdict ask(const struct take *take,
-                             struct weir_handle handle,
+static enum weir_verdict ask(const struct take *take, struct weir_handle handle,
                              struct weir_reply *reply)
 {
     if (take->peek)
@@ -286,9 +282,10 @@ static enum weir_verdict ask(const struct take *take,
 static void note(const struct take *take, const struct weir_reply *reply)
 {
     if (reply->unknown)
-        fprintf(stderr, "weir: no quota rules '%s', so it passes; make one: "
-                        "weir quota set %s limit=100/s\n", take->name,
-                take->name);
+        fprintf(stderr,
+                "weir: no quota rules '%s', so it passes; make one: "
+                "weir quota set %s limit=100/s\n",
+                take->name, take->name);
     if (reply->stale)
         fprintf(stderr, "weir: no root was heard for a while, or no store of "
                         "an exact quota; decided by on_stale\n");
@@ -339,7 +336,8 @@ static int check_denied(struct weir *weir)
     while (weir_event_next(weir, &event))
         if (event.type == WEIR_EVENT_DENIED)
             return weir_cli_fail("a root says that this credential may not "
-                                 "take from %s", event.text);
+                                 "take from %s",
+                                 event.text);
     return 0;
 }
 
@@ -348,13 +346,13 @@ static int hold(const struct take *take, struct weir_handle handle)
 {
     struct weir_permit permit;
     struct weir_reply reply = { 0 };
-    uint32_t klass = take->klass ? weir_class(take->klass, strlen(take->klass))
-                                 : 0;
+    uint32_t klass =
+        take->klass ? weir_class(take->klass, strlen(take->klass)) : 0;
     enum weir_verdict verdict =
-        take->wait ? weir_enter_wait(handle, klass, take->weight, 0,
-                                     take->wait_max, &permit, &reply)
-                   : weir_enter(handle, klass, take->weight, &permit, &reply,
-                                0);
+        take->wait
+            ? weir_enter_wait(handle, klass, take->weight, 0, take->wait_max,
+                              &permit, &reply)
+            : weir_enter(handle, klass, take->weight, &permit, &reply, 0);
     bool pass = verdict == WEIR_PASS;
     note(take, &reply);
     if (!take->quiet)
@@ -387,8 +385,8 @@ static int run(struct take *take)
     if (weir_ready(weir, take->timeout) < 0) {
         status = refuse_unready(take, weir);
     } else {
-        int error = weir_handle_open(weir, take->name, strlen(take->name),
-                                 &handle);
+        int error =
+            weir_handle_open(weir, take->name, strlen(take->name), &handle);
         /* A process as short-lived as this one decides on what the fleet
          * has counted only if it waits to hear of it. */
         bool synced = error < 0 || weir_sync(weir, take->timeout) == 0;
@@ -412,7 +410,8 @@ static int run(struct take *take)
 
 int weir_cli_take(int argc, char **argv)
 {
-    struct take take = { .weight_text = "1", .count_text = "1",
+    struct take take = { .weight_text = "1",
+                         .count_text = "1",
                          .timeout_text = "2s" };
     const struct weir_cli_option options[] = {
         { .name = "weight", .letter = 'w', .value = &take.weight_text },

@@ -50,11 +50,11 @@ struct sample {
 };
 
 struct line {
-    const char *name;  /* borrowed from the newer sample */
-    const char *limit; /* likewise */
-    const char *mode;  /* likewise */
+    const char *name;                /* borrowed from the newer sample */
+    const char *limit;               /* likewise */
+    const char *mode;                /* likewise */
     double offered, passed, limited; /* units per second */
-    double fill, high; /* units; high 0: unlimited */
+    double fill, high;               /* units; high 0: unlimited */
     const char *would_limit; /* of the shadow set: its limit; "" without */
     double would_pass, would_refuse; /* units per second there */
 };
@@ -74,7 +74,7 @@ struct top {
     struct sample before;            /* owned */
     char *text;                      /* on the screen; owned; NULL: none */
     size_t text_len;
-    sigset_t signals;                /* as they were, for waiting */
+    sigset_t signals; /* as they were, for waiting */
 };
 
 /* ---- Samples ---- */
@@ -103,8 +103,8 @@ static int take_shadow(struct top *top, struct sample *out,
                        struct weir_diag *diag)
 {
     json_t *answer;
-    int error = weir_root_client_ask(top->client, "GET", top->shadow_path,
-                                     NULL, &answer, NULL, diag);
+    int error = weir_root_client_ask(top->client, "GET", top->shadow_path, NULL,
+                                     &answer, NULL, diag);
     if (error < 0)
         return error;
     out->shadow = index_names(answer);
@@ -121,8 +121,7 @@ static int take_sample(struct top *top, struct sample *out,
                                      &answer, NULL, diag);
     if (error < 0)
         return error;
-    *out = (struct sample){ .answer = answer,
-                            .by_name = index_names(answer) };
+    *out = (struct sample){ .answer = answer, .by_name = index_names(answer) };
     snprintf(out->incarnation, sizeof out->incarnation, "%s",
              weir_cli_text(answer, "incarnation"));
     out->at = json_number_value(json_object_get(answer, "at"));
@@ -167,8 +166,8 @@ static void make_line(const struct sample *before, const json_t *entry,
 
 /* What the shadow set would have done of the quota's name; it may have none
  * by that name. */
-static void add_shadow(const struct sample *before,
-                       const struct sample *after, struct line *line)
+static void add_shadow(const struct sample *before, const struct sample *after,
+                       struct line *line)
 {
     const json_t *entry = json_object_get(after->shadow, line->name);
     const json_t *old = json_object_get(before->shadow, line->name);
@@ -189,11 +188,9 @@ static size_t add_only_shadow(const struct sample *after, struct line *lines,
 {
     const char *name;
     json_t *entry;
-    json_object_foreach(after->shadow, name, entry)
-        if (!json_object_get(after->by_name, name))
-            lines[count++] = (struct line){ .name = name,
-                                            .limit = "",
-                                            .mode = "" };
+    json_object_foreach(after->shadow, name,
+                        entry) if (!json_object_get(after->by_name, name))
+        lines[count++] = (struct line){ .name = name, .limit = "", .mode = "" };
     return count;
 }
 
@@ -258,8 +255,8 @@ static void print_both(const struct top *top, const struct line *lines,
                        size_t count, FILE *out)
 {
     static const char *const heads[] = {
-        "QUOTA", "LIMIT", "OFFERED/s", "PASSED/s", "LIMITED/s",
-        "WOULD BE", "PASSED/s", "LIMITED/s",
+        "QUOTA",     "LIMIT",    "OFFERED/s", "PASSED/s",
+        "LIMITED/s", "WOULD BE", "PASSED/s",  "LIMITED/s",
     };
     struct weir_rows rows = { .columns = WEIR_COUNT_OF(heads),
                               .bold_head = top->colour,
@@ -277,8 +274,7 @@ static void print_both(const struct top *top, const struct line *lines,
             const char *set = k < 3 ? line->limit : line->would_limit;
             if (k == 3)
                 weir_rows_add(&rows, line->would_limit);
-            weir_rows_add(&rows,
-                          set[0] ? weir_cli_units(rates[k], buf) : "-");
+            weir_rows_add(&rows, set[0] ? weir_cli_units(rates[k], buf) : "-");
         }
     }
     weir_rows_print(&rows, out);
@@ -287,9 +283,8 @@ static void print_both(const struct top *top, const struct line *lines,
 static void print_lines(const struct top *top, const struct line *lines,
                         size_t count, FILE *out)
 {
-    static const char *const heads[] = { "QUOTA",    "MODE",
-                                         "LIMIT",    "OFFERED/s",
-                                         "PASSED/s", "LIMITED/s",
+    static const char *const heads[] = { "QUOTA",     "MODE",     "LIMIT",
+                                         "OFFERED/s", "PASSED/s", "LIMITED/s",
                                          "FILL" };
     struct weir_rows rows = { .columns = WEIR_COUNT_OF(heads),
                               .bold_head = top->colour,
@@ -316,17 +311,16 @@ static void print_lines(const struct top *top, const struct line *lines,
 
 static json_t *line_object(const struct line *line, bool shadow)
 {
-    json_t *object = json_pack(
-        "{s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:f}", "name", line->name,
-        "mode", line->mode, "limit", line->limit, "offered", line->offered,
-        "passed", line->passed, "limited", line->limited, "fill", line->fill,
-        "high", line->high);
+    json_t *object =
+        json_pack("{s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:f}", "name",
+                  line->name, "mode", line->mode, "limit", line->limit,
+                  "offered", line->offered, "passed", line->passed, "limited",
+                  line->limited, "fill", line->fill, "high", line->high);
     if (shadow)
         json_object_set_new(
             object, "shadow",
-            json_pack("{s:s, s:f, s:f}", "limit", line->would_limit,
-                      "passed", line->would_pass, "limited",
-                      line->would_refuse));
+            json_pack("{s:s, s:f, s:f}", "limit", line->would_limit, "passed",
+                      line->would_pass, "limited", line->would_refuse));
     return object;
 }
 
@@ -406,8 +400,7 @@ static void paint(const struct top *top)
     fputs("\033[0m", stdout);
     if (shown < count) {
         char more[64];
-        int len = snprintf(more, sizeof more, "… and %zu more",
-                           count - shown);
+        int len = snprintf(more, sizeof more, "… and %zu more", count - shown);
         fputs(shown > 0 ? "\n" : "", stdout);
         print_cut(more, (size_t)len, columns);
     }
@@ -634,8 +627,7 @@ int weir_cli_top(int argc, char **argv)
     const char *plain = getenv("NO_COLOR");
     bool terminal = isatty(STDOUT_FILENO);
     top.colour = terminal && !(plain && plain[0]);
-    top.screen = terminal && isatty(STDIN_FILENO) && !top.once &&
-                 !top.cli.json;
+    top.screen = terminal && isatty(STDIN_FILENO) && !top.once && !top.cli.json;
     struct weir_diag diag = { 0 };
     int status = WEIR_EXIT_OK;
     if (take_sample(&top, &top.before, &diag) < 0)

@@ -79,9 +79,9 @@ static int run_command(int argc, char **argv)
     const char *nearest = weir_cli_nearest(argv[0], names);
     if (nearest)
         return weir_cli_fail("there is no command '%s'; did you mean `weir "
-                             "%s`?", argv[0], nearest);
-    return weir_cli_fail("there is no command '%s'; see `weir help`",
-                         argv[0]);
+                             "%s`?",
+                             argv[0], nearest);
+    return weir_cli_fail("there is no command '%s'; see `weir help`", argv[0]);
 }
 
 /* `weir help quota set` is `weir quota set --help`. */

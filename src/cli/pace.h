@@ -11,9 +11,9 @@
 #include "quota/quota.h"
 #include "weir/pacer.h"
 
-#define WEIR_PACE_JOBS_MAX 500           /* in a file of jobs */
+#define WEIR_PACE_JOBS_MAX 500            /* in a file of jobs */
 #define WEIR_PACE_RECORD_MAX (1ull << 30) /* bytes */
-#define WEIR_PACE_BUFFER (256u << 10)    /* bytes of a job's input */
+#define WEIR_PACE_BUFFER (256u << 10)     /* bytes of a job's input */
 /* A turn each millisecond; one that is late by up to nine more is made up
  * for. So no second sees more than ten milliseconds' worth beyond the rate. */
 #define WEIR_PACE_QUANTUM WEIR_PACER_QUANTUM_MIN
@@ -31,18 +31,18 @@ struct weir_pace_unit {
 /* ---- pace_gate.c: what lets a single job go, but for the pacer ---- */
 
 struct weir_pace_gate {
-    weir_instant next;    /* when to ask again, after a 0 */
-    uint64_t chunk;       /* units asked for at once, at most */
+    weir_instant next; /* when to ask again, after a 0 */
+    uint64_t chunk;    /* units asked for at once, at most */
     /* By an algorithm: */
     struct weir_meter_rule rule;
-    void *state;          /* owned; NULL: by a quota */
-    weir_instant seen;    /* the instant it was last asked at */
+    void *state;       /* owned; NULL: by a quota */
+    weir_instant seen; /* the instant it was last asked at */
     /* By a live quota: */
-    struct weir *weir;    /* owned */
+    struct weir *weir; /* owned */
     struct weir_handle handle;
-    uint64_t reserved;    /* units that may go at … */
+    uint64_t reserved; /* units that may go at … */
     weir_instant go_at;
-    bool unknown;         /* said that no quota rules the name */
+    bool unknown; /* said that no quota rules the name */
 };
 
 /* By an algorithm of 'quota' alone (which passed weir_quota_check()). 0 or an
@@ -63,29 +63,29 @@ void weir_pace_gate_fini(struct weir_pace_gate *gate, weir_instant now);
 /* ---- pace_job.c: from one input to one output ---- */
 
 struct weir_pace_job {
-    const char *input;      /* borrowed; "-": standard input */
-    const char *output;     /* "-": standard output */
+    const char *input;  /* borrowed; "-": standard input */
+    const char *output; /* "-": standard output */
     struct weir_pace_unit unit;
     struct weir_limit rate; /* units 0: by a gate */
     int in, out;            /* -1: not open; owned unless standard */
     uint64_t size;          /* bytes of input, if that is known; else 0 */
     char *buf;              /* owned; WEIR_PACE_BUFFER bytes, of which … */
     size_t begin, end;      /* … these are read and not written, … */
-    size_t granted;         /* … the first so many of which may be written … */
-    size_t scanned;         /* … and so many behind those end no unit */
-    uint64_t open_bytes;    /* a record longer than the buffer: still to come */
-    bool open;              /* in the middle of a unit that is, or a line */
+    size_t granted;      /* … the first so many of which may be written … */
+    size_t scanned;      /* … and so many behind those end no unit */
+    uint64_t open_bytes; /* a record longer than the buffer: still to come */
+    bool open;           /* in the middle of a unit that is, or a line */
     bool eof;
-    bool blocked;           /* the output takes nothing just now … */
+    bool blocked;            /* the output takes nothing just now … */
     weir_instant blocked_at; /* … since then */
-    weir_duration waited;   /* for the output, in all */
-    bool done;              /* all that will be written is */
-    bool failed;            /* and that isn't all, for a reason that was said */
-    bool closed;            /* the reader has gone */
-    uint64_t bytes;         /* written */
-    uint64_t units;         /* granted */
-    char last;              /* byte written */
-    EVP_MD_CTX *digest;     /* owned: of what was written */
+    weir_duration waited;    /* for the output, in all */
+    bool done;               /* all that will be written is */
+    bool failed;        /* and that isn't all, for a reason that was said */
+    bool closed;        /* the reader has gone */
+    uint64_t bytes;     /* written */
+    uint64_t units;     /* granted */
+    char last;          /* byte written */
+    EVP_MD_CTX *digest; /* owned: of what was written */
 };
 
 /* Opens both ends of all. Output files are emptied, or gone on with ('again'),
@@ -127,10 +127,10 @@ int weir_pace_state_save(const char *path, const struct weir_pace_job *jobs,
 
 #define WEIR_PACE_SAMPLES 8
 struct weir_pace_progress {
-    bool on, bar;          /* 'bar': on a terminal, drawn over itself */
-    const char *quota;     /* NULL: the rate is the jobs' */
+    bool on, bar;      /* 'bar': on a terminal, drawn over itself */
+    const char *quota; /* NULL: the rate is the jobs' */
     weir_instant start;
-    weir_instant next;     /* when to draw */
+    weir_instant next; /* when to draw */
     struct {
         weir_instant at;
         uint64_t units;
@@ -150,14 +150,14 @@ void weir_pace_progress_end(struct weir_pace_progress *progress,
 struct weir_pace {
     struct weir_pace_job *jobs;
     size_t count;
-    struct weir_pacer *pacer;     /* its jobs are these, by index; or NULL: */
-    struct weir_pace_gate *gate;  /* for the only job */
+    struct weir_pacer *pacer;    /* its jobs are these, by index; or NULL: */
+    struct weir_pace_gate *gate; /* for the only job */
     struct weir_pace_progress progress;
-    const char *state;            /* borrowed: where to note how far it is, each
+    const char *state;      /* borrowed: where to note how far it is, each
                                    * WEIR_PACE_SAVE_EVERY; or NULL */
-    weir_instant save_next;       /* when to do that */
-    bool stopped;                 /* by a signal */
-    weir_duration late;           /* by being woken later than can be made up
+    weir_instant save_next; /* when to do that */
+    bool stopped;           /* by a signal */
+    weir_duration late;     /* by being woken later than can be made up
                                    * for, all jobs together */
 };
 /* Until all is written or a signal asks for the end; a second one asks for it

@@ -37,8 +37,7 @@ int weir_pace_gate_algorithm(struct weir_pace_gate *gate,
                       ? gate->rule.quantity / CHUNKS_A_WINDOW + 1
                       : 1;
     gate->state = calloc(1, weir_meter_size(&gate->rule));
-    return gate->state ? 0
-                       : weir_cli_fail("%s", weir_strerror(WEIR_ENOMEM));
+    return gate->state ? 0 : weir_cli_fail("%s", weir_strerror(WEIR_ENOMEM));
 }
 
 static uint64_t take_algorithm(struct weir_pace_gate *gate, uint64_t most,
@@ -83,7 +82,8 @@ static int refuse_unknown(const char *name)
 {
     return weir_cli_fail("no quota rules '%s', and what no quota rules goes "
                          "as fast as it can; make one: weir quota set %s "
-                         "limit=1000/s", name, name);
+                         "limit=1000/s",
+                         name, name);
 }
 
 static int open_quota(struct weir_pace_gate *gate, const struct weir_cli *cli,
@@ -91,8 +91,7 @@ static int open_quota(struct weir_pace_gate *gate, const struct weir_cli *cli,
 {
     if (weir_ready(gate->weir, READY_TIMEOUT) < 0)
         return refuse_unready(gate->weir, cli->roots);
-    int error =
-        weir_handle_open(gate->weir, name, strlen(name), &gate->handle);
+    int error = weir_handle_open(gate->weir, name, strlen(name), &gate->handle);
     if (error < 0)
         return weir_cli_fail("%s: %s", name, weir_strerror(error));
     struct weir_reply reply;
@@ -120,8 +119,8 @@ int weir_pace_gate_quota(struct weir_pace_gate *gate,
 }
 
 /* Refused: asks for less if less would pass, later if not. */
-static void put_off(struct weir_pace_gate *gate,
-                    const struct weir_reply *reply, weir_instant now)
+static void put_off(struct weir_pace_gate *gate, const struct weir_reply *reply,
+                    weir_instant now)
 {
     weir_duration wait = reply->retry_after;
     bool less = reply->never && gate->chunk > 1;

@@ -35,12 +35,12 @@
 static int fail(struct weir_pace_job *job, const char *name)
 {
     job->failed = job->done = true;
-    return weir_cli_fail("%s: %s", strcmp(name, "-") == 0
-                                       ? (name == job->input
-                                              ? "standard input"
-                                              : "standard output")
-                                       : name,
-                         strerror(errno));
+    return weir_cli_fail(
+        "%s: %s",
+        strcmp(name, "-") == 0
+            ? (name == job->input ? "standard input" : "standard output")
+            : name,
+        strerror(errno));
 }
 
 /* ---- Both ends ---- */
@@ -73,8 +73,7 @@ static void learn_size(struct weir_pace_job *job)
 static int open_input(struct weir_pace_job *job)
 {
     bool standard = strcmp(job->input, "-") == 0;
-    job->in = standard ? STDIN_FILENO
-                       : open(job->input, O_RDONLY | O_CLOEXEC);
+    job->in = standard ? STDIN_FILENO : open(job->input, O_RDONLY | O_CLOEXEC);
     return job->in < 0 ? fail(job, job->input) : 0;
 }
 
@@ -102,7 +101,8 @@ static int check_output(const struct weir_pace_job *jobs, size_t count,
     for (size_t i = 0; i < count; i++) {
         if (is_same_file(jobs[at].out, jobs[i].in))
             return weir_cli_fail("%s: it is read, too; nothing was written. "
-                                 "Name another output", jobs[at].output);
+                                 "Name another output",
+                                 jobs[at].output);
         if (i != at && is_same_file(jobs[at].out, jobs[i].out))
             return weir_cli_fail("%s: another job writes it, as %s",
                                  jobs[at].output, jobs[i].output);
@@ -198,8 +198,7 @@ static bool is_full(const struct weir_pace_job *job)
 /* A unit without end: the last one, or one that is longer than the buffer. */
 static bool has_part(const struct weir_pace_job *job)
 {
-    return unread(job) > 0 &&
-           (job->eof || (is_full(job) && job->granted == 0));
+    return unread(job) > 0 && (job->eof || (is_full(job) && job->granted == 0));
 }
 
 bool weir_pace_job_has_unit(struct weir_pace_job *job)
@@ -282,8 +281,8 @@ void weir_pace_job_read(struct weir_pace_job *job)
         job->end -= job->begin;
         job->begin = 0;
     }
-    ssize_t got = read(job->in, job->buf + job->end,
-                       WEIR_PACE_BUFFER - job->end);
+    ssize_t got =
+        read(job->in, job->buf + job->end, WEIR_PACE_BUFFER - job->end);
     if (got < 0 && (errno == EINTR || errno == EAGAIN))
         return;
     if (got < 0) {

@@ -44,11 +44,9 @@ struct loop {
 static void update_ready(struct weir_pace *pace, struct weir_pace_job *job,
                          weir_instant now)
 {
-    bool ready = !pace->stopped && !job->blocked &&
-                 weir_pace_job_has_unit(job);
+    bool ready = !pace->stopped && !job->blocked && weir_pace_job_has_unit(job);
     if (pace->pacer)
-        weir_pacer_ready(pace->pacer, (uint32_t)(job - pace->jobs), ready,
-                         now);
+        weir_pacer_ready(pace->pacer, (uint32_t)(job - pace->jobs), ready, now);
 }
 
 /* By the gate: the only job takes all it may. */
@@ -96,8 +94,8 @@ static void ask_for(struct loop *loop, size_t index)
     const struct weir_pace_job *job = &loop->pace->jobs[index];
     struct pollfd *in = &loop->polled[1 + 2 * index];
     struct pollfd *out = in + 1;
-    bool reads = weir_pace_job_wants(job) &&
-                 (!loop->pace->stopped || job->open);
+    bool reads =
+        weir_pace_job_wants(job) && (!loop->pace->stopped || job->open);
     *in = (struct pollfd){ .fd = reads ? job->in : -1, .events = POLLIN };
     /* Without events it still tells that the reader has gone. */
     *out = (struct pollfd){ .fd = job->done ? -1 : job->out,
@@ -213,8 +211,7 @@ static int run(struct loop *loop)
         for (size_t i = 0; i < pace->count; i++)
             serve(loop, i, now);
         take_turns(pace, now);
-        weir_pace_progress_draw(&pace->progress, pace->jobs, pace->count,
-                                now);
+        weir_pace_progress_draw(&pace->progress, pace->jobs, pace->count, now);
         save_state(pace, now);
     }
     return 0;

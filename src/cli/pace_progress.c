@@ -39,8 +39,8 @@ static struct sum add_up(const struct weir_pace_job *jobs, size_t count)
     /* Once all are done, what they were set to is still worth telling. */
     for (size_t i = 0; i < count; i++)
         if (jobs[i].rate.per > 0 && (!jobs[i].done || sum.done == count))
-            sum.rate += (double)jobs[i].rate.units * 1e9 /
-                        (double)jobs[i].rate.per;
+            sum.rate +=
+                (double)jobs[i].rate.units * 1e9 / (double)jobs[i].rate.per;
     return sum;
 }
 
@@ -48,9 +48,8 @@ static struct sum add_up(const struct weir_pace_job *jobs, size_t count)
 static double rate_now(struct weir_pace_progress *progress, uint64_t units,
                        weir_instant now)
 {
-    unsigned count = progress->sampled < WEIR_PACE_SAMPLES
-                         ? progress->sampled
-                         : WEIR_PACE_SAMPLES;
+    unsigned count = progress->sampled < WEIR_PACE_SAMPLES ? progress->sampled
+                                                           : WEIR_PACE_SAMPLES;
     unsigned oldest = (progress->sampled - count) % WEIR_PACE_SAMPLES;
     double rate = 0;
     if (count > 0 && now > progress->samples[oldest].at)
@@ -78,11 +77,11 @@ static const char *noun(const struct weir_pace_job *job)
 static size_t put_left(char *at, size_t room, double seconds)
 {
     uint64_t s = (uint64_t)(seconds + 0.5);
-    int put = s >= 3600 ? snprintf(at, room, "  %" PRIu64 ":%02u:%02u left",
-                                   s / 3600, (unsigned)(s / 60 % 60),
-                                   (unsigned)(s % 60))
-                        : snprintf(at, room, "  %u:%02u left",
-                                   (unsigned)(s / 60), (unsigned)(s % 60));
+    int put = s >= 3600
+                  ? snprintf(at, room, "  %" PRIu64 ":%02u:%02u left", s / 3600,
+                             (unsigned)(s / 60 % 60), (unsigned)(s % 60))
+                  : snprintf(at, room, "  %u:%02u left", (unsigned)(s / 60),
+                             (unsigned)(s % 60));
     return put > 0 ? (size_t)put : 0;
 }
 
@@ -96,8 +95,8 @@ static size_t put_bar(char *at, const struct sum *sum)
     at[len++] = '[';
     for (size_t i = 0; i < BAR_MAX; i++)
         at[len++] = i < full ? '#' : '-';
-    return len + (size_t)snprintf(at + len, BAR_MAX, "] %3.0f %%  ",
-                                  part * 100);
+    return len +
+           (size_t)snprintf(at + len, BAR_MAX, "] %3.0f %%  ", part * 100);
 }
 
 /* A line without its end; returns its length. */
@@ -113,11 +112,10 @@ static size_t compose(struct weir_pace_progress *progress, char *line,
         snprintf(set, sizeof set, "quota");
     else
         weir_cli_units(sum.rate, set);
-    len += (size_t)snprintf(line + len, LINE_BYTES_MAX - len,
-                            "%s %s  %s/s (set: %s%s)",
-                            weir_cli_units((double)sum.units, done),
-                            noun(jobs), weir_cli_units(rate, went), set,
-                            progress->quota ? "" : "/s");
+    len += (size_t)snprintf(
+        line + len, LINE_BYTES_MAX - len, "%s %s  %s/s (set: %s%s)",
+        weir_cli_units((double)sum.units, done), noun(jobs),
+        weir_cli_units(rate, went), set, progress->quota ? "" : "/s");
     if (count > 1)
         len += (size_t)snprintf(line + len, LINE_BYTES_MAX - len,
                                 "  %" PRIu64 " of %zu files done", sum.done,

@@ -56,8 +56,7 @@ int weir_pace_state_save(const char *path, const struct weir_pace_job *jobs,
         fprintf(file, "%" PRIu64 " %" PRIu64 " %s %s\n", jobs[i].bytes,
                 weir_pace_job_written(&jobs[i]), sum, jobs[i].input);
     }
-    bool written = fflush(file) == 0 &&
-                   (!durable || fsync(fileno(file)) == 0);
+    bool written = fflush(file) == 0 && (!durable || fsync(fileno(file)) == 0);
     written = fclose(file) == 0 && written;
     if (written && rename(spare, path) == 0)
         return 0;
@@ -102,9 +101,9 @@ static int skip(const char *path, struct weir_pace_job *job,
 {
     while (job->bytes < entry->bytes) {
         uint64_t left = entry->bytes - job->bytes;
-        ssize_t got = read(job->in, job->buf,
-                           left < WEIR_PACE_BUFFER ? (size_t)left
-                                                   : WEIR_PACE_BUFFER);
+        ssize_t got =
+            read(job->in, job->buf,
+                 left < WEIR_PACE_BUFFER ? (size_t)left : WEIR_PACE_BUFFER);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
@@ -121,8 +120,9 @@ static int skip(const char *path, struct weir_pace_job *job,
     job->units = entry->units;
     return strcmp(sum, entry->sum) == 0
                ? 0
-               : refuse_input(path, job, "what was let through is another "
-                                         "text");
+               : refuse_input(path, job,
+                              "what was let through is another "
+                              "text");
 }
 
 static struct weir_pace_job *find(struct weir_pace_job *jobs, size_t count,
@@ -134,13 +134,14 @@ static struct weir_pace_job *find(struct weir_pace_job *jobs, size_t count,
     return NULL;
 }
 
-static int read_lines(const char *path, FILE *file,
-                      struct weir_pace_job *jobs, size_t count)
+static int read_lines(const char *path, FILE *file, struct weir_pace_job *jobs,
+                      size_t count)
 {
     char line[SPARE_MAX + 256];
     if (!fgets(line, sizeof line, file) || strcmp(line, MAGIC) != 0)
         return weir_cli_fail("%s is no file that `weir pace --state` wrote; "
-                             "name another", path);
+                             "name another",
+                             path);
     while (fgets(line, sizeof line, file)) {
         struct entry entry;
         if (!read_entry(line, &entry))
@@ -149,8 +150,8 @@ static int read_lines(const char *path, FILE *file,
         struct weir_pace_job *job = find(jobs, count, entry.input);
         if (!job)
             return weir_cli_fail("%s is about %s, which isn't paced now; "
-                                 "remove it to begin anew", path,
-                                 entry.input);
+                                 "remove it to begin anew",
+                                 path, entry.input);
         int status = skip(path, job, &entry);
         if (status)
             return status;

@@ -67,7 +67,7 @@ struct entry {
     json_t *object;          /* borrowed from the list */
     size_t *children;        /* owned */
     size_t child_count;
-    size_t parent;           /* index, or SIZE_MAX */
+    size_t parent; /* index, or SIZE_MAX */
     bool seen;
 };
 
@@ -86,8 +86,8 @@ static int by_name(const void *a, const void *b)
 static size_t find(const struct forest *forest, struct weir_text name)
 {
     struct entry key = { .quota = { .name = name } };
-    const struct entry *found = bsearch(&key, forest->entries, forest->count,
-                                        sizeof key, by_name);
+    const struct entry *found =
+        bsearch(&key, forest->entries, forest->count, sizeof key, by_name);
     return found ? (size_t)(found - forest->entries) : SIZE_MAX;
 }
 
@@ -147,7 +147,8 @@ static int make_forest(json_t *list, struct forest *out)
         if (weir_quota_from_json(entry->object, &entry->quota, &diag) < 0) {
             forest_free(out);
             return weir_cli_fail("the root told a quota that this Weir "
-                                 "doesn't understand: %s", diag.text);
+                                 "doesn't understand: %s",
+                                 diag.text);
         }
     }
     qsort(out->entries, out->count, sizeof *out->entries, by_name);
@@ -226,9 +227,8 @@ static json_t *branch_object(struct forest *forest, size_t index,
     for (size_t i = 0; i < entry->child_count; i++)
         if (!forest->entries[entry->children[i]].seen &&
             depth <= 2 * WEIR_DEPTH_MAX)
-            json_array_append_new(children,
-                                  branch_object(forest, entry->children[i],
-                                                depth + 1));
+            json_array_append_new(
+                children, branch_object(forest, entry->children[i], depth + 1));
     json_object_set_new(object, "children", children);
     return object;
 }
@@ -250,7 +250,8 @@ static int show_tree(struct forest *forest, const char *name, bool json)
         top = find(forest, weir_text_of(name));
         if (top == SIZE_MAX)
             return weir_cli_fail("there is no quota '%s'; `weir quota ls` "
-                                 "lists those there are", name);
+                                 "lists those there are",
+                                 name);
     }
     json_t *out = json ? json_array() : NULL;
     /* First those that hang on nothing; then whatever is left, so that a
@@ -302,8 +303,7 @@ static size_t put_in_order(struct forest *forest, size_t index,
     entry->seen = true;
     out[count++] = &entry->quota;
     for (size_t i = 0; i < entry->child_count; i++)
-        count = put_in_order(forest, entry->children[i], out, count,
-                             depth + 1);
+        count = put_in_order(forest, entry->children[i], out, count, depth + 1);
     return count;
 }
 
@@ -342,7 +342,8 @@ int weir_cli_quota_export(int argc, char **argv)
         return weir_cli_parsed(at);
     if (at < argc)
         return weir_cli_fail("export writes to standard output: weir quota "
-                             "export > %s", argv[at]);
+                             "export > %s",
+                             argv[at]);
     uint64_t epoch;
     json_t *list = read_all(&cli, shadow, &epoch);
     if (!list)
@@ -415,8 +416,7 @@ static int show_place(const char *path, const char *text, size_t len,
     const char *name = strcmp(path, "-") == 0 ? "(standard input)" : path;
     if (diag->line == 0)
         return weir_cli_fail("%s: %s", name, diag->text);
-    weir_cli_fail("%s:%u:%u: %s", name, diag->line, diag->column,
-                  diag->text);
+    weir_cli_fail("%s:%u:%u: %s", name, diag->line, diag->column, diag->text);
     const char *end = text + len;
     const char *line = text;
     for (uint32_t n = 1; n < diag->line && line < end; n++) {
@@ -571,8 +571,9 @@ static int refuse_part(const char *file, size_t sent, size_t total, int error,
         return weir_cli_fail("%s: %s; nothing was changed", file, diag->text);
     return weir_cli_fail("%s: %s; the shadow set has %sthe first %zu of %zu "
                          "quotas: import it again, or drop it with `weir "
-                         "quota discard`", file, diag->text,
-                         doubtful ? "at least " : "", sent, total);
+                         "quota discard`",
+                         file, diag->text, doubtful ? "at least " : "", sent,
+                         total);
 }
 
 static int send_parts(const struct weir_cli *cli, const char *file,
@@ -590,8 +591,9 @@ static int send_parts(const struct weir_cli *cli, const char *file,
         json_t *answer;
         struct weir_diag diag = { 0 };
         int error = weir_root_client_ask_patiently(
-            client, "POST", sent == 0 ? "/v1/quotas:import?shadow=1"
-                                      : "/v1/quotas:import?shadow=1&add=1",
+            client, "POST",
+            sent == 0 ? "/v1/quotas:import?shadow=1"
+                      : "/v1/quotas:import?shadow=1&add=1",
             part, &answer, NULL, &diag);
         json_decref(part);
         if (error < 0) {
@@ -620,8 +622,8 @@ static int send_shadow(const struct weir_cli *cli, const char *file,
 }
 
 /* What a file's text is read by: 0 and a body, or an error with its place. */
-typedef int read_file_fn(struct weir_text text, const char *exact,
-                         json_t **out, struct weir_diag *diag);
+typedef int read_file_fn(struct weir_text text, const char *exact, json_t **out,
+                         struct weir_diag *diag);
 
 static int read_own(struct weir_text text, const char *exact, json_t **out,
                     struct weir_diag *diag)
@@ -688,7 +690,8 @@ static json_t *read_foreign(const char *path, const char *from,
     if (strcmp(from, "envoy") == 0)
         return file_object(path, read_envoy, exact);
     weir_cli_fail("--from %s isn't known; there is --from envoy, the "
-                  "configuration of envoyproxy/ratelimit", from);
+                  "configuration of envoyproxy/ratelimit",
+                  from);
     return NULL;
 }
 
@@ -705,8 +708,8 @@ int weir_cli_quota_import(int argc, char **argv)
         { .name = "from", .value = &from },
         { .name = "exact", .value = &exact },
     };
-    int at = weir_cli_parse(&cli, import_help, options,
-                            WEIR_COUNT_OF(options), argc, argv);
+    int at = weir_cli_parse(&cli, import_help, options, WEIR_COUNT_OF(options),
+                            argc, argv);
     if (at < 0)
         return weir_cli_parsed(at);
     if (argc - at != 1)
@@ -719,11 +722,10 @@ int weir_cli_quota_import(int argc, char **argv)
                         : weir_cli_quota_file(argv[at]);
     if (!body)
         return WEIR_EXIT_ERROR;
-    int status =
-        shadow ? send_shadow(&cli, argv[at], body)
-               : send_import(&cli, argv[at], body,
-                             replace ? "/v1/quotas:import?replace=1"
-                                     : "/v1/quotas:import");
+    int status = shadow ? send_shadow(&cli, argv[at], body)
+                        : send_import(&cli, argv[at], body,
+                                      replace ? "/v1/quotas:import?replace=1"
+                                              : "/v1/quotas:import");
     json_decref(body);
     return status;
 }

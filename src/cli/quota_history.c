@@ -98,8 +98,7 @@ static void print_difference(FILE *out, const struct weir_quota *before,
 }
 
 /* False when that side isn't there. */
-static bool read_side(json_t *entry, const char *key,
-                      struct weir_quota *quota)
+static bool read_side(json_t *entry, const char *key, struct weir_quota *quota)
 {
     weir_quota_init(quota);
     json_t *object = json_object_get(entry, key);
@@ -135,8 +134,8 @@ static char *describe(json_t *entry)
 
 static bool is_same_edit(const json_t *a, const json_t *b)
 {
-    return a && json_equal(json_object_get(a, "edit"),
-                           json_object_get(b, "edit"));
+    return a &&
+           json_equal(json_object_get(a, "edit"), json_object_get(b, "edit"));
 }
 
 /* When and who stand at the first line of an edit only. */
@@ -191,8 +190,7 @@ static json_t *read_log(struct weir_root_client *client, const char *query,
         uint64_t rest = max - json_array_size(all);
         char path[WEIR_CLI_PATH_MAX], from[48] = "";
         if (below > 0)
-            snprintf(from, sizeof from, "&below=%" JSON_INTEGER_FORMAT,
-                     below);
+            snprintf(from, sizeof from, "&below=%" JSON_INTEGER_FORMAT, below);
         snprintf(path, sizeof path, "/v1/log?max=%llu%s%s",
                  (unsigned long long)(rest < WEIR_ADMIN_LOG_MAX
                                           ? rest
@@ -210,8 +208,7 @@ static json_t *read_log(struct weir_root_client *client, const char *query,
     return all;
 }
 
-static int show_log(const struct weir_cli *cli, const char *query,
-                    uint64_t max)
+static int show_log(const struct weir_cli *cli, const char *query, uint64_t max)
 {
     struct weir_root_client *client = weir_cli_connect(cli);
     json_t *entries = client ? read_log(client, query, max) : NULL;
@@ -251,8 +248,8 @@ int weir_cli_quota_log(int argc, char **argv)
     char query[WEIR_CLI_PATH_MAX / 2] = "";
     if (at < argc) {
         char encoded[3 * WEIR_NAME_MAX];
-        int len = weir_uri_encode(weir_text_of(argv[at]), encoded,
-                                  sizeof encoded);
+        int len =
+            weir_uri_encode(weir_text_of(argv[at]), encoded, sizeof encoded);
         if (len < 0)
             return weir_cli_fail("the NAME is too long; a name has 255 "
                                  "bytes");
@@ -281,8 +278,7 @@ int weir_cli_quota_undo(int argc, char **argv)
         return WEIR_EXIT_ERROR;
     json_t *body = json_pack("{s:I}", "epoch", (json_int_t)epoch);
     json_t *answer;
-    int status = weir_cli_ask(client, "POST", "/v1/undo", body, &answer,
-                              NULL);
+    int status = weir_cli_ask(client, "POST", "/v1/undo", body, &answer, NULL);
     weir_root_client_free(&client);
     json_decref(body);
     if (status)
@@ -292,7 +288,8 @@ int weir_cli_quota_undo(int argc, char **argv)
         return WEIR_EXIT_OK;
     }
     printf("undone: the edit of epoch %llu; the epoch is now "
-           "%" JSON_INTEGER_FORMAT "\n", (unsigned long long)epoch,
+           "%" JSON_INTEGER_FORMAT "\n",
+           (unsigned long long)epoch,
            json_integer_value(json_object_get(answer, "epoch")));
     json_decref(answer);
     return WEIR_EXIT_OK;

@@ -30,8 +30,7 @@ int weir_cli_quota_discard(int argc, char **argv);
 struct weir_root_client *weir_cli_connect(const struct weir_cli *cli);
 /* weir_root_client_ask() that says the error. Returns an exit status. */
 int weir_cli_ask(struct weir_root_client *client, const char *method,
-                 const char *path, json_t *body, json_t **out,
-                 int *out_status);
+                 const char *path, json_t *body, json_t **out, int *out_status);
 /* Prints a JSON value and a line feed, and drops it. */
 void weir_cli_print_json(json_t *value);
 /* The text of a field in an object; "" when it isn't there. */
@@ -45,8 +44,8 @@ int weir_cli_quota_path(const char *name, const char *query, char *buf);
 /* All quotas of a listing ("/v1/quotas:export", "/v1/quotas?match=…"), page
  * by page, as one list. A new reference, or NULL after an error that was
  * said. */
-json_t *weir_cli_quota_all(struct weir_root_client *client,
-                           const char *path, uint64_t *out_epoch);
+json_t *weir_cli_quota_all(struct weir_root_client *client, const char *path,
+                           uint64_t *out_epoch);
 
 /* A YAML file (or "-") as the body of an import: a new reference; NULL after
  * an error that was said, with its place. */

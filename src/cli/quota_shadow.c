@@ -51,8 +51,8 @@ static const char discard_help[] =
 
 /* A quota of either side, or neither's. */
 struct pair {
-    const char *name;       /* borrowed */
-    json_t *sides[2];       /* live, other; borrowed; NULL: not there */
+    const char *name;            /* borrowed */
+    json_t *sides[2];            /* live, other; borrowed; NULL: not there */
     struct weir_quota quotas[2]; /* borrowed from 'sides' */
 };
 
@@ -94,8 +94,8 @@ static void read_quota(struct pair *pair, int side)
 /* Both lists into pairs, by name. */
 static void make_pairs(struct pairs *pairs)
 {
-    size_t most = json_array_size(pairs->lists[0]) +
-                  json_array_size(pairs->lists[1]);
+    size_t most =
+        json_array_size(pairs->lists[0]) + json_array_size(pairs->lists[1]);
     pairs->items = calloc(most + 1, sizeof *pairs->items);
     if (!pairs->items)
         abort();
@@ -128,8 +128,7 @@ static void make_pairs(struct pairs *pairs)
 static void value_of(const struct weir_quota *quota, const char *field,
                      char *buf)
 {
-    size_t len =
-        weir_quota_get(quota, field, buf, WEIR_FIELD_VALUE_MAX);
+    size_t len = weir_quota_get(quota, field, buf, WEIR_FIELD_VALUE_MAX);
     for (size_t i = 0; i < len; i++)
         if (buf[i] == '\n' || buf[i] == '\t')
             buf[i] = buf[i] == '\n' ? ',' : ' ';
@@ -190,16 +189,16 @@ static json_t *pair_object(const struct pair *pair)
     struct difference difference;
     size_t at = 0;
     while (next_difference(pair, &at, &difference))
-        json_object_set_new(differs, difference.field,
-                            json_pack("[s, s]", difference.values[0],
-                                      difference.values[1]));
+        json_object_set_new(
+            differs, difference.field,
+            json_pack("[s, s]", difference.values[0], difference.values[1]));
     json_t *usage[2];
     for (int side = 0; side < 2; side++)
         usage[side] = json_object_get(pair->sides[side], "usage");
     return json_pack("{s:s, s:b, s:b, s:o, s:O?, s:O?}", "name", pair->name,
                      "live", pair->sides[0] != NULL, "other",
-                     pair->sides[1] != NULL, "differs", differs,
-                     "live_usage", usage[0], "other_usage", usage[1]);
+                     pair->sides[1] != NULL, "differs", differs, "live_usage",
+                     usage[0], "other_usage", usage[1]);
 }
 
 static void print_json(const struct pairs *pairs)
@@ -223,8 +222,7 @@ static void add_pair(struct weir_rows *rows, const struct pairs *pairs,
     while (next_difference(pair, &at, &difference)) {
         char limited[2][64] = { "", "" };
         for (int side = 0; lines == 0 && side < 2; side++)
-            limited_of(pair->sides[side], limited[side],
-                       sizeof limited[side]);
+            limited_of(pair->sides[side], limited[side], sizeof limited[side]);
         weir_rows_add(rows, lines == 0 ? pair->name : "");
         weir_rows_add(rows, difference.field);
         weir_rows_add(rows, difference.values[0]);
@@ -288,8 +286,8 @@ static int show_diff(const struct weir_cli *cli, const char *path)
         pairs.lists[1] = weir_cli_quota_all(
             client, "/v1/quotas?limit=1000&usage=1&shadow=1", &epoch);
     if (pairs.lists[1])
-        pairs.lists[0] = weir_cli_quota_all(
-            client, "/v1/quotas?limit=1000&usage=1", &epoch);
+        pairs.lists[0] =
+            weir_cli_quota_all(client, "/v1/quotas?limit=1000&usage=1", &epoch);
     weir_root_client_free(&client);
     int status = pairs.lists[0] ? WEIR_EXIT_OK : WEIR_EXIT_ERROR;
     if (status == 0 && !path && json_array_size(pairs.lists[1]) == 0)
@@ -344,8 +342,8 @@ int weir_cli_quota_promote(int argc, char **argv)
 {
     struct weir_cli cli;
     json_t *answer;
-    int failed = post(promote_help, "/v1/shadow:promote", argc, argv, &cli,
-                      &answer);
+    int failed =
+        post(promote_help, "/v1/shadow:promote", argc, argv, &cli, &answer);
     if (failed < 0)
         return weir_cli_parsed(failed);
     weir_cli_print_counts(&cli, answer);
@@ -356,8 +354,8 @@ int weir_cli_quota_discard(int argc, char **argv)
 {
     struct weir_cli cli;
     json_t *answer;
-    int failed = post(discard_help, "/v1/shadow:discard", argc, argv, &cli,
-                      &answer);
+    int failed =
+        post(discard_help, "/v1/shadow:discard", argc, argv, &cli, &answer);
     if (failed < 0)
         return weir_cli_parsed(failed);
     if (cli.json) {

@@ -14,12 +14,12 @@
 #include "quota/catalog.h"
 #include "quota/table.h"
 
-#define WEIR_REPLAY_LINE_MAX (64u << 10)       /* bytes; longer: malformed */
+#define WEIR_REPLAY_LINE_MAX (64u << 10) /* bytes; longer: malformed */
 #define WEIR_REPLAY_REQUESTS_MAX 200000000u
-#define WEIR_REPLAY_TEXTS_MAX 8000000u         /* keys, and clients */
+#define WEIR_REPLAY_TEXTS_MAX 8000000u /* keys, and clients */
 #define WEIR_REPLAY_BAD_SHOWN 3
-#define WEIR_REPLAY_BINS 240                   /* of the time of a log */
-#define WEIR_REPLAY_PARTS_MAX 32               /* of a --key */
+#define WEIR_REPLAY_BINS 240     /* of the time of a log */
+#define WEIR_REPLAY_PARTS_MAX 32 /* of a --key */
 
 /* ---- replay_key.c: which name a line asks for ---- */
 
@@ -28,8 +28,8 @@ enum weir_replay_field {
     WEIR_REPLAY_CLIENT,
     WEIR_REPLAY_USER,
     WEIR_REPLAY_METHOD,
-    WEIR_REPLAY_PATH,     /* without what begins with '?' */
-    WEIR_REPLAY_DIR,      /* the first part of the path */
+    WEIR_REPLAY_PATH, /* without what begins with '?' */
+    WEIR_REPLAY_DIR,  /* the first part of the path */
     WEIR_REPLAY_PROTOCOL,
     WEIR_REPLAY_STATUS,
     WEIR_REPLAY_REFERER,
@@ -54,9 +54,8 @@ int weir_replay_key_make(const struct weir_replay_key *key,
 
 /* As weir_log_line_begin() and _end(). Texts live as long as '*out_object',
  * a new reference. '*out_part_ns' is the part of a second. */
-const char *weir_replay_json(struct weir_text text,
-                             struct weir_log_line *out, json_t **out_object,
-                             uint32_t *out_part_ns);
+const char *weir_replay_json(struct weir_text text, struct weir_log_line *out,
+                             json_t **out_object, uint32_t *out_part_ns);
 
 /* ---- replay_read.c: logs into memory ---- */
 
@@ -89,15 +88,15 @@ struct weir_replay_log {
     struct weir_replay_request *requests; /* owned; in the order of time */
     size_t count, capacity;
     struct weir_replay_texts keys, clients;
-    bool fine;                      /* instants have parts of a second */
-    uint64_t lines, bytes;          /* read; but for empty lines */
-    uint64_t clipped;               /* weights that were above UINT32_MAX */
-    uint64_t bad;                   /* lines that can't be read */
+    bool fine;             /* instants have parts of a second */
+    uint64_t lines, bytes; /* read; but for empty lines */
+    uint64_t clipped;      /* weights that were above UINT32_MAX */
+    uint64_t bad;          /* lines that can't be read */
     struct {
-        const char *file;           /* borrowed */
+        const char *file; /* borrowed */
         uint64_t line;
         const char *why;
-        char text[72];              /* how it begins, for people */
+        char text[72]; /* how it begins, for people */
     } shown[WEIR_REPLAY_BAD_SHOWN];
 };
 
@@ -118,12 +117,12 @@ void weir_replay_log_fini(struct weir_replay_log *log);
 /* ---- replay_set.c: a file of quotas ---- */
 
 struct weir_replay_set {
-    const char *path;               /* borrowed */
-    json_t *body;                   /* owned: the quotas' texts */
-    struct weir_quota *quotas;      /* owned */
+    const char *path;          /* borrowed */
+    json_t *body;              /* owned: the quotas' texts */
+    struct weir_quota *quotas; /* owned */
     size_t count;
-    struct weir_index index;        /* of the quotas by name */
-    struct weir_catalog *catalog;   /* owned */
+    struct weir_index index;      /* of the quotas by name */
+    struct weir_catalog *catalog; /* owned */
 };
 /* 0, or an exit status after saying why, with the place. */
 int weir_replay_set_read(struct weir_replay_set *set, const char *path);
@@ -146,34 +145,33 @@ size_t weir_replay_chain(const struct weir_replay_set *set,
  * somewhere else decides here. */
 struct weir_replay_table {
     struct weir_table *table;
-    size_t size;                    /* of its block; owned */
+    size_t size; /* of its block; owned */
     uint32_t slots, stripe;
-    weir_instant zones_until;       /* when a zone's offset changes */
+    weir_instant zones_until; /* when a zone's offset changes */
 };
 void weir_replay_table_init(struct weir_replay_table *table,
                             const struct weir_quota *quotas, size_t count,
                             size_t names, uint64_t seed, weir_instant now);
 /* Before decisions at 'now', if that is at 'zones_until' or later. */
-void weir_replay_table_zones(struct weir_replay_table *table,
-                             weir_instant now);
+void weir_replay_table_zones(struct weir_replay_table *table, weir_instant now);
 void weir_replay_table_fini(struct weir_replay_table *table);
 
 /* ---- replay_run.c ---- */
 
 /* What came to one quota of a file. */
 struct weir_replay_count {
-    uint64_t asked, refused;   /* requests */
-    uint64_t units;            /* of the refused ones */
-    weir_instant first, last;  /* refused */
-    weir_instant worst;        /* the minute with the most refused … */
-    uint64_t worst_refused;    /* … and how many */
-    uint64_t minute_refused;   /* of the minute that is running */
+    uint64_t asked, refused;  /* requests */
+    uint64_t units;           /* of the refused ones */
+    weir_instant first, last; /* refused */
+    weir_instant worst;       /* the minute with the most refused … */
+    uint64_t worst_refused;   /* … and how many */
+    uint64_t minute_refused;  /* of the minute that is running */
     uint64_t asked_in[WEIR_REPLAY_BINS], refused_in[WEIR_REPLAY_BINS];
 };
 struct weir_replay_client {
     uint32_t client;
     uint32_t asked, refused;
-    int mostly;      /* the quota that refused him most, about */
+    int mostly; /* the quota that refused him most, about */
     uint32_t votes;
 };
 struct weir_replay_result {
@@ -182,10 +180,10 @@ struct weir_replay_result {
     struct weir_replay_client *clients;    /* owned; those refused most first,
                                             * once it is sorted */
     uint32_t client_count;
-    uint64_t unknown;   /* no quota rules the name */
-    uint64_t crowded;   /* names for which the table had no room */
-    uint64_t shadow;    /* would have been refused by a quota in mode shadow */
-    uint8_t *refused;   /* owned: a bit a request */
+    uint64_t unknown; /* no quota rules the name */
+    uint64_t crowded; /* names for which the table had no room */
+    uint64_t shadow;  /* would have been refused by a quota in mode shadow */
+    uint8_t *refused; /* owned: a bit a request */
     weir_instant begin, end;
 };
 /* 0, or an exit status after saying why. */
@@ -198,7 +196,7 @@ void weir_replay_result_fini(struct weir_replay_result *result);
 
 struct weir_replay_suggestion {
     int quota;
-    bool none;             /* no limit would do: 'why' */
+    bool none; /* no limit would do: 'why' */
     struct weir_diag why;
     struct weir_limit limit;
     uint64_t asked, refused; /* under it, by this quota alone */
@@ -214,7 +212,7 @@ int weir_replay_suggest(const struct weir_replay_log *log,
 
 struct weir_replay_report {
     const struct weir_replay_log *log;
-    const struct weir_replay_result *a, *b; /* b: NULL, or compared */
+    const struct weir_replay_result *a, *b;         /* b: NULL, or compared */
     const struct weir_replay_suggestion *suggested; /* NULL, or for a */
     const struct weir_replay_result *together;      /* all suggested at once */
     double share;                                   /* of the suggestion */
@@ -223,8 +221,7 @@ struct weir_replay_report {
 void weir_replay_print(const struct weir_replay_report *report);
 json_t *weir_replay_to_json(const struct weir_replay_report *report);
 /* One page that needs nothing else. 0, or an exit status after saying why. */
-int weir_replay_page(const struct weir_replay_report *report,
-                     const char *path);
+int weir_replay_page(const struct weir_replay_report *report, const char *path);
 /* "17 May 2015 10:05:03" in UTC; 'buf' holds 32 bytes; returned. */
 const char *weir_replay_time(weir_instant at, char *buf);
 /* Requests that 'a' refused and 'b' didn't. */

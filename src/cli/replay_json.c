@@ -12,32 +12,35 @@
 #include "lab/log_line.h"
 
 #define NAMES_MAX 8
-#define BYTES_BELOW 0x1p63 /* what surely fits 64 bits */
+#define BYTES_BELOW 0x1p63     /* what surely fits 64 bits */
 #define MILLISECONDS_FROM 1e11 /* no log is from the year 5138 */
 
 static const char *const client_names[NAMES_MAX] = {
-    "client", "remote_addr", "client_ip", "remote_ip", "ClientHost", "ip",
-    "clientip" };
-static const char *const time_names[NAMES_MAX] = {
-    "time", "@timestamp", "timestamp", "ts", "time_local", "time_iso8601",
-    "msec", "StartUTC" };
-static const char *const method_names[NAMES_MAX] = {
-    "method", "request_method", "RequestMethod", "verb" };
-static const char *const path_names[NAMES_MAX] = {
-    "path", "uri", "request_uri", "url", "RequestPath" };
-static const char *const status_names[NAMES_MAX] = {
-    "status", "DownstreamStatus", "response" };
-static const char *const bytes_names[NAMES_MAX] = {
-    "bytes", "body_bytes_sent", "bytes_sent", "size",
-    "DownstreamContentSize" };
+    "client",     "remote_addr", "client_ip", "remote_ip",
+    "ClientHost", "ip",          "clientip"
+};
+static const char *const time_names[NAMES_MAX] = { "time",       "@timestamp",
+                                                   "timestamp",  "ts",
+                                                   "time_local", "time_iso8601",
+                                                   "msec",       "StartUTC" };
+static const char *const method_names[NAMES_MAX] = { "method", "request_method",
+                                                     "RequestMethod", "verb" };
+static const char *const path_names[NAMES_MAX] = { "path", "uri", "request_uri",
+                                                   "url", "RequestPath" };
+static const char *const status_names[NAMES_MAX] = { "status",
+                                                     "DownstreamStatus",
+                                                     "response" };
+static const char *const bytes_names[NAMES_MAX] = { "bytes", "body_bytes_sent",
+                                                    "bytes_sent", "size",
+                                                    "DownstreamContentSize" };
 static const char *const user_names[NAMES_MAX] = { "user", "remote_user",
                                                    "user_id" };
 static const char *const protocol_names[NAMES_MAX] = { "protocol", "proto",
                                                        "server_protocol" };
-static const char *const referer_names[NAMES_MAX] = {
-    "referer", "http_referer", "referrer" };
-static const char *const agent_names[NAMES_MAX] = {
-    "agent", "http_user_agent", "user_agent" };
+static const char *const referer_names[NAMES_MAX] = { "referer", "http_referer",
+                                                      "referrer" };
+static const char *const agent_names[NAMES_MAX] = { "agent", "http_user_agent",
+                                                    "user_agent" };
 
 /* Of the object itself, or of its "request" (Caddy). */
 static json_t *value(const json_t *object, const char *const *names)
@@ -167,9 +170,8 @@ static uint64_t bytes_of(const json_t *object)
     return bytes < BYTES_BELOW ? (uint64_t)bytes : UINT64_MAX;
 }
 
-const char *weir_replay_json(struct weir_text line,
-                             struct weir_log_line *out, json_t **out_object,
-                             uint32_t *out_part_ns)
+const char *weir_replay_json(struct weir_text line, struct weir_log_line *out,
+                             json_t **out_object, uint32_t *out_part_ns)
 {
     json_t *object = json_loadb(line.p, line.len, JSON_ALLOW_NUL, NULL);
     if (!json_is_object(object)) {

@@ -8,16 +8,11 @@
 #include "lab/log_line.h"
 
 static const char *const words[] = {
-    [WEIR_REPLAY_LITERAL] = "",
-    [WEIR_REPLAY_CLIENT] = "client",
-    [WEIR_REPLAY_USER] = "user",
-    [WEIR_REPLAY_METHOD] = "method",
-    [WEIR_REPLAY_PATH] = "path",
-    [WEIR_REPLAY_DIR] = "dir",
-    [WEIR_REPLAY_PROTOCOL] = "protocol",
-    [WEIR_REPLAY_STATUS] = "status",
-    [WEIR_REPLAY_REFERER] = "referer",
-    [WEIR_REPLAY_AGENT] = "agent",
+    [WEIR_REPLAY_LITERAL] = "",          [WEIR_REPLAY_CLIENT] = "client",
+    [WEIR_REPLAY_USER] = "user",         [WEIR_REPLAY_METHOD] = "method",
+    [WEIR_REPLAY_PATH] = "path",         [WEIR_REPLAY_DIR] = "dir",
+    [WEIR_REPLAY_PROTOCOL] = "protocol", [WEIR_REPLAY_STATUS] = "status",
+    [WEIR_REPLAY_REFERER] = "referer",   [WEIR_REPLAY_AGENT] = "agent",
 };
 
 static int find_word(const char *text, size_t len)
@@ -27,7 +22,8 @@ static int find_word(const char *text, size_t len)
             return (int)i;
     weir_cli_fail("--key: there is no {%.*s}; there are {client}, {user}, "
                   "{method}, {path}, {dir}, {protocol}, {status}, {referer} "
-                  "and {agent}", (int)len, text);
+                  "and {agent}",
+                  (int)len, text);
     return -1;
 }
 
@@ -42,8 +38,7 @@ int weir_replay_key_parse(const char *text, struct weir_replay_key *out)
             return weir_cli_fail("--key: too many parts");
         size_t len = strcspn(text, "{");
         if (len > 0) {
-            out->parts[out->count++].literal =
-                (struct weir_text){ text, len };
+            out->parts[out->count++].literal = (struct weir_text){ text, len };
             text += len;
             continue;
         }

@@ -54,8 +54,9 @@ static void put_bars(FILE *page, const uint64_t bins[WEIR_REPLAY_BINS],
         if (bins[i] > 0)
             fprintf(page,
                     "<rect class=\"%s\" x=\"%zu\" y=\"%.1f\" width=\"%d\" "
-                    "height=\"%.1f\"/>\n", kind, i * WIDTH / WEIR_REPLAY_BINS,
-                    HEIGHT - high, WIDTH / WEIR_REPLAY_BINS, high);
+                    "height=\"%.1f\"/>\n",
+                    kind, i * WIDTH / WEIR_REPLAY_BINS, HEIGHT - high,
+                    WIDTH / WEIR_REPLAY_BINS, high);
     }
 }
 
@@ -105,9 +106,11 @@ static void put_set(FILE *page, const struct weir_replay_report *report,
 {
     fputs("<h2>", page);
     put_text(page, result->set->path, strlen(result->set->path));
-    fprintf(page, "</h2>\n<p>%" PRIu64 " of %" PRIu64
-                  " requests would have been refused. Grey: asked; red: "
-                  "refused.</p>\n", result->all.refused, result->all.asked);
+    fprintf(page,
+            "</h2>\n<p>%" PRIu64 " of %" PRIu64
+            " requests would have been refused. Grey: asked; red: "
+            "refused.</p>\n",
+            result->all.refused, result->all.asked);
     put_figure(page, &result->all);
     for (size_t i = 0; i < result->set->count; i++)
         put_quota(page, &result->set->quotas[i], &result->quotas[i]);
@@ -117,11 +120,12 @@ static void put_set(FILE *page, const struct weir_replay_report *report,
 static void put_suggested(FILE *page, const struct weir_replay_report *report)
 {
     const struct weir_replay_set *set = report->a->set;
-    fprintf(page, "<h2>Suggested</h2>\n<p>The smallest limits under which "
-                  "each quota alone would have refused at most %.6g %%; all "
-                  "together %" PRIu64 " requests.</p>\n<table><tr><th>quota"
-                  "<th>limit<th>would refuse</tr>\n", 100 * report->share,
-            report->together->all.refused);
+    fprintf(page,
+            "<h2>Suggested</h2>\n<p>The smallest limits under which "
+            "each quota alone would have refused at most %.6g %%; all "
+            "together %" PRIu64 " requests.</p>\n<table><tr><th>quota"
+            "<th>limit<th>would refuse</tr>\n",
+            100 * report->share, report->together->all.refused);
     for (size_t i = 0; i < set->count; i++) {
         const struct weir_replay_suggestion *it = &report->suggested[i];
         char limit[64] = "-";
@@ -135,8 +139,7 @@ static void put_suggested(FILE *page, const struct weir_replay_report *report)
     fputs("</table>\n", page);
 }
 
-int weir_replay_page(const struct weir_replay_report *report,
-                     const char *path)
+int weir_replay_page(const struct weir_replay_report *report, const char *path)
 {
     FILE *page = fopen(path, "we");
     if (!page)

@@ -24,8 +24,10 @@ const char *weir_replay_time(weir_instant at, char *buf)
 /* "3 d 11 h", "4 min 3 s" */
 static const char *span(weir_duration duration, char *buf)
 {
-    static const struct { uint64_t seconds; const char *name; } units[] = {
-        { 86400, "d" }, { 3600, "h" }, { 60, "min" }, { 1, "s" } };
+    static const struct {
+        uint64_t seconds;
+        const char *name;
+    } units[] = { { 86400, "d" }, { 3600, "h" }, { 60, "min" }, { 1, "s" } };
     uint64_t left = (duration + WEIR_SECOND / 2) / WEIR_SECOND;
     size_t i = 0;
     while (i < 3 && left < units[i].seconds)
@@ -102,8 +104,8 @@ static void print_log(const struct weir_replay_report *report)
     print_bad(log);
     if (result->unknown > 0)
         printf("%" PRIu64 " of them ask for a name that no quota rules, and "
-               "pass (%s)\n", result->unknown,
-               percent(result->unknown, log->count, took));
+               "pass (%s)\n",
+               result->unknown, percent(result->unknown, log->count, took));
     if (log->clipped > 0)
         printf("%" PRIu64 " answers of 4 GiB and more count as 4 GiB\n",
                log->clipped);
@@ -114,9 +116,9 @@ static void print_log(const struct weir_replay_report *report)
 
 static void print_quotas(const struct weir_replay_result *result)
 {
-    static const char *const heads[] = { "QUOTA", "LIMIT", "ASKED", "REFUSED",
-                                         "SHARE", "UNITS", "FIRST",
-                                         "WORST MINUTE" };
+    static const char *const heads[] = { "QUOTA",   "LIMIT",       "ASKED",
+                                         "REFUSED", "SHARE",       "UNITS",
+                                         "FIRST",   "WORST MINUTE" };
     struct weir_rows rows = { .columns = WEIR_COUNT_OF(heads),
                               .right = 0x3c,
                               .bold_head = isatty(STDOUT_FILENO) };
@@ -176,8 +178,7 @@ static void print_figure(const struct weir_replay_result *result)
         const struct weir_text name = result->set->quotas[i].name;
         if (result->quotas[i].refused == 0)
             continue;
-        printf("  %-*.*s  ", width, name.len < 40 ? (int)name.len : 40,
-               name.p);
+        printf("  %-*.*s  ", width, name.len < 40 ? (int)name.len : 40, name.p);
         print_marks(result->quotas[i].refused_in);
     }
     putchar('\n');
@@ -186,8 +187,8 @@ static void print_figure(const struct weir_replay_result *result)
 static void print_clients(const struct weir_replay_report *report,
                           const struct weir_replay_result *result)
 {
-    static const char *const heads[] = { "CLIENT", "ASKED", "REFUSED",
-                                         "SHARE", "MOSTLY BY" };
+    static const char *const heads[] = { "CLIENT", "ASKED", "REFUSED", "SHARE",
+                                         "MOSTLY BY" };
     struct weir_rows rows = { .columns = WEIR_COUNT_OF(heads),
                               .right = 0xe,
                               .bold_head = isatty(STDOUT_FILENO) };
@@ -219,8 +220,8 @@ static void print_clients(const struct weir_replay_report *report,
 static bool has_no_burst(const struct weir_quota *quota)
 {
     uint64_t low, high;
-    bool bursts = quota->algorithm == WEIR_LEAKY ||
-                  quota->algorithm == WEIR_TOKEN_BUCKET;
+    bool bursts =
+        quota->algorithm == WEIR_LEAKY || quota->algorithm == WEIR_TOKEN_BUCKET;
     if (!bursts || quota->limit.unlimited || quota->limit.units == 0)
         return false;
     weir_quota_bursts(quota, &low, &high);
@@ -242,7 +243,8 @@ static void print_no_burst(const struct weir_replay_set *set)
     if (count > 1)
         snprintf(more, sizeof more, " (and %zu more)", count - 1);
     printf("The high_burst of %.*s%s comes to 1 unit: of two requests at once "
-           "it refuses one.\n\n", (int)first->name.len, first->name.p, more);
+           "it refuses one.\n\n",
+           (int)first->name.len, first->name.p, more);
 }
 
 static void print_set(const struct weir_replay_report *report,
@@ -259,7 +261,8 @@ static void print_set(const struct weir_replay_report *report,
     print_no_burst(result->set);
     if (result->crowded > 0)
         printf("%" PRIu64 " names found no room in the table, and were "
-               "counted only by what is above them.\n\n", result->crowded);
+               "counted only by what is above them.\n\n",
+               result->crowded);
     if (result->all.refused == 0)
         return;
     print_figure(result);
@@ -277,8 +280,8 @@ static void add_side(struct weir_rows *rows,
         weir_rows_add(rows, "-");
         return;
     }
-    weir_rows_add(rows, limit_of(&result->set->quotas[quota].limit, buf,
-                                 sizeof buf));
+    weir_rows_add(rows,
+                  limit_of(&result->set->quotas[quota].limit, buf, sizeof buf));
     add_number(rows, result->quotas[quota].refused);
 }
 
@@ -290,8 +293,8 @@ static void print_compared(const struct weir_replay_report *report)
     uint64_t only_a = weir_replay_only(a, b, report->log->count);
     uint64_t only_b = weir_replay_only(b, a, report->log->count);
     printf("A is %s, B is %s. Refused by both %" PRIu64 ", by A only %" PRIu64
-           ", by B only %" PRIu64 "\n\n", a->set->path, b->set->path,
-           a->all.refused - only_a, only_a, only_b);
+           ", by B only %" PRIu64 "\n\n",
+           a->set->path, b->set->path, a->all.refused - only_a, only_a, only_b);
     struct weir_rows rows = { .columns = WEIR_COUNT_OF(heads),
                               .right = 0x14,
                               .bold_head = isatty(STDOUT_FILENO) };
@@ -331,14 +334,14 @@ static void print_suggested(const struct weir_replay_report *report)
     char buf[64];
     printf("The smallest limits under which each quota alone, with its bursts "
            "as they are,\nwould have refused at most %.6g %% of what asked "
-           "it:\n\n", 100 * report->share);
+           "it:\n\n",
+           100 * report->share);
     for (size_t i = 0; i < WEIR_COUNT_OF(heads); i++)
         weir_rows_add(&rows, heads[i]);
     for (size_t i = 0; i < set->count; i++) {
         const struct weir_replay_suggestion *it = &report->suggested[i];
         add_name(&rows, &set->quotas[i]);
-        weir_rows_add(&rows,
-                      limit_of(&set->quotas[i].limit, buf, sizeof buf));
+        weir_rows_add(&rows, limit_of(&set->quotas[i].limit, buf, sizeof buf));
         if (it->none) {
             weir_rows_add(&rows, "-");
             weir_rows_add(&rows, "");
@@ -351,10 +354,10 @@ static void print_suggested(const struct weir_replay_report *report)
     }
     weir_rows_print(&rows, stdout);
     printf("\nAll of them together would have refused %" PRIu64 " of %" PRIu64
-           " requests (%s).\n", report->together->all.refused,
-           report->together->all.asked,
-           percent(report->together->all.refused,
-                   report->together->all.asked, buf));
+           " requests (%s).\n",
+           report->together->all.refused, report->together->all.asked,
+           percent(report->together->all.refused, report->together->all.asked,
+                   buf));
 }
 
 void weir_replay_print(const struct weir_replay_report *report)
@@ -384,18 +387,16 @@ static json_t *count_object(const struct weir_replay_count *count)
     json_t *object = json_pack(
         "{s:I, s:I, s:I, s:o, s:o}", "asked", (json_int_t)count->asked,
         "refused", (json_int_t)count->refused, "refused_units",
-        (json_int_t)count->units, "asked_over_time",
-        numbers(count->asked_in), "refused_over_time",
-        numbers(count->refused_in));
+        (json_int_t)count->units, "asked_over_time", numbers(count->asked_in),
+        "refused_over_time", numbers(count->refused_in));
     if (count->refused == 0)
         return object;
-    json_object_set_new(object, "first",
-                        json_real((double)count->first / 1e9));
+    json_object_set_new(object, "first", json_real((double)count->first / 1e9));
     json_object_set_new(object, "last", json_real((double)count->last / 1e9));
-    json_object_set_new(
-        object, "worst_minute",
-        json_pack("{s:f, s:I}", "at", (double)count->worst / 1e9, "refused",
-                  (json_int_t)count->worst_refused));
+    json_object_set_new(object, "worst_minute",
+                        json_pack("{s:f, s:I}", "at",
+                                  (double)count->worst / 1e9, "refused",
+                                  (json_int_t)count->worst_refused));
     return object;
 }
 
@@ -413,9 +414,9 @@ static json_t *clients_list(const struct weir_replay_report *report,
         const struct weir_replay_client *client = &result->clients[i];
         if (client->refused == 0)
             break;
-        json_t *object = json_pack("{s:I, s:I}", "asked",
-                                   (json_int_t)client->asked, "refused",
-                                   (json_int_t)client->refused);
+        json_t *object =
+            json_pack("{s:I, s:I}", "asked", (json_int_t)client->asked,
+                      "refused", (json_int_t)client->refused);
         json_object_set_new(
             object, "client",
             text_of(report->log->clients.items[client->client]));
@@ -438,10 +439,9 @@ static json_t *set_object(const struct weir_replay_report *report,
         json_t *quota = count_object(&result->quotas[i]);
         json_object_set_new(quota, "name",
                             text_of(result->set->quotas[i].name));
-        json_object_set_new(
-            quota, "limit",
-            json_string(limit_of(&result->set->quotas[i].limit, buf,
-                                 sizeof buf)));
+        json_object_set_new(quota, "limit",
+                            json_string(limit_of(&result->set->quotas[i].limit,
+                                                 buf, sizeof buf)));
         if (has_no_burst(&result->set->quotas[i]))
             json_object_set_new(quota, "no_burst", json_true());
         json_array_append_new(quotas, quota);
@@ -464,15 +464,14 @@ static json_t *suggested_list(const struct weir_replay_report *report)
     for (size_t i = 0; i < report->a->set->count; i++) {
         const struct weir_replay_suggestion *it = &report->suggested[i];
         char buf[64];
-        json_t *object = json_pack("{s:I, s:I}", "asked",
-                                   (json_int_t)it->asked, "refused",
-                                   (json_int_t)it->refused);
+        json_t *object = json_pack("{s:I, s:I}", "asked", (json_int_t)it->asked,
+                                   "refused", (json_int_t)it->refused);
         json_object_set_new(object, "name",
                             text_of(report->a->set->quotas[i].name));
-        json_object_set_new(object, "limit",
-                            it->none ? json_null()
-                                     : json_string(limit_of(&it->limit, buf,
-                                                            sizeof buf)));
+        json_object_set_new(
+            object, "limit",
+            it->none ? json_null()
+                     : json_string(limit_of(&it->limit, buf, sizeof buf)));
         if (it->none)
             json_object_set_new(object, "why", json_string(it->why.text));
         json_array_append_new(list, object);
@@ -485,9 +484,8 @@ static json_t *bad_list(const struct weir_replay_log *log)
     json_t *list = json_array();
     for (uint64_t i = 0; i < log->bad && i < WEIR_REPLAY_BAD_SHOWN; i++)
         json_array_append_new(
-            list, json_pack("{s:s, s:I, s:s, s:s}", "file",
-                            log->shown[i].file, "line",
-                            (json_int_t)log->shown[i].line, "why",
+            list, json_pack("{s:s, s:I, s:s, s:s}", "file", log->shown[i].file,
+                            "line", (json_int_t)log->shown[i].line, "why",
                             log->shown[i].why, "text", log->shown[i].text));
     return list;
 }
@@ -496,14 +494,14 @@ json_t *weir_replay_to_json(const struct weir_replay_report *report)
 {
     const struct weir_replay_log *log = report->log;
     const struct weir_replay_result *a = report->a, *b = report->b;
-    json_t *object = json_pack(
-        "{s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:f, s:f, s:o}", "lines",
-        (json_int_t)log->lines, "requests", (json_int_t)log->count,
-        "clipped", (json_int_t)log->clipped,
-        "malformed", (json_int_t)log->bad, "malformed_first", bad_list(log),
-        "clients", (json_int_t)log->clients.count, "names",
-        (json_int_t)log->keys.count, "begin", (double)a->begin / 1e9, "end",
-        (double)a->end / 1e9, "result", set_object(report, a));
+    json_t *object =
+        json_pack("{s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:f, s:f, s:o}", "lines",
+                  (json_int_t)log->lines, "requests", (json_int_t)log->count,
+                  "clipped", (json_int_t)log->clipped, "malformed",
+                  (json_int_t)log->bad, "malformed_first", bad_list(log),
+                  "clients", (json_int_t)log->clients.count, "names",
+                  (json_int_t)log->keys.count, "begin", (double)a->begin / 1e9,
+                  "end", (double)a->end / 1e9, "result", set_object(report, a));
     if (b) {
         json_t *compared = set_object(report, b);
         json_object_set_new(

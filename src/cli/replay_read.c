@@ -49,10 +49,9 @@ uint32_t weir_replay_intern(struct weir_replay_texts *texts,
     if (texts->count == WEIR_REPLAY_TEXTS_MAX)
         return UINT32_MAX;
     at = texts->count++;
-    texts->items = weir_must_grow(texts->items, &texts->capacity,
-                                  texts->count, sizeof *texts->items);
-    texts->items[at] =
-        (struct weir_text){ weir_must_text(text), text.len };
+    texts->items = weir_must_grow(texts->items, &texts->capacity, texts->count,
+                                  sizeof *texts->items);
+    texts->items[at] = (struct weir_text){ weir_must_text(text), text.len };
     if (weir_index_add(&texts->index, &weir_mem_system, hash, at) < 0)
         abort();
     *out_new = true;
@@ -115,8 +114,8 @@ static const char *intern(struct weir_replay_log *log,
         return no_name;
     struct weir_text text = { name, (size_t)len };
     out->key = weir_replay_intern(&log->keys, text, &is_new);
-    if (is_new && (weir_name_check(text, NULL) < 0 ||
-                   weir_name_is_shadow(text))) {
+    if (is_new &&
+        (weir_name_check(text, NULL) < 0 || weir_name_is_shadow(text))) {
         forget_last(&log->keys);
         return no_name;
     }
@@ -151,8 +150,7 @@ static const char *add_request(struct weir_replay_log *log,
     return NULL;
 }
 
-static const char *read_json(struct weir_replay_log *log,
-                             struct weir_text text)
+static const char *read_json(struct weir_replay_log *log, struct weir_text text)
 {
     struct weir_log_line line;
     json_t *object = NULL;
@@ -174,8 +172,7 @@ static bool skip_host(struct weir_text *line)
     return true;
 }
 
-static const char *read_combined(struct reader *reader,
-                                 struct weir_text text)
+static const char *read_combined(struct reader *reader, struct weir_text text)
 {
     struct weir_log_line line;
     struct weir_text rest = text;
@@ -197,17 +194,15 @@ static void read_line(struct reader *reader, struct weir_text text)
     log->lines++;
     bool json = log->format == WEIR_REPLAY_JSON ||
                 (log->format == WEIR_REPLAY_ANY && text.p[0] == '{');
-    const char *why =
-        text.len > WEIR_REPLAY_LINE_MAX ? too_long
-        : json                          ? read_json(log, text)
-                                        : read_combined(reader, text);
+    const char *why = text.len > WEIR_REPLAY_LINE_MAX ? too_long
+                      : json                          ? read_json(log, text)
+                             : read_combined(reader, text);
     if (why)
         note_bad(reader, text, why);
 }
 
 /* Reads the whole lines of 'piece'; returns the bytes of the last part. */
-static size_t read_lines(struct reader *reader, const char *piece,
-                         size_t len)
+static size_t read_lines(struct reader *reader, const char *piece, size_t len)
 {
     const char *at = piece;
     const char *end = piece + len;
@@ -258,8 +253,7 @@ static int read_file(struct reader *reader, gzFile file)
     if (got == 0 && (why == Z_OK || why == Z_STREAM_END))
         return 0;
     return weir_cli_fail("%s: after %" PRIu64 " lines: %s", reader->path,
-                         reader->line,
-                         why == Z_ERRNO ? strerror(errno) : text);
+                         reader->line, why == Z_ERRNO ? strerror(errno) : text);
 }
 
 int weir_replay_read(struct weir_replay_log *log, const char *path)

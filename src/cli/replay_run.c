@@ -28,14 +28,14 @@ struct run {
     const struct weir_replay_set *set;
     struct weir_replay_result *result;
     struct weir_replay_table replayed;
-    struct weir_table *table;   /* the same */
+    struct weir_table *table; /* the same */
     uint32_t stripe;
-    struct known *known;        /* of each key */
-    int *quota_of_slot;         /* -2: not known yet */
+    struct known *known; /* of each key */
+    int *quota_of_slot;  /* -2: not known yet */
 };
 
-static void look_up(struct run *run, struct known *known,
-                    struct weir_text name, weir_instant now)
+static void look_up(struct run *run, struct known *known, struct weir_text name,
+                    weir_instant now)
 {
     struct weir_replay_link links[WEIR_DEPTH_MAX];
     enum weir_resolved how =
@@ -66,20 +66,18 @@ static int quota_named(struct run *run, const struct weir_reply *reply)
     char buf[WEIR_NAME_MAX + 1];
     uint32_t above = weir_table_template_of(run->table, ref.slot);
     if (above != WEIR_SLOT_NONE)
-        name = (struct weir_text){ buf,
-                                   weir_table_name(run->table, above, buf) };
+        name =
+            (struct weir_text){ buf, weir_table_name(run->table, above, buf) };
     *quota = weir_replay_set_find(run->set, name);
     return *quota;
 }
 
 /* ---- Counting ---- */
 
-static size_t bin_of(const struct weir_replay_result *result,
-                     weir_instant at)
+static size_t bin_of(const struct weir_replay_result *result, weir_instant at)
 {
     weir_duration span = result->end - result->begin + 1;
-    return (size_t)((weir_u128)(at - result->begin) * WEIR_REPLAY_BINS /
-                    span);
+    return (size_t)((weir_u128)(at - result->begin) * WEIR_REPLAY_BINS / span);
 }
 
 static void count_refused(struct weir_replay_count *count, uint32_t weight,
@@ -183,8 +181,8 @@ static void result_init(struct weir_replay_result *result,
     *result = (struct weir_replay_result){
         .set = set,
         .quotas = weir_must_zeroed(set->count, sizeof *result->quotas),
-        .clients = weir_must_zeroed(log->clients.count,
-                                    sizeof *result->clients),
+        .clients =
+            weir_must_zeroed(log->clients.count, sizeof *result->clients),
         .client_count = log->clients.count,
         .refused = weir_must_zeroed(log->count / 8 + 1, 1),
         .begin = log->requests[0].at,

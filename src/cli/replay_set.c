@@ -66,19 +66,17 @@ int weir_replay_set_read(struct weir_replay_set *set, const char *path)
     if (set->count == 0)
         return weir_cli_fail("%s: no quota in it", path);
     for (size_t i = 0; i < set->count; i++) {
-        int status =
-            check_quota(set, json_array_get(list, i), &set->quotas[i]);
+        int status = check_quota(set, json_array_get(list, i), &set->quotas[i]);
         if (status)
             return status;
         if (weir_index_add(&set->index, &weir_mem_system,
-                           weir_hash(set->quotas[i].name, 0),
-                           (uint32_t)i) < 0)
+                           weir_hash(set->quotas[i].name, 0), (uint32_t)i) < 0)
             return weir_cli_fail("%s", weir_strerror(WEIR_ENOMEM));
     }
     for (size_t i = 0; i < set->count; i++) {
         struct weir_diag diag = { 0 };
-        if (weir_catalog_check_place(set->catalog, set->quotas[i].name,
-                                     &diag) < 0)
+        if (weir_catalog_check_place(set->catalog, set->quotas[i].name, &diag) <
+            0)
             return weir_cli_fail("%s: %s", path, diag.text);
     }
     return 0;
@@ -145,8 +143,7 @@ static int32_t offset_of(void *context, struct weir_text zone)
     return offset;
 }
 
-void weir_replay_table_zones(struct weir_replay_table *table,
-                             weir_instant now)
+void weir_replay_table_zones(struct weir_replay_table *table, weir_instant now)
 {
     struct zones zones = { (int64_t)(now / WEIR_SECOND), INT64_MAX };
     weir_table_set_zones(table->table, offset_of, &zones);

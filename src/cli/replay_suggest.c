@@ -28,11 +28,11 @@ struct asked {
 };
 
 struct search {
-    struct weir_quota quota;   /* alone; its limit is tried */
-    struct asked *asked;       /* owned */
+    struct weir_quota quota; /* alone; its limit is tried */
+    struct asked *asked;     /* owned */
     size_t count;
     const struct weir_replay_texts *instances;
-    struct weir_ref *refs;     /* owned; of each instance */
+    struct weir_ref *refs; /* owned; of each instance */
     uint64_t seed;
 };
 
@@ -41,20 +41,19 @@ struct search {
 struct links {
     struct link {
         uint32_t quota, instance; /* the instance by the quota's number */
-    } *links;                     /* owned; of all keys */
+    } * links;                    /* owned; of all keys */
     size_t count, capacity;
-    size_t *first;                /* owned: of each key, and the end */
+    size_t *first;                       /* owned: of each key, and the end */
     struct weir_replay_texts *instances; /* owned: of each quota */
     struct reached {
         uint32_t request, instance;
-    } *reached;                   /* owned: by quota */
-    size_t *begin;                /* owned: of each quota, and the end */
+    } * reached;   /* owned: by quota */
+    size_t *begin; /* owned: of each quota, and the end */
 };
 
 /* ---- What came to the quotas ---- */
 
-static void look_up_keys(struct links *links,
-                         const struct weir_replay_log *log,
+static void look_up_keys(struct links *links, const struct weir_replay_log *log,
                          const struct weir_replay_set *set)
 {
     struct weir_replay_link chain[WEIR_DEPTH_MAX];
@@ -71,8 +70,8 @@ static void look_up_keys(struct links *links,
             if (instance == UINT32_MAX)
                 continue;
             links->links =
-                weir_must_grow(links->links, &links->capacity,
-                               links->count + 1, sizeof *links->links);
+                weir_must_grow(links->links, &links->capacity, links->count + 1,
+                               sizeof *links->links);
             links->links[links->count++] =
                 (struct link){ (uint32_t)chain[k].quota, instance };
         }
@@ -138,8 +137,8 @@ static void gather(struct search *search, const struct weir_replay_log *log,
     for (size_t i = 0; i < search->count; i++) {
         const struct weir_replay_request *request =
             &log->requests[reached[i].request];
-        search->asked[i] = (struct asked){ request->at, reached[i].instance,
-                                           request->weight };
+        search->asked[i] =
+            (struct asked){ request->at, reached[i].instance, request->weight };
     }
     search->refs =
         weir_must_zeroed(search->instances->count, sizeof *search->refs);
@@ -157,8 +156,8 @@ static uint64_t refused_at(struct search *search, uint64_t units)
     if (weir_quota_check(&search->quota, NULL) < 0)
         return search->count;
     weir_instant begin = search->asked[0].at;
-    weir_replay_table_init(&tried, &search->quota, 1,
-                           search->instances->count, search->seed, begin);
+    weir_replay_table_init(&tried, &search->quota, 1, search->instances->count,
+                           search->seed, begin);
     for (uint32_t i = 0; i < search->instances->count; i++)
         (void)weir_table_resolve(tried.table, search->instances->items[i],
                                  false, &search->refs[i], begin);
@@ -166,10 +165,9 @@ static uint64_t refused_at(struct search *search, uint64_t units)
         const struct asked *asked = &search->asked[i];
         if (asked->at >= tried.zones_until)
             weir_replay_table_zones(&tried, asked->at);
-        unsigned outcome =
-            weir_table_take(tried.table, tried.stripe,
-                            search->refs[asked->instance], asked->weight,
-                            NULL, asked->at);
+        unsigned outcome = weir_table_take(tried.table, tried.stripe,
+                                           search->refs[asked->instance],
+                                           asked->weight, NULL, asked->at);
         refused += (outcome & WEIR_OUTCOME_LIMITED) != 0;
     }
     weir_replay_table_fini(&tried);
@@ -212,8 +210,8 @@ static uint64_t next_above(struct search *search, uint64_t below,
 }
 
 /* The smallest that refuses at most 'most'; 0: none does. */
-static uint64_t find_least(struct search *search, uint64_t from,
-                           uint64_t most, struct weir_diag *diag)
+static uint64_t find_least(struct search *search, uint64_t from, uint64_t most,
+                           struct weir_diag *diag)
 {
     uint64_t below = 0;
     uint64_t good = from > 0 ? from : 1;
@@ -255,8 +253,10 @@ static void suggest(struct search *search, double share,
             weir_diag_set(&out->why, 0, "none that it may have: ", bound.text,
                           NULL);
         else
-            weir_diag_set(&out->why, 0, "no limit would do: more than that "
-                          "weigh too much for its burst", NULL);
+            weir_diag_set(&out->why, 0,
+                          "no limit would do: more than that "
+                          "weigh too much for its burst",
+                          NULL);
         return;
     }
     out->refused = refused_at(search, least);

@@ -39,22 +39,22 @@ struct weir_root_client {
     size_t count;
     size_t current;
     bool only;
-    bool opened;      /* 'link' was connected */
+    bool opened; /* 'link' was connected */
     bool lost;
 
     /* The question. */
     int32_t call;
     struct weir_text method, path, body; /* borrowed */
-    size_t sent;      /* bytes of the body */
+    size_t sent;                         /* bytes of the body */
     bool sent_all;
     bool done;
     bool timed_out;
     int grpc_status;
     uint32_t status;
-    char *reply;      /* owned */
+    char *reply; /* owned */
     size_t reply_len;
     bool too_big;
-    char said[160];   /* by the trailers */
+    char said[160]; /* by the trailers */
 };
 
 /* ---- The link's callbacks ---- */
@@ -65,7 +65,8 @@ static void send_body(struct weir_root_client *c)
     while (!c->sent_all && !weir_h2_link_is_full(c->link)) {
         size_t left = c->body.len - c->sent;
         size_t chunk = left < CHUNK ? left : CHUNK;
-        struct weir_call_request part = { c->method, c->path,
+        struct weir_call_request part = { c->method,
+                                          c->path,
                                           { c->body.p + c->sent, chunk } };
         size_t size = weir_v1_request_size(&part);
         void *bytes = malloc(size);
@@ -129,8 +130,7 @@ static void on_drain(void *context, struct weir_h2_link *link)
     send_body(context);
 }
 
-static void on_lost(void *context, struct weir_h2_link *link,
-                    const char *why)
+static void on_lost(void *context, struct weir_h2_link *link, const char *why)
 {
     struct weir_root_client *c = context;
     c->lost = true;
@@ -158,10 +158,9 @@ static bool connect_root(struct weir_root_client *c, struct weir_diag *diag)
     struct weir_tls *tls;
     if (weir_login_tls(c->login, &tls, diag) < 0)
         return false;
-    struct weir_stream *stream =
-        weir_stream_connect(c->base, &c->roots[c->current].address, tls,
-                            WEIR_CLIENT_CONNECT,
-                            &(struct weir_stream_handler){ 0 });
+    struct weir_stream *stream = weir_stream_connect(
+        c->base, &c->roots[c->current].address, tls, WEIR_CLIENT_CONNECT,
+        &(struct weir_stream_handler){ 0 });
     if (stream)
         c->link = weir_h2_link_new(stream, false, &handler);
     return c->link;
@@ -194,8 +193,8 @@ static bool begin_call(struct weir_root_client *c)
     struct weir_diag diag = { 0 };
     char authorization[WEIR_H2_AUTHORIZATION_MAX + 1];
     if (weir_login_authorization(c->login, authorization, &diag) < 0) {
-        snprintf(root->why, sizeof root->why, "%.*s",
-                 (int)sizeof root->why - 1, diag.text);
+        snprintf(root->why, sizeof root->why, "%.*s", (int)sizeof root->why - 1,
+                 diag.text);
         return false;
     }
     c->call = weir_h2_call(weir_h2_link_h2(c->link), WEIR_V1_CALL, root->name,
@@ -225,8 +224,8 @@ static bool ask_root(struct weir_root_client *c)
     struct root *root = &c->roots[c->current];
     struct weir_diag diag = { .text = "out of memory" };
     if (!connect_root(c, &diag)) {
-        snprintf(root->why, sizeof root->why, "%.*s",
-                 (int)sizeof root->why - 1, diag.text);
+        snprintf(root->why, sizeof root->why, "%.*s", (int)sizeof root->why - 1,
+                 diag.text);
         return false;
     }
     begin(c);
@@ -262,11 +261,14 @@ static int refuse_all(struct weir_root_client *c, struct weir_diag *diag)
     }
     if (refused)
         return weir_diag_set(diag, WEIR_ECONNECT, "no root lets us in at ",
-                             list, "; look at --tls-ca, --tls-cert and "
-                             "--tls-key", NULL);
+                             list,
+                             "; look at --tls-ca, --tls-cert and "
+                             "--tls-key",
+                             NULL);
     return weir_diag_set(diag, WEIR_ECONNECT, "no root answers at ", list,
                          "; start one with `weir serve` or name others with "
-                         "--roots", NULL);
+                         "--roots",
+                         NULL);
 }
 
 static int refuse_half(struct weir_root_client *c, struct weir_diag *diag)
@@ -275,8 +277,10 @@ static int refuse_half(struct weir_root_client *c, struct weir_diag *diag)
     return weir_diag_set(diag, WEIR_ECONNECT, "the root at ", root->name,
                          c->timed_out ? " may yet do it ("
                                       : " went away before it answered (",
-                         root->why, "); look whether the change was made "
-                         "before you repeat it", NULL);
+                         root->why,
+                         "); look whether the change was made "
+                         "before you repeat it",
+                         NULL);
 }
 
 /* It is there, and didn't take the call itself. */
@@ -293,19 +297,19 @@ static int refuse_call(struct weir_root_client *c, struct weir_diag *diag)
         return weir_diag_set(diag, WEIR_ECREDENTIAL, said, NULL);
     if (c->grpc_status == WEIR_GRPC_PERMISSION_DENIED)
         return weir_diag_set(diag, WEIR_EDENIED, said, NULL);
-    return weir_diag_set(diag, WEIR_EPROTOCOL, "what answers at ",
-                         c->roots[c->current].name,
-                         " doesn't take the request (",
-                         c->roots[c->current].why, "); is it a root of Weir, "
-                         "of this version?", NULL);
+    return weir_diag_set(
+        diag, WEIR_EPROTOCOL, "what answers at ", c->roots[c->current].name,
+        " doesn't take the request (", c->roots[c->current].why,
+        "); is it a root of Weir, "
+        "of this version?",
+        NULL);
 }
 
 /* What a root answered to a question that it couldn't. */
 static int read_problem(struct weir_root_client *c, json_t *answer,
                         struct weir_diag *diag)
 {
-    const char *detail =
-        json_string_value(json_object_get(answer, "detail"));
+    const char *detail = json_string_value(json_object_get(answer, "detail"));
     const char *name = json_string_value(json_object_get(answer, "error"));
     int error = name ? weir_error_named(name) : 0;
     if (error == 0)
@@ -386,8 +390,10 @@ static int request(struct weir_root_client *c, weir_duration patience,
                              NULL);
     if (text && strlen(text) > WEIR_ADMIN_IMPORT_MAX) {
         free(text);
-        return weir_diag_set(diag, WEIR_ETOOBIG, "this is more than 64 MiB "
-                             "at once; import it in parts", NULL);
+        return weir_diag_set(diag, WEIR_ETOOBIG,
+                             "this is more than 64 MiB "
+                             "at once; import it in parts",
+                             NULL);
     }
     c->method = weir_text_of(method);
     c->path = weir_text_of(path);
@@ -407,8 +413,8 @@ int weir_root_client_ask(struct weir_root_client *c, const char *method,
 
 int weir_root_client_ask_patiently(struct weir_root_client *c,
                                    const char *method, const char *path,
-                                   json_t *body, json_t **out,
-                                   int *out_status, struct weir_diag *diag)
+                                   json_t *body, json_t **out, int *out_status,
+                                   struct weir_diag *diag)
 {
     return request(c, WEIR_CLIENT_READY, method, path, body, out, out_status,
                    diag);
@@ -420,8 +426,10 @@ static int add_root(struct weir_root_client *c, struct weir_text text,
                     struct weir_diag *diag)
 {
     if (c->count == WEIR_ROOTS_MAX)
-        return weir_diag_set(diag, WEIR_EINVAL, "--roots names more than 8 "
-                             "roots", NULL);
+        return weir_diag_set(diag, WEIR_EINVAL,
+                             "--roots names more than 8 "
+                             "roots",
+                             NULL);
     struct root *root = &c->roots[c->count];
     struct weir_diag inner = { 0 };
     int error = weir_address_parse(text, &root->address, &inner);
@@ -456,8 +464,7 @@ static int check_login(const struct weir_root_client *c,
 
 int weir_root_client_new(const char *roots,
                          const struct weir_login_options *login,
-                         struct weir_root_client **out,
-                         struct weir_diag *diag)
+                         struct weir_root_client **out, struct weir_diag *diag)
 {
     struct weir_root_client *c = calloc(1, sizeof *c);
     if (c) {

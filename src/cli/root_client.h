@@ -11,9 +11,10 @@
 
 #define WEIR_CLIENT_CONNECT (2 * WEIR_SECOND)    /* for each root */
 #define WEIR_CLIENT_PATIENCE (120 * WEIR_SECOND) /* for an answer */
-#define WEIR_CLIENT_READY (30 * WEIR_SECOND)     /* for a root that has begun
+#define WEIR_CLIENT_READY \
+    (30 * WEIR_SECOND)                     /* for a root that has begun
                                                   * to read its quotas */
-#define WEIR_CLIENT_REPLY_MAX (256u << 20)       /* bytes */
+#define WEIR_CLIENT_REPLY_MAX (256u << 20) /* bytes */
 
 struct weir_root_client;
 
@@ -21,8 +22,7 @@ struct weir_root_client;
  * 'diag' filled; WEIR_ENOMEM. */
 int weir_root_client_new(const char *roots,
                          const struct weir_login_options *login,
-                         struct weir_root_client **out,
-                         struct weir_diag *diag);
+                         struct weir_root_client **out, struct weir_diag *diag);
 void weir_root_client_free(struct weir_root_client **client);
 
 size_t weir_root_client_count(const struct weir_root_client *client);
@@ -45,7 +45,7 @@ int weir_root_client_ask(struct weir_root_client *client, const char *method,
  * answer says that nothing was done. */
 int weir_root_client_ask_patiently(struct weir_root_client *client,
                                    const char *method, const char *path,
-                                   json_t *body, json_t **out,
-                                   int *out_status, struct weir_diag *diag);
+                                   json_t *body, json_t **out, int *out_status,
+                                   struct weir_diag *diag);
 
 #endif /* WEIR_ROOT_CLIENT_H */

@@ -13,10 +13,10 @@
 /* Rows of texts, kept until they are printed. A zeroed one is empty. */
 struct weir_rows {
     size_t columns;
-    unsigned right;  /* bit n: column n stands at the right */
-    bool bold_head;  /* for a terminal: the first row stands out */
-    char **cells;    /* owned, and each of them */
-    size_t count;    /* of cells */
+    unsigned right; /* bit n: column n stands at the right */
+    bool bold_head; /* for a terminal: the first row stands out */
+    char **cells;   /* owned, and each of them */
+    size_t count;   /* of cells */
     size_t capacity;
 };
 

@@ -10,7 +10,8 @@
 
 #define WEIR_BLOCK_LAYOUT 3
 #define WEIR_BLOCK_MEMBERS WEIR_TABLE_PROCESSES_MAX /* number 0 is nobody's … */
-#define WEIR_BLOCK_LAST (WEIR_BLOCK_MEMBERS - 1)    /* … nor is the last, but of
+#define WEIR_BLOCK_LAST \
+    (WEIR_BLOCK_MEMBERS - 1) /* … nor is the last, but of
                                                      * who makes room */
 #define WEIR_BLOCK_LOOK_EVERY (100 * WEIR_MILLISECOND)
 #define WEIR_BLOCK_SLOTS_DEFAULT 16384
@@ -26,11 +27,11 @@ struct weir_block {
     uint64_t size;     /* bytes, all of it */
     uint64_t table_at; /* from the block's first byte */
 
-    uint32_t office;   /* number of who runs the limiter; 0: nobody */
-    uint32_t sexton;   /* number of who buries now; 0: nobody */
-    uint32_t kicks;    /* a word to wait at: for the office */
-    uint32_t changes;  /* likewise: for everybody else */
-    uint64_t look_at;  /* instant: when to see next who has died */
+    uint32_t office;  /* number of who runs the limiter; 0: nobody */
+    uint32_t sexton;  /* number of who buries now; 0: nobody */
+    uint32_t kicks;   /* a word to wait at: for the office */
+    uint32_t changes; /* likewise: for everybody else */
+    uint64_t look_at; /* instant: when to see next who has died */
 
     /* Written by the office. */
     struct weir_limiter_estate estate;

@@ -30,8 +30,8 @@
 #include "client/exact.h"
 #include "client/look.h"
 #include "node/limiter.h"
-#include "os/root_link.h"
 #include "os/login.h"
+#include "os/root_link.h"
 #include "wire/weir_v1.h"
 
 #define WEIR_EVENT_QUEUE_MAX 64
@@ -47,26 +47,26 @@ struct event_base;
 struct weir;
 
 struct weir_client_link {
-    struct weir *weir;         /* borrowed */
-    uint32_t index;            /* of the limiter's link */
+    struct weir *weir; /* borrowed */
+    uint32_t index;    /* of the limiter's link */
     struct weir_address address;
     struct weir_root_link *link; /* owned */
     struct weir_look_root seen;  /* under the limiter's mutex */
 };
 
 struct weir_event_queue {
-    pthread_mutex_t mutex;     /* guards all below but fd */
-    int fd;                    /* eventfd: readable while count > 0 */
+    pthread_mutex_t mutex; /* guards all below but fd */
+    int fd;                /* eventfd: readable while count > 0 */
     uint32_t first, count;
     uint64_t lost;
-    weir_instant lost_at;      /* the first of them */
+    weir_instant lost_at; /* the first of them */
     struct weir_event event[WEIR_EVENT_QUEUE_MAX];
 };
 
 /* On a page that the kernel wipes in children of fork(). */
 struct weir_own {
-    uint64_t id;       /* atomic: weir->id; 0: not this process's limiter yet */
-    uint32_t forking;  /* atomic: some thread makes it so */
+    uint64_t id;      /* atomic: weir->id; 0: not this process's limiter yet */
+    uint32_t forking; /* atomic: some thread makes it so */
 };
 
 /* A stripe given to a thread; the thread's exit gives it back. */
@@ -87,14 +87,14 @@ struct weir_exact_entry {
     bool told;       /* that it is away; the thread's */
 };
 struct weir_exact_book {
-    const struct weir_exact *functions; /* NULL: not linked */
-    bool shared;                        /* the table is: nobody is asked */
-    struct weir_exact_root *root;       /* owned */
+    const struct weir_exact *functions;   /* NULL: not linked */
+    bool shared;                          /* the table is: nobody is asked */
+    struct weir_exact_root *root;         /* owned */
     char *secrets_file, *tls_ca, *prefix; /* owned; may be NULL */
-    pthread_mutex_t mutex;              /* who adds an entry */
-    uint32_t count;                     /* atomic */
+    pthread_mutex_t mutex;                /* who adds an entry */
+    uint32_t count;                       /* atomic */
     uint64_t drawn; /* of permits' ids: where chance is; atomic */
-    uint32_t full; /* 1: a store had no room, see 'lost'; 2: told; atomic */
+    uint32_t full;  /* 1: a store had no room, see 'lost'; 2: told; atomic */
     char lost[WEIR_STORE_MAX + 1]; /* the first such; set before 'full' */
     struct weir_exact_entry entry[WEIR_EXACT_STORES_MAX];
 };
@@ -103,13 +103,13 @@ struct weir_exact_book {
 struct weir_waiting_line;
 /* Who waits to enter (waiting.c). */
 struct weir_waiting {
-    pthread_mutex_t mutex;    /* guards all below */
-    uint32_t count;           /* threads that wait; atomic */
-    uint32_t standing;        /* of them, those in a line */
-    uint64_t tickets;         /* drawn so far */
-    uint64_t woken;           /* threads, ever */
-    uint64_t rounds;          /* of serving, ever */
-    weir_instant look_at;     /* when the thread looks again */
+    pthread_mutex_t mutex; /* guards all below */
+    uint32_t count;        /* threads that wait; atomic */
+    uint32_t standing;     /* of them, those in a line */
+    uint64_t tickets;      /* drawn so far */
+    uint64_t woken;        /* threads, ever */
+    uint64_t rounds;       /* of serving, ever */
+    weir_instant look_at;  /* when the thread looks again */
     struct weir_waiting_line *bucket[WEIR_WAITING_BUCKETS]; /* by slot; owned */
     struct weir_waiting_line *first_due, *last_due;
 };
@@ -128,18 +128,18 @@ struct weir_wish {
 struct weir {
     /* The callers' side. */
     struct weir_table *table;
-    uint64_t id;               /* random, > 1: no two limiters share it */
+    uint64_t id; /* random, > 1: no two limiters share it */
     pthread_key_t stripe_key;
     struct weir_stripe_lease *leases; /* owned; one a stripe */
-    struct weir_own *own;      /* wiped in a child of fork() */
-    uint32_t forks;            /* ancestors that were a limiter; constant
+    struct weir_own *own;             /* wiped in a child of fork() */
+    uint32_t forks;                   /* ancestors that were a limiter; constant
                                 * once 'own' is this process's */
-    int kick_fd;               /* eventfd: wakes the thread */
-    uint32_t process;          /* number in a shared table; else 0 */
-    struct weir_block *block;  /* NULL: the table is this process's own */
+    int kick_fd;                      /* eventfd: wakes the thread */
+    uint32_t process;                 /* number in a shared table; else 0 */
+    struct weir_block *block; /* NULL: the table is this process's own */
     struct weir_exact_book exact;
     struct weir_waiting waiting;
-    uint32_t fleet;            /* limiters, as roots told; atomic */
+    uint32_t fleet; /* limiters, as roots told; atomic */
 
     /* Memory. */
     void *table_block, *limiter_block, *arena_block; /* owned */
@@ -147,36 +147,36 @@ struct weir {
 
     /* Options, kept for a child. */
     char name[WEIR_NAME_MAX + 1];
-    bool named;                /* by the caller */
+    bool named; /* by the caller */
     uint32_t slots, stripes, leases_max, basins;
     int64_t lease_priority;
     weir_event_fn *on_event;
     void *event_context;
     uint32_t link_count;
     enum weir_table_role role;
-    uint64_t roots_hash;       /* those that it would talk to for a shared
+    uint64_t roots_hash;      /* those that it would talk to for a shared
                                 * table; 0: there are none */
-    bool unmaps;               /* the block was mapped here */
-    struct weir_login *login;  /* owned; its paths are fixed, the rest is the
+    bool unmaps;              /* the block was mapped here */
+    struct weir_login *login; /* owned; its paths are fixed, the rest is the
                                 * background thread's */
 
     /* Between the sides: mutex guards those up to events. */
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     bool ready, closing;
-    uint64_t sync_wanted;      /* calls of weir_sync() */
-    uint64_t sync_done;        /* of them, those answered */
+    uint64_t sync_wanted; /* calls of weir_sync() */
+    uint64_t sync_done;   /* of them, those answered */
     struct weir_status status;
     struct weir_event_queue events;
 
     /* Of a shared table: the thread that watches (office.c). */
     pthread_t watcher;
     bool watches;
-    bool parting;              /* it is to end; atomic */
-    bool office;               /* this process has it: the watcher's while it
+    bool parting;           /* it is to end; atomic */
+    bool office;            /* this process has it: the watcher's while it
                                 * runs */
-    weir_instant office_at;    /* not to be taken before; likewise */
-    uint32_t kicks_seen;       /* of the block's, before the watcher ran */
+    weir_instant office_at; /* not to be taken before; likewise */
+    uint32_t kicks_seen;    /* of the block's, before the watcher ran */
 
     /* The background thread's. */
     pthread_t thread;
@@ -186,16 +186,16 @@ struct weir {
     struct event *kick_event, *timer;
     struct weir_client_link link[WEIR_ROOTS_MAX];
     struct weir_arena arena;
-    bool tell_forked;          /* as the thread's first event */
-    bool told_full;            /* that adaptive quotas found no room */
-    char *out;                 /* owned: a message being encoded */
+    bool tell_forked; /* as the thread's first event */
+    bool told_full;   /* that adaptive quotas found no room */
+    char *out;        /* owned: a message being encoded */
     size_t out_size;
-    uint64_t sync_begun;       /* of sync_wanted: hurried for */
+    uint64_t sync_begun; /* of sync_wanted: hurried for */
     bool stopping;
     weir_instant stop_at;
-    uint32_t prepared;         /* zones and stores of so many rules of meters
+    uint32_t prepared;     /* zones and stores of so many rules of meters
                                 * are known */
-    weir_instant zones_at;     /* … and zones are to be looked at again */
+    weir_instant zones_at; /* … and zones are to be looked at again */
 };
 
 /* ---- weir.c ---- */
@@ -307,8 +307,7 @@ void weir_exact_root_forked(struct weir_exact_root *root);
  * the background one. */
 int weir_exact_root_step(struct weir *weir, struct weir_text key,
                          const struct weir_meter_ask *ask,
-                         struct weir_meter_answer *out,
-                         weir_duration deadline);
+                         struct weir_meter_answer *out, weir_duration deadline);
 /* On the thread: hands what callers ask to the limiter node, before its
  * messages are sent; and its answers to them, after. */
 void weir_exact_root_ask(struct weir *weir, weir_instant now);

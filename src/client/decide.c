@@ -33,19 +33,22 @@ enum weir_verdict weir_decide_unknown(struct weir *weir,
 
 /* Tells the shadow set what was asked of the live one; what came of that
  * there is nobody's business but the sync's. */
-static __attribute__((noinline)) unsigned
-ask_shadow(struct weir *weir, struct weir_ref ref, struct weir_act act,
-           unsigned outcome, weir_instant now)
+static __attribute__((noinline)) unsigned ask_shadow(struct weir *weir,
+                                                     struct weir_ref ref,
+                                                     struct weir_act act,
+                                                     unsigned outcome,
+                                                     weir_instant now)
 {
     act.limited = outcome & WEIR_OUTCOME_LIMITED;
-    return outcome | weir_table_shadow(weir->table, weir_stripe_mine(weir),
-                                       ref, &act, now);
+    return outcome | weir_table_shadow(weir->table, weir_stripe_mine(weir), ref,
+                                       &act, now);
 }
 
 /* A name that has no slot of its own in the live set. */
-static __attribute__((noinline)) unsigned
-ask_shadow_name(struct weir *weir, struct weir_text name, uint64_t weight,
-                weir_instant now)
+static __attribute__((noinline)) unsigned ask_shadow_name(struct weir *weir,
+                                                          struct weir_text name,
+                                                          uint64_t weight,
+                                                          weir_instant now)
 {
     return weir_table_shadow_name(weir->table, weir_stripe_mine(weir), name,
                                   weight, now);
@@ -64,9 +67,9 @@ static bool is_empty(struct weir_handle quota)
 /* ---- By handle ---- */
 
 /* The rest of a take that the table alone didn't settle. */
-static __attribute__((noinline)) enum weir_verdict
-finish_take(struct weir_handle quota, uint64_t weight,
-            struct weir_reply *reply, unsigned outcome, weir_instant now)
+static __attribute__((noinline)) enum weir_verdict finish_take(
+    struct weir_handle quota, uint64_t weight, struct weir_reply *reply,
+    unsigned outcome, weir_instant now)
 {
     struct weir *weir = quota.weir;
     struct weir_meter_ask ask = { .op = WEIR_METER_TAKE, .weight = weight };
@@ -88,9 +91,8 @@ enum weir_verdict weir_take(struct weir_handle quota, uint64_t weight,
     if (WEIR_UNLIKELY(is_empty(quota)))
         return weir_decide_unknown(weir, reply);
     now = at(now);
-    unsigned outcome =
-        weir_table_take(weir->table, weir_stripe_mine(weir), ref_of(quota),
-                        weight, reply, now);
+    unsigned outcome = weir_table_take(weir->table, weir_stripe_mine(weir),
+                                       ref_of(quota), weight, reply, now);
     if (WEIR_LIKELY(outcome < WEIR_OUTCOME_STALE_REF))
         return weir_verdict_of(weir, outcome);
     return finish_take(quota, weight, reply, outcome, now);
@@ -157,16 +159,16 @@ void weir_refund(struct weir_handle quota, uint64_t weight, weir_instant now)
 }
 
 enum weir_verdict weir_reserve(struct weir_handle quota, uint64_t weight,
-                               weir_duration wait_max,
-                               struct weir_reply *reply, weir_instant now)
+                               weir_duration wait_max, struct weir_reply *reply,
+                               weir_instant now)
 {
     struct weir *weir = quota.weir;
     if (is_empty(quota))
         return weir_decide_unknown(weir, reply);
     now = at(now);
     unsigned outcome =
-        weir_table_reserve(weir->table, weir_stripe_mine(weir),
-                           ref_of(quota), weight, wait_max, reply, now);
+        weir_table_reserve(weir->table, weir_stripe_mine(weir), ref_of(quota),
+                           weight, wait_max, reply, now);
     struct weir_meter_ask ask = { .op = WEIR_METER_RESERVE,
                                   .weight = weight,
                                   .wait_max = wait_max };
@@ -236,9 +238,9 @@ __attribute__((noinline)) bool weir_decide_resolve(struct weir *weir,
 }
 
 /* The rest of a take when there is a shadow set, or was a store to ask. */
-static __attribute__((noinline)) enum weir_verdict
-finish_named(struct weir *weir, struct weir_text name, struct weir_ref ref,
-              bool own, uint64_t weight, unsigned outcome, weir_instant now)
+static __attribute__((noinline)) enum weir_verdict finish_named(
+    struct weir *weir, struct weir_text name, struct weir_ref ref, bool own,
+    uint64_t weight, unsigned outcome, weir_instant now)
 {
     struct weir_act act = { .kind = WEIR_ACT_TAKE, .weight = weight };
     if (!(outcome & WEIR_OUTCOME_SHADOW))
@@ -248,11 +250,9 @@ finish_named(struct weir *weir, struct weir_text name, struct weir_ref ref,
     return weir_verdict_of(weir, outcome);
 }
 
-static enum weir_verdict take_hashed(struct weir *weir,
-                                     struct weir_text name, uint64_t hash,
-                                     uint64_t weight,
-                                     struct weir_reply *reply,
-                                     weir_instant now)
+static enum weir_verdict take_hashed(struct weir *weir, struct weir_text name,
+                                     uint64_t hash, uint64_t weight,
+                                     struct weir_reply *reply, weir_instant now)
 {
     uint32_t stripe = weir_stripe_mine(weir);
     for (int tries = 0; tries < WEIR_STALE_TRIES; tries++) {
@@ -261,12 +261,11 @@ static enum weir_verdict take_hashed(struct weir *weir,
         if (!weir_table_find_hashed(weir->table, name, hash, &ref) &&
             !weir_decide_resolve(weir, name, &ref, &own, now))
             break;
-        unsigned outcome = weir_table_take(weir->table, stripe, ref, weight,
-                                           reply, now);
+        unsigned outcome =
+            weir_table_take(weir->table, stripe, ref, weight, reply, now);
         if (WEIR_LIKELY(outcome < WEIR_OUTCOME_STALE_REF))
             return weir_verdict_of(weir, outcome);
-        struct weir_meter_ask ask = { .op = WEIR_METER_TAKE,
-                                      .weight = weight };
+        struct weir_meter_ask ask = { .op = WEIR_METER_TAKE, .weight = weight };
         if (outcome & WEIR_OUTCOME_EXACT)
             outcome = weir_exact_decide(weir, ref, &ask, NULL, reply, now);
         if (!(outcome & WEIR_OUTCOME_STALE_REF))
@@ -278,14 +277,13 @@ static enum weir_verdict take_hashed(struct weir *weir,
 
 enum weir_verdict weir_take_by_name(struct weir *weir, const char *name,
                                     size_t len, uint64_t weight,
-                                    struct weir_reply *reply,
-                                    weir_instant now)
+                                    struct weir_reply *reply, weir_instant now)
 {
     struct weir_text text = { name, len };
     if (WEIR_UNLIKELY(!weir_name_is_askable(text)))
         return weir_decide_unknown(weir, reply);
-    return take_hashed(weir, text, weir_table_hash(weir->table, text),
-                       weight, reply, at(now));
+    return take_hashed(weir, text, weir_table_hash(weir->table, text), weight,
+                       reply, at(now));
 }
 
 enum weir_verdict weir_peek_by_name(struct weir *weir, const char *name,
@@ -316,13 +314,12 @@ int weir_policy(struct weir *weir, const char *name, size_t len,
     if (!weir || !name || !out_policy)
         return WEIR_EINVAL;
     bool found = weir_table_policy(weir->table, weir_stripe_mine(weir),
-                                   (struct weir_text){ name, len },
-                                   out_policy);
+                                   (struct weir_text){ name, len }, out_policy);
     return found ? 0 : WEIR_ENOENT;
 }
 
-static size_t take_batch(struct weir *weir, struct weir_ask *asks,
-                         size_t count, weir_instant now)
+static size_t take_batch(struct weir *weir, struct weir_ask *asks, size_t count,
+                         weir_instant now)
 {
     uint64_t hash[BATCH];
     for (size_t i = 0; i < count; i++) {

@@ -28,8 +28,7 @@ void weir_event_queue_fini(struct weir_event_queue *queue)
     pthread_mutex_destroy(&queue->mutex);
 }
 
-static void push(struct weir_event_queue *queue,
-                 const struct weir_event *event)
+static void push(struct weir_event_queue *queue, const struct weir_event *event)
 {
     uint32_t at = (queue->first + queue->count++) % WEIR_EVENT_QUEUE_MAX;
     queue->event[at] = *event;
@@ -44,8 +43,7 @@ static void set_readable(struct weir_event_queue *queue, bool readable)
     weir_assert(done == sizeof(one) || errno == EAGAIN);
 }
 
-static void drop(struct weir_event_queue *queue,
-                 const struct weir_event *event)
+static void drop(struct weir_event_queue *queue, const struct weir_event *event)
 {
     if (queue->lost == 0)
         queue->lost_at = event->at;

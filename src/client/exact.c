@@ -57,9 +57,9 @@ struct told {
     struct weir_meter_answer answer;
     char name[WEIR_NAME_MAX + 1];
     uint8_t name_len;
-    bool gone;   /* there is no such quota any more */
-    bool stale;  /* its store didn't say it */
-    bool shared; /* ... but the meter in its place */
+    bool gone;      /* there is no such quota any more */
+    bool stale;     /* its store didn't say it */
+    bool shared;    /* ... but the meter in its place */
     bool in_flight; /* it counts what is, and not what passed */
 };
 
@@ -72,8 +72,8 @@ static bool may_refuse(enum weir_meter_op op)
 
 static void answer_open(struct weir_meter_answer *out)
 {
-    *out = (struct weir_meter_answer){ .passed = true,
-                                       .remaining = UINT64_MAX };
+    *out =
+        (struct weir_meter_answer){ .passed = true, .remaining = UINT64_MAX };
 }
 
 static void answer_closed(struct weir_meter_answer *out)

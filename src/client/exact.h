@@ -28,8 +28,8 @@ struct weir_exact {
     void (*close)(struct weir_exact_store *store);
     int (*step)(struct weir_exact_store *store, struct weir_text key,
                 const struct weir_meter_rule *rule,
-                const struct weir_meter_ask *ask,
-                struct weir_meter_answer *out, weir_duration deadline);
+                const struct weir_meter_ask *ask, struct weir_meter_answer *out,
+                weir_duration deadline);
     /* Why it doesn't answer, for people; NUL-terminated, maybe empty. */
     void (*why)(struct weir_exact_store *store, char *buf, size_t size);
 };

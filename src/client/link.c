@@ -30,8 +30,7 @@ static void on_up(void *context)
 {
     struct weir_client_link *link = context;
     note(link, true, "");
-    weir_limiter_link(link->weir->limiter, link->index, true,
-                      weir_clock_now());
+    weir_limiter_link(link->weir->limiter, link->index, true, weir_clock_now());
     weir_pump_run(link->weir);
 }
 
@@ -43,8 +42,7 @@ static int on_bytes(void *context, const void *bytes, size_t len)
     weir_instant now = weir_clock_now();
     int error = weir_v1_decode(bytes, len, false, &weir->arena, &message);
     if (error == 0)
-        error = weir_limiter_receive(weir->limiter, link->index, &message,
-                                     now);
+        error = weir_limiter_receive(weir->limiter, link->index, &message, now);
     if (error < 0)
         return error;
     note_heard(link, now);
@@ -115,8 +113,8 @@ void weir_client_link_send(struct weir_client_link *link,
 {
     struct weir *weir = link->weir;
     size_t size = weir_v1_size(message);
-    char *out = weir_mem_grow(&weir_mem_system, weir->out, 1,
-                              &weir->out_size, size);
+    char *out =
+        weir_mem_grow(&weir_mem_system, weir->out, 1, &weir->out_size, size);
     if (!out)
         return; /* the limiter says it again */
     weir->out = out;

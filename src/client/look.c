@@ -30,10 +30,10 @@ bool weir_look_up(struct weir *weir, struct weir_text name, bool make,
                   weir_instant now)
 {
     struct weir_ref ref;
-    bool found = weir_table_find(weir->table, name, &ref) ||
-                 (make && weir_table_resolve_as(weir->table, weir->process,
-                                                name, false, &ref, now) ==
-                              WEIR_RESOLVED);
+    bool found =
+        weir_table_find(weir->table, name, &ref) ||
+        (make && weir_table_resolve_as(weir->table, weir->process, name, false,
+                                       &ref, now) == WEIR_RESOLVED);
     if (!found || !weir_look_at(weir, ref.slot, out, now))
         return false;
     *out_slot = ref.slot;

@@ -27,10 +27,10 @@ bool weir_look_up(struct weir *weir, struct weir_text name, bool make,
 
 /* One of its roots. */
 struct weir_look_root {
-    char address[280];      /* as it was named */
+    char address[280]; /* as it was named */
     bool up;
-    weir_instant heard_at;  /* a message of it; 0: never */
-    uint64_t epoch;         /* the newest it spoke of; 0: none */
+    weir_instant heard_at;       /* a message of it; 0: never */
+    uint64_t epoch;              /* the newest it spoke of; 0: none */
     char why[WEIR_LOOK_WHY_MAX]; /* it isn't up; "": nothing was told */
 };
 /* Fills 'out' (WEIR_ROOTS_MAX); returns how many. Of a shared table whose

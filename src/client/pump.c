@@ -46,8 +46,7 @@ static void publish(struct weir *weir)
     weir_store_relaxed(&weir->fleet, weir_limiter_fleet(limiter));
     bool ready = weir_limiter_ready(limiter);
     bool synced = weir->sync_done != weir->sync_begun && ready &&
-                  weir->status.roots_up > 0 &&
-                  weir_limiter_settled(limiter);
+                  weir->status.roots_up > 0 && weir_limiter_settled(limiter);
     if (synced)
         weir->sync_done = weir->sync_begun;
     bool changed = ready != weir->ready || synced;

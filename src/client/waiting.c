@@ -56,8 +56,8 @@
 
 enum state {
     WAITS,
-    SERVED, /* his hold is his, or there is nothing to hold */
-    APART,  /* he will never fit as things are: to ask again by himself */
+    SERVED,      /* his hold is his, or there is nothing to hold */
+    APART,       /* he will never fit as things are: to ask again by himself */
     TURNED_AWAY, /* where he must wait from now on there is no place for him */
 };
 
@@ -342,8 +342,7 @@ static void wait_aside(struct weir *weir, struct waiter *waiter,
                        const struct weir_turn *turn, struct dry *dry,
                        weir_instant now)
 {
-    step_aside(weir, waiter,
-               weir_after(now, waiter->wish->reply->retry_after));
+    step_aside(weir, waiter, weir_after(now, waiter->wish->reply->retry_after));
     if (turn->other != WEIR_SLOT_NONE)
         note_dry(dry, turn->other, waiter->wish->weight);
 }

@@ -62,8 +62,7 @@ void weir_name_limiter(struct weir *weir)
              program_invocation_short_name, (long)getpid());
     /* A program may be called by any bytes; roots take text only. */
     if (weir_name_check(weir_text_of(weir->name), NULL) < 0)
-        snprintf(weir->name, sizeof(weir->name), "process/%ld",
-                 (long)getpid());
+        snprintf(weir->name, sizeof(weir->name), "process/%ld", (long)getpid());
 }
 
 static int set_name(struct weir *weir, const char *name)
@@ -107,8 +106,7 @@ static int check_login(const struct weir *weir,
 {
     int error = weir_login_check(login, diag);
     for (uint32_t i = 0; i < weir->link_count && error == 0; i++)
-        error = weir_login_check_address(login, &weir->link[i].address,
-                                         diag);
+        error = weir_login_check_address(login, &weir->link[i].address, diag);
     return error == WEIR_ENOENT ? WEIR_ETLS : error;
 }
 
@@ -130,8 +128,7 @@ static int read_login(struct weir *weir, const struct weir_options *options)
     return weir->login ? 0 : WEIR_ENOMEM;
 }
 
-static int read_options(struct weir *weir,
-                        const struct weir_options *options)
+static int read_options(struct weir *weir, const struct weir_options *options)
 {
     if (options->struct_size < sizeof(*options) ||
         options->quotas_max > WEIR_SLOTS_MAX ||
@@ -419,9 +416,8 @@ void weir_close(struct weir *weir)
 
 static struct timespec deadline_of(weir_duration timeout)
 {
-    weir_instant until = timeout > WEIR_NEVER / 4
-                             ? WEIR_NEVER / 4
-                             : weir_clock_now() + timeout;
+    weir_instant until =
+        timeout > WEIR_NEVER / 4 ? WEIR_NEVER / 4 : weir_clock_now() + timeout;
     return (struct timespec){ .tv_sec = (time_t)(until / WEIR_SECOND),
                               .tv_nsec = (long)(until % WEIR_SECOND) };
 }
@@ -434,8 +430,8 @@ static int wait_for(struct weir *weir, weir_duration timeout,
     struct timespec deadline = deadline_of(timeout);
     int timed_out = 0;
     while (!holds(weir, argument) && !weir->closing && timed_out == 0)
-        timed_out = pthread_cond_timedwait(&weir->changed, &weir->mutex,
-                                           &deadline);
+        timed_out =
+            pthread_cond_timedwait(&weir->changed, &weir->mutex, &deadline);
     if (holds(weir, argument))
         return WEIR_OK;
     return weir->closing ? WEIR_ECLOSED : WEIR_ETIMEOUT;

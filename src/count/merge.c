@@ -152,10 +152,9 @@
 void weir_merge_init(struct weir_merge *merge, const struct weir_mem *mem,
                      uint64_t seed, weir_instant now)
 {
-    *merge = (struct weir_merge){ .mem = *mem,
-                                  .seed = seed,
-                                  .origin = now,
-                                  .slack = true };
+    *merge = (struct weir_merge){
+        .mem = *mem, .seed = seed, .origin = now, .slack = true
+    };
 }
 
 void weir_merge_fini(struct weir_merge *merge)
@@ -194,8 +193,8 @@ uint64_t weir_merge_presumed(const struct weir_merge *merge,
 {
     if (use->pace == 0)
         return 0;
-    weir_u128 sum = (weir_u128)use->pace * weir_merge_elapsed(merge, now) -
-                    use->pace_from;
+    weir_u128 sum =
+        (weir_u128)use->pace * weir_merge_elapsed(merge, now) - use->pace_from;
     return weir_use_scaled_pace(use, sum);
 }
 
@@ -267,8 +266,7 @@ static int64_t add_units(struct weir_merge *merge, struct weir_use *use,
     return more + instead;
 }
 
-static void use_parameters(const struct weir_merge *merge,
-                           struct weir_use *use,
+static void use_parameters(const struct weir_merge *merge, struct weir_use *use,
                            const struct weir_quota *quota)
 {
     use->unlooked = true;
@@ -281,8 +279,7 @@ static void use_parameters(const struct weir_merge *merge,
     use->debt_most = weir_use_debt_of(merge, use, quota->max_debt);
 }
 
-struct weir_use *weir_merge_get(struct weir_merge *merge,
-                                struct weir_text name)
+struct weir_use *weir_merge_get(struct weir_merge *merge, struct weir_text name)
 {
     uint64_t hash = weir_hash(name, merge->seed);
     size_t cursor = 0;
@@ -321,8 +318,7 @@ static void free_place(struct weir_merge *merge, struct weir_use *use)
     merge->free_use = weir_use_number(merge, use);
 }
 
-struct weir_use *weir_merge_use(struct weir_merge *merge,
-                                struct weir_text name,
+struct weir_use *weir_merge_use(struct weir_merge *merge, struct weir_text name,
                                 const struct weir_quota *quota,
                                 weir_instant now)
 {
@@ -395,7 +391,7 @@ struct weir_use *weir_merge_next_touched(struct weir_merge *merge)
 /* ---- Cells ---- */
 
 struct weir_cell *weir_cell_of(const struct weir_merge_limiter *limiter,
-                                 uint32_t slot)
+                               uint32_t slot)
 {
     size_t page = slot / WEIR_CELLS_A_PAGE;
     if (page >= limiter->page_capacity || !limiter->pages[page])
@@ -404,8 +400,8 @@ struct weir_cell *weir_cell_of(const struct weir_merge_limiter *limiter,
 }
 
 uint64_t weir_cell_presumed(const struct weir_merge *merge,
-                             const struct weir_use *use,
-                             const struct weir_cell *cell, weir_instant now)
+                            const struct weir_use *use,
+                            const struct weir_cell *cell, weir_instant now)
 {
     if (cell->pace == 0)
         return 0;
@@ -417,9 +413,8 @@ uint64_t weir_cell_others(const struct weir_merge *merge,
                           const struct weir_use *use,
                           const struct weir_cell *cell, weir_instant now)
 {
-    uint64_t scaled =
-        weir_merge_presumed(merge, use, now) -
-        weir_cell_presumed(merge, use, cell, now);
+    uint64_t scaled = weir_merge_presumed(merge, use, now) -
+                      weir_cell_presumed(merge, use, cell, now);
     return use->added - cell->last + (scaled >> use->bucket.leak.frac);
 }
 
@@ -429,9 +424,8 @@ static struct weir_cell *cell_make(struct weir_merge *merge,
 {
     const struct weir_mem *mem = &merge->mem;
     size_t page = slot / WEIR_CELLS_A_PAGE;
-    struct weir_cell_page **pages =
-        weir_mem_grow(mem, limiter->pages, sizeof(*pages),
-                      &limiter->page_capacity, page + 1);
+    struct weir_cell_page **pages = weir_mem_grow(
+        mem, limiter->pages, sizeof(*pages), &limiter->page_capacity, page + 1);
     if (!pages)
         return NULL;
     limiter->pages = pages;
@@ -552,7 +546,7 @@ static int64_t set_pace(struct weir_merge *merge, struct weir_use *use,
 /* ---- Edits ---- */
 
 int64_t weir_use_rescaled(const struct weir_use *use, int64_t fill,
-                        unsigned from)
+                          unsigned from)
 {
     unsigned to = use->bucket.leak.frac;
     int64_t most = weir_use_fill_most(use);
@@ -632,14 +626,13 @@ static void end_paces(struct weir_merge *merge, struct weir_use *use,
 {
     uint64_t at = weir_merge_elapsed(merge, now);
     for (struct weir_cell *cell = use->cells; cell; cell = cell->next) {
-        if (at >= cell->counted_at &&
-            at - cell->counted_at >= merge->pace_most)
+        if (at >= cell->counted_at && at - cell->counted_at >= merge->pace_most)
             drop_pace(merge, cell);
     }
 }
 
-void weir_merge_sweep(struct weir_merge *merge, uint32_t *cursor,
-                      uint32_t look, weir_instant now)
+void weir_merge_sweep(struct weir_merge *merge, uint32_t *cursor, uint32_t look,
+                      weir_instant now)
 {
     for (uint32_t i = 0; i < look && i < merge->use_used; i++) {
         *cursor = *cursor + 1 < merge->use_used ? *cursor + 1 : 0;
@@ -746,8 +739,7 @@ bool weir_merge_drained(struct weir_merge *merge,
  * largest counts, for they are of one history, and what was counted since
  * stays on top. With one, what was counted since is in it. */
 static void adopt_fill(struct weir_merge *merge, struct weir_use *use,
-                       const struct weir_announce *announce,
-                       weir_instant now)
+                       const struct weir_announce *announce, weir_instant now)
 {
     if (use->unlimited || use->gauge || announce->fill <= 0 ||
         weir_merge_elapsed(merge, now) > merge->learn)
@@ -761,9 +753,7 @@ static void adopt_fill(struct weir_merge *merge, struct weir_use *use,
         weir_leaked(use->bucket.leak, weir_merge_elapsed(merge, now));
     int64_t adopted = (int64_t)(use->adopted - leaked);
     int64_t present = weir_merge_fill(merge, use, now);
-    int64_t known = announce->witnessed ? present
-                    : adopted > 0       ? adopted
-                                        : 0;
+    int64_t known = announce->witnessed ? present : adopted > 0 ? adopted : 0;
     if (fill > adopted)
         use->adopted = leaked + (uint64_t)fill;
     if (fill <= known)
@@ -791,8 +781,7 @@ static void take_base(struct weir_merge *merge, struct weir_cell *cell,
         cell->last = cell->gauge ? 0 : announce->base;
         return;
     }
-    bool raises =
-        (int64_t)(announce->base - cell->last) > 0 && !announce->sank;
+    bool raises = (int64_t)(announce->base - cell->last) > 0 && !announce->sank;
     if (!known || raises)
         cell->last = announce->base;
 }
@@ -800,8 +789,7 @@ static void take_base(struct weir_merge *merge, struct weir_cell *cell,
 int weir_merge_announce(struct weir_merge *merge,
                         struct weir_merge_limiter *limiter,
                         struct weir_use *use,
-                        const struct weir_announce *announce,
-                        weir_instant now)
+                        const struct weir_announce *announce, weir_instant now)
 {
     if (announce->slot >= WEIR_CELLS_MAX)
         return WEIR_EPROTOCOL;
@@ -812,8 +800,8 @@ int weir_merge_announce(struct weir_merge *merge,
     if (!known) {
         if (cell->use != 0)
             cell_detach(merge, cell);
-        *cell = (struct weir_cell){ .limiter = limiter,
-                                    .slot = announce->slot };
+        *cell =
+            (struct weir_cell){ .limiter = limiter, .slot = announce->slot };
         cell_attach(merge, cell, use);
         cell->dry = use->dry - (uint64_t)WEIR_SCALED_MAX;
         cell->dry_before = cell->dry;
@@ -948,8 +936,8 @@ bool weir_merge_count(struct weir_merge *merge,
     if (late > 0) {
         weir_merge_fill(merge, use, now);
         /* Late by itself: it was not ruled here, since when is not said. */
-        weir_duration from = report->late_from > 0 ? report->late_from
-                                                   : LATE_MOST;
+        weir_duration from =
+            report->late_from > 0 ? report->late_from : LATE_MOST;
         delta -= drained(use, cell, late, from);
     }
     bool presumes = merge->slack && !use->unlimited && !use->gauge;

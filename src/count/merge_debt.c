@@ -104,8 +104,8 @@ int64_t weir_use_edited_most(const struct weir_use *use)
 }
 
 int64_t weir_cell_cut(struct weir_merge *merge, struct weir_use *use,
-                      const struct weir_cell *cell, int64_t units,
-                      int64_t room, weir_instant now)
+                      const struct weir_cell *cell, int64_t units, int64_t room,
+                      weir_instant now)
 {
     int64_t admitted = room > 0 ? room >> use->bucket.leak.frac : 0;
     if (use->unlimited || units <= admitted)

@@ -69,8 +69,8 @@ int64_t weir_use_edited_most(const struct weir_use *use);
 /* Of 'units' (> 0) that the cell's limiter counted, those for which there is
  * room in its own bucket, scaled; the rest is counted as beyond its debt. */
 int64_t weir_cell_cut(struct weir_merge *merge, struct weir_use *use,
-                      const struct weir_cell *cell, int64_t units,
-                      int64_t room, weir_instant now);
+                      const struct weir_cell *cell, int64_t units, int64_t room,
+                      weir_instant now);
 /* The rest of a sum when 'leaked' has leaked in all. A rest larger than any
  * bucket is 0: the sums wrapped while it was idle. */
 static inline int64_t weir_debt_left(uint64_t in, uint64_t leaked)

@@ -83,10 +83,10 @@
 #define WEIR_QUOTAS_MAX 512
 #define WEIR_ASKS_MAX 1024 /* in a message, and under way in one limiter */
 #define WEIR_PATIENCE_MAX (60 * WEIR_SECOND) /* of an ask: more is cut */
-#define WEIR_TIERS_MAX 16 /* of regions above each other */
+#define WEIR_TIERS_MAX 16                    /* of regions above each other */
 #define WEIR_LEASES_MAX 1024 /* quotas in one message of wants or grants */
 #define WEIR_LIMITS_MAX 256  /* adaptive limits that a limiter tells of */
-#define WEIR_MASTER_MAX 255           /* bytes of a master's address */
+#define WEIR_MASTER_MAX 255  /* bytes of a master's address */
 #define WEIR_MESSAGE_BYTES_MAX (4u << 20)
 
 enum weir_message_type {
@@ -104,7 +104,7 @@ enum weir_message_type {
 
 /* A quota store: which, how often restored, how far. */
 struct weir_store_id {
-    uint8_t uuid[16];  /* all zero: not known yet */
+    uint8_t uuid[16]; /* all zero: not known yet */
     uint64_t restores;
 };
 
@@ -118,10 +118,10 @@ static inline bool weir_store_id_equal(const struct weir_store_id *a,
 struct weir_hello {
     uint32_t protocol;
     uint8_t incarnation[WEIR_INCARNATION_SIZE]; /* of the limiter's table */
-    struct weir_text name;       /* for people: "service@host", <= 255 B */
-    struct weir_store_id store;  /* whose quotas it has */
-    uint64_t epoch;              /* up to which */
-    bool region;                 /* it is the upper half of a region's root … */
+    struct weir_text name;      /* for people: "service@host", <= 255 B */
+    struct weir_store_id store; /* whose quotas it has */
+    uint64_t epoch;             /* up to which */
+    bool region; /* it is the upper half of a region's root … */
     struct weir_text region_name; /* … and that region's, <= 255 B; absent: it
                                    * has none. All roots of a region are one
                                    * client of what is leased */
@@ -140,39 +140,39 @@ struct weir_welcome {
     uint32_t protocol;
     uint8_t incarnation[WEIR_INCARNATION_SIZE]; /* of the root */
     struct weir_text name;
-    weir_duration age;          /* since this incarnation was born */
-    bool ready;                 /* has its quotas; else store is unknown */
-    bool provisional;           /* it can't ask its store, which may be ahead
+    weir_duration age; /* since this incarnation was born */
+    bool ready;        /* has its quotas; else store is unknown */
+    bool provisional;  /* it can't ask its store, which may be ahead
                                  * of 'epoch': nothing is forgotten for it */
     struct weir_store_id store;
-    uint64_t epoch;             /* the newest it has */
+    uint64_t epoch; /* the newest it has */
     struct weir_settings settings;
-    bool carries;               /* it has an upstream: may be a carrier */
+    bool carries; /* it has an upstream: may be a carrier */
     /* Of one that carries: the last report it took of this limiter, in
      * whatever session; 0 and the session of the first hello it remembers
      * if there was none. */
     uint64_t last_session;
     uint64_t last_number;
-    weir_duration top_age;      /* as in fills */
-    size_t region_count;        /* the regions between it and the topmost
+    weir_duration top_age;           /* as in fills */
+    size_t region_count;             /* the regions between it and the topmost
                                  * roots, its own included; at most … */
     const struct weir_text *regions; /* … WEIR_TIERS_MAX names */
-    bool leases;                /* it is master of the leased quotas … */
-    uint64_t term;              /* … for the time of this number, which rises
+    bool leases;                     /* it is master of the leased quotas … */
+    uint64_t term;           /* … for the time of this number, which rises
                                  * with each master; else the highest it has
                                  * heard of */
-    struct weir_text master;    /* if it isn't, who is: an address, at most
+    struct weir_text master; /* if it isn't, who is: an address, at most
                                  * WEIR_MASTER_MAX bytes; absent: unknown */
 };
 
 /* Changes in the order of epochs. 'full': forget what isn't named between
  * here and the message that reaches 'target'. */
 struct weir_quotas {
-    bool full;        /* the first message of a whole set; 'from' is 0 */
-    uint64_t from;    /* holds every change above this epoch … */
-    uint64_t epoch;   /* … up to this one, reached when they are applied */
-    uint64_t target;  /* the root's newest */
-    uint64_t known;   /* of a whole set: up to where the root knew the limiter
+    bool full;       /* the first message of a whole set; 'from' is 0 */
+    uint64_t from;   /* holds every change above this epoch … */
+    uint64_t epoch;  /* … up to this one, reached when they are applied */
+    uint64_t target; /* the root's newest */
+    uint64_t known;  /* of a whole set: up to where the root knew the limiter
                        * to be. One that is further by now, and past 'target',
                        * has it from another root, and keeps it. */
     size_t count;
@@ -211,22 +211,22 @@ struct weir_count {
     uint64_t pace;    /* what it presumably goes on to pass: units in
                        * WEIR_PACE_SPAN; the root adds that until it hears
                        * of the slot again */
-    int64_t carry;      /* of a report that is carried: units to be carried
+    int64_t carry;    /* of a report that is carried: units to be carried
                          * up, mostly those passed; else 0 */
-    uint64_t ahead;     /* of a region's root: units that it presumes of its
+    uint64_t ahead;   /* of a region's root: units that it presumes of its
                          * limiters by now and 'passed' has not; they end
                          * with the pace. 0 without a pace */
 };
 
 struct weir_report {
-    uint64_t number;  /* 1, 2, … in a session */
-    uint64_t epoch;   /* of the limiter's quotas */
-    bool no_room;     /* … the next of which its table has no room for: it
+    uint64_t number; /* 1, 2, … in a session */
+    uint64_t epoch;  /* of the limiter's quotas */
+    bool no_room;    /* … the next of which its table has no room for: it
                        * needn't be said again … */
-    bool again;       /* … but now: there is */
+    bool again;      /* … but now: there is */
     weir_duration late_from; /* the link was down, or slow, since then */
-    uint64_t unknown; /* requests by unknown names, total */
-    bool carried;     /* the root is this limiter's carrier */
+    uint64_t unknown;        /* requests by unknown names, total */
+    bool carried;            /* the root is this limiter's carrier */
     /* A quota of the limiter's, below one that this root has denied it;
      * absent: none. */
     struct weir_text below;
@@ -242,27 +242,27 @@ struct weir_report {
  * UINT64_MAX: nothing to fear. */
 struct weir_fill {
     uint32_t slot;
-    int64_t fill;     /* 1/1024 units; without what is presumed of us */
+    int64_t fill; /* 1/1024 units; without what is presumed of us */
     uint64_t slack;
-    uint64_t pace;    /* of all others, from here on: units in WEIR_PACE_SPAN */
+    uint64_t pace; /* of all others, from here on: units in WEIR_PACE_SPAN */
 };
 
 struct weir_fills {
-    bool answer;      /* to report 'number'; else pushed after it */
-    uint64_t number;  /* the last report taken */
-    uint64_t stamp;   /* rises with every fills message of a session */
+    bool answer;           /* to report 'number'; else pushed after it */
+    uint64_t number;       /* the last report taken */
+    uint64_t stamp;        /* rises with every fills message of a session */
     weir_duration stretch; /* report no more often than this; 0: as set */
     uint32_t limiters;     /* connected to this root */
     weir_duration top_age; /* how long the topmost root has been silent beyond
                             * what is usual; 0: this is one, or it was just
                             * heard; WEIR_NEVER: it never was */
     size_t count;
-    const struct weir_fill *fills;   /* slots strictly ascending */
+    const struct weir_fill *fills; /* slots strictly ascending */
     size_t unknown_count;
-    const uint32_t *unknown;         /* announced slots it has no quota for:
+    const uint32_t *unknown; /* announced slots it has no quota for:
                                       * announce them again later */
-    size_t denied_count;             /* <= WEIR_REPORT_ANNOUNCES_MAX */
-    const uint32_t *denied;          /* slots announced by that report whose
+    size_t denied_count;     /* <= WEIR_REPORT_ANNOUNCES_MAX */
+    const uint32_t *denied;  /* slots announced by that report whose
                                       * names this link's credential may not
                                       * take from; unknown too once they have
                                       * counts */
@@ -271,7 +271,7 @@ struct weir_fills {
 /* One step of the meter 'name', which the root keeps for all (sharing: exact,
  * store: root). */
 struct weir_step_ask {
-    uint64_t number;        /* > 0 */
+    uint64_t number; /* > 0 */
     struct weir_text name;
     struct weir_meter_ask ask;
     weir_duration patience; /* who asks waits no longer than that */
@@ -291,7 +291,7 @@ enum weir_step_error {
  * region's root answers in the order in which roots above do. */
 struct weir_step_answer {
     uint64_t number;
-    enum weir_step_error error;      /* if it is any, all zero: */
+    enum weir_step_error error; /* if it is any, all zero: */
     struct weir_meter_answer answer;
 };
 
@@ -300,7 +300,7 @@ struct weir_asks {
     const struct weir_step_ask *asks; /* numbers strictly ascending */
 };
 struct weir_answers {
-    size_t count;                     /* 1 .. WEIR_ASKS_MAX */
+    size_t count; /* 1 .. WEIR_ASKS_MAX */
     const struct weir_step_answer *answers;
 };
 
@@ -352,10 +352,10 @@ struct weir_lease_grant {
 struct weir_grants {
     uint64_t answer; /* the number of the wants; 0: pushed */
     uint64_t term;
-    bool elsewhere;  /* this root isn't master; then there is no grant, and
+    bool elsewhere; /* this root isn't master; then there is no grant, and
                       * 'term' is the highest it has heard of */
     struct weir_text master; /* … but there, as in welcome */
-    size_t count;    /* at most WEIR_LEASES_MAX */
+    size_t count;            /* at most WEIR_LEASES_MAX */
     const struct weir_lease_grant *grants;
 };
 

@@ -824,8 +824,8 @@ static void learn_rates(struct weir_tally *tally, uint32_t slot,
 static bool is_blind(const struct weir_fill *told,
                      const struct weir_slot_view *view)
 {
-    int64_t full = weir_rescale(view->bucket.high, view->bucket.leak.frac,
-                                WEIR_FILL_FRAC);
+    int64_t full =
+        weir_rescale(view->bucket.high, view->bucket.leak.frac, WEIR_FILL_FRAC);
     return told->slack == 0 && told->pace != 0 && told->fill >= full &&
            view->bucket.low < view->bucket.high;
 }
@@ -853,8 +853,7 @@ static void take_fill(struct weir_tally *tally, struct weir_tally_link *link,
         cell->generation != view.generation || cell->gauge != view.gauge ||
         view.sharing != WEIR_COUNTED)
         return;
-    if (weir_table_leasing(tally->table, told->slot) ==
-        WEIR_LEASING_PARTING) {
+    if (weir_table_leasing(tally->table, told->slot) == WEIR_LEASING_PARTING) {
         weir_table_end_lease(tally->table, told->slot, now);
         weir_table_view(tally->table, told->slot, &view, now);
     }

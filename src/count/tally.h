@@ -15,23 +15,23 @@
 
 /* What is known of one slot on one link. */
 struct weir_tally_cell {
-    uint64_t acked;      /* total that the root has answered for */
-    uint64_t sent;       /* total in the unanswered report */
-    uint64_t prompt;     /* total that it answered for in time */
+    uint64_t acked;  /* total that the root has answered for */
+    uint64_t sent;   /* total in the unanswered report */
+    uint64_t prompt; /* total that it answered for in time */
     uint64_t refused_acked;
     uint64_t refused_sent;
-    int64_t fill;        /* as told, 1/1024 units … */
-    uint64_t fill_total; /* … our total in it … */
-    uint64_t fill_ours;  /* … and all that is ours by then (tally_share.c) */
+    int64_t fill;         /* as told, 1/1024 units … */
+    uint64_t fill_total;  /* … our total in it … */
+    uint64_t fill_ours;   /* … and all that is ours by then (tally_share.c) */
     weir_instant fill_at; /* … when … */
     uint64_t others_pace; /* … and what others presumably go on to add */
-    uint64_t slack;      /* 1/1024 units */
-    uint64_t pace;       /* what the root adds to 'acked' … */
+    uint64_t slack;       /* 1/1024 units */
+    uint64_t pace;        /* what the root adds to 'acked' … */
     weir_instant pace_at; /* … since our report went … */
-    weir_instant pace_held; /* … and surely since its answer came */
+    weir_instant pace_held;  /* … and surely since its answer came */
     weir_instant unruled_at; /* it hasn't ruled what was counted since then; 0:
                               * it has */
-    uint64_t pace_sent;  /* in the unanswered report */
+    uint64_t pace_sent;      /* in the unanswered report */
     uint64_t ahead;      /* what the root adds to 'acked' from the start … */
     uint64_t ahead_sent; /* … by the unanswered report; units */
     int64_t carry;       /* handed over in the unanswered report */
@@ -40,19 +40,19 @@ struct weir_tally_cell {
     float own, others;   /* units: what we and they added, fading … */
     weir_instant shared_at; /* … to a bucket that was half full, at last
                              * then; 0: what we added to an emptier one */
-    uint32_t generation; /* of the slot, when the cell was begun */
-    uint32_t session;    /* low half of the one it was announced in */
-    bool told;           /* fill, slack hold … */
-    bool blind;          /* … and are those of a root that can't ask above */
-    bool counted;        /* the root will tell a fill once it has counts */
-    bool adopt;          /* fill is for a root that was just born … */
-    bool witnessed;      /* … and another root has spoken since */
-    bool sank;           /* since the last answer the total may have sunk
+    uint32_t generation;    /* of the slot, when the cell was begun */
+    uint32_t session;       /* low half of the one it was announced in */
+    bool told;              /* fill, slack hold … */
+    bool blind;     /* … and are those of a root that can't ask above */
+    bool counted;   /* the root will tell a fill once it has counts */
+    bool adopt;     /* fill is for a root that was just born … */
+    bool witnessed; /* … and another root has spoken since */
+    bool sank;      /* since the last answer the total may have sunk
                           * there */
-    bool gauge;          /* its totals are what was in flight … */
-    bool handed;         /* … and it answered last as the carrier */
+    bool gauge;     /* its totals are what was in flight … */
+    bool handed;    /* … and it answered last as the carrier */
     bool begun;
-    bool reported;       /* in the unanswered report, in this life */
+    bool reported; /* in the unanswered report, in this life */
 };
 
 /* How fast a slot passes, smoothed. */
@@ -94,21 +94,21 @@ struct weir_tally_handed {
 /* One root link. */
 struct weir_tally_link {
     struct weir_tally_cell *cells; /* a cell a slot */
-    uint64_t *dirty;         /* bits: slots to report */
-    uint32_t *outstanding;   /* slots of the unanswered report */
+    uint64_t *dirty;               /* bits: slots to report */
+    uint32_t *outstanding;         /* slots of the unanswered report */
     uint32_t outstanding_count;
-    uint32_t hand;           /* where the next report goes on: the last one had
+    uint32_t hand;          /* where the next report goes on: the last one had
                               * no room for the slots from here … */
-    uint32_t announce_hand;  /* … nor for announcing those from here */
-    bool left_out;           /* … so another is to follow soon */
+    uint32_t announce_hand; /* … nor for announcing those from here */
+    bool left_out;          /* … so another is to follow soon */
     weir_instant announced_till; /* what was announced is worth so long */
-    weir_instant round_at;   /* when the report was made that began at 0 */
-    uint64_t number;         /* of the last report made */
+    weir_instant round_at;       /* when the report was made that began at 0 */
+    uint64_t number;             /* of the last report made */
     bool unanswered;
-    bool meeting;            /* connected, not welcomed yet */
-    bool up;                 /* welcomed */
-    bool answering;          /* answered lately: its slack may rule … */
-    weir_duration stretch;   /* … if this is 0, or no such link's is: the root
+    bool meeting;          /* connected, not welcomed yet */
+    bool up;               /* welcomed */
+    bool answering;        /* answered lately: its slack may rule … */
+    weir_duration stretch; /* … if this is 0, or no such link's is: the root
                               * asks for reports that far apart */
     weir_instant answered_at;
     weir_instant sent_at;    /* the unanswered report, at first */
@@ -119,7 +119,7 @@ struct weir_tally_link {
     bool hurry;              /* there is more to be said of who carries */
     weir_instant late_since; /* of what was carried late; 0: nothing */
     uint64_t session;
-    uint64_t stamp;          /* of the newest fills */
+    uint64_t stamp; /* of the newest fills */
 };
 
 /* That limiters have gone is believed only when so many were heard of no more
@@ -131,33 +131,33 @@ struct weir_tally {
     struct weir_table *table;
     uint32_t slots;
     uint32_t link_count;
-    bool slack;              /* slack is on */
-    bool share_above;        /* stale, and `share` is the region's root's */
-    uint32_t carrier;        /* link, or WEIR_CARRIER_NONE */
-    bool carries;            /* there was one: counts are to be handed over */
-    bool inherited;          /* roots may hold less or more than is settled
+    bool slack;               /* slack is on */
+    bool share_above;         /* stale, and `share` is the region's root's */
+    uint32_t carrier;         /* link, or WEIR_CARRIER_NONE */
+    bool carries;             /* there was one: counts are to be handed over */
+    bool inherited;           /* roots may hold less or more than is settled
                               * here: what was told last wasn't by us */
-    uint32_t limiters;       /* connected to a root: the most that was told
+    uint32_t limiters;        /* connected to a root: the most that was told
                               * in the last WEIR_FLEET_HOLD, or the last */
     weir_instant limiters_at; /* when it was */
     weir_instant extrapolated_at;
-    float ratio;             /* of correction, learnt or given */
+    float ratio;               /* of correction, learnt or given */
     float predicted, observed; /* what the learnt ratio comes from */
     struct weir_tally_link link[WEIR_ROOTS_MAX];
-    uint64_t *fresh;         /* bits: collected just now */
-    uint64_t *recent;        /* … since the last interval */
-    uint64_t *told;          /* bits: slots that some root spoke of */
-    uint64_t *share_mark;    /* count at the last extrapolation, a slot … */
-    uint64_t *share_whole;   /* … and the region's; NULL: not a region's */
+    uint64_t *fresh;       /* bits: collected just now */
+    uint64_t *recent;      /* … since the last interval */
+    uint64_t *told;        /* bits: slots that some root spoke of */
+    uint64_t *share_mark;  /* count at the last extrapolation, a slot … */
+    uint64_t *share_whole; /* … and the region's; NULL: not a region's */
     struct weir_tally_pace *pace; /* a slot */
     struct weir_tally_hold *hold; /* a slot */
-    uint64_t *paced;         /* bits: slots that a root adds to by itself */
-    weir_duration interval;  /* between reports */
+    uint64_t *paced;        /* bits: slots that a root adds to by itself */
+    weir_duration interval; /* between reports */
     struct weir_tally_handed *handed;   /* a slot */
     struct weir_tally_carried *carried; /* a slot; NULL: not a region's */
-    struct weir_announce *announces; /* scratch of a report */
-    char *names;                     /* theirs */
-    struct weir_count *counts;       /* scratch of a report */
+    struct weir_announce *announces;    /* scratch of a report */
+    char *names;                        /* theirs */
+    struct weir_count *counts;          /* scratch of a report */
 };
 
 #define WEIR_CARRIER_NONE UINT32_MAX
@@ -166,8 +166,8 @@ struct weir_tally {
 size_t weir_tally_size(uint32_t slots, uint32_t links, bool region);
 /* 'block': zeroed, 64-byte aligned. */
 void weir_tally_init(struct weir_tally *tally, void *block,
-                     struct weir_table *table, uint32_t slots,
-                     uint32_t links, bool region, weir_instant now);
+                     struct weir_table *table, uint32_t slots, uint32_t links,
+                     bool region, weir_instant now);
 
 /* Takes what the table has marked: every link has it to report. 'all': and
  * what was taken, or is presumed, since it was last asked for all. */
@@ -183,12 +183,10 @@ void weir_tally_resolve(struct weir_tally *tally, uint32_t link, bool taken);
  * remembers what it answered, and has been there for all that was counted;
  * else only what other roots know is known, and every slot with something in
  * its bucket is announced. 'root_born': at the latest. */
-void weir_tally_begin(struct weir_tally *tally, uint32_t link,
-                      uint64_t session, bool same_root,
-                      weir_instant root_born, weir_instant now);
+void weir_tally_begin(struct weir_tally *tally, uint32_t link, uint64_t session,
+                      bool same_root, weir_instant root_born, weir_instant now);
 /* The link is gone: its slack rules no more. */
-void weir_tally_end(struct weir_tally *tally, uint32_t link,
-                    weir_instant now);
+void weir_tally_end(struct weir_tally *tally, uint32_t link, weir_instant now);
 
 /* Of the slots of the last weir_tally_collect() and those with a pace: links on
  * which one has left what the root presumes, by its slack or more. One bit a
@@ -238,8 +236,7 @@ void weir_tally_set_slack(struct weir_tally *tally, bool slack,
                           weir_instant now);
 /* No root has answered for too long, or one does again: stops are taken away
  * or put back. 'false' also begins a span of extrapolation. */
-void weir_tally_stale(struct weir_tally *tally, bool stale,
-                      weir_instant now);
+void weir_tally_stale(struct weir_tally *tally, bool stale, weir_instant now);
 /* Adds what others presumably counted since the last call: by their rate
  * times the ratio, or ('share') in proportion to our own counts. */
 void weir_tally_extrapolate(struct weir_tally *tally, bool share,

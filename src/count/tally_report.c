@@ -183,8 +183,7 @@ static void draw_up(struct weir_tally *tally, struct weir_tally_link *link,
 /* How many slots may be announced by now. */
 static size_t announce_room(struct weir_tally_link *link, weir_instant now)
 {
-    weir_instant earliest =
-        now > ANNOUNCES_SAVED ? now - ANNOUNCES_SAVED : 0;
+    weir_instant earliest = now > ANNOUNCES_SAVED ? now - ANNOUNCES_SAVED : 0;
     if (link->announced_till < earliest)
         link->announced_till = earliest;
     uint64_t room = weir_age(link->announced_till, now) / ANNOUNCE_EACH;

@@ -48,9 +48,9 @@ enum weir_door_right {
 /* Who asks, and for what. */
 struct weir_door_guest {
     enum weir_door_right right;
-    const char *address;       /* "127.0.0.1:41234", "unix" */
+    const char *address;               /* "127.0.0.1:41234", "unix" */
     const struct weir_tls_peer *names; /* of its certificate; may be none */
-    const char *authorization; /* "Bearer …"; "": nothing was shown */
+    const char *authorization;         /* "Bearer …"; "": nothing was shown */
 };
 
 /* A peer that may take: its names of quotas, its identity. A plain value. */
@@ -72,7 +72,7 @@ struct weir_door_counts {
 struct weir_door_host {
     struct event_base *base;
     struct weir *weir;
-    const char *version; /* of Weir; static */
+    const char *version;             /* of Weir; static */
     struct weir_door_counts *counts; /* borrowed; NULL: nobody counts */
     /* Whether somebody may: 0, WEIR_ECREDENTIAL or WEIR_EDENIED with
      * 'diag' filled. NULL: everybody may. It may take its time: a door asks
@@ -86,7 +86,7 @@ struct weir_door_host {
      * NULL: not reported. */
     void (*denied)(void *context, const struct weir_door_taker *taker,
                    const char *why, weir_instant now);
-    void *context; /* of both */
+    void *context;            /* of both */
     struct weir_talk_tls tls; /* that the door speaks at addresses */
     struct weir_accept_short on_short;
     size_t talks_max; /* of each listener; 0: WEIR_DOOR_TALKS_MAX. Fewer, where
@@ -119,7 +119,7 @@ int weir_door_may(const struct weir_door_host *host,
 struct weir_door_ask {
     struct weir_text name;
     uint64_t weight;
-    bool peek; /* charges nothing */
+    bool peek;                           /* charges nothing */
     const struct weir_door_taker *taker; /* never NULL (asserted) */
 };
 /* Whether 'ask' is valid and allowed; fails as weir_door_decide() would. */

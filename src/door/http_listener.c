@@ -49,12 +49,7 @@
 #define METHOD_MAX 16 /* bytes of a method; a longer one is cut */
 #define FULL_TEXT "no memory is left here for bodies of requests: try again"
 
-enum point {
-    HEAD,
-    BODY,
-    LATE,
-    STREAM
-};
+enum point { HEAD, BODY, LATE, STREAM };
 
 /* A head, and the body behind it as far as it has come. */
 struct kept {

@@ -16,12 +16,12 @@
 
 /* A connection's own. */
 struct weir_resp_session {
-    uint64_t id;      /* as CLIENT ID tells it; 0: not met yet */
-    char *shown;      /* owned: "Bearer …" that it was let in by; or NULL: by
+    uint64_t id; /* as CLIENT ID tells it; 0: not met yet */
+    char *shown; /* owned: "Bearer …" that it was let in by; or NULL: by
                        * nothing that it said */
     struct weir_door_taker *limited; /* owned; NULL: it may ask for all names */
-    uint8_t protocol; /* 2 or 3 */
-    bool known;       /* may ask */
+    uint8_t protocol;                /* 2 or 3 */
+    bool known;                      /* may ask */
     char name[WEIR_RESP_NAME_MAX + 1];
 };
 
@@ -63,8 +63,8 @@ bool weir_resp_admit(const struct weir_door_host *host, struct weir_talk *talk,
 /* Frees what the session owns. */
 void weir_resp_session_fini(struct weir_resp_session *session);
 /* The taker that the session's requests are of. */
-const struct weir_door_taker *
-weir_resp_taker(const struct weir_resp_session *session);
+const struct weir_door_taker *weir_resp_taker(
+    const struct weir_resp_session *session);
 void weir_resp_ping(struct weir_resp_call *call);
 void weir_resp_echo(struct weir_resp_call *call);
 void weir_resp_select(struct weir_resp_call *call);

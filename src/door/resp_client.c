@@ -103,8 +103,8 @@ void weir_resp_session_fini(struct weir_resp_session *session)
     session->limited = NULL;
 }
 
-const struct weir_door_taker *
-weir_resp_taker(const struct weir_resp_session *session)
+const struct weir_door_taker *weir_resp_taker(
+    const struct weir_resp_session *session)
 {
     return session->limited ? session->limited : &weir_door_anybody;
 }
@@ -117,8 +117,8 @@ static void let_in(struct weir_resp_session *session,
     weir_resp_session_fini(session);
     session->shown = shown ? strdup(shown) : NULL;
     session->limited = limited ? malloc(sizeof *session->limited) : NULL;
-    session->known = (!shown || session->shown) &&
-                     (!limited || session->limited);
+    session->known =
+        (!shown || session->shown) && (!limited || session->limited);
     if (session->limited)
         *session->limited = *taker;
 }
@@ -457,10 +457,9 @@ void weir_resp_info(struct weir_resp_call *call)
                        call->host->version, (long)getpid(),
                        weir_talk_server_count(call->server),
                        weir_door_talks_max(call->host), talks.opened,
-                       talks.crowded,
-                       status.roots, status.roots_up, status.ready,
-                       status.stale, status.slots, status.slots_used,
-                       call->throttle ? "local" : "counted");
+                       talks.crowded, status.roots, status.roots_up,
+                       status.ready, status.stale, status.slots,
+                       status.slots_used, call->throttle ? "local" : "counted");
     if (call->throttle)
         len += show_keys(call->throttle, text + len, sizeof text - (size_t)len);
     weir_resp_bulk(call->out, (struct weir_text){ text, (size_t)len });

@@ -67,7 +67,7 @@ struct bucket {
 struct weir_rlqs_stream {
     struct weir_rlqs_desk *desk; /* borrowed */
     struct weir_door_taker taker;
-    struct bucket *buckets;      /* owned */
+    struct bucket *buckets; /* owned */
     uint32_t bucket_count;
     size_t domain_len; /* 0: not said yet */
     char domain[WEIR_NAME_MAX];

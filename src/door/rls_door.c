@@ -43,7 +43,7 @@ struct listed {
     int32_t stream;
     enum kind kind;
     bool known_service;
-    enum weir_health told; /* of a Watch; 0: nothing yet */
+    enum weir_health told;           /* of a Watch; 0: nothing yet */
     struct weir_rlqs_stream *quotas; /* owned; of QUOTAS */
     struct weir_door_taker *taker;   /* owned; of LIMITED */
 };
@@ -55,8 +55,8 @@ struct visit {
     struct weir_h2 *h2;    /* owned */
     struct listed *listed; /* owned */
     weir_instant now;      /* of this turn */
-    int32_t newest; /* stream of the newest call; 0: none */
-    int32_t doubted; /* calls up to this stream were admitted before the
+    int32_t newest;        /* stream of the newest call; 0: none */
+    int32_t doubted;       /* calls up to this stream were admitted before the
                       * credentials were reloaded */
 };
 
@@ -241,8 +241,7 @@ static void tell_quotas(struct visit *visit, struct listed *listed)
 static bool is_doubted(const struct visit *visit, int32_t stream,
                        const struct listed *listed)
 {
-    bool is_health =
-        listed && (listed->kind == CHECK || listed->kind == WATCH);
+    bool is_health = listed && (listed->kind == CHECK || listed->kind == WATCH);
     return !is_health && stream <= visit->doubted;
 }
 

@@ -81,10 +81,10 @@ static bool is_admitted(struct call *call, weir_instant now)
     const char *authorization =
         host->admit ? weir_http_header(call->http, "Authorization", shown)
                     : NULL;
-    int error = weir_door_admit(host, call->http->talk,
-                                right_of(call->http->method),
-                                authorization ? authorization : "",
-                                &visitor_of(call)->taker, &diag, now);
+    int error =
+        weir_door_admit(host, call->http->talk, right_of(call->http->method),
+                        authorization ? authorization : "",
+                        &visitor_of(call)->taker, &diag, now);
     weir_talk_set_known(call->http->talk, error == 0);
     if (error < 0)
         weir_web_problem(call->reply, error == WEIR_EDENIED ? 403 : 401, NULL,

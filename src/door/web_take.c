@@ -185,10 +185,10 @@ static void add_headers(const struct weir_web_take *take,
         snprintf(wait, sizeof wait, ";t=%" PRIu64, wait_s);
     uint64_t remaining =
         reply->remaining < policy.quantity ? reply->remaining : policy.quantity;
-    weir_http_add_header(
-        take->reply, "RateLimit-Policy", "%s;q=%" PRIu64 "%s%s", name,
-        policy.quantity, window,
-        policy.concurrency ? ";qu=\"concurrent-requests\"" : "");
+    weir_http_add_header(take->reply, "RateLimit-Policy",
+                         "%s;q=%" PRIu64 "%s%s", name, policy.quantity, window,
+                         policy.concurrency ? ";qu=\"concurrent-requests\""
+                                            : "");
     weir_http_add_header(take->reply, "RateLimit", "%s;r=%" PRIu64 "%s", name,
                          remaining, wait);
     if (take->old_headers)

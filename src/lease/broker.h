@@ -40,12 +40,12 @@ struct weir_broker;
 /* How a quota is handed out. */
 struct weir_lease_rule {
     enum weir_share share;
-    double capacity;       /* units a second, or units: >= 0, finite */
-    double safe;           /* for each client, once its lease has run out, for
+    double capacity;     /* units a second, or units: >= 0, finite */
+    double safe;         /* for each client, once its lease has run out, for
                             * a lease more; below 0: the capacity by the number
                             * of clients. 0 where on_stale is open or closed */
-    bool hold; /* … whatever 'safe' says: as much as was granted */
-    weir_duration lease;   /* WEIR_LEASE_MIN .. WEIR_LEASE_MAX */
+    bool hold;           /* … whatever 'safe' says: as much as was granted */
+    weir_duration lease; /* WEIR_LEASE_MIN .. WEIR_LEASE_MAX */
     weir_duration refresh; /* 1 .. lease; so much slower than ours may a
                             * holder's clock be, in a lease */
     weir_duration linger;  /* of a gauge: so long may a permit outlast what it
@@ -59,18 +59,18 @@ struct weir_broker_ask {
     const struct weir_band *bands; /* 1 .. WEIR_LEASE_BANDS_MAX, each priority
                                     * once */
     size_t band_count;
-    double has;      /* what it goes by now, or has handed out: 0 ..
+    double has;     /* what it goes by now, or has handed out: 0 ..
                       * WEIR_LEASE_UNITS_MAX */
-    double safe;     /* what it goes by when its lease is over, or has promised
+    double safe;    /* what it goes by when its lease is over, or has promised
                       * for then: as 'has' */
-    bool learning;   /* it leases on, and hasn't heard of all its own holders:
+    bool learning;  /* it leases on, and hasn't heard of all its own holders:
                       * it may have handed out more than it says */
-    uint64_t taken;  /* the serial of the last grant that it goes by; 0: none
+    uint64_t taken; /* the serial of the last grant that it goes by; 0: none
                       * of this broker's */
-    bool streams;    /* it can be pushed to; else 'has' says what it has taken,
+    bool streams;   /* it can be pushed to; else 'has' says what it has taken,
                       * since all that it is told are answers to its asks */
-    bool mute;       /* … but it doesn't say: 'has' is 0 */
-    uint64_t roll;   /* the last that another broker has told it, if it goes by
+    bool mute;      /* … but it doesn't say: 'has' is 0 */
+    uint64_t roll;  /* the last that another broker has told it, if it goes by
                       * something of that one's still; else 0 */
     weir_duration guard; /* its clock may run so much behind (whole seconds of
                           * another machine's wall clock); else 0 */
@@ -137,8 +137,8 @@ int weir_broker_join(struct weir_broker *broker, uint64_t name,
  * is granted nothing, and is to ask again soon.) Of more priorities than
  * WEIR_BANDS_MAX in all, some go with the next lower one. O(log holders). */
 int weir_broker_ask(struct weir_broker *broker, uint32_t holder,
-                    const struct weir_broker_ask *ask,
-                    struct weir_grant *out, weir_instant now);
+                    const struct weir_broker_ask *ask, struct weir_grant *out,
+                    weir_instant now);
 /* The same, but it isn't answered: the server has nothing to give as yet, since
  * its own broker hasn't answered. */
 int weir_broker_hear(struct weir_broker *broker, uint32_t holder,
@@ -173,12 +173,12 @@ weir_instant weir_broker_deadline(const struct weir_broker *broker,
 
 struct weir_broker_stats {
     uint32_t holders;
-    uint64_t clients;  /* of all holders together */
-    double capacity;   /* of the rule */
+    uint64_t clients; /* of all holders together */
+    double capacity;  /* of the rule */
     double wants;
-    double granted;    /* the sum of what holders were last told */
-    double out;        /* … and of the largest that they may be using … */
-    double safe_out;   /* … or will, when their leases are over */
+    double granted;  /* the sum of what holders were last told */
+    double out;      /* … and of the largest that they may be using … */
+    double safe_out; /* … or will, when their leases are over */
     bool learning;
 };
 void weir_broker_stats(const struct weir_broker *broker,

@@ -46,9 +46,9 @@ struct holder {
     struct prop prop, safe_prop;    /* of 'step' and of 'safe_out' */
     double reported, safe_reported; /* what came of it to 'known', 'heard' */
     uint64_t name;
-    uint64_t shown;    /* the roll of another broker that it bore; 0: none */
-    bool counted;      /* … and it is among those heard */
-    uint64_t gated_by; /* waits for another number than the one with this
+    uint64_t shown;     /* the roll of another broker that it bore; 0: none */
+    bool counted;       /* … and it is among those heard */
+    uint64_t gated_by;  /* waits for another number than the one with this
                         * place in the row of those kept; 0: it doesn't */
     uint64_t rolled_by; /* may show a roll told under the one of that place;
                          * 0: it shows none … */
@@ -166,8 +166,8 @@ double weir_ask_believed(const struct weir_broker *b,
 double weir_whole_grant(const struct weir_broker *b, const struct holder *h,
                         double share, double room);
 /* At an ask, of who has more than its share: what of 'grant' stays with it. */
-double weir_whole_pass_on(struct weir_broker *b, struct holder *h,
-                          double share, double grant);
+double weir_whole_pass_on(struct weir_broker *b, struct holder *h, double share,
+                          double grant);
 double weir_whole_above(double share);
 
 /* ---- broker_roll.c ---- */

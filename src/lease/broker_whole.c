@@ -37,8 +37,8 @@ double weir_whole_grant(const struct weir_broker *b, const struct holder *h,
                    units_below(room));
 }
 
-double weir_whole_pass_on(struct weir_broker *b, struct holder *h,
-                          double share, double grant)
+double weir_whole_pass_on(struct weir_broker *b, struct holder *h, double share,
+                          double grant)
 {
     if (!is_due(b)) {
         b->turn++;

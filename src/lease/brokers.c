@@ -45,7 +45,7 @@ struct leased {
     uint64_t hash;
     struct weir_broker *broker; /* owned */
     struct weir_leased leased;
-    bool ended; /* there is no such leased quota */
+    bool ended;            /* there is no such leased quota */
     weir_instant inherits; /* what another has leased is over by then */
     weir_instant due;
     weir_instant review_at; /* its capacity steps down; WEIR_NEVER: no more */

@@ -49,8 +49,8 @@ struct weir_leased {
 struct weir_brokers_owner {
     void *context;
     /* False: there is no such leased quota, or no more. */
-    bool (*rule)(void *context, struct weir_text quota,
-                 struct weir_leased *out, weir_instant now);
+    bool (*rule)(void *context, struct weir_text quota, struct weir_leased *out,
+                 weir_instant now);
 };
 
 struct weir_brokers_options {
@@ -60,8 +60,8 @@ struct weir_brokers_options {
 };
 
 /* NULL: no memory. It isn't master: nobody gets anything. */
-struct weir_brokers *
-weir_brokers_new(const struct weir_brokers_options *options);
+struct weir_brokers *weir_brokers_new(
+    const struct weir_brokers_options *options);
 void weir_brokers_free(struct weir_brokers *brokers);
 
 /* It is the only one that leases from now on. 'vacant': since when nobody was
@@ -115,9 +115,9 @@ struct weir_client {
  * WEIR_EINVAL, WEIR_EFULL, WEIR_ENOMEM as weir_broker_ask(): nothing has
  * changed. */
 int weir_brokers_ask(struct weir_brokers *brokers,
-                    const struct weir_client *client, struct weir_text quota,
-                    const struct weir_broker_ask *ask,
-                    struct weir_grant *out, weir_instant now);
+                     const struct weir_client *client, struct weir_text quota,
+                     const struct weir_broker_ask *ask, struct weir_grant *out,
+                     weir_instant now);
 /* The same, but it isn't answered: nobody leases to this server as yet. */
 int weir_brokers_hear(struct weir_brokers *brokers,
                       const struct weir_client *client, struct weir_text quota,
@@ -147,7 +147,7 @@ struct weir_brokers_push {
 };
 /* The next to be pushed; false: none for now. */
 bool weir_brokers_next(struct weir_brokers *brokers,
-                      struct weir_brokers_push *out, weir_instant now);
+                       struct weir_brokers_push *out, weir_instant now);
 
 /* Rules may have changed: all are asked for anew, some with each tick(). */
 void weir_brokers_review(struct weir_brokers *brokers);
@@ -157,7 +157,7 @@ void weir_brokers_review_of(struct weir_brokers *brokers,
 void weir_brokers_tick(struct weir_brokers *brokers, weir_instant now);
 /* When tick(), then next(), are wanted. */
 weir_instant weir_brokers_deadline(const struct weir_brokers *brokers,
-                                  weir_instant now);
+                                   weir_instant now);
 
 /* ---- What people look at ---- */
 
@@ -172,10 +172,10 @@ struct weir_leased_stats {
 };
 /* Walks the quotas in use: begin with '*cursor' 0; false at the end. */
 bool weir_brokers_look(const struct weir_brokers *brokers, uint32_t *cursor,
-                      struct weir_leased_stats *out, weir_instant now);
+                       struct weir_leased_stats *out, weir_instant now);
 bool weir_brokers_look_of(const struct weir_brokers *brokers,
-                         struct weir_text quota,
-                         struct weir_leased_stats *out, weir_instant now);
+                          struct weir_text quota, struct weir_leased_stats *out,
+                          weir_instant now);
 /* The same, also of one that isn't leased any more while something of it may be
  * out. */
 bool weir_brokers_left_of(const struct weir_brokers *brokers,
@@ -183,14 +183,13 @@ bool weir_brokers_left_of(const struct weir_brokers *brokers,
                           weir_instant now);
 /* The holders of one, likewise. */
 bool weir_brokers_look_holder(const struct weir_brokers *brokers,
-                             struct weir_text quota, uint32_t *cursor,
-                             struct weir_text *out_client,
-                             struct weir_holder_stats *out,
-                             weir_instant now);
+                              struct weir_text quota, uint32_t *cursor,
+                              struct weir_text *out_client,
+                              struct weir_holder_stats *out, weir_instant now);
 /* What all clients want of a quota, for who asks on their behalf: as
  * weir_broker_bands(). 0: nobody uses it. */
 size_t weir_brokers_bands(const struct weir_brokers *brokers,
-                         struct weir_text quota, struct weir_band *out,
-                         size_t max);
+                          struct weir_text quota, struct weir_band *out,
+                          size_t max);
 
 #endif /* WEIR_BROKERS_H */

@@ -61,7 +61,7 @@
 struct weir_lease_use {
     uint64_t offered; /* passed and refused */
     uint64_t passed;
-    uint64_t in_use; /* permits out: the most since the last call */
+    uint64_t in_use;  /* permits out: the most since the last call */
     uint64_t awaited; /* of a gauge: units that who waits for them wants */
 };
 
@@ -87,17 +87,17 @@ struct weir_holder {
     struct weir_rng rng;
 
     /* What is wanted. */
-    double said;            /* by weir_holder_want() */
-    bool says;              /* … which rules */
-    double told;            /* in the last ask */
-    double rise[2], use[2]; /* units a second, offered and passed: over the
+    double said;                /* by weir_holder_want() */
+    bool says;                  /* … which rules */
+    double told;                /* in the last ask */
+    double rise[2], use[2];     /* units a second, offered and passed: over the
                              * shorter and the longer window */
-    double needed;          /* of a gauge: units */
-    struct weir_lease_use seen;   /* by the last call that took a step … */
-    weir_instant seen_at;   /* … and when */
-    weir_instant began;     /* the first use after none; WEIR_NEVER: none yet */
-    weir_instant used_at;   /* the last one seen */
-    weir_instant said_at;   /* the first one after weir_holder_want(); or
+    double needed;              /* of a gauge: units */
+    struct weir_lease_use seen; /* by the last call that took a step … */
+    weir_instant seen_at;       /* … and when */
+    weir_instant began;   /* the first use after none; WEIR_NEVER: none yet */
+    weir_instant used_at; /* the last one seen */
+    weir_instant said_at; /* the first one after weir_holder_want(); or
                              * WEIR_NEVER */
 
     /* What is had. */
@@ -108,8 +108,8 @@ struct weir_holder {
     uint64_t taken;        /* … and of that which it goes by */
     uint64_t roll;         /* of the newest grant, whosever that was */
     uint64_t term;
-    bool met;  /* this broker has answered */
-    bool owes; /* a lower grant isn't taken yet, or not said so */
+    bool met;                /* this broker has answered */
+    bool owes;               /* a lower grant isn't taken yet, or not said so */
     weir_instant expiry;     /* of the capacity … */
     weir_instant safe_until; /* … and of the safe one after it */
 
@@ -118,8 +118,8 @@ struct weir_holder {
     uint64_t answered;               /* the newest ask that was answered */
     uint64_t sent[WEIR_HOLDER_ASKS]; /* the last asks; 0: forgotten */
     weir_instant sent_at[WEIR_HOLDER_ASKS];
-    unsigned sent_next;    /* place of the next */
-    unsigned unanswered;   /* asks since the newest that was answered */
+    unsigned sent_next;  /* place of the next */
+    unsigned unanswered; /* asks since the newest that was answered */
     weir_instant due_at;
     bool early; /* what is due isn't for a refresh: the first, or hurried */
     weir_instant early_from; /* not before this instant */

@@ -38,11 +38,7 @@
 
 #define NONE 0 /* the place of a claim that isn't: no wants, no weight */
 
-enum tree {
-    ALL,
-    BAND,
-    TREES
-};
+enum tree { ALL, BAND, TREES };
 
 struct node {
     double wants;    /* of the claims from here down */

@@ -22,9 +22,9 @@
 
 #include "quota/quota.h"
 
-#define WEIR_CLAIMS_MAX (1u << 20)       /* claims in a book */
-#define WEIR_BANDS_MAX 64                /* different bands in a book */
-#define WEIR_WANTS_MAX WEIR_LEASE_UNITS_MAX          /* of a claim */
+#define WEIR_CLAIMS_MAX (1u << 20)          /* claims in a book */
+#define WEIR_BANDS_MAX 64                   /* different bands in a book */
+#define WEIR_WANTS_MAX WEIR_LEASE_UNITS_MAX /* of a claim */
 #define WEIR_CLAIM_WEIGHT_MAX WEIR_LEASE_CLIENTS_MAX /* of a claim; >= 1 */
 
 /* What each enum weir_share (quota/quota.h) gives a claim:

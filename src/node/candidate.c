@@ -59,20 +59,20 @@
 #include <string.h>
 
 #define KEEPS_A_TTL 3
-#define MARGIN 10               /* a part of the ttl: clocks, and the time from
+#define MARGIN \
+    10                 /* a part of the ttl: clocks, and the time from
                                  * holding to what is done by it */
-#define PATIENCE 3              /* a part of the ttl, without any answer */
-#define FAILURES_MAX 3          /* in a row, of one server */
+#define PATIENCE 3     /* a part of the ttl, without any answer */
+#define FAILURES_MAX 3 /* in a row, of one server */
 #define BACKOFF_FIRST (50 * 1000000ull)
 #define BACKOFF_MOST (2 * WEIR_SECOND)
-#define TTL_S_MAX (24 * 3600)   /* what a store may say of a lease */
+#define TTL_S_MAX (24 * 3600) /* what a store may say of a lease */
 
 int weir_candidate_init(struct weir_candidate *c,
                         const struct weir_candidate_options *options)
 {
     if (options->ttl < WEIR_CANDIDATE_TTL_MIN ||
-        options->ttl > WEIR_CANDIDATE_TTL_MAX ||
-        options->identity.len == 0 ||
+        options->ttl > WEIR_CANDIDATE_TTL_MAX || options->identity.len == 0 ||
         options->identity.len > WEIR_CANDIDATE_TEXT_MAX)
         return WEIR_EINVAL;
     *c = (struct weir_candidate){
@@ -121,8 +121,7 @@ static void set_master(struct weir_candidate *c, struct weir_text name)
         memcpy(c->master, name.p, c->master_len);
 }
 
-static void win(struct weir_candidate *c, int64_t created_at,
-                weir_instant now)
+static void win(struct weir_candidate *c, int64_t created_at, weir_instant now)
 {
     if ((c->is_master && c->created_at == created_at) ||
         now >= c->lease_until || now < c->quiet_until)
@@ -282,8 +281,7 @@ static void hear_vacancy(struct weir_candidate *c)
 {
     bool was_master = c->is_master;
     c->want_key = true;
-    set_nobody(c, was_master ? WEIR_CANDIDATE_KEY_LOST
-                             : WEIR_CANDIDATE_VACANT);
+    set_nobody(c, was_master ? WEIR_CANDIDATE_KEY_LOST : WEIR_CANDIDATE_VACANT);
 }
 
 static void hear_change(struct weir_candidate *c,
@@ -330,8 +328,8 @@ static void receive_watch(struct weir_candidate *c,
 
 static void back_off(struct weir_candidate *c, weir_instant now)
 {
-    c->retry_at = now + c->backoff / 2 +
-                  weir_rng_below(&c->rng, c->backoff / 2 + 1);
+    c->retry_at =
+        now + c->backoff / 2 + weir_rng_below(&c->rng, c->backoff / 2 + 1);
     weir_duration most = c->ttl / 5 < BACKOFF_MOST ? c->ttl / 5 : BACKOFF_MOST;
     c->backoff = c->backoff * 2 < most ? c->backoff * 2 : most;
 }
@@ -339,8 +337,7 @@ static void back_off(struct weir_candidate *c, weir_instant now)
 /* A failure of what is asked leads to a pause, whatever it was, and to a longer
  * one until the same succeeds; the lease gone is an answer. */
 static void judge(struct weir_candidate *c,
-                  const struct weir_candidate_answer *answer,
-                  weir_instant now)
+                  const struct weir_candidate_answer *answer, weir_instant now)
 {
     if (answer->failed && !answer->gone) {
         back_off(c, now);
@@ -486,8 +483,7 @@ weir_instant weir_candidate_deadline(const struct weir_candidate *c)
 /* ---- What to ask ---- */
 
 static bool ask(struct weir_candidate *c, enum weir_candidate_ask_type type,
-                int64_t lease, struct weir_candidate_ask *out,
-                weir_instant now)
+                int64_t lease, struct weir_candidate_ask *out, weir_instant now)
 {
     if (c->unanswered++ == 0)
         c->heard_at = now;
@@ -505,8 +501,8 @@ static bool ask(struct weir_candidate *c, enum weir_candidate_ask_type type,
 }
 
 /* What can wait, in the order of what it is good for. */
-static bool next_wish(struct weir_candidate *c,
-                      struct weir_candidate_ask *out, weir_instant now)
+static bool next_wish(struct weir_candidate *c, struct weir_candidate_ask *out,
+                      weir_instant now)
 {
     if (c->stale != 0 && !c->is_revoking) {
         c->is_revoking = true;

@@ -67,7 +67,7 @@ enum weir_candidate_ask_type {
 
 struct weir_candidate_ask {
     enum weir_candidate_ask_type type;
-    uint32_t session;     /* how often the link was lost before */
+    uint32_t session; /* how often the link was lost before */
     int64_t lease;
     int64_t revision;
     weir_instant sent_at; /* the 'now' of weir_candidate_next() */
@@ -84,33 +84,33 @@ struct weir_candidate_ask {
  * all. */
 struct weir_candidate_answer {
     struct weir_candidate_ask ask; /* as it was asked */
-    bool failed;      /* refused, or no answer in time */
-    bool refused;     /* … by a store that is well: another server of it would
+    bool failed;                   /* refused, or no answer in time */
+    bool refused; /* … by a store that is well: another server of it would
                        * do the same */
-    bool gone;        /* there is no such lease (any more) */
-    bool created;     /* CREATE: the key is ours now */
-    bool changed;     /* WATCH: the key has, to what is below */
-    bool over;        /* WATCH: nothing more comes of it */
-    bool found;       /* there is the key … */
-    struct weir_text value; /* … */
+    bool gone;    /* there is no such lease (any more) */
+    bool created; /* CREATE: the key is ours now */
+    bool changed; /* WATCH: the key has, to what is below */
+    bool over;    /* WATCH: nothing more comes of it */
+    bool found;   /* there is the key … */
+    struct weir_text value;  /* … */
     int64_t create_revision; /* … */
-    int64_t lease;    /* the key's; GRANT: the new one */
-    int64_t revision; /* CREATE: of the store; WATCH: of the change */
-    int64_t ttl_s;    /* GRANT, KEEP: as the store has it, > 0 */
-    uint64_t raft_term; /* KEEP, CREATE: of the server that answered */
+    int64_t lease;           /* the key's; GRANT: the new one */
+    int64_t revision;        /* CREATE: of the store; WATCH: of the change */
+    int64_t ttl_s;           /* GRANT, KEEP: as the store has it, > 0 */
+    uint64_t raft_term;      /* KEEP, CREATE: of the server that answered */
 };
 
 /* ---- What it tells ---- */
 
 enum weir_candidate_why {
     WEIR_CANDIDATE_WON,
-    WEIR_CANDIDATE_OTHER,     /* another is master */
-    WEIR_CANDIDATE_VACANT,    /* nobody is */
-    WEIR_CANDIDATE_UNKNOWN,   /* the store hasn't been heard for a ttl */
-    WEIR_CANDIDATE_RAN_OUT,   /* was master: no keep-alive was answered */
-    WEIR_CANDIDATE_NO_LEASE,  /* …: the store has dropped the lease */
-    WEIR_CANDIDATE_KEY_LOST,  /* …: somebody removed the key or wrote to it */
-    WEIR_CANDIDATE_RESIGNED,  /* …: by its own wish */
+    WEIR_CANDIDATE_OTHER,    /* another is master */
+    WEIR_CANDIDATE_VACANT,   /* nobody is */
+    WEIR_CANDIDATE_UNKNOWN,  /* the store hasn't been heard for a ttl */
+    WEIR_CANDIDATE_RAN_OUT,  /* was master: no keep-alive was answered */
+    WEIR_CANDIDATE_NO_LEASE, /* …: the store has dropped the lease */
+    WEIR_CANDIDATE_KEY_LOST, /* …: somebody removed the key or wrote to it */
+    WEIR_CANDIDATE_RESIGNED, /* …: by its own wish */
 };
 
 struct weir_candidate_change {
@@ -142,18 +142,18 @@ struct weir_candidate {
     /* The lease. */
     int64_t lease;            /* 0: none */
     weir_instant lease_until; /* by our clock */
-    weir_instant kept_until;  /* … if the store stands by a keep-alive that was
+    weir_instant kept_until; /* … if the store stands by a keep-alive that was
                                * answered … */
-    uint64_t kept_term;       /* … in this raft term */
-    weir_instant keep_at;     /* the next keep-alive */
-    int64_t stale;            /* a lease to be revoked; 0: none */
+    uint64_t kept_term;      /* … in this raft term */
+    weir_instant keep_at;    /* the next keep-alive */
+    int64_t stale;           /* a lease to be revoked; 0: none */
     bool is_granting;
     bool is_revoking;
 
     /* The key. */
     weir_instant creating_at; /* the CREATE that is waited for; 0: none is */
-    bool want_key;   /* it has to be asked for, or read again */
-    bool is_read;    /* is as below, at 'revision' */
+    bool want_key;            /* it has to be asked for, or read again */
+    bool is_read;             /* is as below, at 'revision' */
     bool is_watching;
     bool is_watched; /* and the watch has begun */
     int64_t revision;
@@ -166,7 +166,7 @@ struct weir_candidate {
     weir_instant farewell_at;
     int64_t created_at; /* the revision at which the master's key was made */
     uint64_t term;
-    uint64_t top_term;  /* the highest one heard of */
+    uint64_t top_term; /* the highest one heard of */
     char master[WEIR_CANDIDATE_TEXT_MAX];
     size_t master_len;
     bool has_change;

@@ -49,12 +49,12 @@ struct place {
     int64_t priority;
     uint64_t hash;
     weir_instant owes_until; /* leaving: then it is forgotten */
-    double told;   /* the limit that changed() told; below 0: none */
-    uint32_t next; /* of the same head, or of the free ones; + 1 */
-    uint32_t next_changed; /* + 1 */
-    uint8_t state;         /* enum place_state */
-    bool changed;          /* is in the list of those */
-    bool lapsed;           /* it was seen that its lease is over */
+    double told;             /* the limit that changed() told; below 0: none */
+    uint32_t next;           /* of the same head, or of the free ones; + 1 */
+    uint32_t next_changed;   /* + 1 */
+    uint8_t state;           /* enum place_state */
+    bool changed;            /* is in the list of those */
+    bool lapsed;             /* it was seen that its lease is over */
     enum weir_lease_error error;
     uint8_t name_len;
     char name[WEIR_NAME_MAX];
@@ -78,10 +78,10 @@ struct weir_lease_client {
     struct place *place;
     uint32_t *head; /* by hash: place + 1 */
     weir_instant *due_at, *end_at;
-    struct weir_want *wants;     /* scratch of a message */
+    struct weir_want *wants; /* scratch of a message */
     struct weir_band *bands; /* likewise */
     uint32_t bands_each;
-    uint64_t number; /* of the last message */
+    uint64_t number;                 /* of the last message */
     weir_instant due_from, end_from; /* no place is before */
     uint32_t changed_first;          /* + 1 */
     uint32_t master;                 /* link, or NONE */
@@ -128,8 +128,7 @@ static size_t lay_out(struct weir_lease_client *c, char *block,
     c->end_at = carve(block, &at, places * sizeof(weir_instant));
     c->head = carve(block, &at, (c->head_mask + (size_t)1) * sizeof(uint32_t));
     c->wants = carve(block, &at, message * sizeof(struct weir_want));
-    c->bands =
-        carve(block, &at, message * bands * sizeof(struct weir_band));
+    c->bands = carve(block, &at, message * bands * sizeof(struct weir_band));
     return at;
 }
 
@@ -139,9 +138,8 @@ size_t weir_lease_client_size(const struct weir_lease_client_options *options)
     return lay_out(&shape, NULL, options);
 }
 
-struct weir_lease_client *
-weir_lease_client_init(void *block,
-                       const struct weir_lease_client_options *options)
+struct weir_lease_client *weir_lease_client_init(
+    void *block, const struct weir_lease_client_options *options)
 {
     weir_assert(options->places <= WEIR_LEASE_PLACES_MAX &&
                 options->links <= WEIR_ROOTS_MAX);
@@ -354,8 +352,7 @@ void weir_lease_client_in_use(struct weir_lease_client *c, uint32_t at,
 }
 
 void weir_lease_client_leased_on(struct weir_lease_client *c, uint32_t at,
-                                 double in_use, double promised,
-                                 bool learning)
+                                 double in_use, double promised, bool learning)
 {
     struct place *p = place_at(c, at);
     weir_holder_promised(&p->holder, promised);
@@ -383,8 +380,8 @@ void weir_lease_client_begin_with(struct weir_lease_client *c, uint32_t at,
     reckon(c, at);
 }
 
-const struct weir_holder *
-weir_lease_client_holder(const struct weir_lease_client *c, uint32_t at)
+const struct weir_holder *weir_lease_client_holder(
+    const struct weir_lease_client *c, uint32_t at)
 {
     return &place_at(c, at)->holder;
 }
@@ -395,14 +392,14 @@ struct weir_text weir_lease_client_name(const struct weir_lease_client *c,
     return name_of(place_at(c, at));
 }
 
-enum weir_lease_error
-weir_lease_client_error(const struct weir_lease_client *c, uint32_t at)
+enum weir_lease_error weir_lease_client_error(const struct weir_lease_client *c,
+                                              uint32_t at)
 {
     return place_at(c, at)->error;
 }
 
-bool weir_lease_client_each(const struct weir_lease_client *c,
-                            uint32_t *cursor, uint32_t *out_at)
+bool weir_lease_client_each(const struct weir_lease_client *c, uint32_t *cursor,
+                            uint32_t *out_at)
 {
     while (*cursor < c->used && c->place[*cursor].state != OPEN)
         ++*cursor;
@@ -504,8 +501,7 @@ uint32_t weir_lease_client_master(const struct weir_lease_client *c)
     return c->master;
 }
 
-struct weir_text
-weir_lease_client_elsewhere(const struct weir_lease_client *c)
+struct weir_text weir_lease_client_elsewhere(const struct weir_lease_client *c)
 {
     struct weir_text none = { NULL, 0 };
     if (c->master != NONE)
@@ -542,9 +538,8 @@ static size_t speak(struct weir_lease_client *c, uint32_t at,
     bands[0] = (struct weir_band){ .clients = 1 };
     if (!c->speaker)
         return 1;
-    size_t count = c->speaker->speak(c->speaker->context, at,
-                                     c->place[at].ticket, bands, out_learning,
-                                     now);
+    size_t count = c->speaker->speak(
+        c->speaker->context, at, c->place[at].ticket, bands, out_learning, now);
     weir_assert(count <= c->bands_each);
     return count > 0 ? count : 1;
 }
@@ -554,8 +549,7 @@ static void write_want(struct weir_lease_client *c, uint32_t at,
 {
     struct place *p = &c->place[at];
     struct weir_want *want = &c->wants[message->count];
-    struct weir_band *bands =
-        &c->bands[(size_t)message->count * c->bands_each];
+    struct weir_band *bands = &c->bands[(size_t)message->count * c->bands_each];
     message->count++;
     *want = (struct weir_want){ .name = name_of(p) };
     if (p->state == LEAVING) {
@@ -630,8 +624,7 @@ static void take_grant(struct weir_lease_client *c, uint64_t answer,
 }
 
 void weir_lease_client_take(struct weir_lease_client *c, uint32_t index,
-                            const struct weir_grants *grants,
-                            weir_instant now)
+                            const struct weir_grants *grants, weir_instant now)
 {
     weir_assert(index < c->link_count);
     struct link *link = &c->link[index];
@@ -672,8 +665,8 @@ static void end_leases(struct weir_lease_client *c, weir_instant now)
     }
 }
 
-bool weir_lease_client_changed(struct weir_lease_client *c,
-                               uint32_t *out_at, weir_instant now)
+bool weir_lease_client_changed(struct weir_lease_client *c, uint32_t *out_at,
+                               weir_instant now)
 {
     end_leases(c, now);
     while (c->changed_first != 0) {

@@ -48,12 +48,10 @@ struct weir_lease_client_options {
                                                * client */
 };
 
-size_t
-weir_lease_client_size(const struct weir_lease_client_options *options);
+size_t weir_lease_client_size(const struct weir_lease_client_options *options);
 /* 'block': 64-byte aligned, zeroed; that many bytes. */
-struct weir_lease_client *
-weir_lease_client_init(void *block,
-                       const struct weir_lease_client_options *options);
+struct weir_lease_client *weir_lease_client_init(
+    void *block, const struct weir_lease_client_options *options);
 /* A copy of a process's: it has nothing, and what it was asks no more. */
 void weir_lease_client_forget(struct weir_lease_client *client);
 
@@ -75,8 +73,8 @@ void weir_lease_client_link(struct weir_lease_client *client, uint32_t link,
 uint32_t weir_lease_client_master(const struct weir_lease_client *client);
 /* The address of one that no link leads to, as roots say; absent: none. What
  * they say isn't connected to: the roots are those that a service was given. */
-struct weir_text
-weir_lease_client_elsewhere(const struct weir_lease_client *client);
+struct weir_text weir_lease_client_elsewhere(
+    const struct weir_lease_client *client);
 
 /* ---- Messages ---- */
 
@@ -86,8 +84,7 @@ bool weir_lease_client_next(struct weir_lease_client *client,
                             uint32_t *out_link, struct weir_wants *out,
                             weir_instant now);
 void weir_lease_client_take(struct weir_lease_client *client, uint32_t link,
-                            const struct weir_grants *grants,
-                            weir_instant now);
+                            const struct weir_grants *grants, weir_instant now);
 /* The next quota whose limit may be another than when it was told here last:
  * a grant has come, or time has passed. Have new use keep to it first, then say
  * what a gauge has in use. */
@@ -105,9 +102,9 @@ weir_instant weir_lease_client_deadline(const struct weir_lease_client *client,
 struct weir_lease_want {
     struct weir_text name; /* 1 .. WEIR_NAME_MAX bytes; copied */
     enum weir_on_stale on_stale;
-    bool gauge;            /* as weir_holder_init() */
-    int64_t priority;      /* of its band, where there is no speaker */
-    uint64_t ticket;       /* the caller's */
+    bool gauge;       /* as weir_holder_init() */
+    int64_t priority; /* of its band, where there is no speaker */
+    uint64_t ticket;  /* the caller's */
 };
 /* The quota is wanted from now on. One that was closed and not told so yet goes
  * on with what it has. Returns its place, which stays until it is closed;
@@ -120,8 +117,8 @@ uint32_t weir_lease_client_find(const struct weir_lease_client *client,
                                 struct weir_text name);
 /* It isn't wanted any more: what its master may have granted, also by an ask
  * that isn't answered yet, is given back with the next message to a master. */
-void weir_lease_client_close(struct weir_lease_client *client,
-                             uint32_t place, weir_instant now);
+void weir_lease_client_close(struct weir_lease_client *client, uint32_t place,
+                             weir_instant now);
 /* An edit; of the kind too. */
 void weir_lease_client_edit(struct weir_lease_client *client, uint32_t place,
                             enum weir_on_stale on_stale, bool gauge,
@@ -132,31 +129,29 @@ void weir_lease_client_want(struct weir_lease_client *client, uint32_t place,
                             double wants, weir_instant now);
 void weir_lease_client_use(struct weir_lease_client *client, uint32_t place,
                            const struct weir_lease_use *use, weir_instant now);
-void weir_lease_client_in_use(struct weir_lease_client *client,
-                              uint32_t place, double in_use);
+void weir_lease_client_in_use(struct weir_lease_client *client, uint32_t place,
+                              double in_use);
 /* What a server between has handed out of it, as weir_holder_in_use(),
  * _promised() and _learning(); each at most WEIR_LEASE_UNITS_MAX. */
 void weir_lease_client_leased_on(struct weir_lease_client *client,
-                                 uint32_t place, double in_use,
-                                 double promised, bool learning);
-void weir_lease_client_hurry(struct weir_lease_client *client,
-                             uint32_t place, weir_instant now);
+                                 uint32_t place, double in_use, double promised,
+                                 bool learning);
+void weir_lease_client_hurry(struct weir_lease_client *client, uint32_t place,
+                             weir_instant now);
 /* As weir_holder_begin_with(); one that isn't new goes on as it is. */
 void weir_lease_client_begin_with(struct weir_lease_client *client,
-                                  uint32_t place, double capacity,
-                                  double used, weir_instant now);
+                                  uint32_t place, double capacity, double used,
+                                  weir_instant now);
 
 /* Its holder, to be read. */
-const struct weir_holder *
-weir_lease_client_holder(const struct weir_lease_client *client,
-                         uint32_t place);
+const struct weir_holder *weir_lease_client_holder(
+    const struct weir_lease_client *client, uint32_t place);
 /* Borrowed until it is closed. */
-struct weir_text
-weir_lease_client_name(const struct weir_lease_client *client, uint32_t place);
+struct weir_text weir_lease_client_name(const struct weir_lease_client *client,
+                                        uint32_t place);
 /* What the master said of it last: WEIR_LEASE_GRANTED, or why not. */
-enum weir_lease_error
-weir_lease_client_error(const struct weir_lease_client *client,
-                        uint32_t place);
+enum weir_lease_error weir_lease_client_error(
+    const struct weir_lease_client *client, uint32_t place);
 /* Walks the places in use: begin with '*cursor' 0; false at the end. */
 bool weir_lease_client_each(const struct weir_lease_client *client,
                             uint32_t *cursor, uint32_t *out_place);
@@ -164,7 +159,6 @@ bool weir_lease_client_each(const struct weir_lease_client *client,
 /* The number of its last message. A successor of who is gone goes on from
  * there. */
 uint64_t weir_lease_client_number(const struct weir_lease_client *client);
-void weir_lease_client_go_on(struct weir_lease_client *client,
-                             uint64_t number);
+void weir_lease_client_go_on(struct weir_lease_client *client, uint64_t number);
 
 #endif /* WEIR_LEASE_CLIENT_H */

@@ -67,9 +67,8 @@ static void set_name(struct weir_limiter *limiter, struct weir_text name)
         memcpy(limiter->name, name.p, limiter->name_len);
 }
 
-struct weir_limiter *
-weir_limiter_init(void *block, const struct weir_limiter_options *options,
-                  weir_instant now)
+struct weir_limiter *weir_limiter_init(
+    void *block, const struct weir_limiter_options *options, weir_instant now)
 {
     weir_assert(options->links <= WEIR_ROOTS_MAX);
     struct weir_limiter *limiter = block;
@@ -78,8 +77,7 @@ weir_limiter_init(void *block, const struct weir_limiter_options *options,
     limiter->rng.state = options->seed;
     limiter->region = options->region;
     set_name(limiter, options->name);
-    memcpy(limiter->incarnation, options->incarnation,
-           WEIR_INCARNATION_SIZE);
+    memcpy(limiter->incarnation, options->incarnation, WEIR_INCARNATION_SIZE);
     limiter->settings = (struct weir_settings){
         .report_interval = WEIR_SECOND,
         .stale_after = 3 * WEIR_SECOND,
@@ -104,8 +102,8 @@ weir_limiter_init(void *block, const struct weir_limiter_options *options,
 }
 
 void weir_limiter_reincarnate(struct weir_limiter *limiter,
-                              struct weir_text name,
-                              const uint8_t *incarnation, weir_instant now)
+                              struct weir_text name, const uint8_t *incarnation,
+                              weir_instant now)
 {
     set_name(limiter, name);
     memcpy(limiter->incarnation, incarnation, WEIR_INCARNATION_SIZE);
@@ -138,12 +136,12 @@ struct weir_event *weir_limiter_note(struct weir_limiter *limiter,
         limiter->events_lost++;
         return NULL;
     }
-    uint32_t at = (limiter->event_first + limiter->event_count++) %
-                  LIMITER_EVENTS_MAX;
+    uint32_t at =
+        (limiter->event_first + limiter->event_count++) % LIMITER_EVENTS_MAX;
     struct weir_event *event = &limiter->event[at];
     *event = (struct weir_event){ .type = type, .at = now, .count = 1 };
-    size_t len = text.len < sizeof(event->text) - 1 ? text.len
-                                                    : sizeof(event->text) - 1;
+    size_t len =
+        text.len < sizeof(event->text) - 1 ? text.len : sizeof(event->text) - 1;
     if (len > 0)
         memcpy(event->text, text.p, len);
     return event;
@@ -306,8 +304,7 @@ void weir_limiter_link(struct weir_limiter *limiter, uint32_t index, bool up,
     }
     weir_tally_meet(&limiter->tally, index);
     /* The low half counts, so that no two sessions share it; never 0. */
-    link->session = (weir_rng_next(&limiter->rng) << 32) |
-                    ++limiter->sessions;
+    link->session = (weir_rng_next(&limiter->rng) << 32) | ++limiter->sessions;
     link->state = LINK_GREETING;
     link->urgent = link->ask = link->again = false;
     link->full_taken = false;
@@ -315,8 +312,7 @@ void weir_limiter_link(struct weir_limiter *limiter, uint32_t index, bool up,
     link->resend = RESEND_FIRST;
 }
 
-static void greet(const struct weir_limiter *limiter,
-                  struct weir_message *out)
+static void greet(const struct weir_limiter *limiter, struct weir_message *out)
 {
     out->type = WEIR_MESSAGE_HELLO;
     out->hello = (struct weir_hello){
@@ -328,8 +324,7 @@ static void greet(const struct weir_limiter *limiter,
     };
     if (limiter->region)
         out->hello.region_name = limiter->region->name;
-    memcpy(out->hello.incarnation, limiter->incarnation,
-           WEIR_INCARNATION_SIZE);
+    memcpy(out->hello.incarnation, limiter->incarnation, WEIR_INCARNATION_SIZE);
 }
 
 static bool other_store_beside(const struct weir_limiter *limiter,
@@ -374,8 +369,8 @@ static int meet_store(struct weir_limiter *limiter, struct limiter_link *link,
     }
     if (!weir_store_id_equal(&limiter->store, &none)) {
         if (!weir_store_id_equal(&link->odd, &welcome->store))
-            weir_limiter_note(limiter, WEIR_EVENT_STORE_CHANGED,
-                              welcome->name, now);
+            weir_limiter_note(limiter, WEIR_EVENT_STORE_CHANGED, welcome->name,
+                              now);
         link->odd = welcome->store;
         if (other_store_beside(limiter, link))
             return WEIR_EPROTOCOL;
@@ -460,9 +455,8 @@ static int welcomed(struct weir_limiter *limiter, uint32_t index,
     link->report_at = now;
     link->first = true;
     weir_instant born = now > welcome->age ? now - welcome->age : 0;
-    weir_tally_resolve(
-        &limiter->tally, index,
-        was_taken(&limiter->tally.link[index], welcome, same));
+    weir_tally_resolve(&limiter->tally, index,
+                       was_taken(&limiter->tally.link[index], welcome, same));
     weir_tally_begin(&limiter->tally, index, link->session, same, born, now);
     choose_carrier(limiter);
     weir_limiter_seek_leader(limiter);
@@ -527,8 +521,7 @@ static void take_stretch(struct weir_limiter *limiter, uint32_t index,
 }
 
 int weir_limiter_receive(struct weir_limiter *limiter, uint32_t index,
-                         const struct weir_message *message,
-                         weir_instant now)
+                         const struct weir_message *message, weir_instant now)
 {
     weir_assert(index < limiter->link_count);
     struct limiter_link *link = &limiter->link[index];
@@ -650,16 +643,15 @@ void weir_limiter_tick(struct weir_limiter *limiter, weir_instant now)
     }
     if (now >= limiter->sweep_at) {
         bool crowded = weir_table_is_crowded(limiter->table);
-        weir_table_sweep(limiter->table,
-                         crowded ? SWEEP_CROWDED : SWEEP_SLOTS, now);
+        weir_table_sweep(limiter->table, crowded ? SWEEP_CROWDED : SWEEP_SLOTS,
+                         now);
         limiter->sweep_at = now + SWEEP_EVERY;
         weir_limiter_seek_room(limiter, now);
     }
 }
 
 /* When the link next has something to say. */
-static weir_instant link_due(const struct weir_limiter *limiter,
-                             uint32_t index)
+static weir_instant link_due(const struct weir_limiter *limiter, uint32_t index)
 {
     const struct limiter_link *link = &limiter->link[index];
     switch (link->state) {
@@ -691,11 +683,11 @@ weir_instant weir_limiter_deadline(const struct weir_limiter *limiter,
     if (limiter->settings.slack && weir_tally_paced(&limiter->tally))
         due = weir_earlier(due, limiter->look_at);
     if (limiter->heard && !limiter->stale)
-        due = weir_earlier(due, limiter->heard_at +
-                               limiter->settings.stale_after);
+        due = weir_earlier(due,
+                           limiter->heard_at + limiter->settings.stale_after);
     if (limiter->stale && limiter->tally.share_above)
         due = weir_earlier(due,
-                      limiter->spoken_at + limiter->settings.stale_after);
+                           limiter->spoken_at + limiter->settings.stale_after);
     for (uint32_t i = 0; i < limiter->link_count; i++)
         due = weir_earlier(due, link_due(limiter, i));
     const struct limiter_asks *asks = &limiter->asks;
@@ -871,8 +863,8 @@ bool weir_limiter_provisional(const struct weir_limiter *limiter)
     return true;
 }
 
-const struct weir_settings *
-weir_limiter_settings(const struct weir_limiter *limiter)
+const struct weir_settings *weir_limiter_settings(
+    const struct weir_limiter *limiter)
 {
     return &limiter->settings;
 }

@@ -40,30 +40,29 @@ struct weir_limiter_sink {
 };
 
 struct weir_limiter_options {
-    struct weir_table *table;   /* outlives the limiter */
-    uint32_t slots;             /* as the table was made */
-    uint32_t links;             /* 0 .. WEIR_ROOTS_MAX */
-    struct weir_text name;      /* copied; <= WEIR_NAME_MAX bytes */
+    struct weir_table *table; /* outlives the limiter */
+    uint32_t slots;           /* as the table was made */
+    uint32_t links;           /* 0 .. WEIR_ROOTS_MAX */
+    struct weir_text name;    /* copied; <= WEIR_NAME_MAX bytes */
     uint8_t incarnation[WEIR_INCARNATION_SIZE];
     uint64_t seed;
-    uint32_t asks;              /* under way at once, for exact quotas that
+    uint32_t asks;          /* under way at once, for exact quotas that
                                  * roots decide: 0 .. WEIR_ASKS_MAX */
-    uint32_t leases;            /* leased quotas in use at once: 0 ..
+    uint32_t leases;        /* leased quotas in use at once: 0 ..
                                  * WEIR_LEASE_PLACES_MAX */
-    int64_t lease_priority;     /* of what it wants; 0: the quota's */
-    uint32_t limits;            /* adaptive limits that roots are told of: 0 ..
+    int64_t lease_priority; /* of what it wants; 0: the quota's */
+    uint32_t limits;        /* adaptive limits that roots are told of: 0 ..
                                  * WEIR_LIMITS_MAX */
     const struct weir_lease_speaker *speaker; /* a region's: for its limiters;
                                  * outlives the limiter; NULL: a service's */
-    const struct weir_limiter_sink *region; /* outlives the limiter; NULL: a
+    const struct weir_limiter_sink *region;   /* outlives the limiter; NULL: a
                                              * service's */
 };
 
 size_t weir_limiter_size(const struct weir_limiter_options *options);
 /* 'block': 64-byte aligned, zeroed. */
-struct weir_limiter *
-weir_limiter_init(void *block, const struct weir_limiter_options *options,
-                  weir_instant now);
+struct weir_limiter *weir_limiter_init(
+    void *block, const struct weir_limiter_options *options, weir_instant now);
 
 /* The link to root number 'link' is up (a fresh session: hello follows from
  * next()) or lost. */
@@ -72,8 +71,7 @@ void weir_limiter_link(struct weir_limiter *limiter, uint32_t link, bool up,
 /* 0, or WEIR_EPROTOCOL: the link is to be dropped (and reported down). A
  * message of an older session is ignored (0). */
 int weir_limiter_receive(struct weir_limiter *limiter, uint32_t link,
-                         const struct weir_message *message,
-                         weir_instant now);
+                         const struct weir_message *message, weir_instant now);
 void weir_limiter_tick(struct weir_limiter *limiter, weir_instant now);
 /* The next message to send, borrowed until the next call of any function
  * here; false when there is none. */
@@ -83,8 +81,7 @@ bool weir_limiter_next(struct weir_limiter *limiter, uint32_t *out_link,
 weir_instant weir_limiter_deadline(const struct weir_limiter *limiter,
                                    weir_instant now);
 /* Events since last asked (ready, stale, …); false when there is none. */
-bool weir_limiter_event(struct weir_limiter *limiter,
-                        struct weir_event *out);
+bool weir_limiter_event(struct weir_limiter *limiter, struct weir_event *out);
 
 /* The quotas of some root are complete in the table. */
 bool weir_limiter_ready(const struct weir_limiter *limiter);
@@ -155,8 +152,8 @@ weir_duration weir_limiter_top_age(const struct weir_limiter *limiter,
 bool weir_limiter_stale(const struct weir_limiter *limiter);
 /* No root that it is linked to has its quotas from a store by now. */
 bool weir_limiter_provisional(const struct weir_limiter *limiter);
-const struct weir_settings *
-weir_limiter_settings(const struct weir_limiter *limiter);
+const struct weir_settings *weir_limiter_settings(
+    const struct weir_limiter *limiter);
 
 /* A region's limiters let through 'units' more (below 0: fewer were presumed
  * rightly), 'refused' more; 'ahead' of all are presumed by now and go on at
@@ -194,8 +191,8 @@ int weir_limiter_restored(struct weir_limiter *limiter, uint64_t epoch,
  * no links, what was counted so far is the other's to report. The other's
  * sync may have been stopped anywhere. */
 void weir_limiter_reincarnate(struct weir_limiter *limiter,
-                              struct weir_text name,
-                              const uint8_t *incarnation, weir_instant now);
+                              struct weir_text name, const uint8_t *incarnation,
+                              weir_instant now);
 
 /* ---- Of a table that processes share (limiter_estate.c) ---- */
 
@@ -209,7 +206,7 @@ struct weir_limiter_estate {
     uint64_t wants;        /* numbers of wants; an upper bound */
     weir_duration stale_after, report_interval; /* as set; 0: not known */
     struct {
-        uint64_t met;      /* 'root' is whole */
+        uint64_t met; /* 'root' is whole */
         uint8_t root[WEIR_INCARNATION_SIZE];
     } link[WEIR_ROOTS_MAX];
 };
@@ -221,7 +218,6 @@ void weir_limiter_bequeath(const struct weir_limiter *limiter,
  * that one's incarnation and the same links: it goes on from there. The estate
  * is its own then, for should it die before it spoke to anybody. */
 void weir_limiter_inherit(struct weir_limiter *limiter,
-                          struct weir_limiter_estate *estate,
-                          weir_instant now);
+                          struct weir_limiter_estate *estate, weir_instant now);
 
 #endif /* WEIR_LIMITER_H */

@@ -58,8 +58,8 @@ void weir_limiter_asks_init(struct limiter_asks *asks, void *block,
     weir_assert(capacity <= WEIR_ASKS_MAX);
     asks->capacity = capacity;
     asks->place = block;
-    asks->scratch = (void *)((char *)block +
-                             aligned(capacity * sizeof(struct ask_place)));
+    asks->scratch =
+        (void *)((char *)block + aligned(capacity * sizeof(struct ask_place)));
     asks->look_at = WEIR_NEVER;
 }
 
@@ -116,8 +116,7 @@ static void end(struct limiter_asks *asks, uint32_t index, int error)
 
 /* ---- Who is asked ---- */
 
-static uint32_t route(const struct weir_limiter *limiter,
-                      struct weir_text name)
+static uint32_t route(const struct weir_limiter *limiter, struct weir_text name)
 {
     uint32_t best = NO_LINK;
     uint64_t most = 0;

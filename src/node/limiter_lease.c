@@ -73,8 +73,8 @@ static size_t aligned(size_t size)
     return (size + WEIR_CACHE_LINE - 1) & ~(size_t)(WEIR_CACHE_LINE - 1);
 }
 
-static struct weir_lease_client_options
-client_options(const struct weir_limiter_options *options)
+static struct weir_lease_client_options client_options(
+    const struct weir_limiter_options *options)
 {
     return (struct weir_lease_client_options){
         .places = options->leases,
@@ -170,8 +170,8 @@ static double limit_without_place(enum weir_on_stale on_stale)
 
 /* Units that passed, or entered, and were refused since the slot's last place
  * ended. A sum that is short for an instant is no use. */
-static uint64_t units_since(const struct limiter_leases *leases,
-                            uint32_t slot, uint64_t passed, uint64_t refused)
+static uint64_t units_since(const struct limiter_leases *leases, uint32_t slot,
+                            uint64_t passed, uint64_t refused)
 {
     uint64_t units = passed + refused - leases->seen[slot];
     return (int64_t)units > 0 ? units : 0;
@@ -255,9 +255,9 @@ static uint32_t open_place(struct weir_limiter *limiter, uint32_t slot,
     if (leases->place_of[before] == at + 1)
         leases->place_of[before] = 0;
     leases->place_of[slot] = at + 1;
-    leases->place[at] = (struct lease_place){
-        .slot = slot, .generation = view.generation, .held = view.refs > 0
-    };
+    leases->place[at] = (struct lease_place){ .slot = slot,
+                                              .generation = view.generation,
+                                              .held = view.refs > 0 };
     begin(limiter, at, &view, now);
     return at;
 }
@@ -389,8 +389,8 @@ static bool needs_place(struct weir_limiter *limiter, uint32_t slot,
     weir_table_view(limiter->table, slot, &view, now);
     weir_table_lease_view(limiter->table, slot, &lease);
     uint64_t refused = weir_table_refused(limiter->table, slot);
-    return view.refs > 0 || units_since(&limiter->leases, slot, lease.entered,
-                                        refused) > 0;
+    return view.refs > 0 ||
+           units_since(&limiter->leases, slot, lease.entered, refused) > 0;
 }
 
 void weir_limiter_leases_fresh(struct weir_limiter *limiter, weir_instant now)
@@ -520,9 +520,8 @@ void weir_limiter_leases_look(struct weir_limiter *limiter, weir_instant now)
 
 /* ---- Messages, and the end ---- */
 
-bool weir_limiter_leases_next(struct weir_limiter *limiter,
-                              uint32_t *out_link, struct weir_message *out,
-                              weir_instant now)
+bool weir_limiter_leases_next(struct weir_limiter *limiter, uint32_t *out_link,
+                              struct weir_message *out, weir_instant now)
 {
     if (!weir_lease_client_next(limiter->leases.client, out_link, &out->wants,
                                 now))
@@ -554,8 +553,7 @@ void weir_limiter_release(struct weir_limiter *limiter, weir_instant now)
     }
 }
 
-void weir_limiter_leases_forget(struct weir_limiter *limiter,
-                                weir_instant now)
+void weir_limiter_leases_forget(struct weir_limiter *limiter, weir_instant now)
 {
     struct limiter_leases *leases = &limiter->leases;
     uint32_t end = weir_table_used(limiter->table);

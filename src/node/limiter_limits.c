@@ -18,8 +18,8 @@
 /* The rows of a message lie one after the other, before their names. */
 size_t weir_limiter_limits_size(uint32_t limits)
 {
-    size_t size = (size_t)limits * (sizeof(struct weir_limit_told) +
-                                    WEIR_NAME_MAX + 1);
+    size_t size =
+        (size_t)limits * (sizeof(struct weir_limit_told) + WEIR_NAME_MAX + 1);
     return (size + WEIR_CACHE_LINE - 1) / WEIR_CACHE_LINE * WEIR_CACHE_LINE;
 }
 

@@ -92,15 +92,14 @@ static bool may_fit(const struct weir_limiter *limiter)
 
 void weir_limiter_seek_room(struct weir_limiter *limiter, weir_instant now)
 {
-    if (limiter->missing == 0 || limiter->full ||
-        now < limiter->missing_at || !may_fit(limiter))
+    if (limiter->missing == 0 || limiter->full || now < limiter->missing_at ||
+        !may_fit(limiter))
         return;
     limiter->missing_till = limiter->epoch;
     limiter->epoch = limiter->missing - 1;
     limiter->missing = 0;
-    limiter->missing_every = limiter->missing_every == 0
-                                 ? ROOM_FIRST
-                                 : 2 * limiter->missing_every;
+    limiter->missing_every =
+        limiter->missing_every == 0 ? ROOM_FIRST : 2 * limiter->missing_every;
     if (limiter->missing_every > ROOM_MOST)
         limiter->missing_every = ROOM_MOST;
     limiter->missing_at = now + limiter->missing_every;
@@ -136,8 +135,8 @@ static int apply_change(struct weir_limiter *limiter,
         return WEIR_OK;
     }
     if (change->reduced)
-        weir_limiter_note(limiter, WEIR_EVENT_QUOTA_UNKNOWN,
-                          change->quota.name, now);
+        weir_limiter_note(limiter, WEIR_EVENT_QUOTA_UNKNOWN, change->quota.name,
+                          now);
     if (weir_table_put(limiter->table, &change->quota, now) < 0)
         note_missing(limiter, &change->quota);
     weir_limiter_leases_edited(limiter, &change->quota, now);
@@ -148,8 +147,8 @@ static int apply_change(struct weir_limiter *limiter,
 static int begin_whole(struct weir_limiter *limiter, weir_instant now)
 {
     const struct weir_limiter_sink *region = limiter->region;
-    int error = region ? region->whole(region->context, &limiter->store, now)
-                       : WEIR_OK;
+    int error =
+        region ? region->whole(region->context, &limiter->store, now) : WEIR_OK;
     if (error < 0)
         return error;
     limiter->handed = 0;
@@ -233,8 +232,7 @@ void weir_limiter_seek_leader(struct weir_limiter *limiter)
 
 int weir_limiter_take_quotas(struct weir_limiter *limiter,
                              struct limiter_link *link,
-                             const struct weir_quotas *quotas,
-                             weir_instant now)
+                             const struct weir_quotas *quotas, weir_instant now)
 {
     int error = quotas->full ? begin_full(limiter, link, quotas, now) : WEIR_OK;
     if (quotas->from > limiter->epoch)

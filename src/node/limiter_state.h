@@ -16,31 +16,31 @@ enum limiter_link_state { LINK_DOWN, LINK_GREETING, LINK_WAITING, LINK_UP };
 struct limiter_link {
     enum limiter_link_state state;
     bool urgent;
-    bool first;      /* no report was made in this session yet */
-    bool met;        /* 'root' is known */
-    bool full_taken; /* a whole set was begun in this session … */
+    bool first;           /* no report was made in this session yet */
+    bool met;             /* 'root' is known */
+    bool full_taken;      /* a whole set was begun in this session … */
     uint64_t full_target; /* … and the last of them led to that epoch */
     uint8_t root[WEIR_INCARNATION_SIZE];
     uint64_t session;
-    uint64_t root_epoch;     /* the newest it spoke of */
-    uint64_t target;         /* the same, in this session */
-    weir_duration root_age;  /* by the newest of this session's welcomes */
+    uint64_t root_epoch;      /* the newest it spoke of */
+    uint64_t target;          /* the same, in this session */
+    weir_duration root_age;   /* by the newest of this session's welcomes */
     struct weir_store_id odd; /* another store it spoke for: told already */
     bool root_ready;
-    bool provisional;        /* the root may be behind its store */
-    bool ask;                /* the welcome is wanted again … */
-    bool again;              /* … or quotas, from our epoch on */
-    bool carries;            /* the root has an upstream */
-    bool tried;              /* it was met once, or couldn't be reached */
-    uint64_t root_hash;      /* of its name: who is asked for what */
+    bool provisional;         /* the root may be behind its store */
+    bool ask;                 /* the welcome is wanted again … */
+    bool again;               /* … or quotas, from our epoch on */
+    bool carries;             /* the root has an upstream */
+    bool tried;               /* it was met once, or couldn't be reached */
+    uint64_t root_hash;       /* of its name: who is asked for what */
     weir_instant answered_at; /* an ask, in its time */
-    weir_duration mute_for;  /* no more patient asks aren't sent, … */
-    bool speaks;             /* … but, as something was heard since, … */
-    weir_instant probe_at;   /* … once, and not before */
-    bool topped;             /* it has told of the topmost root, heard … */
-    weir_instant top_at;     /* … at last */
-    weir_instant sent_at;    /* hello or report, last time */
-    weir_instant report_at;  /* the interval's next report */
+    weir_duration mute_for;   /* no more patient asks aren't sent, … */
+    bool speaks;              /* … but, as something was heard since, … */
+    weir_instant probe_at;    /* … once, and not before */
+    bool topped;              /* it has told of the topmost root, heard … */
+    weir_instant top_at;      /* … at last */
+    weir_instant sent_at;     /* hello or report, last time */
+    weir_instant report_at;   /* the interval's next report */
     weir_duration resend;
     char below[WEIR_NAME_MAX + 1]; /* a name that the next report tells */
     size_t below_len;              /* 0: none */
@@ -53,28 +53,28 @@ struct ask_list {
 
 /* An ask on its way. Its number says which place it has. */
 struct ask_place {
-    uint32_t next;         /* in its list, index + 1 */
-    uint32_t link;         /* when sent: whose answer is awaited … */
-    uint64_t number;       /* … under this number; 0: it isn't */
+    uint32_t next;   /* in its list, index + 1 */
+    uint32_t link;   /* when sent: whose answer is awaited … */
+    uint64_t number; /* … under this number; 0: it isn't */
     uint64_t ticket;
     weir_instant asked_at;
     weir_instant until;
     struct weir_meter_ask ask;
-    int error;             /* when answered … */
+    int error; /* when answered … */
     struct weir_meter_answer answer;
-    bool queued;           /* not sent yet */
+    bool queued; /* not sent yet */
     uint8_t name_len;
     char name[WEIR_NAME_MAX];
 };
 
 struct limiter_asks {
-    uint32_t capacity, used;      /* places; those ever used */
-    struct ask_place *place;      /* in the limiter's block */
+    uint32_t capacity, used;       /* places; those ever used */
+    struct ask_place *place;       /* in the limiter's block */
     struct weir_step_ask *scratch; /* the same; of a message */
     struct ask_list free, queued, answered;
-    uint32_t under_way;           /* queued, sent, or answered and not told */
-    uint64_t sequence;            /* of the last number */
-    weir_instant look_at;         /* no ask's time is over before */
+    uint32_t under_way;   /* queued, sent, or answered and not told */
+    uint64_t sequence;    /* of the last number */
+    weir_instant look_at; /* no ask's time is over before */
 };
 
 struct lease_place;
@@ -94,12 +94,12 @@ struct limiter_leases {
 
 /* What was told of adaptive limits. */
 struct limiter_limits {
-    struct weir_limit_told *rows;   /* in the limiter's block; the names' room
+    struct weir_limit_told *rows; /* in the limiter's block; the names' room
                                      * is behind them */
     uint32_t capacity;
-    weir_instant look_at;           /* not before; of no meaning without any */
-    uint64_t moves;                 /* a sum over all limits' last moves */
-    uint64_t told[WEIR_ROOTS_MAX];  /* of that, to each link; 0: nothing */
+    weir_instant look_at;          /* not before; of no meaning without any */
+    uint64_t moves;                /* a sum over all limits' last moves */
+    uint64_t told[WEIR_ROOTS_MAX]; /* of that, to each link; 0: nothing */
 };
 
 #define LIMITER_DENIED_MAX 64 /* denied names that are remembered: the last */
@@ -120,30 +120,30 @@ struct weir_limiter {
     char name[WEIR_NAME_MAX];
     size_t name_len;
     struct weir_rng rng;
-    uint32_t sessions;       /* begun */
+    uint32_t sessions; /* begun */
 
     struct weir_settings settings;
     struct weir_store_id store;
-    uint64_t epoch;          /* up to which all changes were seen … */
-    uint64_t missing;        /* … but this one, the first of those that found
+    uint64_t epoch;         /* up to which all changes were seen … */
+    uint64_t missing;       /* … but this one, the first of those that found
                               * no room in the table; 0: none */
-    uint64_t missing_till;   /* what lies above hasn't been tried with it */
-    uint32_t missing_live;   /* slots in use when it found none */
-    uint64_t missing_count;  /* not told of yet … */
+    uint64_t missing_till;  /* what lies above hasn't been tried with it */
+    uint32_t missing_live;  /* slots in use when it found none */
+    uint64_t missing_count; /* not told of yet … */
     char missing_name[WEIR_NAME_MAX]; /* … and the first of them */
     size_t missing_len;
-    weir_instant missing_at; /* no sooner is it asked for again … */
+    weir_instant missing_at;     /* no sooner is it asked for again … */
     weir_duration missing_every; /* … by as much as was waited last */
-    uint64_t handed;         /* up to which the region was told of changes */
-    bool full;               /* a whole set is under way … */
-    uint64_t full_target;    /* … until this epoch is reached */
+    uint64_t handed;      /* up to which the region was told of changes */
+    bool full;            /* a whole set is under way … */
+    uint64_t full_target; /* … until this epoch is reached */
     bool ready;
-    bool heard;              /* ever, any root */
-    bool topped;             /* ever, the topmost one */
+    bool heard;  /* ever, any root */
+    bool topped; /* ever, the topmost one */
     bool stale;
-    weir_instant born;       /* this incarnation */
-    weir_instant heard_at;   /* the topmost root, or the first to speak */
-    weir_instant spoken_at;  /* any root */
+    weir_instant born;      /* this incarnation */
+    weir_instant heard_at;  /* the topmost root, or the first to speak */
+    weir_instant spoken_at; /* any root */
     weir_instant collect_at;
     weir_instant extrapolate_at;
     weir_instant look_at; /* … at the slots with a pace */
@@ -234,8 +234,7 @@ size_t weir_limiter_leases_size(const struct weir_limiter_options *options);
 void weir_limiter_leases_init(struct limiter_leases *leases, void *block,
                               const struct weir_limiter_options *options);
 /* A copy of a process's has none of its leases. */
-void weir_limiter_leases_forget(struct weir_limiter *limiter,
-                                weir_instant now);
+void weir_limiter_leases_forget(struct weir_limiter *limiter, weir_instant now);
 /* The link's root has said how it stands; NULL: the link is down. */
 void weir_limiter_leases_link(struct weir_limiter *limiter, uint32_t link,
                               const struct weir_welcome *welcome,
@@ -248,16 +247,14 @@ void weir_limiter_leases_edited(struct weir_limiter *limiter,
                                 const struct weir_quota *quota,
                                 weir_instant now);
 /* Slots were marked: after each weir_tally_collect(). */
-void weir_limiter_leases_fresh(struct weir_limiter *limiter,
-                               weir_instant now);
+void weir_limiter_leases_fresh(struct weir_limiter *limiter, weir_instant now);
 /* The use of all is to be looked at: after a collect. */
 bool weir_limiter_leases_due(const struct weir_limiter *limiter,
                              weir_instant now);
 /* Does that, if it is due; brings in what was granted. */
 void weir_limiter_leases_look(struct weir_limiter *limiter, weir_instant now);
-bool weir_limiter_leases_next(struct weir_limiter *limiter,
-                              uint32_t *out_link, struct weir_message *out,
-                              weir_instant now);
+bool weir_limiter_leases_next(struct weir_limiter *limiter, uint32_t *out_link,
+                              struct weir_message *out, weir_instant now);
 weir_instant weir_limiter_leases_deadline(const struct weir_limiter *limiter,
                                           weir_instant now);
 

@@ -68,29 +68,29 @@ struct relay {
 
 struct weir_region {
     struct weir_mem mem;
-    struct weir_root *root;       /* owned */
-    struct weir_table *table;     /* in 'table_block' */
-    struct weir_limiter *limiter; /* in 'limiter_block' */
+    struct weir_root *root;            /* owned */
+    struct weir_table *table;          /* in 'table_block' */
+    struct weir_limiter *limiter;      /* in 'limiter_block' */
     void *table_block, *limiter_block; /* owned */
     size_t table_size, limiter_size;
-    uint32_t *use_of;             /* owned; by slot: the use's index + 1 */
+    uint32_t *use_of; /* owned; by slot: the use's index + 1 */
     uint32_t slots;
     struct weir_merge_upstream upstream;
     struct weir_limiter_sink sink;
     struct weir_region_lease *lease; /* owned */
     uint64_t restore_epoch;
     weir_instant carry_at;
-    weir_instant now;             /* of the walk that is under way */
-    bool stale;                   /* as it last was */
-    struct way way;               /* ours, and all that follow */
+    weir_instant now;                 /* of the walk that is under way */
+    bool stale;                       /* as it last was */
+    struct way way;                   /* ours, and all that follow */
     struct way above[WEIR_ROOTS_MAX]; /* as each link tells */
-    bool named;                   /* the first of 'way' is ours */
+    bool named;                       /* the first of 'way' is ours */
     uint32_t upstreams;
     const char *misplaced[WEIR_ROOTS_MAX]; /* static; of each link */
     bool carries[WEIR_ROOTS_MAX]; /* those that aren't have an upstream */
     uint64_t carried, no_room;
-    uint32_t relayed;             /* places ever used … */
-    uint32_t free_relay;          /* … and the first free of them, + 1 */
+    uint32_t relayed;    /* places ever used … */
+    uint32_t free_relay; /* … and the first free of them, + 1 */
     struct relay relay[WEIR_ASKS_MAX];
 };
 
@@ -177,8 +177,7 @@ static bool find_slot(struct weir_region *region, struct weir_use *use)
         drop_held(region, use);
     use->up_slot = ref.slot;
     use->up_generation = ref.generation;
-    region->use_of[ref.slot] =
-        (uint32_t)(use - region->root->merge.uses) + 1;
+    region->use_of[ref.slot] = (uint32_t)(use - region->root->merge.uses) + 1;
     return true;
 }
 
@@ -324,8 +323,7 @@ static void follow_top(struct weir_region *region, weir_instant now)
                        weir_limiter_settings(region->limiter)->report_interval;
     bool stale = weir_limiter_stale(region->limiter);
     root->merge.adrift = stale || !root->topped;
-    weir_root_set_provisional(root,
-                              weir_limiter_provisional(region->limiter));
+    weir_root_set_provisional(root, weir_limiter_provisional(region->limiter));
     if (stale != region->stale)
         touch_all(region);
     region->stale = stale;
@@ -552,8 +550,7 @@ static int take_grants(struct weir_region *region, uint32_t link,
 }
 
 int weir_region_up_receive(struct weir_region *region, uint32_t link,
-                           const struct weir_message *message,
-                           weir_instant now)
+                           const struct weir_message *message, weir_instant now)
 {
     if (message->type == WEIR_MESSAGE_WELCOME &&
         !place(region, link, &message->welcome))
@@ -690,8 +687,8 @@ static bool make_parts(struct weir_region *region,
     region->root = weir_root_new(&root, now);
     region->use_of =
         mem->alloc(mem->context, region->slots * sizeof(*region->use_of));
-    if (!region->root || !region->use_of ||
-        !make_table(region, &root, now) || !make_limiter(region, options, now))
+    if (!region->root || !region->use_of || !make_table(region, &root, now) ||
+        !make_limiter(region, options, now))
         return false;
     region->lease = weir_region_lease_new(mem, region->root, region->upstreams,
                                           region->slots, ~root.seed);

@@ -98,12 +98,12 @@ void weir_region_restored(struct weir_region *region, weir_instant now);
 
 struct weir_region_state {
     uint32_t upstreams_up;
-    weir_duration age;   /* since the topmost root was heard; WEIR_NEVER: not
+    weir_duration age; /* since the topmost root was heard; WEIR_NEVER: not
                           * yet */
-    bool stale;          /* age above stale_after */
-    uint64_t reports;    /* sent */
-    uint64_t carried;    /* times that a use was carried to the upper half */
-    uint64_t no_room;    /* … and times that it found no slot there: it waits
+    bool stale;        /* age above stale_after */
+    uint64_t reports;  /* sent */
+    uint64_t carried;  /* times that a use was carried to the upper half */
+    uint64_t no_room;  /* … and times that it found no slot there: it waits
                           * for one */
 };
 void weir_region_look(const struct weir_region *region,

@@ -95,8 +95,8 @@ struct weir_root *weir_root_new(const struct weir_root_options *options,
     root->settings = options->settings;
     root->peers_max = options->peers_max;
     root->region = options->region;
-    root->name_len = options->name.len < WEIR_NAME_MAX ? options->name.len
-                                                       : WEIR_NAME_MAX;
+    root->name_len =
+        options->name.len < WEIR_NAME_MAX ? options->name.len : WEIR_NAME_MAX;
     if (root->name_len > 0)
         memcpy(root->name, options->name.p, root->name_len);
     memcpy(root->incarnation, options->incarnation, WEIR_INCARNATION_SIZE);
@@ -154,10 +154,8 @@ void weir_root_free(struct weir_root *root)
     weir_merge_fini(&root->merge);
     weir_catalog_free(root->catalog);
     weir_catalog_free(root->coming);
-    mem.free(mem.context, root->peers,
-             root->peers_max * sizeof(*root->peers));
-    mem.free(mem.context, root->fills,
-             WEIR_FILLS_MAX * sizeof(*root->fills));
+    mem.free(mem.context, root->peers, root->peers_max * sizeof(*root->peers));
+    mem.free(mem.context, root->fills, WEIR_FILLS_MAX * sizeof(*root->fills));
     mem.free(mem.context, root->changes,
              WEIR_QUOTAS_MAX * sizeof(*root->changes));
     mem.free(mem.context, root, sizeof(*root));
@@ -219,9 +217,8 @@ static bool find_limiter(const struct weir_root *root,
     return false;
 }
 
-const struct root_limiter *
-weir_root_find_limiter(const struct weir_root *root,
-                       const struct limiter_key *key)
+const struct root_limiter *weir_root_find_limiter(const struct weir_root *root,
+                                                  const struct limiter_key *key)
 {
     uint32_t index;
     return find_limiter(root, key, &index) ? root->limiters[index] : NULL;
@@ -237,9 +234,9 @@ static bool limiter_place(struct weir_root *root, uint32_t *out_index)
                 return true;
         }
     }
-    struct root_limiter **limiters = weir_mem_grow(
-        &root->mem, root->limiters, sizeof(*limiters),
-        &root->limiter_capacity, root->limiter_used + 1);
+    struct root_limiter **limiters =
+        weir_mem_grow(&root->mem, root->limiters, sizeof(*limiters),
+                      &root->limiter_capacity, root->limiter_used + 1);
     if (!limiters)
         return false;
     root->limiters = limiters;
@@ -252,9 +249,8 @@ static bool limiter_place(struct weir_root *root, uint32_t *out_index)
     return true;
 }
 
-static bool make_limiter(struct weir_root *root,
-                         const struct limiter_key *key, uint64_t session,
-                         uint32_t *out_index)
+static bool make_limiter(struct weir_root *root, const struct limiter_key *key,
+                         uint64_t session, uint32_t *out_index)
 {
     if (find_limiter(root, key, out_index))
         return true;
@@ -302,9 +298,9 @@ static void attach(struct weir_root *root, uint32_t index,
     limiter->peer = index;
     limiter->heard_at = now;
     limiter->epoch = hello->epoch;
-    limiter->name_len = (uint8_t)(hello->name.len < WEIR_NAME_MAX
-                                      ? hello->name.len
-                                      : WEIR_NAME_MAX);
+    limiter->name_len =
+        (uint8_t)(hello->name.len < WEIR_NAME_MAX ? hello->name.len
+                                                  : WEIR_NAME_MAX);
     if (limiter->name_len > 0)
         memcpy(limiter->name, hello->name.p, limiter->name_len);
     struct weir_text region = hello->region_name;
@@ -411,8 +407,7 @@ static void take_over(struct weir_root *root)
 }
 
 /* Who rules the bucket now? */
-static void rule(struct weir_root *root, struct weir_use *use,
-                 weir_instant now)
+static void rule(struct weir_root *root, struct weir_use *use, weir_instant now)
 {
     struct weir_captures captures;
     struct weir_text name = { use->name, use->name_len };
@@ -420,8 +415,7 @@ static void rule(struct weir_root *root, struct weir_use *use,
         weir_catalog_find(root->catalog, name, &captures);
     if (!quota)
         weir_merge_drop(&root->merge, use);
-    else if (quota->created != use->created ||
-             quota->epoch != use->rule_epoch)
+    else if (quota->created != use->created || quota->epoch != use->rule_epoch)
         weir_merge_edit(&root->merge, use, quota, now);
 }
 
@@ -444,8 +438,7 @@ int weir_root_apply(struct weir_root *root, const struct weir_change *change,
         return WEIR_OK;
     }
     weir_root_lease_edit(root, &change->quota.name, now);
-    struct weir_use *use =
-        weir_merge_get(&root->merge, change->quota.name);
+    struct weir_use *use = weir_merge_get(&root->merge, change->quota.name);
     if (use)
         rule(root, use, now);
     return WEIR_OK;
@@ -498,8 +491,7 @@ bool weir_root_ready(const struct weir_root *root)
     return root->ready;
 }
 
-void weir_root_identity(const struct weir_root *root,
-                        struct weir_store_id *out)
+void weir_root_identity(const struct weir_root *root, struct weir_store_id *out)
 {
     *out = root->store;
 }
@@ -603,8 +595,7 @@ static int remember(const struct weir_root *root, uint32_t **slots,
  * the peer may not ask for: their counts then find no cell, and the answer
  * says so. */
 static int take_announce(struct weir_root *root, uint32_t index,
-                         const struct weir_announce *announce,
-                         weir_instant now)
+                         const struct weir_announce *announce, weir_instant now)
 {
     struct root_peer *peer = &root->peers[index];
     struct root_limiter *limiter = root->limiters[peer->limiter];
@@ -617,8 +608,7 @@ static int take_announce(struct weir_root *root, uint32_t index,
     const struct weir_quota *quota =
         weir_catalog_find(root->catalog, announce->name, &captures);
     if (!root->ready || !quota || quota->created != announce->created) {
-        weir_merge_unannounce(&root->merge, &limiter->cells,
-                              announce->slot);
+        weir_merge_unannounce(&root->merge, &limiter->cells, announce->slot);
         return WEIR_OK;
     }
     struct weir_use *use =
@@ -641,8 +631,8 @@ static int take_counts(struct weir_root *root, uint32_t index,
     for (size_t i = 0; i < report->announce_count && error == 0; i++)
         error = take_announce(root, index, &report->announces[i], now);
     for (size_t i = 0; i < report->count && error == 0; i++) {
-        if (!weir_merge_count(&root->merge, &limiter->cells,
-                              &report->counts[i], report, now))
+        if (!weir_merge_count(&root->merge, &limiter->cells, &report->counts[i],
+                              report, now))
             error = remember(root, &peer->unknown, &peer->unknown_count,
                              &peer->unknown_capacity, report->counts[i].slot);
     }
@@ -654,8 +644,7 @@ static bool stays_ahead(const struct weir_root *root, struct root_peer *peer,
                         weir_instant now)
 {
     bool ahead = root->ready && !root->provisional && !root->coming &&
-                 peer->planned && !peer->full_owed &&
-                 peer->known > root->epoch;
+                 peer->planned && !peer->full_owed && peer->known > root->epoch;
     if (!ahead || peer->ahead_at == 0 || now < peer->ahead_at)
         peer->ahead_at = ahead ? now : 0;
     return ahead && now - peer->ahead_at >= peer->ahead_most;
@@ -799,8 +788,7 @@ static void say_welcome(struct weir_root *root, struct root_peer *peer,
         out->welcome.store = root->store;
         out->welcome.epoch = root->epoch;
     }
-    memcpy(out->welcome.incarnation, root->incarnation,
-           WEIR_INCARNATION_SIZE);
+    memcpy(out->welcome.incarnation, root->incarnation, WEIR_INCARNATION_SIZE);
     weir_root_welcome_leases(root, &out->welcome);
     peer->welcome_owed = peer->master_owed = false;
 }
@@ -841,8 +829,7 @@ static void say_fills(struct weir_root *root, struct root_peer *peer,
         root->stats.pushes++;
     }
     peer->answer_owed = false;
-    weir_duration budget =
-        count * (WEIR_SECOND / WEIR_PUSH_ENTRIES_PER_S);
+    weir_duration budget = count * (WEIR_SECOND / WEIR_PUSH_ENTRIES_PER_S);
     peer->push_at = now + (budget > spacing ? budget : spacing);
     root->stats.fills += count;
 }
@@ -982,13 +969,11 @@ void weir_root_tick(struct weir_root *root, weir_instant now)
     weir_root_lease_tick(root, now);
 }
 
-weir_instant weir_root_deadline(const struct weir_root *root,
-                                weir_instant now)
+weir_instant weir_root_deadline(const struct weir_root *root, weir_instant now)
 {
     bool look = root->merge.touched != 0 || root->due_waiting;
-    weir_instant due = look && root->look_at < root->sweep_at
-                           ? root->look_at
-                           : root->sweep_at;
+    weir_instant due =
+        look && root->look_at < root->sweep_at ? root->look_at : root->sweep_at;
     weir_instant lease = weir_brokers_deadline(root->leases.brokers, now);
     if (lease < due)
         due = lease;

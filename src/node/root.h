@@ -30,17 +30,17 @@ struct weir_root_zones {
 struct weir_root_relay {
     void *context;
     int (*ask)(void *context, uint32_t peer, uint64_t session,
-                const struct weir_step_ask *ask, weir_instant now);
+               const struct weir_step_ask *ask, weir_instant now);
 };
 
 struct weir_root_options {
     struct weir_mem mem;
-    struct weir_text name;   /* copied; <= WEIR_NAME_MAX bytes */
+    struct weir_text name; /* copied; <= WEIR_NAME_MAX bytes */
     uint8_t incarnation[WEIR_INCARNATION_SIZE];
     uint64_t seed;
-    uint32_t peers_max;      /* 1 .. 65,536 */
+    uint32_t peers_max; /* 1 .. 65,536 */
     struct weir_settings settings;
-    bool region;             /* it has an upstream: node/region.h */
+    bool region;                  /* it has an upstream: node/region.h */
     struct weir_root_zones zones; /* 'offset_s' NULL: all are UTC */
 };
 
@@ -57,7 +57,8 @@ void weir_root_link(struct weir_root *root, uint32_t peer, bool up,
  * that are charged with them (their ancestors, and their template's overflow).
  * Another name is answered like one without quota, and the answer says that it
  * was denied. */
-#define WEIR_ANCESTORS_MAX 4096 /* remembered of a peer; of more, those that
+#define WEIR_ANCESTORS_MAX \
+    4096 /* remembered of a peer; of more, those that
                                  * aren't in 'set' are denied */
 struct weir_root_names {
     const struct weir_name_set *set; /* borrowed until the link goes down; NULL:
@@ -80,8 +81,7 @@ void weir_root_tick(struct weir_root *root, weir_instant now);
 /* Borrowed until the next call of any function here. */
 bool weir_root_next(struct weir_root *root, uint32_t *out_peer,
                     struct weir_message *out, weir_instant now);
-weir_instant weir_root_deadline(const struct weir_root *root,
-                                weir_instant now);
+weir_instant weir_root_deadline(const struct weir_root *root, weir_instant now);
 /* How busy the pump was since it last said so, in millionths of the time; some
  * times a minute. A root that can't keep up asks limiters to report no more
  * often than stats.stretch. */
@@ -152,13 +152,13 @@ bool weir_root_new_debtor(struct weir_root *root, struct weir_debtor *out,
 
 /* A quota in use. */
 struct weir_usage {
-    struct weir_text name;      /* borrowed until the next call */
+    struct weir_text name;          /* borrowed until the next call */
     const struct weir_quota *quota; /* its quota or template; NULL: removed */
-    double fill;                /* units */
-    uint64_t passed;            /* units since this root first saw it */
-    uint64_t refused;           /* units */
-    uint32_t limiters;          /* that use it */
-    struct weir_debtor debtor;  /* as weir_root_debtor_of(), of
+    double fill;                    /* units */
+    uint64_t passed;                /* units since this root first saw it */
+    uint64_t refused;               /* units */
+    uint32_t limiters;              /* that use it */
+    struct weir_debtor debtor;      /* as weir_root_debtor_of(), of
                                  * weir_root_usage_of() alone; 0 units: none */
 };
 /* Walks quotas in use: start with '*cursor' 0; false at the end. */
@@ -172,51 +172,49 @@ struct weir_limiter_usage {
     struct weir_text name;
     uint8_t incarnation[WEIR_INCARNATION_SIZE];
     bool connected;
-    weir_duration silent;  /* since its last report */
-    uint64_t epoch;        /* of its quotas */
-    uint64_t unknown;      /* requests by names without quota */
+    weir_duration silent; /* since its last report */
+    uint64_t epoch;       /* of its quotas */
+    uint64_t unknown;     /* requests by names without quota */
     uint64_t reports;
-    uint32_t quotas;       /* in use there */
-    size_t limit_count;    /* its adaptive limits, … */
+    uint32_t quotas;                      /* in use there */
+    size_t limit_count;                   /* its adaptive limits, … */
     const struct weir_limit_told *limits; /* … until the next message */
     weir_duration limits_age;             /* as they were so long ago */
 };
 bool weir_root_limiter_usage(struct weir_root *root, size_t *cursor,
-                             struct weir_limiter_usage *out,
-                             weir_instant now);
+                             struct weir_limiter_usage *out, weir_instant now);
 
 struct weir_root_stats {
     uint32_t limiters_connected;
     uint32_t limiters_known;
-    uint64_t quotas;          /* in the catalog */
-    uint64_t quotas_used;     /* buckets in use */
+    uint64_t quotas;      /* in the catalog */
+    uint64_t quotas_used; /* buckets in use */
     uint64_t epoch;
-    uint64_t reports;         /* taken */
+    uint64_t reports; /* taken */
     uint64_t reports_repeated;
-    uint64_t counts;          /* merged */
-    uint64_t fills;           /* told */
-    uint64_t pushes;          /* fills messages not asked for */
+    uint64_t counts; /* merged */
+    uint64_t fills;  /* told */
+    uint64_t pushes; /* fills messages not asked for */
     uint64_t protocol_errors;
-    uint64_t unknown;         /* requests by names without quota */
-    uint64_t denied;          /* names that a peer may not ask for */
-    uint64_t beyond_debt;     /* units reported beyond a limiter's debt */
-    uint64_t asks;            /* steps of exact meters made, or relayed */
-    uint64_t asks_dropped;    /* doubled, late, or too many unanswered */
-    uint64_t asks_refused;    /* unknown here, or no room */
-    uint64_t meters;          /* of exact quotas in memory … */
-    uint64_t meter_bytes;     /* … and what they take */
-    uint32_t leased;          /* leased quotas in use, by this master … */
-    uint32_t lease_holders;   /* … and who has, or wants, some of them */
-    uint64_t lease_grants;    /* told: answers … */
-    uint64_t lease_pushes;    /* … and grants not asked for */
-    uint64_t lease_dropped;   /* wants that came late or doubled, or had no
+    uint64_t unknown;       /* requests by names without quota */
+    uint64_t denied;        /* names that a peer may not ask for */
+    uint64_t beyond_debt;   /* units reported beyond a limiter's debt */
+    uint64_t asks;          /* steps of exact meters made, or relayed */
+    uint64_t asks_dropped;  /* doubled, late, or too many unanswered */
+    uint64_t asks_refused;  /* unknown here, or no room */
+    uint64_t meters;        /* of exact quotas in memory … */
+    uint64_t meter_bytes;   /* … and what they take */
+    uint32_t leased;        /* leased quotas in use, by this master … */
+    uint32_t lease_holders; /* … and who has, or wants, some of them */
+    uint64_t lease_grants;  /* told: answers … */
+    uint64_t lease_pushes;  /* … and grants not asked for */
+    uint64_t lease_dropped; /* wants that came late or doubled, or had no
                                * room: not answered */
-    uint64_t lease_refused;   /* wants of unknown or other quotas, or for which
+    uint64_t lease_refused; /* wants of unknown or other quotas, or for which
                                * there was no room */
-    uint32_t busy_ppm;        /* as weir_root_busy() last heard */
-    weir_duration stretch;    /* limiters report no more often; 0: as set */
+    uint32_t busy_ppm;      /* as weir_root_busy() last heard */
+    weir_duration stretch;  /* limiters report no more often; 0: as set */
 };
-void weir_root_stats(const struct weir_root *root,
-                     struct weir_root_stats *out);
+void weir_root_stats(const struct weir_root *root, struct weir_root_stats *out);
 
 #endif /* WEIR_ROOT_H */

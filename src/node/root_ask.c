@@ -85,8 +85,8 @@ static weir_instant clock_of(const struct root_asks *asks,
                              const struct weir_meter_rule *rule,
                              weir_instant now)
 {
-    return now + (rule->calendar == WEIR_CALENDAR_NONE ? asks->aligned
-                                                       : asks->wall);
+    return now +
+           (rule->calendar == WEIR_CALENDAR_NONE ? asks->aligned : asks->wall);
 }
 
 /* The quota that this root decides; NULL: there is none. */
@@ -194,8 +194,7 @@ static struct root_meter *carry(struct weir_root *root, uint32_t index,
                                 weir_instant now)
 {
     struct root_meter *before = root->asks.meters[index];
-    struct root_meter *meter =
-        make(root, name_of(before), quota, before->size);
+    struct root_meter *meter = make(root, name_of(before), quota, before->size);
     if (!meter)
         return before;
     weir_meter_carry(&before->rule, before->state, &meter->rule, meter->state,
@@ -272,8 +271,8 @@ static bool answer(struct weir_root *root, uint32_t index,
         out->error = decide(root, ask, &out->answer, now);
         return true;
     }
-    int error = relay->ask(relay->context, index, root->peers[index].session,
-                           ask, now);
+    int error =
+        relay->ask(relay->context, index, root->peers[index].session, ask, now);
     if (error < 0)
         out->error = error == WEIR_EFULL ? WEIR_STEP_NO_ROOM : WEIR_STEP_AWAY;
     return error < 0;

@@ -19,8 +19,8 @@ static bool is_row_of(const struct root_debtor *row,
     struct weir_text name = { row->quota, row->quota_len };
     return memcmp(row->incarnation, limiter->key.incarnation,
                   WEIR_INCARNATION_SIZE) == 0 &&
-           weir_text_equal(name, (struct weir_text){ use->name,
-                                                     use->name_len });
+           weir_text_equal(name,
+                           (struct weir_text){ use->name, use->name_len });
 }
 
 /* The row of limiter and quota; if there is none, a free or the oldest one. */
@@ -59,9 +59,8 @@ void weir_root_note_beyond(void *context,
                        offsetof(struct root_limiter, cells));
     root->stats.beyond_debt += units;
     if (!debtors->rows)
-        debtors->rows =
-            root->mem.alloc(root->mem.context,
-                            WEIR_DEBTORS_MAX * sizeof(*debtors->rows));
+        debtors->rows = root->mem.alloc(
+            root->mem.context, WEIR_DEBTORS_MAX * sizeof(*debtors->rows));
     if (!debtors->rows)
         return; /* without memory only the sums are known */
     struct root_debtor *row = row_of(debtors, limiter, use);

@@ -38,17 +38,17 @@ struct root_limiter {
     uint8_t name_len;
     char region[WEIR_NAME_MAX]; /* that it is a root of */
     uint8_t region_len;         /* 0: it is none, or its region has no name */
-    bool speaks_for_others; /* it is a root of a region */
-    bool live;             /* else the place is free */
-    uint32_t peer;         /* its link, or UINT32_MAX */
-    uint32_t session_low;  /* the newest session's number */
+    bool speaks_for_others;     /* it is a root of a region */
+    bool live;                  /* else the place is free */
+    uint32_t peer;              /* its link, or UINT32_MAX */
+    uint32_t session_low;       /* the newest session's number */
     uint64_t last_session; /* of the last report taken, or of the first hello */
     uint64_t last_number;  /* that report's; 0: none */
     weir_instant heard_at;
     uint64_t epoch;
     uint64_t unknown;
     uint64_t reports;
-    uint64_t wanted; /* the number of the last wants taken */
+    uint64_t wanted;            /* the number of the last wants taken */
     struct root_limits *limits; /* owned; NULL: it told of none */
     struct weir_merge_limiter cells;
 };
@@ -70,15 +70,15 @@ struct root_asks {
     struct weir_root_zones zone_of;
     struct weir_root_relay relay; /* 'ask' NULL: decided here */
     uint64_t wall;                /* what 'now' lacks, for calendars … */
-    uint64_t aligned;             /* … and for other windows: as it was first */
-    uint32_t zones;               /* how often they may have changed */
-    struct root_meter **meters;   /* owned; NULL: a free place */
+    uint64_t aligned;           /* … and for other windows: as it was first */
+    uint32_t zones;             /* how often they may have changed */
+    struct root_meter **meters; /* owned; NULL: a free place */
     size_t capacity;
     uint32_t used, live;
     struct weir_index index;
     size_t bytes;
-    uint32_t hand;                /* of the sweep */
-    weir_instant barren_till;     /* no room was found */
+    uint32_t hand;            /* of the sweep */
+    weir_instant barren_till; /* no room was found */
 };
 
 /* What those above a region's root grant it of a leased quota. */
@@ -118,7 +118,7 @@ struct root_leases {
     bool forgot;    /* … and won't be any more: something leased has gone */
     uint8_t master_len;
     char master[WEIR_MASTER_MAX];
-    struct root_lessor lessor; /* 'grant' NULL: the capacity is ours */
+    struct root_lessor lessor;      /* 'grant' NULL: the capacity is ours */
     struct root_awaiting *awaiting; /* owned */
     uint64_t *awaiting_keys;        /* owned: who waits for what, hashed */
     size_t awaiting_count, awaiting_capacity, awaiting_key_capacity;
@@ -158,37 +158,37 @@ struct root_debtors {
 
 struct root_peer {
     bool up;
-    bool greeted;          /* a hello was taken */
+    bool greeted; /* a hello was taken */
     bool queued;
     bool hold;
     bool welcome_owed;
     bool answer_owed;
-    bool master_owed;      /* who is master of the leased quotas */
-    bool full_owed;        /* the next quotas message begins a whole set … */
-    bool planned;          /* 'sent' is where the quotas stand */
-    uint32_t next_queued;  /* index + 1 */
-    uint32_t limiter;      /* index into the limiters */
+    bool master_owed;     /* who is master of the leased quotas */
+    bool full_owed;       /* the next quotas message begins a whole set … */
+    bool planned;         /* 'sent' is where the quotas stand */
+    uint32_t next_queued; /* index + 1 */
+    uint32_t limiter;     /* index into the limiters */
     uint64_t session;
-    uint64_t number;       /* of the last report taken */
+    uint64_t number; /* of the last report taken */
     uint64_t stamp;
     struct weir_store_id store; /* as the hello said */
-    uint64_t full_known;   /* … which was planned when 'known' was this */
-    uint64_t known;        /* epoch of the limiter, as it last said */
-    uint64_t sent;         /* epoch up to which changes were sent */
+    uint64_t full_known; /* … which was planned when 'known' was this */
+    uint64_t known;      /* epoch of the limiter, as it last said */
+    uint64_t sent;       /* epoch up to which changes were sent */
     struct weir_cursor cursor;
     weir_instant progress_at; /* when 'known' last moved, or we sent */
     weir_instant ahead_at; /* since when it has been above ours; 0: it isn't */
     weir_duration ahead_most; /* for so long it may be */
-    uint64_t floor;        /* the catalog's, when that was planned */
+    uint64_t floor;           /* the catalog's, when that was planned */
     weir_instant push_at;
-    uint64_t asked;        /* the last ask's number */
-    struct weir_step_answer *answers; /* owned: to be said */
+    uint64_t asked;                       /* the last ask's number */
+    struct weir_step_answer *answers;     /* owned: to be said */
     size_t answer_count, answer_capacity; /* at most WEIR_ASKS_MAX */
-    struct root_grants granted; /* answers to wants: to be said */
+    struct root_grants granted;           /* answers to wants: to be said */
     struct root_grants pushed;
-    uint32_t *unknown;     /* owned: slots of the last report */
+    uint32_t *unknown; /* owned: slots of the last report */
     size_t unknown_count, unknown_capacity;
-    uint32_t *denied;      /* owned: slots of that report, of denied names */
+    uint32_t *denied; /* owned: slots of that report, of denied names */
     size_t denied_count, denied_capacity;
     struct weir_root_names names; /* that it may ask for, and their … */
     struct weir_index above;      /* … ancestors, by hash (root_names.c) */
@@ -203,11 +203,11 @@ struct weir_root {
     struct weir_settings settings;
 
     bool ready;
-    bool provisional;      /* the store may be ahead of 'epoch' */
-    bool rule_all;         /* a template changed: look at all buckets */
+    bool provisional; /* the store may be ahead of 'epoch' */
+    bool rule_all;    /* a template changed: look at all buckets */
     struct weir_store_id store;
-    uint64_t epoch;        /* what limiters may know */
-    uint64_t store_epoch;  /* what the store said it has */
+    uint64_t epoch;               /* what limiters may know */
+    uint64_t store_epoch;         /* what the store said it has */
     struct weir_catalog *catalog; /* owned */
     struct weir_catalog *coming;  /* owned; a whole set that isn't settled yet;
                                    * NULL: none */
@@ -215,9 +215,9 @@ struct weir_root {
 
     const struct weir_text *regions; /* borrowed: on the way to the top */
     size_t region_count;
-    bool region;           /* it has an upstream, and … */
-    bool topped;           /* … has heard of the topmost root … */
-    weir_instant top_at;   /* … last, as far as that is unusual */
+    bool region;         /* it has an upstream, and … */
+    bool topped;         /* … has heard of the topmost root … */
+    weir_instant top_at; /* … last, as far as that is unusual */
 
     struct weir_merge merge;
     struct weir_merge_watch watch; /* of the merge, into: */
@@ -243,8 +243,8 @@ struct weir_root {
     uint32_t sweep_hand;
     struct weir_root_stats stats;
 
-    struct weir_fill *fills;      /* owned scratch */
-    struct weir_change *changes;  /* owned scratch */
+    struct weir_fill *fills;     /* owned scratch */
+    struct weir_change *changes; /* owned scratch */
 };
 
 /* ---- root_views.c ---- */
@@ -328,9 +328,8 @@ void weir_root_lease_tick(struct weir_root *root, weir_instant now);
 /* The peer has something to be said. */
 void weir_root_enqueue(struct weir_root *root, uint32_t peer);
 /* The limiter of that key; NULL: it isn't known. */
-const struct root_limiter *
-weir_root_find_limiter(const struct weir_root *root,
-                       const struct limiter_key *key);
+const struct root_limiter *weir_root_find_limiter(
+    const struct weir_root *root, const struct limiter_key *key);
 /* What a welcome says has changed. */
 void weir_root_welcome_all(struct weir_root *root);
 

@@ -16,8 +16,7 @@ static void usage_of(struct weir_root *root, struct weir_use *use,
     *out = (struct weir_usage){
         .name = name,
         .quota = weir_catalog_find(root->catalog, name, &captures),
-        .fill = (double)fill /
-                (double)((uint64_t)1 << use->bucket.leak.frac),
+        .fill = (double)fill / (double)((uint64_t)1 << use->bucket.leak.frac),
         .passed = use->passed,
         .refused = use->refused,
         .limiters = use->connected,
@@ -49,8 +48,7 @@ bool weir_root_usage_of(struct weir_root *root, struct weir_text name,
 }
 
 bool weir_root_limiter_usage(struct weir_root *root, size_t *cursor,
-                             struct weir_limiter_usage *out,
-                             weir_instant now)
+                             struct weir_limiter_usage *out, weir_instant now)
 {
     while (*cursor < root->limiter_used) {
         const struct root_limiter *limiter = root->limiters[(*cursor)++];
@@ -77,8 +75,7 @@ bool weir_root_limiter_usage(struct weir_root *root, size_t *cursor,
     return false;
 }
 
-void weir_root_stats(const struct weir_root *root,
-                     struct weir_root_stats *out)
+void weir_root_stats(const struct weir_root *root, struct weir_root_stats *out)
 {
     *out = root->stats;
     out->limiters_connected = root->connected;
@@ -90,8 +87,7 @@ void weir_root_stats(const struct weir_root *root,
     out->stretch = root->stretch;
     out->meters = root->asks.live;
     out->meter_bytes = root->asks.bytes;
-    out->leased =
-        weir_brokers_count(root->leases.brokers, &out->lease_holders);
+    out->leased = weir_brokers_count(root->leases.brokers, &out->lease_holders);
     for (uint32_t i = 0; i < root->limiter_used; i++) {
         if (root->limiters[i]->live)
             out->unknown += root->limiters[i]->unknown;

@@ -90,8 +90,7 @@ static void on_readable(evutil_socket_t listening, short what, void *context)
         int fd = accept4(listening, (struct sockaddr *)&peer, &len,
                          SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
-            options->on_socket(options->context, fd,
-                               (struct sockaddr *)&peer);
+            options->on_socket(options->context, fd, (struct sockaddr *)&peer);
             continue;
         }
         int error = errno;

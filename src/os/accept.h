@@ -18,7 +18,7 @@
 
 #include "base/base.h"
 
-#define WEIR_ACCEPTS_MAX 64 /* in one turn of the loop */
+#define WEIR_ACCEPTS_MAX 64                       /* in one turn of the loop */
 #define WEIR_ACCEPT_REST (100 * WEIR_MILLISECOND) /* without descriptors */
 
 struct event_base;

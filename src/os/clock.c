@@ -34,8 +34,8 @@ uint64_t weir_clock_wall_offset(void)
 {
     struct timespec wall;
     (void)clock_gettime(CLOCK_REALTIME, &wall);
-    uint64_t since = (uint64_t)wall.tv_sec * WEIR_SECOND +
-                     (uint64_t)wall.tv_nsec;
+    uint64_t since =
+        (uint64_t)wall.tv_sec * WEIR_SECOND + (uint64_t)wall.tv_nsec;
     return since - weir_clock_now();
 }
 

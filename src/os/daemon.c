@@ -20,14 +20,12 @@ static void on_event(evutil_socket_t number, short what, void *context)
 {
     (void)what;
     struct weir_signals *signals = context;
-    signals->on_signal(signals->context, number == SIGHUP
-                                             ? WEIR_SIGNAL_RELOAD
-                                             : WEIR_SIGNAL_STOP);
+    signals->on_signal(signals->context, number == SIGHUP ? WEIR_SIGNAL_RELOAD
+                                                          : WEIR_SIGNAL_STOP);
 }
 
 struct weir_signals *weir_signals_new(struct event_base *base,
-                                      weir_signal_fn *on_signal,
-                                      void *context)
+                                      weir_signal_fn *on_signal, void *context)
 {
     struct weir_signals *signals = calloc(1, sizeof(*signals));
     if (!signals)
@@ -35,8 +33,7 @@ struct weir_signals *weir_signals_new(struct event_base *base,
     signals->on_signal = on_signal;
     signals->context = context;
     for (size_t i = 0; i < WEIR_COUNT_OF(watched); i++) {
-        signals->events[i] =
-            evsignal_new(base, watched[i], on_event, signals);
+        signals->events[i] = evsignal_new(base, watched[i], on_event, signals);
         if (!signals->events[i] || evsignal_add(signals->events[i], NULL)) {
             weir_signals_free(&signals);
             return NULL;

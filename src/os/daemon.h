@@ -20,8 +20,7 @@ typedef void weir_signal_fn(void *context, enum weir_signal signal);
 /* Watches the signals on the loop; SIGPIPE is ignored from here on. One
  * loop of a process may do so. NULL: no memory. */
 struct weir_signals *weir_signals_new(struct event_base *base,
-                                      weir_signal_fn *on_signal,
-                                      void *context);
+                                      weir_signal_fn *on_signal, void *context);
 void weir_signals_free(struct weir_signals **signals);
 
 /* Descriptors that aren't connections: stores, links to roots, logs. */

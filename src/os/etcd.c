@@ -74,7 +74,8 @@ static int parse_endpoint(struct weir_text text, struct weir_address *out,
     struct weir_text plain = WEIR_TEXT("http://");
     struct weir_text tls = WEIR_TEXT("https://");
     if (text.len > tls.len && memcmp(text.p, tls.p, tls.len) == 0)
-        return weir_diag_set(diag, WEIR_EINVAL, "write an endpoint of etcd as "
+        return weir_diag_set(diag, WEIR_EINVAL,
+                             "write an endpoint of etcd as "
                              "HOST:PORT, and name a CA to trust for TLS",
                              NULL);
     if (text.len > plain.len && memcmp(text.p, plain.p, plain.len) == 0) {
@@ -88,10 +89,9 @@ static int parse_endpoint(struct weir_text text, struct weir_address *out,
     return error;
 }
 
-int weir_etcd_endpoints_parse(
-    struct weir_text text,
-    struct weir_address out[WEIR_ETCD_ENDPOINTS_MAX], uint32_t *out_count,
-    struct weir_diag *diag)
+int weir_etcd_endpoints_parse(struct weir_text text,
+                              struct weir_address out[WEIR_ETCD_ENDPOINTS_MAX],
+                              uint32_t *out_count, struct weir_diag *diag)
 {
     uint32_t count = 0;
     const char *end = text.p + text.len;

@@ -24,10 +24,9 @@ struct weir_etcd;
 
 /* "HOST:PORT,HOST:PORT"; "http://" before one is legal, and means nothing.
  * WEIR_EINVAL with 'diag' filled. */
-int weir_etcd_endpoints_parse(
-    struct weir_text text,
-    struct weir_address out[WEIR_ETCD_ENDPOINTS_MAX], uint32_t *out_count,
-    struct weir_diag *diag);
+int weir_etcd_endpoints_parse(struct weir_text text,
+                              struct weir_address out[WEIR_ETCD_ENDPOINTS_MAX],
+                              uint32_t *out_count, struct weir_diag *diag);
 
 /* None may free the client. */
 struct weir_etcd_handler {
@@ -76,8 +75,8 @@ typedef void weir_etcd_outcome_fn(void *context,
                                   const struct weir_etcd_outcome *outcome);
 
 struct weir_etcd_call {
-    struct weir_etcd_ask ask;  /* its texts are copied */
-    weir_duration patience;    /* for the answer; of a WATCH for the first */
+    struct weir_etcd_ask ask; /* its texts are copied */
+    weir_duration patience;   /* for the answer; of a WATCH for the first */
     weir_etcd_outcome_fn *on_outcome; /* may make calls; never comes
                                        * before _call() returns */
     void *context;

@@ -35,8 +35,8 @@ struct weir_etcd_watch {
     weir_duration backoff;
     bool reading; /* a call is under way */
     bool watching;
-    int64_t next;     /* revision; 0: nothing is known */
-    int64_t told;     /* the revision of what was told last; 0: nothing */
+    int64_t next; /* revision; 0: nothing is known */
+    int64_t told; /* the revision of what was told last; 0: nothing */
     bool was_found;
     uint64_t told_hash;
     uint64_t trouble; /* hash of what was told of it; 0: it is well */
@@ -56,8 +56,8 @@ static void read_after_pause(struct weir_etcd_watch *watch)
 {
     read_soon(watch, watch->backoff / 2 +
                          weir_rng_below(&watch->rng, watch->backoff / 2));
-    watch->backoff = watch->backoff * 2 < BACKOFF_MOST ? watch->backoff * 2
-                                                       : BACKOFF_MOST;
+    watch->backoff =
+        watch->backoff * 2 < BACKOFF_MOST ? watch->backoff * 2 : BACKOFF_MOST;
 }
 
 /* Said once as long as 'what' is the same: members in the same trouble take
@@ -88,8 +88,8 @@ static void tell(struct weir_etcd_watch *watch,
 {
     uint64_t hash = weir_hash(answer->value, 1);
     bool is_known = watch->told > 0 && watch->was_found == answer->found &&
-                    (!answer->found || (watch->told == revision &&
-                                        watch->told_hash == hash));
+                    (!answer->found ||
+                     (watch->told == revision && watch->told_hash == hash));
     if (is_known)
         return;
     watch->told = revision;

@@ -101,8 +101,7 @@ static void lose(struct weir_h2_link *link, const char *why)
 
 static void tell_drain(struct weir_h2_link *link)
 {
-    if (!link->full ||
-        weir_h2_link_queued(link) >= WEIR_H2_LINK_LOW_MARK)
+    if (!link->full || weir_h2_link_queued(link) >= WEIR_H2_LINK_LOW_MARK)
         return;
     link->full = false;
     if (link->handler.on_drain)
@@ -140,8 +139,7 @@ static void pump(struct weir_h2_link *link, const void *bytes, size_t len)
         tell_drain(link);
 }
 
-static void pump_event(struct weir_h2_link *link, const void *bytes,
-                       size_t len)
+static void pump_event(struct weir_h2_link *link, const void *bytes, size_t len)
 {
     if (link->lost || link->closed)
         return;
@@ -265,8 +263,7 @@ static bool may_want_tls(const struct weir_h2_link *link,
            !weir_stream_peer_names(stream, &ignored);
 }
 
-static void on_lost(void *context, struct weir_stream *stream,
-                    const char *why)
+static void on_lost(void *context, struct weir_stream *stream, const char *why)
 {
     struct weir_h2_link *link = context;
     enter(link);

@@ -39,7 +39,7 @@
 struct weir_h2_link;
 
 struct weir_h2_link_handler {
-    void *context;               /* of the three below */
+    void *context;                /* of the three below */
     struct weir_h2_handler calls; /* with its own context */
     /* Each may be NULL. */
     void (*on_open)(void *context, struct weir_h2_link *link);
@@ -47,8 +47,7 @@ struct weir_h2_link_handler {
      * WEIR_H2_LINK_LOW_MARK */
     void (*on_drain)(void *context, struct weir_h2_link *link);
     /* 'why' for people. The link is still there: close it. */
-    void (*on_lost)(void *context, struct weir_h2_link *link,
-                    const char *why);
+    void (*on_lost)(void *context, struct weir_h2_link *link, const char *why);
 };
 
 /* NULL: no memory; the stream is closed then. The handler is copied. */

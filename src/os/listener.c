@@ -157,9 +157,8 @@ static int start(struct weir_listener *listener, int fd)
         .context = listener,
     };
     listener->ration = weir_ration_new(&ration);
-    return listener->ration
-               ? weir_acceptor_new(&acceptor, &listener->acceptor)
-               : WEIR_ENOMEM;
+    return listener->ration ? weir_acceptor_new(&acceptor, &listener->acceptor)
+                            : WEIR_ENOMEM;
 }
 
 int weir_listener_new(struct event_base *base,

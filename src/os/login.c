@@ -72,8 +72,9 @@ static int read_token(const char *path, char *out, struct weir_diag *diag)
     if (len > TOKEN_MAX)
         result = refuse_token(diag, path, "a token has at most 512 bytes");
     else if (!is_token(line, len))
-        result = refuse_token(diag, path, "its first line is no token: write "
-                                          "one, without blanks");
+        result = refuse_token(diag, path,
+                              "its first line is no token: write "
+                              "one, without blanks");
     else
         snprintf(out, WEIR_H2_AUTHORIZATION_MAX + 1, BEARER "%.*s", (int)len,
                  line);
@@ -101,8 +102,10 @@ int weir_login_check_address(const struct weir_login_options *options,
         weir_address_is_loopback(address))
         return 0;
     return weir_diag_set(diag, WEIR_EINVAL, "a token isn't sent to ",
-                         address->host, " in plain text: name whose "
-                         "certificates to trust (the CA)", NULL);
+                         address->host,
+                         " in plain text: name whose "
+                         "certificates to trust (the CA)",
+                         NULL);
 }
 
 int weir_login_check(const struct weir_login_options *options,
@@ -169,8 +172,8 @@ int weir_login_tls(struct weir_login *login, struct weir_tls **out,
         return 0;
     }
     if (!login->tls) {
-        struct weir_tls_options options = tls_options(
-            login->path[CA], login->path[CERT], login->path[KEY]);
+        struct weir_tls_options options =
+            tls_options(login->path[CA], login->path[CERT], login->path[KEY]);
         error = weir_tls_new(&options, &login->tls, diag);
     } else if (weir_tls_is_changed(login->tls)) {
         error = weir_tls_reload(login->tls, diag) < 0;

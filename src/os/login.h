@@ -19,7 +19,7 @@
 
 /* Each may be NULL or "": none. */
 struct weir_login_options {
-    const char *tls_ca;     /* none: plain text */
+    const char *tls_ca; /* none: plain text */
     const char *tls_cert, *tls_key;
     const char *token_file; /* its first line is the bearer token */
 };

@@ -35,12 +35,12 @@ enum weir_origin_verdict {
 };
 
 /* Texts of the answers 403 and 415. */
-#define WEIR_ORIGIN_FOREIGN_TEXT                                              \
+#define WEIR_ORIGIN_FOREIGN_TEXT                                               \
     "the request comes from a page of another origin, or its Host isn't this " \
     "listener's: on loopback, use localhost or 127.0.0.1; behind a proxy, "    \
     "name its address by --public-origin"
-#define WEIR_ORIGIN_SIMPLE_TEXT                                               \
-    "send the header Content-Type: application/json; a browser sends other "   \
+#define WEIR_ORIGIN_SIMPLE_TEXT                                              \
+    "send the header Content-Type: application/json; a browser sends other " \
     "types for any page, without asking here first"
 
 /* How a listener is reached. */

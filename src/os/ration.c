@@ -41,7 +41,7 @@ enum { FRESH, SERVED, QUEUES };
 struct source {
     struct members all;
     struct members queue[QUEUES];
-    unsigned turns; /* given, modulo FRESH_EVERY */
+    unsigned turns;  /* given, modulo FRESH_EVERY */
     int64_t deficit; /* time that it may still use; negative: a debt */
     bool is_active;
     TAILQ_ENTRY(source) link; /* while active */
@@ -132,8 +132,7 @@ bool weir_ration_evict(struct weir_ration *ration, const char *why)
     for (uint32_t i = 1; i < WEIR_RATION_SOURCES; i++)
         if (ration->counts[i] > ration->counts[most])
             most = i;
-    struct weir_ration_member *oldest =
-        TAILQ_FIRST(&ration->sources[most].all);
+    struct weir_ration_member *oldest = TAILQ_FIRST(&ration->sources[most].all);
     if (!oldest)
         return false;
     weir_ration_leave(oldest);
@@ -255,8 +254,7 @@ static weir_duration give_turn(struct weir_ration *ration,
     ration->is_free = false;
     uint64_t before = time_used(ration->options.context);
     member->turn(member->context);
-    weir_duration cost =
-        COST_MIN + time_used(ration->options.context) - before;
+    weir_duration cost = COST_MIN + time_used(ration->options.context) - before;
     /* The member may be gone. */
     if (ration->turn_of)
         member->cost += cost;
@@ -285,8 +283,8 @@ static struct source *next_source(struct weir_ration *ration)
 weir_instant weir_ration_serve(struct weir_ration *ration, weir_instant now)
 {
     weir_duration spent = 0;
-    weir_instant earliest = now > WEIR_RATION_BURST ? now - WEIR_RATION_BURST
-                                                    : 0;
+    weir_instant earliest =
+        now > WEIR_RATION_BURST ? now - WEIR_RATION_BURST : 0;
     ration->free_at = weir_later(ration->free_at, earliest);
     ration->serves = true;
     while (spent < WEIR_RATION_TURNS_MAX && ration->free_at <= now &&
@@ -294,8 +292,8 @@ weir_instant weir_ration_serve(struct weir_ration *ration, weir_instant now)
         spent += give_turn(ration, next_source(ration));
     ration->serves = false;
     weir_assert(TAILQ_EMPTY(&ration->active) == (ration->waiting == 0));
-    weir_instant next = ration->waiting == 0 ? WEIR_NEVER
-                                             : weir_later(ration->free_at, now);
+    weir_instant next =
+        ration->waiting == 0 ? WEIR_NEVER : weir_later(ration->free_at, now);
     if (ration->doomed)
         weir_ration_free(&ration);
     return next;

@@ -107,8 +107,8 @@ weir_instant weir_ration_serve(struct weir_ration *ration, weir_instant now);
 
 struct weir_ration_view {
     size_t members, waiting;
-    uint64_t evicted;       /* ever */
-    weir_duration used;     /* time of all turns, ever */
+    uint64_t evicted;   /* ever */
+    weir_duration used; /* time of all turns, ever */
 };
 struct weir_ration_view weir_ration_look(const struct weir_ration *ration);
 

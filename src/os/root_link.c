@@ -53,8 +53,8 @@ static void drop(struct weir_root_link *link, const char *why)
         .tv_usec = (suseconds_t)(link->backoff % WEIR_SECOND / 1000),
     };
     evtimer_add(link->retry, &pause);
-    link->backoff = link->backoff * 2 < BACKOFF_MOST ? link->backoff * 2
-                                                     : BACKOFF_MOST;
+    link->backoff =
+        link->backoff * 2 < BACKOFF_MOST ? link->backoff * 2 : BACKOFF_MOST;
     bool news = !link->told_down;
     link->told_down = true;
     const struct weir_root_link_handler *handler = &link->options.handler;
@@ -70,8 +70,7 @@ static void tell_again(struct weir_root_link *link, int error)
 }
 
 /* One read may hold more than the bytes after which the link was dropped. */
-static bool is_gone(const struct weir_root_link *link,
-                    const struct weir_h2 *h2)
+static bool is_gone(const struct weir_root_link *link, const struct weir_h2 *h2)
 {
     return !link->link || weir_h2_link_h2(link->link) != h2;
 }
@@ -151,8 +150,8 @@ static int open_link(struct weir_root_link *link, struct weir_tls *tls)
         .on_open = on_open,
         .on_lost = on_lost,
     };
-    struct weir_stream *stream = weir_stream_connect(
-        link->options.base, &link->address, tls, 0, &none);
+    struct weir_stream *stream =
+        weir_stream_connect(link->options.base, &link->address, tls, 0, &none);
     if (stream)
         link->link = weir_h2_link_new(stream, false, &handler);
     return link->link ? 0 : WEIR_ENOMEM;
@@ -168,14 +167,14 @@ static int begin(struct weir_root_link *link, struct weir_diag *diag)
     if (error > 0)
         handler->on_file(handler->context, diag->text);
     if (error >= 0)
-        error = weir_login_authorization(link->options.login, authorization,
-                                         diag);
+        error =
+            weir_login_authorization(link->options.login, authorization, diag);
     if (error == 0)
         error = open_link(link, tls);
     if (error == 0)
-        link->stream = weir_h2_call(
-            weir_h2_link_h2(link->link), WEIR_V1_LINK, link->address.host,
-            authorization[0] ? authorization : NULL);
+        link->stream = weir_h2_call(weir_h2_link_h2(link->link), WEIR_V1_LINK,
+                                    link->address.host,
+                                    authorization[0] ? authorization : NULL);
     explicit_bzero(authorization, sizeof(authorization));
     return error;
 }
@@ -205,8 +204,7 @@ void weir_root_link_send(struct weir_root_link *link, const void *bytes,
 {
     if (!link->link)
         return;
-    weir_h2_send(weir_h2_link_h2(link->link), link->stream, bytes, len,
-                 false);
+    weir_h2_send(weir_h2_link_h2(link->link), link->stream, bytes, len, false);
     weir_h2_link_flush(link->link);
 }
 
@@ -217,8 +215,8 @@ size_t weir_root_link_queued(const struct weir_root_link *link)
 
 /* ---- Life ---- */
 
-struct weir_root_link *
-weir_root_link_new(const struct weir_root_link_options *options)
+struct weir_root_link *weir_root_link_new(
+    const struct weir_root_link_options *options)
 {
     struct weir_root_link *link = calloc(1, sizeof(*link));
     if (!link)

@@ -36,8 +36,8 @@ struct weir_root_link_options {
 };
 
 /* NULL: no memory. */
-struct weir_root_link *
-weir_root_link_new(const struct weir_root_link_options *options);
+struct weir_root_link *weir_root_link_new(
+    const struct weir_root_link_options *options);
 /* Closes. No callback comes after it. NULL inside is legal. */
 void weir_root_link_free(struct weir_root_link **link);
 /* Begins; from then on it keeps itself up. */

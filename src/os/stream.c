@@ -64,11 +64,11 @@ enum state { RESOLVING, CONNECTING, HANDSHAKE, OPEN, LOST, FLUSHING };
 struct weir_stream {
     struct event_base *base;
     struct weir_stream_handler handler;
-    struct weir_listener *listener; /* that accepted it, or NULL */
-    struct weir_tls_session *tls;   /* owned; NULL: plain text */
+    struct weir_listener *listener;    /* that accepted it, or NULL */
+    struct weir_tls_session *tls;      /* owned; NULL: plain text */
     struct weir_stream *older, *newer; /* among the listener's handshakes */
     struct weir_ration_member member;  /* until it is authenticated */
-    struct evdns_base *dns;         /* while looking up, and till the end */
+    struct evdns_base *dns;            /* while looking up, and till the end */
     struct evdns_getaddrinfo_request *lookup;
     struct evutil_addrinfo *found; /* owned: what the name stands for */
     struct evutil_addrinfo *next;  /* the one to try next */
@@ -261,8 +261,7 @@ static const char *write_some(struct weir_stream *stream)
         return write_records(stream);
     while (evbuffer_get_length(stream->queue) > 0) {
         struct evbuffer_iovec pieces[PIECES_MAX];
-        int count = evbuffer_peek(stream->queue, -1, NULL, pieces,
-                                  PIECES_MAX);
+        int count = evbuffer_peek(stream->queue, -1, NULL, pieces, PIECES_MAX);
         if (count > PIECES_MAX)
             count = PIECES_MAX;
         struct iovec vector[PIECES_MAX];
@@ -274,8 +273,8 @@ static const char *write_some(struct weir_stream *stream)
             .msg_iov = vector,
             .msg_iovlen = (size_t)count,
         };
-        ssize_t sent = sendmsg(stream->fd, &message,
-                               MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t sent =
+            sendmsg(stream->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent < 0 && errno == EINTR)
             continue;
         if (sent < 0)
@@ -342,8 +341,7 @@ static void on_flush(evutil_socket_t fd, short what, void *context)
         flush_now(stream);
 }
 
-int weir_stream_write(struct weir_stream *stream, const void *bytes,
-                      size_t len)
+int weir_stream_write(struct weir_stream *stream, const void *bytes, size_t len)
 {
     if (stream->state == LOST)
         return WEIR_ECLOSED;
@@ -492,10 +490,10 @@ static bool watch(struct weir_stream *stream, int fd)
     int yes = 1;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
     stream->fd = fd;
-    stream->readable = event_new(stream->base, fd, EV_READ | EV_PERSIST,
-                                 on_readable, stream);
-    stream->writable = event_new(stream->base, fd, EV_WRITE | EV_PERSIST,
-                                 on_writable, stream);
+    stream->readable =
+        event_new(stream->base, fd, EV_READ | EV_PERSIST, on_readable, stream);
+    stream->writable =
+        event_new(stream->base, fd, EV_WRITE | EV_PERSIST, on_writable, stream);
     return stream->readable && stream->writable;
 }
 
@@ -627,8 +625,7 @@ static void connect_next(struct weir_stream *stream)
     connect_to(stream, at->ai_addr, (socklen_t)at->ai_addrlen);
 }
 
-static void on_resolved(int error, struct evutil_addrinfo *found,
-                        void *context)
+static void on_resolved(int error, struct evutil_addrinfo *found, void *context)
 {
     struct weir_stream *stream = context;
     stream->lookup = NULL;
@@ -652,9 +649,9 @@ static void resolve(struct weir_stream *stream,
                     const struct weir_address *address)
 {
     stream->state = RESOLVING;
-    stream->dns = evdns_base_new(stream->base,
-                                 EVDNS_BASE_INITIALIZE_NAMESERVERS |
-                                     EVDNS_BASE_DISABLE_WHEN_INACTIVE);
+    stream->dns =
+        evdns_base_new(stream->base, EVDNS_BASE_INITIALIZE_NAMESERVERS |
+                                         EVDNS_BASE_DISABLE_WHEN_INACTIVE);
     if (!stream->dns) {
         lose(stream, "the name can't be looked up: no name server is known");
         return;
@@ -668,8 +665,8 @@ static void resolve(struct weir_stream *stream,
     (void)evutil_snprintf(port, sizeof(port), "%u", address->port);
     /* It may call back at once, and then it returns NULL. */
     enter(stream);
-    stream->lookup = evdns_getaddrinfo(stream->dns, address->host, port,
-                                       &hints, on_resolved, stream);
+    stream->lookup = evdns_getaddrinfo(stream->dns, address->host, port, &hints,
+                                       on_resolved, stream);
     (void)leave(stream);
 }
 
@@ -736,8 +733,7 @@ struct weir_stream *weir_stream_connect(struct event_base *base,
         destroy(stream);
         return NULL;
     }
-    struct timeval delay = timeval_of(timeout > 0 ? timeout
-                                                  : CONNECT_TIMEOUT);
+    struct timeval delay = timeval_of(timeout > 0 ? timeout : CONNECT_TIMEOUT);
     (void)event_add(stream->timer, &delay);
     (void)evutil_snprintf(stream->peer, sizeof(stream->peer), "%s:%u",
                           address->host, address->port);
@@ -868,6 +864,6 @@ void weir_address_show(const struct sockaddr *address, char *buf)
         port = ntohs(v4.sin_port);
         (void)evutil_inet_ntop(AF_INET, &v4.sin_addr, host, sizeof(host));
     }
-    (void)evutil_snprintf(buf, WEIR_PEER_MAX, is_v6 ? "[%s]:%u" : "%s:%u",
-                          host, port);
+    (void)evutil_snprintf(buf, WEIR_PEER_MAX, is_v6 ? "[%s]:%u" : "%s:%u", host,
+                          port);
 }

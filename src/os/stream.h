@@ -38,8 +38,7 @@ struct weir_stream_handler {
     void (*on_drain)(void *context, struct weir_stream *stream);
     /* lost, refused or ended: 'why' for people. The stream is still there;
      * close it. */
-    void (*on_lost)(void *context, struct weir_stream *stream,
-                    const char *why);
+    void (*on_lost)(void *context, struct weir_stream *stream, const char *why);
 };
 
 /* Connects. Never blocks, never fails at once: errors come by on_lost. NULL:

@@ -57,11 +57,11 @@
 
 struct weir_talk {
     struct weir_talk *next, **self;
-    struct weir_talk_server *server; /* borrowed */
-    struct event *read, *write;      /* owned; 'write' only once needed */
-    char *held, *rest;               /* owned; NULL: nothing */
-    struct weir_tls_session *tls;    /* owned; NULL: plain text */
-    struct event *again;             /* owned; over TLS: the next turn */
+    struct weir_talk_server *server;  /* borrowed */
+    struct event *read, *write;       /* owned; 'write' only once needed */
+    char *held, *rest;                /* owned; NULL: nothing */
+    struct weir_tls_session *tls;     /* owned; NULL: plain text */
+    struct event *again;              /* owned; over TLS: the next turn */
     struct weir_ration_member member; /* until it is known */
     size_t held_len, rest_len, rest_sent;
     size_t lingered; /* bytes read since it was shut */

@@ -45,7 +45,7 @@ struct weir_talk_tls {
 struct weir_talk_options {
     struct event_base *base; /* borrowed */
     struct weir_place place;
-    struct weir_talk_tls tls;   /* of no meaning at a path, which only this
+    struct weir_talk_tls tls; /* of no meaning at a path, which only this
                                  * host reaches: plain text */
     struct weir_accept_short on_short;
     size_t max;                 /* talks at once, > 0 */

@@ -98,8 +98,8 @@ static int check_readable(const char *path, struct weir_diag *diag)
     if (access(path, R_OK) == 0)
         return 0;
     int error = errno == ENOENT || errno == ENOTDIR ? WEIR_ENOENT : WEIR_ETLS;
-    return weir_diag_set(diag, error, path, ": it can't be read: ",
-                         strerror(errno), NULL);
+    return weir_diag_set(diag, error, path,
+                         ": it can't be read: ", strerror(errno), NULL);
 }
 
 /* ---- One context ---- */
@@ -120,12 +120,14 @@ static int use_authorities(const struct weir_tls *tls, SSL_CTX *ssl,
     if (!is_file(tls, CA))
         return SSL_CTX_set_default_verify_paths(ssl) == 1
                    ? 0
-                   : weir_diag_set(diag, WEIR_ETLS, "the authorities of this "
+                   : weir_diag_set(diag, WEIR_ETLS,
+                                   "the authorities of this "
                                    "system can't be found: name a file",
                                    NULL);
     if (SSL_CTX_load_verify_file(ssl, tls->path[CA]) != 1)
-        return refuse(diag, tls->path[CA], "this is no whole PEM file of "
-                                           "certificates");
+        return refuse(diag, tls->path[CA],
+                      "this is no whole PEM file of "
+                      "certificates");
     STACK_OF(X509_NAME) *names =
         tls->server ? SSL_load_client_CA_file(tls->path[CA]) : NULL;
     if (names)
@@ -141,8 +143,9 @@ static int use_certificate(const struct weir_tls *tls, SSL_CTX *ssl,
     SSL_CTX_set_default_passwd_cb_userdata(ssl, &asked);
     int error = 0;
     if (SSL_CTX_use_certificate_chain_file(ssl, tls->path[CERT]) != 1)
-        error = refuse(diag, tls->path[CERT], "this is no whole PEM file of "
-                                              "a certificate and its chain");
+        error = refuse(diag, tls->path[CERT],
+                       "this is no whole PEM file of "
+                       "a certificate and its chain");
     else if (SSL_CTX_use_PrivateKey_file(ssl, tls->path[KEY],
                                          SSL_FILETYPE_PEM) != 1)
         error = refuse(diag, tls->path[KEY],
@@ -151,8 +154,9 @@ static int use_certificate(const struct weir_tls *tls, SSL_CTX *ssl,
                              : "this is no PEM file of the private key that "
                                "is the certificate's");
     else if (SSL_CTX_check_private_key(ssl) != 1)
-        error = refuse(diag, tls->path[KEY], "the key isn't that of the "
-                                             "certificate");
+        error = refuse(diag, tls->path[KEY],
+                       "the key isn't that of the "
+                       "certificate");
     SSL_CTX_set_default_passwd_cb_userdata(ssl, NULL);
     return error;
 }
@@ -298,8 +302,8 @@ static bool copy_paths(struct weir_tls *tls,
     return true;
 }
 
-int weir_tls_new(const struct weir_tls_options *options,
-                 struct weir_tls **out, struct weir_diag *diag)
+int weir_tls_new(const struct weir_tls_options *options, struct weir_tls **out,
+                 struct weir_diag *diag)
 {
     int error = check_options(options, diag);
     if (error < 0)

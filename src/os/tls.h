@@ -22,9 +22,9 @@
 #define WEIR_TLS_HANDSHAKE_MAX (5 * WEIR_SECOND) /* then it is dropped */
 #define WEIR_TLS_OUTDATED \
     "its handshake goes by files that have been read anew since it began"
-#define WEIR_TLS_NAME_MAX 255                    /* bytes of a peer's name */
-#define WEIR_TLS_NAMES_MAX 8                     /* names looked at */
-#define WEIR_TLS_SYSTEM "system"                 /* as 'ca': the system's */
+#define WEIR_TLS_NAME_MAX 255    /* bytes of a peer's name */
+#define WEIR_TLS_NAMES_MAX 8     /* names looked at */
+#define WEIR_TLS_SYSTEM "system" /* as 'ca': the system's */
 
 struct weir_tls;
 
@@ -45,8 +45,8 @@ struct weir_tls_options {
 
 /* Reads the files. Paths are copied. WEIR_ETLS, WEIR_ENOENT, WEIR_EINVAL
  * ('diag': which file, what is wrong with it, what to do), WEIR_ENOMEM. */
-int weir_tls_new(const struct weir_tls_options *options,
-                 struct weir_tls **out, struct weir_diag *diag);
+int weir_tls_new(const struct weir_tls_options *options, struct weir_tls **out,
+                 struct weir_diag *diag);
 /* Streams that were made with it live on. NULL inside is legal. */
 void weir_tls_free(struct weir_tls **tls);
 

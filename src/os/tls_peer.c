@@ -31,8 +31,8 @@ static void add_common_name(struct weir_tls_peer *peer, const X509 *shown)
     const X509_NAME *subject = X509_get_subject_name(shown);
     int at = X509_NAME_get_index_by_NID(subject, NID_commonName, -1);
     if (at >= 0)
-        add_name(peer, X509_NAME_ENTRY_get_data(
-                           X509_NAME_get_entry(subject, at)));
+        add_name(peer,
+                 X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at)));
 }
 
 static void add_dns_names(struct weir_tls_peer *peer, const X509 *shown)
@@ -174,8 +174,7 @@ static const char *explain_verdict(long verdict, const char *host, char *buf,
         snprintf(buf, size, "the peer's certificate isn't for %s", host);
         return buf;
     }
-    const char *known =
-        find(verdicts, WEIR_COUNT_OF(verdicts), (int)verdict);
+    const char *known = find(verdicts, WEIR_COUNT_OF(verdicts), (int)verdict);
     if (known)
         return known;
     snprintf(buf, size, "the peer's certificate: %s",

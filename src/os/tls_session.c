@@ -79,8 +79,8 @@ static int bio_write(BIO *bio, const char *bytes, int len)
     struct weir_tls_session *session = BIO_get_data(bio);
     ssize_t sent;
     do {
-        sent = send(session->fd, bytes, (size_t)len,
-                    MSG_NOSIGNAL | MSG_DONTWAIT);
+        sent =
+            send(session->fd, bytes, (size_t)len, MSG_NOSIGNAL | MSG_DONTWAIT);
     } while (sent < 0 && errno == EINTR);
     BIO_clear_retry_flags(bio);
     if (is_again(session, sent))
@@ -244,8 +244,7 @@ enum weir_tls_step weir_tls_handshake(struct weir_tls_session *session)
     if (session->failed)
         return WEIR_TLS_FAILED;
     begin_step(session);
-    enum weir_tls_step step =
-        judge(session, SSL_do_handshake(session->ssl));
+    enum weir_tls_step step = judge(session, SSL_do_handshake(session->ssl));
     /* Before its end what OpenSSL holds is part of a record of the handshake,
      * of which only the socket can have more. */
     session->more = step == WEIR_TLS_DONE && SSL_has_pending(session->ssl);
@@ -290,8 +289,7 @@ static void look_for_alert(struct weir_tls_session *session)
         begin_step(session);
         result = SSL_read(session->ssl, bytes, sizeof(bytes));
     } while (result > 0 && --left > 0);
-    if (SSL_get_error(session->ssl, result) != SSL_ERROR_SSL ||
-        session->eof) {
+    if (SSL_get_error(session->ssl, result) != SSL_ERROR_SSL || session->eof) {
         ERR_clear_error();
         session->error = errno_of_write;
     }

@@ -29,9 +29,9 @@ static bool path_of(struct weir_text name, char *path)
             return false;
     }
     const char *folder = getenv("TZDIR");
-    int len = snprintf(path, PATH_SIZE, "%s/%.*s",
-                       folder && folder[0] ? folder : FOLDER, (int)name.len,
-                       name.p);
+    int len =
+        snprintf(path, PATH_SIZE, "%s/%.*s",
+                 folder && folder[0] ? folder : FOLDER, (int)name.len, name.p);
     return len > 0 && len < PATH_SIZE;
 }
 
@@ -42,8 +42,7 @@ static unsigned char *read_file(const char *path, size_t *out_size)
     if (!file)
         return NULL;
     unsigned char *bytes = malloc(WEIR_TZIF_SIZE_MAX + 1);
-    size_t size =
-        bytes ? fread(bytes, 1, WEIR_TZIF_SIZE_MAX + 1, file) : 0;
+    size_t size = bytes ? fread(bytes, 1, WEIR_TZIF_SIZE_MAX + 1, file) : 0;
     fclose(file);
     if (size > 0 && size <= WEIR_TZIF_SIZE_MAX) {
         *out_size = size;
@@ -62,19 +61,21 @@ int weir_zone_at(struct weir_text name, int64_t at, int32_t *out_offset_s,
     if (len > 0)
         memcpy(shown, name.p, len);
     size_t size = 0;
-    unsigned char *bytes = path_of(name, path) ? read_file(path, &size)
-                                               : NULL;
+    unsigned char *bytes = path_of(name, path) ? read_file(path, &size) : NULL;
     if (!bytes)
-        return weir_diag_set(diag, WEIR_ENOENT, "this machine knows no time "
-                             "zone '", shown, "'; install tzdata, or write "
-                             "the zone as an offset like +01:00", NULL);
+        return weir_diag_set(diag, WEIR_ENOENT,
+                             "this machine knows no time "
+                             "zone '",
+                             shown,
+                             "'; install tzdata, or write "
+                             "the zone as an offset like +01:00",
+                             NULL);
     struct weir_tzif_span span;
     int error = weir_tzif_at(bytes, size, at, &span);
     free(bytes);
     if (error < 0)
-        return weir_diag_set(diag, error, "the file of the time zone '",
-                             shown, "' can't be read as one (RFC 9636)",
-                             NULL);
+        return weir_diag_set(diag, error, "the file of the time zone '", shown,
+                             "' can't be read as one (RFC 9636)", NULL);
     *out_offset_s = span.offset_s;
     *out_until = span.until;
     return 0;

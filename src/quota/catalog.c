@@ -42,7 +42,7 @@ struct node {
     struct node *child;      /* first of those that name this as parent */
     struct node *sibling_next;
     struct node *sibling_prev;
-    size_t size;     /* of the allocation */
+    size_t size; /* of the allocation */
     size_t log_index;
     uint32_t hash;
     uint32_t children;
@@ -94,8 +94,8 @@ static void give_memory(struct weir_catalog *catalog, void *p, size_t size)
 }
 
 static struct node *make_node(struct weir_catalog *catalog,
-                              const struct weir_quota *quota,
-                              enum state state, uint32_t hash)
+                              const struct weir_quota *quota, enum state state,
+                              uint32_t hash)
 {
     size_t size = sizeof(struct node) + weir_quota_texts_size(quota);
     struct node *node = take_memory(catalog, size);
@@ -193,8 +193,7 @@ static void drop_phantom(struct weir_catalog *catalog, struct node *node)
 {
     if (node->state != PHANTOM || node->children > 0)
         return;
-    remove_bucket(catalog,
-                  find_bucket(catalog, node->quota.name, node->hash));
+    remove_bucket(catalog, find_bucket(catalog, node->quota.name, node->hash));
     free_node(catalog, node);
 }
 
@@ -314,9 +313,9 @@ static int reserve_log(struct weir_catalog *catalog)
         squeeze_log(catalog);
         return 0;
     }
-    void *log = weir_mem_grow(&catalog->mem, catalog->log,
-                              sizeof(*catalog->log), &catalog->log_capacity,
-                              catalog->log_count + 1);
+    void *log =
+        weir_mem_grow(&catalog->mem, catalog->log, sizeof(*catalog->log),
+                      &catalog->log_capacity, catalog->log_count + 1);
     if (!log)
         return WEIR_ENOMEM;
     catalog->log = log;
@@ -361,15 +360,14 @@ static void forget_tombstone(struct weir_catalog *catalog)
 struct weir_catalog *weir_catalog_new(const struct weir_mem *mem,
                                       uint64_t hash_seed)
 {
-    struct weir_catalog *catalog = mem->alloc(mem->context,
-                                              sizeof(*catalog));
+    struct weir_catalog *catalog = mem->alloc(mem->context, sizeof(*catalog));
     if (!catalog)
         return NULL;
     catalog->mem = *mem;
     catalog->seed = hash_seed;
     catalog->bucket_count = BUCKETS_MIN;
-    catalog->buckets = take_memory(catalog,
-                                   BUCKETS_MIN * sizeof(*catalog->buckets));
+    catalog->buckets =
+        take_memory(catalog, BUCKETS_MIN * sizeof(*catalog->buckets));
     catalog->brought = take_memory(catalog, sizeof(*catalog->brought));
     if (!catalog->buckets || !catalog->brought) {
         weir_catalog_free(catalog);
@@ -491,17 +489,16 @@ int weir_catalog_apply(struct weir_catalog *catalog,
         return WEIR_ENOMEM;
     struct weir_quota removed = { .name = change->quota.name,
                                   .epoch = change->quota.epoch };
-    const struct weir_quota *quota = change->removed ? &removed
-                                                     : &change->quota;
+    const struct weir_quota *quota =
+        change->removed ? &removed : &change->quota;
     uint32_t hash = hash_name(catalog, quota->name);
-    struct node *node = make_node(catalog, quota,
-                                  change->removed ? TOMBSTONE : LIVE, hash);
+    struct node *node =
+        make_node(catalog, quota, change->removed ? TOMBSTONE : LIVE, hash);
     if (!node)
         return WEIR_ENOMEM;
     bool has_parent = has_literal_parent(&node->quota);
-    struct node *parent = has_parent
-                              ? need_parent(catalog, node->quota.parent)
-                              : NULL;
+    struct node *parent =
+        has_parent ? need_parent(catalog, node->quota.parent) : NULL;
     if (has_parent && !parent) {
         free_node(catalog, node);
         return WEIR_ENOMEM;
@@ -558,8 +555,8 @@ const struct weir_quota *weir_catalog_find(const struct weir_catalog *catalog,
     return quota;
 }
 
-const struct weir_quota *
-weir_catalog_template(const struct weir_catalog *catalog, size_t index)
+const struct weir_quota *weir_catalog_template(
+    const struct weir_catalog *catalog, size_t index)
 {
     return index < catalog->template_count ? catalog->templates[index] : NULL;
 }
@@ -571,9 +568,9 @@ size_t weir_catalog_children(const struct weir_catalog *catalog,
     return node ? node->children : 0;
 }
 
-const struct weir_quota *
-weir_catalog_child(const struct weir_catalog *catalog, struct weir_text name,
-                   const struct weir_quota *after)
+const struct weir_quota *weir_catalog_child(const struct weir_catalog *catalog,
+                                            struct weir_text name,
+                                            const struct weir_quota *after)
 {
     const struct node *next;
     if (after) {
@@ -627,10 +624,9 @@ bool weir_catalog_since(const struct weir_catalog *catalog, uint64_t epoch,
  * fills it. */
 static bool sort(struct weir_catalog *catalog)
 {
-    void *array = weir_mem_grow(&catalog->mem, catalog->sorted,
-                                sizeof(*catalog->sorted),
-                                &catalog->sorted_capacity,
-                                2 * catalog->count);
+    void *array =
+        weir_mem_grow(&catalog->mem, catalog->sorted, sizeof(*catalog->sorted),
+                      &catalog->sorted_capacity, 2 * catalog->count);
     if (!array)
         return false;
     catalog->sorted = array;

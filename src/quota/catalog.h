@@ -60,8 +60,8 @@ int weir_catalog_apply(struct weir_catalog *catalog,
 
 /* The templates in the order in which they are tried; NULL past the end. */
 size_t weir_catalog_templates(const struct weir_catalog *catalog);
-const struct weir_quota *
-weir_catalog_template(const struct weir_catalog *catalog, size_t index);
+const struct weir_quota *weir_catalog_template(
+    const struct weir_catalog *catalog, size_t index);
 
 /* The quota of exactly that name (a template by its pattern), or NULL. The
  * pointer lives until the next apply of that name. */
@@ -110,8 +110,8 @@ size_t weir_catalog_children(const struct weir_catalog *catalog,
                              struct weir_text name);
 /* They, one by one: the first for 'after' NULL, then the one after that
  * child, then NULL. In no order. */
-const struct weir_quota *
-weir_catalog_child(const struct weir_catalog *catalog, struct weir_text name,
-                   const struct weir_quota *after);
+const struct weir_quota *weir_catalog_child(const struct weir_catalog *catalog,
+                                            struct weir_text name,
+                                            const struct weir_quota *after);
 
 #endif /* WEIR_CATALOG_H */

@@ -48,8 +48,7 @@ static int refuse_missing(const struct weir_catalog *catalog,
 
 /* "a -> b -> c -> a", by the parents as they would be. */
 static int refuse_cycle(const struct weir_catalog *catalog,
-                        const struct weir_quota *quota,
-                        struct weir_diag *diag)
+                        const struct weir_quota *quota, struct weir_diag *diag)
 {
     char path[WEIR_DIAG_MAX];
     struct weir_out out = { path, sizeof(path) - 1, 0 };
@@ -64,24 +63,26 @@ static int refuse_cycle(const struct weir_catalog *catalog,
         above = next ? next->parent : (struct weir_text){ NULL, 0 };
     }
     path[out.len] = '\0';
-    return weir_diag_set(diag, WEIR_ECYCLE, "a quota would be its own "
-                         "ancestor: ", path, NULL);
+    return weir_diag_set(diag, WEIR_ECYCLE,
+                         "a quota would be its own "
+                         "ancestor: ",
+                         path, NULL);
 }
 
-static int refuse_depth(const struct weir_quota *quota,
-                        struct weir_diag *diag)
+static int refuse_depth(const struct weir_quota *quota, struct weir_diag *diag)
 {
     char shown[WEIR_SHOW_MAX];
     return weir_diag_set(diag, WEIR_EDEPTH, "with ",
-                         weir_text_show(quota->name, shown), " a chain would "
+                         weir_text_show(quota->name, shown),
+                         " a chain would "
                          "be longer than 16 quotas; hang it higher up",
                          NULL);
 }
 
 /* How many levels lie below 'name', counted up to 'most'. A walk over the
  * tree by the lists of children, with the way back kept in 'path'. */
-static size_t height(const struct weir_catalog *catalog,
-                     struct weir_text name, size_t most)
+static size_t height(const struct weir_catalog *catalog, struct weir_text name,
+                     size_t most)
 {
     const struct weir_quota *path[WEIR_DEPTH_MAX];
     size_t depth = 0;
@@ -109,8 +110,8 @@ static int check_parent_is_plain(const struct weir_quota *parent,
         return 0;
     char shown[WEIR_SHOW_MAX];
     return weir_diag_set(diag, WEIR_EPARENT, "the parent ",
-                         weir_text_show(parent->name, shown),
-                         " is a template", NULL);
+                         weir_text_show(parent->name, shown), " is a template",
+                         NULL);
 }
 
 static int refuse_second(struct weir_text above, struct weir_text below,
@@ -119,9 +120,11 @@ static int refuse_second(struct weir_text above, struct weir_text below,
     char upper[WEIR_SHOW_MAX];
     char lower[WEIR_SHOW_MAX];
     return weir_diag_set(diag, WEIR_EQUOTA, weir_text_show(below, lower),
-                         " and ", weir_text_show(above, upper), " above it "
+                         " and ", weir_text_show(above, upper),
+                         " above it "
                          "would both be adaptive, and only one of a chain may "
-                         "be; make the other local or counted", NULL);
+                         "be; make the other local or counted",
+                         NULL);
 }
 
 /* The first adaptive quota below 'name', or NULL; as height(). */
@@ -172,8 +175,7 @@ static int check_adaptive(const struct weir_catalog *catalog,
 
 /* Walks up from 'quota' by its parent. Returns the number of ancestors. */
 static int check_above(const struct weir_catalog *catalog,
-                       const struct weir_quota *quota,
-                       struct weir_diag *diag)
+                       const struct weir_quota *quota, struct weir_diag *diag)
 {
     struct weir_text above = quota->parent;
     int ancestors = 0;
@@ -182,8 +184,7 @@ static int check_above(const struct weir_catalog *catalog,
             return refuse_cycle(catalog, quota, diag);
         const struct weir_quota *parent = weir_catalog_get(catalog, above);
         if (!parent)
-            return refuse_missing(catalog, above, "parent", WEIR_EPARENT,
-                                  diag);
+            return refuse_missing(catalog, above, "parent", WEIR_EPARENT, diag);
         int error = check_parent_is_plain(parent, diag);
         if (error < 0)
             return error;
@@ -225,7 +226,8 @@ static int check_children(const struct weir_catalog *catalog,
         weir_catalog_child(catalog, quota->name, NULL);
     if (!child)
         return 0;
-    return weir_diag_set(diag, WEIR_ECHILDREN, "a template has no children; "
+    return weir_diag_set(diag, WEIR_ECHILDREN,
+                         "a template has no children; "
                          "remove or move ",
                          weir_text_show(child->name, shown), " first", NULL);
 }
@@ -259,7 +261,8 @@ static int check_removed(const struct weir_catalog *catalog,
     weir_text_show(name, shown);
     const struct weir_quota *child = weir_catalog_child(catalog, name, NULL);
     if (child)
-        return weir_diag_set(diag, WEIR_ECHILDREN, shown, " has children; "
+        return weir_diag_set(diag, WEIR_ECHILDREN, shown,
+                             " has children; "
                              "remove or move ",
                              weir_text_show(child->name, other), " first",
                              NULL);
@@ -268,8 +271,10 @@ static int check_removed(const struct weir_catalog *catalog,
         if (!weir_text_equal(user->overflow, name) ||
             weir_text_equal(user->name, name))
             continue;
-        return weir_diag_set(diag, WEIR_ECHILDREN, shown, " is the overflow "
-                             "quota of ", weir_text_show(user->name, other),
+        return weir_diag_set(diag, WEIR_ECHILDREN, shown,
+                             " is the overflow "
+                             "quota of ",
+                             weir_text_show(user->name, other),
                              "; change that first", NULL);
     }
     return 0;
@@ -281,13 +286,14 @@ static int check_template_count(const struct weir_catalog *catalog,
 {
     size_t count = weir_catalog_templates(catalog);
     const struct weir_quota *old = weir_catalog_get(catalog, quota->name);
-    if (weir_quota_is_template(quota) &&
-        !(old && weir_quota_is_template(old)))
+    if (weir_quota_is_template(quota) && !(old && weir_quota_is_template(old)))
         count++;
     if (count <= WEIR_TEMPLATES_MAX)
         return 0;
-    return weir_diag_set(diag, WEIR_EFULL, "there are 1024 templates, which "
-                         "is all that is allowed; remove one first", NULL);
+    return weir_diag_set(diag, WEIR_EFULL,
+                         "there are 1024 templates, which "
+                         "is all that is allowed; remove one first",
+                         NULL);
 }
 
 int weir_catalog_check_place(const struct weir_catalog *catalog,
@@ -301,8 +307,7 @@ int weir_catalog_check_place(const struct weir_catalog *catalog,
 }
 
 int weir_catalog_check(const struct weir_catalog *catalog,
-                       const struct weir_change *change,
-                       struct weir_diag *diag)
+                       const struct weir_change *change, struct weir_diag *diag)
 {
     const struct weir_quota *quota = &change->quota;
     if (change->removed) {

@@ -39,9 +39,8 @@ static bool begins_with(struct weir_text text, struct weir_text piece)
 /* The bytes before the next glob, or all of them. */
 static struct weir_text literal(struct weir_text pattern)
 {
-    const char *glob = pattern.len > 0
-                           ? memchr(pattern.p, '*', pattern.len)
-                           : NULL;
+    const char *glob =
+        pattern.len > 0 ? memchr(pattern.p, '*', pattern.len) : NULL;
     size_t len = glob ? (size_t)(glob - pattern.p) : pattern.len;
     return (struct weir_text){ pattern.p, len };
 }
@@ -92,8 +91,7 @@ bool weir_glob_match(struct weir_text pattern, struct weir_text name,
 }
 
 bool weir_template_match(enum weir_glob glob, struct weir_text pattern,
-                         struct weir_text name,
-                         struct weir_captures *captures)
+                         struct weir_text name, struct weir_captures *captures)
 {
     if (glob != WEIR_GLOB_PATH)
         return weir_glob_match(pattern, name, captures);

@@ -24,8 +24,7 @@ bool weir_glob_match(struct weir_text pattern, struct weir_text name,
 /* Whether a template's name, whose kind of glob is 'glob', matches 'name'. As
  * weir_glob_match(); WEIR_GLOB_PATH captures nothing. */
 bool weir_template_match(enum weir_glob glob, struct weir_text pattern,
-                         struct weir_text name,
-                         struct weir_captures *captures);
+                         struct weir_text name, struct weir_captures *captures);
 
 /* Writes 'pattern' with {1}..{9} replaced by the captures. Returns the
  * length, or WEIR_ENAME when it is over WEIR_NAME_MAX or a capture that

@@ -78,12 +78,13 @@ static int check_line(struct weir_text line, struct weir_diag *diag)
     char shown[WEIR_SHOW_MAX];
     weir_text_show(line, shown);
     if (!has_value)
-        return weir_diag_set(diag, WEIR_EQUOTA, "the label ", shown, " has "
-                             "no '='; write key=value", NULL);
-    if (!sound)
-        return weir_diag_set(diag, WEIR_EQUOTA, "the key of the label ",
-                             shown, " isn't 1 to 63 of A-Z a-z 0-9 _ . / -",
+        return weir_diag_set(diag, WEIR_EQUOTA, "the label ", shown,
+                             " has "
+                             "no '='; write key=value",
                              NULL);
+    if (!sound)
+        return weir_diag_set(diag, WEIR_EQUOTA, "the key of the label ", shown,
+                             " isn't 1 to 63 of A-Z a-z 0-9 _ . / -", NULL);
     return weir_diag_set(diag, WEIR_EQUOTA, "the value of the label ", shown,
                          " isn't UTF-8 without control characters", NULL);
 }
@@ -110,14 +111,18 @@ static int refuse_twice(struct weir_text line, struct weir_diag *diag)
 
 static int refuse_long(struct weir_diag *diag)
 {
-    return weir_diag_set(diag, WEIR_EQUOTA, "the labels are too long; "
-                         "together they may have 4096 bytes", NULL);
+    return weir_diag_set(diag, WEIR_EQUOTA,
+                         "the labels are too long; "
+                         "together they may have 4096 bytes",
+                         NULL);
 }
 
 static int refuse_many(struct weir_diag *diag)
 {
-    return weir_diag_set(diag, WEIR_EQUOTA, "there are too many labels; 64 "
-                         "are allowed", NULL);
+    return weir_diag_set(diag, WEIR_EQUOTA,
+                         "there are too many labels; 64 "
+                         "are allowed",
+                         NULL);
 }
 
 int weir_labels_check(struct weir_text labels, struct weir_diag *diag)
@@ -137,13 +142,17 @@ int weir_labels_check(struct weir_text labels, struct weir_diag *diag)
         if (order == 0)
             return refuse_twice(line, diag);
         if (order > 0)
-            return weir_diag_set(diag, WEIR_EQUOTA, "the labels aren't "
-                                 "sorted by key", NULL);
+            return weir_diag_set(diag, WEIR_EQUOTA,
+                                 "the labels aren't "
+                                 "sorted by key",
+                                 NULL);
         last = line;
     }
     if (labels.len > 0 && labels.p[labels.len - 1] == '\n')
-        return weir_diag_set(diag, WEIR_EQUOTA, "the labels end with an "
-                             "empty line", NULL);
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "the labels end with an "
+                             "empty line",
+                             NULL);
     return 0;
 }
 
@@ -172,8 +181,8 @@ static int insert(struct weir_out *out, struct weir_text line,
     return 0;
 }
 
-int weir_labels_parse(struct weir_text text, char *buf,
-                      struct weir_text *out, struct weir_diag *diag)
+int weir_labels_parse(struct weir_text text, char *buf, struct weir_text *out,
+                      struct weir_diag *diag)
 {
     char sorted[WEIR_LABELS_MAX + 1];
     struct weir_out lines = { sorted, sizeof(sorted), 0 };

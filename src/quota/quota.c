@@ -155,10 +155,9 @@ static int check_name(struct weir_text name, const char *what,
                              "name has 1 to 255 bytes", NULL);
     char shown[WEIR_SHOW_MAX];
     if (name.len > WEIR_NAME_MAX)
-        return weir_diag_set(diag, WEIR_ENAME, "the ", what, " ",
-                             weir_text_show(name, shown),
-                             " is too long; a name has 255 bytes at most",
-                             NULL);
+        return weir_diag_set(
+            diag, WEIR_ENAME, "the ", what, " ", weir_text_show(name, shown),
+            " is too long; a name has 255 bytes at most", NULL);
     size_t clean = weir_utf8_clean(name, "");
     if (clean == name.len)
         return 0;
@@ -167,7 +166,7 @@ static int check_name(struct weir_text name, const char *what,
     uint32_t character;
     struct weir_text rest = { name.p + clean, name.len - clean };
     bool broken = weir_utf8_next(rest, &character) == 0;
-    const char *problem = broken ? " isn't UTF-8"
+    const char *problem = broken           ? " isn't UTF-8"
                           : character == 0 ? " holds a NUL"
                                            : " holds a control character";
     return weir_diag_set(diag, WEIR_ENAME, "the ", what, " ", shown, problem,
@@ -186,7 +185,8 @@ static int check_braces(struct weir_text name, const char *what,
         return 0;
     char shown[WEIR_SHOW_MAX];
     return weir_diag_set(diag, WEIR_ENAME, "the ", what, " ",
-                         weir_text_show(name, shown), " holds a brace; {1} "
+                         weir_text_show(name, shown),
+                         " holds a brace; {1} "
                          "to {9} stand in the parent of a template only",
                          NULL);
 }
@@ -237,11 +237,13 @@ static int check_captures(const struct weir_quota *quota,
         if (!whole)
             return weir_diag_set(diag, WEIR_ENAME, "the parent ", shown,
                                  " holds a brace that isn't part of {1} to "
-                                 "{9}", NULL);
+                                 "{9}",
+                                 NULL);
         if ((size_t)(parent.p[i + 1] - '0') > globs)
             return weir_diag_set(diag, WEIR_ENAME, "the parent ", shown,
                                  " uses a capture that the name has no '*' "
-                                 "for", NULL);
+                                 "for",
+                                 NULL);
         i += 2;
     }
     if (is_own_parent(quota))
@@ -250,8 +252,7 @@ static int check_captures(const struct weir_quota *quota,
     return 0;
 }
 
-static int check_parent(const struct weir_quota *quota,
-                        struct weir_diag *diag)
+static int check_parent(const struct weir_quota *quota, struct weir_diag *diag)
 {
     if (quota->parent.len == 0)
         return 0;
@@ -260,9 +261,11 @@ static int check_parent(const struct weir_quota *quota,
     bool template = weir_quota_is_template(quota);
     bool path = quota->glob == WEIR_GLOB_PATH;
     if (template && path && holds(quota->parent, '{'))
-        return weir_diag_set(diag, WEIR_ENAME, "the parent ", shown, " uses a "
+        return weir_diag_set(diag, WEIR_ENAME, "the parent ", shown,
+                             " uses a "
                              "capture, and a template with glob=path has "
-                             "none; name one quota, or use glob=name", NULL);
+                             "none; name one quota, or use glob=name",
+                             NULL);
     if (!template || path)
         return check_plain(quota->parent, "parent", diag);
     int error = check_name(quota->parent, "parent", diag);
@@ -271,7 +274,8 @@ static int check_parent(const struct weir_quota *quota,
     if (holds(quota->parent, '*'))
         return weir_diag_set(diag, WEIR_ENAME, "the parent ", shown,
                              " holds a '*'; write {1} for what the first "
-                             "'*' of the name matched", NULL);
+                             "'*' of the name matched",
+                             NULL);
     return check_captures(quota, diag);
 }
 
@@ -283,23 +287,26 @@ static int check_overflow(const struct weir_quota *quota,
     char shown[WEIR_SHOW_MAX];
     if (!weir_quota_is_template(quota))
         return weir_diag_set(diag, WEIR_EQUOTA,
-                             weir_text_show(quota->name, shown), " is no "
+                             weir_text_show(quota->name, shown),
+                             " is no "
                              "template; overflow stands in for instances of "
-                             "one", NULL);
+                             "one",
+                             NULL);
     return check_plain(quota->overflow, "overflow", diag);
 }
 
-static int check_pattern(const struct weir_quota *quota,
-                         struct weir_diag *diag)
+static int check_pattern(const struct weir_quota *quota, struct weir_diag *diag)
 {
     char shown[WEIR_SHOW_MAX];
     weir_text_show(quota->name, shown);
     if (quota->glob == WEIR_GLOB_PATH &&
         weir_glob_path_check(quota->name, NULL) < 0)
-        return weir_diag_set(diag, WEIR_ENAME, "the name ", shown, " has a "
+        return weir_diag_set(diag, WEIR_ENAME, "the name ", shown,
+                             " has a "
                              "syntax error in its pattern; with glob=path a "
                              "[ ends with ], and a \\ is followed by what it "
-                             "stands for", NULL);
+                             "stands for",
+                             NULL);
     if (quota->glob != WEIR_GLOB_PATH &&
         count_globs(quota->name) > WEIR_CAPTURES_MAX)
         return weir_diag_set(diag, WEIR_ENAME, "the name ", shown,
@@ -327,9 +334,11 @@ static int check_in_flight(const struct weir_quota *quota,
 {
     const struct weir_limit *limit = &quota->limit;
     if (quota->on_stale == WEIR_STALE_HOLD)
-        return weir_diag_set(diag, WEIR_EQUOTA, "on_stale=hold refuses a part "
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "on_stale=hold refuses a part "
                              "of a rate, and what is in flight has none; use "
-                             "share, open or closed", NULL);
+                             "share, open or closed",
+                             NULL);
     if (limit->unlimited || limit->units == 0)
         return 0;
     char shown[64];
@@ -361,13 +370,17 @@ static int check_rate(const struct weir_limit *limit, struct weir_diag *diag)
                              "/min, or write kind=concurrency for ", shown,
                              " at a time", NULL);
     if (limit->per == 0 || limit->per > WEIR_PERIOD_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA, "the period of a limit may "
-                             "be 1 ns to 366 days", NULL);
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "the period of a limit may "
+                             "be 1 ns to 366 days",
+                             NULL);
     if (!limit->unlimited && (weir_u128)limit->units * WEIR_SECOND >
                                  (weir_u128)WEIR_LIMIT_MAX * limit->per)
-        return weir_diag_set(diag, WEIR_EQUOTA, "the limit is above 100G/s, "
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "the limit is above 100G/s, "
                              "the highest there is; for no limit at all "
-                             "write unlimited", NULL);
+                             "write unlimited",
+                             NULL);
     return 0;
 }
 
@@ -380,8 +393,8 @@ uint64_t weir_burst_units(const struct weir_limit *limit,
     return units < WEIR_BURST_MAX ? (uint64_t)units : WEIR_BURST_MAX;
 }
 
-static bool is_above(const struct weir_limit *limit,
-                     const struct weir_burst *a, const struct weir_burst *b)
+static bool is_above(const struct weir_limit *limit, const struct weir_burst *a,
+                     const struct weir_burst *b)
 {
     if (a->in_time == b->in_time)
         return a->amount > b->amount;
@@ -430,16 +443,19 @@ static int check_burst(const struct weir_burst *burst, const char *what,
     if (burst->unset)
         return 0;
     if (burst->in_time && burst->amount > WEIR_PERIOD_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA, what, " may be 366 days of "
-                             "the limit at most", NULL);
+        return weir_diag_set(diag, WEIR_EQUOTA, what,
+                             " may be 366 days of "
+                             "the limit at most",
+                             NULL);
     if (!burst->in_time && burst->amount > WEIR_BURST_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA, what, " may be 2^50 units at "
-                             "most", NULL);
+        return weir_diag_set(diag, WEIR_EQUOTA, what,
+                             " may be 2^50 units at "
+                             "most",
+                             NULL);
     return 0;
 }
 
-static int check_bursts(const struct weir_quota *quota,
-                        struct weir_diag *diag)
+static int check_bursts(const struct weir_quota *quota, struct weir_diag *diag)
 {
     int error = check_burst(&quota->low_burst, "low_burst", diag);
     if (error == 0)
@@ -470,13 +486,11 @@ static int check_enumerations(const struct weir_quota *quota,
         wrong = "kind";
     if (quota->sharing < WEIR_LOCAL || quota->sharing > WEIR_ADAPTIVE)
         wrong = "sharing";
-    if (quota->algorithm < WEIR_LEAKY ||
-        quota->algorithm > WEIR_SLIDING_WINDOW)
+    if (quota->algorithm < WEIR_LEAKY || quota->algorithm > WEIR_SLIDING_WINDOW)
         wrong = "algorithm";
     if (quota->mode < WEIR_ENFORCE || quota->mode > WEIR_OFF)
         wrong = "mode";
-    if (quota->on_stale < WEIR_STALE_OPEN ||
-        quota->on_stale > WEIR_STALE_HOLD)
+    if (quota->on_stale < WEIR_STALE_OPEN || quota->on_stale > WEIR_STALE_HOLD)
         wrong = "on_stale";
     if ((unsigned)quota->window.calendar > WEIR_CALENDAR_MONTH)
         wrong = "window";
@@ -491,9 +505,11 @@ static int check_enumerations(const struct weir_quota *quota,
         wrong = "glob";
     if (!wrong)
         return 0;
-    return weir_diag_set(diag, WEIR_EQUOTA, wrong, " holds a value that this "
+    return weir_diag_set(diag, WEIR_EQUOTA, wrong,
+                         " holds a value that this "
                          "version doesn't know; it may come from a newer "
-                         "one", NULL);
+                         "one",
+                         NULL);
 }
 
 static int check_combination(const struct weir_quota *quota,
@@ -501,30 +517,36 @@ static int check_combination(const struct weir_quota *quota,
 {
     for (size_t i = 0; i < WEIR_COUNT_OF(combinations); i++) {
         const struct combination *row = &combinations[i];
-        bool match = row->kind == quota->kind &&
-                     (row->sharing == 0 || row->sharing == quota->sharing) &&
-                     (row->algorithm == 0 ||
-                      row->algorithm == quota->algorithm);
+        bool match =
+            row->kind == quota->kind &&
+            (row->sharing == 0 || row->sharing == quota->sharing) &&
+            (row->algorithm == 0 || row->algorithm == quota->algorithm);
         if (!match)
             continue;
         if (!row->reason)
             return 0;
         return weir_diag_set(diag, WEIR_EQUOTA, row->reason, NULL);
     }
-    return weir_diag_set(diag, WEIR_EQUOTA, "these kind, sharing and "
+    return weir_diag_set(diag, WEIR_EQUOTA,
+                         "these kind, sharing and "
                          "algorithm don't go together; use kind=rate "
-                         "sharing=counted algorithm=leaky", NULL);
+                         "sharing=counted algorithm=leaky",
+                         NULL);
 }
 
 static int check_texts(const struct weir_quota *quota, struct weir_diag *diag)
 {
     if (quota->description.len > WEIR_DESCRIPTION_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA, "the description is too "
-                             "long; it may have 1024 bytes", NULL);
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "the description is too "
+                             "long; it may have 1024 bytes",
+                             NULL);
     size_t clean = weir_utf8_clean(quota->description, "\t\n");
     if (clean != quota->description.len)
-        return weir_diag_set(diag, WEIR_EQUOTA, "the description isn't UTF-8 "
-                             "without control characters", NULL);
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "the description isn't UTF-8 "
+                             "without control characters",
+                             NULL);
     return weir_labels_check(quota->labels, diag);
 }
 
@@ -533,8 +555,10 @@ static int check_debt(const struct weir_quota *quota, struct weir_diag *diag)
     if (quota->max_debt >= WEIR_MAX_DEBT_MIN &&
         quota->max_debt <= WEIR_MAX_DEBT_MAX)
         return 0;
-    return weir_diag_set(diag, WEIR_EQUOTA, "max_debt may be 1 s to 366 d; "
-                         "write it as max_debt=60s", NULL);
+    return weir_diag_set(diag, WEIR_EQUOTA,
+                         "max_debt may be 1 s to 366 d; "
+                         "write it as max_debt=60s",
+                         NULL);
 }
 
 int weir_quota_check(const struct weir_quota *quota, struct weir_diag *diag)

@@ -73,25 +73,25 @@ static inline struct weir_text weir_name_live(struct weir_text name)
 }
 
 /* Bounds. */
-#define WEIR_LIMIT_MAX 100000000000ull     /* units a second */
-#define WEIR_BURST_MAX (1ull << 50)        /* units */
-#define WEIR_DESCRIPTION_MAX 1024          /* bytes */
-#define WEIR_LABELS_MAX 4096               /* bytes, all labels together */
-#define WEIR_LABELS_COUNT_MAX 64           /* labels of one quota */
-#define WEIR_TEMPLATES_MAX 1024            /* templates in one store */
-#define WEIR_CAPTURES_MAX 9                /* globs in a template's name */
-#define WEIR_TZ_MAX 64                     /* bytes of a zone's name */
-#define WEIR_NEXT_BUCKETS_MAX 256          /* bytes of next_buckets */
-#define WEIR_STORE_MAX 512                 /* bytes of a store's address */
-#define WEIR_STORE_SERVERS_MAX 16          /* of one memcached:// */
+#define WEIR_LIMIT_MAX 100000000000ull /* units a second */
+#define WEIR_BURST_MAX (1ull << 50)    /* units */
+#define WEIR_DESCRIPTION_MAX 1024      /* bytes */
+#define WEIR_LABELS_MAX 4096           /* bytes, all labels together */
+#define WEIR_LABELS_COUNT_MAX 64       /* labels of one quota */
+#define WEIR_TEMPLATES_MAX 1024        /* templates in one store */
+#define WEIR_CAPTURES_MAX 9            /* globs in a template's name */
+#define WEIR_TZ_MAX 64                 /* bytes of a zone's name */
+#define WEIR_NEXT_BUCKETS_MAX 256      /* bytes of next_buckets */
+#define WEIR_STORE_MAX 512             /* bytes of a store's address */
+#define WEIR_STORE_SERVERS_MAX 16      /* of one memcached:// */
 #define WEIR_WINDOW_MIN WEIR_MILLISECOND
 #define WEIR_DEADLINE_MIN (WEIR_MILLISECOND / 10)
 #define WEIR_DEADLINE_MAX (60 * WEIR_SECOND)
 #define WEIR_REFRESH_MIN (100 * WEIR_MILLISECOND)
 #define WEIR_DECAY_ONE 1000000000u /* a decay_factor of 1 */
-#define WEIR_CLASSES_TEXT_MAX 512          /* bytes of classes */
-#define WEIR_DECIMAL_ONE 10000u /* a 1 of min, max, percentile, … */
-#define WEIR_WAITERS_MAX 1000000u          /* who wait for a permit */
+#define WEIR_CLASSES_TEXT_MAX 512  /* bytes of classes */
+#define WEIR_DECIMAL_ONE 10000u    /* a 1 of min, max, percentile, … */
+#define WEIR_WAITERS_MAX 1000000u  /* who wait for a permit */
 #define WEIR_MAX_DEBT_MIN WEIR_SECOND
 #define WEIR_MAX_DEBT_MAX WEIR_PERIOD_MAX
 #define WEIR_PERMIT_TIMEOUT_MIN (100 * WEIR_MILLISECOND)
@@ -163,7 +163,7 @@ struct weir_quota {
     struct weir_burst initial;     /* token_bucket; unset: the burst */
     weir_duration deadline;        /* of a decision by a store */
     uint32_t sub_windows;
-    uint32_t max_entries;          /* 0: weir_quota_entries() */
+    uint32_t max_entries;            /* 0: weir_quota_entries() */
     struct weir_limit safe_capacity; /* of a client whose lease is over; 'per'
                                       * 0: unset, which is dynamic: the limit
                                       * by the number of clients */
@@ -182,11 +182,11 @@ struct weir_quota {
     uint64_t percentile;
     uint64_t min, max;             /* permits of a process */
     uint64_t fleet_min, fleet_max; /* permits of all processes together */
-    int64_t priority;             /* of wants; the higher, the earlier */
-    uint32_t decay_factor;        /* in 1 / WEIR_DECAY_ONE: 1 .. that */
+    int64_t priority;              /* of wants; the higher, the earlier */
+    uint32_t decay_factor;         /* in 1 / WEIR_DECAY_ONE: 1 .. that */
     enum weir_share share_algorithm;
     enum weir_controller_kind controller;
-    enum weir_lineup_order queue;   /* who of those that wait comes first */
+    enum weir_lineup_order queue; /* who of those that wait comes first */
     uint32_t queue_max;           /* so many wait in a process, 1 .. */
     enum weir_glob glob;
     bool count_refused;
@@ -260,8 +260,7 @@ struct weir_next_bucket {
 };
 /* Takes the first bucket off a text "20/s:200, spill:500". Returns 1, or 0 at
  * the text's end, or WEIR_EQUOTA. */
-int weir_next_bucket_parse(struct weir_text *text,
-                           struct weir_next_bucket *out,
+int weir_next_bucket_parse(struct weir_text *text, struct weir_next_bucket *out,
                            struct weir_diag *diag);
 
 /* "+03:00", "-11:30", "UTC", "" (UTC): seconds east of Greenwich. false: it is
@@ -286,7 +285,7 @@ struct weir_field {
     const char *name;
     enum weir_field_type type; /* how YAML and JSON show it */
     bool read_only;
-    const char *help;          /* one sentence, with the default */
+    const char *help; /* one sentence, with the default */
 };
 const struct weir_field *weir_quota_fields(size_t *out_count);
 
@@ -306,8 +305,7 @@ int weir_quota_set(struct weir_quota *quota, struct weir_text field,
 size_t weir_quota_get(const struct weir_quota *quota, const char *field,
                       char *buf, size_t size);
 /* Whether the field has its default value (an export leaves it out). */
-bool weir_quota_is_default(const struct weir_quota *quota,
-                           const char *field);
+bool weir_quota_is_default(const struct weir_quota *quota, const char *field);
 
 /* Whether the field means anything with the quota's kind, algorithm, window
  * and sharing. A sound quota has every other at its default. */
@@ -331,8 +329,8 @@ bool weir_quota_equal(const struct weir_quota *a, const struct weir_quota *b);
  * points; 'text' must not be in 'buf'. A text with a line feed is taken by
  * lines, in which commas and blanks are part of a value. WEIR_EQUOTA: a key or
  * value isn't allowed, or a key comes twice. */
-int weir_labels_parse(struct weir_text text, char *buf,
-                      struct weir_text *out, struct weir_diag *diag);
+int weir_labels_parse(struct weir_text text, char *buf, struct weir_text *out,
+                      struct weir_diag *diag);
 /* Whether labels are in that form. Returns 0 or WEIR_EQUOTA. */
 int weir_labels_check(struct weir_text labels, struct weir_diag *diag);
 /* Takes the first "key=value" off 'labels'; false when there is none. */

@@ -112,7 +112,8 @@ static int refuse_class(struct weir_text part, struct weir_diag *diag)
     return weir_diag_set(diag, WEIR_EQUOTA, weir_text_show(part, shown),
                          " is no class; write NAME:observed, NAME:50% or NAME, "
                          "with commas between, a name of letters, digits and "
-                         "._-, 31 at most", NULL);
+                         "._-, 31 at most",
+                         NULL);
 }
 
 static int set_share(struct weir_text word, struct weir_sluice_class *klass,
@@ -173,19 +174,25 @@ static int parse_classes(struct weir_text text,
     if (text.len == 0)
         return 0;
     if (text.len > WEIR_CLASSES_TEXT_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA, "classes is too long; it may "
-                             "have 512 bytes", NULL);
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "classes is too long; it may "
+                             "have 512 bytes",
+                             NULL);
     while (text.p && error == 0) {
         struct weir_text part = cut(&text, ',');
         if (count == WEIR_SLUICE_CLASSES_MAX)
-            return weir_diag_set(diag, WEIR_EQUOTA, "there may be 8 classes at "
-                                 "most", NULL);
+            return weir_diag_set(diag, WEIR_EQUOTA,
+                                 "there may be 8 classes at "
+                                 "most",
+                                 NULL);
         error = parse_class(part, &options->class_of[count], diag);
         char shown[WEIR_SHOW_MAX];
         if (error == 0 && is_numbered_before(options, count))
             return weir_diag_set(diag, WEIR_EQUOTA, "two classes are called ",
-                                 weir_text_show(part, shown), ", or can't be "
-                                 "told apart; give one another name", NULL);
+                                 weir_text_show(part, shown),
+                                 ", or can't be "
+                                 "told apart; give one another name",
+                                 NULL);
         count++;
     }
     options->classes = count;
@@ -257,14 +264,14 @@ static int check_bound(const struct weir_quota *quota, const char *what,
 {
     bool fractions = quota->controller == WEIR_CONTROLLER_TARGET;
     double least = fractions ? WEIR_PERMITS_MIN : 1;
-    if (bound == 0 ||
-        (real(bound) >= least && real(bound) <= WEIR_PERMITS_MAX))
+    if (bound == 0 || (real(bound) >= least && real(bound) <= WEIR_PERMITS_MAX))
         return 0;
     return weir_diag_set(diag, WEIR_EQUOTA, what,
                          fractions ? " may be 0.001 to 1048576"
                                    : " may be 1 to 1048576 with this "
                                      "controller; only controller=target "
-                                     "finds limits below one", NULL);
+                                     "finds limits below one",
+                         NULL);
 }
 
 static int check_bounds(const struct weir_quota *quota, struct weir_diag *diag)
@@ -288,8 +295,10 @@ static int check_bounds(const struct weir_quota *quota, struct weir_diag *diag)
                             diag);
     bool nothing = quota->max == 0 && quota->fleet_max == 0;
     if (quota->controller == WEIR_CONTROLLER_NONE && nothing)
-        return weir_diag_set(diag, WEIR_EQUOTA, "controller=none moves nothing:"
-                             " the limit is max; write it as max=40", NULL);
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "controller=none moves nothing:"
+                             " the limit is max; write it as max=40",
+                             NULL);
     return 0;
 }
 
@@ -297,11 +306,15 @@ int weir_quota_check_adaptive(const struct weir_quota *quota,
                               struct weir_diag *diag)
 {
     if (quota->target == 0 || quota->target > WEIR_LATENCY_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA, "target may be above 0 and up "
-                             "to 9min; write it as target=200ms", NULL);
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "target may be above 0 and up "
+                             "to 9min; write it as target=200ms",
+                             NULL);
     if (quota->percentile > 100 * WEIR_DECIMAL_ONE)
-        return weir_diag_set(diag, WEIR_EQUOTA, "percentile may be above 0 "
-                             "and up to 100; write it as percentile=95", NULL);
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "percentile may be above 0 "
+                             "and up to 100; write it as percentile=95",
+                             NULL);
     struct weir_sluice_options options;
     weir_sluice_defaults(&options, quota->controller);
     int error = check_bounds(quota, diag);

@@ -59,8 +59,7 @@ uint32_t weir_quota_entries(const struct weir_quota *quota)
 
 /* ---- Windows ---- */
 
-static int check_length(const struct weir_quota *quota,
-                        struct weir_diag *diag)
+static int check_length(const struct weir_quota *quota, struct weir_diag *diag)
 {
     struct weir_window window = weir_quota_window(quota);
     if (window.length >= WEIR_WINDOW_MIN && window.length <= WEIR_PERIOD_MAX)
@@ -70,8 +69,10 @@ static int check_length(const struct weir_quota *quota,
     if (quota->window.unset)
         return weir_diag_set(diag, WEIR_EQUOTA, "the limit's period ", text,
                              " is no window; write one of 1 ms to 366 days, "
-                             "as window=1s", NULL);
-    return weir_diag_set(diag, WEIR_EQUOTA, "the window ", text, " can't be; "
+                             "as window=1s",
+                             NULL);
+    return weir_diag_set(diag, WEIR_EQUOTA, "the window ", text,
+                         " can't be; "
                          "write one of 1 ms to 366 days, as window=1min",
                          NULL);
 }
@@ -83,19 +84,21 @@ static int check_quantity(const struct weir_quota *quota,
     if (limit->units == 0 || weir_quota_quantity(quota) > 0)
         return 0;
     struct weir_window window = weir_quota_window(quota);
-    struct weir_window least = {
-        .length = limit->per / limit->units + (limit->per % limit->units > 0)
-    };
+    struct weir_window least = { .length = limit->per / limit->units +
+                                           (limit->per % limit->units > 0) };
     char limit_text[64];
     char window_text[32];
     char least_text[32];
     limit_text[weir_limit_format(limit, limit_text, 63)] = '\0';
     window_text[weir_window_format(&window, window_text, 31)] = '\0';
     least_text[weir_window_format(&least, least_text, 31)] = '\0';
-    return weir_diag_set(diag, WEIR_EQUOTA, "at ", limit_text, " less than "
-                         "one unit passes in a window of ", window_text,
-                         "; write a window of ", least_text, " or more, or a "
-                         "higher limit", NULL);
+    return weir_diag_set(diag, WEIR_EQUOTA, "at ", limit_text,
+                         " less than "
+                         "one unit passes in a window of ",
+                         window_text, "; write a window of ", least_text,
+                         " or more, or a "
+                         "higher limit",
+                         NULL);
 }
 
 /* [A-Za-z][A-Za-z0-9_+/-]*, without an empty part: "Europe/Berlin". */
@@ -147,9 +150,11 @@ static int check_zone(struct weir_text tz, struct weir_diag *diag)
         return 0;
     char shown[WEIR_SHOW_MAX];
     return weir_diag_set(diag, WEIR_EQUOTA, "tz can't be ",
-                         weir_text_show(tz, shown), "; write UTC, an offset "
+                         weir_text_show(tz, shown),
+                         "; write UTC, an offset "
                          "from -14:00 to +14:00 as +03:00, or a zone's name "
-                         "as Europe/Berlin", NULL);
+                         "as Europe/Berlin",
+                         NULL);
 }
 
 static int check_fixed_window(const struct weir_quota *quota,
@@ -161,14 +166,15 @@ static int check_fixed_window(const struct weir_quota *quota,
     return error < 0 ? error : check_zone(quota->tz, diag);
 }
 
-static int check_sliding(const struct weir_quota *quota,
-                         struct weir_diag *diag)
+static int check_sliding(const struct weir_quota *quota, struct weir_diag *diag)
 {
     if (quota->window.calendar != WEIR_CALENDAR_NONE)
-        return weir_diag_set(diag, WEIR_EQUOTA, "a window that slides "
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "a window that slides "
                              "begins at no minute or month of a calendar; "
                              "write a duration as window=30d, or "
-                             "algorithm=fixed_window", NULL);
+                             "algorithm=fixed_window",
+                             NULL);
     int error = check_length(quota, diag);
     return error < 0 ? error : check_quantity(quota, diag);
 }
@@ -189,19 +195,24 @@ static int check_sliding_log(const struct weir_quota *quota,
     if (error < 0)
         return error;
     if (quota->max_entries > WEIR_ENTRIES_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA, "max_entries may be 1 to "
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "max_entries may be 1 to "
                              "4096; for more use algorithm=sliding_window, "
-                             "which counts", NULL);
+                             "which counts",
+                             NULL);
     uint64_t quantity = weir_quota_quantity(quota);
     bool guessed = quota->max_entries == 0 && !quota->limit.unlimited;
     if (!guessed || quantity <= ENTRIES_DEFAULT_MAX)
         return 0;
     char number[WEIR_NUMBER_MAX];
-    return weir_diag_set(diag, WEIR_EQUOTA, "a sliding log remembers each "
-                         "take, and ", weir_number_show(quantity, number),
+    return weir_diag_set(diag, WEIR_EQUOTA,
+                         "a sliding log remembers each "
+                         "take, and ",
+                         weir_number_show(quantity, number),
                          " units pass in its window; say how many takes it "
                          "shall remember, at most max_entries=4096, or use "
-                         "algorithm=sliding_window", NULL);
+                         "algorithm=sliding_window",
+                         NULL);
 }
 
 /* ---- Buckets ---- */
@@ -211,7 +222,8 @@ static int refuse_bucket(struct weir_text part, struct weir_diag *diag)
     char shown[WEIR_SHOW_MAX];
     return weir_diag_set(diag, WEIR_EQUOTA, weir_text_show(part, shown),
                          " is none of next_buckets; write LIMIT:BURST in "
-                         "units as 20/s:200, or spill:500", NULL);
+                         "units as 20/s:200, or spill:500",
+                         NULL);
 }
 
 static int parse_bucket(struct weir_text part, struct weir_next_bucket *out,
@@ -221,8 +233,8 @@ static int parse_bucket(struct weir_text part, struct weir_next_bucket *out,
     if (!colon)
         return refuse_bucket(part, diag);
     size_t before = (size_t)(colon - part.p);
-    struct weir_text limit = weir_text_trim((struct weir_text){ part.p,
-                                                                before });
+    struct weir_text limit =
+        weir_text_trim((struct weir_text){ part.p, before });
     struct weir_text burst = { colon + 1, part.len - before - 1 };
     struct weir_next_bucket bucket = {
         .limit = { .per = WEIR_SECOND },
@@ -236,18 +248,20 @@ static int parse_bucket(struct weir_text part, struct weir_next_bucket *out,
     if (error < 0)
         return error;
     if (bucket.limit.unlimited || (!bucket.spill && bucket.limit.units == 0))
-        return weir_diag_set(diag, WEIR_EQUOTA, "a bucket of next_buckets "
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "a bucket of next_buckets "
                              "has a limit above 0; write it as 20/s:200",
                              NULL);
     if (bucket.burst == 0 || bucket.burst > WEIR_BURST_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA, "the burst of a bucket of "
-                             "next_buckets may be 1 to 2^50 units", NULL);
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "the burst of a bucket of "
+                             "next_buckets may be 1 to 2^50 units",
+                             NULL);
     *out = bucket;
     return 1;
 }
 
-int weir_next_bucket_parse(struct weir_text *text,
-                           struct weir_next_bucket *out,
+int weir_next_bucket_parse(struct weir_text *text, struct weir_next_bucket *out,
                            struct weir_diag *diag)
 {
     if (text->len == 0)
@@ -271,8 +285,10 @@ static int check_token_buckets(const struct weir_quota *quota,
 {
     struct weir_text rest = quota->next_buckets;
     if (rest.len > WEIR_NEXT_BUCKETS_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA, "next_buckets is too long; "
-                             "it may have 256 bytes", NULL);
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "next_buckets is too long; "
+                             "it may have 256 bytes",
+                             NULL);
     size_t count = 0;
     struct weir_next_bucket bucket;
     int got = weir_next_bucket_parse(&rest, &bucket, diag);
@@ -281,13 +297,17 @@ static int check_token_buckets(const struct weir_quota *quota,
     if (got < 0)
         return got;
     if (count == 0)
-        return weir_diag_set(diag, WEIR_EQUOTA, "token_buckets needs further "
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "token_buckets needs further "
                              "buckets; write them as "
                              "next_buckets='20/s:200, spill:500', or use "
-                             "algorithm=token_bucket", NULL);
+                             "algorithm=token_bucket",
+                             NULL);
     if (count >= WEIR_BUCKETS_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA, "next_buckets may be 3 at "
-                             "most", NULL);
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "next_buckets may be 3 at "
+                             "most",
+                             NULL);
     return 0;
 }
 
@@ -333,8 +353,7 @@ static bool is_address(struct weir_text text)
     return is_number_to(port, 1, 65535);
 }
 
-static bool is_address_list(const struct scheme *scheme,
-                            struct weir_text rest)
+static bool is_address_list(const struct scheme *scheme, struct weir_text rest)
 {
     const char *slash = rest.len > 0 ? memchr(rest.p, '/', rest.len) : NULL;
     if (slash && scheme->path) {
@@ -346,8 +365,7 @@ static bool is_address_list(const struct scheme *scheme,
     }
     size_t max = scheme->several ? WEIR_STORE_SERVERS_MAX : 1;
     for (size_t i = 0; i < max; i++) {
-        const char *comma = rest.len > 0 ? memchr(rest.p, ',', rest.len)
-                                         : NULL;
+        const char *comma = rest.len > 0 ? memchr(rest.p, ',', rest.len) : NULL;
         size_t len = comma ? (size_t)(comma - rest.p) : rest.len;
         if (!is_address((struct weir_text){ rest.p, len }))
             return false;
@@ -365,9 +383,9 @@ static bool is_store(struct weir_text store)
         size_t len = strlen(schemes[i].name);
         if (store.len > len && store.len <= WEIR_STORE_MAX &&
             memcmp(store.p, schemes[i].name, len) == 0)
-            return is_address_list(&schemes[i],
-                                   (struct weir_text){ store.p + len,
-                                                       store.len - len });
+            return is_address_list(
+                &schemes[i],
+                (struct weir_text){ store.p + len, store.len - len });
     }
     return false;
 }
@@ -377,18 +395,22 @@ static int check_store(struct weir_text store, struct weir_diag *diag)
     if (store.len == 0)
         return 0; /* the root */
     if (memchr(store.p, '@', store.len))
-        return weir_diag_set(diag, WEIR_EQUOTA, "a quota is no place for a "
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "a quota is no place for a "
                              "store's password; write HOST:PORT alone here, "
                              "and user and password into the limiters' "
-                             "secrets file", NULL);
+                             "secrets file",
+                             NULL);
     if (is_store(store))
         return 0;
     char shown[WEIR_SHOW_MAX];
     return weir_diag_set(diag, WEIR_EQUOTA, "store can't be ",
-                         weir_text_show(store, shown), "; write root, "
+                         weir_text_show(store, shown),
+                         "; write root, "
                          "redis://HOST:PORT, redis://HOST:PORT/DB, "
                          "rediss://HOST:PORT or "
-                         "memcached://HOST:PORT,HOST:PORT", NULL);
+                         "memcached://HOST:PORT,HOST:PORT",
+                         NULL);
 }
 
 static int check_exact(const struct weir_quota *quota, struct weir_diag *diag)
@@ -397,13 +419,17 @@ static int check_exact(const struct weir_quota *quota, struct weir_diag *diag)
     if (error < 0)
         return error;
     if (quota->on_stale == WEIR_STALE_HOLD)
-        return weir_diag_set(diag, WEIR_EQUOTA, "on_stale=hold doesn't go "
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "on_stale=hold doesn't go "
                              "with sharing=exact, whose store holds the "
-                             "fill; use share, open or closed", NULL);
+                             "fill; use share, open or closed",
+                             NULL);
     if (quota->deadline < WEIR_DEADLINE_MIN ||
         quota->deadline > WEIR_DEADLINE_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA, "deadline may be 0.1 ms to "
-                             "1 min; write it as deadline=20ms", NULL);
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "deadline may be 0.1 ms to "
+                             "1 min; write it as deadline=20ms",
+                             NULL);
     return 0;
 }
 

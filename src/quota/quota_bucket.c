@@ -4,8 +4,7 @@
 
 #include "quota/quota_bucket.h"
 
-void weir_quota_bucket(const struct weir_quota *quota,
-                       struct weir_bucket *out)
+void weir_quota_bucket(const struct weir_quota *quota, struct weir_bucket *out)
 {
     if (quota->limit.unlimited) {
         weir_bucket_open(out);

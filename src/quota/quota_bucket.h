@@ -9,8 +9,7 @@
 
 /* Makes the parameters of a quota that passed weir_quota_check(): one that
  * never refuses for 'unlimited', one that always does for a limit of 0. */
-void weir_quota_bucket(const struct weir_quota *quota,
-                       struct weir_bucket *out);
+void weir_quota_bucket(const struct weir_quota *quota, struct weir_bucket *out);
 
 /* The same of any real number of units a second (>= 0; 0: one that refuses all;
  * above WEIR_LIMIT_MAX one that never refuses), held to 10^-9 of it from 10^-3

@@ -24,134 +24,134 @@
 #include "quota/quota_adaptive.h"
 #include "quota/quota_text.h"
 
-#define FIELDS(X)                                                           \
-    X(name, TEXT, false, SHAPE_TEXT, NULL, ALL,                             \
-      "The unique name, 1 to 255 bytes of UTF-8; with '*' a template.")     \
-    X(parent, TEXT, false, SHAPE_TEXT, NULL, ALL,                           \
-      "The quota above; a template's may use {1} to {9}. Default: none.")   \
-    X(kind, TEXT, false, SHAPE_WORD, kinds, ALL,                            \
-      "What is counted: rate (units over time) or concurrency (units in "   \
-      "flight). Default: rate.")                                            \
-    X(limit, TEXT, false, SHAPE_LIMIT, NULL, ALL,                           \
-      "100/s, 90000/s, 100MiB/s, 5/min, 1000/month, 0 (refuses all) or "    \
-      "unlimited; of concurrency units at a time, 40. Default: unlimited.") \
-    X(low_burst, TEXT, false, SHAPE_BURST, NULL, LEAKY,                     \
-      "Of leaky: fill above which some are refused, in units or time of "   \
-      "the limit. Default: 1s, but never above high_burst.")                \
-    X(high_burst, TEXT, false, SHAPE_BURST, NULL, BUCKETS,                  \
-      "The bucket's size: fill above which all are refused, in units or "   \
-      "time of the limit. Default: 1.5s, but never below low_burst.")       \
-    X(max_debt, TEXT, false, SHAPE_DURATION, NULL, COUNTED,                 \
-      "Of a counted rate: how much of a bucket one process can fill, as "   \
-      "time of the limit, 1s to 366d. Default: 60s.")                       \
-    X(algorithm, TEXT, false, SHAPE_WORD, algorithms, ALL,                  \
-      "How it decides: leaky, leaky_queue, token_bucket, token_buckets, "   \
-      "fixed_window, sliding_log or sliding_window. Default: leaky.")       \
-    X(window, TEXT, false, SHAPE_WINDOW, NULL, WINDOWS,                     \
-      "Of windows and the log: a duration; of fixed_window also minute, "   \
-      "hour, day, week or month. Default: the limit's period.")             \
-    X(tz, TEXT, false, SHAPE_TEXT, utc, CALENDARS,                          \
-      "Of a calendar's window: UTC, +03:00 or a zone as Europe/Berlin. "    \
-      "Default: UTC.")                                                      \
-    X(sub_windows, NUMBER, false, SHAPE_COUNT, NULL, SLIDING_WINDOW,        \
-      "Of sliding_window: into how many parts a window is cut, 1 to 60. "   \
-      "Default: 4.")                                                        \
-    X(max_entries, NUMBER, false, SHAPE_COUNT, NULL, SLIDING_LOG,           \
-      "Of sliding_log: how many takes it remembers, 1 to 4096. Default: "   \
-      "as many as units pass in a window, if that is at most 1024.")        \
-    X(count_refused, FLAG, false, SHAPE_FLAG, flags, WINDOWS,               \
-      "Of windows and the log: whether the refused count too, yes or no. "  \
-      "Default: no.")                                                       \
-    X(initial, TEXT, false, SHAPE_BURST, NULL, INITIAL,                     \
-      "Of token_bucket: what is in it at the first use, in units or time "  \
-      "of the limit. Default: high_burst.")                                 \
-    X(next_buckets, TEXT, false, SHAPE_TEXT, NULL, TOKEN_BUCKETS,           \
-      "Of token_buckets: LIMIT:BURST of 1 to 3 further buckets, as in "     \
-      "20/s:200, spill:500. Default: none.")                                \
-    X(sharing, TEXT, false, SHAPE_WORD, sharings, ALL,                      \
-      "How processes share the quota: local, counted, leased, exact or "    \
-      "adaptive. Default: counted.")                                        \
-    X(store, TEXT, false, SHAPE_TEXT, root, EXACT,                          \
-      "Of exact: what decides, root, redis://HOST:PORT, "                   \
-      "rediss://HOST:PORT or memcached://HOST:PORT. Default: root.")        \
-    X(deadline, TEXT, false, SHAPE_DURATION, NULL, EXACT,                   \
-      "Of exact: how long the store may take to decide. Default: 20ms.")    \
-    X(share_algorithm, TEXT, false, SHAPE_WORD, shares, LEASED,             \
-      "Of leased: who gets how much, none, static, proportional_share, "    \
-      "fair_share or priority. Default: fair_share.")                       \
-    X(safe_capacity, TEXT, false, SHAPE_CAPACITY, NULL, LEASED,             \
-      "Of leased: what on_stale=share gives a process, as a limit. "        \
-      "Default: dynamic, the limit by the number of processes.")            \
-    X(lease, TEXT, false, SHAPE_DURATION, NULL, LEASED,                     \
-      "Of leased: how long a share lasts without renewal, 1s to 24h. "      \
-      "Default: 60s.")                                                      \
-    X(refresh, TEXT, false, SHAPE_DURATION, NULL, LEASED,                   \
-      "Of leased: how often shares are renewed, 100ms up to the lease. "    \
-      "Default: a quarter of the lease, at most 15s.")                      \
-    X(learning, TEXT, false, SHAPE_DURATION, NULL, LEASED,                  \
-      "Of leased: how long a new root gives no more than processes say "    \
-      "they have, 0s to 24h. Default: the lease.")                          \
-    X(priority, NUMBER, false, SHAPE_I64, NULL, LEASED,                     \
-      "Of leased: of what processes want, below 0 too; the highest comes "  \
-      "first. Default: 0.")                                                 \
-    X(decay_factor, TEXT, false, SHAPE_RATIO, NULL, LEASED,                 \
-      "Of leased: refresh is shorter by it at each level of roots, above 0 "\
-      "and at most 1. Default: 1.")                                         \
-    X(controller, TEXT, false, SHAPE_WORD, controllers, ADAPTIVE,           \
-      "Of adaptive: what moves the limit, target, percentile, request, "    \
-      "vegas, gradient2, envoy or none. Default: target.")                  \
-    X(target, TEXT, false, SHAPE_DURATION, NULL, TARGETS,                   \
-      "Of adaptive: how long a request may take. Default: 200ms.")          \
-    X(percentile, TEXT, false, SHAPE_DECIMAL, NULL, PERCENTILES,            \
-      "Of adaptive: of how many requests in a hundred that is asked, as "   \
-      "99.9. Default: 95; of envoy 50.")                                    \
-    X(min, TEXT, false, SHAPE_DECIMAL, NULL, ADAPTIVE,                      \
-      "Of adaptive: the least limit of a process; with target also below "  \
-      "1, as 0.25. Default: the controller's.")                             \
-    X(max, TEXT, false, SHAPE_DECIMAL, NULL, ADAPTIVE,                      \
-      "Of adaptive: the highest limit of a process. "                       \
-      "Default: the controller's.")                                         \
-    X(fleet_min, TEXT, false, SHAPE_DECIMAL, fleet, ADAPTIVE,               \
-      "Of adaptive: the least limit of all processes together. "            \
-      "Default: none.")                                                     \
-    X(fleet_max, TEXT, false, SHAPE_DECIMAL, fleet, ADAPTIVE,               \
-      "Of adaptive: the highest limit of all processes together. "          \
-      "Default: none.")                                                     \
-    X(classes, TEXT, false, SHAPE_TEXT, NULL, ADAPTIVE,                     \
-      "Of adaptive: NAME:observed (never refused) or NAME:50% (a share) "   \
-      "with commas, as sync:observed,bulk:50%. Default: none.")             \
-    X(permit_timeout, TEXT, false, SHAPE_DURATION, NULL, PERMITS,           \
-      "Of concurrency that is leased, exact or adaptive: when a permit "    \
-      "comes back by itself. Default: 60s.")                                \
-    X(queue, TEXT, false, SHAPE_WORD, queues, WAITS,                        \
-      "Of concurrency: who waits for a permit and comes first, fifo, lifo " \
-      "or priority. Default: fifo.")                                        \
-    X(queue_max, NUMBER, false, SHAPE_COUNT, NULL, WAITS,                   \
-      "Of concurrency: so many wait in a process; one more is refused at "  \
-      "once. Default: 1000.")                                               \
-    X(mode, TEXT, false, SHAPE_WORD, modes, ALL,                            \
-      "enforce, shadow (says what it would refuse) or off. "                \
-      "Default: enforce.")                                                  \
-    X(on_stale, TEXT, false, SHAPE_WORD, stales, ALL,                       \
-      "What rules without a root, store or lease: open, closed, "           \
-      "share or hold. Default: open.")                                      \
-    X(order, NUMBER, false, SHAPE_U32, NULL, ALL,                           \
-      "Of a template: the first match rules, lowest first. Default: 0.")    \
-    X(glob, TEXT, false, SHAPE_WORD, globs, ALL,                            \
-      "Of a template: name ('*' is any run of characters) or path (as "     \
-      "Go's filepath.Match). Default: name.")                               \
-    X(overflow, TEXT, false, SHAPE_TEXT, NULL, ALL,                         \
-      "Of a template: the quota for instances without room. "               \
-      "Default: none.")                                                     \
-    X(description, TEXT, false, SHAPE_TEXT, NULL, ALL,                      \
-      "Free text, up to 1024 bytes. Default: none.")                        \
-    X(labels, MAP, false, SHAPE_TEXT, NULL, ALL,                            \
-      "Free key=value pairs, up to 64. Default: none.")                     \
-    X(id, NUMBER, true, SHAPE_U64, NULL, ALL,                               \
-      "The store's number for the quota, never used again.")                \
-    X(epoch, NUMBER, true, SHAPE_U64, NULL, ALL,                            \
-      "The store's epoch at the last change.")                              \
-    X(created, NUMBER, true, SHAPE_U64, NULL, ALL,                          \
+#define FIELDS(X)                                                            \
+    X(name, TEXT, false, SHAPE_TEXT, NULL, ALL,                              \
+      "The unique name, 1 to 255 bytes of UTF-8; with '*' a template.")      \
+    X(parent, TEXT, false, SHAPE_TEXT, NULL, ALL,                            \
+      "The quota above; a template's may use {1} to {9}. Default: none.")    \
+    X(kind, TEXT, false, SHAPE_WORD, kinds, ALL,                             \
+      "What is counted: rate (units over time) or concurrency (units in "    \
+      "flight). Default: rate.")                                             \
+    X(limit, TEXT, false, SHAPE_LIMIT, NULL, ALL,                            \
+      "100/s, 90000/s, 100MiB/s, 5/min, 1000/month, 0 (refuses all) or "     \
+      "unlimited; of concurrency units at a time, 40. Default: unlimited.")  \
+    X(low_burst, TEXT, false, SHAPE_BURST, NULL, LEAKY,                      \
+      "Of leaky: fill above which some are refused, in units or time of "    \
+      "the limit. Default: 1s, but never above high_burst.")                 \
+    X(high_burst, TEXT, false, SHAPE_BURST, NULL, BUCKETS,                   \
+      "The bucket's size: fill above which all are refused, in units or "    \
+      "time of the limit. Default: 1.5s, but never below low_burst.")        \
+    X(max_debt, TEXT, false, SHAPE_DURATION, NULL, COUNTED,                  \
+      "Of a counted rate: how much of a bucket one process can fill, as "    \
+      "time of the limit, 1s to 366d. Default: 60s.")                        \
+    X(algorithm, TEXT, false, SHAPE_WORD, algorithms, ALL,                   \
+      "How it decides: leaky, leaky_queue, token_bucket, token_buckets, "    \
+      "fixed_window, sliding_log or sliding_window. Default: leaky.")        \
+    X(window, TEXT, false, SHAPE_WINDOW, NULL, WINDOWS,                      \
+      "Of windows and the log: a duration; of fixed_window also minute, "    \
+      "hour, day, week or month. Default: the limit's period.")              \
+    X(tz, TEXT, false, SHAPE_TEXT, utc, CALENDARS,                           \
+      "Of a calendar's window: UTC, +03:00 or a zone as Europe/Berlin. "     \
+      "Default: UTC.")                                                       \
+    X(sub_windows, NUMBER, false, SHAPE_COUNT, NULL, SLIDING_WINDOW,         \
+      "Of sliding_window: into how many parts a window is cut, 1 to 60. "    \
+      "Default: 4.")                                                         \
+    X(max_entries, NUMBER, false, SHAPE_COUNT, NULL, SLIDING_LOG,            \
+      "Of sliding_log: how many takes it remembers, 1 to 4096. Default: "    \
+      "as many as units pass in a window, if that is at most 1024.")         \
+    X(count_refused, FLAG, false, SHAPE_FLAG, flags, WINDOWS,                \
+      "Of windows and the log: whether the refused count too, yes or no. "   \
+      "Default: no.")                                                        \
+    X(initial, TEXT, false, SHAPE_BURST, NULL, INITIAL,                      \
+      "Of token_bucket: what is in it at the first use, in units or time "   \
+      "of the limit. Default: high_burst.")                                  \
+    X(next_buckets, TEXT, false, SHAPE_TEXT, NULL, TOKEN_BUCKETS,            \
+      "Of token_buckets: LIMIT:BURST of 1 to 3 further buckets, as in "      \
+      "20/s:200, spill:500. Default: none.")                                 \
+    X(sharing, TEXT, false, SHAPE_WORD, sharings, ALL,                       \
+      "How processes share the quota: local, counted, leased, exact or "     \
+      "adaptive. Default: counted.")                                         \
+    X(store, TEXT, false, SHAPE_TEXT, root, EXACT,                           \
+      "Of exact: what decides, root, redis://HOST:PORT, "                    \
+      "rediss://HOST:PORT or memcached://HOST:PORT. Default: root.")         \
+    X(deadline, TEXT, false, SHAPE_DURATION, NULL, EXACT,                    \
+      "Of exact: how long the store may take to decide. Default: 20ms.")     \
+    X(share_algorithm, TEXT, false, SHAPE_WORD, shares, LEASED,              \
+      "Of leased: who gets how much, none, static, proportional_share, "     \
+      "fair_share or priority. Default: fair_share.")                        \
+    X(safe_capacity, TEXT, false, SHAPE_CAPACITY, NULL, LEASED,              \
+      "Of leased: what on_stale=share gives a process, as a limit. "         \
+      "Default: dynamic, the limit by the number of processes.")             \
+    X(lease, TEXT, false, SHAPE_DURATION, NULL, LEASED,                      \
+      "Of leased: how long a share lasts without renewal, 1s to 24h. "       \
+      "Default: 60s.")                                                       \
+    X(refresh, TEXT, false, SHAPE_DURATION, NULL, LEASED,                    \
+      "Of leased: how often shares are renewed, 100ms up to the lease. "     \
+      "Default: a quarter of the lease, at most 15s.")                       \
+    X(learning, TEXT, false, SHAPE_DURATION, NULL, LEASED,                   \
+      "Of leased: how long a new root gives no more than processes say "     \
+      "they have, 0s to 24h. Default: the lease.")                           \
+    X(priority, NUMBER, false, SHAPE_I64, NULL, LEASED,                      \
+      "Of leased: of what processes want, below 0 too; the highest comes "   \
+      "first. Default: 0.")                                                  \
+    X(decay_factor, TEXT, false, SHAPE_RATIO, NULL, LEASED,                  \
+      "Of leased: refresh is shorter by it at each level of roots, above 0 " \
+      "and at most 1. Default: 1.")                                          \
+    X(controller, TEXT, false, SHAPE_WORD, controllers, ADAPTIVE,            \
+      "Of adaptive: what moves the limit, target, percentile, request, "     \
+      "vegas, gradient2, envoy or none. Default: target.")                   \
+    X(target, TEXT, false, SHAPE_DURATION, NULL, TARGETS,                    \
+      "Of adaptive: how long a request may take. Default: 200ms.")           \
+    X(percentile, TEXT, false, SHAPE_DECIMAL, NULL, PERCENTILES,             \
+      "Of adaptive: of how many requests in a hundred that is asked, as "    \
+      "99.9. Default: 95; of envoy 50.")                                     \
+    X(min, TEXT, false, SHAPE_DECIMAL, NULL, ADAPTIVE,                       \
+      "Of adaptive: the least limit of a process; with target also below "   \
+      "1, as 0.25. Default: the controller's.")                              \
+    X(max, TEXT, false, SHAPE_DECIMAL, NULL, ADAPTIVE,                       \
+      "Of adaptive: the highest limit of a process. "                        \
+      "Default: the controller's.")                                          \
+    X(fleet_min, TEXT, false, SHAPE_DECIMAL, fleet, ADAPTIVE,                \
+      "Of adaptive: the least limit of all processes together. "             \
+      "Default: none.")                                                      \
+    X(fleet_max, TEXT, false, SHAPE_DECIMAL, fleet, ADAPTIVE,                \
+      "Of adaptive: the highest limit of all processes together. "           \
+      "Default: none.")                                                      \
+    X(classes, TEXT, false, SHAPE_TEXT, NULL, ADAPTIVE,                      \
+      "Of adaptive: NAME:observed (never refused) or NAME:50% (a share) "    \
+      "with commas, as sync:observed,bulk:50%. Default: none.")              \
+    X(permit_timeout, TEXT, false, SHAPE_DURATION, NULL, PERMITS,            \
+      "Of concurrency that is leased, exact or adaptive: when a permit "     \
+      "comes back by itself. Default: 60s.")                                 \
+    X(queue, TEXT, false, SHAPE_WORD, queues, WAITS,                         \
+      "Of concurrency: who waits for a permit and comes first, fifo, lifo "  \
+      "or priority. Default: fifo.")                                         \
+    X(queue_max, NUMBER, false, SHAPE_COUNT, NULL, WAITS,                    \
+      "Of concurrency: so many wait in a process; one more is refused at "   \
+      "once. Default: 1000.")                                                \
+    X(mode, TEXT, false, SHAPE_WORD, modes, ALL,                             \
+      "enforce, shadow (says what it would refuse) or off. "                 \
+      "Default: enforce.")                                                   \
+    X(on_stale, TEXT, false, SHAPE_WORD, stales, ALL,                        \
+      "What rules without a root, store or lease: open, closed, "            \
+      "share or hold. Default: open.")                                       \
+    X(order, NUMBER, false, SHAPE_U32, NULL, ALL,                            \
+      "Of a template: the first match rules, lowest first. Default: 0.")     \
+    X(glob, TEXT, false, SHAPE_WORD, globs, ALL,                             \
+      "Of a template: name ('*' is any run of characters) or path (as "      \
+      "Go's filepath.Match). Default: name.")                                \
+    X(overflow, TEXT, false, SHAPE_TEXT, NULL, ALL,                          \
+      "Of a template: the quota for instances without room. "                \
+      "Default: none.")                                                      \
+    X(description, TEXT, false, SHAPE_TEXT, NULL, ALL,                       \
+      "Free text, up to 1024 bytes. Default: none.")                         \
+    X(labels, MAP, false, SHAPE_TEXT, NULL, ALL,                             \
+      "Free key=value pairs, up to 64. Default: none.")                      \
+    X(id, NUMBER, true, SHAPE_U64, NULL, ALL,                                \
+      "The store's number for the quota, never used again.")                 \
+    X(epoch, NUMBER, true, SHAPE_U64, NULL, ALL,                             \
+      "The store's epoch at the last change.")                               \
+    X(created, NUMBER, true, SHAPE_U64, NULL, ALL,                           \
       "The store's epoch at which the name was created.")
 
 enum shape {
@@ -193,9 +193,8 @@ enum belongs {
 
 #define BIT(VALUE) (1u << (VALUE))
 #define ANY UINT32_MAX
-#define WINDOWS                                              \
-    (BIT(WEIR_FIXED_WINDOW) | BIT(WEIR_SLIDING_WINDOW) |     \
-     BIT(WEIR_SLIDING_LOG))
+#define WINDOWS \
+    (BIT(WEIR_FIXED_WINDOW) | BIT(WEIR_SLIDING_WINDOW) | BIT(WEIR_SLIDING_LOG))
 
 /* What a quota must be for a field to mean anything. */
 static const struct belonging {
@@ -236,8 +235,7 @@ static const struct belonging {
                      BIT(WEIR_LEASED) | BIT(WEIR_EXACT) | BIT(WEIR_ADAPTIVE),
                      false,
                      "kind=concurrency that is leased, exact or adaptive" },
-    [TO_ADAPTIVE] = { ANY, ANY, BIT(WEIR_ADAPTIVE), false,
-                      "sharing=adaptive" },
+    [TO_ADAPTIVE] = { ANY, ANY, BIT(WEIR_ADAPTIVE), false, "sharing=adaptive" },
     [TO_TARGETS] = { ANY, ANY, BIT(WEIR_ADAPTIVE), false,
                      "sharing=adaptive and controller=target, percentile or "
                      "request",
@@ -337,9 +335,8 @@ static const struct word root[] = { { "root", 0, NULL }, { NULL, 0, NULL } };
 
 /* The first two are those that are written. */
 static const struct word flags[] = {
-    { "no", false, NULL },    { "yes", true, NULL },
-    { "false", false, NULL }, { "true", true, NULL },
-    { NULL, 0, NULL },
+    { "no", false, NULL },  { "yes", true, NULL }, { "false", false, NULL },
+    { "true", true, NULL }, { NULL, 0, NULL },
 };
 
 #define AS_FIELD(NAME, TYPE, READ_ONLY, SHAPE, WORDS, BELONGS, HELP) \
@@ -416,8 +413,7 @@ static int refuse_field(struct weir_text name, struct weir_diag *diag)
         }
     }
     return weir_diag_set(diag, WEIR_ENOENT, "there is no field ", shown,
-                         "; did you mean '", fields[nearest].name, "'?",
-                         NULL);
+                         "; did you mean '", fields[nearest].name, "'?", NULL);
 }
 
 static int refuse_word(size_t field, struct weir_text value,
@@ -434,8 +430,8 @@ static int refuse_word(size_t field, struct weir_text value,
     list[out.len] = '\0';
     char shown[WEIR_SHOW_MAX];
     return weir_diag_set(diag, WEIR_EQUOTA, fields[field].name, " can't be ",
-                         weir_text_show(value, shown), "; it is one of ",
-                         list, NULL);
+                         weir_text_show(value, shown), "; it is one of ", list,
+                         NULL);
 }
 
 static int set_word(size_t field, void *member, struct weir_text value,
@@ -486,11 +482,12 @@ static int set_number(size_t field, void *member, struct weir_text value,
     bool sound = weir_number_parse(value, &number);
     char shown[WEIR_SHOW_MAX];
     if (!sound || (small && number > UINT32_MAX) || (counts && number == 0))
-        return weir_diag_set(diag, WEIR_EQUOTA, fields[field].name, " can't "
-                             "be ", weir_text_show(value, shown),
-                             "; it is a whole number from ",
-                             counts ? "1" : "0", " to ",
-                             small ? "4294967295" : "2^64 - 1", NULL);
+        return weir_diag_set(diag, WEIR_EQUOTA, fields[field].name,
+                             " can't "
+                             "be ",
+                             weir_text_show(value, shown),
+                             "; it is a whole number from ", counts ? "1" : "0",
+                             " to ", small ? "4294967295" : "2^64 - 1", NULL);
     uint32_t narrow = (uint32_t)number;
     memcpy(member, small ? (void *)&narrow : (void *)&number,
            places[field].size);
@@ -504,8 +501,10 @@ static int set_signed(size_t field, int64_t *member, struct weir_text value,
     if (weir_signed_parse(value, member))
         return 0;
     return weir_diag_set(diag, WEIR_EQUOTA, fields[field].name, " can't be ",
-                         weir_text_show(value, shown), "; it is a whole "
-                         "number from -2^63 to 2^63 - 1", NULL);
+                         weir_text_show(value, shown),
+                         "; it is a whole "
+                         "number from -2^63 to 2^63 - 1",
+                         NULL);
 }
 
 static const struct weir_text dynamic = { "dynamic", 7 };
@@ -579,8 +578,10 @@ int weir_quota_set(struct weir_quota *quota, struct weir_text field,
     if (i == FIELD_COUNT)
         return refuse_field(field, diag);
     if (fields[i].read_only)
-        return weir_diag_set(diag, WEIR_EQUOTA, fields[i].name, " is the "
-                             "store's to set; leave it out", NULL);
+        return weir_diag_set(diag, WEIR_EQUOTA, fields[i].name,
+                             " is the "
+                             "store's to set; leave it out",
+                             NULL);
     if (value.len == 0) {
         reset(quota, i);
         return 0;
@@ -662,11 +663,9 @@ bool weir_quota_applies(const struct weir_quota *quota, const char *field)
     return i < FIELD_COUNT && applies(quota, i);
 }
 
-
 /* ---- Reading ---- */
 
-static size_t get_word(size_t field, const void *member,
-                       struct weir_out *out)
+static size_t get_word(size_t field, const void *member, struct weir_out *out)
 {
     int value;
     memcpy(&value, member, sizeof(value));
@@ -711,8 +710,7 @@ static size_t get_capacity(const struct weir_limit *member, char *buf,
 }
 
 static size_t get_duration(const struct weir_quota *quota,
-                           const weir_duration *member, char *buf,
-                           size_t size)
+                           const weir_duration *member, char *buf, size_t size)
 {
     weir_duration duration = *member;
     if (member == &quota->refresh && duration == WEIR_DURATION_UNSET)
@@ -874,7 +872,8 @@ size_t weir_quota_texts_size(const struct weir_quota *quota)
     for (size_t i = 0; i < FIELD_COUNT; i++) {
         if (places[i].shape == SHAPE_TEXT)
             size += ((const struct weir_text *)((const char *)quota +
-                                                places[i].offset))->len;
+                                                places[i].offset))
+                        ->len;
     }
     return size;
 }

@@ -27,9 +27,9 @@ static void put_buckets(const struct weir_quota *quota,
     uint64_t low;
     uint64_t high;
     weir_quota_bursts(quota, &low, &high);
-    rates[0] = (struct weir_meter_rate){
-        .units = quota->limit.units, .per = quota->limit.per, .burst = high
-    };
+    rates[0] = (struct weir_meter_rate){ .units = quota->limit.units,
+                                         .per = quota->limit.per,
+                                         .burst = high };
     uint8_t count = 1;
     struct weir_text rest = quota->next_buckets;
     struct weir_next_bucket next;
@@ -62,9 +62,9 @@ static void put_permits(const struct weir_quota *quota,
 void weir_quota_meter(const struct weir_quota *quota, int32_t utc_offset_s,
                       struct weir_meter_rule *out)
 {
-    *out = (struct weir_meter_rule){
-        .algorithm = WEIR_LEAKY, .buckets = 1, .initial = -1
-    };
+    *out = (struct weir_meter_rule){ .algorithm = WEIR_LEAKY,
+                                     .buckets = 1,
+                                     .initial = -1 };
     if (quota->kind == WEIR_CONCURRENCY && !quota->limit.unlimited) {
         put_permits(quota, out);
         return;
@@ -75,8 +75,8 @@ void weir_quota_meter(const struct weir_quota *quota, int32_t utc_offset_s,
     }
     out->algorithm = quota->algorithm;
     if (!quota->initial.unset)
-        out->initial = (int64_t)weir_burst_units(&quota->limit,
-                                                 &quota->initial);
+        out->initial =
+            (int64_t)weir_burst_units(&quota->limit, &quota->initial);
     switch (quota->algorithm) {
     case WEIR_LEAKY:
     case WEIR_LEAKY_QUEUE:

@@ -75,8 +75,8 @@ size_t weir_utf8_next(struct weir_text text, uint32_t *out_character)
     size_t length = sequence_length(bytes[0], &from, &to);
     if (length == 0 || length > text.len)
         return 0;
-    uint32_t character = length == 1 ? bytes[0]
-                                     : bytes[0] & (0xFFu >> (length + 1));
+    uint32_t character =
+        length == 1 ? bytes[0] : bytes[0] & (0xFFu >> (length + 1));
     for (size_t i = 1; i < length; i++) {
         if (bytes[i] < from || bytes[i] > to)
             return 0;

@@ -58,8 +58,7 @@ static uint32_t area_units(const struct weir_table_options *options)
 {
     uint64_t bytes = options->meter_bytes;
     if (bytes == 0)
-        bytes = AREA_LEAST + (uint64_t)options->slots *
-                                 WEIR_METER_BYTES_A_SLOT;
+        bytes = AREA_LEAST + (uint64_t)options->slots * WEIR_METER_BYTES_A_SLOT;
     return (uint32_t)(bytes / AREA_UNIT);
 }
 
@@ -330,8 +329,8 @@ static inline struct key key_of(struct weir_text name)
 {
     if (name.len < 8) {
         uint64_t all = load_short(name.p, name.len);
-        return (struct key){ { name.len | (all & 0xffffff) << 8, all >> 24,
-                               0, 0 } };
+        return (struct key){ { name.len | (all & 0xffffff) << 8, all >> 24, 0,
+                               0 } };
     }
     uint64_t first = load64(name.p) & 0xffffff;
     return (struct key){ { (name.len & 0xff) | first << 8, load_at(name, 3),
@@ -342,8 +341,7 @@ static bool name_store(struct weir_table *t, uint32_t slot,
                        struct weir_text name)
 {
     struct name stored = { .more = CHUNK_NONE, .len = (uint8_t)name.len };
-    memcpy(stored.head, name.p,
-           name.len < NAME_HEAD ? name.len : NAME_HEAD);
+    memcpy(stored.head, name.p, name.len < NAME_HEAD ? name.len : NAME_HEAD);
     if (name.len > NAME_HEAD &&
         !weir_chunks_store(t, name.p + NAME_HEAD, name.len - NAME_HEAD,
                            &stored.more))
@@ -429,11 +427,10 @@ static struct bucket *first_bucket(const struct weir_table *t, uint64_t hash)
     return weir_index(t, (uint32_t)hash & t->bucket_mask);
 }
 
-static struct bucket *second_bucket(const struct weir_table *t,
-                                    uint64_t hash)
+static struct bucket *second_bucket(const struct weir_table *t, uint64_t hash)
 {
-    uint32_t other = (uint32_t)hash ^
-                     ((uint32_t)(hash >> 32) | 1) * 0x9e3779b1u;
+    uint32_t other =
+        (uint32_t)hash ^ ((uint32_t)(hash >> 32) | 1) * 0x9e3779b1u;
     return weir_index(t, other & t->bucket_mask);
 }
 
@@ -444,8 +441,8 @@ void weir_table_prefetch(const struct weir_table *t, uint64_t hash)
 }
 
 static bool find_in(const struct weir_table *t, const struct bucket *bucket,
-                    uint32_t tag, const struct key *key,
-                    struct weir_text name, struct weir_ref *out)
+                    uint32_t tag, const struct key *key, struct weir_text name,
+                    struct weir_ref *out)
 {
     for (int i = 0; i < BUCKET_ENTRIES; i++) {
         /* acquire: pairs with the release in weir_slot_publish(). */
@@ -454,8 +451,7 @@ static bool find_in(const struct weir_table *t, const struct bucket *bucket,
             continue;
         uint32_t slot = (uint32_t)entry - 1;
         __builtin_prefetch(weir_name(t, slot));
-        uint32_t generation =
-            weir_load_acquire(&weir_hot(t, slot)->generation);
+        uint32_t generation = weir_load_acquire(&weir_hot(t, slot)->generation);
         if (!name_equal(t, slot, key, name))
             continue;
         out->slot = slot;
@@ -465,9 +461,8 @@ static bool find_in(const struct weir_table *t, const struct bucket *bucket,
     return false;
 }
 
-static inline bool find_any(const struct weir_table *t,
-                            struct weir_text name, uint64_t hash,
-                            struct weir_ref *out)
+static inline bool find_any(const struct weir_table *t, struct weir_text name,
+                            uint64_t hash, struct weir_ref *out)
 {
     struct key key = key_of(name);
     uint32_t tag = (uint32_t)(hash >> 32);
@@ -512,8 +507,7 @@ static int bucket_room(const struct bucket *bucket)
 
 /* The first bucket while two places stay free in it: most lookups then end
  * in their first line. Past that the emptier of the two. */
-static struct bucket *choose_bucket(const struct weir_table *t,
-                                    uint64_t hash)
+static struct bucket *choose_bucket(const struct weir_table *t, uint64_t hash)
 {
     struct bucket *first = first_bucket(t, hash);
     struct bucket *second = second_bucket(t, hash);

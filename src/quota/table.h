@@ -29,12 +29,12 @@ struct weir_table;
 struct weir_sluice_view; /* adapt/sluice.h */
 
 struct weir_table_options {
-    uint32_t slots;     /* 1 .. WEIR_SLOTS_MAX */
-    uint32_t stripes;   /* 1 .. WEIR_STRIPES_MAX, the shared one included; not
+    uint32_t slots;       /* 1 .. WEIR_SLOTS_MAX */
+    uint32_t stripes;     /* 1 .. WEIR_STRIPES_MAX, the shared one included; not
                          * fewer than 'processes' */
-    uint32_t processes; /* that share it (table_share.c); 0 and 1: it is one
+    uint32_t processes;   /* that share it (table_share.c); 0 and 1: it is one
                          * process's; up to WEIR_TABLE_PROCESSES_MAX */
-    uint64_t seed;      /* of hashing and of chance */
+    uint64_t seed;        /* of hashing and of chance */
     uint64_t meter_bytes; /* room for rules and states of algorithms that
                          * aren't one word: 64 .. WEIR_METER_BYTES_MAX; 0:
                          * 64 KiB and WEIR_METER_BYTES_A_SLOT for each slot.
@@ -63,8 +63,7 @@ struct weir_table *weir_table_init(void *block,
 uint32_t weir_table_claim_stripe(struct weir_table *table);
 /* The same in a table that processes share: number 'process' has its threads'
  * stripes and, for those who got none, stripe 'process'. */
-uint32_t weir_table_claim_stripe_as(struct weir_table *table,
-                                    uint32_t process);
+uint32_t weir_table_claim_stripe_as(struct weir_table *table, uint32_t process);
 void weir_table_release_stripe(struct weir_table *table, uint32_t stripe);
 
 /* A slot and which of its lives is meant: odd, so that a zeroed ref is to
@@ -80,8 +79,7 @@ bool weir_table_find(struct weir_table *table, struct weir_text name,
                      struct weir_ref *out);
 /* Fetches what weir_table_find() and a take would read, in two steps that
  * can be spread over a batch. */
-uint64_t weir_table_hash(const struct weir_table *table,
-                         struct weir_text name);
+uint64_t weir_table_hash(const struct weir_table *table, struct weir_text name);
 void weir_table_prefetch(const struct weir_table *table, uint64_t hash);
 bool weir_table_find_hashed(struct weir_table *table, struct weir_text name,
                             uint64_t hash, struct weir_ref *out);
@@ -98,14 +96,13 @@ enum weir_resolved {
  * the quota that may come. Takes the writer lock unless the name is there. */
 enum weir_resolved weir_table_resolve(struct weir_table *table,
                                       struct weir_text name, bool keep,
-                                      struct weir_ref *out,
-                                      weir_instant now);
+                                      struct weir_ref *out, weir_instant now);
 /* Resolves and holds the slot against eviction, until unpinned. The slot, its
  * chain and, if there is a shadow set, its twin are reported, so that roots
  * tell of them before they are first asked. */
 enum weir_resolved weir_table_pin(struct weir_table *table,
-                                  struct weir_text name,
-                                  struct weir_ref *out, weir_instant now);
+                                  struct weir_text name, struct weir_ref *out,
+                                  weir_instant now);
 void weir_table_unpin(struct weir_table *table, struct weir_ref ref);
 
 /* ---- A table that processes share (table_share.c) ----
@@ -122,8 +119,8 @@ enum weir_resolved weir_table_resolve_as(struct weir_table *table,
 #define WEIR_TABLE_PINS(SLOTS) (2 * (SLOTS) + 1024)
 /* WEIR_RESOLVED_FULL with a slot of that name: there was no room to remember
  * whose it is, so it isn't held. */
-enum weir_resolved weir_table_pin_as(struct weir_table *table,
-                                     uint32_t process, struct weir_text name,
+enum weir_resolved weir_table_pin_as(struct weir_table *table, uint32_t process,
+                                     struct weir_text name,
                                      struct weir_ref *out, weir_instant now);
 void weir_table_unpin_as(struct weir_table *table, uint32_t process,
                          struct weir_ref ref);
@@ -154,11 +151,11 @@ enum weir_outcome {
                                * enter also beside STALE_REF and EXACT */
     WEIR_OUTCOME_STALE_REF = 4, /* the ref's life is over: resolve again;
                                  * nothing was charged */
-    WEIR_OUTCOME_SHADOW = 8,  /* there is a shadow set: weir_table_shadow()
+    WEIR_OUTCOME_SHADOW = 8,    /* there is a shadow set: weir_table_shadow()
                                * wants to know of this request */
-    WEIR_OUTCOME_EXACT = 16,  /* a quota of the chain is exact: nothing was
+    WEIR_OUTCOME_EXACT = 16,    /* a quota of the chain is exact: nothing was
                                * charged, weir_table_begin() is to be asked */
-    WEIR_OUTCOME_NEXT = 32,   /* units came free at a slot where somebody
+    WEIR_OUTCOME_NEXT = 32,     /* units came free at a slot where somebody
                                * waits: of a leave; of an enter, that gave some
                                * back */
 };
@@ -192,7 +189,7 @@ struct weir_hold {
     weir_instant entered; /* if 'basin' */
     uint16_t links;
     uint16_t process; /* whose it is, of a table that processes share */
-    uint32_t klass; /* of an enter, the caller's: weir_class_number(), or 0 */
+    uint32_t klass;   /* of an enter, the caller's: weir_class_number(), or 0 */
     uint32_t slot[WEIR_DEPTH_MAX];
     /* Which sluice holds it besides, and how (table_sluice.c). */
     uint32_t basin;  /* + 1; 0: none */
@@ -357,8 +354,7 @@ bool weir_table_store_of(const struct weir_table *table, uint32_t slot,
  * do so, each with its part of the limit. False as above. */
 bool weir_table_step_shared(struct weir_table *table,
                             const struct weir_receipt *receipt, uint32_t link,
-                            uint32_t limiters,
-                            const struct weir_meter_ask *ask,
+                            uint32_t limiters, const struct weir_meter_ask *ask,
                             struct weir_meter_answer *out, weir_instant now);
 /* A store refused: counts that for the quota asked and for the link. A link in
  * mode shadow has its count back then, and no undo gives it back once more. */
@@ -395,7 +391,7 @@ enum weir_act_kind {
 };
 struct weir_act {
     enum weir_act_kind kind;
-    bool limited;           /* the live set refused it */
+    bool limited; /* the live set refused it */
     uint64_t weight;
     weir_duration wait_max; /* of a reserve */
 };
@@ -482,8 +478,8 @@ struct weir_slot_view {
     uint64_t in;      /* (count << frac) + base: the bucket's 'in' sum */
     struct weir_bucket bucket;
     bool unlimited;
-    uint32_t refs;    /* children and pins */
-    bool gauge;       /* of kind concurrency */
+    uint32_t refs; /* children and pins */
+    bool gauge;    /* of kind concurrency */
 };
 void weir_table_view(struct weir_table *table, uint32_t slot,
                      struct weir_slot_view *out, weir_instant now);
@@ -520,8 +516,8 @@ void weir_table_set_slack(struct weir_table *table, uint32_t slot,
 void weir_table_lift_stops(struct weir_table *table);
 /* Moves the bucket to: fill 'fill' (scaled) when the count was 'count', at
  * the instant 'at'. Of a gauge: others have what is in it beside 'count'. */
-void weir_table_set_fill(struct weir_table *table, uint32_t slot,
-                         int64_t fill, uint64_t count, weir_instant at);
+void weir_table_set_fill(struct weir_table *table, uint32_t slot, int64_t fill,
+                         uint64_t count, weir_instant at);
 /* The probability, 0 to 1, of which the bucket alone refuses a request now. */
 float weir_table_refusal(struct weir_table *table, uint32_t slot,
                          weir_instant now);
@@ -647,8 +643,7 @@ uint64_t weir_table_overflowed(const struct weir_table *table);
 bool weir_table_policy(struct weir_table *table, uint32_t stripe,
                        struct weir_text name, struct weir_policy *out);
 /* The template that rules 'name': its slot, or WEIR_SLOT_NONE. */
-uint32_t weir_table_template_of(const struct weir_table *table,
-                                uint32_t slot);
+uint32_t weir_table_template_of(const struct weir_table *table, uint32_t slot);
 
 /* ---- For who shows it, any thread (table_show.c) ---- */
 
@@ -657,19 +652,19 @@ struct weir_slot_show {
     enum weir_slot_state state; /* PLACEHOLDER or above */
     enum weir_sharing sharing;
     enum weir_mode mode;
-    uint32_t generation; /* of this life of the slot */
-    uint32_t ruler_slot; /* of an instance: its template's; WEIR_SLOT_NONE:
+    uint32_t generation;    /* of this life of the slot */
+    uint32_t ruler_slot;    /* of an instance: its template's; WEIR_SLOT_NONE:
                           * of none, or no instance */
-    bool gauge;          /* of kind concurrency */
-    bool elsewhere;      /* fill, low and high don't decide: a meter, a store
+    bool gauge;             /* of kind concurrency */
+    bool elsewhere;         /* fill, low and high don't decide: a meter, a store
                           * or an adaptive limit does; they are 0 then */
-    double limit;        /* units a second, or at a time, of the whole quota;
+    double limit;           /* units a second, or at a time, of the whole quota;
                           * INFINITY: none; 0 where 'elsewhere' */
-    double granted;      /* the same, what this process may use of it: less
+    double granted;         /* the same, what this process may use of it: less
                           * than the limit if it is leased */
     double fill, low, high; /* units; high INFINITY: no limit */
-    uint64_t count;   /* units let through in all lives; of a gauge 0 */
-    uint64_t refused; /* units, in all lives */
+    uint64_t count;         /* units let through in all lives; of a gauge 0 */
+    uint64_t refused;       /* units, in all lives */
     size_t name_len, parent_len, ruler_len; /* of what follows, each ended by a
                                              * NUL; 0: none */
     char name[WEIR_NAME_MAX + 1];

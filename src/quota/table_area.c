@@ -88,8 +88,8 @@ static bool grow(struct weir_table *t)
 {
     uint32_t unit = t->area_used;
     unsigned order = AREA_ORDERS - 1;
-    while (order > 0 && (unit % (1u << order) != 0 ||
-                         t->area_units - unit < (1u << order)))
+    while (order > 0 &&
+           (unit % (1u << order) != 0 || t->area_units - unit < (1u << order)))
         order--;
     if (unit == t->area_units)
         return false;

@@ -291,8 +291,7 @@ static int put_links(struct weir_table *t, uint32_t slot,
 
 static void measure(struct weir_table *t, uint32_t slot,
                     const struct weir_bucket *bucket, uint32_t flags,
-                    const struct meter_plan *plan, bool empty,
-                    weir_instant now)
+                    const struct meter_plan *plan, bool empty, weir_instant now)
 {
     if (plan->where != 0) {
         struct weir_bucket open;
@@ -306,8 +305,7 @@ static void measure(struct weir_table *t, uint32_t slot,
     weir_slot_switch(t, slot, bucket, flags, empty, now);
     uint64_t units = weir_meter_drop(t, slot, now);
     if (units > 0 && !empty && bucket->high != WEIR_SCALED_MAX)
-        weir_table_add_others(t, slot,
-                              (int64_t)(units << bucket->leak.frac));
+        weir_table_add_others(t, slot, (int64_t)(units << bucket->leak.frac));
 }
 
 /* Counts are of another kind, or another life's, from now on: none of them was
@@ -364,11 +362,11 @@ static void put_fields(struct weir_table *t, uint32_t slot,
 {
     struct cold *cold = weir_cold(t, slot);
     bool template = weir_quota_is_template(quota);
-    bool known = cold->state == WEIR_SLOT_QUOTA ||
-                 cold->state == WEIR_SLOT_TEMPLATE;
-    bool another = cold->state == WEIR_SLOT_MAKING ||
-                   (cold->created != quota->created &&
-                    cold->state == WEIR_SLOT_QUOTA);
+    bool known =
+        cold->state == WEIR_SLOT_QUOTA || cold->state == WEIR_SLOT_TEMPLATE;
+    bool another =
+        cold->state == WEIR_SLOT_MAKING ||
+        (cold->created != quota->created && cold->state == WEIR_SLOT_QUOTA);
     bool ruled = known || cold->state == WEIR_SLOT_INSTANCE;
     enum weir_sharing before = (enum weir_sharing)cold->sharing;
     cold->created = quota->created;
@@ -509,8 +507,7 @@ void weir_table_end_full(struct weir_table *t, weir_instant now)
     for (uint32_t slot = 0; slot < weir_table_used(t); slot++) {
         const struct cold *cold = weir_cold(t, slot);
         uint8_t state = weir_load_acquire(&cold->state);
-        bool defined =
-            state == WEIR_SLOT_QUOTA || state == WEIR_SLOT_TEMPLATE;
+        bool defined = state == WEIR_SLOT_QUOTA || state == WEIR_SLOT_TEMPLATE;
         if (defined && !cold->seen)
             drop_slot(t, slot, now);
     }

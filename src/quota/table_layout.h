@@ -146,14 +146,14 @@ static inline weir_mini weir_mini_above(int64_t value)
 }
 
 /* meta: what of a slot changes together with its parameters. */
-#define META_OFF 0x01u    /* mode off, or a placeholder: not there at all */
-#define META_SHADOW 0x02u /* decides, never refuses */
-#define META_OPEN 0x04u   /* stale: passes and counts */
-#define META_CLOSED 0x08u /* stale: refuses */
-#define META_HOLD 0x10u   /* stale: refuses with the probability in cold */
-#define META_METER 0x20u /* a meter decides (table_meter.c) */
-#define META_AWAY 0x40u  /* a store decides; its chain isn't this table's */
-#define META_GAUGE 0x80u /* counts what is in flight (table_permit.c) */
+#define META_OFF 0x01u       /* mode off, or a placeholder: not there at all */
+#define META_SHADOW 0x02u    /* decides, never refuses */
+#define META_OPEN 0x04u      /* stale: passes and counts */
+#define META_CLOSED 0x08u    /* stale: refuses */
+#define META_HOLD 0x10u      /* stale: refuses with the probability in cold */
+#define META_METER 0x20u     /* a meter decides (table_meter.c) */
+#define META_AWAY 0x40u      /* a store decides; its chain isn't this table's */
+#define META_GAUGE 0x80u     /* counts what is in flight (table_permit.c) */
 #define META_ADAPTIVE 0x100u /* a gauge with a sluice (table_sluice.c) */
 #define META_STALE (META_OPEN | META_CLOSED | META_HOLD)
 #define META_FLAGS 0x1ffu
@@ -173,14 +173,14 @@ static inline struct weir_leak weir_meta_leak(uint32_t meta, uint64_t part)
 
 struct hot {
     uint64_t count;
-    uint64_t base;        /* scaled << 1 | where the parameters are */
-    uint64_t part;        /* leak.part */
-    int64_t high;         /* scaled */
-    uint64_t stop;        /* refuse at this count */
-    uint64_t up;          /* slots: parent | grandparent << 32 */
-    weir_mini band;       /* high - low, scaled */
-    weir_mini early;      /* tell the sync this far before 'stop' */
-    uint32_t generation;  /* odd while the slot lives */
+    uint64_t base;       /* scaled << 1 | where the parameters are */
+    uint64_t part;       /* leak.part */
+    int64_t high;        /* scaled */
+    uint64_t stop;       /* refuse at this count */
+    uint64_t up;         /* slots: parent | grandparent << 32 */
+    weir_mini band;      /* high - low, scaled */
+    weir_mini early;     /* tell the sync this far before 'stop' */
+    uint32_t generation; /* odd while the slot lives */
     uint32_t meta;
 };
 static_assert(sizeof(struct hot) == WEIR_CACHE_LINE, "one line a slot");
@@ -196,8 +196,8 @@ struct cold {
     uint32_t refs;      /* children and pins; under the writer lock */
     uint8_t state;      /* enum weir_slot_state; released when complete */
     uint8_t sharing : 3, on_stale : 3, seen : 1, unpinned : 1;
-    uint8_t aux_len;    /* bytes of the pattern */
-    uint8_t hold;       /* probability of refusal when last told, 1/255 */
+    uint8_t aux_len; /* bytes of the pattern */
+    uint8_t hold;    /* probability of refusal when last told, 1/255 */
 };
 static_assert(sizeof(struct cold) == 48, "three quarters of a line a slot");
 
@@ -223,7 +223,7 @@ struct bucket {
 static_assert(sizeof(struct bucket) == WEIR_CACHE_LINE, "");
 
 #define STRIPE_ENTRIES 256
-struct refusal { /* written by the stripe's owner only */
+struct refusal {     /* written by the stripe's owner only */
     uint32_t slot;   /* WEIR_SLOT_NONE: empty */
     uint32_t events; /* refusals ever, whatever the slot; wraps */
     uint64_t units;  /* refused for 'slot' */
@@ -236,8 +236,8 @@ struct chance {
     uint64_t run; /* of draws: where it is, and in which order it goes */
 };
 struct weir_stripe {
-    uint32_t owned; /* 0, or the owner's number + 1; atomic */
-    uint32_t used;  /* ever owned; atomic */
+    uint32_t owned;          /* 0, or the owner's number + 1; atomic */
+    uint32_t used;           /* ever owned; atomic */
     struct chance chance[2]; /* by enum set */
     uint64_t unknown;
     uint64_t overflowed;
@@ -261,10 +261,10 @@ static_assert(sizeof(struct twin) == 16, "");
 /* What is in flight by a slot's name (table_permit.c). Written by no edit: it
  * is what permits hold, whatever became of the quota meanwhile. */
 struct gauge {
-    uint64_t held;   /* units that this process's permits hold; atomic */
-    uint64_t others; /* units that other processes have; the sync's, atomic */
-    uint32_t lanes;  /* bits: lanes in which somebody waits; atomic */
-    uint32_t queue;  /* of a quota: queue_max << 2 | queue; 0: it has none;
+    uint64_t held;    /* units that this process's permits hold; atomic */
+    uint64_t others;  /* units that other processes have; the sync's, atomic */
+    uint32_t lanes;   /* bits: lanes in which somebody waits; atomic */
+    uint32_t queue;   /* of a quota: queue_max << 2 | queue; 0: it has none;
                       * written under the writer lock, atomic */
     uint64_t awaited; /* units that those who wait want; atomic */
 };
@@ -282,10 +282,10 @@ static_assert(sizeof(struct meter) == 16, "");
 struct leased {
     uint32_t state;     /* enum weir_leasing; atomic */
     uint32_t wanted_by; /* which of the slot's lives 'wanted' is of; atomic */
-    uint64_t granted; /* units a second, a double's bits; INFINITY: all pass;
+    uint64_t granted;   /* units a second, a double's bits; INFINITY: all pass;
                        * atomic */
     struct weir_bucket whole; /* what the quota asks for, for all */
-    uint64_t wanted; /* what a caller said: likewise a double's bits; atomic */
+    uint64_t wanted;  /* what a caller said: likewise a double's bits; atomic */
     int64_t priority; /* of the quota's wants; of templates too */
 };
 static_assert(sizeof(struct leased) == WEIR_CACHE_LINE, "a line a slot");
@@ -327,18 +327,18 @@ struct shared {
 /* A rule in the area: of a quota or template, and of its instances. Never
  * changed but for 'refs' and 'utc_offset_s'; an edit makes another. */
 struct metering {
-    uint32_t refs;        /* meters that go by it; under the writer lock */
-    int32_t utc_offset_s; /* of its zone; atomic */
+    uint32_t refs;          /* meters that go by it; under the writer lock */
+    int32_t utc_offset_s;   /* of its zone; atomic */
     weir_duration deadline; /* of a store */
-    uint16_t store_len;   /* 0: decided here */
-    uint8_t zone_len;     /* 0: UTC, or it says an offset itself */
-    uint8_t on_stale;     /* of a store: enum weir_on_stale */
+    uint16_t store_len;     /* 0: decided here */
+    uint8_t zone_len;       /* 0: UTC, or it says an offset itself */
+    uint8_t on_stale;       /* of a store: enum weir_on_stale */
     struct weir_meter_rule rule;
-    char text[];          /* the store, the zone */
+    char text[]; /* the store, the zone */
 };
 
-#define AREA_UNIT 64       /* bytes */
-#define AREA_ORDERS 12     /* blocks of AREA_UNIT << 0 .. 11 */
+#define AREA_UNIT 64          /* bytes */
+#define AREA_ORDERS 12        /* blocks of AREA_UNIT << 0 .. 11 */
 #define AREA_LEAST (64 << 10) /* bytes, unless somebody says otherwise */
 #define AREA_NONE UINT32_MAX
 
@@ -354,9 +354,9 @@ struct zone {
 /* How often a process holds a slot. */
 struct pin {
     uint32_t slot;
-    uint32_t next;    /* of the slot, or of the free ones; index + 1 */
+    uint32_t next; /* of the slot, or of the free ones; index + 1 */
     uint32_t process;
-    uint32_t count;   /* 0: it is free */
+    uint32_t count; /* 0: it is free */
 };
 static_assert(sizeof(struct pin) == 16, "");
 
@@ -388,9 +388,9 @@ struct weir_table {
     uint32_t chunk_count;
     uint32_t bits_words;
     uint32_t area_units;
-    uint32_t metered; /* rules of meters made so far; atomic */
-    uint32_t leased;  /* there was a quota that is leased; atomic */
-    uint32_t basins;  /* there are so many */
+    uint32_t metered;       /* rules of meters made so far; atomic */
+    uint32_t leased;        /* there was a quota that is leased; atomic */
+    uint32_t basins;        /* there are so many */
     uint32_t basins_used;   /* basins ever used; atomic */
     uint32_t basins_wanted; /* slots with BASIN_WANTED; atomic */
     uint32_t basin_bytes;
@@ -400,17 +400,17 @@ struct weir_table {
 
     /* Written by few, on a line of their own. */
     _Alignas(WEIR_CACHE_LINE) uint64_t writer; /* lock: 0 free */
-    uint32_t used;       /* slots ever used */
+    uint32_t used;                             /* slots ever used */
     uint32_t live;
     uint32_t free_head;  /* list through cold.aux */
     uint32_t chunk_head; /* list through chunk.next */
     uint32_t chunk_used; /* chunks ever used */
     uint32_t hand;       /* of the sweep */
     uint32_t stale;
-    uint32_t held;       /* fills don't move cold.hold */
+    uint32_t held; /* fills don't move cold.hold */
     uint32_t template_count;
     weir_instant barren_till; /* a look for room was in vain */
-    uint32_t spare_slot; /* whose parameters the spare holds */
+    uint32_t spare_slot;      /* whose parameters the spare holds */
     uint64_t spare_part;
     int64_t spare_high;
     weir_mini spare_band;
@@ -427,8 +427,8 @@ struct weir_table {
     _Alignas(WEIR_CACHE_LINE) uint32_t urgent; /* touched by takes */
     uint32_t reporting; /* a report of all is coming anyway; atomic */
 
-    _Alignas(WEIR_CACHE_LINE)
-        struct template_entry templates[WEIR_TEMPLATES_MAX];
+    _Alignas(
+        WEIR_CACHE_LINE) struct template_entry templates[WEIR_TEMPLATES_MAX];
 };
 
 static_assert(sizeof(struct weir_table) % WEIR_CACHE_LINE == 0,
@@ -452,8 +452,7 @@ static inline struct cold *weir_cold(const struct weir_table *t, uint32_t slot)
 {
     return (struct cold *)weir_table_at(t, t->cold_at) + slot;
 }
-static inline struct name *weir_name(const struct weir_table *t,
-                                     uint32_t slot)
+static inline struct name *weir_name(const struct weir_table *t, uint32_t slot)
 {
     return (struct name *)weir_table_at(t, t->names_at) + slot;
 }
@@ -476,8 +475,7 @@ static inline struct weir_stripe *weir_stripe(const struct weir_table *t,
 {
     return (struct weir_stripe *)weir_table_at(t, t->stripes_at) + stripe;
 }
-static inline struct twin *weir_twin(const struct weir_table *t,
-                                     uint32_t slot)
+static inline struct twin *weir_twin(const struct weir_table *t, uint32_t slot)
 {
     return (struct twin *)weir_table_at(t, t->twins_at) + slot;
 }
@@ -497,8 +495,7 @@ static inline struct leased *weir_leased(const struct weir_table *t,
 {
     return (struct leased *)weir_table_at(t, t->leased_at) + slot;
 }
-static inline struct pin *weir_pin(const struct weir_table *t,
-                                   uint32_t index)
+static inline struct pin *weir_pin(const struct weir_table *t, uint32_t index)
 {
     return (struct pin *)weir_table_at(t, t->pins_at) + index;
 }
@@ -507,8 +504,8 @@ static inline uint32_t *weir_pinned(const struct weir_table *t, uint32_t slot)
     return (uint32_t *)weir_table_at(t, t->pinned_at) + slot;
 }
 /* Units of the slot that permits of the process hold. */
-static inline uint64_t *weir_holds(const struct weir_table *t,
-                                   uint32_t process, uint32_t slot)
+static inline uint64_t *weir_holds(const struct weir_table *t, uint32_t process,
+                                   uint32_t slot)
 {
     return (uint64_t *)weir_table_at(t, t->holds_at) +
            (uint64_t)process * t->slots + slot;
@@ -554,9 +551,9 @@ static inline uint64_t weir_elapsed(const struct weir_table *t,
 
 /* One consistent look at a link. */
 struct look {
-    uint64_t base;  /* as found: for the lift's CAS */
+    uint64_t base; /* as found: for the lift's CAS */
     uint64_t count;
-    int64_t fill;   /* may be negative */
+    int64_t fill; /* may be negative */
     int64_t high;
     int64_t band;
     struct weir_leak leak;
@@ -572,8 +569,7 @@ static inline void weir_look_gauge(const struct weir_table *t, uint32_t slot,
     const struct gauge *gauge = weir_gauge(t, slot);
     /* Relaxed: who holds something looks again, by a swap. */
     look->count = weir_load_relaxed(&gauge->held);
-    look->fill =
-        (int64_t)(look->count + weir_load_relaxed(&gauge->others));
+    look->fill = (int64_t)(look->count + weir_load_relaxed(&gauge->others));
 }
 
 /* 63-bit difference, sign-extended. */
@@ -636,8 +632,8 @@ void weir_slot_publish(struct weir_table *t, uint32_t slot);
 void weir_slot_release(struct weir_table *t, uint32_t slot);
 bool weir_chunks_store(struct weir_table *t, const char *bytes, size_t len,
                        uint32_t *out_first);
-void weir_chunks_load(const struct weir_table *t, uint32_t first,
-                      size_t len, char *buf);
+void weir_chunks_load(const struct weir_table *t, uint32_t first, size_t len,
+                      char *buf);
 void weir_chunks_free(struct weir_table *t, uint32_t first);
 
 /* ---- table_take.c ---- */
@@ -671,8 +667,7 @@ unsigned weir_slot_reserve_shadow(struct weir_table *t, uint32_t stripe,
                                   struct weir_ref ref, uint64_t weight,
                                   weir_duration wait_max, weir_instant now);
 /* Draws from the stripe's chance of a set. */
-uint64_t weir_stripe_draw(struct weir_table *t, uint32_t stripe,
-                          enum set set);
+uint64_t weir_stripe_draw(struct weir_table *t, uint32_t stripe, enum set set);
 
 /* ---- table_permit.c ---- */
 /* Whether permits hold the slot: then it must not be freed. Its generation
@@ -776,15 +771,12 @@ uint64_t weir_meter_units(struct weir_table *t, uint32_t slot,
                           weir_instant now);
 /* Takes the slot's meter away. Returns what it held, for a bucket that takes
  * its place. */
-uint64_t weir_meter_drop(struct weir_table *t, uint32_t slot,
-                         weir_instant now);
+uint64_t weir_meter_drop(struct weir_table *t, uint32_t slot, weir_instant now);
 /* Whether the slot has no meter or one that holds nothing. */
-bool weir_meter_is_idle(struct weir_table *t, uint32_t slot,
-                        weir_instant now);
+bool weir_meter_is_idle(struct weir_table *t, uint32_t slot, weir_instant now);
 /* For an audit: units of its state, of its rule, and who goes by that. */
 void weir_meter_look(const struct weir_table *t, uint32_t slot,
-                     uint32_t *out_own, uint32_t *out_rule,
-                     uint32_t *out_refs);
+                     uint32_t *out_own, uint32_t *out_rule, uint32_t *out_refs);
 /* After a killed writer, before slots are cleared away. */
 void weir_meters_mend(struct weir_table *t);
 /* Of a process that has gone: the meters that it left locked begin anew, by
@@ -834,8 +826,7 @@ void weir_table_mend_switch(struct weir_table *t);
  * slots are alive, or free. */
 void weir_table_mend_slots(struct weir_table *t);
 /* Under the lock: new flags, same parameters. */
-void weir_slot_set_flags(struct weir_table *t, uint32_t slot,
-                         uint32_t flags);
+void weir_slot_set_flags(struct weir_table *t, uint32_t slot, uint32_t flags);
 /* The probability with which a look's bucket refuses now, in 1/255. */
 uint8_t weir_look_refusal(const struct look *look);
 /* Who passed by META_OPEN or META_HOLD, whatever the bucket held, owes nothing:
@@ -875,8 +866,8 @@ uint32_t weir_slot_make(struct weir_table *t, struct weir_text name,
                         weir_instant now);
 /* Under the lock: looks at up to 'looks' slots from the clock hand on and
  * frees up to 'wanted'; returns how many. */
-uint32_t weir_table_evict(struct weir_table *t, uint32_t looks,
-                          uint32_t wanted, weir_instant now);
+uint32_t weir_table_evict(struct weir_table *t, uint32_t looks, uint32_t wanted,
+                          weir_instant now);
 /* Under the lock: an instance or placeholder after the templates changed. */
 void weir_slot_rule(struct weir_table *t, uint32_t slot, weir_instant now);
 /* Under the lock, 'before' was its sharing: one that isn't counted any more has
@@ -890,7 +881,6 @@ void weir_slot_unrule(struct weir_table *t, uint32_t slot, weir_instant now);
 void weir_slot_unref(struct weir_table *t, uint32_t slot);
 /* Under the lock: frees it, with its hold on its parent. */
 void weir_slot_free(struct weir_table *t, uint32_t slot);
-void weir_slot_set_parent(struct weir_table *t, uint32_t slot,
-                          uint32_t parent);
+void weir_slot_set_parent(struct weir_table *t, uint32_t slot, uint32_t parent);
 
 #endif /* WEIR_TABLE_LAYOUT_H */

@@ -338,8 +338,7 @@ void weir_table_set_lease(struct weir_table *t, uint32_t slot, double granted,
     weir_table_unlock(t);
 }
 
-void weir_table_end_lease(struct weir_table *t, uint32_t slot,
-                          weir_instant now)
+void weir_table_end_lease(struct weir_table *t, uint32_t slot, weir_instant now)
 {
     weir_table_lock(t);
     if (is_leased(t, slot)) {
@@ -367,8 +366,7 @@ bool weir_slot_granted(const struct weir_table *t, uint32_t slot,
     return true;
 }
 
-enum weir_leasing weir_table_leasing(const struct weir_table *t,
-                                     uint32_t slot)
+enum weir_leasing weir_table_leasing(const struct weir_table *t, uint32_t slot)
 {
     if (!weir_load_relaxed(&t->leased))
         return WEIR_LEASING_NONE;

@@ -171,14 +171,12 @@ static bool bucket_equal(const struct weir_meter_bucket *a,
 static bool rule_equal(const struct weir_meter_rule *a,
                        const struct weir_meter_rule *b)
 {
-    bool equal = a->algorithm == b->algorithm &&
-                 a->count_refused == b->count_refused &&
-                 a->buckets == b->buckets &&
-                 a->sub_windows == b->sub_windows &&
-                 a->calendar == b->calendar &&
-                 a->utc_offset_s == b->utc_offset_s &&
-                 a->entries == b->entries && a->window == b->window &&
-                 a->quantity == b->quantity && a->initial == b->initial;
+    bool equal =
+        a->algorithm == b->algorithm && a->count_refused == b->count_refused &&
+        a->buckets == b->buckets && a->sub_windows == b->sub_windows &&
+        a->calendar == b->calendar && a->utc_offset_s == b->utc_offset_s &&
+        a->entries == b->entries && a->window == b->window &&
+        a->quantity == b->quantity && a->initial == b->initial;
     for (int i = 0; i < WEIR_BUCKETS_MAX && equal; i++)
         equal = bucket_equal(&a->bucket[i], &b->bucket[i]);
     return equal;
@@ -236,8 +234,7 @@ static void wanted_of(struct weir_table *t, const struct weir_quota *quota,
         out->head.on_stale = (uint8_t)quota->on_stale;
 }
 
-static bool is_as_wanted(const struct metering *of,
-                         const struct wanted *wanted)
+static bool is_as_wanted(const struct metering *of, const struct wanted *wanted)
 {
     const struct metering *head = &wanted->head;
     return of && rule_equal(&of->rule, &head->rule) &&
@@ -246,8 +243,7 @@ static bool is_as_wanted(const struct metering *of,
            text_is(wanted->zone, of->text + of->store_len, of->zone_len);
 }
 
-static uint32_t metering_make(struct weir_table *t,
-                              const struct wanted *wanted)
+static uint32_t metering_make(struct weir_table *t, const struct wanted *wanted)
 {
     uint32_t unit = weir_area_take(t, metering_bytes(&wanted->head));
     if (unit == AREA_NONE)
@@ -260,8 +256,7 @@ static uint32_t metering_make(struct weir_table *t,
     *of = wanted->head;
     memcpy(of->text, wanted->store.p, wanted->store.len);
     if (wanted->zone.len > 0)
-        memcpy(of->text + wanted->store.len, wanted->zone.p,
-               wanted->zone.len);
+        memcpy(of->text + wanted->store.len, wanted->zone.p, wanted->zone.len);
     return unit;
 }
 
@@ -336,8 +331,7 @@ static void step_at(const struct weir_table *t, uint64_t where,
                     struct weir_meter_answer *out, weir_instant now)
 {
     struct weir_meter_rule spare;
-    const struct weir_meter_rule *rule =
-        rule_of(metering_of(t, where), &spare);
+    const struct weir_meter_rule *rule = rule_of(metering_of(t, where), &spare);
     weir_meter_step(rule, state_of(t, where), ask, out,
                     weir_meter_now(t, rule, now));
 }
@@ -358,8 +352,8 @@ static void carry(const struct weir_table *t, uint64_t from, uint64_t to,
 }
 
 /* ... and by the slot's own bucket. */
-static void carry_bucket(const struct weir_table *t, uint32_t slot,
-                         uint64_t to, weir_instant now)
+static void carry_bucket(const struct weir_table *t, uint32_t slot, uint64_t to,
+                         weir_instant now)
 {
     struct look look;
     weir_look(t, slot, weir_elapsed(t, now), &look);
@@ -422,8 +416,7 @@ static uint64_t units_locked(const struct weir_table *t, uint64_t where,
     return answer.used > 0 ? (uint64_t)answer.used : 0;
 }
 
-uint64_t weir_meter_units(struct weir_table *t, uint32_t slot,
-                          weir_instant now)
+uint64_t weir_meter_units(struct weir_table *t, uint32_t slot, weir_instant now)
 {
     struct meter *m = weir_meter(t, slot);
     meter_lock(m, BY_WRITER);
@@ -432,8 +425,7 @@ uint64_t weir_meter_units(struct weir_table *t, uint32_t slot,
     return units;
 }
 
-uint64_t weir_meter_drop(struct weir_table *t, uint32_t slot,
-                         weir_instant now)
+uint64_t weir_meter_drop(struct weir_table *t, uint32_t slot, weir_instant now)
 {
     /* A table without meters never touches their pages. */
     if (!t->metered)
@@ -659,8 +651,7 @@ static bool may_refuse(enum weir_meter_op op)
 }
 
 void weir_walk_step_back(struct weir_table *t, const struct walk *walk,
-                         struct steps *steps,
-                         const struct weir_meter_ask *ask)
+                         struct steps *steps, const struct weir_meter_ask *ask)
 {
     struct weir_meter_ask back = {
         .op = ask->op == WEIR_METER_REFUND ? WEIR_METER_CHARGE
@@ -743,8 +734,7 @@ static uint32_t find_refuser(struct weir_table *t, const struct walk *walk,
 
 /* Refused at link 'i': so that it counts, if the quota counts refusals. */
 static unsigned refuse_at(struct weir_table *t, struct walk *walk, uint32_t i,
-                          const struct weir_meter_ask *ask,
-                          struct steps *steps)
+                          const struct weir_meter_ask *ask, struct steps *steps)
 {
     struct weir_meter_answer answer;
     walk->refuser = i;

@@ -182,11 +182,7 @@ void weir_gauge_bury(struct weir_table *t, uint32_t slot, uint32_t process)
 }
 
 /* How somebody may go in where others wait. */
-enum way {
-    OPEN,
-    SURE,
-    SHUT
-};
+enum way { OPEN, SURE, SHUT };
 
 static bool is_first(const struct weir_turn *turn, uint32_t slot)
 {

@@ -70,8 +70,7 @@ static void write_receipt(const struct weir_table *t,
         out->slot[i] = walk->slot[i];
         out->serial[i] = steps->serial[i];
         out->paid[i] = steps->paid[i];
-        out->generation[i] =
-            weir_load(&weir_hot(t, walk->slot[i])->generation);
+        out->generation[i] = weir_load(&weir_hot(t, walk->slot[i])->generation);
     }
     if (!charged_all(q->ask.op))
         return;
@@ -134,8 +133,8 @@ static bool lives(const struct weir_table *t,
 
 /* As a take does it: first the count, then a look whether the slot still is
  * the one that is meant. */
-static void give_back(struct weir_table *t,
-                      const struct weir_receipt *receipt, uint32_t i)
+static void give_back(struct weir_table *t, const struct weir_receipt *receipt,
+                      uint32_t i)
 {
     uint64_t *count = &weir_hot(t, receipt->slot[i])->count;
     if (!(receipt->charged >> i & 1) || !lives(t, receipt, i))
@@ -187,9 +186,8 @@ static bool away_locked(const struct metering *of, struct weir_away *out)
     if (!of || of->store_len == 0)
         return false;
     out->rule = of->rule;
-    out->rule.utc_offset_s = of->zone_len
-                                 ? weir_load_relaxed(&of->utc_offset_s)
-                                 : of->rule.utc_offset_s;
+    out->rule.utc_offset_s = of->zone_len ? weir_load_relaxed(&of->utc_offset_s)
+                                          : of->rule.utc_offset_s;
     out->deadline = of->deadline;
     out->on_stale = (enum weir_on_stale)of->on_stale;
     out->store_len = of->store_len;
@@ -247,8 +245,8 @@ void weir_meter_rule_share(struct weir_meter_rule *rule, uint32_t limiters)
 
 /* A bucket's words mean something at one rate only. Windows count units. */
 static void carry_shared(const struct weir_meter_rule *whole,
-                         struct shared *state,
-                         const struct weir_meter_rule *to, weir_instant now)
+                         struct shared *state, const struct weir_meter_rule *to,
+                         weir_instant now)
 {
     uint64_t words[WEIR_BUCKETS_MAX] = { 0 };
     size_t bytes = weir_meter_size(to);
@@ -264,8 +262,7 @@ static void carry_shared(const struct weir_meter_rule *whole,
 static void step_shared_locked(const struct metering *of, struct shared *state,
                                uint32_t limiters,
                                const struct weir_meter_ask *ask,
-                               struct weir_meter_answer *out,
-                               weir_instant now)
+                               struct weir_meter_answer *out, weir_instant now)
 {
     struct weir_meter_rule rule = of->rule;
     if (of->zone_len)
@@ -279,15 +276,14 @@ static void step_shared_locked(const struct metering *of, struct shared *state,
 
 bool weir_table_step_shared(struct weir_table *t,
                             const struct weir_receipt *receipt, uint32_t link,
-                            uint32_t limiters,
-                            const struct weir_meter_ask *ask,
+                            uint32_t limiters, const struct weir_meter_ask *ask,
                             struct weir_meter_answer *out, weir_instant now)
 {
     uint32_t slot = receipt->slot[link];
     const struct metering *of = weir_meter_hold(t, slot, receipt->stripe);
     struct shared *state = weir_meter_state(t, slot);
-    bool can = of && of->store_len > 0 &&
-               of->on_stale == WEIR_STALE_SHARE && state;
+    bool can =
+        of && of->store_len > 0 && of->on_stale == WEIR_STALE_SHARE && state;
     if (can)
         step_shared_locked(of, state, limiters > 0 ? limiters : 1, ask, out,
                            weir_meter_now(t, &of->rule, now));

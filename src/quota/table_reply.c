@@ -87,9 +87,8 @@ static void explain_sluice(const struct weir_table *t, uint32_t slot,
     reply->retry_after = weir_sluice_wait(sluice, walk->now);
 }
 
-static void explain_bucket(const struct weir_table *t,
-                           const struct walk *walk, uint64_t weight,
-                           struct weir_reply *reply)
+static void explain_bucket(const struct weir_table *t, const struct walk *walk,
+                           uint64_t weight, struct weir_reply *reply)
 {
     uint32_t slot = walk->slot[walk->refuser];
     struct look look;
@@ -119,9 +118,9 @@ static void explain_refusal(struct weir_table *t, uint32_t stripe,
     } else {
         explain_bucket(t, walk, weight, reply);
     }
-    reply->retry_after =
-        reply->never ? WEIR_NEVER
-                     : weir_table_jitter(t, stripe, reply->retry_after);
+    reply->retry_after = reply->never
+                             ? WEIR_NEVER
+                             : weir_table_jitter(t, stripe, reply->retry_after);
     weir_reply_name(t, walk->slot[walk->refuser], reply);
 }
 

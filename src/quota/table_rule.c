@@ -66,8 +66,7 @@ void weir_slot_unref(struct weir_table *t, uint32_t slot)
         free_placeholder(t, slot);
 }
 
-void weir_slot_set_parent(struct weir_table *t, uint32_t slot,
-                          uint32_t parent)
+void weir_slot_set_parent(struct weir_table *t, uint32_t slot, uint32_t parent)
 {
     struct hot *hot = weir_hot(t, slot);
     uint32_t before = weir_parent(hot);
@@ -88,8 +87,8 @@ void weir_slot_set_parent(struct weir_table *t, uint32_t slot,
 /* Whether nobody needs the slot, as it looks now; '*out_count' is its count
  * then. A placeholder is idle as soon as nobody holds it: one that was
  * resolved and never pinned. */
-static bool is_idle(struct weir_table *t, uint32_t slot,
-                    uint64_t *out_count, weir_instant now)
+static bool is_idle(struct weir_table *t, uint32_t slot, uint64_t *out_count,
+                    weir_instant now)
 {
     const struct cold *cold = weir_cold(t, slot);
     bool idles = cold->state == WEIR_SLOT_INSTANCE ||
@@ -128,8 +127,8 @@ static bool evict(struct weir_table *t, uint32_t slot, weir_instant now)
     return true;
 }
 
-uint32_t weir_table_evict(struct weir_table *t, uint32_t looks,
-                          uint32_t wanted, weir_instant now)
+uint32_t weir_table_evict(struct weir_table *t, uint32_t looks, uint32_t wanted,
+                          weir_instant now)
 {
     uint32_t freed = 0;
     for (uint32_t i = 0; i < looks && i < t->used && freed < wanted; i++) {
@@ -229,8 +228,8 @@ static uint32_t match_template(const struct weir_table *t,
 /* The parent that a template gives to a name, made if need be; or
  * WEIR_SLOT_NONE. */
 static uint32_t parent_by(struct weir_table *t, uint32_t template,
-                          const struct weir_captures *captures,
-                          unsigned depth, weir_instant now)
+                          const struct weir_captures *captures, unsigned depth,
+                          weir_instant now)
 {
     const struct cold *cold = weir_cold(t, template);
     if (cold->aux_len == 0 || depth + 1 >= WEIR_DEPTH_MAX)
@@ -262,8 +261,8 @@ static bool leads_to(const struct weir_table *t, uint32_t from, uint32_t slot)
  * evicted to make room for them. */
 static void link_instance(struct weir_table *t, uint32_t slot,
                           uint32_t template,
-                          const struct weir_captures *captures,
-                          unsigned depth, weir_instant now)
+                          const struct weir_captures *captures, unsigned depth,
+                          weir_instant now)
 {
     struct cold *cold = weir_cold(t, slot);
     cold->refs++;
@@ -448,8 +447,8 @@ enum weir_resolved weir_slot_resolve(struct weir_table *t,
     struct weir_captures captures;
     struct weir_quota brought;
     uint32_t template = match_template(t, name, &captures);
-    bool brings = template == WEIR_SLOT_NONE &&
-                  weir_throttle_name_read(name, &brought);
+    bool brings =
+        template == WEIR_SLOT_NONE && weir_throttle_name_read(name, &brought);
     if (template == WEIR_SLOT_NONE && !brings && !keep)
         return WEIR_RESOLVED_NONE;
     slot = may_make(t, name, template, now) ? weir_slot_make(t, name, now)
@@ -566,8 +565,7 @@ enum weir_resolved weir_table_resolve(struct weir_table *t,
     return weir_table_resolve_as(t, 0, name, keep, out, now);
 }
 
-enum weir_resolved weir_table_pin(struct weir_table *t,
-                                  struct weir_text name,
+enum weir_resolved weir_table_pin(struct weir_table *t, struct weir_text name,
                                   struct weir_ref *out, weir_instant now)
 {
     return weir_table_pin_as(t, 0, name, out, now);

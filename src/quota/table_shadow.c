@@ -113,8 +113,7 @@ static struct weir_text shadow_name(struct weir_text name,
 }
 
 static struct weir_ref resolve_locked(struct weir_table *t,
-                                      struct weir_text live,
-                                      weir_instant now)
+                                      struct weir_text live, weir_instant now)
 {
     char buf[WEIR_NAME_MAX];
     struct weir_text name = shadow_name(live, buf);
@@ -252,8 +251,7 @@ unsigned weir_table_shadow(struct weir_table *t, uint32_t stripe,
                            struct weir_ref ref, const struct weir_act *act,
                            weir_instant now)
 {
-    bool decides = act->kind == WEIR_ACT_TAKE ||
-                   act->kind == WEIR_ACT_RESERVE;
+    bool decides = act->kind == WEIR_ACT_TAKE || act->kind == WEIR_ACT_RESERVE;
     for (int tries = 0; tries < STALE_TRIES; tries++) {
         struct weir_ref twin = twin_of(t, stripe, ref, now);
         if (twin.slot == WEIR_SLOT_NONE)
@@ -283,8 +281,7 @@ unsigned weir_table_shadow_name(struct weir_table *t, uint32_t stripe,
         if (weir_table_resolve_as(t, process, name, false, &ref, now) ==
             WEIR_RESOLVED_NONE)
             return 0;
-        unsigned outcome =
-            weir_slot_take_shadow(t, stripe, ref, weight, now);
+        unsigned outcome = weir_slot_take_shadow(t, stripe, ref, weight, now);
         if (!(outcome & WEIR_OUTCOME_STALE_REF))
             return outcome & WEIR_OUTCOME_KICK;
     }

@@ -138,8 +138,8 @@ static void view_locked(const struct weir_table *t, uint32_t slot,
     out->refs = cold->refs;
     out->count = look.count;
     out->fill = look.fill > 0 ? look.fill : 0;
-    out->in = (look.count << look.leak.frac) +
-              (uint64_t)((int64_t)look.base >> 1);
+    out->in =
+        (look.count << look.leak.frac) + (uint64_t)((int64_t)look.base >> 1);
     out->bucket = (struct weir_bucket){ .leak = look.leak,
                                         .low = look.high - look.band,
                                         .high = look.high };
@@ -237,14 +237,12 @@ void weir_table_set_hold(struct weir_table *t, uint32_t slot, float refusal)
                        (uint8_t)(refusal * 255 + 0.5f));
 }
 
-void weir_table_add_others(struct weir_table *t, uint32_t slot,
-                           int64_t scaled)
+void weir_table_add_others(struct weir_table *t, uint32_t slot, int64_t scaled)
 {
     weir_fetch_add(&weir_hot(t, slot)->base, (uint64_t)scaled << 1);
 }
 
-void weir_table_set_settled(struct weir_table *t, uint32_t slot,
-                            uint64_t count)
+void weir_table_set_settled(struct weir_table *t, uint32_t slot, uint64_t count)
 {
     weir_store_relaxed(&weir_cold(t, slot)->settled, count);
 }

@@ -59,9 +59,8 @@ static void refusal_evict(struct weir_table *t, struct refusal *entry)
     weir_store_relaxed(&entry->units, 0);
 }
 
-__attribute__((noinline)) static unsigned
-count_refused_slowly(struct weir_table *t, uint32_t stripe, uint32_t slot,
-                     uint64_t weight)
+__attribute__((noinline)) static unsigned count_refused_slowly(
+    struct weir_table *t, uint32_t stripe, uint32_t slot, uint64_t weight)
 {
     if (stripe < t->commons) {
         weir_fetch_add(&weir_cold(t, slot)->refused, weight);
@@ -291,8 +290,7 @@ INLINE enum judged judge(const struct hot *hot, uint64_t elapsed,
     uint64_t base = weir_load_acquire(&hot->base);
     if (WEIR_UNLIKELY((meta & (META_FLAGS | META_SEQ_ONE)) | (base & 1)))
         return HARD;
-    struct weir_leak leak =
-        weir_meta_leak(meta, weir_load_relaxed(&hot->part));
+    struct weir_leak leak = weir_meta_leak(meta, weir_load_relaxed(&hot->part));
     uint64_t count = weir_load_relaxed(&hot->count);
     int64_t found = weir_fill_of(count, base, leak, elapsed);
     int64_t fill = found > 0 ? found : 0;
@@ -338,8 +336,8 @@ void weir_slot_lift(struct weir_table *t, uint32_t slot, uint64_t elapsed)
  *
  * One that nothing stops, such as a name at its first use, asks for nothing
  * while a report is coming anyway: each of a flood would wake the sync. */
-__attribute__((noinline)) static unsigned
-touch(struct weir_table *t, uint32_t slot, uint64_t count)
+__attribute__((noinline)) static unsigned touch(struct weir_table *t,
+                                                uint32_t slot, uint64_t count)
 {
     struct hot *hot = weir_hot(t, slot);
     uint64_t *report = &weir_cold(t, slot)->report_at;
@@ -389,14 +387,12 @@ static void mend_hint(struct hot *hot, uint64_t up, uint32_t above)
 
 /* Whether link i no longer leads to the one that was walked after it; to be
  * asked when both were charged. */
-INLINE bool has_moved(struct weir_table *t, const struct walk *walk,
-                      uint32_t i)
+INLINE bool has_moved(struct weir_table *t, const struct walk *walk, uint32_t i)
 {
     if (i + 1 >= walk->links)
         return false;
     struct hot *hot = weir_hot(t, walk->slot[i]);
-    uint32_t above =
-        i + 2 < walk->links ? walk->slot[i + 2] : WEIR_SLOT_NONE;
+    uint32_t above = i + 2 < walk->links ? walk->slot[i + 2] : WEIR_SLOT_NONE;
     uint64_t up = weir_load(&hot->up);
     if (WEIR_LIKELY(up == weir_up_of(walk->slot[i + 1], above)))
         return false;
@@ -450,15 +446,13 @@ static void count_shadow(struct weir_table *t, uint32_t stripe,
 void weir_placeholder_count(struct weir_table *t, uint32_t stripe,
                             uint32_t slot)
 {
-    if (weir_load_acquire(&weir_cold(t, slot)->state) ==
-        WEIR_SLOT_PLACEHOLDER)
+    if (weir_load_acquire(&weir_cold(t, slot)->state) == WEIR_SLOT_PLACEHOLDER)
         weir_table_count_unknown(t, stripe);
 }
 
 /* Counts it for the quota that was asked and for the one that refused. */
 static inline unsigned refuse(struct weir_table *t, uint32_t stripe,
-                              uint32_t asked, uint32_t refuser,
-                              uint64_t weight)
+                              uint32_t asked, uint32_t refuser, uint64_t weight)
 {
     count_refused(t, stripe, asked, weight);
     if (refuser != asked)
@@ -543,8 +537,8 @@ unsigned weir_walk_decide(struct weir_table *t, const struct weir_question *q,
             return WEIR_OUTCOME_STALE_REF | kick;
         if (WEIR_UNLIKELY(walk->away != 0) && !q->whole)
             return WEIR_OUTCOME_EXACT | kick;
-        outcome = passed ? hold_walked(t, walk, q, &kick)
-                         : WEIR_OUTCOME_LIMITED;
+        outcome =
+            passed ? hold_walked(t, walk, q, &kick) : WEIR_OUTCOME_LIMITED;
         if (outcome == 0)
             outcome = step_walked(t, walk, steps, q);
         if (outcome == 0 && q->ask.op == WEIR_METER_TAKE)
@@ -557,8 +551,7 @@ unsigned weir_walk_decide(struct weir_table *t, const struct weir_question *q,
 
 /* Counts what a take refused, or would have. */
 void weir_walk_count(struct weir_table *t, uint32_t stripe,
-                     const struct walk *walk, uint64_t weight,
-                     unsigned outcome)
+                     const struct walk *walk, uint64_t weight, unsigned outcome)
 {
     if (walk->shadow != 0)
         count_shadow(t, stripe, walk, weight);
@@ -613,9 +606,9 @@ unsigned weir_slot_take_shadow(struct weir_table *t, uint32_t stripe,
     return outcome;
 }
 
-__attribute__((noinline)) static unsigned
-take_slowly(struct weir_table *t, uint32_t stripe, struct weir_ref ref,
-            uint64_t weight, struct weir_reply *reply, weir_instant now)
+__attribute__((noinline)) static unsigned take_slowly(
+    struct weir_table *t, uint32_t stripe, struct weir_ref ref, uint64_t weight,
+    struct weir_reply *reply, weir_instant now)
 {
     struct weir_question q = {
         .stripe = stripe,
@@ -640,9 +633,9 @@ INLINE unsigned charge_alone(struct weir_table *t, struct weir_ref ref,
 
 /* The take of a chain whose first link passes, or of a link that stands alone;
  * 'lift' says whether the first stood empty, as a link alone then did. */
-__attribute__((noinline)) static unsigned
-take_chain(struct weir_table *t, uint32_t stripe, struct weir_ref ref,
-           uint64_t weight, uint32_t lift, weir_instant now)
+__attribute__((noinline)) static unsigned take_chain(
+    struct weir_table *t, uint32_t stripe, struct weir_ref ref, uint64_t weight,
+    uint32_t lift, weir_instant now)
 {
     struct walk walk;
     walk.elapsed = weir_elapsed(t, now);
@@ -812,9 +805,8 @@ unsigned weir_walk_move(struct weir_table *t, const struct weir_question *q,
     return outcome;
 }
 
-static unsigned move(struct weir_table *t, uint32_t stripe,
-                     struct weir_ref ref, struct weir_meter_ask ask,
-                     weir_instant now)
+static unsigned move(struct weir_table *t, uint32_t stripe, struct weir_ref ref,
+                     struct weir_meter_ask ask, weir_instant now)
 {
     struct walk walk;
     struct steps steps;
@@ -883,8 +875,8 @@ static weir_duration walk_wait(const struct weir_table *t, struct walk *walk,
 /* The buckets' wait first, which charges nothing; then the meters', each of
  * which charges what it lets wait. */
 static unsigned reserve_walked(struct weir_table *t,
-                               const struct weir_question *q,
-                               struct walk *walk, struct steps *steps)
+                               const struct weir_question *q, struct walk *walk,
+                               struct steps *steps)
 {
     weir_duration wait = walk_wait(t, walk, q->ask.weight);
     *steps = (struct steps){ .wait = wait };
@@ -900,9 +892,9 @@ static unsigned reserve_walked(struct weir_table *t,
     return outcome == 0 ? charge_stepped(t, walk, steps, q) : outcome;
 }
 
-unsigned weir_walk_reserve(struct weir_table *t,
-                           const struct weir_question *q, struct walk *walk,
-                           struct steps *steps, weir_instant now)
+unsigned weir_walk_reserve(struct weir_table *t, const struct weir_question *q,
+                           struct walk *walk, struct steps *steps,
+                           weir_instant now)
 {
     unsigned outcome;
     do {

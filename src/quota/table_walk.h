@@ -15,28 +15,28 @@ struct walk {
     uint64_t elapsed;
     uint64_t chance;
     uint32_t links;
-    uint32_t lift;    /* bits: links whose bucket stands below empty */
-    uint32_t skip;    /* bits: links not to be charged */
-    uint32_t shadow;  /* bits: links that would have refused */
-    uint32_t free;    /* bits: links that pass whatever their bucket holds */
-    uint32_t meters;  /* bits: links that a meter decides */
-    uint32_t away;    /* bits: links that a store decides */
-    uint32_t quiet;   /* bits: of both, those in mode shadow */
-    uint32_t gauges;  /* bits: links that count what is in flight */
+    uint32_t lift;     /* bits: links whose bucket stands below empty */
+    uint32_t skip;     /* bits: links not to be charged */
+    uint32_t shadow;   /* bits: links that would have refused */
+    uint32_t free;     /* bits: links that pass whatever their bucket holds */
+    uint32_t meters;   /* bits: links that a meter decides */
+    uint32_t away;     /* bits: links that a store decides */
+    uint32_t quiet;    /* bits: of both, those in mode shadow */
+    uint32_t gauges;   /* bits: links that count what is in flight */
     uint32_t adaptive; /* bits: of those, the ones that a sluice guards */
-    uint32_t refuser; /* index of a link, or WEIR_DEPTH_MAX */
-    uint32_t stripe;  /* whose walk it is */
-    enum set set;     /* whose chance it draws from */
+    uint32_t refuser;  /* index of a link, or WEIR_DEPTH_MAX */
+    uint32_t stripe;   /* whose walk it is */
+    enum set set;      /* whose chance it draws from */
     bool drawn;
     weir_instant now;
     uint32_t slot[WEIR_DEPTH_MAX];
 };
 /* What its meters said, where there are any. */
 struct steps {
-    uint32_t charged;   /* bits: links to be given back, should it not be */
-    uint8_t level;      /* the highest */
+    uint32_t charged; /* bits: links to be given back, should it not be */
+    uint8_t level;    /* the highest */
     uint8_t paid[WEIR_DEPTH_MAX]; /* each link's level */
-    weir_duration wait; /* the longest */
+    weir_duration wait;           /* the longest */
     uint32_t serial[WEIR_DEPTH_MAX];
 };
 
@@ -66,9 +66,9 @@ unsigned weir_walk_decide(struct weir_table *t, const struct weir_question *q,
 unsigned weir_walk_move(struct weir_table *t, const struct weir_question *q,
                         struct walk *walk, struct steps *steps,
                         weir_instant now);
-unsigned weir_walk_reserve(struct weir_table *t,
-                           const struct weir_question *q, struct walk *walk,
-                           struct steps *steps, weir_instant now);
+unsigned weir_walk_reserve(struct weir_table *t, const struct weir_question *q,
+                           struct walk *walk, struct steps *steps,
+                           weir_instant now);
 void weir_walk_count(struct weir_table *t, uint32_t stripe,
                      const struct walk *walk, uint64_t weight,
                      unsigned outcome);
@@ -101,12 +101,10 @@ bool weir_link_step(struct weir_table *t, const struct walk *walk, uint32_t i,
  * refuses: then the walk's refuser is that one and those before have it back.
  * Returns 0, WEIR_OUTCOME_LIMITED or OUTCOME_MOVED. */
 unsigned weir_walk_step(struct weir_table *t, struct walk *walk,
-                        const struct weir_meter_ask *ask,
-                        struct steps *steps);
+                        const struct weir_meter_ask *ask, struct steps *steps);
 /* Gives back what the steps charged. */
 void weir_walk_step_back(struct weir_table *t, const struct walk *walk,
-                         struct steps *steps,
-                         const struct weir_meter_ask *ask);
+                         struct steps *steps, const struct weir_meter_ask *ask);
 /* ---- table_reply.c ---- */
 /* What is to be said of a walk that passed or was refused. */
 void weir_walk_explain(struct weir_table *t, uint32_t stripe,

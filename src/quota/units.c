@@ -58,27 +58,35 @@ static const struct scale factors[] = {
     { "T", 1000000000000 },
     { "Ki", KIBI },
     { "ki", KIBI },
-    { "Mi", KIBI * KIBI },
-    { "Gi", KIBI * KIBI * KIBI },
-    { "Ti", KIBI * KIBI * KIBI * KIBI },
+    { "Mi", KIBI *KIBI },
+    { "Gi", KIBI *KIBI *KIBI },
+    { "Ti", KIBI *KIBI *KIBI *KIBI },
 };
 
 static const struct scale periods[] = {
-    { "ns", 1 },        { "us", US },
-    { "\xC2\xB5s", US }, { "ms", MS },
-    { "s", WEIR_SECOND }, { "sec", WEIR_SECOND },
-    { "second", WEIR_SECOND }, { "m", MINUTE },
-    { "min", MINUTE },  { "minute", MINUTE },
-    { "h", HOUR },      { "hour", HOUR },
-    { "d", DAY },       { "day", DAY },
-    { "w", WEEK },      { "week", WEEK },
+    { "ns", 1 },
+    { "us", US },
+    { "\xC2\xB5s", US },
+    { "ms", MS },
+    { "s", WEIR_SECOND },
+    { "sec", WEIR_SECOND },
+    { "second", WEIR_SECOND },
+    { "m", MINUTE },
+    { "min", MINUTE },
+    { "minute", MINUTE },
+    { "h", HOUR },
+    { "hour", HOUR },
+    { "d", DAY },
+    { "day", DAY },
+    { "w", WEEK },
+    { "week", WEEK },
     { "month", MONTH },
 };
 
 /* As printed, largest first; 'day' stands alone, '2d' with a count. */
 static const struct scale printed[] = {
-    { "w", WEEK },         { "d", DAY }, { "h", HOUR }, { "min", MINUTE },
-    { "s", WEIR_SECOND },  { "ms", MS }, { "us", US },  { "ns", 1 },
+    { "w", WEEK },        { "d", DAY }, { "h", HOUR }, { "min", MINUTE },
+    { "s", WEIR_SECOND }, { "ms", MS }, { "us", US },  { "ns", 1 },
 };
 
 static weir_u128 common_divisor(weir_u128 a, weir_u128 b)
@@ -97,8 +105,8 @@ static struct number reduced(weir_u128 num, weir_u128 den)
     return (struct number){ num / divisor, den / divisor };
 }
 
-static const struct scale *find_scale(const struct scale *scales,
-                                      size_t count, struct weir_text name)
+static const struct scale *find_scale(const struct scale *scales, size_t count,
+                                      struct weir_text name)
 {
     for (size_t i = 0; i < count; i++) {
         if (weir_text_equal(weir_text_of(scales[i].name), name))
@@ -149,8 +157,7 @@ static int refuse_number(struct weir_text text, const char *what,
                              "write the ", what, " in digits", NULL);
     if (is_word(text, "inf"))
         return weir_diag_set(diag, WEIR_EQUOTA, shown, " is not a number; ",
-                             "for no limit at all write limit=unlimited",
-                             NULL);
+                             "for no limit at all write limit=unlimited", NULL);
     return weir_diag_set(diag, WEIR_EQUOTA, shown, " doesn't begin with a ",
                          "number; write the ", what, " in digits", NULL);
 }
@@ -192,7 +199,8 @@ static int refuse_factor(struct weir_text name, struct weir_diag *diag)
     char shown[WEIR_SHOW_MAX];
     return weir_diag_set(diag, WEIR_EQUOTA, weir_text_show(name, shown),
                          " is no factor that Weir knows; write k M G T or "
-                         "Ki Mi Gi Ti, with or without a B", NULL);
+                         "Ki Mi Gi Ti, with or without a B",
+                         NULL);
 }
 
 static int refuse_period(struct weir_text name, struct weir_diag *diag)
@@ -200,7 +208,8 @@ static int refuse_period(struct weir_text name, struct weir_diag *diag)
     char shown[WEIR_SHOW_MAX];
     return weir_diag_set(diag, WEIR_EQUOTA, weir_text_show(name, shown),
                          " is no period that Weir knows; write ns us ms s "
-                         "min h day w or month", NULL);
+                         "min h day w or month",
+                         NULL);
 }
 
 /* number x unit in whole nanoseconds. */
@@ -209,12 +218,16 @@ static int whole_duration(struct number number, uint64_t unit,
 {
     weir_u128 product = number.num * unit;
     if (product % number.den != 0)
-        return weir_diag_set(diag, WEIR_EQUOTA, "a duration is finer than a "
-                             "nanosecond", NULL);
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "a duration is finer than a "
+                             "nanosecond",
+                             NULL);
     product /= number.den;
     if (product > UINT64_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA, "a duration is longer than "
-                             "584 years", NULL);
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "a duration is longer than "
+                             "584 years",
+                             NULL);
     *out = (weir_duration)product;
     return 0;
 }
@@ -281,12 +294,16 @@ int weir_ratio_parse(struct weir_text text, uint32_t *out,
     char shown[WEIR_SHOW_MAX];
     weir_text_show(text, shown);
     if (rest.len > 0 || number.num == 0 || number.num > number.den)
-        return weir_diag_set(diag, WEIR_EQUOTA, shown, " is no factor above "
-                             "0 and at most 1; write it as 0.5", NULL);
+        return weir_diag_set(diag, WEIR_EQUOTA, shown,
+                             " is no factor above "
+                             "0 and at most 1; write it as 0.5",
+                             NULL);
     weir_u128 ratio = number.num * WEIR_DECAY_ONE;
     if (ratio % number.den != 0)
-        return weir_diag_set(diag, WEIR_EQUOTA, shown, " has more than 9 "
-                             "decimals", NULL);
+        return weir_diag_set(diag, WEIR_EQUOTA, shown,
+                             " has more than 9 "
+                             "decimals",
+                             NULL);
     *out = (uint32_t)(ratio / number.den);
     return 0;
 }
@@ -316,8 +333,10 @@ int weir_decimal_parse(struct weir_text text, const char *what, uint64_t *out,
                              " above 0; write it as 40 or 0.5", NULL);
     weir_u128 decimal = number.num * WEIR_DECIMAL_ONE;
     if (decimal % number.den != 0 || decimal / number.den > DECIMAL_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA, shown, " has more than 4 "
-                             "decimals, or is above 10^11", NULL);
+        return weir_diag_set(diag, WEIR_EQUOTA, shown,
+                             " has more than 4 "
+                             "decimals, or is above 10^11",
+                             NULL);
     *out = (uint64_t)(decimal / number.den);
     return 0;
 }
@@ -332,8 +351,8 @@ size_t weir_decimal_format(uint64_t decimal, char *buf, size_t size)
 
 /* By the numbers of enum weir_calendar. */
 static const struct scale calendars[] = {
-    { "", 0 },        { "minute", MINUTE }, { "hour", HOUR },
-    { "day", DAY },   { "week", WEEK },     { "month", MONTH },
+    { "", 0 },      { "minute", MINUTE }, { "hour", HOUR },
+    { "day", DAY }, { "week", WEEK },     { "month", MONTH },
 };
 
 weir_duration weir_calendar_length(enum weir_calendar calendar)
@@ -385,8 +404,10 @@ static int whole_units(struct weir_text text, const char *what, uint64_t max,
     weir_text_show(text, shown);
     weir_u128 product = number.num * factor->value;
     if (product % number.den != 0)
-        return weir_diag_set(diag, WEIR_EQUOTA, shown, " isn't a whole "
-                             "number of units", NULL);
+        return weir_diag_set(diag, WEIR_EQUOTA, shown,
+                             " isn't a whole "
+                             "number of units",
+                             NULL);
     product /= number.den;
     char bound[WEIR_NUMBER_MAX];
     if (product > max)
@@ -435,16 +456,18 @@ int weir_burst_parse(struct weir_text text, struct weir_burst *out,
         char shown[WEIR_SHOW_MAX];
         return weir_diag_set(diag, WEIR_EQUOTA, weir_text_show(rest, shown),
                              " is neither a factor (k M G Ki Mi Gi) nor a "
-                             "duration (ms s min h)", NULL);
+                             "duration (ms s min h)",
+                             NULL);
     }
     if (!burst.in_time) {
-        error = whole_units(text, "burst", WEIR_BURST_MAX, &burst.amount,
-                            diag);
+        error = whole_units(text, "burst", WEIR_BURST_MAX, &burst.amount, diag);
     } else {
         error = weir_duration_parse(text, &burst.amount, diag);
         if (error == 0 && burst.amount > WEIR_PERIOD_MAX)
-            error = weir_diag_set(diag, WEIR_EQUOTA, "a burst may be 366 "
-                                  "days of the limit at most", NULL);
+            error = weir_diag_set(diag, WEIR_EQUOTA,
+                                  "a burst may be 366 "
+                                  "days of the limit at most",
+                                  NULL);
     }
     if (error < 0)
         return error;
@@ -452,8 +475,7 @@ int weir_burst_parse(struct weir_text text, struct weir_burst *out,
     return 0;
 }
 
-size_t weir_burst_format(const struct weir_burst *burst, char *buf,
-                         size_t size)
+size_t weir_burst_format(const struct weir_burst *burst, char *buf, size_t size)
 {
     if (burst->in_time)
         return weir_duration_format(burst->amount, buf, size);
@@ -467,8 +489,10 @@ static int parse_period(struct weir_text text, weir_duration *out,
                         struct weir_diag *diag)
 {
     if (text.len == 0)
-        return weir_diag_set(diag, WEIR_EQUOTA, "the period after '/' is "
-                             "missing; write 100/s or 5/min", NULL);
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "the period after '/' is "
+                             "missing; write 100/s or 5/min",
+                             NULL);
     struct number count = { 1, 1 };
     struct weir_text rest = text;
     if (memchr("0123456789.-", text.p[0], 12)) {
@@ -484,8 +508,10 @@ static int parse_period(struct weir_text text, weir_duration *out,
     if (error < 0)
         return error;
     if (period == 0 || period > WEIR_PERIOD_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA, "the period of a limit may "
-                             "be 1 ns to 366 days", NULL);
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "the period of a limit may "
+                             "be 1 ns to 366 days",
+                             NULL);
     *out = period;
     return 0;
 }
@@ -500,13 +526,17 @@ static int make_limit(struct weir_text text, struct number units,
     weir_u128 per = units.den * period;
     bool huge = units.num > UINT64_MAX;
     if (!huge && per > WEIR_PERIOD_MAX)
-        return weir_diag_set(diag, WEIR_EQUOTA, shown, " can't be kept "
+        return weir_diag_set(diag, WEIR_EQUOTA, shown,
+                             " can't be kept "
                              "exactly; write whole units over a longer "
-                             "period, as in 3/2s", NULL);
+                             "period, as in 3/2s",
+                             NULL);
     if (huge || units.num * WEIR_SECOND > WEIR_LIMIT_MAX * per)
-        return weir_diag_set(diag, WEIR_EQUOTA, shown, " is above 100G/s, "
+        return weir_diag_set(diag, WEIR_EQUOTA, shown,
+                             " is above 100G/s, "
                              "the highest limit there is; for no limit at "
-                             "all write unlimited", NULL);
+                             "all write unlimited",
+                             NULL);
     *out = (struct weir_limit){ .units = (uint64_t)units.num,
                                 .per = (weir_duration)per };
     return 0;
@@ -562,8 +592,7 @@ int weir_limit_parse(struct weir_text text, struct weir_limit *out,
     return make_limit(text, units, period, out, diag);
 }
 
-size_t weir_limit_format(const struct weir_limit *limit, char *buf,
-                         size_t size)
+size_t weir_limit_format(const struct weir_limit *limit, char *buf, size_t size)
 {
     struct weir_out out = { buf, size, 0 };
     if (limit->unlimited) {

@@ -9,10 +9,10 @@
 
 /* Of one quota or instance, over the processes that told of it. */
 struct weir_adaptive_seen {
-    char name[WEIR_NAME_MAX + 1]; /* NUL-terminated */
-    uint32_t processes;           /* >= 1 */
-    double min, median, max;      /* of their limits */
-    uint64_t in_flight;           /* units of all */
+    char name[WEIR_NAME_MAX + 1];           /* NUL-terminated */
+    uint32_t processes;                     /* >= 1 */
+    double min, median, max;                /* of their limits */
+    uint64_t in_flight;                     /* units of all */
     uint32_t by_reason[WEIR_LIMIT_REASONS]; /* processes, by why their limit
                                              * last moved */
 };

@@ -23,9 +23,8 @@
 
 /* ---- Answers ---- */
 
-void weir_admin_answer_text(weir_admin_done_fn *done, void *context,
-                            int status, const char *type, const char *body,
-                            size_t len)
+void weir_admin_answer_text(weir_admin_done_fn *done, void *context, int status,
+                            const char *type, const char *body, size_t len)
 {
     struct weir_admin_answer answer = {
         .status = status, .type = type, .body = body, .len = len
@@ -37,9 +36,9 @@ static void answer_dump(weir_admin_done_fn *done, void *context,
                         struct weir_admin_answer *answer, json_t *body)
 {
     static const char lost[] = "{\"error\": \"WEIR_ENOMEM\"}";
-    char *text = body ? json_dumps(body, JSON_INDENT(1) |
-                                             JSON_REAL_PRECISION(12))
-                      : NULL;
+    char *text =
+        body ? json_dumps(body, JSON_INDENT(1) | JSON_REAL_PRECISION(12))
+             : NULL;
     json_decref(body);
     if (!text)
         answer->status = 500;
@@ -49,16 +48,16 @@ static void answer_dump(weir_admin_done_fn *done, void *context,
     free(text);
 }
 
-void weir_admin_answer_json(weir_admin_done_fn *done, void *context,
-                            int status, json_t *body)
+void weir_admin_answer_json(weir_admin_done_fn *done, void *context, int status,
+                            json_t *body)
 {
     struct weir_admin_answer answer = { .status = status,
                                         .type = WEIR_JSON_TYPE };
     answer_dump(done, context, &answer, body);
 }
 
-void weir_admin_answer_error(weir_admin_done_fn *done, void *context,
-                             int error, const struct weir_diag *diag)
+void weir_admin_answer_error(weir_admin_done_fn *done, void *context, int error,
+                             const struct weir_diag *diag)
 {
     struct weir_admin_answer answer = { .status = weir_error_status(error),
                                         .type = WEIR_PROBLEM_TYPE };
@@ -72,8 +71,7 @@ void weir_admin_refuse(int error, const struct weir_diag *diag,
     weir_admin_answer_error(done, context, error, diag);
 }
 
-static void answer_method(const struct weir_admin_call *call,
-                          const char *allow)
+static void answer_method(const struct weir_admin_call *call, const char *allow)
 {
     struct weir_diag diag = { 0 };
     weir_diag_set(&diag, WEIR_EINVAL, "this path answers ", allow, " only",
@@ -99,8 +97,8 @@ int weir_admin_number(const struct weir_admin_call *call, const char *key,
     return weir_query_number(call->uri.query, key, max, out, diag);
 }
 
-int weir_admin_query_name(const struct weir_admin_call *call,
-                          const char *key, char *buf, struct weir_text *out,
+int weir_admin_query_name(const struct weir_admin_call *call, const char *key,
+                          char *buf, struct weir_text *out,
                           struct weir_diag *diag)
 {
     return weir_query_name(call->uri.query, key, buf, out, diag);
@@ -193,8 +191,8 @@ static const struct route *find_route(struct weir_text path,
 unsigned weir_admin_role(const struct weir_admin_request *request)
 {
     const char *allow;
-    const struct route *route = find_route(
-        weir_uri_split(request->target).path, request->method, &allow);
+    const struct route *route = find_route(weir_uri_split(request->target).path,
+                                           request->method, &allow);
     if (route)
         return route->need;
     bool reads = weir_text_equal(request->method, WEIR_TEXT("GET"));
@@ -235,21 +233,24 @@ static void view(struct weir_admin_call *call)
         weir_admin_answer_json(call->done, call->context, 200, answer);
 }
 
-static int decode_name(struct weir_admin_call *call,
-                       const struct route *route, char *buf,
-                       struct weir_diag *diag)
+static int decode_name(struct weir_admin_call *call, const struct route *route,
+                       char *buf, struct weir_diag *diag)
 {
     size_t skip = strlen(route->path);
     struct weir_text rest = { call->uri.path.p + skip,
                               call->uri.path.len - skip };
     int len = weir_uri_decode(rest, false, buf, WEIR_NAME_MAX + 1);
     if (len == WEIR_ESYNTAX)
-        return weir_diag_set(diag, WEIR_ENAME, "the path has a '%' without "
+        return weir_diag_set(diag, WEIR_ENAME,
+                             "the path has a '%' without "
                              "two hexadecimal digits; write %25 for a "
-                             "percent sign", NULL);
+                             "percent sign",
+                             NULL);
     if (len < 0)
-        return weir_diag_set(diag, WEIR_ENAME, "the name in the path is too "
-                             "long; a name has 255 bytes at most", NULL);
+        return weir_diag_set(diag, WEIR_ENAME,
+                             "the name in the path is too "
+                             "long; a name has 255 bytes at most",
+                             NULL);
     call->name = (struct weir_text){ buf, (size_t)len };
     return weir_name_check(call->name, diag);
 }
@@ -273,18 +274,16 @@ int weir_admin_check_body(const struct weir_admin_request *request, size_t len,
                           struct weir_diag *diag)
 {
     const char *allow;
-    const struct route *route = find_route(
-        weir_uri_split(request->target).path, request->method, &allow);
-    return check_body(route ? route->body_max : WEIR_ADMIN_BODY_MAX, len,
-                      diag);
+    const struct route *route = find_route(weir_uri_split(request->target).path,
+                                           request->method, &allow);
+    return check_body(route ? route->body_max : WEIR_ADMIN_BODY_MAX, len, diag);
 }
 
 static void dispatch(struct weir_admin_call *call, const struct route *route)
 {
     struct weir_diag diag = { 0 };
     if (check_body(route->body_max, call->request->body.len, &diag) < 0) {
-        weir_admin_answer_error(call->done, call->context, WEIR_ETOOBIG,
-                                &diag);
+        weir_admin_answer_error(call->done, call->context, WEIR_ETOOBIG, &diag);
         return;
     }
     char name[WEIR_NAME_MAX + 1];
@@ -298,12 +297,13 @@ static void dispatch(struct weir_admin_call *call, const struct route *route)
 
 void weir_admin_call(struct weir_admin *admin,
                      const struct weir_admin_request *request,
-                     weir_admin_done_fn *done, void *context,
-                     weir_instant now)
+                     weir_admin_done_fn *done, void *context, weir_instant now)
 {
-    struct weir_admin_call call = { .admin = admin, .request = request,
+    struct weir_admin_call call = { .admin = admin,
+                                    .request = request,
                                     .uri = weir_uri_split(request->target),
-                                    .done = done, .context = context,
+                                    .done = done,
+                                    .context = context,
                                     .now = now };
     const char *allow;
     const struct route *route =
@@ -317,8 +317,10 @@ void weir_admin_call(struct weir_admin *admin,
         return;
     }
     struct weir_diag diag = { 0 };
-    weir_diag_set(&diag, WEIR_ENOENT, "nothing answers at this path; GET "
-                  "/v1 lists those that do", NULL);
+    weir_diag_set(&diag, WEIR_ENOENT,
+                  "nothing answers at this path; GET "
+                  "/v1 lists those that do",
+                  NULL);
     weir_admin_answer_error(done, context, WEIR_ENOENT, &diag);
 }
 
@@ -398,8 +400,8 @@ struct weir_admin *weir_admin_new(const struct weir_admin_options *options)
     char shown[WEIR_STORE_SHOW_MAX];
     admin->root = options->root;
     const struct weir_view_source source = weir_admin_source(admin);
-    char *url = strdup(weir_store_show(
-        options->store_url ? options->store_url : "", shown));
+    char *url = strdup(
+        weir_store_show(options->store_url ? options->store_url : "", shown));
     admin->views = weir_views_new(&source);
     if (!url || !admin->views) {
         weir_views_free(&admin->views);
@@ -413,8 +415,7 @@ struct weir_admin *weir_admin_new(const struct weir_admin_options *options)
     admin->started = options->started;
     admin->gate = options->gate;
     admin->edits_end = &admin->edits;
-    memcpy(admin->incarnation, options->incarnation,
-           sizeof admin->incarnation);
+    memcpy(admin->incarnation, options->incarnation, sizeof admin->incarnation);
     weir_assert(options->name.len <= WEIR_NAME_MAX);
     memcpy(admin->name, options->name.p, options->name.len);
     return admin;

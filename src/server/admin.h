@@ -29,12 +29,12 @@ struct weir_admin;
 struct weir_gate;
 
 struct weir_admin_options {
-    struct weir_root *root;    /* borrowed */
-    struct weir_text name;     /* of the root; copied */
+    struct weir_root *root; /* borrowed */
+    struct weir_text name;  /* of the root; copied */
     uint8_t incarnation[WEIR_INCARNATION_SIZE];
     struct weir_settings settings;
-    const char *store_url;     /* copied; for people */
-    const char *version;       /* of Weir; static */
+    const char *store_url; /* copied; for people */
+    const char *version;   /* of Weir; static */
     weir_instant started;
     const struct weir_gate *gate; /* borrowed; for its figures; NULL: none */
 };
@@ -46,8 +46,7 @@ void weir_admin_free(struct weir_admin **admin);
 
 /* What to give to weir_store_thread_new(): feeds the root with what the
  * store says. Then weir_admin_set_store(), before the first turn. */
-struct weir_store_listener
-weir_admin_store_listener(struct weir_admin *admin);
+struct weir_store_listener weir_admin_store_listener(struct weir_admin *admin);
 /* The thread is borrowed. Without one every edit is refused. */
 void weir_admin_set_store(struct weir_admin *admin,
                           struct weir_store_thread *thread);
@@ -82,7 +81,7 @@ struct weir_admin_request {
     struct weir_text method; /* "GET" … */
     struct weir_text target; /* "/v1/quotas?match=*", as it came */
     struct weir_text body;
-    struct weir_text who;    /* for the log of edits; empty: nobody known */
+    struct weir_text who; /* for the log of edits; empty: nobody known */
 };
 
 /* The role that a request needs; 0: it is open to all (whether the process
@@ -109,8 +108,7 @@ typedef void weir_admin_done_fn(void *context,
  * 'request' is borrowed during the call. */
 void weir_admin_call(struct weir_admin *admin,
                      const struct weir_admin_request *request,
-                     weir_admin_done_fn *done, void *context,
-                     weir_instant now);
+                     weir_admin_done_fn *done, void *context, weir_instant now);
 /* Answers with 'error' (WEIR_ECREDENTIAL, WEIR_EDENIED …): what a door says
  * that lets somebody's request not through. */
 void weir_admin_refuse(int error, const struct weir_diag *diag,

@@ -28,11 +28,9 @@ static int check_quota(const struct weir_quota *quota, struct weir_diag *diag)
     return error < 0 ? error : check_zone(quota, diag);
 }
 
-int weir_admin_add_quota(struct weir_admin *admin,
-                         struct weir_admin_edit *edit,
+int weir_admin_add_quota(struct weir_admin *admin, struct weir_admin_edit *edit,
                          const struct weir_quota *quota,
-                         struct weir_changes *changes,
-                         struct weir_diag *diag)
+                         struct weir_changes *changes, struct weir_diag *diag)
 {
     int error = check_quota(quota, diag);
     if (error < 0)
@@ -42,7 +40,8 @@ int weir_admin_add_quota(struct weir_admin *admin,
     if (old && edit->create)
         return weir_diag_set(diag, WEIR_EEXIST, "the quota '", edit->name,
                              "' exists already; leave --new (?new=1) out to "
-                             "change it", NULL);
+                             "change it",
+                             NULL);
     if (old && weir_quota_equal(old, quota)) {
         edit->unchanged++;
         return 0;
@@ -123,24 +122,32 @@ static int check_reset(const struct weir_admin *admin, struct weir_text name,
         quota ? quota : weir_catalog_find(catalog, name, &captures);
     char shown[WEIR_SHOW_MAX];
     if (rule && !quota)
-        return weir_diag_set(diag, WEIR_EQUOTA, "there is no quota of that "
-                             "name; ", weir_text_show(rule->name, shown),
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "there is no quota of that "
+                             "name; ",
+                             weir_text_show(rule->name, shown),
                              " rules it: reset that one, which empties the "
                              "buckets of all its instances, or set a quota of "
-                             "that name, which begins empty", NULL);
+                             "that name, which begins empty",
+                             NULL);
     if (!quota)
         return weir_diag_set(diag, WEIR_ENOENT, "there is no quota ",
                              weir_text_show(name, shown), NULL);
     if (quota->kind != WEIR_RATE)
-        return refuse_to_reset(name, " has no bucket: its units in flight go "
+        return refuse_to_reset(name,
+                               " has no bucket: its units in flight go "
                                "when permits end, or with their limiter",
                                diag);
     if (quota->sharing == WEIR_LEASED)
-        return refuse_to_reset(name, " is leased, and its shares end with "
-                               "their leases", diag);
+        return refuse_to_reset(name,
+                               " is leased, and its shares end with "
+                               "their leases",
+                               diag);
     if (quota->store.len > 0)
-        return refuse_to_reset(name, " is kept by a store of its own; delete "
-                               "its key there", diag);
+        return refuse_to_reset(name,
+                               " is kept by a store of its own; delete "
+                               "its key there",
+                               diag);
     *out = quota;
     return 0;
 }
@@ -286,22 +293,22 @@ static int add_entry(json_t *entry, size_t n, bool shadow,
 
 /* 'changes' gets those to be sent: with 'replace' all that is named, for the
  * store must know what isn't. */
-static int make_import(struct weir_admin *admin,
-                       struct weir_admin_edit *edit,
+static int make_import(struct weir_admin *admin, struct weir_admin_edit *edit,
                        struct weir_changes *changes, struct weir_diag *diag)
 {
     json_t *list = json_is_array(edit->body)
                        ? edit->body
                        : json_object_get(edit->body, "quotas");
     if (edit->shadow && json_array_size(list) == 0)
-        return weir_diag_set(diag, WEIR_EINVAL, "the list is empty; to drop "
+        return weir_diag_set(diag, WEIR_EINVAL,
+                             "the list is empty; to drop "
                              "the shadow set, use `weir quota discard`",
                              NULL);
     struct weir_changes altered = { 0 };
     int error = 0;
     for (size_t i = 0; error == 0 && i < json_array_size(list); i++) {
-        error = add_entry(json_array_get(list, i), i, edit->shadow, changes,
-                          diag);
+        error =
+            add_entry(json_array_get(list, i), i, edit->shadow, changes, diag);
         if (error == 0)
             error = weir_admin_add_quota(admin, edit, &changes->at[i].quota,
                                          &altered, diag);
@@ -309,8 +316,7 @@ static int make_import(struct weir_admin *admin,
     size_t missing = 0;
     if (error == 0)
         error = weir_admin_count_missing(weir_root_catalog(admin->root),
-                                         changes, edit->shadow, &missing,
-                                         diag);
+                                         changes, edit->shadow, &missing, diag);
     if (error == 0 && edit->replace)
         edit->removed = missing;
     if (error == 0 && !edit->replace) {
@@ -323,8 +329,8 @@ static int make_import(struct weir_admin *admin,
 }
 
 /* All of the shadow set goes: what a replacement by nothing removes. */
-static int make_discard(struct weir_admin *admin,
-                        struct weir_admin_edit *edit, struct weir_diag *diag)
+static int make_discard(struct weir_admin *admin, struct weir_admin_edit *edit,
+                        struct weir_diag *diag)
 {
     return weir_admin_count_missing(weir_root_catalog(admin->root),
                                     &(struct weir_changes){ 0 }, true,
@@ -341,8 +347,8 @@ int weir_admin_make_changes(struct weir_admin *admin,
     /* A file depends on nothing that is there, and making a million quotas of
      * it takes so long that others' edits would come between again and
      * again. */
-    bool alone = edit->verb == WEIR_VERB_IMPORT ||
-                 edit->verb == WEIR_VERB_DISCARD;
+    bool alone =
+        edit->verb == WEIR_VERB_IMPORT || edit->verb == WEIR_VERB_DISCARD;
     *out_flags = (alone ? 0 : WEIR_EDIT_BASED) |
                  (edit->create ? WEIR_EDIT_CREATE : 0) |
                  (edit->replace ? WEIR_EDIT_REPLACE : 0) |

@@ -65,8 +65,7 @@ static void begin_next(struct weir_admin *admin)
 {
     while (admin->edits && begin(admin, admin->edits) < 0) {
         struct weir_admin_edit *edit = pop(admin);
-        weir_admin_answer_error(edit->done, edit->context, WEIR_ENOMEM,
-                                NULL);
+        weir_admin_answer_error(edit->done, edit->context, WEIR_ENOMEM, NULL);
         edit_free(edit);
     }
 }
@@ -135,8 +134,7 @@ void weir_admin_edits_fini(struct weir_admin *admin)
 {
     while (admin->edits) {
         struct weir_admin_edit *edit = pop(admin);
-        weir_admin_answer_error(edit->done, edit->context, WEIR_ECLOSED,
-                                NULL);
+        weir_admin_answer_error(edit->done, edit->context, WEIR_ECLOSED, NULL);
         edit_free(edit);
     }
 }
@@ -174,8 +172,7 @@ void weir_admin_edit_done(struct weir_admin *admin,
                           const struct weir_diag *diag, uint64_t epoch)
 {
     weir_assert(edit == admin->edits);
-    bool direct =
-        edit->verb == WEIR_VERB_UNDO || edit->verb == WEIR_VERB_LOG;
+    bool direct = edit->verb == WEIR_VERB_UNDO || edit->verb == WEIR_VERB_LOG;
     if (error == WEIR_ECHANGED && edit->sent &&
         edit->tries < WEIR_ADMIN_TRIES_MAX)
         begin_next(admin); /* this one, once more */
@@ -199,8 +196,8 @@ static int read_body(const struct weir_admin_call *call, json_t **out,
     if (!json) {
         diag->line = why.line > 0 ? (uint32_t)why.line : 0;
         diag->column = why.column > 0 ? (uint32_t)why.column : 0;
-        return weir_diag_set(diag, WEIR_ESYNTAX, "the body isn't JSON: ",
-                             why.text, NULL);
+        return weir_diag_set(diag, WEIR_ESYNTAX,
+                             "the body isn't JSON: ", why.text, NULL);
     }
     *out = json;
     return 0;
@@ -212,8 +209,10 @@ static int check_names(const struct weir_admin_call *call, json_t *body,
                        struct weir_diag *diag)
 {
     if (!json_is_object(body))
-        return weir_diag_set(diag, WEIR_EINVAL, "the body is a JSON object, "
-                             "like {\"limit\": \"100/s\"}", NULL);
+        return weir_diag_set(diag, WEIR_EINVAL,
+                             "the body is a JSON object, "
+                             "like {\"limit\": \"100/s\"}",
+                             NULL);
     json_t *name = json_object_get(body, "name");
     if (!name)
         return 0;
@@ -221,23 +220,28 @@ static int check_names(const struct weir_admin_call *call, json_t *body,
                                json_string_length(name) };
     if (json_is_string(name) && weir_text_equal(inner, call->name))
         return 0;
-    return weir_diag_set(diag, WEIR_EINVAL, "'name' in the body isn't the "
+    return weir_diag_set(diag, WEIR_EINVAL,
+                         "'name' in the body isn't the "
                          "name in the path; a quota can't be renamed: make "
-                         "another and remove this one", NULL);
+                         "another and remove this one",
+                         NULL);
 }
 
 static int check_list(json_t *body, struct weir_diag *diag)
 {
     json_t *version = json_object_get(body, "weir");
     if (version && json_integer_value(version) != 1)
-        return weir_diag_set(diag, WEIR_ESCHEMA, "'weir' isn't 1: the list "
-                             "was made by another version", NULL);
-    json_t *list = json_is_array(body) ? body
-                                       : json_object_get(body, "quotas");
+        return weir_diag_set(diag, WEIR_ESCHEMA,
+                             "'weir' isn't 1: the list "
+                             "was made by another version",
+                             NULL);
+    json_t *list = json_is_array(body) ? body : json_object_get(body, "quotas");
     if (json_is_array(list))
         return 0;
-    return weir_diag_set(diag, WEIR_EINVAL, "the body is a list of quotas, "
-                         "or {\"weir\": 1, \"quotas\": [...]}", NULL);
+    return weir_diag_set(diag, WEIR_EINVAL,
+                         "the body is a list of quotas, "
+                         "or {\"weir\": 1, \"quotas\": [...]}",
+                         NULL);
 }
 
 static int check_name_list(json_t *body, struct weir_diag *diag)
@@ -246,34 +250,38 @@ static int check_name_list(json_t *body, struct weir_diag *diag)
     bool good = json_array_size(names) > 0;
     size_t index;
     json_t *name;
-    json_array_foreach(names, index, name)
-        good = good && json_is_string(name);
+    json_array_foreach(names, index, name) good = good && json_is_string(name);
     return good ? 0
-                : weir_diag_set(diag, WEIR_EINVAL, "the body is "
-                                "{\"names\": [\"NAME\", ...]}", NULL);
+                : weir_diag_set(diag, WEIR_EINVAL,
+                                "the body is "
+                                "{\"names\": [\"NAME\", ...]}",
+                                NULL);
 }
 
 static int check_open(const struct weir_admin *admin, struct weir_diag *diag)
 {
     if (admin->stopping)
-        return weir_diag_set(diag, WEIR_ECLOSED, "the root is stopping; "
-                             "send the edit to another", NULL);
+        return weir_diag_set(diag, WEIR_ECLOSED,
+                             "the root is stopping; "
+                             "send the edit to another",
+                             NULL);
     if (admin->upstream)
-        return weir_diag_set(diag, WEIR_ESTORE, "this is a root of a region, "
+        return weir_diag_set(diag, WEIR_ESTORE,
+                             "this is a root of a region, "
                              "which has its quotas from ",
-                             weir_upstream_text(admin->upstream),
-                             "; ask there", NULL);
+                             weir_upstream_text(admin->upstream), "; ask there",
+                             NULL);
     if (admin->doorman) {
         struct weir_doorman_source_state file;
         weir_doorman_source_state(admin->doorman, &file);
-        return weir_diag_set(diag, WEIR_ESTORE, "quotas come from ",
-                             file.text, "; edit that file", NULL);
+        return weir_diag_set(diag, WEIR_ESTORE, "quotas come from ", file.text,
+                             "; edit that file", NULL);
     }
     if (!admin->store)
-        return weir_diag_set(diag, WEIR_ESTORE, "the root has no store",
-                             NULL);
+        return weir_diag_set(diag, WEIR_ESTORE, "the root has no store", NULL);
     if (admin->edits_count >= WEIR_ADMIN_EDITS_MAX)
-        return weir_diag_set(diag, WEIR_EFULL, "256 edits wait already; "
+        return weir_diag_set(diag, WEIR_EFULL,
+                             "256 edits wait already; "
                              "try again, or import many quotas at once",
                              NULL);
     return 0;
@@ -283,12 +291,10 @@ static int check_open(const struct weir_admin *admin, struct weir_diag *diag)
 static int read_request(struct weir_admin_call *call,
                         struct weir_admin_edit *edit, struct weir_diag *diag)
 {
-    bool body = edit->verb == WEIR_VERB_PUT ||
-                edit->verb == WEIR_VERB_PATCH ||
+    bool body = edit->verb == WEIR_VERB_PUT || edit->verb == WEIR_VERB_PATCH ||
                 edit->verb == WEIR_VERB_IMPORT ||
                 edit->verb == WEIR_VERB_REMOVE_ALL ||
-                edit->verb == WEIR_VERB_RESET ||
-                edit->verb == WEIR_VERB_UNDO;
+                edit->verb == WEIR_VERB_RESET || edit->verb == WEIR_VERB_UNDO;
     int error = body ? read_body(call, &edit->body, diag) : 0;
     if (error < 0)
         return error;
@@ -320,8 +326,8 @@ static int read_request(struct weir_admin_call *call,
     return 0;
 }
 
-static int make_edit(struct weir_admin_call *call,
-                     struct weir_admin_edit *edit, struct weir_diag *diag)
+static int make_edit(struct weir_admin_call *call, struct weir_admin_edit *edit,
+                     struct weir_diag *diag)
 {
     static const struct weir_text nobody = WEIR_TEXT("anonymous");
     struct weir_text who = call->request->who;
@@ -329,8 +335,7 @@ static int make_edit(struct weir_admin_call *call,
         who = nobody;
     edit->done = call->done;
     edit->context = call->context;
-    edit->who_len =
-        who.len < WEIR_STORE_WHO_MAX ? who.len : WEIR_STORE_WHO_MAX;
+    edit->who_len = who.len < WEIR_STORE_WHO_MAX ? who.len : WEIR_STORE_WHO_MAX;
     memcpy(edit->who, who.p, edit->who_len);
     edit->name_len = call->name.len;
     if (call->name.len > 0)
@@ -339,8 +344,7 @@ static int make_edit(struct weir_admin_call *call,
     return error < 0 ? error : check_open(call->admin, diag);
 }
 
-void weir_admin_enqueue(struct weir_admin_call *call,
-                        enum weir_admin_verb verb)
+void weir_admin_enqueue(struct weir_admin_call *call, enum weir_admin_verb verb)
 {
     struct weir_admin *admin = call->admin;
     struct weir_diag diag = { 0 };

@@ -22,7 +22,7 @@ enum weir_admin_verb {
     WEIR_VERB_PROMOTE, /* the shadow set becomes the live one */
     WEIR_VERB_DISCARD, /* the shadow set goes */
     WEIR_VERB_UNDO,
-    WEIR_VERB_LOG,     /* alters nothing, but waits for the store too */
+    WEIR_VERB_LOG, /* alters nothing, but waits for the store too */
 };
 
 struct weir_admin_edit {
@@ -38,21 +38,21 @@ struct weir_admin_edit {
     unsigned tries; /* times they were sent */
     json_t *body;   /* owned; NULL: none */
     struct weir_admin_log *log; /* shared with the store's thread; or NULL */
-    uint64_t epoch; /* to undo; of the log, to read below */
-    size_t max;     /* of the log */
+    uint64_t epoch;             /* to undo; of the log, to read below */
+    size_t max;                 /* of the log */
     size_t created, changed, unchanged, removed, reset;
     size_t name_len, who_len;
     char name[WEIR_NAME_MAX + 1];
     char who[WEIR_STORE_WHO_MAX + 1];
 };
 
-static inline struct weir_text
-weir_admin_edit_name(const struct weir_admin_edit *edit)
+static inline struct weir_text weir_admin_edit_name(
+    const struct weir_admin_edit *edit)
 {
     return (struct weir_text){ edit->name, edit->name_len };
 }
-static inline struct weir_text
-weir_admin_edit_who(const struct weir_admin_edit *edit)
+static inline struct weir_text weir_admin_edit_who(
+    const struct weir_admin_edit *edit)
 {
     return (struct weir_text){ edit->who, edit->who_len };
 }
@@ -71,11 +71,9 @@ int weir_admin_make_changes(struct weir_admin *admin,
                             struct weir_changes *changes, unsigned *out_flags,
                             struct weir_diag *diag);
 /* Adds 'quota' unless it is there already, just so; counts it. */
-int weir_admin_add_quota(struct weir_admin *admin,
-                         struct weir_admin_edit *edit,
+int weir_admin_add_quota(struct weir_admin *admin, struct weir_admin_edit *edit,
                          const struct weir_quota *quota,
-                         struct weir_changes *changes,
-                         struct weir_diag *diag);
+                         struct weir_changes *changes, struct weir_diag *diag);
 /* How many quotas of a set 'changes' doesn't name; refuses a name that is
  * there twice. */
 int weir_admin_count_missing(struct weir_catalog *catalog,
@@ -84,8 +82,7 @@ int weir_admin_count_missing(struct weir_catalog *catalog,
 
 /* ---- admin_shadow.c ---- */
 /* Refuses a quota of the live set that names one of the shadow set. */
-int weir_shadow_refuse(const struct weir_quota *quota,
-                       struct weir_diag *diag);
+int weir_shadow_refuse(const struct weir_quota *quota, struct weir_diag *diag);
 /* 'quota' as it is called in the shadow set, its texts in 'buf'. Refuses names
  * for which that is too long. */
 struct weir_shadow_texts {
@@ -105,13 +102,11 @@ int weir_shadow_make_promotion(struct weir_admin *admin,
 /* Reads the query or the body into the edit. */
 int weir_admin_read_log(struct weir_admin_call *call,
                         struct weir_admin_edit *edit, struct weir_diag *diag);
-int weir_admin_read_undo(struct weir_admin_edit *edit,
-                         struct weir_diag *diag);
+int weir_admin_read_undo(struct weir_admin_edit *edit, struct weir_diag *diag);
 /* NULL is legal. */
 void weir_admin_log_drop(struct weir_admin_log *log);
 /* Asks the store's thread; 0 or WEIR_ENOMEM. */
-int weir_admin_ask_log(struct weir_admin *admin,
-                       struct weir_admin_edit *edit);
+int weir_admin_ask_log(struct weir_admin *admin, struct weir_admin_edit *edit);
 /* The answer; a new reference. */
 json_t *weir_admin_log_answer(const struct weir_admin_edit *edit);
 

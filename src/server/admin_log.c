@@ -96,8 +96,8 @@ int weir_admin_read_log(struct weir_admin_call *call,
     struct weir_shadow_texts texts;
     size_t below = 0;
     edit->max = 100;
-    int error = weir_admin_number(call, "max", WEIR_ADMIN_LOG_MAX, &edit->max,
-                                  diag);
+    int error =
+        weir_admin_number(call, "max", WEIR_ADMIN_LOG_MAX, &edit->max, diag);
     if (error == 0)
         error = weir_admin_number(call, "below", SIZE_MAX / 2, &below, diag);
     if (error == 0)
@@ -120,9 +120,11 @@ int weir_admin_read_undo(struct weir_admin_edit *edit, struct weir_diag *diag)
 {
     const json_t *epoch = json_object_get(edit->body, "epoch");
     if (!json_is_integer(epoch) || json_integer_value(epoch) < 1)
-        return weir_diag_set(diag, WEIR_EINVAL, "the body is "
+        return weir_diag_set(diag, WEIR_EINVAL,
+                             "the body is "
                              "{\"epoch\": N}, with an epoch that "
-                             "`weir quota log` shows", NULL);
+                             "`weir quota log` shows",
+                             NULL);
     edit->epoch = (uint64_t)json_integer_value(epoch);
     return 0;
 }

@@ -18,27 +18,27 @@
 struct weir_admin_edit;
 
 struct weir_admin {
-    struct weir_root *root;          /* borrowed */
-    struct weir_store_thread *store; /* borrowed; NULL: none */
-    const struct weir_snapshot *snapshot; /* borrowed; NULL: off */
-    const struct weir_upstream *upstream; /* borrowed; NULL: a top root */
+    struct weir_root *root;                    /* borrowed */
+    struct weir_store_thread *store;           /* borrowed; NULL: none */
+    const struct weir_snapshot *snapshot;      /* borrowed; NULL: off */
+    const struct weir_upstream *upstream;      /* borrowed; NULL: a top root */
     const struct weir_doorman_source *doorman; /* borrowed; NULL: no file */
     const struct weir_door_doorman *calls;     /* borrowed; NULL: none */
     struct weir_admin_watch watch;
-    const struct weir_gate *gate;    /* borrowed; NULL: none */
+    const struct weir_gate *gate; /* borrowed; NULL: none */
     struct weir_settings settings;
     uint8_t incarnation[WEIR_INCARNATION_SIZE];
     char name[WEIR_NAME_MAX + 1];
-    char *store_url;                 /* owned */
-    const char *version;             /* static */
+    char *store_url;     /* owned */
+    const char *version; /* static */
     weir_instant started;
     struct weir_store_id store_id;
     uint64_t floor;
-    int trouble;                     /* of the store; 0: it is well */
+    int trouble; /* of the store; 0: it is well */
     char trouble_why[WEIR_DIAG_MAX];
     bool stopping;
-    struct weir_views *views;     /* owned */
-    char parent[WEIR_NAME_MAX];   /* scratch of view_root.c */
+    struct weir_views *views;   /* owned */
+    char parent[WEIR_NAME_MAX]; /* scratch of view_root.c */
     /* Edits, the first of which is being made; owned. */
     struct weir_admin_edit *edits, **edits_end;
     size_t edits_count;
@@ -58,13 +58,12 @@ struct weir_admin_call {
 /* ---- Answers (admin.c); each calls done ---- */
 
 /* 'body' is stolen; NULL answers 500. */
-void weir_admin_answer_json(weir_admin_done_fn *done, void *context,
-                            int status, json_t *body);
-void weir_admin_answer_error(weir_admin_done_fn *done, void *context,
-                             int error, const struct weir_diag *diag);
-void weir_admin_answer_text(weir_admin_done_fn *done, void *context,
-                            int status, const char *type, const char *body,
-                            size_t len);
+void weir_admin_answer_json(weir_admin_done_fn *done, void *context, int status,
+                            json_t *body);
+void weir_admin_answer_error(weir_admin_done_fn *done, void *context, int error,
+                             const struct weir_diag *diag);
+void weir_admin_answer_text(weir_admin_done_fn *done, void *context, int status,
+                            const char *type, const char *body, size_t len);
 
 /* ---- Queries (admin.c) ---- */
 
@@ -76,8 +75,8 @@ int weir_admin_flag(const struct weir_admin_call *call, const char *key,
 int weir_admin_number(const struct weir_admin_call *call, const char *key,
                       size_t max, size_t *out, struct weir_diag *diag);
 /* ?KEY=NAME decoded into 'buf' of WEIR_NAME_MAX bytes; absent: len 0. */
-int weir_admin_query_name(const struct weir_admin_call *call,
-                          const char *key, char *buf, struct weir_text *out,
+int weir_admin_query_name(const struct weir_admin_call *call, const char *key,
+                          char *buf, struct weir_text *out,
                           struct weir_diag *diag);
 
 /* ---- Usage, for the lists of more than one part ---- */

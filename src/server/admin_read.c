@@ -19,15 +19,15 @@
 #include "server/busiest.h"
 #include "server/quota_export.h"
 
-static int check_ready(const struct weir_admin *admin,
-                       struct weir_diag *diag)
+static int check_ready(const struct weir_admin *admin, struct weir_diag *diag)
 {
     if (weir_root_ready(admin->root))
         return 0;
-    return weir_diag_set(diag, WEIR_ENOTREADY, "the root has not read its "
-                         "quotas yet: ", admin->trouble
-                             ? admin->trouble_why
-                             : "try again in a moment", NULL);
+    return weir_diag_set(
+        diag, WEIR_ENOTREADY,
+        "the root has not read its "
+        "quotas yet: ",
+        admin->trouble ? admin->trouble_why : "try again in a moment", NULL);
 }
 
 static void refuse(struct weir_admin_call *call, int error,
@@ -68,8 +68,7 @@ static int refuse_name(struct weir_catalog *catalog, struct weir_text name,
         weir_catalog_find(catalog, name, &captures);
     if (!template)
         return weir_diag_set(diag, WEIR_ENOENT, "there is no quota '", shown,
-                             "'; `weir quota ls` lists those there are",
-                             NULL);
+                             "'; `weir quota ls` lists those there are", NULL);
     if (weir_text_equal(template->name, name))
         return weir_diag_set(diag, WEIR_ENOENT, "no quota is called '", shown,
                              "'; the name brings its own limit", NULL);
@@ -117,8 +116,7 @@ void weir_admin_get_quota(struct weir_admin_call *call)
 }
 
 /* The index of the first quota whose name comes behind 'name'. */
-static size_t index_after(struct weir_catalog *catalog,
-                          struct weir_text name)
+static size_t index_after(struct weir_catalog *catalog, struct weir_text name)
 {
     size_t low = 0;
     size_t high = weir_catalog_count(catalog);
@@ -182,8 +180,8 @@ static void find_stretch(struct weir_catalog *catalog, size_t out[2])
 }
 
 /* Where a page begins. */
-static size_t first_index(struct weir_catalog *catalog,
-                          const struct page *page, const size_t stretch[2])
+static size_t first_index(struct weir_catalog *catalog, const struct page *page,
+                          const size_t stretch[2])
 {
     if (page->after.len == 0)
         return page->shadow ? stretch[0] : 0;
@@ -192,8 +190,7 @@ static size_t first_index(struct weir_catalog *catalog,
     char buf[WEIR_SHADOW_PREFIX_LEN + WEIR_NAME_MAX];
     memcpy(buf, WEIR_SHADOW_PREFIX, WEIR_SHADOW_PREFIX_LEN);
     memcpy(buf + WEIR_SHADOW_PREFIX_LEN, page->after.p, page->after.len);
-    struct weir_text after = { buf,
-                               WEIR_SHADOW_PREFIX_LEN + page->after.len };
+    struct weir_text after = { buf, WEIR_SHADOW_PREFIX_LEN + page->after.len };
     return index_after(catalog, after);
 }
 
@@ -288,8 +285,8 @@ static void add_template_usage(struct weir_admin_call *call,
             (page->shadow &&
              weir_shadow_quota(&named, &texts, &named, NULL) < 0))
             continue;
-        const struct weir_quota *quota = weir_catalog_get(
-            weir_root_catalog(call->admin->root), named.name);
+        const struct weir_quota *quota =
+            weir_catalog_get(weir_root_catalog(call->admin->root), named.name);
         if (quota && weir_quota_is_template(quota))
             sums[count++] =
                 (struct weir_admin_sum){ .quota = quota, .object = object };

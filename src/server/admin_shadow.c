@@ -21,10 +21,12 @@ static int refuse_prefix(struct weir_text name, struct weir_diag *diag)
 {
     char shown[WEIR_SHOW_MAX];
     return weir_diag_set(diag, WEIR_ENAME, "the name ",
-                         weir_text_show(name, shown), " begins with "
+                         weir_text_show(name, shown),
+                         " begins with "
                          "\"" WEIR_SHADOW_PREFIX "\", as only those of the "
                          "shadow set do, which `weir quota import --shadow` "
-                         "makes; choose another", NULL);
+                         "makes; choose another",
+                         NULL);
 }
 
 int weir_shadow_refuse(const struct weir_quota *quota, struct weir_diag *diag)
@@ -44,9 +46,11 @@ static int prefix(struct weir_text name, char *buf, struct weir_text *out,
     char shown[WEIR_SHOW_MAX];
     if (name.len > WEIR_SHADOW_NAME_MAX)
         return weir_diag_set(diag, WEIR_ENAME, "the name ",
-                             weir_text_show(name, shown), " is too long for "
+                             weir_text_show(name, shown),
+                             " is too long for "
                              "the shadow set; there a name has 248 bytes at "
-                             "most", NULL);
+                             "most",
+                             NULL);
     *out = name;
     if (name.len == 0)
         return 0;
@@ -94,13 +98,11 @@ struct weir_quota weir_shadow_live(const struct weir_quota *quota)
 /* Puts the quota under its live name; 'counted' takes it if that alters
  * something. */
 static int promote(struct weir_admin *admin, struct weir_admin_edit *edit,
-                   const struct weir_quota *quota,
-                   struct weir_changes *changes, struct weir_changes *counted,
-                   struct weir_diag *diag)
+                   const struct weir_quota *quota, struct weir_changes *changes,
+                   struct weir_changes *counted, struct weir_diag *diag)
 {
     struct weir_change live = { .quota = weir_shadow_live(quota) };
-    int error =
-        weir_admin_add_quota(admin, edit, &live.quota, counted, diag);
+    int error = weir_admin_add_quota(admin, edit, &live.quota, counted, diag);
     return error < 0 ? error : weir_changes_add(changes, &live);
 }
 
@@ -133,7 +135,8 @@ int weir_shadow_make_promotion(struct weir_admin *admin,
     }
     weir_changes_fini(&counted);
     if (error == 0 && changes->count == 0)
-        return weir_diag_set(diag, WEIR_ENOENT, "there is no shadow set; "
+        return weir_diag_set(diag, WEIR_ENOENT,
+                             "there is no shadow set; "
                              "`weir quota import FILE --shadow` makes one",
                              NULL);
     if (error == 0)

@@ -26,8 +26,8 @@ static json_t *settings_object(const struct weir_settings *settings)
                         : json_real(settings->correction_ppm / 1e6);
     return json_pack("{s:o, s:o, s:b, s:o}", "report_interval",
                      duration(settings->report_interval), "stale_after",
-                     duration(settings->stale_after), "slack",
-                     settings->slack, "correction_ratio", ratio);
+                     duration(settings->stale_after), "slack", settings->slack,
+                     "correction_ratio", ratio);
 }
 
 static json_t *store_object(const struct weir_admin *admin)
@@ -36,16 +36,14 @@ static json_t *store_object(const struct weir_admin *admin)
     struct weir_store_id id;
     weir_root_identity(admin->root, &id);
     weir_view_hex(id.uuid, sizeof id.uuid, uuid);
-    const char *state = !admin->trouble                    ? "ok"
+    const char *state = !admin->trouble                  ? "ok"
                         : admin->trouble == WEIR_ELOCKED ? "locked"
                                                          : "unreachable";
     json_t *object =
         json_pack("{s:s*, s:s, s:s, s:I}", "url", admin->store_url, "state",
-                  state, "uuid", uuid, "restores",
-                  (json_int_t)id.restores);
+                  state, "uuid", uuid, "restores", (json_int_t)id.restores);
     if (object && admin->trouble)
-        json_object_set_new(object, "problem",
-                            json_string(admin->trouble_why));
+        json_object_set_new(object, "problem", json_string(admin->trouble_why));
     return object;
 }
 
@@ -56,10 +54,9 @@ static json_t *snapshot_object(const struct weir_snapshot *snapshot)
         return json_null();
     struct weir_snapshot_state s;
     weir_snapshot_look(snapshot, &s);
-    json_t *object = json_pack("{s:s*, s:b, s:I, s:I}", "file", s.path,
-                               "serving", s.serving, "written",
-                               (json_int_t)s.written, "failures",
-                               (json_int_t)s.failures);
+    json_t *object = json_pack(
+        "{s:s*, s:b, s:I, s:I}", "file", s.path, "serving", s.serving,
+        "written", (json_int_t)s.written, "failures", (json_int_t)s.failures);
     if (object && s.usable) {
         double age = (double)(int64_t)(weir_snapshot_clock() - s.info.at_ms);
         char uuid[33];
@@ -84,18 +81,17 @@ static json_t *region_object(const struct weir_upstream *upstream,
     weir_upstream_look(upstream, &s, now);
     json_t *roots = json_array();
     for (uint32_t i = 0; i < s.count; i++)
-        json_array_append_new(
-            roots, json_pack("{s:s, s:b, s:s*}", "address", s.addresses[i],
-                             "up", s.up[i], "problem", s.problems[i]));
+        json_array_append_new(roots, json_pack("{s:s, s:b, s:s*}", "address",
+                                               s.addresses[i], "up", s.up[i],
+                                               "problem", s.problems[i]));
     json_t *age = s.region.age == WEIR_NEVER
                       ? json_null()
                       : json_real((double)s.region.age / 1e9);
-    return json_pack("{s:s, s:o, s:I, s:o, s:b, s:I, s:I, s:I}", "name",
-                     s.name, "upstream", roots, "upstreams_up",
+    return json_pack("{s:s, s:o, s:I, s:o, s:b, s:I, s:I, s:I}", "name", s.name,
+                     "upstream", roots, "upstreams_up",
                      (json_int_t)s.region.upstreams_up, "age_s", age, "stale",
-                     s.region.stale, "reports",
-                     (json_int_t)s.region.reports, "carried",
-                     (json_int_t)s.region.carried, "no_room",
+                     s.region.stale, "reports", (json_int_t)s.region.reports,
+                     "carried", (json_int_t)s.region.carried, "no_room",
                      (json_int_t)s.region.no_room);
 }
 
@@ -145,11 +141,11 @@ static json_t *limiter_object(const struct weir_limiter_usage *limiter)
     return json_pack(
         "{s:s%, s:s, s:b, s:f, s:I, s:I, s:I, s:I, s:o}", "name",
         limiter->name.len ? limiter->name.p : "", limiter->name.len,
-        "incarnation", incarnation, "connected", limiter->connected,
-        "silent_s", (double)limiter->silent / 1e9, "epoch",
-        (json_int_t)limiter->epoch, "quotas", (json_int_t)limiter->quotas,
-        "reports", (json_int_t)limiter->reports, "unknown",
-        (json_int_t)limiter->unknown, "adaptive", limits_list(limiter));
+        "incarnation", incarnation, "connected", limiter->connected, "silent_s",
+        (double)limiter->silent / 1e9, "epoch", (json_int_t)limiter->epoch,
+        "quotas", (json_int_t)limiter->quotas, "reports",
+        (json_int_t)limiter->reports, "unknown", (json_int_t)limiter->unknown,
+        "adaptive", limits_list(limiter));
 }
 
 static json_t *limiters_list(const struct weir_admin_call *call)
@@ -175,9 +171,9 @@ void weir_admin_status(struct weir_admin_call *call)
     struct weir_root_stats stats;
     weir_root_stats(admin->root, &stats);
     json_t *status = json_pack(
-        "{s:s*, s:s, s:s, s:b, s:f, s:I, s:o, s:o, s:o, s:o, s:o, s:o}",
-        "name", admin->name, "version", admin->version, "incarnation",
-        incarnation, "ready", weir_root_ready(admin->root), "uptime_s",
+        "{s:s*, s:s, s:s, s:b, s:f, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
+        admin->name, "version", admin->version, "incarnation", incarnation,
+        "ready", weir_root_ready(admin->root), "uptime_s",
         (double)(call->now - admin->started) / 1e9, "epoch",
         (json_int_t)stats.epoch, "store", store_object(admin), "snapshot",
         snapshot_object(admin->snapshot), "region",
@@ -223,14 +219,14 @@ void weir_admin_readiness(struct weir_admin_call *call)
 {
     const struct weir_admin *admin = call->admin;
     if (weir_root_ready(admin->root)) {
-        weir_admin_answer_text(call->done, call->context, 200,
-                               WEIR_TEXT_TYPE, "ready\n", 6);
+        weir_admin_answer_text(call->done, call->context, 200, WEIR_TEXT_TYPE,
+                               "ready\n", 6);
         return;
     }
     char text[WEIR_DIAG_MAX + 64];
     int len = snprintf(text, sizeof text,
                        "not ready: the quotas have not been read: %s\n",
                        admin->trouble ? admin->trouble_why : "in a moment");
-    weir_admin_answer_text(call->done, call->context, 503, WEIR_TEXT_TYPE,
-                           text, (size_t)len);
+    weir_admin_answer_text(call->done, call->context, 503, WEIR_TEXT_TYPE, text,
+                           (size_t)len);
 }

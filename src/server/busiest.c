@@ -183,8 +183,8 @@ void weir_busiest_of_all(const struct weir_usages *usages,
 }
 
 size_t weir_busiest(const struct weir_usages *usages,
-                    const struct weir_busy_query *query,
-                    struct weir_busy *out, size_t *out_used, weir_instant now)
+                    const struct weir_busy_query *query, struct weir_busy *out,
+                    size_t *out_used, weir_instant now)
 {
     struct weir_busy_choice choice = { .query = *query, .out = out };
     weir_busiest_of_all(usages, &choice, 1, now);

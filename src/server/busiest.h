@@ -27,17 +27,17 @@ struct weir_usages weir_usages_of_root(struct weir_root *root);
 struct weir_busy {
     char name[WEIR_NAME_MAX + 1]; /* NUL-terminated, as in its set */
     size_t name_len;
-    double fill;        /* units */
-    uint64_t passed;    /* units */
-    uint64_t refused;   /* units */
+    double fill;      /* units */
+    uint64_t passed;  /* units */
+    uint64_t refused; /* units */
     uint32_t limiters;
-    bool removed;       /* its quota is gone: mode, limit and high say
+    bool removed; /* its quota is gone: mode, limit and high say
                          * nothing */
     bool adaptive;
     enum weir_mode mode;
     struct weir_limit limit;
-    uint64_t high;      /* high_burst in units; 0: unlimited */
-    uint64_t rank;      /* by what it was chosen */
+    uint64_t high; /* high_burst in units; 0: unlimited */
+    uint64_t rank; /* by what it was chosen */
 };
 
 enum weir_rank {
@@ -61,9 +61,8 @@ struct weir_busy_query {
  * rank first. Returns how many; '*out_used' is how many of the set are in use.
  * O(used * log max). */
 size_t weir_busiest(const struct weir_usages *usages,
-                    const struct weir_busy_query *query,
-                    struct weir_busy *out, size_t *out_used,
-                    weir_instant now);
+                    const struct weir_busy_query *query, struct weir_busy *out,
+                    size_t *out_used, weir_instant now);
 
 /* The same for several at once: one walk. */
 struct weir_busy_choice {

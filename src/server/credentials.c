@@ -112,8 +112,8 @@ static bool next_grant(struct weir_text *words, struct grant *out)
     const char *comma = memchr(words->p, ',', words->len);
     size_t len = comma ? (size_t)(comma - words->p) : words->len;
     struct weir_text word = { words->p, len };
-    *words = comma ? weir_text_drop(*words, len + 1)
-                   : (struct weir_text){ NULL, 0 };
+    *words =
+        comma ? weir_text_drop(*words, len + 1) : (struct weir_text){ NULL, 0 };
     const char *colon = memchr(word.p, ':', word.len);
     size_t role_len = colon ? (size_t)(colon - word.p) : word.len;
     *out = (struct grant){ .role = { word.p, role_len },
@@ -155,20 +155,25 @@ static int check_grants(struct weir_text words, struct weir_diag *diag)
         limited |= grant.limited;
         if (role == 0)
             return refuse_grant("the roles are read, take, edit and root, "
-                                "with commas between", diag);
+                                "with commas between",
+                                diag);
         if (grant.limited && role != WEIR_ROLE_TAKE)
             return refuse_grant("only take can be limited to names of "
-                                "quotas: take:GLOB", diag);
+                                "quotas: take:GLOB",
+                                diag);
         if (grant.limited && weir_name_check(grant.glob, NULL) < 0)
             return refuse_grant("take: needs a glob of names of quotas, at "
-                                "most 255 bytes of UTF-8", diag);
+                                "most 255 bytes of UTF-8",
+                                diag);
     }
     if (add_grants(words, &all) < 0)
         return refuse_grant("the globs of a line are at most 512 bytes: let "
-                            "one fit more names", diag);
+                            "one fit more names",
+                            diag);
     if (limited && all.take.all)
         return refuse_grant("take and root are for all names: beside them "
-                            "take:GLOB limits nothing", diag);
+                            "take:GLOB limits nothing",
+                            diag);
     return 0;
 }
 
@@ -236,8 +241,7 @@ static void hash(struct weir_text token, unsigned char *out)
 
 /* "sha256:HEX" or the token itself; that one is wiped from the text. */
 static int parse_secret(struct set *set, struct weir_text word,
-                        struct credential *credential,
-                        struct weir_diag *diag)
+                        struct credential *credential, struct weir_diag *diag)
 {
     size_t mark = strlen(DIGEST_MARK);
     bool hashed = word.len >= mark && memcmp(word.p, DIGEST_MARK, mark) == 0;
@@ -245,13 +249,17 @@ static int parse_secret(struct set *set, struct weir_text word,
     if (hashed && parse_digest(hex, credential->digest))
         return 0;
     if (hashed)
-        return weir_diag_set(diag, WEIR_ESYNTAX, "behind sha256: stand 64 "
+        return weir_diag_set(diag, WEIR_ESYNTAX,
+                             "behind sha256: stand 64 "
                              "hexadecimal digits: printf %s TOKEN | "
-                             "sha256sum", NULL);
+                             "sha256sum",
+                             NULL);
     if (!is_sound(word))
-        return weir_diag_set(diag, WEIR_ESYNTAX, "a token is 16 to 512 "
+        return weir_diag_set(diag, WEIR_ESYNTAX,
+                             "a token is 16 to 512 "
                              "visible ASCII characters; for example: "
-                             "openssl rand -hex 24", NULL);
+                             "openssl rand -hex 24",
+                             NULL);
     hash(word, credential->digest);
     OPENSSL_cleanse(set->text + (word.p - set->text), word.len);
     set->has_plain = true;
@@ -262,16 +270,17 @@ static int add(struct set *set, const struct credential *credential,
                struct weir_diag *diag)
 {
     if (set->count == WEIR_CREDENTIALS_MAX)
-        return weir_diag_set(diag, WEIR_ETOOBIG, "more than 10000 "
+        return weir_diag_set(diag, WEIR_ETOOBIG,
+                             "more than 10000 "
                              "credentials; let several services share a "
-                             "certificate's glob", NULL);
+                             "certificate's glob",
+                             NULL);
     if (set->count == set->capacity) {
         size_t capacity = set->capacity ? 2 * set->capacity : 16;
-        struct credential *list =
-            realloc(set->list, capacity * sizeof *list);
+        struct credential *list = realloc(set->list, capacity * sizeof *list);
         if (!list)
-            return weir_diag_set(diag, WEIR_ENOMEM,
-                                 weir_strerror(WEIR_ENOMEM), NULL);
+            return weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
+                                 NULL);
         set->list = list;
         set->capacity = capacity;
     }
@@ -279,8 +288,8 @@ static int add(struct set *set, const struct credential *credential,
     return 0;
 }
 
-static int parse_line(struct set *set, struct weir_text line,
-                      uint32_t number, struct weir_diag *diag)
+static int parse_line(struct set *set, struct weir_text line, uint32_t number,
+                      struct weir_diag *diag)
 {
     struct weir_text words[WORDS_MAX];
     size_t count = split(line, words);
@@ -289,18 +298,21 @@ static int parse_line(struct set *set, struct weir_text line,
     bool is_cert = count > 1 && weir_text_equal(words[1], WEIR_TEXT("cert"));
     bool shared = count > 1 && weir_text_equal(words[1], WEIR_TEXT("token"));
     if (!(is_cert && count == 3) && !(shared && count == 4))
-        return weir_diag_set(diag, WEIR_ESYNTAX, "a line is ROLES cert GLOB, "
-                             "or ROLES token NAME TOKEN", NULL);
-    struct credential credential = { .grants = words[0],
-                                     .is_token = shared,
-                                     .who = words[2],
-                                     .line = number };
+        return weir_diag_set(diag, WEIR_ESYNTAX,
+                             "a line is ROLES cert GLOB, "
+                             "or ROLES token NAME TOKEN",
+                             NULL);
+    struct credential credential = {
+        .grants = words[0], .is_token = shared, .who = words[2], .line = number
+    };
     int error = check_grants(words[0], diag);
     if (error < 0)
         return error;
     if (weir_name_check(words[2], NULL) < 0)
-        return weir_diag_set(diag, WEIR_ESYNTAX, "the third word is a name: "
-                             "at most 255 bytes of UTF-8", NULL);
+        return weir_diag_set(diag, WEIR_ESYNTAX,
+                             "the third word is a name: "
+                             "at most 255 bytes of UTF-8",
+                             NULL);
     error = shared ? parse_secret(set, words[3], &credential, diag) : 0;
     return error < 0 ? error : add(set, &credential, diag);
 }
@@ -313,9 +325,8 @@ static int by_digest(const void *a, const void *b)
     const struct credential *other = b;
     if (one->is_token != other->is_token)
         return one->is_token - other->is_token;
-    int order = one->is_token
-                    ? memcmp(one->digest, other->digest, DIGEST_SIZE)
-                    : 0;
+    int order =
+        one->is_token ? memcmp(one->digest, other->digest, DIGEST_SIZE) : 0;
     return order != 0 ? order
                       : (one->line > other->line) - (one->line < other->line);
 }
@@ -349,8 +360,8 @@ static int parse_lines(struct set *set, struct weir_diag *diag)
         const char *begin = set->text + at;
         const char *newline = memchr(begin, '\n', set->len - at);
         size_t len = newline ? (size_t)(newline - begin) : set->len - at;
-        int error = parse_line(set, (struct weir_text){ begin, len },
-                               ++number, diag);
+        int error =
+            parse_line(set, (struct weir_text){ begin, len }, ++number, diag);
         if (error < 0 && diag)
             diag->line = number;
         if (error < 0)
@@ -359,8 +370,10 @@ static int parse_lines(struct set *set, struct weir_diag *diag)
     }
     /* Also what an editor leaves for a moment: nobody is locked out by it. */
     if (set->count == 0)
-        return weir_diag_set(diag, WEIR_ESYNTAX, "there is no credential in "
-                             "it", NULL);
+        return weir_diag_set(diag, WEIR_ESYNTAX,
+                             "there is no credential in "
+                             "it",
+                             NULL);
     return check_twins(set, diag);
 }
 
@@ -398,9 +411,11 @@ static int check_others(const struct stat *file, const struct set *set,
         return refuse_file(WEIR_EINVAL, "anybody may write it: chmod 600 it",
                            diag);
     if (set->has_plain && (file->st_mode & S_IROTH))
-        return refuse_file(WEIR_EINVAL, "it holds a plain token and anybody "
+        return refuse_file(WEIR_EINVAL,
+                           "it holds a plain token and anybody "
                            "may read it: chmod 600 it, or write the token as "
-                           "sha256:…", diag);
+                           "sha256:…",
+                           diag);
     return 0;
 }
 
@@ -460,14 +475,14 @@ static int load(const char *path, struct set *out, struct stamp *stamp,
 }
 
 /* Puts the path, and the line if one is known, before what 'inner' says. */
-static int explain(const char *path, int error,
-                   const struct weir_diag *inner, struct weir_diag *diag)
+static int explain(const char *path, int error, const struct weir_diag *inner,
+                   struct weir_diag *diag)
 {
     char line[24] = "";
     if (inner->line > 0)
         snprintf(line, sizeof line, ":%u", (unsigned)inner->line);
-    weir_diag_set(diag, error, "--credentials ", path, line, ": ",
-                  inner->text, NULL);
+    weir_diag_set(diag, error, "--credentials ", path, line, ": ", inner->text,
+                  NULL);
     if (diag)
         diag->line = inner->line;
     return error;
@@ -493,8 +508,7 @@ int weir_credentials_open(const char *path, struct weir_credentials **out,
     return error;
 }
 
-int weir_credentials_parse(struct weir_text text,
-                           struct weir_credentials **out,
+int weir_credentials_parse(struct weir_text text, struct weir_credentials **out,
                            struct weir_diag *diag)
 {
     struct weir_credentials *made = calloc(1, sizeof *made);
@@ -551,8 +565,7 @@ int weir_credentials_reload(struct weir_credentials *credentials,
 {
     struct set set;
     struct weir_diag inner = { 0 };
-    int error =
-        load(credentials->path, &set, &credentials->stamp, &inner);
+    int error = load(credentials->path, &set, &credentials->stamp, &inner);
     if (error < 0)
         return explain(credentials->path, error, &inner, diag);
     set_fini(&credentials->set);
@@ -565,8 +578,7 @@ size_t weir_credentials_count(const struct weir_credentials *credentials)
     return credentials->set.count;
 }
 
-size_t
-weir_credentials_certificates(const struct weir_credentials *credentials)
+size_t weir_credentials_certificates(const struct weir_credentials *credentials)
 {
     size_t count = 0;
     for (size_t i = 0; i < credentials->set.count; i++)
@@ -586,8 +598,7 @@ static bool bearer(struct weir_text authorization, struct weir_text *out)
         return false;
     while (len < authorization.len && authorization.p[len] == ' ')
         len++;
-    *out = (struct weir_text){ authorization.p + len,
-                               authorization.len - len };
+    *out = (struct weir_text){ authorization.p + len, authorization.len - len };
     return is_sound(*out);
 }
 
@@ -646,8 +657,10 @@ static int add_names(const struct set *set, const char *const *names,
 
 static int refuse_globs(struct weir_diag *diag)
 {
-    return weir_diag_set(diag, WEIR_ETOOBIG, "the credentials that fit have "
-                         "more than 512 bytes of globs together", NULL);
+    return weir_diag_set(diag, WEIR_ETOOBIG,
+                         "the credentials that fit have "
+                         "more than 512 bytes of globs together",
+                         NULL);
 }
 
 int weir_credentials_find(const struct weir_credentials *credentials,
@@ -671,18 +684,22 @@ int weir_credentials_find(const struct weir_credentials *credentials,
         const struct credential *known =
             bearer(authorization, &token) ? find_token(set, token) : NULL;
         if (!known)
-            return weir_diag_set(diag, WEIR_ECREDENTIAL, "the token isn't "
-                                 "one that this root knows", NULL);
+            return weir_diag_set(diag, WEIR_ECREDENTIAL,
+                                 "the token isn't "
+                                 "one that this root knows",
+                                 NULL);
         if (add_grants(known->grants, &identity) < 0)
             return refuse_globs(diag);
         set_who(&identity, known->who);
     }
     if (identity.roles == 0)
-        return weir_diag_set(diag, WEIR_ECREDENTIAL, name_count > 0
-                             ? "the certificate's names aren't among this "
-                               "root's credentials"
-                             : "this root wants a credential: a client "
-                               "certificate or a token", NULL);
+        return weir_diag_set(diag, WEIR_ECREDENTIAL,
+                             name_count > 0
+                                 ? "the certificate's names aren't among this "
+                                   "root's credentials"
+                                 : "this root wants a credential: a client "
+                                   "certificate or a token",
+                             NULL);
     *out = identity;
     return 0;
 }

@@ -33,11 +33,11 @@
 
 #include "quota/name_set.h"
 
-#define WEIR_CREDENTIALS_MAX 10000     /* lines with a credential */
+#define WEIR_CREDENTIALS_MAX 10000 /* lines with a credential */
 #define WEIR_CREDENTIALS_BYTES_MAX (4u << 20)
-#define WEIR_TOKEN_MIN 16              /* bytes of a plain token */
+#define WEIR_TOKEN_MIN 16 /* bytes of a plain token */
 #define WEIR_TOKEN_MAX 512
-#define WEIR_WHO_MAX 255               /* bytes of a name for the log */
+#define WEIR_WHO_MAX 255 /* bytes of a name for the log */
 
 /* Roles, as bits. 'edit' has 'read' in it, 'root' has 'take' in it. */
 enum weir_role {
@@ -56,7 +56,7 @@ struct weir_identity {
     unsigned roles;
     char who[WEIR_WHO_MAX + 1]; /* NUL-terminated; "anonymous" without
                                  * credentials in force */
-    struct weir_name_set take; /* with the role 'take': from which quotas */
+    struct weir_name_set take;  /* with the role 'take': from which quotas */
 };
 
 struct weir_credentials;
@@ -68,16 +68,15 @@ struct weir_credentials;
 int weir_credentials_open(const char *path, struct weir_credentials **out,
                           struct weir_diag *diag);
 /* What a file of that text would be; it never changes. 'text' is copied. */
-int weir_credentials_parse(struct weir_text text,
-                           struct weir_credentials **out,
+int weir_credentials_parse(struct weir_text text, struct weir_credentials **out,
                            struct weir_diag *diag);
 /* NULL inside is legal. */
 void weir_credentials_free(struct weir_credentials **credentials);
 /* Lines with a credential. */
 size_t weir_credentials_count(const struct weir_credentials *credentials);
 /* … that is a certificate's name. */
-size_t
-weir_credentials_certificates(const struct weir_credentials *credentials);
+size_t weir_credentials_certificates(
+    const struct weir_credentials *credentials);
 /* As of os/tls.h. */
 bool weir_credentials_is_changed(const struct weir_credentials *credentials);
 int weir_credentials_reload(struct weir_credentials *credentials,

@@ -194,8 +194,10 @@ static int may(const struct answer *a, struct weir_text id)
         return 0;
     if (a->names->denied)
         a->names->denied(a->names->context, id, a->now);
-    return weir_diag_set(&a->door->diag, WEIR_EDENIED, "this credential may "
-                         "not take from ", weir_text_show(id, shown), NULL);
+    return weir_diag_set(&a->door->diag, WEIR_EDENIED,
+                         "this credential may "
+                         "not take from ",
+                         weir_text_show(id, shown), NULL);
 }
 
 /* 0 and a grant, or WEIR_ENOTREADY, WEIR_EINVAL, WEIR_EFULL, WEIR_ENOMEM,

@@ -37,8 +37,8 @@ enum weir_doorman_method weir_doorman_method_of(const char *path);
 struct weir_door_doorman;
 
 struct weir_door_doorman_options {
-    struct weir_root *root;     /* borrowed, as is 'log' */
-    struct weir_log *log; /* NULL: says nothing */
+    struct weir_root *root; /* borrowed, as is 'log' */
+    struct weir_log *log;   /* NULL: says nothing */
 };
 
 /* NULL: no memory. */

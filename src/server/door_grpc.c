@@ -43,7 +43,7 @@ struct connection;
 enum kind { LINK, CALL, DOORMAN };
 
 struct stream {
-    struct stream *next; /* of the connection */
+    struct stream *next;           /* of the connection */
     struct connection *connection; /* NULL: gone, an answer is awaited */
     enum kind kind;
     int32_t id;
@@ -60,11 +60,11 @@ struct stream {
     enum weir_doorman_method doorman;
     /* CALL */
     char method[WEIR_V1_METHOD_MAX + 1];
-    char *target;   /* owned */
-    char *body;     /* owned */
+    char *target; /* owned */
+    char *body;   /* owned */
     size_t body_len, body_capacity;
-    bool asked;     /* the administration has it, and will answer */
-    char *reply;    /* owned */
+    bool asked;  /* the administration has it, and will answer */
+    char *reply; /* owned */
     size_t reply_len, reply_sent;
     uint32_t status;
 };
@@ -75,10 +75,10 @@ struct connection {
     struct weir_door_grpc *door;
     struct weir_h2_link *link; /* owned */
     struct stream *streams;    /* owned */
-    weir_instant since; /* it came, or its credential was last doubted */
-    bool known;         /* somebody has been let in by it since */
-    bool guest;         /* Doorman's calls come by it, without a credential */
-    uint32_t way;       /* the root's word for it, if it leases; or
+    weir_instant since;        /* it came, or its credential was last doubted */
+    bool known;                /* somebody has been let in by it since */
+    bool guest;   /* Doorman's calls come by it, without a credential */
+    uint32_t way; /* the root's word for it, if it leases; or
                          * WEIR_WAY_NONE */
 };
 
@@ -92,12 +92,12 @@ struct weir_door_grpc {
     struct weir_listener *listener; /* owned; NULL once stopped */
     struct connection *connections; /* owned; the newest first */
     size_t connections_max;
-    struct event *timer;            /* owned: the root's deadline */
-    struct event *turn;             /* owned: the end of this turn */
+    struct event *timer;                  /* owned: the root's deadline */
+    struct event *turn;                   /* owned: the end of this turn */
     struct stream *peers[WEIR_PEERS_MAX]; /* borrowed; NULL: free */
     uint32_t free_peers[WEIR_PEERS_MAX];  /* a stack */
     uint32_t free_count;
-    struct weir_door_doorman *doorman;  /* borrowed; NULL: none */
+    struct weir_door_doorman *doorman; /* borrowed; NULL: none */
     bool doorman_open, loopback;
     struct weir_mastership *mastership; /* borrowed; NULL: nobody's */
     uint32_t *free_ways;                /* owned: a stack, as the peers' */
@@ -140,9 +140,11 @@ static int authorize(struct connection *connection, enum kind kind,
         return 0;
     }
     if (kind == DOORMAN && !weir_gate_is_shut(door->gate) && !door->loopback)
-        return weir_diag_set(diag, WEIR_EDENIED, "Doorman's calls beyond "
+        return weir_diag_set(diag, WEIR_EDENIED,
+                             "Doorman's calls beyond "
                              "loopback want --doorman-insecure, or "
-                             "credentials", NULL);
+                             "credentials",
+                             NULL);
     int error = weir_link_identify(door->gate, connection->link, authorization,
                                    out, diag);
     if (error < 0)
@@ -175,8 +177,7 @@ static struct stream *find_stream(struct connection *connection, int32_t id)
 static void stream_free(struct stream *stream)
 {
     if (stream->authorization)
-        OPENSSL_cleanse(stream->authorization,
-                        strlen(stream->authorization));
+        OPENSSL_cleanse(stream->authorization, strlen(stream->authorization));
     free(stream->authorization);
     free(stream->target);
     free(stream->body);
@@ -289,8 +290,8 @@ static void set_timer(struct weir_door_grpc *door, weir_instant now)
 static bool may_send(struct weir_door_grpc *door,
                      const struct weir_message *message)
 {
-    bool gives = message->type == WEIR_MESSAGE_GRANTS &&
-                 message->grants.count > 0;
+    bool gives =
+        message->type == WEIR_MESSAGE_GRANTS && message->grants.count > 0;
     return !gives || !door->mastership ||
            weir_mastership_holds(door->mastership);
 }
@@ -357,16 +358,15 @@ static int admit_hello(struct stream *stream,
         return 0;
     struct weir_diag why = { 0 };
     stream->role = WEIR_ROLE_ROOT;
-    int error = admit(stream->connection, &stream->identity, stream->role,
-                      &why);
+    int error =
+        admit(stream->connection, &stream->identity, stream->role, &why);
     if (error < 0)
         finish(stream, weir_link_status(error), why.text);
     return error;
 }
 
-static void on_link_message(struct weir_door_grpc *door,
-                            struct stream *stream, const void *bytes,
-                            size_t len)
+static void on_link_message(struct weir_door_grpc *door, struct stream *stream,
+                            const void *bytes, size_t len)
 {
     struct weir_message message;
     door->arena.used = 0;
@@ -414,8 +414,8 @@ static bool begin_request(struct stream *stream,
                                           .target = part->path };
     struct weir_diag why = { 0 };
     stream->role = weir_admin_role(&request);
-    int error = admit(stream->connection, &stream->identity, stream->role,
-                      &why);
+    int error =
+        admit(stream->connection, &stream->identity, stream->role, &why);
     if (error < 0) {
         finish(stream, weir_link_status(error), why.text);
         return false;
@@ -470,13 +470,13 @@ static void send_reply(struct stream *stream)
         size_t size = weir_v1_reply_size(&part);
         bool sent = fit_out(door, size) &&
                     weir_v1_reply_encode(&part, door->out, size) == size &&
-                    weir_h2_send(weir_h2_link_h2(link), stream->id,
-                                 door->out, size, false) == 0;
+                    weir_h2_send(weir_h2_link_h2(link), stream->id, door->out,
+                                 size, false) == 0;
         stream->reply_sent += chunk;
         if (sent && stream->reply_sent < stream->reply_len)
             continue;
         finish(stream, sent ? WEIR_GRPC_OK : WEIR_GRPC_INTERNAL,
-                    sent ? NULL : "the reply can't be sent");
+               sent ? NULL : "the reply can't be sent");
         return;
     }
     weir_h2_link_flush(link);
@@ -506,8 +506,7 @@ static void on_call_end(struct weir_door_grpc *door, struct stream *stream)
     if (stream->asked)
         return;
     if (!stream->target) {
-        finish(stream, WEIR_GRPC_INVALID_ARGUMENT,
-               "a call without a request");
+        finish(stream, WEIR_GRPC_INVALID_ARGUMENT, "a call without a request");
         return;
     }
     struct weir_admin_request request = {
@@ -517,8 +516,7 @@ static void on_call_end(struct weir_door_grpc *door, struct stream *stream)
         .who = weir_text_of(stream->identity.who),
     };
     stream->asked = true;
-    weir_admin_call(door->admin, &request, on_answer, stream,
-                    weir_clock_now());
+    weir_admin_call(door->admin, &request, on_answer, stream, weir_clock_now());
 }
 
 /* ---- Doorman ---- */
@@ -575,8 +573,8 @@ static void on_doorman_message(struct stream *stream, const void *bytes,
 static void set_kind(const struct weir_door_grpc *door, const char *path,
                      struct stream *stream)
 {
-    stream->doorman = door->doorman ? weir_doorman_method_of(path)
-                                    : WEIR_DOORMAN_NONE;
+    stream->doorman =
+        door->doorman ? weir_doorman_method_of(path) : WEIR_DOORMAN_NONE;
     stream->kind = stream->doorman != WEIR_DOORMAN_NONE ? DOORMAN
                    : strcmp(path, WEIR_V1_LINK) == 0    ? LINK
                                                         : CALL;
@@ -660,8 +658,7 @@ static void on_end(void *context, struct weir_h2 *h2, int32_t id)
         on_call_end(connection->door, stream);
         return;
     case DOORMAN:
-        finish(stream, WEIR_GRPC_INVALID_ARGUMENT,
-               "a call without a request");
+        finish(stream, WEIR_GRPC_INVALID_ARGUMENT, "a call without a request");
         return;
     }
 }
@@ -708,8 +705,7 @@ static void connection_free(struct connection *connection)
     free(connection);
 }
 
-static void on_lost(void *context, struct weir_h2_link *link,
-                    const char *why)
+static void on_lost(void *context, struct weir_h2_link *link, const char *why)
 {
     struct connection *connection = context;
     weir_log_limited(connection->door->log, WEIR_LOG_CONNECTION, WEIR_LOG_DEBUG,
@@ -853,8 +849,10 @@ void weir_door_grpc_look(struct weir_door_grpc *door)
             now < c->since + WEIR_STRANGER_MAX)
             continue;
         weir_gate_note(door->gate, WEIR_DOOR_GRPC, WEIR_REFUSED_CREDENTIAL,
-                       weir_h2_link_peer(c->link), "it stayed for 10 s and "
-                       "showed nothing that is known", now);
+                       weir_h2_link_peer(c->link),
+                       "it stayed for 10 s and "
+                       "showed nothing that is known",
+                       now);
         connection_free(c);
     }
 }
@@ -905,9 +903,8 @@ int weir_door_grpc_new(const struct weir_door_grpc_options *options,
     door->log = options->log;
     weir_assert(options->gate);
     door->gate = options->gate;
-    door->connections_max = options->connections_max
-                                ? options->connections_max
-                                : WEIR_CONNECTIONS_MAX;
+    door->connections_max = options->connections_max ? options->connections_max
+                                                     : WEIR_CONNECTIONS_MAX;
     door->doorman = options->doorman;
     door->doorman_open = options->doorman_open;
     door->loopback = options->loopback;
@@ -919,8 +916,8 @@ int weir_door_grpc_new(const struct weir_door_grpc_options *options,
     door->arena.base = malloc(door->arena.size);
     int error = 0;
     if (!door->timer || !door->turn || !door->arena.base || !door->free_ways)
-        error = weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                              NULL);
+        error =
+            weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM), NULL);
     struct weir_listener_options listen = {
         .address = options->address,
         .tls = options->tls,

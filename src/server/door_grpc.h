@@ -14,29 +14,30 @@
 #include "server/log.h"
 #include "server/upstream.h"
 
-#define WEIR_PEERS_MAX 4096          /* links of limiters at once */
-#define WEIR_CONNECTIONS_MAX 8192    /* sockets at once; those over which no
+#define WEIR_PEERS_MAX 4096 /* links of limiters at once */
+#define WEIR_CONNECTIONS_MAX \
+    8192                           /* sockets at once; those over which no
                                       * call was let in yet are at most half of
                                       * it (os/ration.h) */
-#define WEIR_CALL_CHUNK (1u << 20)   /* bytes of a reply in one message */
+#define WEIR_CALL_CHUNK (1u << 20) /* bytes of a reply in one message */
 
 struct weir_door_grpc;
 
 struct weir_door_grpc_options {
-    struct event_base *base;  /* borrowed, as all below */
-    struct weir_root *root;   /* with peers_max WEIR_PEERS_MAX */
+    struct event_base *base; /* borrowed, as all below */
+    struct weir_root *root;  /* with peers_max WEIR_PEERS_MAX */
     struct weir_admin *admin;
     struct weir_log *log;
-    struct weir_gate *gate;   /* never NULL */
-    struct weir_tls *tls;     /* a server's; NULL: plain text */
-    struct weir_upstream *upstream; /* of a region's root; NULL: a top one */
+    struct weir_gate *gate;            /* never NULL */
+    struct weir_tls *tls;              /* a server's; NULL: plain text */
+    struct weir_upstream *upstream;    /* of a region's root; NULL: a top one */
     struct weir_door_doorman *doorman; /* NULL: its calls aren't known */
     /* Who may call it: whoever shows a credential with 'take' and, where none
      * are in force, everybody on loopback; or everybody ('open'). */
     bool doorman_open;
-    bool loopback;            /* 'address' is */
+    bool loopback; /* 'address' is */
     struct weir_address address;
-    size_t connections_max;   /* 0: WEIR_CONNECTIONS_MAX; for tests */
+    size_t connections_max; /* 0: WEIR_CONNECTIONS_MAX; for tests */
 };
 
 int weir_door_grpc_new(const struct weir_door_grpc_options *options,

@@ -8,7 +8,8 @@
 #include "server/admin.h"
 #include "server/gate.h"
 
-#define WEIR_HTTP_CONNECTIONS_MAX 1024 /* at once; those that aren't
+#define WEIR_HTTP_CONNECTIONS_MAX \
+    1024                                         /* at once; those that aren't
                                         * authenticated: half of it */
 #define WEIR_HTTP_SILENCE_MAX (30 * WEIR_SECOND) /* between two bytes */
 /* Bytes of memory for bodies on their way, of all connections. */

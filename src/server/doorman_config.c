@@ -138,9 +138,9 @@ static void warn_of_limit(struct weir_doorman_config *config,
                           const struct weir_doorman_template *out)
 {
     char shown[WEIR_SHOW_MAX];
-    bool sound = fits(out->capacity) &&
-                 (!out->safe_given || out->safe_capacity <= 0 ||
-                  fits(out->safe_capacity));
+    bool sound =
+        fits(out->capacity) && (!out->safe_given || out->safe_capacity <= 0 ||
+                                fits(out->safe_capacity));
     if (!sound)
         weir_doorman_yaml_warn(&config->yaml, out->line, "the entry of ",
                                weir_text_show(out->glob, shown),
@@ -350,9 +350,8 @@ const struct weir_doorman_template *weir_doorman_config_get(
         else
             to = middle;
     }
-    bool found =
-        from < config->count &&
-        weir_text_equal(config->sorted[from]->glob, glob);
+    bool found = from < config->count &&
+                 weir_text_equal(config->sorted[from]->glob, glob);
     return found ? config->sorted[from] : NULL;
 }
 
@@ -369,8 +368,8 @@ static bool skip(struct weir_text *text, struct weir_text prefix)
 }
 
 int weir_doorman_place_parse(struct weir_text text,
-                              struct weir_doorman_place *out,
-                              struct weir_diag *diag)
+                             struct weir_doorman_place *out,
+                             struct weir_diag *diag)
 {
     bool etcd = skip(&text, WEIR_TEXT("etcd:"));
     if (!etcd)

@@ -96,7 +96,7 @@ struct weir_doorman_place {
 /* "file:PATH", "etcd:KEY"; any other text is a path, colons or not. 0, or
  * WEIR_EINVAL: nothing is named. */
 int weir_doorman_place_parse(struct weir_text text,
-                              struct weir_doorman_place *out,
-                              struct weir_diag *diag);
+                             struct weir_doorman_place *out,
+                             struct weir_diag *diag);
 
 #endif /* WEIR_DOORMAN_CONFIG_H */

@@ -159,16 +159,22 @@ static int check_etcd(const struct weir_election_options *options,
 {
     size_t len = options->key ? strlen(options->key) : 0;
     if (len == 0 || len > WEIR_ELECTION_KEY_MAX)
-        return weir_diag_set(diag, WEIR_EINVAL, "the key of the election has "
-                             "1 to 500 bytes", NULL);
+        return weir_diag_set(diag, WEIR_EINVAL,
+                             "the key of the election has "
+                             "1 to 500 bytes",
+                             NULL);
     if (options->count == 0 || options->count > WEIR_ETCD_ENDPOINTS_MAX)
-        return weir_diag_set(diag, WEIR_EINVAL, "an election by etcd needs 1 "
-                             "to 16 endpoints", NULL);
-    if (options->ttl != 0 && (options->ttl < WEIR_SECOND ||
-                              options->ttl > 3600 * WEIR_SECOND ||
-                              options->ttl % WEIR_SECOND != 0))
-        return weir_diag_set(diag, WEIR_EINVAL, "a mastership lasts 1 s to "
-                             "3600 s, in whole seconds", NULL);
+        return weir_diag_set(diag, WEIR_EINVAL,
+                             "an election by etcd needs 1 "
+                             "to 16 endpoints",
+                             NULL);
+    if (options->ttl != 0 &&
+        (options->ttl < WEIR_SECOND || options->ttl > 3600 * WEIR_SECOND ||
+         options->ttl % WEIR_SECOND != 0))
+        return weir_diag_set(diag, WEIR_EINVAL,
+                             "a mastership lasts 1 s to "
+                             "3600 s, in whole seconds",
+                             NULL);
     return 0;
 }
 
@@ -178,15 +184,19 @@ static int check(const struct weir_election_options *options,
     if (!options->base || !options->log || !options->on_change)
         return WEIR_EINVAL;
     if (!is_identity(options->identity))
-        return weir_diag_set(diag, WEIR_EINVAL, "a server's identity in an "
+        return weir_diag_set(diag, WEIR_EINVAL,
+                             "a server's identity in an "
                              "election is HOST:PORT, one word of 1 to 255 "
-                             "bytes", NULL);
+                             "bytes",
+                             NULL);
     if (options->kind == WEIR_ELECTION_ETCD)
         return check_etcd(options, diag);
     if (options->kind == WEIR_ELECTION_FILE &&
         (!options->path || !options->path[0]))
-        return weir_diag_set(diag, WEIR_EINVAL, "the lock of the election "
-                             "needs a file", NULL);
+        return weir_diag_set(diag, WEIR_EINVAL,
+                             "the lock of the election "
+                             "needs a file",
+                             NULL);
     return 0;
 }
 
@@ -194,8 +204,10 @@ static int check(const struct weir_election_options *options,
 static bool keep_texts(struct weir_election *election)
 {
     struct weir_election_options *options = &election->options;
-    const char **texts[] = { &options->identity,      &options->path,
-                             &options->key,           &options->login.tls_ca,
+    const char **texts[] = { &options->identity,
+                             &options->path,
+                             &options->key,
+                             &options->login.tls_ca,
                              &options->login.tls_cert,
                              &options->login.tls_key };
     for (size_t i = 0; i < WEIR_COUNT_OF(texts); i++) {
@@ -240,8 +252,7 @@ int weir_election_new(const struct weir_election_options *options,
             election->options.count = 0;
         if (options->ttl == 0)
             election->options.ttl = WEIR_ELECTION_TTL;
-        error = keep_texts(election) ? make_kind(election, diag)
-                                     : WEIR_ENOMEM;
+        error = keep_texts(election) ? make_kind(election, diag) : WEIR_ENOMEM;
     }
     if (error < 0)
         weir_election_free(&election);

@@ -65,7 +65,7 @@ struct weir_election_news {
 };
 
 struct weir_election_options {
-    struct event_base *base;    /* borrowed, as is 'log' */
+    struct event_base *base; /* borrowed, as is 'log' */
     struct weir_log *log;
     enum weir_election_kind kind;
     const char *identity; /* "HOST:PORT" that clients can reach; 1 .. 255
@@ -73,8 +73,8 @@ struct weir_election_options {
     const char *path;     /* file: of the lock; made if it isn't there */
     const struct weir_address *endpoints; /* etcd; copied, as all below */
     uint32_t count;                       /* … */
-    const char *key; /* … 1 .. WEIR_ELECTION_KEY_MAX bytes */
-    struct weir_login_options login;      /* … TLS */
+    const char *key;                 /* … 1 .. WEIR_ELECTION_KEY_MAX bytes */
+    struct weir_login_options login; /* … TLS */
     weir_duration ttl; /* … 1 s .. 1 h, of whole seconds; 0: the default */
     /* Something is otherwise than it was told last. Comes from the loop, first
      * in its next turn if something is known. May call all but _free(). */
@@ -82,8 +82,7 @@ struct weir_election_options {
     /* What came of weir_election_keep(): 0; WEIR_ENOTREADY: this server isn't
      * master any more; WEIR_ESYSTEM, and why: the next master may find it or
      * not, so nothing is to be built on it, ever. NULL: nothing is kept. */
-    void (*on_kept)(void *context, uint64_t number, int error,
-                    const char *why);
+    void (*on_kept)(void *context, uint64_t number, int error, const char *why);
     /* After weir_election_resign(): the others know, or it took longer than
      * a second. May be NULL. */
     void (*on_resigned)(void *context);

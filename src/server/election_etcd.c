@@ -32,11 +32,11 @@ struct by_etcd {
     struct weir_candidate candidate;
     struct weir_etcd *etcd; /* owned, as the next */
     struct event *turn;
-    char beside[WEIR_ETCD_KEY_MAX + 1]; /* the number's key */
-    bool is_begun;          /* the mastership was told of */
+    char beside[WEIR_ETCD_KEY_MAX + 1];  /* the number's key */
+    bool is_begun;                       /* the mastership was told of */
     struct weir_candidate_change change; /* the last */
-    unsigned refused;       /* what was logged as refused: a bit a type */
-    bool is_resigned;       /* it was told */
+    unsigned refused; /* what was logged as refused: a bit a type */
+    bool is_resigned; /* it was told */
     bool is_closing;
 };
 
@@ -58,25 +58,31 @@ static void say(const struct by_etcd *by, enum weir_log_level level,
 static void log_change(const struct by_etcd *by,
                        const struct weir_candidate_change *change)
 {
-    static const struct {
-        enum weir_log_level level;
-        const char *words;
-    } sayings[] = {
-        [WEIR_CANDIDATE_WON] = { WEIR_LOG_INFO, "this server is master" },
-        [WEIR_CANDIDATE_OTHER] = { WEIR_LOG_INFO, "another is master" },
-        [WEIR_CANDIDATE_VACANT] = { WEIR_LOG_INFO, "nobody is master" },
-        [WEIR_CANDIDATE_UNKNOWN] = { WEIR_LOG_WARNING,
-            "who is master isn't known: etcd hasn't been heard for a ttl" },
-        [WEIR_CANDIDATE_RAN_OUT] = { WEIR_LOG_WARNING,
+    static const enum weir_log_level levels[] = {
+        [WEIR_CANDIDATE_WON] = WEIR_LOG_INFO,
+        [WEIR_CANDIDATE_OTHER] = WEIR_LOG_INFO,
+        [WEIR_CANDIDATE_VACANT] = WEIR_LOG_INFO,
+        [WEIR_CANDIDATE_UNKNOWN] = WEIR_LOG_WARNING,
+        [WEIR_CANDIDATE_RAN_OUT] = WEIR_LOG_WARNING,
+        [WEIR_CANDIDATE_NO_LEASE] = WEIR_LOG_WARNING,
+        [WEIR_CANDIDATE_KEY_LOST] = WEIR_LOG_ERROR,
+        [WEIR_CANDIDATE_RESIGNED] = WEIR_LOG_INFO,
+    };
+    static const char *const words[] = {
+        [WEIR_CANDIDATE_WON] = "this server is master",
+        [WEIR_CANDIDATE_OTHER] = "another is master",
+        [WEIR_CANDIDATE_VACANT] = "nobody is master",
+        [WEIR_CANDIDATE_UNKNOWN] =
+            "who is master isn't known: etcd hasn't been heard for a ttl",
+        [WEIR_CANDIDATE_RAN_OUT] =
             "no longer master: etcd confirmed no keep-alive for a ttl (or "
-            "this process was stopped)" },
-        [WEIR_CANDIDATE_NO_LEASE] = { WEIR_LOG_WARNING,
-            "no longer master: etcd has ended the lease" },
-        [WEIR_CANDIDATE_KEY_LOST] = { WEIR_LOG_ERROR,
+            "this process was stopped)",
+        [WEIR_CANDIDATE_NO_LEASE] =
+            "no longer master: etcd has ended the lease",
+        [WEIR_CANDIDATE_KEY_LOST] =
             "no longer master: somebody removed the key or wrote to it; "
-            "leave it to Weir alone" },
-        [WEIR_CANDIDATE_RESIGNED] = { WEIR_LOG_INFO,
-            "no longer master: handed over" },
+            "leave it to Weir alone",
+        [WEIR_CANDIDATE_RESIGNED] = "no longer master: handed over",
     };
     struct weir_text master = weir_candidate_master(&by->candidate);
     char term[32] = "";
@@ -84,9 +90,9 @@ static void log_change(const struct by_etcd *by,
         snprintf(term, sizeof term, "term %llu, ",
                  (unsigned long long)change->term);
     weir_log_limited(
-        by->election->options.log, WEIR_LOG_ELECTION,
-        sayings[change->why].level, "election: %s%s%.*s%s (%skey %s)",
-        sayings[change->why].words, master.len > 0 ? ": " : "", (int)master.len,
+        by->election->options.log, WEIR_LOG_ELECTION, levels[change->why],
+        "election: %s%s%.*s%s (%skey %s)", words[change->why],
+        master.len > 0 ? ": " : "", (int)master.len,
         master.len > 0 ? master.p : "",
         change->why == WEIR_CANDIDATE_OTHER && master.len == 0
             ? ", by this server's own name: it was here before, or two "
@@ -241,8 +247,7 @@ static void log_refusal(struct by_etcd *by, const struct asked *asked,
         [WEIR_CANDIDATE_LEAVE] = "",
     };
     by->refused |= bit;
-    weir_log_limited(by->election->options.log, WEIR_LOG_ETCD,
-                     WEIR_LOG_WARNING,
+    weir_log_limited(by->election->options.log, WEIR_LOG_ETCD, WEIR_LOG_WARNING,
                      "election: etcd %s, asked for %s: %s; trying again%s",
                      weir_etcd_endpoint(by->etcd), names[asked->ask.type],
                      outcome->message, weir_etcd_advice(outcome->status));
@@ -283,8 +288,7 @@ static void receive(struct by_etcd *by, const struct asked *asked,
         if (answer.failed)
             log_refusal(by, asked, outcome);
     }
-    answer.over =
-        asked->ask.type == WEIR_CANDIDATE_WATCH && outcome->is_over;
+    answer.over = asked->ask.type == WEIR_CANDIDATE_WATCH && outcome->is_over;
     if (outcome->answer && outcome->answer->compacted > 0)
         weir_log_limited(by->election->options.log, WEIR_LOG_ETCD,
                          WEIR_LOG_INFO,
@@ -406,8 +410,8 @@ static void on_up(void *context)
 {
     struct by_etcd *by = context;
     weir_candidate_link(&by->candidate, true, weir_clock_boot());
-    weir_log_limited(by->election->options.log, WEIR_LOG_ETCD,
-                     WEIR_LOG_INFO, "election: connected to etcd %s",
+    weir_log_limited(by->election->options.log, WEIR_LOG_ETCD, WEIR_LOG_INFO,
+                     "election: connected to etcd %s",
                      weir_etcd_endpoint(by->etcd));
     turn_soon(by);
 }

@@ -47,19 +47,19 @@
 
 struct by_lock {
     struct weir_election *election;
-    int fd;               /* of the file; -1: none. Its lock is ours when
+    int fd;       /* of the file; -1: none. Its lock is ours when
                            * is_master */
-    dev_t device;         /* of the file that is open */
+    dev_t device; /* of the file that is open */
     ino_t inode;
-    int notify_fd;        /* of inotify; -1: none */
-    struct event *look;   /* owned, as the next */
+    int notify_fd;      /* of inotify; -1: none */
+    struct event *look; /* owned, as the next */
     struct event *notify;
     bool is_master;
-    bool is_doubted;      /* the file wasn't there when somebody asked */
+    bool is_doubted; /* the file wasn't there when somebody asked */
     bool is_resigned;
-    bool is_troubled;     /* and that was logged */
-    uint64_t term; /* ours, or the highest one read */
-    uint64_t number; /* in the file, of a master */
+    bool is_troubled; /* and that was logged */
+    uint64_t term;    /* ours, or the highest one read */
+    uint64_t number;  /* in the file, of a master */
 };
 
 struct line {
@@ -100,7 +100,8 @@ static int read_line(const struct by_lock *by, struct line *out,
     if (!is_line || text[end] != '\n' || line.term >= INT64_MAX)
         return weir_diag_set(diag, WEIR_EINVAL, by->election->options.path,
                              " isn't the lock of an election: name another "
-                             "file, which is made if it isn't there", NULL);
+                             "file, which is made if it isn't there",
+                             NULL);
     *out = line;
     return 1;
 }
@@ -131,8 +132,8 @@ static int open_file(struct by_lock *by, struct weir_diag *diag)
 {
     struct line line;
     struct stat file;
-    by->fd = open(by->election->options.path, O_RDWR | O_CREAT | O_CLOEXEC,
-                  0600);
+    by->fd =
+        open(by->election->options.path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (by->fd < 0 || fstat(by->fd, &file) != 0)
         return failed(by, "open", diag);
     by->device = file.st_dev;
@@ -187,8 +188,8 @@ static int tell_other(struct by_lock *by, struct weir_diag *diag)
         return got;
     if (line.term > by->term)
         by->term = line.term;
-    bool is_other = got > 0 && strcmp(line.identity,
-                                      by->election->options.identity) != 0;
+    bool is_other =
+        got > 0 && strcmp(line.identity, by->election->options.identity) != 0;
     tell(by, false, is_other ? line.identity : "", line.term);
     return 0;
 }
@@ -367,8 +368,8 @@ static int make_events(struct by_lock *by)
     by->notify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (by->notify_fd < 0)
         return by->look ? 0 : WEIR_ENOMEM;
-    by->notify = event_new(base, by->notify_fd, EV_READ | EV_PERSIST,
-                           on_notify, by);
+    by->notify =
+        event_new(base, by->notify_fd, EV_READ | EV_PERSIST, on_notify, by);
     if (!by->look || !by->notify || event_add(by->notify, NULL) != 0)
         return WEIR_ENOMEM;
     return 0;

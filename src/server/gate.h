@@ -33,7 +33,7 @@ struct weir_gate {
                                                  * force */
     const struct weir_tls *tls; /* borrowed; whose certificate is shown; NULL:
                                  * plain text */
-    struct weir_log *log; /* borrowed; NULL: none */
+    struct weir_log *log;       /* borrowed; NULL: none */
     /* The gate's own: */
     uint64_t refused[WEIR_DOORS][WEIR_REFUSALS];
 };

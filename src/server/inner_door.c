@@ -21,7 +21,7 @@ struct weir_inner_door {
     struct weir *weir; /* owned, as are the next; closed by 'closer' */
     bool stopped;
     struct weir_throttle *throttle; /* NULL: the fleet counts */
-    struct weir_resp_door *resp; /* NULL: stopped */
+    struct weir_resp_door *resp;    /* NULL: stopped */
     pthread_t closer;
     bool closing;  /* 'closer' was started, and isn't joined yet */
     uint32_t done; /* the limiter is closed; atomic */

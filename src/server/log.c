@@ -177,8 +177,7 @@ static bool take_line(struct weir_log *log, enum weir_log_kind kind,
                       weir_instant now)
 {
     struct weir_log_limit *limit = &log->limits[kind];
-    weir_duration every =
-        seldom[kind] > 0 ? seldom[kind] : WEIR_LOG_EVERY;
+    weir_duration every = seldom[kind] > 0 ? seldom[kind] : WEIR_LOG_EVERY;
     unsigned burst = seldom[kind] > 0 ? 1 : WEIR_LOG_BURST;
     if (limit->used_up < now)
         limit->used_up = now;
@@ -237,8 +236,8 @@ void weir_log_short(void *log, uint64_t count, const char *why)
 {
     weir_log_limited(log, WEIR_LOG_ACCEPT, WEIR_LOG_WARNING,
                      "%s: %llu connections were closed at once; raise the "
-                     "limit of open files (ulimit -n)", why,
-                     (unsigned long long)count);
+                     "limit of open files (ulimit -n)",
+                     why, (unsigned long long)count);
 }
 
 static void tell_kept(struct weir_log *log, bool all)

@@ -78,8 +78,7 @@ static void keep_another(struct weir_mastership *m)
     weir_election_keep(m->election, number);
 }
 
-static void on_kept(void *context, uint64_t number, int error,
-                    const char *why)
+static void on_kept(void *context, uint64_t number, int error, const char *why)
 {
     struct weir_mastership *m = context;
     if (number != m->keeping || !weir_root_leases(m->root))

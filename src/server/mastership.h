@@ -18,8 +18,8 @@ struct weir_mastership_options {
     const char *store; /* where the quotas are; NULL: elsewhere. Kind none: if
                         * that is a file, one beside it is locked, for other
                         * roots of this host may have the same */
-    struct weir_root *root;                /* borrowed */
-    void (*on_change)(void *context);      /* the root has something to say */
+    struct weir_root *root;           /* borrowed */
+    void (*on_change)(void *context); /* the root has something to say */
     void *context;
 };
 

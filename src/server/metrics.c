@@ -74,8 +74,7 @@ static void print_root(FILE *out, const struct weir_metrics_source *of)
         { "weir_reports_repeated_total", "counter",
           "Reports that came again and were not counted again.",
           (double)s.reports_repeated },
-        { "weir_counts_total", "counter", "Counts merged.",
-          (double)s.counts },
+        { "weir_counts_total", "counter", "Counts merged.", (double)s.counts },
         { "weir_fills_total", "counter", "Fills told to limiters.",
           (double)s.fills },
         { "weir_pushes_total", "counter",
@@ -90,8 +89,7 @@ static void print_root(FILE *out, const struct weir_metrics_source *of)
           "An overloaded root asks for reports no closer than this.",
           (double)s.stretch / 1e9 },
         { "weir_unknown_requests_total", "counter",
-          "Requests by names without quota, which passed.",
-          (double)s.unknown },
+          "Requests by names without quota, which passed.", (double)s.unknown },
         { "weir_beyond_debt_units_total", "counter",
           "Units that limiters reported beyond max_debt, which fill nothing.",
           (double)s.beyond_debt },
@@ -150,8 +148,8 @@ static void print_upstream(FILE *out, const struct weir_upstream *upstream,
         { "weir_upstream_roots", "gauge", "Roots above this one.", s.count },
         { "weir_upstream_roots_up", "gauge", "Those that answer.",
           s.region.upstreams_up },
-        { "weir_region_stale", "gauge",
-          "Whether quotas go by their on_stale.", s.region.stale },
+        { "weir_region_stale", "gauge", "Whether quotas go by their on_stale.",
+          s.region.stale },
         { "weir_upstream_reports_total", "counter", "Reports sent above.",
           (double)s.region.reports },
         { "weir_region_carried_total", "counter",
@@ -164,7 +162,7 @@ static void print_upstream(FILE *out, const struct weir_upstream *upstream,
     weir_metrics_figures(out, figures, WEIR_COUNT_OF(figures));
     static const char age[] = "weir_region_age_seconds";
     weir_metrics_head(out, age, "gauge",
-               "Since a topmost root was heard; +Inf: never.");
+                      "Since a topmost root was heard; +Inf: never.");
     if (s.region.age == WEIR_NEVER)
         fprintf(out, "%s +Inf\n", age);
     else
@@ -300,8 +298,7 @@ static void print_debtors(FILE *out, const struct weir_root *root,
 
 static int print_quotas(FILE *out, struct weir_root *root, weir_instant now)
 {
-    struct weir_busy *busy =
-        malloc(WEIR_METRICS_QUOTAS_MAX * sizeof *busy);
+    struct weir_busy *busy = malloc(WEIR_METRICS_QUOTAS_MAX * sizeof *busy);
     if (!busy)
         return WEIR_ENOMEM;
     size_t used;

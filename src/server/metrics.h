@@ -13,13 +13,13 @@ struct weir_gate;
 /* What the page is about; all borrowed. */
 struct weir_metrics_source {
     struct weir_root *root;
-    const char *name;    /* of the root */
+    const char *name; /* of the root */
     const char *version;
     bool store_up;
     size_t edits_waiting;
-    const struct weir_gate *gate; /* NULL: nothing is told of it */
-    const struct weir_snapshot *snapshot; /* NULL: likewise */
-    const struct weir_upstream *upstream; /* NULL: likewise */
+    const struct weir_gate *gate;            /* NULL: nothing is told of it */
+    const struct weir_snapshot *snapshot;    /* NULL: likewise */
+    const struct weir_upstream *upstream;    /* NULL: likewise */
     const struct weir_doorman_source *file;  /* NULL: likewise */
     const struct weir_door_doorman *doorman; /* NULL: likewise */
 };

@@ -104,12 +104,7 @@ static void print_calls(FILE *out, const struct weir_door_doorman *door)
     weir_metrics_figures(out, figures, WEIR_COUNT_OF(figures));
 }
 
-enum column {
-    HAS,
-    WANTS,
-    SUBCLIENTS,
-    CAPACITY
-};
+enum column { HAS, WANTS, SUBCLIENTS, CAPACITY };
 static const char *const columns[][2] = {
     [HAS] = { "doorman_server_has", "What clients were granted." },
     [WANTS] = { "doorman_server_wants", "What they want." },

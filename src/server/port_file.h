@@ -14,8 +14,7 @@ int weir_port_file_put(const char *path, const char *text,
 
 /* The same, of a root: two addresses ("HOST:PORT", or "off"), and where clients
  * of Redis are heard (NULL: nowhere). */
-int weir_port_file_write(const char *path, const char *listen,
-                         const char *http, const struct weir_place *resp,
-                         struct weir_diag *diag);
+int weir_port_file_write(const char *path, const char *listen, const char *http,
+                         const struct weir_place *resp, struct weir_diag *diag);
 
 #endif /* WEIR_PORT_FILE_H */

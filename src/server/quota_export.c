@@ -13,8 +13,7 @@ json_t *weir_quota_export(const struct weir_quota *quota)
     size_t count;
     const struct weir_field *fields = weir_quota_fields(&count);
     for (size_t i = 0; object && i < count; i++)
-        if (fields[i].read_only ||
-            weir_quota_is_default(quota, fields[i].name))
+        if (fields[i].read_only || weir_quota_is_default(quota, fields[i].name))
             json_object_del(object, fields[i].name);
     return object;
 }

@@ -53,37 +53,37 @@ struct serve {
     const struct weir_serve_options *options;
     size_t files; /* descriptors for connections of both listeners */
     struct weir_log log;
-    struct event_base *base;         /* owned, as all below */
+    struct event_base *base; /* owned, as all below */
     struct weir_signals *signals;
-    struct weir_root *root;          /* of the region, if there is one */
-    struct weir_region *region;      /* NULL: a top root */
-    struct weir_upstream *upstream;  /* likewise */
+    struct weir_root *root;         /* of the region, if there is one */
+    struct weir_region *region;     /* NULL: a top root */
+    struct weir_upstream *upstream; /* likewise */
     struct weir_admin *admin;
-    struct weir_store_thread *store; /* NULL: a region's root, or … */
+    struct weir_store_thread *store;    /* NULL: a region's root, or … */
     struct weir_doorman_source *source; /* … a Doorman file's */
     struct weir_mastership *mastership;
     struct weir_door_doorman *doorman;
     char identity[WEIR_MASTER_MAX + 1]; /* "HOST:PORT" for clients */
-    struct weir_snapshot *snapshot;  /* NULL: off */
+    struct weir_snapshot *snapshot;     /* NULL: off */
     struct event *store_event;
     struct event *stop_event;
     struct event *look_event;
     struct weir_credentials *credentials; /* NULL: none in force */
-    struct weir_tls *grpc_tls;       /* NULL: plain text; so is the next */
+    struct weir_tls *grpc_tls;            /* NULL: plain text; so is the next */
     struct weir_tls *http_tls;
-    struct weir_gate gate;           /* borrows the three above */
-    weir_instant warn_at;            /* of the certificate's end, again */
+    struct weir_gate gate; /* borrows the three above */
+    weir_instant warn_at;  /* of the certificate's end, again */
     struct weir_door_grpc *grpc;
-    struct weir_door_http *http;     /* NULL: off */
-    struct weir_inner_door *inner;   /* likewise */
-    struct weir_zone_watch zones;    /* of exact quotas' windows */
-    weir_instant stop_until;         /* 0: not stopping */
+    struct weir_door_http *http;   /* NULL: off */
+    struct weir_inner_door *inner; /* likewise */
+    struct weir_zone_watch zones;  /* of exact quotas' windows */
+    weir_instant stop_until;       /* 0: not stopping */
     bool ready;
-    bool troubled;                   /* of a Doorman file, and that was told */
-    bool failed;                     /* it can't stand: it ends */
-    bool loading;                    /* the snapshot is being handed out */
-    bool serving;                    /* the root goes by it … */
-    bool leaving;                    /* … until the store's set is settled */
+    bool troubled; /* of a Doorman file, and that was told */
+    bool failed;   /* it can't stand: it ends */
+    bool loading;  /* the snapshot is being handed out */
+    bool serving;  /* the root goes by it … */
+    bool leaving;  /* … until the store's set is settled */
     char name[WEIR_NAME_MAX + 1];
 };
 
@@ -117,8 +117,7 @@ static void load_snapshot(struct serve *serve)
     serve->loading = true;
     int error = weir_snapshot_load(serve->snapshot, &sink, &diag);
     if (error == 0) {
-        struct weir_store_listener to =
-            weir_admin_store_listener(serve->admin);
+        struct weir_store_listener to = weir_admin_store_listener(serve->admin);
         serve->serving = true;
         weir_root_set_provisional(serve->root, true);
         weir_snapshot_set_serving(serve->snapshot, true);
@@ -358,8 +357,7 @@ static void on_look(evutil_socket_t fd, short what, void *context)
 
 static void begin_stop(struct serve *serve)
 {
-    serve->stop_until =
-        weir_clock_now() + STOP_EDITS_MS * WEIR_MILLISECOND;
+    serve->stop_until = weir_clock_now() + STOP_EDITS_MS * WEIR_MILLISECOND;
     weir_log(&serve->log, WEIR_LOG_INFO, "stopping");
     weir_door_grpc_stop(serve->grpc);
     if (serve->http)
@@ -496,8 +494,7 @@ static bool name_snapshot(const struct serve *serve, char path[WEIR_PATH_MAX])
     bool is_file = strncmp(options->store, "sqlite:", 7) == 0;
     if (!is_file)
         return weir_serve_own_file("", name, path);
-    int len = snprintf(path, WEIR_PATH_MAX, "%s.%s", options->store + 7,
-                       name);
+    int len = snprintf(path, WEIR_PATH_MAX, "%s.%s", options->store + 7, name);
     return len < WEIR_PATH_MAX;
 }
 
@@ -532,13 +529,19 @@ static int make_own_store(struct serve *serve, struct weir_diag *diag)
     if (was && weir_snapshot_usable(serve->snapshot))
         return 0;
     if (was)
-        return weir_diag_set(diag, WEIR_ESTORE, "the store ", path, " is "
-                             "gone, and its snapshot ", snapshot, " can't be "
+        return weir_diag_set(diag, WEIR_ESTORE, "the store ", path,
+                             " is "
+                             "gone, and its snapshot ",
+                             snapshot,
+                             " can't be "
                              "used; put the store back, or remove the "
-                             "snapshot to begin anew", NULL);
+                             "snapshot to begin anew",
+                             NULL);
     if (weir_serve_make_folders(path) < 0)
-        return weir_diag_set(diag, WEIR_ESYSTEM, "can't make a folder for "
-                             "the store ", path, ": ", strerror(errno),
+        return weir_diag_set(diag, WEIR_ESYSTEM,
+                             "can't make a folder for "
+                             "the store ",
+                             path, ": ", strerror(errno),
                              "; name another with --store", NULL);
     int error = weir_store_init(serve->options->store, diag);
     /* Another root may have been quicker. */
@@ -549,8 +552,8 @@ static int make_own_store(struct serve *serve, struct weir_diag *diag)
 }
 
 /* The root node, or a region with one in it. */
-static void make_node(struct serve *serve,
-                      const struct weir_root_options *root, weir_instant now)
+static void make_node(struct serve *serve, const struct weir_root_options *root,
+                      weir_instant now)
 {
     const struct weir_serve_options *options = serve->options;
     if (!options->region) {
@@ -558,8 +561,7 @@ static void make_node(struct serve *serve,
         return;
     }
     struct weir_region_options region = { .root = *root,
-                                          .name = weir_text_of(
-                                              options->region),
+                                          .name = weir_text_of(options->region),
                                           .upstreams = options->upstreams,
                                           .slots = options->slots };
     serve->region = weir_region_new(&region, now);
@@ -607,8 +609,7 @@ static int open_store(struct serve *serve, struct weir_diag *diag)
         return error;
     struct weir_store_listener listener =
         weir_admin_store_listener(serve->admin);
-    listener.patient =
-        serve->snapshot && weir_snapshot_usable(serve->snapshot);
+    listener.patient = serve->snapshot && weir_snapshot_usable(serve->snapshot);
     error = weir_store_thread_new(serve->options->store, &listener,
                                   &serve->store, diag);
     if (error < 0)
@@ -707,15 +708,13 @@ static int open_source(struct serve *serve, struct weir_diag *diag)
 }
 
 static int refuse_address(const char *option,
-                          const struct weir_address *address,
-                          int error, const struct weir_diag *why,
-                          struct weir_diag *diag)
+                          const struct weir_address *address, int error,
+                          const struct weir_diag *why, struct weir_diag *diag)
 {
     char shown[300];
     weir_serve_show(address, address->port, shown, sizeof shown);
     return weir_diag_set(diag, error, option, " ", shown, ": ",
-                         why->text[0] ? why->text : weir_strerror(error),
-                         NULL);
+                         why->text[0] ? why->text : weir_strerror(error), NULL);
 }
 
 static int open_doors(struct serve *serve, struct weir_diag *diag)
@@ -749,7 +748,7 @@ static int open_doors(struct serve *serve, struct weir_diag *diag)
         return 0;
     struct weir_door_http_options http = {
         .base = serve->base,
-        .connections_max = 
+        .connections_max =
             2 + serve->files * WEIR_HTTP_CONNECTIONS_MAX / CONNECTIONS,
         .admin = serve->admin,
         .gate = &serve->gate,
@@ -775,8 +774,8 @@ static int stand(struct serve *serve, struct weir_diag *diag)
 {
     const struct weir_serve_options *options = serve->options;
     char key[WEIR_NAME_MAX + 16];
-    snprintf(key, sizeof key, options->region ? "weir/master/%s"
-                                              : "weir/master%s",
+    snprintf(key, sizeof key,
+             options->region ? "weir/master/%s" : "weir/master%s",
              options->region ? options->region : "");
     weir_serve_identity(options, weir_door_grpc_port(serve->grpc),
                         serve->identity);
@@ -788,8 +787,8 @@ static int stand(struct serve *serve, struct weir_diag *diag)
                       .path = options->election_path,
                       .endpoints = options->etcd,
                       .count = options->etcd_count,
-                      .key = options->election_key ? options->election_key
-                                                   : key,
+                      .key =
+                          options->election_key ? options->election_key : key,
                       .login = options->etcd_login,
                       .ttl = options->election_ttl },
         .store = serve->store && !serve->source ? options->store : NULL,
@@ -814,8 +813,7 @@ static int watch_events(struct serve *serve, struct weir_diag *diag)
         event_new(serve->base, fd, serve->store ? EV_READ | EV_PERSIST : 0,
                   on_store_news, serve);
     serve->stop_event = event_new(serve->base, -1, 0, on_stop_look, serve);
-    serve->look_event =
-        event_new(serve->base, -1, EV_PERSIST, on_look, serve);
+    serve->look_event = event_new(serve->base, -1, EV_PERSIST, on_look, serve);
     serve->signals = weir_signals_new(serve->base, on_signal, serve);
     struct timeval every = { .tv_sec = LOOK_S };
     if (serve->store_event && serve->stop_event && serve->look_event &&
@@ -828,9 +826,9 @@ static int watch_events(struct serve *serve, struct weir_diag *diag)
 static void say_security(const struct serve *serve)
 {
     const struct weir_serve_options *options = serve->options;
-    bool open = !weir_address_is_loopback(&options->listen) ||
-                (!options->http_off &&
-                 !weir_address_is_loopback(&options->http));
+    bool open =
+        !weir_address_is_loopback(&options->listen) ||
+        (!options->http_off && !weir_address_is_loopback(&options->http));
     if (open && (!serve->grpc_tls || !serve->credentials))
         weir_log(&serve->log, WEIR_LOG_WARNING,
                  "--insecure: whoever reaches this root may read%s",
@@ -865,11 +863,11 @@ static int announce(struct serve *serve, struct weir_diag *diag)
     const struct weir_serve_options *options = serve->options;
     char listen[300];
     char http[300] = "off";
-    weir_serve_show(&options->listen, weir_door_grpc_port(serve->grpc),
-                    listen, sizeof listen);
+    weir_serve_show(&options->listen, weir_door_grpc_port(serve->grpc), listen,
+                    sizeof listen);
     if (serve->http)
-        weir_serve_show(&options->http, weir_door_http_port(serve->http),
-                        http, sizeof http);
+        weir_serve_show(&options->http, weir_door_http_port(serve->http), http,
+                        sizeof http);
     const struct weir_place *resp =
         serve->inner ? weir_inner_door_resp(serve->inner) : NULL;
     if (options->port_file) {
@@ -886,8 +884,8 @@ static int announce(struct serve *serve, struct weir_diag *diag)
                  weir_upstream_text(serve->upstream));
     else
         weir_log(&serve->log, WEIR_LOG_INFO,
-                 "root %s: limiters at %s, HTTP at %s, %s", serve->name,
-                 listen, http,
+                 "root %s: limiters at %s, HTTP at %s, %s", serve->name, listen,
+                 http,
                  serve->source ? options->doorman_config
                                : weir_store_show(options->store, store));
     say_security(serve);
@@ -898,8 +896,7 @@ static int announce(struct serve *serve, struct weir_diag *diag)
 static void choose_name(struct serve *serve)
 {
     if (serve->options->name) {
-        snprintf(serve->name, sizeof serve->name, "%s",
-                 serve->options->name);
+        snprintf(serve->name, sizeof serve->name, "%s", serve->options->name);
         return;
     }
     unsigned port = serve->options->listen.port;
@@ -919,8 +916,8 @@ static int start(struct serve *serve, const char *version,
     serve->files = weir_files_spare(CONNECTIONS);
     serve->base = event_base_new();
     if (!serve->base)
-        return weir_diag_set(diag, WEIR_ESYSTEM, "no event loop: ",
-                             strerror(errno), NULL);
+        return weir_diag_set(diag, WEIR_ESYSTEM,
+                             "no event loop: ", strerror(errno), NULL);
     int error = make_gate(serve, diag);
     if (error == 0)
         error = make_root(serve, version, diag);

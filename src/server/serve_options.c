@@ -34,8 +34,10 @@ static int set_store(struct weir_serve_options *options, const char *value,
                      struct weir_diag *diag)
 {
     if (strlen(value) >= sizeof options->store)
-        return weir_diag_set(diag, WEIR_EINVAL, "--store: the path is too "
-                             "long", NULL);
+        return weir_diag_set(diag, WEIR_EINVAL,
+                             "--store: the path is too "
+                             "long",
+                             NULL);
     strcpy(options->store, value);
     return 0;
 }
@@ -46,8 +48,8 @@ static int set_address(struct weir_address *address, const char *option,
     struct weir_diag inner = { 0 };
     int error = weir_address_parse(weir_text_of(value), address, &inner);
     if (error < 0)
-        return weir_diag_set(diag, error, option, " ", value, ": ",
-                             inner.text, NULL);
+        return weir_diag_set(diag, error, option, " ", value, ": ", inner.text,
+                             NULL);
     return 0;
 }
 
@@ -111,8 +113,8 @@ static int set_duration(weir_duration *out, const char *option,
     return 0;
 }
 
-static int set_interval(struct weir_serve_options *options,
-                        const char *value, struct weir_diag *diag)
+static int set_interval(struct weir_serve_options *options, const char *value,
+                        struct weir_diag *diag)
 {
     weir_duration interval;
     int error = set_duration(&interval, "--report-interval", value, diag);
@@ -128,8 +130,8 @@ static int set_interval(struct weir_serve_options *options,
 static int set_stale(struct weir_serve_options *options, const char *value,
                      struct weir_diag *diag)
 {
-    return set_duration(&options->settings.stale_after, "--stale-after",
-                        value, diag);
+    return set_duration(&options->settings.stale_after, "--stale-after", value,
+                        diag);
 }
 
 static int set_slack(struct weir_serve_options *options, const char *value,
@@ -137,14 +139,16 @@ static int set_slack(struct weir_serve_options *options, const char *value,
 {
     bool on = strcmp(value, "on") == 0;
     if (!on && strcmp(value, "off") != 0)
-        return weir_diag_set(diag, WEIR_EINVAL, "--slack ", value, ": write "
-                             "on or off", NULL);
+        return weir_diag_set(diag, WEIR_EINVAL, "--slack ", value,
+                             ": write "
+                             "on or off",
+                             NULL);
     options->settings.slack = on;
     return 0;
 }
 
-static int set_correction(struct weir_serve_options *options,
-                          const char *value, struct weir_diag *diag)
+static int set_correction(struct weir_serve_options *options, const char *value,
+                          struct weir_diag *diag)
 {
     options->settings.correction_auto = strcmp(value, "auto") == 0;
     options->settings.correction_ppm = 0;
@@ -161,8 +165,8 @@ static int set_correction(struct weir_serve_options *options,
     return 0;
 }
 
-static int set_tls_cert(struct weir_serve_options *options,
-                        const char *value, struct weir_diag *diag)
+static int set_tls_cert(struct weir_serve_options *options, const char *value,
+                        struct weir_diag *diag)
 {
     (void)diag;
     options->reach.tls_cert = value;
@@ -202,16 +206,16 @@ static int set_insecure(struct weir_serve_options *options, const char *value,
     return 0;
 }
 
-static int set_port_file(struct weir_serve_options *options,
-                         const char *value, struct weir_diag *diag)
+static int set_port_file(struct weir_serve_options *options, const char *value,
+                         struct weir_diag *diag)
 {
     (void)diag;
     options->port_file = value;
     return 0;
 }
 
-static int set_snapshot(struct weir_serve_options *options,
-                        const char *value, struct weir_diag *diag)
+static int set_snapshot(struct weir_serve_options *options, const char *value,
+                        struct weir_diag *diag)
 {
     (void)diag;
     options->snapshot_off = strcmp(value, "off") == 0;
@@ -235,25 +239,28 @@ static int add_upstream(struct weir_serve_options *options,
 {
     struct weir_diag inner = { 0 };
     if (options->upstreams == WEIR_ROOTS_MAX)
-        return weir_diag_set(diag, WEIR_EINVAL, "--upstream: there are more "
-                             "roots than a limiter can have", NULL);
+        return weir_diag_set(diag, WEIR_EINVAL,
+                             "--upstream: there are more "
+                             "roots than a limiter can have",
+                             NULL);
     struct weir_address *address = &options->upstream[options->upstreams++];
     int error = weir_address_parse(text, address, &inner);
     if (error == 0 && address->port != 0)
         return 0;
-    return weir_diag_set(diag, WEIR_EINVAL, "--upstream: write the addresses "
+    return weir_diag_set(diag, WEIR_EINVAL,
+                         "--upstream: write the addresses "
                          "of the roots above, HOST:PORT,HOST:PORT; ",
                          error < 0 ? inner.text : "a port is missing", NULL);
 }
 
-static int set_upstream(struct weir_serve_options *options,
-                        const char *value, struct weir_diag *diag)
+static int set_upstream(struct weir_serve_options *options, const char *value,
+                        struct weir_diag *diag)
 {
     options->upstreams = 0;
     for (;;) {
         size_t len = strcspn(value, ",");
-        int error = add_upstream(options, (struct weir_text){ value, len },
-                                 diag);
+        int error =
+            add_upstream(options, (struct weir_text){ value, len }, diag);
         if (error < 0 || value[len] == '\0')
             return error;
         value += len + 1;
@@ -296,21 +303,25 @@ static int set_slots(struct weir_serve_options *options, const char *value,
                      struct weir_diag *diag)
 {
     uint64_t slots = 0;
-    if (weir_units_parse(weir_text_of(value), &slots, NULL) < 0 ||
-        slots < 1 || slots > WEIR_SLOTS_MAX)
-        return weir_diag_set(diag, WEIR_EINVAL, "--slots ", value, ": a "
-                             "number from 1 to 16777216", NULL);
+    if (weir_units_parse(weir_text_of(value), &slots, NULL) < 0 || slots < 1 ||
+        slots > WEIR_SLOTS_MAX)
+        return weir_diag_set(diag, WEIR_EINVAL, "--slots ", value,
+                             ": a "
+                             "number from 1 to 16777216",
+                             NULL);
     options->slots = (uint32_t)slots;
     return 0;
 }
 
-static int set_log_level(struct weir_serve_options *options,
-                         const char *value, struct weir_diag *diag)
+static int set_log_level(struct weir_serve_options *options, const char *value,
+                         struct weir_diag *diag)
 {
     if (weir_log_level_parse(value, &options->log_level) == 0)
         return 0;
-    return weir_diag_set(diag, WEIR_EINVAL, "--log-level ", value, ": error, "
-                         "warning, info or debug", NULL);
+    return weir_diag_set(diag, WEIR_EINVAL, "--log-level ", value,
+                         ": error, "
+                         "warning, info or debug",
+                         NULL);
 }
 
 /* ---- Leases ---- */
@@ -332,8 +343,8 @@ static int set_doorman_insecure(struct weir_serve_options *options,
     return 0;
 }
 
-static int set_election(struct weir_serve_options *options,
-                        const char *value, struct weir_diag *diag)
+static int set_election(struct weir_serve_options *options, const char *value,
+                        struct weir_diag *diag)
 {
     static const char file[] = "file:";
     bool is_file = strncmp(value, file, sizeof file - 1) == 0;
@@ -354,7 +365,8 @@ static int set_election_key(struct weir_serve_options *options,
                             const char *value, struct weir_diag *diag)
 {
     if (!value[0] || strlen(value) > WEIR_ELECTION_KEY_MAX)
-        return weir_diag_set(diag, WEIR_EINVAL, "--election-key: the name of "
+        return weir_diag_set(diag, WEIR_EINVAL,
+                             "--election-key: the name of "
                              "a key in etcd, 1 to 500 bytes",
                              NULL);
     options->election_key = value;
@@ -368,16 +380,15 @@ static int set_election_ttl(struct weir_serve_options *options,
     int error = set_duration(&ttl, "--election-ttl", value, diag);
     if (error < 0)
         return error;
-    if (ttl < WEIR_SECOND || ttl > 3600 * WEIR_SECOND ||
-        ttl % WEIR_SECOND != 0)
+    if (ttl < WEIR_SECOND || ttl > 3600 * WEIR_SECOND || ttl % WEIR_SECOND != 0)
         return weir_diag_set(diag, WEIR_EINVAL, "--election-ttl ", value,
                              ": whole seconds, 1s to 1h", NULL);
     options->election_ttl = ttl;
     return 0;
 }
 
-static int set_hostname(struct weir_serve_options *options,
-                        const char *value, struct weir_diag *diag)
+static int set_hostname(struct weir_serve_options *options, const char *value,
+                        struct weir_diag *diag)
 {
     struct weir_address address;
     char text[300];
@@ -406,8 +417,8 @@ static int set_etcd_endpoints(struct weir_serve_options *options,
         return 0;
     int error = weir_etcd_endpoints_parse(weir_text_of(value), options->etcd,
                                           &options->etcd_count, &inner);
-    return error < 0 ? weir_diag_set(diag, error, "--etcd-endpoints: ",
-                                     inner.text, NULL)
+    return error < 0 ? weir_diag_set(diag, error,
+                                     "--etcd-endpoints: ", inner.text, NULL)
                      : 0;
 }
 
@@ -419,8 +430,8 @@ static int set_etcd_ca(struct weir_serve_options *options, const char *value,
     return 0;
 }
 
-static int set_etcd_cert(struct weir_serve_options *options,
-                         const char *value, struct weir_diag *diag)
+static int set_etcd_cert(struct weir_serve_options *options, const char *value,
+                         struct weir_diag *diag)
 {
     (void)diag;
     options->etcd_login.tls_cert = value;
@@ -455,8 +466,8 @@ static int set_port(struct weir_serve_options *options, const char *value,
     return set_port_of(&options->listen, "--port", value, diag);
 }
 
-static int set_debug_port(struct weir_serve_options *options,
-                          const char *value, struct weir_diag *diag)
+static int set_debug_port(struct weir_serve_options *options, const char *value,
+                          struct weir_diag *diag)
 {
     return set_port_of(&options->http, "--debug_port", value, diag);
 }
@@ -476,16 +487,16 @@ static int set_parent(struct weir_serve_options *options, const char *value,
     return value[0] ? set_upstream(options, value, diag) : 0;
 }
 
-static int set_cert_file(struct weir_serve_options *options,
-                         const char *value, struct weir_diag *diag)
+static int set_cert_file(struct weir_serve_options *options, const char *value,
+                         struct weir_diag *diag)
 {
     (void)diag;
     options->reach.tls_cert = value[0] ? value : NULL;
     return 0;
 }
 
-static int set_key_file(struct weir_serve_options *options,
-                        const char *value, struct weir_diag *diag)
+static int set_key_file(struct weir_serve_options *options, const char *value,
+                        struct weir_diag *diag)
 {
     (void)diag;
     options->reach.tls_key = value[0] ? value : NULL;
@@ -497,8 +508,9 @@ static int set_tls(struct weir_serve_options *options, const char *value,
                    struct weir_diag *diag)
 {
     static const char *const on[] = { "1", "t", "T", "true", "TRUE", "True" };
-    static const char *const off[] = { "0", "f", "F", "false", "FALSE",
-                                       "False" };
+    static const char *const off[] = {
+        "0", "f", "F", "false", "FALSE", "False"
+    };
     options->tls = !value;
     for (size_t i = 0; value && i < WEIR_COUNT_OF(on); i++) {
         options->tls = options->tls || strcmp(value, on[i]) == 0;
@@ -523,16 +535,26 @@ static int set_nothing(struct weir_serve_options *options, const char *value,
 struct row {
     const char *name;
     setter *set;
-    int argument; /* as of getopt_long() */
-    bool doorman; /* a flag of Doorman's, which the environment may have */
+    int argument;      /* as of getopt_long() */
+    bool doorman;      /* a flag of Doorman's, which the environment may have */
     const char *field; /* what it sets, if other options do so too; else NULL */
 };
-#define OURS(NAME, SET) { NAME, SET, required_argument, false, NULL }
-#define OURS_OF(FIELD, NAME, SET) \
-    { NAME, SET, required_argument, false, FIELD }
-#define DOORMANS(NAME, SET) { NAME, SET, required_argument, true, NULL }
-#define DOORMANS_OF(FIELD, NAME, SET) \
-    { NAME, SET, required_argument, true, FIELD }
+#define OURS(NAME, SET)                           \
+    {                                             \
+        NAME, SET, required_argument, false, NULL \
+    }
+#define OURS_OF(FIELD, NAME, SET)                  \
+    {                                              \
+        NAME, SET, required_argument, false, FIELD \
+    }
+#define DOORMANS(NAME, SET)                      \
+    {                                            \
+        NAME, SET, required_argument, true, NULL \
+    }
+#define DOORMANS_OF(FIELD, NAME, SET)             \
+    {                                             \
+        NAME, SET, required_argument, true, FIELD \
+    }
 static const struct row rows[] = {
     OURS("store", set_store),
     OURS_OF("listen", "listen", set_listen),
@@ -597,16 +619,17 @@ static void remark(struct weir_serve_options *options, const char *what,
                    const char *why)
 {
     if (options->remark_count < WEIR_OPTION_REMARKS_MAX)
-        weir_diag_set(&options->remarks[options->remark_count++], 0, what,
-                      why, NULL);
+        weir_diag_set(&options->remarks[options->remark_count++], 0, what, why,
+                      NULL);
 }
 
 static int set_row(struct weir_serve_options *options, const struct row *row,
                    const char *value, struct weir_diag *diag)
 {
     if (row->set == set_nothing)
-        remark(options, row->name, " is a flag of Doorman's that has no "
-                                   "meaning here");
+        remark(options, row->name,
+               " is a flag of Doorman's that has no "
+               "meaning here");
     return row->set(options, value, diag);
 }
 
@@ -614,8 +637,7 @@ static int set_row(struct weir_serve_options *options, const struct row *row,
 
 #define PREFIX "DOORMAN_"
 
-static bool is_variable_of(const struct row *row, const char *name,
-                           size_t len)
+static bool is_variable_of(const struct row *row, const char *name, size_t len)
 {
     if (!row->doorman || strlen(row->name) != len)
         return false;
@@ -649,14 +671,14 @@ static int take_variable(struct weir_serve_options *options,
     const struct row *row = row_of_variable(name, len);
     const char *value = name + len + (name[len] == '=');
     char shown[64];
-    snprintf(shown, sizeof shown, "%.*s",
-             (int)(sizeof PREFIX - 1 + len), variable);
+    snprintf(shown, sizeof shown, "%.*s", (int)(sizeof PREFIX - 1 + len),
+             variable);
     /* What Kubernetes tells of a service called doorman. */
     bool of_kubernetes = strncmp(value, "tcp://", 6) == 0;
     if (!row || of_kubernetes) {
-        remark(options, shown, of_kubernetes
-                                   ? " is an address, not a port: passed over"
-                                   : " is no variable that is known");
+        remark(options, shown,
+               of_kubernetes ? " is an address, not a port: passed over"
+                             : " is no variable that is known");
         return 0;
     }
     for (size_t i = 0; i < ROWS; i++)
@@ -664,8 +686,10 @@ static int take_variable(struct weir_serve_options *options,
             return 0;
     struct weir_diag inner = { 0 };
     int error = set_row(options, row, value, &inner);
-    return error < 0 ? weir_diag_set(diag, error, shown, " in the "
-                                     "environment: ", inner.text, NULL)
+    return error < 0 ? weir_diag_set(diag, error, shown,
+                                     " in the "
+                                     "environment: ",
+                                     inner.text, NULL)
                      : 0;
 }
 
@@ -674,8 +698,8 @@ static int read_environment(struct weir_serve_options *options,
                             const bool given[ROWS], struct weir_diag *diag)
 {
     bool other = options->store[0] || options->region;
-    bool wanted = options->doorman_config ||
-                  (getenv(PREFIX "CONFIG") && !other);
+    bool wanted =
+        options->doorman_config || (getenv(PREFIX "CONFIG") && !other);
     int error = 0;
     for (char **at = environ; wanted && error == 0 && *at; at++)
         if (strncmp(*at, PREFIX, sizeof PREFIX - 1) == 0)
@@ -707,9 +731,9 @@ bool weir_serve_own_file(const char *scheme, const char *name,
     bool has_data = data && data[0] == '/';
     if (!has_data && !(home && home[0]))
         return false;
-    int len = snprintf(path, WEIR_PATH_MAX, "%s%s%s/weir/%s", scheme,
-                       has_data ? data : home,
-                       has_data ? "" : "/.local/share", name);
+    int len =
+        snprintf(path, WEIR_PATH_MAX, "%s%s%s/weir/%s", scheme,
+                 has_data ? data : home, has_data ? "" : "/.local/share", name);
     return len < WEIR_PATH_MAX;
 }
 
@@ -744,8 +768,7 @@ void weir_serve_identity(const struct weir_serve_options *options,
         is_every = is_every || strcmp(address.host, every[i]) == 0;
     if (options->hostname[0])
         strcpy(address.host, options->hostname);
-    else if (is_every &&
-             gethostname(address.host, sizeof address.host - 1) < 0)
+    else if (is_every && gethostname(address.host, sizeof address.host - 1) < 0)
         strcpy(address.host, "localhost");
     weir_serve_show(&address, port, out, WEIR_MASTER_MAX + 1);
 }
@@ -756,17 +779,21 @@ static int find_own_store(struct weir_serve_options *options,
     options->own_store = true;
     if (weir_serve_own_file("sqlite:", "weir.db", options->store))
         return 0;
-    return weir_diag_set(diag, WEIR_EINVAL, "there is no HOME to keep a "
+    return weir_diag_set(diag, WEIR_EINVAL,
+                         "there is no HOME to keep a "
                          "store in, or its path is too long; name a store "
-                         "with --store", NULL);
+                         "with --store",
+                         NULL);
 }
 
 static int check_tls(const struct weir_serve_options *options,
                      struct weir_diag *diag)
 {
     if (options->tls && !options->reach.tls_cert)
-        return weir_diag_set(diag, WEIR_EINVAL, "--tls: --tls-cert and "
-                             "--tls-key are missing", NULL);
+        return weir_diag_set(diag, WEIR_EINVAL,
+                             "--tls: --tls-cert and "
+                             "--tls-key are missing",
+                             NULL);
     return weir_reach_check(&options->reach, diag);
 }
 
@@ -785,15 +812,18 @@ static int check_resp(const struct weir_serve_options *options,
     if (!options->resp_on)
         return 0;
     if (options->reach.tls_cert || options->reach.credentials)
-        return weir_diag_set(diag, WEIR_EINVAL, "--resp is for a root without "
+        return weir_diag_set(diag, WEIR_EINVAL,
+                             "--resp is for a root without "
                              "TLS and credentials; beside this one run `weir "
                              "agent --resp`, which has credentials of its own",
                              NULL);
     if (weir_place_is_local(&options->resp) || options->reach.insecure)
         return 0;
-    return weir_diag_set(diag, WEIR_EINVAL, "--resp: other hosts would reach "
+    return weir_diag_set(diag, WEIR_EINVAL,
+                         "--resp: other hosts would reach "
                          "it, in plain text. Listen on loopback or at "
-                         "unix:PATH, or insist with --insecure", NULL);
+                         "unix:PATH, or insist with --insecure",
+                         NULL);
 }
 
 static int check_region(const struct weir_serve_options *options,
@@ -802,16 +832,21 @@ static int check_region(const struct weir_serve_options *options,
     bool login = options->upstream_ca || options->upstream_cert ||
                  options->upstream_key || options->upstream_token_file;
     if (!options->region && (options->upstreams > 0 || login))
-        return weir_diag_set(diag, WEIR_EINVAL, "--upstream is for a region's "
-                             "root; --region is missing", NULL);
+        return weir_diag_set(diag, WEIR_EINVAL,
+                             "--upstream is for a region's "
+                             "root; --region is missing",
+                             NULL);
     if (options->region && options->upstreams == 0)
-        return weir_diag_set(diag, WEIR_EINVAL, "--region needs --upstream, "
+        return weir_diag_set(diag, WEIR_EINVAL,
+                             "--region needs --upstream, "
                              "the roots that the region has its quotas from",
                              NULL);
     if (options->region && options->store[0])
-        return weir_diag_set(diag, WEIR_EINVAL, "a region has its quotas from "
+        return weir_diag_set(diag, WEIR_EINVAL,
+                             "a region has its quotas from "
                              "its upstream, not from a store; leave out "
-                             "--store or --region", NULL);
+                             "--store or --region",
+                             NULL);
     return 0;
 }
 
@@ -821,17 +856,22 @@ static int check_doorman(const struct weir_serve_options *options,
     if (!options->doorman_config)
         return 0;
     if (options->store[0] || options->region)
-        return weir_diag_set(diag, WEIR_EINVAL, "the quotas come from "
+        return weir_diag_set(diag, WEIR_EINVAL,
+                             "the quotas come from "
                              "--doorman-config or from ",
                              options->region ? "the region's upstream"
                                              : "--store",
                              "; leave out one", NULL);
     if (options->snapshot)
-        return weir_diag_set(diag, WEIR_EINVAL, "--snapshot is for a store; "
-                             "a Doorman file is read at each start", NULL);
+        return weir_diag_set(diag, WEIR_EINVAL,
+                             "--snapshot is for a store; "
+                             "a Doorman file is read at each start",
+                             NULL);
     if (options->doorman.etcd && options->etcd_count == 0)
-        return weir_diag_set(diag, WEIR_EINVAL, "--doorman-config etcd: "
-                             "needs --etcd-endpoints", NULL);
+        return weir_diag_set(diag, WEIR_EINVAL,
+                             "--doorman-config etcd: "
+                             "needs --etcd-endpoints",
+                             NULL);
     return 0;
 }
 
@@ -839,19 +879,25 @@ static int check_election(const struct weir_serve_options *options,
                           struct weir_diag *diag)
 {
     bool by_etcd = options->election == WEIR_ELECTION_ETCD;
-    bool uses_etcd = by_etcd || (options->doorman_config &&
-                                 options->doorman.etcd);
+    bool uses_etcd =
+        by_etcd || (options->doorman_config && options->doorman.etcd);
     const struct weir_login_options *login = &options->etcd_login;
     if (by_etcd && options->etcd_count == 0)
-        return weir_diag_set(diag, WEIR_EINVAL, "--election etcd needs "
-                             "--etcd-endpoints", NULL);
+        return weir_diag_set(diag, WEIR_EINVAL,
+                             "--election etcd needs "
+                             "--etcd-endpoints",
+                             NULL);
     if (options->election_key && !by_etcd)
-        return weir_diag_set(diag, WEIR_EINVAL, "--election-key is for "
-                             "--election etcd", NULL);
+        return weir_diag_set(diag, WEIR_EINVAL,
+                             "--election-key is for "
+                             "--election etcd",
+                             NULL);
     if ((login->tls_ca || login->tls_cert || login->tls_key) && !uses_etcd)
-        return weir_diag_set(diag, WEIR_EINVAL, "nothing is asked of etcd; "
+        return weir_diag_set(diag, WEIR_EINVAL,
+                             "nothing is asked of etcd; "
                              "leave out --etcd-ca, --etcd-cert and "
-                             "--etcd-key", NULL);
+                             "--etcd-key",
+                             NULL);
     return 0;
 }
 
@@ -873,18 +919,19 @@ static int check(struct weir_serve_options *options, struct weir_diag *diag)
     if (error < 0)
         return error;
     if (options->settings.stale_after < options->settings.report_interval)
-        return weir_diag_set(diag, WEIR_EINVAL, "--stale-after is shorter "
+        return weir_diag_set(diag, WEIR_EINVAL,
+                             "--stale-after is shorter "
                              "than --report-interval: limiters would be "
-                             "stale between two reports", NULL);
+                             "stale between two reports",
+                             NULL);
     bool has_quotas =
         options->store[0] || options->region || options->doorman_config;
     return has_quotas ? 0 : find_own_store(options, diag);
 }
 
 /* The command line. 0, 1 when help was asked for, or an error. */
-static int read_arguments(int argc, char **argv,
-                          struct weir_serve_options *out, bool given[ROWS],
-                          struct weir_diag *diag)
+static int read_arguments(int argc, char **argv, struct weir_serve_options *out,
+                          bool given[ROWS], struct weir_diag *diag)
 {
     struct option known[ROWS + 2] = { { NULL, 0, NULL, 0 } };
     for (size_t i = 0; i < ROWS; i++)
@@ -905,8 +952,8 @@ static int read_arguments(int argc, char **argv,
                                  NULL);
         if (option == '?')
             return weir_diag_set(diag, WEIR_EINVAL, "there is no option ",
-                                 argv[optind - 1],
-                                 "; see `weir serve --help`", NULL);
+                                 argv[optind - 1], "; see `weir serve --help`",
+                                 NULL);
         given[at] = true;
         int error = set_row(out, &rows[at], optarg, diag);
         if (error < 0)
@@ -926,9 +973,10 @@ int weir_serve_options_parse(int argc, char **argv,
     if (error != 0)
         return error;
     if (optind < argc)
-        return weir_diag_set(diag, WEIR_EINVAL, "`weir serve` takes options "
-                             "only, not '", argv[optind],
-                             "'; see `weir serve --help`", NULL);
+        return weir_diag_set(diag, WEIR_EINVAL,
+                             "`weir serve` takes options "
+                             "only, not '",
+                             argv[optind], "'; see `weir serve --help`", NULL);
     error = read_environment(out, given, diag);
     return error < 0 ? error : check(out, diag);
 }

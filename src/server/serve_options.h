@@ -24,38 +24,38 @@ struct weir_serve_options {
     const char *upstream_token_file;
     struct weir_address upstream[WEIR_ROOTS_MAX];
     uint32_t upstreams;
-    uint32_t slots;            /* of a region's table */
+    uint32_t slots;             /* of a region's table */
     const char *doorman_config; /* NULL: no Doorman file; borrowed, as are the
                                  * next */
     struct weir_doorman_place doorman; /* where it is */
-    bool doorman_insecure;     /* Doorman's calls need no credential */
+    bool doorman_insecure;             /* Doorman's calls need no credential */
     enum weir_election_kind election;
     const char *election_path; /* of the lock; "": none */
     const char *election_key;  /* of etcd; NULL: the default */
     weir_duration election_ttl;
-    char hostname[256];        /* without brackets; "": that of 'listen' */
+    char hostname[256]; /* without brackets; "": that of 'listen' */
     struct weir_address etcd[WEIR_ETCD_ENDPOINTS_MAX];
     uint32_t etcd_count;
     struct weir_login_options etcd_login;
-    bool tls;                  /* certificates must be named */
+    bool tls; /* certificates must be named */
     struct weir_address listen;
     struct weir_address http;
     bool http_off;
     const char *public_origin; /* NULL: none; borrowed from argv */
     struct weir_place resp;    /* for clients of Redis … */
     bool resp_on;
-    bool resp_counted;         /* … whose keys the fleet counts */
-    const char *name;          /* NULL: host and port; borrowed from argv, as
+    bool resp_counted;       /* … whose keys the fleet counts */
+    const char *name;        /* NULL: host and port; borrowed from argv, as
                                 * what 'reach' has */
-    struct weir_reach reach;   /* certificates and credentials */
+    struct weir_reach reach; /* certificates and credentials */
     struct weir_settings settings;
-    const char *snapshot;      /* NULL: where none was named; borrowed */
+    const char *snapshot; /* NULL: where none was named; borrowed */
     bool snapshot_off;
-    const char *port_file;     /* NULL: none; borrowed from argv */
+    const char *port_file; /* NULL: none; borrowed from argv */
     enum weir_log_level log_level;
     /* What the log should hear first: flags without a meaning. */
     struct weir_diag remarks[WEIR_OPTION_REMARKS_MAX];
-    size_t remark_count;       /* that are kept */
+    size_t remark_count; /* that are kept */
 };
 
 /* What `weir serve --help` prints. */

@@ -39,7 +39,7 @@
 
 #include "os/clock.h"
 
-#define LOOK_MS 1000  /* whether there is something to write */
+#define LOOK_MS 1000 /* whether there is something to write */
 #define UNSETTLED_MS 20
 
 enum job { NONE, OPEN, WRITE, FINISH, DROP, QUIT };
@@ -48,11 +48,11 @@ struct weir_snapshot {
     struct event_base *base; /* borrowed, as the next two */
     struct weir_root *root;
     struct weir_log *log;
-    char *path;              /* owned, as all below */
-    char *made;              /* path of the file that is being made */
+    char *path; /* owned, as all below */
+    char *made; /* path of the file that is being made */
     struct event *timer;
     struct event *news;
-    int fd;                  /* the thread is done with the job */
+    int fd; /* the thread is done with the job */
     pthread_t thread;
 
     /* Guarded by the mutex: 'job', which the thread sets back to NONE. */
@@ -62,17 +62,17 @@ struct weir_snapshot {
 
     /* The thread's while there is a job, the loop's otherwise. */
     struct weir_snapshot_maker maker;
-    int error;               /* of the job */
+    int error; /* of the job */
     struct weir_diag why;
-    int file;                /* -1: none */
+    int file; /* -1: none */
 
     /* The loop's. */
-    enum job last;           /* what was posted; NONE: idle */
-    bool busy;               /* the thread is at it */
-    bool forgotten;          /* drop what is being written */
+    enum job last;                      /* what was posted; NONE: idle */
+    bool busy;                          /* the thread is at it */
+    bool forgotten;                     /* drop what is being written */
     const struct weir_catalog *catalog; /* that is being written */
     struct weir_cursor cursor;
-    uint64_t from;           /* the epoch of the last change written */
+    uint64_t from; /* the epoch of the last change written */
     struct weir_change changes[WEIR_QUOTAS_MAX];
     struct weir_snapshot_info making;
     weir_duration every;
@@ -123,8 +123,8 @@ static int open_file(struct weir_snapshot *s)
 static int write_bytes(struct weir_snapshot *s)
 {
     for (size_t done = 0; done < s->maker.len;) {
-        ssize_t written = write(s->file, s->maker.bytes + done,
-                                s->maker.len - done);
+        ssize_t written =
+            write(s->file, s->maker.bytes + done, s->maker.len - done);
         if (written < 0 && errno == EINTR)
             continue;
         if (written < 0)

@@ -25,11 +25,11 @@ struct event_base;
 struct weir_snapshot;
 
 struct weir_snapshot_options {
-    struct event_base *base;    /* borrowed, as the next two */
+    struct event_base *base; /* borrowed, as the next two */
     struct weir_root *root;
     struct weir_log *log;
-    const char *path;           /* copied */
-    weir_duration every;        /* 0: WEIR_SNAPSHOT_EVERY */
+    const char *path;    /* copied */
+    weir_duration every; /* 0: WEIR_SNAPSHOT_EVERY */
 };
 
 /* Looks what is there already, and begins to keep it up to date. What is there
@@ -56,14 +56,14 @@ void weir_snapshot_forget(struct weir_snapshot *snapshot);
 void weir_snapshot_finish(struct weir_snapshot *snapshot);
 
 struct weir_snapshot_state {
-    const char *path;   /* borrowed */
-    bool usable;        /* there is a sound one … */
+    const char *path;               /* borrowed */
+    bool usable;                    /* there is a sound one … */
     struct weir_snapshot_info info; /* … and what is in it */
-    bool serving;       /* the root goes by it */
-    uint64_t written;   /* so often */
-    uint64_t failures;  /* likewise */
-    char problem[WEIR_DIAG_MAX]; /* of the last try; "": none */
-    weir_duration longest_turn;  /* of the loop */
+    bool serving;                   /* the root goes by it */
+    uint64_t written;               /* so often */
+    uint64_t failures;              /* likewise */
+    char problem[WEIR_DIAG_MAX];    /* of the last try; "": none */
+    weir_duration longest_turn;     /* of the loop */
 };
 void weir_snapshot_look(const struct weir_snapshot *snapshot,
                         struct weir_snapshot_state *out);

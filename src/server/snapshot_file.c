@@ -57,8 +57,8 @@ static uint64_t get_number(const char *p, size_t size)
 
 static int fit(struct weir_snapshot_maker *maker, size_t len)
 {
-    char *bytes = weir_mem_grow(&weir_mem_system, maker->bytes, 1,
-                                &maker->capacity, len);
+    char *bytes =
+        weir_mem_grow(&weir_mem_system, maker->bytes, 1, &maker->capacity, len);
     if (!bytes)
         return WEIR_ENOMEM;
     maker->bytes = bytes;
@@ -135,11 +135,11 @@ struct reader {
     FILE *file;       /* owned */
     const char *path; /* borrowed */
     struct weir_diag *diag;
-    char *bytes;      /* owned: of one part */
+    char *bytes; /* owned: of one part */
     size_t capacity;
     struct weir_arena arena; /* owned: of the decoder */
     uint64_t checksum;
-    uint64_t epoch;   /* of the last change */
+    uint64_t epoch; /* of the last change */
     uint64_t changes;
     struct weir_snapshot_info info;
 };
@@ -154,15 +154,15 @@ static int refuse(struct reader *r, int error, const char *why)
 static int refuse_unread(struct reader *r)
 {
     return weir_diag_set(r->diag, WEIR_ESYSTEM, "the snapshot ", r->path,
-                         " can't be read: ", strerror(errno),
-                         "; it isn't used", NULL);
+                         " can't be read: ", strerror(errno), "; it isn't used",
+                         NULL);
 }
 
 /* Reads exactly 'len' bytes to 'at' in the reader's bytes. */
 static int fetch(struct reader *r, size_t at, size_t len)
 {
-    char *bytes = weir_mem_grow(&weir_mem_system, r->bytes, 1, &r->capacity,
-                                at + len);
+    char *bytes =
+        weir_mem_grow(&weir_mem_system, r->bytes, 1, &r->capacity, at + len);
     if (!bytes)
         return refuse(r, WEIR_ENOMEM, "needs more memory than there is");
     r->bytes = bytes;
@@ -211,8 +211,8 @@ static int fit_arena(struct reader *r, size_t len)
 {
     size_t size = WEIR_QUOTAS_MAX * ARENA_QUOTA + len * ARENA_BYTE;
     r->arena.used = 0;
-    unsigned char *base = weir_mem_grow(&weir_mem_system, r->arena.base, 1,
-                                        &r->arena.size, size);
+    unsigned char *base =
+        weir_mem_grow(&weir_mem_system, r->arena.base, 1, &r->arena.size, size);
     if (!base)
         return refuse(r, WEIR_ENOMEM, "needs more memory than there is");
     r->arena.base = base;
@@ -231,8 +231,8 @@ static int read_piece(struct reader *r, size_t len,
         return error;
     chain(&r->checksum, r->bytes, LENGTH_SIZE + len);
     struct weir_message message;
-    error = weir_v1_decode(r->bytes + LENGTH_SIZE, len, false, &r->arena,
-                           &message);
+    error =
+        weir_v1_decode(r->bytes + LENGTH_SIZE, len, false, &r->arena, &message);
     if (error < 0 || message.type != WEIR_MESSAGE_QUOTAS)
         return refuse(r, WEIR_ESYNTAX, "is damaged");
     return hand_out(r, &message.quotas, sink);
@@ -287,10 +287,8 @@ static int walk_twice(struct reader *r, const struct weir_snapshot_sink *sink)
     return walk(r, sink);
 }
 
-int weir_snapshot_read(const char *path,
-                       const struct weir_snapshot_sink *sink,
-                       struct weir_snapshot_info *out,
-                       struct weir_diag *diag)
+int weir_snapshot_read(const char *path, const struct weir_snapshot_sink *sink,
+                       struct weir_snapshot_info *out, struct weir_diag *diag)
 {
     struct reader r = { .path = path, .diag = diag };
     r.file = fopen(path, "re");

@@ -59,9 +59,7 @@ struct weir_snapshot_sink {
  * whether it could. WEIR_ENOENT: there is none. WEIR_ESYNTAX: it is cut short,
  * damaged, or something else. WEIR_ESCHEMA: a newer Weir made it.
  * WEIR_ESYSTEM, WEIR_ENOMEM; or the sink's error. 'diag' has a sentence. */
-int weir_snapshot_read(const char *path,
-                       const struct weir_snapshot_sink *sink,
-                       struct weir_snapshot_info *out,
-                       struct weir_diag *diag);
+int weir_snapshot_read(const char *path, const struct weir_snapshot_sink *sink,
+                       struct weir_snapshot_info *out, struct weir_diag *diag);
 
 #endif /* WEIR_SNAPSHOT_FILE_H */

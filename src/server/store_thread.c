@@ -61,9 +61,9 @@ enum ask_type { ASK_LOOK, ASK_EDIT, ASK_UNDO, ASK_LOG };
 struct ask {
     enum ask_type type;
     struct ask *next;
-    struct weir_changes changes;  /* owned */
-    struct weir_edit edit;        /* its changes are those above */
-    uint64_t epoch;               /* to be undone */
+    struct weir_changes changes; /* owned */
+    struct weir_edit edit;       /* its changes are those above */
+    uint64_t epoch;              /* to be undone */
     struct weir_store_log_ask log;
     char text[WEIR_NAME_MAX + 1]; /* of edit.who or log.name */
     void *ask;
@@ -88,8 +88,8 @@ struct weir_store_thread {
     /* The thread's own. */
     struct weir_store *store; /* NULL: not open */
     struct weir_store_id id;
-    bool known;      /* 'id' says something */
-    bool broken;     /* a whole set was begun and not handed over to its end */
+    bool known;  /* 'id' says something */
+    bool broken; /* a whole set was begun and not handed over to its end */
     uint64_t handed;
     weir_instant look_at;
     weir_instant retry_at;
@@ -229,18 +229,19 @@ static int open_store(struct weir_store_thread *t, struct weir_diag *diag)
     char shown[WEIR_STORE_SHOW_MAX];
     if (error == WEIR_ENOENT && (t->known || t->listener.patient))
         error = weir_diag_set(diag, WEIR_ESTORE, "the quota store ",
-                              weir_store_show(t->url, shown), " is gone; "
+                              weir_store_show(t->url, shown),
+                              " is gone; "
                               "put it back, or start again with the one that "
-                              "is to be used", NULL);
+                              "is to be used",
+                              NULL);
     if (error < 0)
         return fail(t, error, diag);
     return 0;
 }
 
 /* Below the floor, removals that weren't handed over are forgotten. */
-static bool is_same(struct weir_store_thread *t,
-                    const struct weir_store_id *id, uint64_t epoch,
-                    uint64_t floor)
+static bool is_same(struct weir_store_thread *t, const struct weir_store_id *id,
+                    uint64_t epoch, uint64_t floor)
 {
     return t->known && !t->broken && weir_store_id_equal(&t->id, id) &&
            epoch >= t->handed && floor <= t->handed;
@@ -331,13 +332,13 @@ static int do_ask(struct weir_store_thread *t, struct ask *ask,
         error = weir_store_edit(t->store, &ask->edit, &epoch, diag);
         break;
     case ASK_UNDO:
-        error = weir_store_undo(t->store, ask->epoch, ask->edit.who, &epoch,
-                                diag);
+        error =
+            weir_store_undo(t->store, ask->epoch, ask->edit.who, &epoch, diag);
         break;
     case ASK_LOG:
-        error = weir_store_log(t->store, ask->log.below, ask->log.name,
-                               ask->log.max, ask->log.each, ask->log.context,
-                               diag);
+        error =
+            weir_store_log(t->store, ask->log.below, ask->log.name,
+                           ask->log.max, ask->log.each, ask->log.context, diag);
         break;
     }
     if (error == WEIR_ESTORE || error == WEIR_ESCHEMA)
@@ -499,8 +500,8 @@ int weir_store_thread_new(const char *url,
     error = start(t);
     if (error < 0) {
         destroy(t);
-        return weir_diag_set(diag, error, "can't start a thread: ",
-                             strerror(errno), NULL);
+        return weir_diag_set(diag, error,
+                             "can't start a thread: ", strerror(errno), NULL);
     }
     *out = t;
     return 0;
@@ -648,8 +649,7 @@ int weir_store_thread_undo(struct weir_store_thread *t, uint64_t epoch,
 }
 
 int weir_store_thread_log(struct weir_store_thread *t,
-                          const struct weir_store_log_ask *log,
-                          void *for_whom)
+                          const struct weir_store_log_ask *log, void *for_whom)
 {
     struct ask *ask = ask_new(ASK_LOG, for_whom);
     if (!ask) {

@@ -20,10 +20,10 @@
 #include "server/changes.h"
 #include "store/store.h"
 
-#define WEIR_STORE_POLL_MS 25    /* weir_store_changed() */
-#define WEIR_STORE_LOOK_MS 1000  /* whether the store is well at all */
-#define WEIR_STORE_RETRY_MS 250  /* to open one that couldn't be */
-#define WEIR_STORE_BATCH 1024    /* changes handed over at once */
+#define WEIR_STORE_POLL_MS 25     /* weir_store_changed() */
+#define WEIR_STORE_LOOK_MS 1000   /* whether the store is well at all */
+#define WEIR_STORE_RETRY_MS 250   /* to open one that couldn't be */
+#define WEIR_STORE_BATCH 1024     /* changes handed over at once */
 #define WEIR_STORE_BATCHES_MAX 64 /* waiting for the loop; then reading does */
 
 struct weir_store_thread;
@@ -68,8 +68,7 @@ void weir_store_thread_free(struct weir_store_thread **thread);
 int weir_store_thread_fd(const struct weir_store_thread *thread);
 /* Hands over what has come, a bounded part of it: if there is more, the
  * descriptor stays readable. */
-void weir_store_thread_turn(struct weir_store_thread *thread,
-                            weir_instant now);
+void weir_store_thread_turn(struct weir_store_thread *thread, weir_instant now);
 
 /* Asks for what is new in the store, at once. 0 or WEIR_ENOMEM. */
 int weir_store_thread_sync(struct weir_store_thread *thread, void *ask);

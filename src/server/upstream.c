@@ -25,17 +25,17 @@ struct up_link {
 
 struct weir_upstream {
     struct weir_upstream_options options;
-    struct weir_region *region;  /* borrowed */
-    struct weir_login *login;    /* owned, as all below */
+    struct weir_region *region; /* borrowed */
+    struct weir_login *login;   /* owned, as all below */
     struct event *start;
     char *name;
     struct up_link links[WEIR_ROOTS_MAX];
     const char *addresses[WEIR_ROOTS_MAX]; /* of the links */
     bool up[WEIR_ROOTS_MAX];
-    bool serving;                /* by the snapshot */
+    bool serving; /* by the snapshot */
     char text[1024];
-    struct weir_arena arena;     /* of the decoder */
-    char *out;                   /* of the encoder */
+    struct weir_arena arena; /* of the decoder */
+    char *out;               /* of the encoder */
     size_t out_size;
 };
 
@@ -55,8 +55,7 @@ static int take_change(void *context, const struct weir_change *change)
                                       weir_clock_now());
 }
 
-static int load_snapshot(struct weir_upstream *upstream,
-                         struct weir_diag *diag)
+static int load_snapshot(struct weir_upstream *upstream, struct weir_diag *diag)
 {
     struct weir_snapshot *snapshot = upstream->options.snapshot;
     struct weir_snapshot_sink sink = { upstream, take_store, take_change };
@@ -70,7 +69,8 @@ static int load_snapshot(struct weir_upstream *upstream,
     weir_snapshot_set_serving(snapshot, true);
     weir_snapshot_look(snapshot, &state);
     upstream->serving = true;
-    weir_log(upstream->options.log, WEIR_LOG_INFO, "ready by the snapshot, at "
+    weir_log(upstream->options.log, WEIR_LOG_INFO,
+             "ready by the snapshot, at "
              "epoch %llu, until an upstream root answers",
              (unsigned long long)state.info.epoch);
     return 0;
@@ -82,7 +82,8 @@ static void leave_snapshot(struct weir_upstream *upstream)
         return;
     upstream->serving = false;
     weir_snapshot_set_serving(upstream->options.snapshot, false);
-    weir_log(upstream->options.log, WEIR_LOG_INFO, "an upstream root answers: "
+    weir_log(upstream->options.log, WEIR_LOG_INFO,
+             "an upstream root answers: "
              "from the snapshot on to what it says");
 }
 
@@ -151,8 +152,7 @@ static void on_up(void *context)
     struct up_link *link = context;
     struct weir_upstream *upstream = link->upstream;
     upstream->up[link->index] = true;
-    weir_region_up_link(upstream->region, link->index, true,
-                        weir_clock_now());
+    weir_region_up_link(upstream->region, link->index, true, weir_clock_now());
     kick(upstream);
 }
 
@@ -164,8 +164,8 @@ static int on_bytes(void *context, const void *bytes, size_t len)
     upstream->arena.used = 0;
     int error = weir_v1_decode(bytes, len, false, &upstream->arena, &message);
     if (error == 0)
-        error = weir_region_up_receive(upstream->region, link->index,
-                                       &message, weir_clock_now());
+        error = weir_region_up_receive(upstream->region, link->index, &message,
+                                       weir_clock_now());
     kick(upstream);
     return error;
 }
@@ -176,8 +176,7 @@ static void on_down(void *context, const char *why)
     struct weir_upstream *upstream = link->upstream;
     bool was_up = upstream->up[link->index];
     upstream->up[link->index] = false;
-    weir_region_up_link(upstream->region, link->index, false,
-                        weir_clock_now());
+    weir_region_up_link(upstream->region, link->index, false, weir_clock_now());
     kick(upstream);
     if (!why)
         return;

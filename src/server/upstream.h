@@ -21,13 +21,13 @@ struct event_base;
 struct weir_upstream;
 
 struct weir_upstream_options {
-    struct event_base *base;     /* borrowed, as the next */
+    struct event_base *base; /* borrowed, as the next */
     struct weir_region *region;
-    const char *name;            /* of the region; copied */
+    const char *name;                     /* of the region; copied */
     const struct weir_address *addresses; /* copied */
-    uint32_t count;              /* 1 .. WEIR_ROOTS_MAX, as of the region */
+    uint32_t count;                  /* 1 .. WEIR_ROOTS_MAX, as of the region */
     struct weir_login_options login; /* the paths are copied */
-    struct weir_log *log;  /* borrowed */
+    struct weir_log *log;            /* borrowed */
     /* What to go by until an upstream root answers; borrowed; NULL: nothing. */
     struct weir_snapshot *snapshot;
     /* Something came from above: a turn of the pump is due. */
@@ -53,10 +53,10 @@ weir_instant weir_upstream_deadline(const struct weir_upstream *upstream,
 /* ---- What people look at ---- */
 
 struct weir_upstream_state {
-    const char *name;           /* of the region; borrowed */
-    uint32_t count;             /* upstream roots … */
-    const char *const *addresses; /* … as text; borrowed */
-    bool up[WEIR_ROOTS_MAX];      /* … connected, and not refused */
+    const char *name;                     /* of the region; borrowed */
+    uint32_t count;                       /* upstream roots … */
+    const char *const *addresses;         /* … as text; borrowed */
+    bool up[WEIR_ROOTS_MAX];              /* … connected, and not refused */
     const char *problems[WEIR_ROOTS_MAX]; /* why it was refused; static;
                                            * NULL: it wasn't */
     struct weir_region_state region;

@@ -13,8 +13,7 @@
 
 struct weir_uri weir_uri_split(struct weir_text target)
 {
-    const char *mark =
-        target.len ? memchr(target.p, '?', target.len) : NULL;
+    const char *mark = target.len ? memchr(target.p, '?', target.len) : NULL;
     if (!mark)
         return (struct weir_uri){ .path = target };
     size_t before = (size_t)(mark - target.p);
@@ -91,7 +90,7 @@ bool weir_uri_query(struct weir_text query, const char *key,
     size_t key_len = strlen(key);
     while (query.len > 0) {
         const char *and = memchr(query.p, '&', query.len);
-        size_t len = and ? (size_t)(and - query.p) : query.len;
+        size_t len = and? (size_t)(and-query.p) : query.len;
         const char *is = memchr(query.p, '=', len);
         size_t name = is ? (size_t)(is - query.p) : len;
         if (name == key_len && memcmp(query.p, key, name) == 0) {
@@ -99,7 +98,7 @@ bool weir_uri_query(struct weir_text query, const char *key,
             *out = (struct weir_text){ query.p + skip, len - skip };
             return true;
         }
-        size_t step = and ? len + 1 : len;
+        size_t step = and? len + 1 : len;
         query.p += step;
         query.len -= step;
     }

@@ -18,8 +18,7 @@ struct weir_uri weir_uri_split(struct weir_text target);
 /* Decodes %XX (and '+' as a space, in a query). Writes at most 'size' bytes
  * to 'buf'. Returns the length, WEIR_ESYNTAX for a broken escape, or
  * WEIR_ETOOBIG. The bytes may be anything, NUL included. */
-int weir_uri_decode(struct weir_text text, bool query, char *buf,
-                    size_t size);
+int weir_uri_decode(struct weir_text text, bool query, char *buf, size_t size);
 /* Encodes all but letters, digits and "-._~/". Returns the length, or
  * WEIR_ETOOBIG. */
 int weir_uri_encode(struct weir_text text, char *buf, size_t size);

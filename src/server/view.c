@@ -23,9 +23,8 @@ void weir_view_hex(const uint8_t *bytes, size_t len, char *out)
 
 json_t *weir_view_sum(uint64_t passed, uint64_t refused, size_t instances)
 {
-    return json_pack("{s:I, s:I, s:I}", "passed", (json_int_t)passed,
-                     "refused", (json_int_t)refused, "instances",
-                     (json_int_t)instances);
+    return json_pack("{s:I, s:I, s:I}", "passed", (json_int_t)passed, "refused",
+                     (json_int_t)refused, "instances", (json_int_t)instances);
 }
 
 json_t *weir_view_brief(const struct weir_quota *quota)
@@ -50,19 +49,16 @@ json_t *weir_view_busy(const struct weir_views *views,
     size_t len = weir_limit_format(&busy->limit, limit, sizeof limit);
     json_t *shown = busy->removed ? json_null() : json_stringn(limit, len);
     bool bounded = !busy->removed && !busy->limit.unlimited;
-    json_t *high =
-        bounded ? json_integer((json_int_t)busy->high) : json_null();
+    json_t *high = bounded ? json_integer((json_int_t)busy->high) : json_null();
     json_t *adaptive = busy->adaptive && source->adaptive
                            ? source->adaptive(source->context, name, now)
                            : NULL;
-    return json_pack("{s:s%, s:s?, s:o, s:o, s:f, s:I, s:I, s:I, s:o}", "name",
-                     busy->name, busy->name_len, "mode",
-                     weir_busy_mode(busy), "limit", shown, "high", high,
-                     "fill", busy->fill, "passed",
-                     (json_int_t)busy->passed, "refused",
-                     (json_int_t)busy->refused, "limiters",
-                     (json_int_t)busy->limiters, "adaptive",
-                     adaptive ? adaptive : json_null());
+    return json_pack(
+        "{s:s%, s:s?, s:o, s:o, s:f, s:I, s:I, s:I, s:o}", "name", busy->name,
+        busy->name_len, "mode", weir_busy_mode(busy), "limit", shown, "high",
+        high, "fill", busy->fill, "passed", (json_int_t)busy->passed, "refused",
+        (json_int_t)busy->refused, "limiters", (json_int_t)busy->limiters,
+        "adaptive", adaptive ? adaptive : json_null());
 }
 
 static json_t *usage_object(const struct weir_views *views,
@@ -73,8 +69,7 @@ static json_t *usage_object(const struct weir_views *views,
     if (!busy)
         return NULL;
     size_t used;
-    size_t count =
-        weir_busiest(&views->source.usages, query, busy, &used, now);
+    size_t count = weir_busiest(&views->source.usages, query, busy, &used, now);
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++)
         json_array_append_new(list, weir_view_busy(views, &busy[i], now));

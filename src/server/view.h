@@ -39,22 +39,22 @@ struct weir_view_facts {
 
 /* What rules a name, and how it is decided by whoever shows it. */
 struct weir_ruled {
-    struct weir_text name;    /* of the quota or template */
-    struct weir_text parent;  /* of the name that was asked for; absent: none */
+    struct weir_text name;   /* of the quota or template */
+    struct weir_text parent; /* of the name that was asked for; absent: none */
     enum weir_mode mode;
     enum weir_kind kind;
-    struct weir_limit limit;  /* of the quota */
-    double low, high;         /* units, by which it is decided here */
-    double leak;              /* units a second; likewise */
-    bool leased;              /* 'leak' is the part that it was granted */
-    const char *elsewhere;    /* static: why its fill doesn't decide here;
+    struct weir_limit limit; /* of the quota */
+    double low, high;        /* units, by which it is decided here */
+    double leak;             /* units a second; likewise */
+    bool leased;             /* 'leak' is the part that it was granted */
+    const char *elsewhere;   /* static: why its fill doesn't decide here;
                                * NULL: it does */
-    bool asks;                /* elsewhere: a peek would ask a store */
+    bool asks;               /* elsewhere: a peek would ask a store */
 };
 
 struct weir_view_source {
     struct weir_usages usages;
-    void *context;            /* of all below */
+    void *context; /* of all below */
     void (*facts)(void *context, struct weir_view_facts *out);
     /* False: nothing does. Texts are borrowed until the next call. */
     bool (*rule)(void *context, struct weir_text name, struct weir_ruled *out,

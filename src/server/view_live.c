@@ -87,8 +87,8 @@ static const struct weir_view_live *look(struct weir_views *views,
     walk(views, live, now);
     weir_duration took = weir_clock_now() - begun;
     live->made = now;
-    live->next = now + (took * WALK_SHARE > WALK_EVERY ? took * WALK_SHARE
-                                                       : WALK_EVERY);
+    live->next =
+        now + (took * WALK_SHARE > WALK_EVERY ? took * WALK_SHARE : WALK_EVERY);
     weir_view_live_free(views->live);
     views->live = live;
     return live;
@@ -159,8 +159,10 @@ static int read_watched(struct weir_views *views, struct weir_text query,
         return WEIR_ENOMEM;
     int len = weir_uri_decode(text, true, buf, text.len);
     int error = len < 0
-                    ? weir_diag_set(diag, WEIR_EINVAL, "?watch= has a '%' "
-                                    "without two hexadecimal digits", NULL)
+                    ? weir_diag_set(diag, WEIR_EINVAL,
+                                    "?watch= has a '%' "
+                                    "without two hexadecimal digits",
+                                    NULL)
                     : add_watched(views, (struct weir_text){ buf, (size_t)len },
                                   out, diag, now);
     free(buf);

@@ -134,10 +134,9 @@ static json_t *adaptive(void *context, struct weir_text name, weir_instant now)
     json_t *reasons = json_object();
     for (unsigned i = 0; i < WEIR_LIMIT_REASONS; i++) {
         if (seen.by_reason[i] > 0)
-            json_object_set_new(reasons,
-                                weir_limit_reason_text(
-                                    (enum weir_limit_reason)i),
-                                json_integer(seen.by_reason[i]));
+            json_object_set_new(
+                reasons, weir_limit_reason_text((enum weir_limit_reason)i),
+                json_integer(seen.by_reason[i]));
     }
     char limit[64];
     snprintf(limit, sizeof limit, seen.min < seen.max ? "%.3g..%.3g" : "%.3g",

@@ -24,7 +24,7 @@ struct link_view {
     char name[WEIR_NAME_MAX];
     size_t name_len;
     char ruler[WEIR_NAME_MAX];
-    struct weir_ruled ruled;   /* 'name' is in 'ruler'; no parent */
+    struct weir_ruled ruled; /* 'name' is in 'ruler'; no parent */
     bool in_use;
     struct weir_usage usage;   /* zero when it isn't; the debtor's texts live
                                 * until the answer is made */
@@ -190,13 +190,14 @@ static void say_refused(const struct link_view *link, double weight, char *buf,
         seconds(link->retry_after, wait, sizeof wait);
         snprintf(buf, size,
                  "the bucket is full (%.4g of %.6g): refuses for %s if nobody "
-                 "else comes", link->usage.fill, ruled->high, wait);
+                 "else comes",
+                 link->usage.fill, ruled->high, wait);
     } else if (ruled->kind == WEIR_RATE) {
         snprintf(buf, size, "a weight of %.6g never fits into a burst of %.6g",
                  weight, ruled->high);
     } else {
-        snprintf(buf, size, "%.6g more than are free of %.6g at a time",
-                 weight, ruled->high);
+        snprintf(buf, size, "%.6g more than are free of %.6g at a time", weight,
+                 ruled->high);
     }
 }
 
@@ -211,7 +212,8 @@ static void say(const struct link_view *link, double weight, char *buf,
     else if (ruled->limit.units == 0)
         snprintf(buf, size, "its limit is 0: refuses all");
     else if (ruled->leased && ruled->leak <= 0)
-        snprintf(buf, size, "this process was granted nothing of it yet, and "
+        snprintf(buf, size,
+                 "this process was granted nothing of it yet, and "
                  "asks for it: refuses");
     else if (ruled->elsewhere)
         snprintf(buf, size, "%s%s", ruled->elsewhere,
@@ -223,8 +225,8 @@ static void say(const struct link_view *link, double weight, char *buf,
     else if (link->chance > 0)
         snprintf(buf, size,
                  "the fill of %.4g is between low_burst (%.6g) and high_burst "
-                 "(%.6g): refuses %.0f of 100", link->usage.fill, ruled->low,
-                 ruled->high, 100 * link->chance);
+                 "(%.6g): refuses %.0f of 100",
+                 link->usage.fill, ruled->low, ruled->high, 100 * link->chance);
     else
         snprintf(buf, size, "%.4g of %.6g used: passes", link->usage.fill,
                  ruled->low);
@@ -235,9 +237,10 @@ static void say_part(const struct weir_ruled *ruled, char *buf, size_t size)
 {
     size_t len = strlen(buf);
     if (ruled->leased && ruled->leak > 0 && len < size)
-        snprintf(buf + len, size - len, "; of the limit %.4g%s were granted to "
-                 "this process", ruled->leak,
-                 ruled->kind == WEIR_RATE ? " a second" : "");
+        snprintf(buf + len, size - len,
+                 "; of the limit %.4g%s were granted to "
+                 "this process",
+                 ruled->leak, ruled->kind == WEIR_RATE ? " a second" : "");
 }
 
 /* Of a bucket that may refuse: the limiter that reported beyond max_debt. */
@@ -249,9 +252,10 @@ static void say_debtor(const struct link_view *link, char *buf, size_t size)
     if (debtor->units == 0 || link->chance <= 0 || len >= size)
         return;
     seconds(debtor->silent, silent, sizeof silent);
-    snprintf(buf + len, size - len, "; limiter '%.*s' reported more than its "
-             "max_debt, at last %s ago", (int)debtor->limiter.len,
-             debtor->limiter.p, silent);
+    snprintf(buf + len, size - len,
+             "; limiter '%.*s' reported more than its "
+             "max_debt, at last %s ago",
+             (int)debtor->limiter.len, debtor->limiter.p, silent);
 }
 
 static json_t *debtor_object(const struct weir_debtor *debtor)
@@ -346,8 +350,10 @@ static int refuse_unknown(struct weir_text name, struct weir_diag *diag)
     memcpy(shown, name.p, name.len);
     shown[name.len] = '\0';
     return weir_diag_set(diag, WEIR_ENOENT, "no quota and no template rules '",
-                         shown, "': requests by that name are not limited, "
-                         "only counted as unknown", NULL);
+                         shown,
+                         "': requests by that name are not limited, "
+                         "only counted as unknown",
+                         NULL);
 }
 
 static int check_ready(const struct weir_views *views, struct weir_diag *diag)
@@ -355,8 +361,10 @@ static int check_ready(const struct weir_views *views, struct weir_diag *diag)
     struct weir_view_facts facts;
     views->source.facts(views->source.context, &facts);
     return facts.ready ? 0
-                       : weir_diag_set(diag, WEIR_ENOTREADY, "the quotas "
-                                       "haven't been read yet", NULL);
+                       : weir_diag_set(diag, WEIR_ENOTREADY,
+                                       "the quotas "
+                                       "haven't been read yet",
+                                       NULL);
 }
 
 int weir_view_why(struct weir_views *views, struct weir_text query,
@@ -369,8 +377,8 @@ int weir_view_why(struct weir_views *views, struct weir_text query,
     if (error == 0)
         error = weir_name_check(name, diag);
     if (error == 0)
-        error = weir_query_number(query, "weight", WEIR_BURST_MAX, &weight,
-                                  diag);
+        error =
+            weir_query_number(query, "weight", WEIR_BURST_MAX, &weight, diag);
     if (error == 0)
         error = check_ready(views, diag);
     if (error < 0)

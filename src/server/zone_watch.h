@@ -9,8 +9,8 @@
 
 /* All zero but 'log': to be looked at. */
 struct weir_zone_watch {
-    struct weir_log *log; /* borrowed */
-    weir_instant again_at;      /* zones are to be looked at again */
+    struct weir_log *log;  /* borrowed */
+    weir_instant again_at; /* zones are to be looked at again */
 };
 
 /* For weir_root_options.zones, with the watch as context: seconds to be added

@@ -32,8 +32,8 @@ enum weir_log_which {
 
 struct weir_log_query {
     enum weir_log_which which;
-    uint64_t number;       /* <= INT64_MAX */
-    uint64_t max;          /* entries; <= INT64_MAX */
+    uint64_t number; /* <= INT64_MAX */
+    uint64_t max;    /* entries; <= INT64_MAX */
     struct weir_text name;
 };
 
@@ -44,7 +44,7 @@ typedef int weir_log_row_each(void *context, const struct weir_log_row *row);
 struct weir_backend;
 
 struct weir_backend_type {
-    const char *scheme; /* "sqlite" */
+    const char *scheme;  /* "sqlite" */
     const char *example; /* "sqlite:FILE" */
     /* A new, empty store within a transaction, seen by nobody before its
      * commit; closed without one, it never was. All of its meta is 0. After
@@ -74,9 +74,8 @@ struct weir_backend_type {
                 weir_row_each *each, void *context, struct weir_diag *diag);
     /* The newest first. */
     int (*read_log)(struct weir_backend *backend,
-                    const struct weir_log_query *query,
-                    weir_log_row_each *each, void *context,
-                    struct weir_diag *diag);
+                    const struct weir_log_query *query, weir_log_row_each *each,
+                    void *context, struct weir_diag *diag);
 
     /* Writes that finish() may have to complete; what fails may fail there.
      * A name comes at most once in a transaction. 'fresh': the name had no

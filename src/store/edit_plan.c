@@ -26,8 +26,10 @@
 
 static int refuse_memory(struct weir_diag *diag)
 {
-    return weir_diag_set(diag, WEIR_ENOMEM, "there is no memory for this "
-                         "edit", NULL);
+    return weir_diag_set(diag, WEIR_ENOMEM,
+                         "there is no memory for this "
+                         "edit",
+                         NULL);
 }
 
 static struct weir_text name_of(const struct weir_plan_item *item)
@@ -173,9 +175,9 @@ static int add_removals(struct weir_plan *plan, struct weir_catalog *catalog,
         removal->removed = true;
         removal->quota.name = (struct weir_text){ at, name.len };
         at += name.len;
-        plan->items[plan->count] = (struct weir_plan_item){
-            .change = removal, .index = (uint32_t)plan->count
-        };
+        plan->items[plan->count] =
+            (struct weir_plan_item){ .change = removal,
+                                     .index = (uint32_t)plan->count };
         plan->count++;
     }
     return 0;
@@ -201,13 +203,12 @@ static int fill(struct weir_plan *plan, struct weir_catalog *catalog,
                 const struct weir_edit *edit, struct weir_diag *diag)
 {
     for (size_t i = 0; i < edit->count; i++) {
-        int error = check_change(catalog, &edit->changes[i], edit->flags,
-                                 diag);
+        int error = check_change(catalog, &edit->changes[i], edit->flags, diag);
         if (error < 0)
             return error;
-        plan->items[plan->count++] = (struct weir_plan_item){
-            .change = &edit->changes[i], .index = (uint32_t)i
-        };
+        plan->items[plan->count++] =
+            (struct weir_plan_item){ .change = &edit->changes[i],
+                                     .index = (uint32_t)i };
     }
     if (plan->count > 0)
         qsort(plan->items, plan->count, sizeof(*plan->items), by_name);
@@ -224,8 +225,10 @@ int weir_plan_make(struct weir_plan *plan, struct weir_catalog *catalog,
     if (edit->flags & WEIR_EDIT_REPLACE)
         made.capacity += weir_catalog_count(catalog);
     if (made.capacity >= UINT32_MAX)
-        return weir_diag_set(diag, WEIR_ETOOBIG, "an edit holds too many "
-                             "changes", NULL);
+        return weir_diag_set(diag, WEIR_ETOOBIG,
+                             "an edit holds too many "
+                             "changes",
+                             NULL);
     made.items = calloc(made.capacity + 1, sizeof(*made.items));
     if (!made.items)
         return refuse_memory(diag);

@@ -42,8 +42,10 @@ static int read_side(struct weir_text name, struct weir_text fields,
     if (!fields.p)
         return 0;
     if (fields.len > WEIR_FIELDS_MAX)
-        return weir_diag_set(diag, WEIR_ESTORE, "a quota in the store's log "
-                             "has more fields than any can have", NULL);
+        return weir_diag_set(diag, WEIR_ESTORE,
+                             "a quota in the store's log "
+                             "has more fields than any can have",
+                             NULL);
     return weir_fields_read(name, fields, scratch, quota, diag);
 }
 
@@ -62,8 +64,8 @@ static int tell(void *context, const struct weir_log_row *row)
         .has_after = row->became.p != NULL,
         .reset = is_reset(row),
     };
-    int error = read_side(row->name, row->was, was, &entry.before,
-                          telling->diag);
+    int error =
+        read_side(row->name, row->was, was, &entry.before, telling->diag);
     if (error == 0)
         error = read_side(row->name, row->became, became, &entry.after,
                           telling->diag);
@@ -71,9 +73,8 @@ static int tell(void *context, const struct weir_log_row *row)
 }
 
 int weir_store_log(struct weir_store *store, uint64_t below,
-                   struct weir_text name, size_t max,
-                   weir_store_log_each *each, void *context,
-                   struct weir_diag *diag)
+                   struct weir_text name, size_t max, weir_store_log_each *each,
+                   void *context, struct weir_diag *diag)
 {
     const struct weir_backend_type *type = store->backend->type;
     const struct weir_log_query query = {
@@ -112,8 +113,10 @@ static void free_undo(struct undo *undo)
 
 static int refuse_memory(struct weir_diag *diag)
 {
-    return weir_diag_set(diag, WEIR_ENOMEM, "there is no memory for this "
-                         "edit", NULL);
+    return weir_diag_set(diag, WEIR_ENOMEM,
+                         "there is no memory for this "
+                         "edit",
+                         NULL);
 }
 
 static int grow(struct undo *undo)
@@ -141,10 +144,13 @@ static int turn_round(void *context, const struct weir_log_row *row)
     struct undo *undo = context;
     char shown[WEIR_SHOW_MAX];
     if (is_reset(row))
-        return weir_diag_set(undo->diag, WEIR_EINVAL, "that edit was a reset "
-                             "of ", weir_text_show(row->name, shown),
+        return weir_diag_set(undo->diag, WEIR_EINVAL,
+                             "that edit was a reset "
+                             "of ",
+                             weir_text_show(row->name, shown),
                              ", and the bucket's content is gone; there is "
-                             "nothing to undo", NULL);
+                             "nothing to undo",
+                             NULL);
     int error = grow(undo);
     if (error < 0)
         return error;
@@ -178,9 +184,9 @@ static int find_edit(struct weir_store *store, uint64_t epoch,
                      uint64_t *out_edit, struct weir_diag *diag)
 {
     uint64_t found[2] = { 0, 0 };
-    struct weir_log_query query = {
-        .which = WEIR_LOG_ALL, .number = bounded(epoch) + 1, .max = 1
-    };
+    struct weir_log_query query = { .which = WEIR_LOG_ALL,
+                                    .number = bounded(epoch) + 1,
+                                    .max = 1 };
     int error = 0;
     if (epoch < INT64_MAX)
         error = store->backend->type->read_log(store->backend, &query,
@@ -189,8 +195,10 @@ static int find_edit(struct weir_store *store, uint64_t epoch,
         return error;
     char number[WEIR_NUMBER_MAX];
     if (epoch == 0 || found[0] != epoch)
-        return weir_diag_set(diag, WEIR_ENOENT, "the log knows no edit of "
-                             "epoch ", weir_number_show(epoch, number),
+        return weir_diag_set(diag, WEIR_ENOENT,
+                             "the log knows no edit of "
+                             "epoch ",
+                             weir_number_show(epoch, number),
                              "; 'weir quota log' lists those it knows", NULL);
     *out_edit = found[1];
     return 0;
@@ -207,12 +215,12 @@ static int refuse_changed(void *context, const struct weir_log_row *row)
     struct tm utc;
     gmtime_r(&seconds, &utc);
     strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S UTC", &utc);
-    return weir_diag_set(diag, WEIR_ECHANGED, "the quota ",
-                         weir_text_show(row->name, shown), " was changed "
-                         "since, by ", weir_text_show(row->who, by), " on ",
-                         when, " (epoch ",
-                         weir_number_show(row->epoch, epoch),
-                         "); nothing was undone", NULL);
+    return weir_diag_set(
+        diag, WEIR_ECHANGED, "the quota ", weir_text_show(row->name, shown),
+        " was changed "
+        "since, by ",
+        weir_text_show(row->who, by), " on ", when, " (epoch ",
+        weir_number_show(row->epoch, epoch), "); nothing was undone", NULL);
 }
 
 /* Inside the transaction, which it ends on success only. */
@@ -225,17 +233,16 @@ static int undo_begun(struct weir_store *store, uint64_t epoch,
     int error = find_edit(store, epoch, &query.number, diag);
     if (error < 0)
         return error;
-    error = type->read_log(store->backend, &query, refuse_changed, diag,
-                           diag);
+    error = type->read_log(store->backend, &query, refuse_changed, diag, diag);
     if (error < 0)
         return error;
     struct undo undo = { .diag = diag };
     query.which = WEIR_LOG_EDIT;
     query.max = INT64_MAX;
     error = type->read_log(store->backend, &query, turn_round, &undo, diag);
-    const struct weir_edit edit = {
-        .changes = undo.changes, .count = undo.count, .who = who
-    };
+    const struct weir_edit edit = { .changes = undo.changes,
+                                    .count = undo.count,
+                                    .who = who };
     if (error == 0)
         error = weir_store_edit_begun(store, &edit, out_epoch, diag);
     free_undo(&undo);

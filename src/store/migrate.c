@@ -84,9 +84,9 @@ static int copy_log_row(void *context, const struct weir_log_row *row)
 static int copy_all(struct weir_backend *from, const char *shown,
                     struct copy *copy)
 {
-    const struct weir_log_query whole_log = {
-        .which = WEIR_LOG_ALL, .number = INT64_MAX, .max = INT64_MAX
-    };
+    const struct weir_log_query whole_log = { .which = WEIR_LOG_ALL,
+                                              .number = INT64_MAX,
+                                              .max = INT64_MAX };
     struct weir_store_meta meta;
     int error = from->type->meta(from, &meta, copy->diag);
     if (error == 0)

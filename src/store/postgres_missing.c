@@ -6,9 +6,11 @@
 
 static int refuse(struct weir_diag *diag)
 {
-    return weir_diag_set(diag, WEIR_EINVAL, "this Weir was built without "
+    return weir_diag_set(diag, WEIR_EINVAL,
+                         "this Weir was built without "
                          "PostgreSQL; build it where libpq is installed, or "
-                         "use sqlite:FILE", NULL);
+                         "use sqlite:FILE",
+                         NULL);
 }
 
 static int missing_open(const char *where, struct weir_backend **out,

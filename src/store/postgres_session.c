@@ -25,20 +25,22 @@
 
 /* ---- Errors --------------------------------------------------------- */
 
-static int refuse_memory(struct weir_session *session,
-                         struct weir_diag *diag)
+static int refuse_memory(struct weir_session *session, struct weir_diag *diag)
 {
-    return weir_diag_set(diag, WEIR_ENOMEM, "there is no memory for the "
-                         "quota store ", session->shown, NULL);
+    return weir_diag_set(diag, WEIR_ENOMEM,
+                         "there is no memory for the "
+                         "quota store ",
+                         session->shown, NULL);
 }
 
 static int refuse_read_only(struct weir_session *session,
                             struct weir_diag *diag)
 {
-    return weir_diag_set(diag, WEIR_ESTORE, "the quota store ",
-                         session->shown, " is read-only (a standby?); name "
+    return weir_diag_set(diag, WEIR_ESTORE, "the quota store ", session->shown,
+                         " is read-only (a standby?); name "
                          "the server that takes writes, or all of them: "
-                         "'host=A,B'", NULL);
+                         "'host=A,B'",
+                         NULL);
 }
 
 /* The first line of a message, in 'buf'. */
@@ -53,9 +55,12 @@ static int refuse_lost(struct weir_session *session, const char *why,
 {
     char line[WEIR_DIAG_MAX];
     session->lost = true;
-    return weir_diag_set(diag, WEIR_ESTORE, "the connection to the quota "
-                         "store ", session->shown, " is lost: ",
-                         first_line(why, line, sizeof(line)), NULL);
+    return weir_diag_set(diag, WEIR_ESTORE,
+                         "the connection to the quota "
+                         "store ",
+                         session->shown,
+                         " is lost: ", first_line(why, line, sizeof(line)),
+                         NULL);
 }
 
 /* What the server said of a statement. */
@@ -68,11 +73,14 @@ static int refuse_result(struct weir_session *session, const PGresult *result,
         const char *before;
         const char *after;
     } known[] = {
-        { "55P03", WEIR_ELOCKED, "the quota store ", " is locked by another "
+        { "55P03", WEIR_ELOCKED, "the quota store ",
+          " is locked by another "
           "process; nothing was changed. Try again once it lets go "
           "(pg_stat_activity names it)" },
-        { "53100", WEIR_ESTORE, "there is no room on the disk of the quota "
-          "store ", "; nothing was changed" },
+        { "53100", WEIR_ESTORE,
+          "there is no room on the disk of the quota "
+          "store ",
+          "; nothing was changed" },
         { "42P06", WEIR_EEXIST, "there is a quota store in ", " already" },
         { "42P07", WEIR_EEXIST, "there is a quota store in ", " already" },
     };
@@ -85,9 +93,9 @@ static int refuse_result(struct weir_session *session, const PGresult *result,
     if (state && strcmp(state, "25006") == 0)
         return refuse_read_only(session, diag);
     const char *why = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-    return weir_diag_set(diag, WEIR_ESTORE, "the quota store ",
-                         session->shown, " can't be used: ",
-                         why ? why : "the server gives no reason", NULL);
+    return weir_diag_set(
+        diag, WEIR_ESTORE, "the quota store ", session->shown,
+        " can't be used: ", why ? why : "the server gives no reason", NULL);
 }
 
 /* ---- Statements ----------------------------------------------------- */
@@ -116,8 +124,8 @@ static int flush(struct weir_session *session, struct weir_diag *diag)
             return 0;
         int error = left < 0 ? -1 : wait_for(session, POLLIN | POLLOUT, diag);
         if (left < 0 || (error == 0 && !PQconsumeInput(session->connection)))
-            error = refuse_lost(session,
-                                PQerrorMessage(session->connection), diag);
+            error =
+                refuse_lost(session, PQerrorMessage(session->connection), diag);
         if (error < 0)
             return error;
     }
@@ -167,8 +175,10 @@ static int judge(struct weir_session *session, const PGresult *result,
                  struct weir_diag *diag)
 {
     if (!result || PQstatus(session->connection) != CONNECTION_OK)
-        return refuse_lost(session, result ? PQresultErrorMessage(result)
-                               : PQerrorMessage(session->connection), diag);
+        return refuse_lost(session,
+                           result ? PQresultErrorMessage(result)
+                                  : PQerrorMessage(session->connection),
+                           diag);
     ExecStatusType status = PQresultStatus(result);
     if (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK)
         return 0;
@@ -183,10 +193,9 @@ int weir_session_run(struct weir_session *session, const char *sql,
         return refuse_lost(session, "it must be opened anew", diag);
     PGresult *result = NULL;
     int error = 0;
-    if (!PQsendQueryParams(session->connection, sql, count, NULL, values,
-                           NULL, NULL, 0))
-        error = refuse_lost(session, PQerrorMessage(session->connection),
-                            diag);
+    if (!PQsendQueryParams(session->connection, sql, count, NULL, values, NULL,
+                           NULL, 0))
+        error = refuse_lost(session, PQerrorMessage(session->connection), diag);
     if (error == 0)
         error = flush(session, diag);
     if (error == 0)
@@ -231,11 +240,13 @@ static int check_string(const char *string, struct weir_diag *diag)
     PQconninfoFree(parsed);
     if (parsed)
         return 0;
-    return weir_diag_set(diag, WEIR_EINVAL, "what follows 'postgres:' isn't "
+    return weir_diag_set(diag, WEIR_EINVAL,
+                         "what follows 'postgres:' isn't "
                          "understood; write "
                          "postgres://USER@HOST:PORT/DATABASE or "
                          "'postgres:host=HOST dbname=DATABASE', and %xx for "
-                         "what is special in a URL", NULL);
+                         "what is special in a URL",
+                         NULL);
 }
 
 static int refuse_connection(struct weir_session *session,
@@ -255,15 +266,26 @@ static int connect_to(struct weir_session *session, const char *string,
                       struct weir_diag *diag)
 {
     /* Those before 'dbname' are what the string may say otherwise. */
-    static const char *const keys[] = {
-        "connect_timeout", "tcp_user_timeout", "keepalives_idle",
-        "keepalives_interval", "keepalives_count", "target_session_attrs",
-        "dbname", "client_encoding", "fallback_application_name", NULL
-    };
-    const char *const values[] = {
-        WEIR_SESSION_CONNECT_S, WEIR_SESSION_UNACKED_MS, "4", "2", "2",
-        "read-write", string, "UTF8", "weir", NULL
-    };
+    static const char *const keys[] = { "connect_timeout",
+                                        "tcp_user_timeout",
+                                        "keepalives_idle",
+                                        "keepalives_interval",
+                                        "keepalives_count",
+                                        "target_session_attrs",
+                                        "dbname",
+                                        "client_encoding",
+                                        "fallback_application_name",
+                                        NULL };
+    const char *const values[] = { WEIR_SESSION_CONNECT_S,
+                                   WEIR_SESSION_UNACKED_MS,
+                                   "4",
+                                   "2",
+                                   "2",
+                                   "read-write",
+                                   string,
+                                   "UTF8",
+                                   "weir",
+                                   NULL };
     int error = check_string(string, diag);
     if (error < 0)
         return error;
@@ -282,15 +304,21 @@ static int connect_to(struct weir_session *session, const char *string,
  * back, so commits wait for the disk whatever the database's default is. */
 static int set_up(struct weir_session *session, struct weir_diag *diag)
 {
-    const char *encoding = PQparameterStatus(session->connection,
-                                             "server_encoding");
+    const char *encoding =
+        PQparameterStatus(session->connection, "server_encoding");
     if (!encoding || strcmp(encoding, "UTF8") != 0)
-        return weir_diag_set(diag, WEIR_ESTORE, "the database of the quota "
-                             "store ", session->shown, " has the encoding ",
-                             encoding ? encoding : "?", "; make one with "
+        return weir_diag_set(diag, WEIR_ESTORE,
+                             "the database of the quota "
+                             "store ",
+                             session->shown, " has the encoding ",
+                             encoding ? encoding : "?",
+                             "; make one with "
                              "'createdb --encoding UTF8 --template "
-                             "template0'", NULL);
-    return weir_session_run(session, "SELECT"
+                             "template0'",
+                             NULL);
+    return weir_session_run(
+        session,
+        "SELECT"
         " set_config('search_path', 'pg_catalog', false),"
         " set_config('lock_timeout', '" WEIR_SESSION_LOCK_MS "', false),"
         " set_config('statement_timeout', '0', false),"

@@ -23,7 +23,7 @@
 
 struct weir_session {
     PGconn *connection;
-    bool lost;  /* nothing can be done with it any more */
+    bool lost;                       /* nothing can be done with it any more */
     char shown[WEIR_STORE_SHOW_MAX]; /* the URL without password */
 };
 

@@ -97,8 +97,10 @@ static int refuse(struct weir_text name, const char *why,
 {
     char shown[WEIR_SHOW_MAX];
     return weir_diag_set(diag, WEIR_ESTORE, "the quota ",
-                         weir_text_show(name, shown), " in the store can't be "
-                         "read (by a newer Weir, perhaps): ", why, NULL);
+                         weir_text_show(name, shown),
+                         " in the store can't be "
+                         "read (by a newer Weir, perhaps): ",
+                         why, NULL);
 }
 
 /* A field that weir_fields_write() never writes would make the row another
@@ -130,10 +132,8 @@ int weir_fields_read(struct weir_text name, struct weir_text fields,
             return refuse(name, why.text, diag);
         if (is_foreign(field))
             return refuse(name, "its fields name what isn't theirs", diag);
-        if (weir_quota_set(quota, field, unescape(value, &scratch),
-                           &why) < 0)
+        if (weir_quota_set(quota, field, unescape(value, &scratch), &why) < 0)
             return refuse(name, why.text, diag);
     }
-    return weir_quota_check(quota, &why) < 0 ? refuse(name, why.text, diag)
-                                             : 0;
+    return weir_quota_check(quota, &why) < 0 ? refuse(name, why.text, diag) : 0;
 }

@@ -40,11 +40,13 @@
 #include "algo/meter.h"
 
 #define WEIR_SHARED_URI_MAX 512
-#define WEIR_SHARED_PENDING_MAX 65536  /* steps under way in one store */
-#define WEIR_SHARED_SWAPS_MAX 64       /* tries of one compare-and-swap */
-#define WEIR_SHARED_PROBE (400 * WEIR_MILLISECOND) /* between two probes of a
+#define WEIR_SHARED_PENDING_MAX 65536 /* steps under way in one store */
+#define WEIR_SHARED_SWAPS_MAX 64      /* tries of one compare-and-swap */
+#define WEIR_SHARED_PROBE \
+    (400 * WEIR_MILLISECOND) /* between two probes of a
                                         * dead store, up to a quarter less */
-#define WEIR_SHARED_DEADLINE (20 * WEIR_MILLISECOND) /* of a step, if unset; and
+#define WEIR_SHARED_DEADLINE \
+    (20 * WEIR_MILLISECOND)                         /* of a step, if unset; and
                                         * how long a store is silent before it
                                         * is away, whatever the deadlines */
 #define WEIR_SHARED_DEADLINE_MAX (10 * WEIR_SECOND) /* longer ones are cut */
@@ -87,8 +89,8 @@ int weir_shared_step(struct weir_shared *shared, struct weir_text key,
 
 /* What goes on, for metrics, tests and benches. */
 struct weir_shared_status {
-    bool up;             /* answers are coming */
-    uint64_t steps;      /* answered */
+    bool up;        /* answers are coming */
+    uint64_t steps; /* answered */
     uint64_t timeouts;
     uint64_t refused;    /* at once, because the store was away */
     uint64_t swaps_lost; /* tries of a compare-and-swap that another won */

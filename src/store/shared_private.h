@@ -20,9 +20,9 @@
 #include "store/shared.h"
 
 #define WEIR_SHARED_SERVERS_MAX WEIR_STORE_SERVERS_MAX
-#define WEIR_SHARED_WORD_MAX 255   /* bytes of a user's name or a password */
-#define WEIR_SHARED_PREFIX_MAX 64  /* bytes */
-#define WEIR_SHARED_WORKERS 4      /* threads for a server of memcached */
+#define WEIR_SHARED_WORD_MAX 255  /* bytes of a user's name or a password */
+#define WEIR_SHARED_PREFIX_MAX 64 /* bytes */
+#define WEIR_SHARED_WORKERS 4     /* threads for a server of memcached */
 
 /* ---- What a URI says ---- */
 
@@ -63,12 +63,12 @@ int weir_shared_secret_read(const char *path,
 struct weir_shared_job {
     struct weir_shared_job *next; /* the lane's list, then the thread's own */
     struct weir_lane *lane;
-    unsigned users;               /* 2, 1, then it is freed */
+    unsigned users; /* 2, 1, then it is freed */
     size_t key_len;
     char key[WEIR_NAME_MAX + 1];
     struct weir_meter_rule rule;
     struct weir_meter_ask ask;
-    weir_instant until;           /* then nobody waits any more */
+    weir_instant until; /* then nobody waits any more */
     weir_instant asked_at;
     weir_duration patience; /* its deadline, but WEIR_SHARED_DEADLINE at least:
                              * an answer after that is no sign of life */
@@ -93,7 +93,7 @@ void weir_shared_cond_init(pthread_cond_t *cond);
 /* ---- Lanes ---- */
 
 enum weir_lane_state {
-    WEIR_LANE_NEW,  /* nobody knows yet: steps wait for the first connection */
+    WEIR_LANE_NEW, /* nobody knows yet: steps wait for the first connection */
     WEIR_LANE_UP,
     WEIR_LANE_DOWN, /* steps are refused at once */
 };
@@ -101,8 +101,8 @@ enum weir_lane_state {
 struct weir_lane {
     struct weir_shared *shared;
     struct weir_address address;
-    char name[280]; /* the address, for people */
-    int state;      /* enum weir_lane_state; written under 'mutex' */
+    char name[280];         /* the address, for people */
+    int state;              /* enum weir_lane_state; written under 'mutex' */
     weir_duration patience; /* how long a probe may take: the longest of the
                              * steps since the breaker opened; atomic */
 
@@ -144,7 +144,7 @@ struct weir_shared {
     const struct weir_shared_type *type;
     struct weir_shared_uri uri;
     char prefix[WEIR_SHARED_PREFIX_MAX + 1];
-    char *secrets_file;  /* owned; NULL: none */
+    char *secrets_file;   /* owned; NULL: none */
     struct weir_tls *tls; /* owned; NULL: plain text */
 
     /* Counts; each is read alone. */

@@ -62,11 +62,7 @@ struct reply {
     char text[160];
 };
 
-enum expected_type {
-    EXPECT_GREETING,
-    EXPECT_PING,
-    EXPECT_STEP
-};
+enum expected_type { EXPECT_GREETING, EXPECT_PING, EXPECT_STEP };
 
 struct expected {
     enum expected_type type;

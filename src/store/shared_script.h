@@ -11,12 +11,12 @@
 
 #include "algo/meter.h"
 
-#define WEIR_SCRIPT_ID_LEN 40      /* a SHA-1 in hexadecimal digits */
-#define WEIR_SCRIPT_ANSWER_LEN 7   /* integers in a reply */
+#define WEIR_SCRIPT_ID_LEN 40    /* a SHA-1 in hexadecimal digits */
+#define WEIR_SCRIPT_ANSWER_LEN 7 /* integers in a reply */
 #define WEIR_SCRIPT_ARGUMENTS_MAX 24
 #define WEIR_SCRIPT_ARGUMENT_MAX 32 /* bytes of one, its NUL included */
 #define WEIR_SCRIPT_KEYS_MAX 2
-#define WEIR_SCRIPT_KEY_MAX 900     /* bytes of one, its NUL included */
+#define WEIR_SCRIPT_KEY_MAX 900 /* bytes of one, its NUL included */
 
 enum weir_script_time {
     WEIR_SCRIPT_TIME_SERVER, /* microseconds of the server's clock */
@@ -31,8 +31,7 @@ struct weir_script {
 };
 
 /* Joins the pieces. 0, or WEIR_ENOMEM. */
-int weir_script_init(struct weir_script *script,
-                     enum weir_algorithm algorithm,
+int weir_script_init(struct weir_script *script, enum weir_algorithm algorithm,
                      enum weir_script_time time);
 void weir_script_fini(struct weir_script *script);
 
@@ -49,8 +48,7 @@ struct weir_script_call {
  * PREFIX:{NAME}:ALGORITHM, so that all keys of one meter are on one server of
  * a cluster; a } in the name, which would end that, is %7D, and a % is %25. */
 void weir_script_call(struct weir_script_call *out, const char *prefix,
-                      struct weir_text name,
-                      const struct weir_meter_rule *rule,
+                      struct weir_text name, const struct weir_meter_rule *rule,
                       const struct weir_meter_ask *ask);
 
 /* The integers of a reply as an answer. WEIR_EPROTOCOL: they can't be one. */

@@ -55,8 +55,10 @@ static const struct weir_mem memory = { NULL, take_memory, give_memory };
 
 static int refuse_memory(struct weir_diag *diag)
 {
-    return weir_diag_set(diag, WEIR_ENOMEM, "there is no memory for the "
-                         "quotas", NULL);
+    return weir_diag_set(diag, WEIR_ENOMEM,
+                         "there is no memory for the "
+                         "quotas",
+                         NULL);
 }
 
 int weir_store_find(const char *url, const struct weir_backend_type **type,
@@ -68,8 +70,8 @@ int weir_store_find(const char *url, const struct weir_backend_type **type,
             continue;
         if (url[len + 1] == '\0')
             return weir_diag_set(diag, WEIR_EINVAL, "the store '", url,
-                                 "' names no place; write ",
-                                 types[i]->example, NULL);
+                                 "' names no place; write ", types[i]->example,
+                                 NULL);
         *type = types[i];
         *where = url + len + 1;
         return 0;
@@ -92,8 +94,10 @@ int weir_store_init(const char *url, struct weir_diag *diag)
         return error;
     struct weir_store_meta meta = { .epoch = 0 };
     if (getrandom(meta.id.uuid, sizeof(meta.id.uuid), 0) < 0)
-        return weir_diag_set(diag, WEIR_ESYSTEM, "the system gives no random "
-                             "bytes: ", strerrordesc_np(errno), NULL);
+        return weir_diag_set(diag, WEIR_ESYSTEM,
+                             "the system gives no random "
+                             "bytes: ",
+                             strerrordesc_np(errno), NULL);
     struct weir_backend *backend;
     error = type->create(where, &backend, diag);
     if (error < 0)
@@ -111,9 +115,11 @@ int weir_store_check_moved(const struct weir_store_meta *meta,
     if (!meta->moved_to[0])
         return 0;
     return weir_diag_set(diag, WEIR_ESTORE, "the quota store ", shown,
-                         " was migrated to ", meta->moved_to, ": use that "
+                         " was migrated to ", meta->moved_to,
+                         ": use that "
                          "one; if this one is to be used again after all, run "
-                         "'weir store restored ", shown, "'", NULL);
+                         "'weir store restored ",
+                         shown, "'", NULL);
 }
 
 /* The meta row, in a transaction of its own; of a store that is in use. */
@@ -126,8 +132,7 @@ static int look(struct weir_store *store, struct weir_store_meta *out,
         return error;
     error = type->meta(store->backend, out, diag);
     type->rollback(store->backend);
-    return error < 0 ? error
-                     : weir_store_check_moved(out, store->shown, diag);
+    return error < 0 ? error : weir_store_check_moved(out, store->shown, diag);
 }
 
 int weir_store_open(const char *url, struct weir_store **out,
@@ -209,10 +214,12 @@ static int read_row(void *context, const struct weir_row *row)
     char scratch[WEIR_FIELDS_MAX];
     struct weir_change change = { .removed = row->id == 0 };
     if (row->fields.len > sizeof(scratch))
-        return weir_diag_set(reading->diag, WEIR_ESTORE, "a quota in the "
-                             "store has more fields than any can have", NULL);
-    int error = weir_fields_read(row->name, row->fields, scratch,
-                                 &change.quota, reading->diag);
+        return weir_diag_set(reading->diag, WEIR_ESTORE,
+                             "a quota in the "
+                             "store has more fields than any can have",
+                             NULL);
+    int error = weir_fields_read(row->name, row->fields, scratch, &change.quota,
+                                 reading->diag);
     if (error < 0)
         return error;
     change.quota.id = row->id;
@@ -226,8 +233,8 @@ static int read_rows(struct weir_store *store, uint64_t epoch,
                      struct weir_diag *diag)
 {
     struct reading reading = { each, context, diag };
-    return store->backend->type->read(store->backend, epoch, read_row,
-                                      &reading, diag);
+    return store->backend->type->read(store->backend, epoch, read_row, &reading,
+                                      diag);
 }
 
 int weir_store_read(struct weir_store *store, uint64_t epoch,
@@ -300,8 +307,8 @@ struct writing {
 };
 
 static int write_log(struct weir_store *store, const struct writing *writing,
-                     const struct weir_quota *old,
-                     const struct weir_row *row, struct weir_diag *diag)
+                     const struct weir_quota *old, const struct weir_row *row,
+                     struct weir_diag *diag)
 {
     char was[WEIR_FIELDS_MAX];
     struct weir_log_row entry = {
@@ -325,8 +332,8 @@ static int write_change(struct weir_store *store, struct writing *writing,
 {
     struct weir_change written = *change;
     struct weir_quota *quota = &written.quota;
-    const struct weir_quota *old = weir_catalog_get(store->catalog,
-                                                    quota->name);
+    const struct weir_quota *old =
+        weir_catalog_get(store->catalog, quota->name);
     quota->epoch = ++writing->meta.epoch;
     quota->created = old && !change->resets ? old->created : quota->epoch;
     char fields[WEIR_FIELDS_MAX];
@@ -349,8 +356,8 @@ static int write_change(struct weir_store *store, struct writing *writing,
     return error < 0 ? refuse_memory(diag) : 0;
 }
 
-static int check_places(struct weir_store *store,
-                        const struct weir_plan *plan, struct weir_diag *diag)
+static int check_places(struct weir_store *store, const struct weir_plan *plan,
+                        struct weir_diag *diag)
 {
     for (size_t i = 0; i < plan->count; i++) {
         int error = weir_catalog_check_place(
@@ -361,8 +368,7 @@ static int check_places(struct weir_store *store,
     return 0;
 }
 
-static int write_changes(struct weir_store *store,
-                         const struct weir_plan *plan,
+static int write_changes(struct weir_store *store, const struct weir_plan *plan,
                          struct writing *writing, struct weir_diag *diag)
 {
     const struct weir_backend_type *type = store->backend->type;
@@ -386,15 +392,15 @@ static int write_plan(struct weir_store *store, const struct weir_plan *plan,
                       struct writing *writing, struct weir_diag *diag)
 {
     if (plan->count == 1) {
-        int error = weir_catalog_check(store->catalog,
-                                       plan->items[0].change, diag);
+        int error =
+            weir_catalog_check(store->catalog, plan->items[0].change, diag);
         if (error < 0)
             return error;
     }
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    writing->at_ms = (uint64_t)now.tv_sec * 1000 +
-                     (uint64_t)now.tv_nsec / 1000000;
+    writing->at_ms =
+        (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
     writing->last = writing->meta.epoch + plan->count;
     int error = write_changes(store, plan, writing, diag);
     if (error < 0)
@@ -408,9 +414,11 @@ int weir_store_check_who(struct weir_text who, struct weir_diag *diag)
     if (who.len <= WEIR_STORE_WHO_MAX &&
         (who.len == 0 || weir_utf8_clean(who, "") == who.len))
         return 0;
-    return weir_diag_set(diag, WEIR_EINVAL, "who edits must have a name of at "
+    return weir_diag_set(diag, WEIR_EINVAL,
+                         "who edits must have a name of at "
                          "most 255 bytes of UTF-8 without control "
-                         "characters, not ", weir_text_show(who, shown), NULL);
+                         "characters, not ",
+                         weir_text_show(who, shown), NULL);
 }
 
 int weir_store_edit_begun(struct weir_store *store,
@@ -421,10 +429,11 @@ int weir_store_edit_begun(struct weir_store *store,
     int error = refresh(store, &writing.meta, diag);
     if (error < 0)
         return error;
-    if ((edit->flags & WEIR_EDIT_BASED) &&
-        edit->based != writing.meta.epoch)
-        return weir_diag_set(diag, WEIR_ECHANGED, "others edited the quotas "
-                             "at the same time; try again", NULL);
+    if ((edit->flags & WEIR_EDIT_BASED) && edit->based != writing.meta.epoch)
+        return weir_diag_set(diag, WEIR_ECHANGED,
+                             "others edited the quotas "
+                             "at the same time; try again",
+                             NULL);
     struct weir_plan plan;
     error = weir_plan_make(&plan, store->catalog, edit, diag);
     if (error < 0)

@@ -104,8 +104,8 @@ struct weir_edit {
     const struct weir_change *changes; /* borrowed */
     size_t count;
     unsigned flags;
-    uint64_t based;        /* of WEIR_EDIT_BASED */
-    struct weir_text who;  /* for the log; empty: "" */
+    uint64_t based;       /* of WEIR_EDIT_BASED */
+    struct weir_text who; /* for the log; empty: "" */
 };
 
 /* Applies the changes in the order that keeps the tree sound (parents before
@@ -121,9 +121,9 @@ int weir_store_edit(struct weir_store *store, const struct weir_edit *edit,
 
 /* One change as it is in the log. Borrowed during the call. */
 struct weir_log_entry {
-    uint64_t epoch;       /* of the change */
-    uint64_t edit;        /* the last epoch of the edit that it belongs to */
-    uint64_t at_ms;       /* wall clock, since 1970, by the root that edited */
+    uint64_t epoch; /* of the change */
+    uint64_t edit;  /* the last epoch of the edit that it belongs to */
+    uint64_t at_ms; /* wall clock, since 1970, by the root that edited */
     struct weir_text who;
     struct weir_text name;
     bool has_before, has_after;
@@ -135,9 +135,8 @@ typedef int weir_store_log_each(void *context,
 /* The newest first: at most 'max' entries below epoch 'below' (0: from the
  * newest), of the quota 'name' (empty: of all). */
 int weir_store_log(struct weir_store *store, uint64_t below,
-                   struct weir_text name, size_t max,
-                   weir_store_log_each *each, void *context,
-                   struct weir_diag *diag);
+                   struct weir_text name, size_t max, weir_store_log_each *each,
+                   void *context, struct weir_diag *diag);
 
 /* Takes back the edit that made 'epoch', all its changes, as a new edit.
  * WEIR_ENOENT: no such epoch, or no longer in the log. WEIR_ECHANGED: one of

@@ -61,8 +61,8 @@ struct postgres_store {
     struct weir_backend base;
     struct weir_session session;
     struct batch batches[BATCHES];
-    bool seen;    /* changed() was asked before */
-    bool failed;  /* no memory for a batch */
+    bool seen;   /* changed() was asked before */
+    bool failed; /* no memory for a batch */
 };
 
 static struct postgres_store *store_of(struct weir_backend *backend)
@@ -76,38 +76,42 @@ static int run(struct postgres_store *store, const char *sql,
     return weir_session_run(&store->session, sql, NULL, 0, NULL, diag);
 }
 
-static int refuse_memory(struct postgres_store *store,
-                         struct weir_diag *diag)
+static int refuse_memory(struct postgres_store *store, struct weir_diag *diag)
 {
-    return weir_diag_set(diag, WEIR_ENOMEM, "there is no memory for the "
-                         "quota store ", store->session.shown, NULL);
+    return weir_diag_set(diag, WEIR_ENOMEM,
+                         "there is no memory for the "
+                         "quota store ",
+                         store->session.shown, NULL);
 }
 
 /* ---- Batches -------------------------------------------------------- */
 
-static const struct {
-    int columns;
-    const char *sql;
-} batch_types[BATCHES] = {
-    [BATCH_QUOTAS] = { 5,
+static const int batch_columns[BATCHES] = {
+    [BATCH_QUOTAS] = 5,
+    [BATCH_FRESH] = 1,
+    [BATCH_GONE] = 2,
+    [BATCH_LOG] = 7,
+};
+
+static const char *const batch_sql[BATCHES] = {
+    [BATCH_QUOTAS] =
         "INSERT INTO weir.weir_quotas (id, epoch, created, name, fields)"
         " SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[],"
         " $4::text[], $5::text[]) ON CONFLICT (id) DO UPDATE"
         " SET epoch = excluded.epoch, created = excluded.created,"
-        " fields = excluded.fields" },
-    [BATCH_FRESH] = { 1,
-        "DELETE FROM weir.weir_tombstones WHERE name = ANY ($1::text[])" },
-    [BATCH_GONE] = { 2,
-        "WITH gone AS (DELETE FROM weir.weir_quotas"
-        " WHERE name = ANY ($1::text[]))"
-        " INSERT INTO weir.weir_tombstones (name, epoch)"
-        " SELECT * FROM unnest($1::text[], $2::bigint[])"
-        " ON CONFLICT (name) DO UPDATE SET epoch = excluded.epoch" },
-    [BATCH_LOG] = { 7,
+        " fields = excluded.fields",
+    [BATCH_FRESH] =
+        "DELETE FROM weir.weir_tombstones WHERE name = ANY ($1::text[])",
+    [BATCH_GONE] = "WITH gone AS (DELETE FROM weir.weir_quotas"
+                   " WHERE name = ANY ($1::text[]))"
+                   " INSERT INTO weir.weir_tombstones (name, epoch)"
+                   " SELECT * FROM unnest($1::text[], $2::bigint[])"
+                   " ON CONFLICT (name) DO UPDATE SET epoch = excluded.epoch",
+    [BATCH_LOG] =
         "INSERT INTO weir.weir_log"
         " (epoch, edit, at_ms, who, name, was, became)"
         " SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[],"
-        " $4::text[], $5::text[], $6::text[], $7::text[])" },
+        " $4::text[], $5::text[], $6::text[], $7::text[])",
 };
 
 static void clear_batch(struct batch *batch)
@@ -124,8 +128,8 @@ static char *make_room(struct postgres_store *store, struct column *column,
 {
     size_t need = column->len + more + 2;
     if (need > column->capacity) {
-        size_t capacity = 2 * column->capacity > need ? 2 * column->capacity
-                                                      : 2 * need;
+        size_t capacity =
+            2 * column->capacity > need ? 2 * column->capacity : 2 * need;
         char *text = realloc(column->text, capacity);
         if (!text) {
             store->failed = true;
@@ -192,14 +196,13 @@ static int flush_batch(struct postgres_store *store, enum batch_kind kind,
         return refuse_memory(store, diag);
     if (batch->rows == 0)
         return 0;
-    for (int i = 0; i < batch_types[kind].columns; i++) {
+    for (int i = 0; i < batch_columns[kind]; i++) {
         struct column *column = &batch->columns[i];
         memcpy(column->text + column->len, "}", 2);
         values[i] = column->text;
     }
-    int error = weir_session_run(&store->session, batch_types[kind].sql,
-                                 values, batch_types[kind].columns, NULL,
-                                 diag);
+    int error = weir_session_run(&store->session, batch_sql[kind], values,
+                                 batch_columns[kind], NULL, diag);
     clear_batch(batch);
     return error;
 }
@@ -232,8 +235,10 @@ static int connect_store(const char *where, struct postgres_store **out,
 {
     struct postgres_store *store = calloc(1, sizeof(*store));
     if (!store)
-        return weir_diag_set(diag, WEIR_ENOMEM, "there is no memory for the "
-                             "quota store", NULL);
+        return weir_diag_set(diag, WEIR_ENOMEM,
+                             "there is no memory for the "
+                             "quota store",
+                             NULL);
     store->base.type = &weir_backend_postgres;
     int error = weir_session_open(&store->session, where, diag);
     if (error < 0) {
@@ -250,8 +255,8 @@ static int look_for(struct postgres_store *store, bool *out_there,
 {
     PGresult *row;
     int error = weir_session_run(&store->session,
-                                 "SELECT to_regclass('weir.weir_meta')",
-                                 NULL, 0, &row, diag);
+                                 "SELECT to_regclass('weir.weir_meta')", NULL,
+                                 0, &row, diag);
     if (error < 0)
         return error;
     *out_there = PQntuples(row) == 1 && !PQgetisnull(row, 0, 0);
@@ -271,8 +276,10 @@ static int check_schema(struct postgres_store *store, uint64_t schema,
     /* The first schema that was kept in PostgreSQL is today's. */
     if (schema < WEIR_STORE_SCHEMA)
         return weir_diag_set(diag, WEIR_ESCHEMA, "the quota store ", shown,
-                             " has schema ", has, ", which no Weir has made; "
-                             "restore it from a backup", NULL);
+                             " has schema ", has,
+                             ", which no Weir has made; "
+                             "restore it from a backup",
+                             NULL);
     return weir_diag_set(diag, WEIR_ESCHEMA, "the quota store ", shown,
                          " has schema ", has, ", this program reads up to ",
                          weir_number_show(WEIR_STORE_SCHEMA, reads),
@@ -290,9 +297,9 @@ static int read_schema(struct postgres_store *store, uint64_t *out,
                        struct weir_diag *diag)
 {
     PGresult *row;
-    int error = weir_session_run(&store->session,
-                                 "SELECT schema FROM weir.weir_meta", NULL,
-                                 0, &row, diag);
+    int error =
+        weir_session_run(&store->session, "SELECT schema FROM weir.weir_meta",
+                         NULL, 0, &row, diag);
     if (error < 0)
         return error;
     *out = PQntuples(row) == 1 ? number_at(row, 0, 0) : 0;
@@ -311,8 +318,8 @@ static int open_whole(struct postgres_store *store, struct weir_diag *diag)
     const char *shown = store->session.shown;
     if (!there)
         return weir_diag_set(diag, WEIR_ENOENT, "there is no quota store in ",
-                             shown, "; create it with 'weir store init ",
-                             shown, "'", NULL);
+                             shown, "; create it with 'weir store init ", shown,
+                             "'", NULL);
     error = read_schema(store, &schema, diag);
     if (error == 0)
         error = check_schema(store, schema, diag);
@@ -383,15 +390,14 @@ static int fill_new(struct postgres_store *store, struct weir_diag *diag)
     if (error == 0)
         error = run_all(store, schema_sql, WEIR_COUNT_OF(schema_sql), diag);
     char schema[WEIR_NUMBER_MAX];
-    const char *const values[] = {
-        weir_number_show(WEIR_STORE_SCHEMA, schema)
-    };
+    const char *const values[] = { weir_number_show(WEIR_STORE_SCHEMA,
+                                                    schema) };
     if (error == 0)
         error = weir_session_run(&store->session,
                                  "INSERT INTO weir.weir_meta VALUES (true,"
                                  " $1::integer, '00000000-0000-0000-0000-"
-                                 "000000000000', 0, 0, 0, 0)", values, 1,
-                                 NULL, diag);
+                                 "000000000000', 0, 0, 0, 0)",
+                                 values, 1, NULL, diag);
     return error;
 }
 
@@ -446,8 +452,8 @@ static int postgres_begin(struct weir_backend *backend, bool write,
     if (!write)
         return run(store, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
                    diag);
-    int error = run(store, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
-                    diag);
+    int error =
+        run(store, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", diag);
     if (error == 0)
         error = run(store, "SELECT FROM weir.weir_meta FOR UPDATE", diag);
     if (error < 0)
@@ -455,19 +461,22 @@ static int postgres_begin(struct weir_backend *backend, bool write,
     return error;
 }
 
-static int postgres_commit(struct weir_backend *backend,
-                           struct weir_diag *diag)
+static int postgres_commit(struct weir_backend *backend, struct weir_diag *diag)
 {
     struct postgres_store *store = store_of(backend);
     PGresult *result;
-    int error = weir_session_run(&store->session, "COMMIT", NULL, 0, &result,
-                                 diag);
+    int error =
+        weir_session_run(&store->session, "COMMIT", NULL, 0, &result, diag);
     if (error < 0 && store->session.lost)
-        return weir_diag_set(diag, WEIR_ESTORE, "the connection to the quota "
-                             "store ", store->session.shown, " was lost "
+        return weir_diag_set(diag, WEIR_ESTORE,
+                             "the connection to the quota "
+                             "store ",
+                             store->session.shown,
+                             " was lost "
                              "during the commit, so it isn't known whether "
                              "the change was made: look before you make it "
-                             "again", NULL);
+                             "again",
+                             NULL);
     if (error < 0)
         return error;
     bool committed = strcmp(PQcmdStatus(result), "COMMIT") == 0;
@@ -475,8 +484,10 @@ static int postgres_commit(struct weir_backend *backend,
     if (committed)
         return 0;
     return weir_diag_set(diag, WEIR_ESTORE, "the quota store ",
-                         store->session.shown, " took the change back; "
-                         "nothing was changed", NULL);
+                         store->session.shown,
+                         " took the change back; "
+                         "nothing was changed",
+                         NULL);
 }
 
 static int digit_of(char c)
@@ -495,13 +506,13 @@ static void parse_uuid(const char *text, uint8_t *uuid)
 }
 
 /* Only of a store that has the table. */
-static int read_moved(struct postgres_store *store,
-                      struct weir_store_meta *out, struct weir_diag *diag)
+static int read_moved(struct postgres_store *store, struct weir_store_meta *out,
+                      struct weir_diag *diag)
 {
     PGresult *row;
-    int error = weir_session_run(&store->session,
-                                 "SELECT place FROM weir.weir_moved", NULL, 0,
-                                 &row, diag);
+    int error =
+        weir_session_run(&store->session, "SELECT place FROM weir.weir_moved",
+                         NULL, 0, &row, diag);
     if (error < 0)
         return error;
     if (PQntuples(row) > 0)
@@ -520,11 +531,11 @@ static int postgres_move(struct weir_backend *backend, const char *to,
         "CREATE TABLE weir.weir_moved (place text NOT NULL)",
     };
     int error = run_all(store, make, to ? 2 : 1, diag);
-    return error < 0 || !to
-               ? error
-               : weir_session_run(&store->session, "INSERT INTO"
-                                  " weir.weir_moved VALUES ($1)", &to, 1,
-                                  NULL, diag);
+    return error < 0 || !to ? error
+                            : weir_session_run(&store->session,
+                                               "INSERT INTO"
+                                               " weir.weir_moved VALUES ($1)",
+                                               &to, 1, NULL, diag);
 }
 
 static int postgres_meta(struct weir_backend *backend,
@@ -543,8 +554,10 @@ static int postgres_meta(struct weir_backend *backend,
         return error;
     if (PQntuples(row) != 1 || PQgetlength(row, 0, 1) != 36) {
         error = weir_diag_set(diag, WEIR_ESTORE, "the quota store ",
-                              store->session.shown, " is damaged; restore it "
-                              "from a backup", NULL);
+                              store->session.shown,
+                              " is damaged; restore it "
+                              "from a backup",
+                              NULL);
     } else {
         error = check_schema(store, number_at(row, 0, 0), diag);
         parse_uuid(PQgetvalue(row, 0, 1), out->id.uuid);
@@ -567,9 +580,8 @@ static int fetch(struct postgres_store *store, int *out_count,
                  each_result *each, void *context, struct weir_diag *diag)
 {
     PGresult *rows;
-    int error = weir_session_run(&store->session,
-                                 "FETCH 1000 FROM weir_cursor", NULL, 0,
-                                 &rows, diag);
+    int error = weir_session_run(&store->session, "FETCH 1000 FROM weir_cursor",
+                                 NULL, 0, &rows, diag);
     if (error < 0)
         return error;
     *out_count = PQntuples(rows);
@@ -581,13 +593,12 @@ static int fetch(struct postgres_store *store, int *out_count,
 
 /* A failure leaves the cursor to the end of the transaction. */
 static int read_cursor(struct postgres_store *store, const char *sql,
-                       const char *const *values, int count,
-                       each_result *each, void *context,
-                       struct weir_diag *diag)
+                       const char *const *values, int count, each_result *each,
+                       void *context, struct weir_diag *diag)
 {
     int rows = 1;
-    int error = weir_session_run(&store->session, sql, values, count, NULL,
-                                 diag);
+    int error =
+        weir_session_run(&store->session, sql, values, count, NULL, diag);
     while (error == 0 && rows > 0)
         error = fetch(store, &rows, each, context, diag);
     return error < 0 ? error : run(store, "CLOSE weir_cursor", diag);
@@ -626,10 +637,10 @@ static int postgres_read(struct weir_backend *backend, uint64_t epoch,
 {
     struct reading reading = { .each = each, .context = context };
     char above[WEIR_NUMBER_MAX];
-    const char *const values[] = {
-        weir_number_show(epoch < INT64_MAX ? epoch : INT64_MAX, above)
-    };
-    return read_cursor(store_of(backend),
+    const char *const values[] = { weir_number_show(
+        epoch < INT64_MAX ? epoch : INT64_MAX, above) };
+    return read_cursor(
+        store_of(backend),
         "DECLARE weir_cursor NO SCROLL CURSOR FOR"
         " SELECT epoch, id, created, name, fields FROM weir.weir_quotas"
         " WHERE epoch > $1::bigint UNION ALL"
@@ -654,25 +665,26 @@ static int tell_log_row(const PGresult *rows, int at, void *context)
 }
 
 /* Parameters: 1 number, 2 max, 3 name. */
-#define LOG_COLUMNS "DECLARE weir_cursor NO SCROLL CURSOR FOR" \
-                    " SELECT l.epoch, l.edit, l.at_ms, l.who, l.name," \
-                    " l.was, l.became FROM weir.weir_log l "
+#define LOG_COLUMNS                                    \
+    "DECLARE weir_cursor NO SCROLL CURSOR FOR"         \
+    " SELECT l.epoch, l.edit, l.at_ms, l.who, l.name," \
+    " l.was, l.became FROM weir.weir_log l "
 #define LOG_ORDER " ORDER BY l.epoch DESC LIMIT $2::bigint"
 
 static const struct {
     const char *sql;
     int values;
 } log_sql[WEIR_LOG_WHICH_COUNT] = {
-    [WEIR_LOG_ALL] = { LOG_COLUMNS "WHERE l.epoch < $1::bigint" LOG_ORDER,
-                       2 },
+    [WEIR_LOG_ALL] = { LOG_COLUMNS "WHERE l.epoch < $1::bigint" LOG_ORDER, 2 },
     [WEIR_LOG_NAME] = { LOG_COLUMNS "WHERE l.name = $3::text"
-                        " AND l.epoch < $1::bigint" LOG_ORDER, 3 },
-    [WEIR_LOG_EDIT] = { LOG_COLUMNS "WHERE l.edit = $1::bigint" LOG_ORDER,
-                        2 },
+                                    " AND l.epoch < $1::bigint" LOG_ORDER,
+                        3 },
+    [WEIR_LOG_EDIT] = { LOG_COLUMNS "WHERE l.edit = $1::bigint" LOG_ORDER, 2 },
     [WEIR_LOG_SINCE] = { LOG_COLUMNS "JOIN weir.weir_log o"
-                         " ON o.name = l.name AND o.epoch < l.epoch"
-                         " WHERE o.edit = $1::bigint"
-                         " AND l.edit > $1::bigint" LOG_ORDER, 2 },
+                                     " ON o.name = l.name AND o.epoch < l.epoch"
+                                     " WHERE o.edit = $1::bigint"
+                                     " AND l.edit > $1::bigint" LOG_ORDER,
+                         2 },
 };
 
 static int postgres_read_log(struct weir_backend *backend,
@@ -684,15 +696,15 @@ static int postgres_read_log(struct weir_backend *backend,
     struct reading reading = { .each_log = each, .context = context };
     char number[WEIR_NUMBER_MAX];
     char max[WEIR_NUMBER_MAX];
-    char *name = strndup(query->name.len > 0 ? query->name.p : "",
-                         query->name.len);
+    char *name =
+        strndup(query->name.len > 0 ? query->name.p : "", query->name.len);
     if (!name)
         return refuse_memory(store, diag);
     const char *const values[] = { weir_number_show(query->number, number),
                                    weir_number_show(query->max, max), name };
-    int error = read_cursor(store, log_sql[query->which].sql, values,
-                            log_sql[query->which].values, tell_log_row,
-                            &reading, diag);
+    int error =
+        read_cursor(store, log_sql[query->which].sql, values,
+                    log_sql[query->which].values, tell_log_row, &reading, diag);
     free(name);
     return error;
 }
@@ -724,8 +736,7 @@ static int postgres_write(struct weir_backend *backend,
 }
 
 static int postgres_log(struct weir_backend *backend,
-                        const struct weir_log_row *row,
-                        struct weir_diag *diag)
+                        const struct weir_log_row *row, struct weir_diag *diag)
 {
     struct postgres_store *store = store_of(backend);
     struct batch *batch = &store->batches[BATCH_LOG];
@@ -743,11 +754,11 @@ static int forget_removals(struct postgres_store *store, uint64_t *floor,
                            struct weir_diag *diag)
 {
     char kept[WEIR_NUMBER_MAX];
-    const char *const values[] = {
-        weir_number_show(WEIR_TOMBSTONES_MAX, kept)
-    };
+    const char *const values[] = { weir_number_show(WEIR_TOMBSTONES_MAX,
+                                                    kept) };
     PGresult *oldest;
-    int error = weir_session_run(&store->session,
+    int error = weir_session_run(
+        &store->session,
         "WITH oldest AS (SELECT epoch FROM weir.weir_tombstones"
         " ORDER BY epoch DESC OFFSET $1::bigint LIMIT 1),"
         " gone AS (DELETE FROM weir.weir_tombstones t USING oldest o"
@@ -767,12 +778,12 @@ static int forget_log(struct postgres_store *store, uint64_t epoch,
     char upto[WEIR_NUMBER_MAX];
     if (epoch <= WEIR_STORE_LOG_MAX)
         return 0;
-    const char *const values[] = {
-        weir_number_show(epoch - WEIR_STORE_LOG_MAX, upto)
-    };
-    return weir_session_run(&store->session, "DELETE FROM weir.weir_log"
-                            " WHERE edit <= $1::bigint", values, 1, NULL,
-                            diag);
+    const char *const values[] = { weir_number_show(epoch - WEIR_STORE_LOG_MAX,
+                                                    upto) };
+    return weir_session_run(&store->session,
+                            "DELETE FROM weir.weir_log"
+                            " WHERE edit <= $1::bigint",
+                            values, 1, NULL, diag);
 }
 
 /* Moves the meta row, and lets everybody who listens know. */
@@ -791,7 +802,8 @@ static int move(struct postgres_store *store,
         weir_number_show(floor, numbers[2]),
         weir_number_show(meta->last_id, numbers[3]),
     };
-    return weir_session_run(&store->session,
+    return weir_session_run(
+        &store->session,
         "WITH moved AS (UPDATE weir.weir_meta SET uuid = $1::uuid,"
         " restores = $2::bigint, epoch = $3::bigint, floor = $4::bigint,"
         " last_id = $5::bigint) SELECT pg_notify('weir_epoch', $3::text)",

@@ -8,8 +8,8 @@
 
 struct weir_store {
     struct weir_backend *backend;
-    struct weir_catalog *catalog; /* NULL: to be read anew */
-    struct weir_store_id id;      /* whose quotas the catalog holds */
+    struct weir_catalog *catalog;    /* NULL: to be read anew */
+    struct weir_store_id id;         /* whose quotas the catalog holds */
     char shown[WEIR_STORE_SHOW_MAX]; /* its URL */
 };
 

@@ -68,11 +68,11 @@ struct sqlite_store {
     sqlite3_stmt *statements[SQL_COUNT];
     dev_t device;
     ino_t inode;
-    bool seen;         /* 'version' is from an earlier call of changed() */
-    bool touched;      /* an edit through this handle since then */
-    bool was_gone;     /* the file wasn't in its place then */
+    bool seen;     /* 'version' is from an earlier call of changed() */
+    bool touched;  /* an edit through this handle since then */
+    bool was_gone; /* the file wasn't in its place then */
     sqlite3_int64 version;
-    char *making;      /* where a new store grows; NULL: it is one */
+    char *making; /* where a new store grows; NULL: it is one */
     char path[];
 };
 
@@ -94,22 +94,27 @@ static int refuse(const char *path, int code, const char *message,
                              "changed. Try again once it lets go ('fuser ",
                              path, "' names it)", NULL);
     case SQLITE_NOTADB:
-        return weir_diag_set(diag, WEIR_ESTORE, path, " isn't a quota store "
-                             "of Weir", NULL);
+        return weir_diag_set(diag, WEIR_ESTORE, path,
+                             " isn't a quota store "
+                             "of Weir",
+                             NULL);
     case SQLITE_CORRUPT:
         return weir_diag_set(diag, WEIR_ESTORE, "the quota store ", path,
                              " is damaged; restore it from a backup", NULL);
     case SQLITE_FULL:
-        return weir_diag_set(diag, WEIR_ESTORE, "there is no room on the "
-                             "disk for the quota store ", path,
-                             "; nothing was changed", NULL);
+        return weir_diag_set(diag, WEIR_ESTORE,
+                             "there is no room on the "
+                             "disk for the quota store ",
+                             path, "; nothing was changed", NULL);
     case SQLITE_READONLY:
     case SQLITE_PERM:
         return weir_diag_set(diag, WEIR_ESTORE, "the quota store ", path,
                              " can't be written by this user", NULL);
     case SQLITE_NOMEM:
-        return weir_diag_set(diag, WEIR_ENOMEM, "there is no memory for the "
-                             "quota store ", path, NULL);
+        return weir_diag_set(diag, WEIR_ENOMEM,
+                             "there is no memory for the "
+                             "quota store ",
+                             path, NULL);
     default:
         return weir_diag_set(diag, WEIR_ESTORE, "the quota store ", path,
                              " can't be used: ", message, NULL);
@@ -149,8 +154,9 @@ static const char schema_sql[] =
     "CREATE INDEX log_name ON log (name, epoch);";
 
 /* Numbered parameters of the log's: 1 number, 2 name, 3 max. */
-#define LOG_COLUMNS "SELECT l.epoch, l.edit, l.at_ms, l.who, l.name, l.was," \
-                    " l.became FROM log l "
+#define LOG_COLUMNS                                          \
+    "SELECT l.epoch, l.edit, l.at_ms, l.who, l.name, l.was," \
+    " l.became FROM log l "
 #define LOG_ORDER " ORDER BY l.epoch DESC LIMIT ?3"
 
 static const char *const statements_sql[SQL_COUNT] = {
@@ -182,12 +188,10 @@ static const char *const statements_sql[SQL_COUNT] = {
     [SQL_LOG] = "INSERT INTO log VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
     [SQL_LOG_FORGET] = "DELETE FROM log WHERE edit <= ?1",
     [SQL_VERSION] = "PRAGMA data_version",
-    [SQL_LOG_READ + WEIR_LOG_ALL] =
-        LOG_COLUMNS "WHERE l.epoch < ?1" LOG_ORDER,
+    [SQL_LOG_READ + WEIR_LOG_ALL] = LOG_COLUMNS "WHERE l.epoch < ?1" LOG_ORDER,
     [SQL_LOG_READ + WEIR_LOG_NAME] =
         LOG_COLUMNS "WHERE l.name = ?2 AND l.epoch < ?1" LOG_ORDER,
-    [SQL_LOG_READ + WEIR_LOG_EDIT] =
-        LOG_COLUMNS "WHERE l.edit = ?1" LOG_ORDER,
+    [SQL_LOG_READ + WEIR_LOG_EDIT] = LOG_COLUMNS "WHERE l.edit = ?1" LOG_ORDER,
     [SQL_LOG_READ + WEIR_LOG_SINCE] =
         LOG_COLUMNS "JOIN log o ON o.name = l.name AND o.epoch < l.epoch"
                     " WHERE o.edit = ?1 AND l.edit > ?1" LOG_ORDER,
@@ -211,8 +215,8 @@ static int run(struct sqlite_store *store, enum statement which,
 {
     sqlite3_stmt *statement = store->statements[which];
     int code = sqlite3_step(statement);
-    int error = code == SQLITE_DONE || code == SQLITE_ROW ? 0
-                                                          : fail(store, diag);
+    int error =
+        code == SQLITE_DONE || code == SQLITE_ROW ? 0 : fail(store, diag);
     sqlite3_reset(statement);
     return error;
 }
@@ -221,9 +225,8 @@ static int run(struct sqlite_store *store, enum statement which,
 static struct weir_text text_at(sqlite3_stmt *row, int column)
 {
     const char *text = (const char *)sqlite3_column_text(row, column);
-    return (struct weir_text){
-        text, (size_t)sqlite3_column_bytes(row, column)
-    };
+    return (struct weir_text){ text,
+                               (size_t)sqlite3_column_bytes(row, column) };
 }
 
 static uint64_t number_at(sqlite3_stmt *row, int column)
@@ -240,15 +243,15 @@ static bool is_gone(const struct sqlite_store *store)
            now.st_ino != store->inode;
 }
 
-static int check_path(const struct sqlite_store *store,
-                      struct weir_diag *diag)
+static int check_path(const struct sqlite_store *store, struct weir_diag *diag)
 {
     if (!is_gone(store))
         return 0;
     return weir_diag_set(diag, WEIR_ESTORE, "the quota store ", store->path,
                          " was moved, removed or replaced while it was open; "
                          "put it back, or start again with the file that is "
-                         "to be used", NULL);
+                         "to be used",
+                         NULL);
 }
 
 /* A number of the file's header. */
@@ -286,8 +289,7 @@ static int check_schema(struct sqlite_store *store, unsigned *out_schema,
 {
     sqlite3_int64 application = 0;
     sqlite3_int64 schema = 0;
-    int error = read_pragma(store, "PRAGMA application_id", &application,
-                            diag);
+    int error = read_pragma(store, "PRAGMA application_id", &application, diag);
     if (error == 0)
         error = read_pragma(store, "PRAGMA user_version", &schema, diag);
     if (error < 0)
@@ -305,8 +307,7 @@ static int refuse_older(const char *path, unsigned schema,
     return weir_diag_set(diag, WEIR_ESCHEMA, "the quota store ", path,
                          " was made by an older Weir (schema ",
                          weir_number_show(schema, has),
-                         "); run 'weir store upgrade sqlite:", path, "'",
-                         NULL);
+                         "); run 'weir store upgrade sqlite:", path, "'", NULL);
 }
 
 static void sqlite_close(struct weir_backend *backend)
@@ -324,8 +325,8 @@ static void sqlite_close(struct weir_backend *backend)
 /* "./" keeps names that mean something to SQLite (":memory:") plain. */
 static struct sqlite_store *new_store(const char *where)
 {
-    struct sqlite_store *store = calloc(1, sizeof(*store) + strlen(where) +
-                                               sizeof("./"));
+    struct sqlite_store *store =
+        calloc(1, sizeof(*store) + strlen(where) + sizeof("./"));
     if (!store)
         return NULL;
     store->base.type = &weir_backend_sqlite;
@@ -336,8 +337,10 @@ static struct sqlite_store *new_store(const char *where)
 
 static int set_up(struct sqlite_store *store, struct weir_diag *diag)
 {
-    int code = sqlite3_exec(store->db, "PRAGMA synchronous = FULL;"
-                            "PRAGMA trusted_schema = OFF", NULL, NULL, NULL);
+    int code = sqlite3_exec(store->db,
+                            "PRAGMA synchronous = FULL;"
+                            "PRAGMA trusted_schema = OFF",
+                            NULL, NULL, NULL);
     return code == SQLITE_OK ? 0 : fail(store, diag);
 }
 
@@ -351,16 +354,18 @@ static int open_file(struct sqlite_store *store, unsigned *out_schema,
             return refuse_system("can't open the quota store ", store->path,
                                  errno, diag);
         return weir_diag_set(diag, WEIR_ENOENT, "there is no quota store ",
-                             store->path, "; create it with 'weir store init "
-                             "sqlite:", store->path, "'", NULL);
+                             store->path,
+                             "; create it with 'weir store init "
+                             "sqlite:",
+                             store->path, "'", NULL);
     }
     store->device = file.st_dev;
     store->inode = file.st_ino;
     if (!S_ISREG(file.st_mode))
         return refuse(store->path, SQLITE_NOTADB, "", diag);
-    int code = sqlite3_open_v2(store->path, &store->db,
-                               SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX,
-                               NULL);
+    int code =
+        sqlite3_open_v2(store->path, &store->db,
+                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
     if (code != SQLITE_OK)
         return refuse(store->path, code, sqlite3_errstr(code), diag);
     sqlite3_busy_timeout(store->db, BUSY_MS);
@@ -406,7 +411,8 @@ static int sqlite_check_mode(const char *where, struct weir_diag *diag)
                          file.st_mode & S_IWOTH ? "write" : "read",
                          " the quota store ", where, " (mode ", mode,
                          "): chmod o-rw it, and the files beside it whose "
-                         "names end in -wal and -shm", NULL);
+                         "names end in -wal and -shm",
+                         NULL);
 }
 
 /* ---- Making one, and making one newer ------------------------------- */
@@ -446,16 +452,18 @@ static int make_file(struct sqlite_store *store, struct weir_diag *diag)
 static int fill_new(struct sqlite_store *store, struct weir_diag *diag)
 {
     char header[128];
-    snprintf(header, sizeof(header), "PRAGMA application_id = %d;"
-             "PRAGMA user_version = %d;", APPLICATION_ID, WEIR_STORE_SCHEMA);
-    int code = sqlite3_open_v2(store->making, &store->db,
-                               SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX,
-                               NULL);
+    snprintf(header, sizeof(header),
+             "PRAGMA application_id = %d;"
+             "PRAGMA user_version = %d;",
+             APPLICATION_ID, WEIR_STORE_SCHEMA);
+    int code =
+        sqlite3_open_v2(store->making, &store->db,
+                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
     if (code != SQLITE_OK)
         return fail(store, diag);
     int error = set_up(store, diag);
-    const char *const steps[] = { "PRAGMA journal_mode = WAL", "BEGIN",
-                                  header, schema_sql };
+    const char *const steps[] = { "PRAGMA journal_mode = WAL", "BEGIN", header,
+                                  schema_sql };
     if (error == 0)
         error = run_all(store, steps, WEIR_COUNT_OF(steps), diag);
     return error < 0 ? error : prepare(store, diag);
@@ -472,11 +480,13 @@ static int check_leftovers(const char *path, struct weir_diag *diag)
         if (asprintf(&left, "%s%s", path, ends[i]) < 0)
             return refuse(path, SQLITE_NOMEM, "", diag);
         bool there = lstat(left, &file) == 0;
-        int error = there ? weir_diag_set(diag, WEIR_EEXIST, "there is a file ",
-                                          left, " of a store that was here "
-                                          "before; put that one back, or "
-                                          "remove the file", NULL)
-                          : 0;
+        int error =
+            there ? weir_diag_set(diag, WEIR_EEXIST, "there is a file ", left,
+                                  " of a store that was here "
+                                  "before; put that one back, or "
+                                  "remove the file",
+                                  NULL)
+                  : 0;
         free(left);
         if (error < 0)
             return error;
@@ -484,8 +494,7 @@ static int check_leftovers(const char *path, struct weir_diag *diag)
     return 0;
 }
 
-static int publish(const char *made, const char *path,
-                   struct weir_diag *diag)
+static int publish(const char *made, const char *path, struct weir_diag *diag)
 {
     int error = check_leftovers(path, diag);
     if (error < 0)
@@ -508,7 +517,7 @@ static int sqlite_create(const char *where, struct weir_backend **out,
     if (lstat(store->path, &file) == 0)
         error = refuse_existing(store->path, diag);
     else if (error == 0 && asprintf(&store->making, "%s.new-%ld", store->path,
-                      (long)getpid()) < 0)
+                                    (long)getpid()) < 0)
         error = refuse(where, SQLITE_NOMEM, "", diag);
     if (error == 0)
         error = make_file(store, diag);
@@ -539,8 +548,8 @@ static int finish_new(struct sqlite_store *store, struct weir_diag *diag)
 
 /* What schema 1 had: a column for each field, no log, and the last id in
  * SQLite's own table. The line of a field is as row.c writes it. */
-#define FIELD_1(column, field)                                            \
-    " || coalesce('" field ": ' || replace(replace(quotas_1.\"" column   \
+#define FIELD_1(column, field)                                         \
+    " || coalesce('" field ": ' || replace(replace(quotas_1.\"" column \
     "\", '\\', '\\\\'), char(10), '\\n') || char(10), '')"
 
 static const char *const from_1[] = {
@@ -553,14 +562,14 @@ static const char *const from_1[] = {
     "(SELECT seq FROM sqlite_sequence WHERE name = 'quotas_1'), 0)"
     " FROM meta_1;"
     "INSERT INTO tombstones SELECT name, epoch FROM tombstones_1;"
-    "INSERT INTO quotas SELECT id, epoch, created, name, ''"
-    FIELD_1("parent", "parent") FIELD_1("overflow", "overflow")
-    FIELD_1("description", "description") FIELD_1("labels", "labels")
-    FIELD_1("kind", "kind") FIELD_1("limit", "limit")
-    FIELD_1("low_burst", "low_burst") FIELD_1("high_burst", "high_burst")
-    FIELD_1("algorithm", "algorithm") FIELD_1("sharing", "sharing")
-    FIELD_1("mode", "mode") FIELD_1("on_stale", "on_stale")
-    FIELD_1("order", "order") " FROM quotas_1",
+    "INSERT INTO quotas SELECT id, epoch, created, name, ''" FIELD_1(
+        "parent", "parent") FIELD_1("overflow", "overflow")
+        FIELD_1("description", "description") FIELD_1("labels", "labels")
+            FIELD_1("kind", "kind") FIELD_1("limit", "limit") FIELD_1(
+                "low_burst", "low_burst") FIELD_1("high_burst", "high_burst")
+                FIELD_1("algorithm", "algorithm") FIELD_1("sharing", "sharing")
+                    FIELD_1("mode", "mode") FIELD_1("on_stale", "on_stale")
+                        FIELD_1("order", "order") " FROM quotas_1",
     "DROP TABLE quotas_1; DROP TABLE meta_1; DROP TABLE tombstones_1;"
     "PRAGMA user_version = 2",
     "COMMIT",
@@ -607,8 +616,7 @@ static int sqlite_begin(struct weir_backend *backend, bool write,
     return run(store, write ? SQL_BEGIN_WRITE : SQL_BEGIN_READ, diag);
 }
 
-static int sqlite_commit(struct weir_backend *backend,
-                         struct weir_diag *diag)
+static int sqlite_commit(struct weir_backend *backend, struct weir_diag *diag)
 {
     struct sqlite_store *store = store_of(backend);
     if (store->making)
@@ -637,8 +645,7 @@ static int read_moved(struct sqlite_store *store, struct weir_store_meta *out,
                            NULL) != SQLITE_OK)
         return fail(store, diag);
     if (sqlite3_step(row) == SQLITE_ROW)
-        snprintf(out->moved_to, sizeof(out->moved_to), "%s",
-                 text_at(row, 0).p);
+        snprintf(out->moved_to, sizeof(out->moved_to), "%s", text_at(row, 0).p);
     sqlite3_finalize(row);
     return 0;
 }
@@ -680,8 +687,7 @@ static int sqlite_meta(struct weir_backend *backend,
     } else if (sqlite3_column_bytes(row, 0) != sizeof(out->id.uuid)) {
         error = refuse(store->path, SQLITE_CORRUPT, "", diag);
     } else {
-        memcpy(out->id.uuid, sqlite3_column_blob(row, 0),
-               sizeof(out->id.uuid));
+        memcpy(out->id.uuid, sqlite3_column_blob(row, 0), sizeof(out->id.uuid));
         out->id.restores = number_at(row, 1);
         out->epoch = number_at(row, 2);
         out->floor = number_at(row, 3);
@@ -712,8 +718,8 @@ static int sqlite_read(struct weir_backend *backend, uint64_t epoch,
 {
     struct sqlite_store *store = store_of(backend);
     sqlite3_stmt *row = store->statements[SQL_READ];
-    sqlite3_bind_int64(row, 1, epoch < INT64_MAX ? (sqlite3_int64)epoch
-                                                 : INT64_MAX);
+    sqlite3_bind_int64(row, 1,
+                       epoch < INT64_MAX ? (sqlite3_int64)epoch : INT64_MAX);
     int error = 0;
     while (error == 0) {
         int code = sqlite3_step(row);
@@ -745,8 +751,8 @@ static int each_log_row(sqlite3_stmt *at, weir_log_row_each *each,
 static void bind_text(sqlite3_stmt *statement, int at, struct weir_text text)
 {
     if (text.p)
-        sqlite3_bind_text64(statement, at, text.p, text.len,
-                            SQLITE_TRANSIENT, SQLITE_UTF8);
+        sqlite3_bind_text64(statement, at, text.p, text.len, SQLITE_TRANSIENT,
+                            SQLITE_UTF8);
     else
         sqlite3_bind_null(statement, at);
 }

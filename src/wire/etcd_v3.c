@@ -68,8 +68,8 @@ struct block {
 
 static void put_number(struct block *block, unsigned number, int64_t value)
 {
-    uint8_t *end = weir_wire_put_number(block->p + block->len, number,
-                                        (uint64_t)value);
+    uint8_t *end =
+        weir_wire_put_number(block->p + block->len, number, (uint64_t)value);
     block->len = (size_t)(end - block->p);
 }
 
@@ -96,8 +96,8 @@ static void wrap(struct block *block, unsigned number)
 static void append(struct weir_etcd_bytes *out, unsigned number,
                    const struct block *block)
 {
-    uint8_t *end = weir_wire_put_text(out->p + out->len, number,
-                                      text_of(block));
+    uint8_t *end =
+        weir_wire_put_text(out->p + out->len, number, text_of(block));
     out->len = (size_t)(end - out->p);
 }
 
@@ -368,12 +368,9 @@ int weir_etcd_decode(enum weir_etcd_type type, const void *bytes, size_t len,
                      struct weir_etcd_answer *out)
 {
     static read_fn *const readers[] = {
-        [WEIR_ETCD_READ] = read_range,
-        [WEIR_ETCD_CREATE] = read_txn,
-        [WEIR_ETCD_GRANT] = read_lease,
-        [WEIR_ETCD_KEEP] = read_lease,
-        [WEIR_ETCD_REVOKE] = read_revoke,
-        [WEIR_ETCD_PUT_BESIDE] = read_txn,
+        [WEIR_ETCD_READ] = read_range,    [WEIR_ETCD_CREATE] = read_txn,
+        [WEIR_ETCD_GRANT] = read_lease,   [WEIR_ETCD_KEEP] = read_lease,
+        [WEIR_ETCD_REVOKE] = read_revoke, [WEIR_ETCD_PUT_BESIDE] = read_txn,
         [WEIR_ETCD_WATCH] = read_watch,
     };
     struct weir_etcd_answer answer = { .revision = 0 };

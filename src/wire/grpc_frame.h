@@ -13,7 +13,7 @@
 struct weir_grpc_reader {
     uint8_t head[WEIR_GRPC_HEAD];
     size_t head_len;
-    uint8_t *body;   /* owned: a message that comes in pieces */
+    uint8_t *body; /* owned: a message that comes in pieces */
     size_t body_len;
     size_t body_capacity;
 };

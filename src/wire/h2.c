@@ -63,8 +63,7 @@ static void tell_close(struct weir_h2 *h2, struct stream *stream, int status,
     bool tell = stream->began && !stream->over;
     stream->over = true;
     if (tell && h2->handler.on_close)
-        h2->handler.on_close(h2->handler.context, h2, stream->id, status,
-                             text);
+        h2->handler.on_close(h2->handler.context, h2, stream->id, status, text);
 }
 
 /* Those that nghttp2 closed while it was writing. */
@@ -175,8 +174,8 @@ static void abandon(struct weir_h2 *h2, struct stream *stream,
     h2->queued -= weir_byte_queue_left(&stream->out);
     weir_byte_queue_fini(&stream->out);
     /* It fails for want of memory only, and then the next write does. */
-    (void)nghttp2_submit_rst_stream(h2->session, NGHTTP2_FLAG_NONE,
-                                    stream->id, error_code);
+    (void)nghttp2_submit_rst_stream(h2->session, NGHTTP2_FLAG_NONE, stream->id,
+                                    error_code);
 }
 
 /* Ends our half of a server's stream. */
@@ -333,9 +332,8 @@ static int on_begin_headers(nghttp2_session *session,
 }
 
 static int on_header(nghttp2_session *session, const nghttp2_frame *frame,
-                     const uint8_t *name, size_t name_len,
-                     const uint8_t *value, size_t len, uint8_t flags,
-                     void *context)
+                     const uint8_t *name, size_t name_len, const uint8_t *value,
+                     size_t len, uint8_t flags, void *context)
 {
     (void)session;
     (void)flags;
@@ -352,8 +350,8 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame,
     if (!stream || stream->over)
         return 0;
     if (is_text(name, name_len, "content-type"))
-        stream->is_grpc = weir_grpc_is_type(
-            (struct weir_text){ (const char *)value, len });
+        stream->is_grpc =
+            weir_grpc_is_type((struct weir_text){ (const char *)value, len });
     else if (is_text(name, name_len, "grpc-encoding"))
         stream->encoded = !is_text(value, len, "identity");
     else if (h2->server)
@@ -386,12 +384,10 @@ static void begin_call(struct weir_h2 *h2, struct stream *stream)
         return;
     /* Accepted or not, the handler hears of nothing before its answer. */
     stream->began = true;
-    bool taken = h2->handler.on_call &&
-                 h2->handler.on_call(h2->handler.context, h2, stream->id,
-                                     stream->path,
-                                     stream->authorization
-                                         ? stream->authorization
-                                         : "");
+    bool taken =
+        h2->handler.on_call &&
+        h2->handler.on_call(h2->handler.context, h2, stream->id, stream->path,
+                            stream->authorization ? stream->authorization : "");
     weir_h2_wipe_authorization(stream);
     if (taken)
         return;
@@ -459,8 +455,8 @@ static void on_headers_whole(struct weir_h2 *h2, const nghttp2_frame *frame)
         begin_call(h2, stream);
 }
 
-static int on_frame_recv(nghttp2_session *session,
-                         const nghttp2_frame *frame, void *context)
+static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame,
+                         void *context)
 {
     (void)session;
     struct weir_h2 *h2 = context;
@@ -470,8 +466,8 @@ static int on_frame_recv(nghttp2_session *session,
         h2->goaway = true;
     if (frame->hd.type == NGHTTP2_HEADERS)
         on_headers_whole(h2, frame);
-    bool has_end = frame->hd.type == NGHTTP2_HEADERS ||
-                   frame->hd.type == NGHTTP2_DATA;
+    bool has_end =
+        frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA;
     if (!has_end || !(frame->hd.flags & NGHTTP2_FLAG_END_STREAM))
         return 0;
     struct stream *stream = weir_h2_find_stream(h2, frame->hd.stream_id);
@@ -491,8 +487,7 @@ static void fail_read(struct weir_h2 *h2, struct stream *stream,
                   "a compressed message without grpc-encoding");
         return;
     case WEIR_GRPC_BROKEN:
-        fail_call(h2, stream, WEIR_GRPC_INTERNAL,
-                  "this is no gRPC message");
+        fail_call(h2, stream, WEIR_GRPC_INTERNAL, "this is no gRPC message");
         return;
     case WEIR_GRPC_TOO_BIG:
         fail_call(h2, stream, WEIR_GRPC_RESOURCE_EXHAUSTED,
@@ -519,8 +514,8 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id,
     while (stream && !stream->over) {
         struct weir_text message;
         size_t before = stream->in.body_len;
-        enum weir_grpc_read state = weir_grpc_read(
-            &stream->in, &left, WEIR_H2_MESSAGE_MAX, &message);
+        enum weir_grpc_read state =
+            weir_grpc_read(&stream->in, &left, WEIR_H2_MESSAGE_MAX, &message);
         h2->partial += stream->in.body_len - before;
         if (h2->partial > h2->in_max) {
             fail_call(h2, stream, WEIR_GRPC_RESOURCE_EXHAUSTED,
@@ -538,8 +533,8 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id,
     return 0;
 }
 
-static int on_frame_send(nghttp2_session *session,
-                         const nghttp2_frame *frame, void *context)
+static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame,
+                         void *context)
 {
     struct weir_h2 *h2 = context;
     if (frame->hd.type == NGHTTP2_GOAWAY) {
@@ -626,8 +621,8 @@ static int make_callbacks(nghttp2_session_callbacks **out)
         return WEIR_ENOMEM;
     nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks,
                                                           on_begin_frame);
-    nghttp2_session_callbacks_set_on_begin_headers_callback(
-        callbacks, on_begin_headers);
+    nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks,
+                                                            on_begin_headers);
     nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks,
                                                          on_frame_recv);
@@ -635,8 +630,8 @@ static int make_callbacks(nghttp2_session_callbacks **out)
                                                               on_data);
     nghttp2_session_callbacks_set_on_frame_send_callback(callbacks,
                                                          on_frame_send);
-    nghttp2_session_callbacks_set_on_frame_not_send_callback(
-        callbacks, on_frame_not_send);
+    nghttp2_session_callbacks_set_on_frame_not_send_callback(callbacks,
+                                                             on_frame_not_send);
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks,
                                                            on_stream_close);
     *out = callbacks;
@@ -655,13 +650,11 @@ static int make_session(struct weir_h2 *h2)
     }
     nghttp2_option_set_max_outbound_ack(option, ACKS_MAX);
     nghttp2_option_set_no_closed_streams(option, 1);
-    nghttp2_option_set_peer_max_concurrent_streams(option,
-                                                   WEIR_H2_STREAMS_MAX);
+    nghttp2_option_set_peer_max_concurrent_streams(option, WEIR_H2_STREAMS_MAX);
     int error =
         h2->server
             ? nghttp2_session_server_new2(&h2->session, callbacks, h2, option)
-            : nghttp2_session_client_new2(&h2->session, callbacks, h2,
-                                          option);
+            : nghttp2_session_client_new2(&h2->session, callbacks, h2, option);
     nghttp2_option_del(option);
     nghttp2_session_callbacks_del(callbacks);
     return error ? WEIR_ENOMEM : 0;
@@ -680,14 +673,13 @@ static int submit_settings(struct weir_h2 *h2)
     size_t count = h2->server ? 5 : 6;
     if (nghttp2_submit_settings(h2->session, NGHTTP2_FLAG_NONE, entries,
                                 count) ||
-        nghttp2_session_set_local_window_size(h2->session, NGHTTP2_FLAG_NONE,
-                                              0, CONNECTION_WINDOW))
+        nghttp2_session_set_local_window_size(h2->session, NGHTTP2_FLAG_NONE, 0,
+                                              CONNECTION_WINDOW))
         return WEIR_ENOMEM;
     return 0;
 }
 
-struct weir_h2 *weir_h2_new(bool server,
-                            const struct weir_h2_handler *handler)
+struct weir_h2 *weir_h2_new(bool server, const struct weir_h2_handler *handler)
 {
     struct weir_h2 *h2 = calloc(1, sizeof(*h2));
     if (!h2)
@@ -800,8 +792,8 @@ static bool is_callable(const char *path, const char *authorization)
     size_t len = authorization ? strlen(authorization) : 0;
     return path[0] == '/' && strlen(path) <= WEIR_H2_PATH_MAX &&
            len <= WEIR_H2_AUTHORIZATION_MAX &&
-           (len == 0 || nghttp2_check_header_value(
-                            (const uint8_t *)authorization, len));
+           (len == 0 ||
+            nghttp2_check_header_value((const uint8_t *)authorization, len));
 }
 
 int32_t weir_h2_call(struct weir_h2 *h2, const char *path,
@@ -849,8 +841,8 @@ int32_t weir_h2_call(struct weir_h2 *h2, const char *path,
     return id;
 }
 
-int weir_h2_send(struct weir_h2 *h2, int32_t id, const void *bytes,
-                 size_t len, bool last)
+int weir_h2_send(struct weir_h2 *h2, int32_t id, const void *bytes, size_t len,
+                 bool last)
 {
     struct stream *stream = weir_h2_find_stream(h2, id);
     if (!stream || stream->over || stream->ending)
@@ -906,8 +898,8 @@ void weir_h2_shutdown(struct weir_h2 *h2)
         return;
     int32_t last = nghttp2_session_get_last_proc_stream_id(h2->session);
     (void)nghttp2_submit_goaway(h2->session, NGHTTP2_FLAG_NONE,
-                                h2->server ? last : 0, NGHTTP2_NO_ERROR,
-                                NULL, 0);
+                                h2->server ? last : 0, NGHTTP2_NO_ERROR, NULL,
+                                0);
     h2->goaway = true;
 }
 

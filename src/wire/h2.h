@@ -12,15 +12,18 @@
 #define WEIR_H2_PATH_MAX 128           /* bytes of "/package.Service/Method" */
 #define WEIR_H2_MESSAGE_MAX (4u << 20) /* bytes of one gRPC message */
 #define WEIR_H2_OUT_MAX (16u << 20)    /* bytes queued for a slow peer */
-#define WEIR_H2_IN_MAX (16u << 20)     /* bytes of unfinished messages of all
+#define WEIR_H2_IN_MAX \
+    (16u << 20)                         /* bytes of unfinished messages of all
                                         * streams of a connection … */
 #define WEIR_H2_OPEN_IN_MAX (64u << 10) /* … whose client isn't authenticated */
-#define WEIR_H2_HEADERS_MAX 8192       /* bytes of a block of headers, 32 more
+#define WEIR_H2_HEADERS_MAX \
+    8192 /* bytes of a block of headers, 32 more
                                         * for each than its texts */
-#define WEIR_H2_WORK_FACTOR 32         /* units of work for each byte fed; over
+#define WEIR_H2_WORK_FACTOR \
+    32                                /* units of work for each byte fed; over
                                         * it a connection is ended */
-#define WEIR_H2_TEXT_MAX 256           /* bytes of a status's message */
-#define WEIR_H2_AUTHORIZATION_MAX 640  /* bytes of what a call is shown by */
+#define WEIR_H2_TEXT_MAX 256          /* bytes of a status's message */
+#define WEIR_H2_AUTHORIZATION_MAX 640 /* bytes of what a call is shown by */
 
 /* gRPC status codes that we send, or make of what ended a call. */
 enum weir_grpc_status {

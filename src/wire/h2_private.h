@@ -26,9 +26,9 @@ struct stream {
     bool is_grpc; /* content-type */
     bool has_te;
     bool path_too_long;
-    bool bad_authorization;   /* too long, or a second one */
-    char *authorization;      /* owned; NULL: none; gone after on_call */
-    bool encoded; /* grpc-encoding other than identity */
+    bool bad_authorization; /* too long, or a second one */
+    char *authorization;    /* owned; NULL: none; gone after on_call */
+    bool encoded;           /* grpc-encoding other than identity */
     int http_status;
     int grpc_status; /* either way; -1: none */
     struct weir_grpc_reader in;
@@ -39,10 +39,10 @@ struct weir_h2 {
     nghttp2_session *session;
     struct weir_h2_handler handler;
     bool server;
-    bool feeding;  /* handlers may be called */
+    bool feeding; /* handlers may be called */
     bool pong;
-    bool goaway;   /* one side said so */
-    int failed;    /* enum weir_error of the session's end */
+    bool goaway;        /* one side said so */
+    int failed;         /* enum weir_error of the session's end */
     const char *breach; /* of a bound, for people; NULL: none */
     size_t block;       /* bytes of the header block, decoded so far */
     uint64_t fed;       /* bytes */

@@ -30,8 +30,9 @@ struct stream *weir_h2_new_stream(struct weir_h2 *h2, int32_t id)
     struct stream *stream = calloc(1, sizeof(*stream));
     if (!stream)
         return NULL;
-    *stream = (struct stream){ .id = id, .grpc_status = -1,
-                               .next = h2->streams, .self = &h2->streams };
+    *stream = (struct stream){
+        .id = id, .grpc_status = -1, .next = h2->streams, .self = &h2->streams
+    };
     if (stream->next)
         stream->next->self = &stream->next;
     h2->streams = stream;

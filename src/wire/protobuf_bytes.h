@@ -9,7 +9,7 @@
 
 #include "base/base.h"
 
-#define WEIR_VARINT_MAX 10 /* bytes of the longest varint */
+#define WEIR_VARINT_MAX 10   /* bytes of the longest varint */
 #define WEIR_VARINT_32_MAX 5 /* bytes of the longest of 32 bits */
 
 enum weir_wire_type {
@@ -70,8 +70,7 @@ static inline int64_t weir_unzigzag(uint64_t value)
 
 /* Reads a varint of any length; false when it is cut, too long or past 64
  * bits. */
-static inline bool weir_varint_get_slow(struct weir_wire_in *in,
-                                        uint64_t *out)
+static inline bool weir_varint_get_slow(struct weir_wire_in *in, uint64_t *out)
 {
     size_t left = (size_t)(in->end - in->p);
     uint64_t value = 0;

@@ -89,8 +89,8 @@ json_t *weir_quota_to_json(const struct weir_quota *quota)
 static int refuse_type(const char *field, const char *wanted,
                        struct weir_diag *diag)
 {
-    return weir_diag_set(diag, WEIR_ESYNTAX, "the field '", field,
-                         "' must be ", wanted, NULL);
+    return weir_diag_set(diag, WEIR_ESYNTAX, "the field '", field, "' must be ",
+                         wanted, NULL);
 }
 
 /* Writes "key=value\n" lines of an object into 'out'. */
@@ -99,7 +99,8 @@ static int collect_labels(json_t *value, struct weir_out *out,
 {
     const char *key;
     json_t *item;
-    json_object_foreach(value, key, item) {
+    json_object_foreach(value, key, item)
+    {
         if (!json_is_string(item))
             return refuse_type("labels", "an object of strings", diag);
         struct weir_text text = { json_string_value(item),
@@ -119,8 +120,8 @@ static int collect_labels(json_t *value, struct weir_out *out,
     return 0;
 }
 
-static int set_labels(json_t *object, json_t *value,
-                      struct weir_quota *quota, struct weir_diag *diag)
+static int set_labels(json_t *object, json_t *value, struct weir_quota *quota,
+                      struct weir_diag *diag)
 {
     char lines[WEIR_LABELS_MAX + 2];
     struct weir_out out = { lines, sizeof(lines), 0 };
@@ -128,8 +129,10 @@ static int set_labels(json_t *object, json_t *value,
     if (error < 0)
         return error;
     if (out.len == out.size)
-        return weir_diag_set(diag, WEIR_EQUOTA, "the labels are too long; "
-                             "together they may have 4096 bytes", NULL);
+        return weir_diag_set(diag, WEIR_EQUOTA,
+                             "the labels are too long; "
+                             "together they may have 4096 bytes",
+                             NULL);
     char sorted[WEIR_LABELS_MAX];
     struct weir_text labels;
     error = weir_labels_parse((struct weir_text){ lines, out.len }, sorted,
@@ -139,8 +142,7 @@ static int set_labels(json_t *object, json_t *value,
     json_t *text = json_stringn(sorted, labels.len);
     if (!text || json_object_set_new(object, "labels", text) < 0)
         return weir_diag_set(diag, WEIR_ENOMEM, "there is no memory", NULL);
-    quota->labels = (struct weir_text){ json_string_value(text),
-                                        labels.len };
+    quota->labels = (struct weir_text){ json_string_value(text), labels.len };
     return 0;
 }
 
@@ -239,9 +241,9 @@ static int set_field(json_t *object, const char *name, json_t *value,
     if (json_is_integer(value))
         return set_digits(field, value, quota, diag);
     if (field->type == WEIR_FIELD_FLAG && json_is_boolean(value))
-        return weir_quota_set(quota, key, json_is_true(value)
-                                              ? WEIR_TEXT("yes")
-                                              : WEIR_TEXT("no"), diag);
+        return weir_quota_set(
+            quota, key,
+            json_is_true(value) ? WEIR_TEXT("yes") : WEIR_TEXT("no"), diag);
     if (!json_is_string(value) || field->type == WEIR_FIELD_NUMBER)
         return refuse_type(name, wanted_type(field), diag);
     struct weir_text text = { json_string_value(value),
@@ -253,12 +255,15 @@ int weir_quota_from_json(json_t *object, struct weir_quota *quota,
                          struct weir_diag *diag)
 {
     if (!json_is_object(object))
-        return weir_diag_set(diag, WEIR_ESYNTAX, "a quota must be a JSON "
-                             "object", NULL);
+        return weir_diag_set(diag, WEIR_ESYNTAX,
+                             "a quota must be a JSON "
+                             "object",
+                             NULL);
     struct weir_quota changed = *quota;
     const char *name;
     json_t *value;
-    json_object_foreach(object, name, value) {
+    json_object_foreach(object, name, value)
+    {
         int error = set_field(object, name, value, &changed, diag);
         if (error < 0)
             return error;

@@ -89,8 +89,8 @@ static int read_override(struct weir_wire_in in, uint32_t *out_unit,
     *out_unit = WEIR_RLS_NO_UNIT;
     while ((more = weir_wire_next(&in, &item)) > 0)
         if (weir_wire_is(&item, 2, WEIR_WIRE_VARINT))
-            *out_unit = item.value <= WEIR_RLS_WEEK ? (uint32_t)item.value
-                                                    : UINT32_MAX;
+            *out_unit =
+                item.value <= WEIR_RLS_WEEK ? (uint32_t)item.value : UINT32_MAX;
     return more < 0 ? refuse_broken(diag) : 0;
 }
 
@@ -142,15 +142,14 @@ static int read_descriptor(struct weir_rls_request *request,
         .entries = &request->entries[request->entry_count]
     };
     while (error == 0 && (more = weir_wire_next(&in, &item)) != 0)
-        error = more < 0 ? refuse_broken(diag)
-                         : read_descriptor_field(request, descriptor, &item,
-                                                 diag);
+        error = more < 0
+                    ? refuse_broken(diag)
+                    : read_descriptor_field(request, descriptor, &item, diag);
     return error;
 }
 
 static int read_field(struct weir_rls_request *request,
-                      const struct weir_wire_item *item,
-                      struct weir_diag *diag)
+                      const struct weir_wire_item *item, struct weir_diag *diag)
 {
     if (weir_wire_is(item, 1, WEIR_WIRE_BYTES))
         request->domain = weir_wire_text(item->bytes);

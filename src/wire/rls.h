@@ -21,8 +21,8 @@
 #define WEIR_RLS_DESCRIPTORS_MAX 64u
 #define WEIR_RLS_ENTRIES_MAX 256u /* of all descriptors together */
 /* Bytes that an answer with so many statuses and headers always fits in. */
-#define WEIR_RLS_NAME_MAX 128u        /* of a limit's name */
-#define WEIR_RLS_HEADERS_MAX 8u       /* of an answer */
+#define WEIR_RLS_NAME_MAX 128u  /* of a limit's name */
+#define WEIR_RLS_HEADERS_MAX 8u /* of an answer */
 #define WEIR_RLS_HEADER_VALUE_MAX 512u
 #define WEIR_RLS_ANSWER_MAX \
     (16u + WEIR_RLS_DESCRIPTORS_MAX * 192u + WEIR_RLS_HEADERS_MAX * 640u)
@@ -107,7 +107,7 @@ struct weir_rls_header {
 
 struct weir_rls_answer {
     enum weir_rls_code code;
-    uint32_t count; /* of statuses; at most WEIR_RLS_DESCRIPTORS_MAX */
+    uint32_t count;        /* of statuses; at most WEIR_RLS_DESCRIPTORS_MAX */
     uint32_t header_count; /* at most WEIR_RLS_HEADERS_MAX */
     const struct weir_rls_status *statuses;
     const struct weir_rls_header *headers; /* for the response downstream */

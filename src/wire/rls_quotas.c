@@ -103,8 +103,8 @@ static void set_orders(const struct weir_rls_rule *rules,
             size_t before = templates[k];
             if (!may_meet(&rules[before], &rules[at]))
                 continue;
-            bool first = weir_glob_compare(quotas[before].name,
-                                           quotas[at].name) < 0;
+            bool first =
+                weir_glob_compare(quotas[before].name, quotas[at].name) < 0;
             uint32_t least = quotas[before].order + (first ? 0 : 1);
             if (quotas[at].order < least)
                 quotas[at].order = least;
@@ -145,9 +145,11 @@ static int make_quota(const struct weir_rls_rule *rule,
     struct weir_rls_name name;
     make_name(rule, &name);
     if (name.too_long)
-        return weir_diag_set(diag, WEIR_ENAME, "the descriptor's keys and "
+        return weir_diag_set(diag, WEIR_ENAME,
+                             "the descriptor's keys and "
                              "values are too long for a quota's name: 255 "
-                             "bytes in all, 21 for a pattern", NULL);
+                             "bytes in all, 21 for a pattern",
+                             NULL);
     memcpy(name_to, name.buf, name.len);
     weir_quota_init(quota);
     quota->name = (struct weir_text){ name_to, name.len };
@@ -213,8 +215,8 @@ int weir_rls_quotas_new(const struct weir_rls_rules *from,
         made->names = malloc((n + 1) * WEIR_NAME_MAX);
     }
     if (!made || !made->quotas || !made->names)
-        error = weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM),
-                              NULL);
+        error =
+            weir_diag_set(diag, WEIR_ENOMEM, weir_strerror(WEIR_ENOMEM), NULL);
     for (size_t i = 0; i < n && error == 0; i++) {
         error = make_quota(&rules[i], options, made->names + i * WEIR_NAME_MAX,
                            &made->quotas[i], diag);

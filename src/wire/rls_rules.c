@@ -51,9 +51,9 @@ struct domain {
 
 struct weir_rls_rules {
     struct weir_yaml_nodes yaml; /* owns what texts point to */
-    struct domain *domains;    /* owned; sorted by name */
+    struct domain *domains;      /* owned; sorted by name */
     size_t domain_count;
-    struct node *nodes;        /* owned */
+    struct node *nodes; /* owned */
     uint32_t node_count, node_capacity;
     struct weir_rls_rule *rules; /* owned */
     size_t rule_count, rule_capacity;
@@ -357,8 +357,7 @@ static int add_nodes(struct weir_rls_rules *rules, const yaml_node_t *where,
 }
 
 static int read_nodes(struct build *build, const yaml_node_t *list,
-                      uint32_t depth, uint32_t *out_first,
-                      uint32_t *out_count);
+                      uint32_t depth, uint32_t *out_first, uint32_t *out_count);
 
 /* The descriptor at 'at', which is inside of 'depth' others. */
 static int read_node(struct build *build, const yaml_node_t *yaml_node,
@@ -375,7 +374,7 @@ static int read_node(struct build *build, const yaml_node_t *yaml_node,
     struct node node = {
         .key = written.key,
         .value = written.value,
-        .kind = written.value.len == 0 ? ANY
+        .kind = written.value.len == 0    ? ANY
                 : has_star(written.value) ? PATTERN
                                           : VALUE,
         .line = (uint32_t)yaml_node->start_mark.line + 1,

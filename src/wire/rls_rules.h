@@ -27,15 +27,15 @@
 #include "wire/rls_name.h"
 
 #define WEIR_RLS_CONFIG_BYTES_MAX (16u << 20)
-#define WEIR_RLS_RULES_MAX 100000u /* descriptors of all domains */
-#define WEIR_RLS_DEPTH_MAX 16u     /* of nested descriptors */
+#define WEIR_RLS_RULES_MAX 100000u  /* descriptors of all domains */
+#define WEIR_RLS_DEPTH_MAX 16u      /* of nested descriptors */
 #define WEIR_RLS_PATTERNS_MAX 1024u /* values with a '*' in one list */
 #define WEIR_RLS_DOMAINS_MAX 1024u
-#define WEIR_RLS_REPLACES_MAX 16u  /* of one limit */
+#define WEIR_RLS_REPLACES_MAX 16u /* of one limit */
 
 /* A limit; texts belong to the rules. */
 struct weir_rls_rule {
-    uint32_t line; /* of its descriptor, in the text */
+    uint32_t line;              /* of its descriptor, in the text */
     uint32_t requests_per_unit; /* 0: nothing passes */
     enum weir_rls_unit unit;    /* NO_UNIT: unlimited */
     bool shadow;     /* refuses nobody, but says what it would have left */
@@ -47,7 +47,7 @@ struct weir_rls_rule {
     const struct weir_text *replaces; /* names of limits that don't count where
                                        * this one rules */
     struct weir_text domain;
-    uint32_t depth; /* entries, from the outermost on */
+    uint32_t depth;                        /* entries, from the outermost on */
     const struct weir_rls_entry *patterns; /* of each; value empty: any */
 };
 

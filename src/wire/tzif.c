@@ -40,8 +40,8 @@ struct reader {
 
 static uint32_t be32(const unsigned char *p)
 {
-    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 |
-           (uint32_t)p[2] << 8 | p[3];
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 |
+           p[3];
 }
 
 static int64_t be64(const unsigned char *p)
@@ -87,9 +87,8 @@ static bool take_header(struct reader *in, struct header *out)
 
 static size_t block_size(const struct header *header, size_t time_size)
 {
-    return header->times * (time_size + 1) + header->types * 6 +
-           header->chars + header->leap * (time_size + 4) + header->isstd +
-           header->isut;
+    return header->times * (time_size + 1) + header->types * 6 + header->chars +
+           header->leap * (time_size + 4) + header->isstd + header->isut;
 }
 
 /* A block's parts that matter here. */
@@ -230,8 +229,8 @@ static bool take_date(struct reader *in, struct date *out)
                 take_number(in, 6, &out->day);
     } else {
         out->form = take_char(in, 'J') ? 'J' : 0;
-        sound = take_number(in, 365, &out->day) &&
-                (out->form == 0 || out->day > 0);
+        sound =
+            take_number(in, 365, &out->day) && (out->form == 0 || out->day > 0);
     }
     if (sound && take_char(in, '/'))
         sound = take_time(in, 167, &out->time_s);
@@ -290,8 +289,7 @@ static int64_t day_of_month_rule(const struct date *date, int64_t year)
     int64_t weekday = (days_before(year) + first + 4) % 7;
     if (weekday < 0)
         weekday += 7;
-    int64_t day = first + (date->day - weekday + 7) % 7 +
-                  7 * (date->week - 1);
+    int64_t day = first + (date->day - weekday + 7) % 7 + 7 * (date->week - 1);
     return day < next ? day : day - 7;
 }
 
@@ -330,12 +328,13 @@ static void apply_rule(const struct rule *rule, int64_t at,
     size_t count = 0;
     int64_t first = year_of(at) - 1;
     for (int64_t year = first; year < first + RULE_YEARS; year++) {
-        insert(list, count++, (struct change){
-            moment_of(&rule->start, year) - rule->standard_s, rule->summer_s
-        });
-        insert(list, count++, (struct change){
-            moment_of(&rule->end, year) - rule->summer_s, rule->standard_s
-        });
+        insert(
+            list, count++,
+            (struct change){ moment_of(&rule->start, year) - rule->standard_s,
+                             rule->summer_s });
+        insert(list, count++,
+               (struct change){ moment_of(&rule->end, year) - rule->summer_s,
+                                rule->standard_s });
     }
     for (size_t i = 0; i < count; i++) {
         if (list[i].at > at) {
@@ -355,8 +354,8 @@ static bool take_footer(struct reader *in, struct reader *out)
 {
     if (!take_char(in, '\n'))
         return false;
-    const unsigned char *end = in->len > 0 ? memchr(in->p, '\n', in->len)
-                                           : NULL;
+    const unsigned char *end =
+        in->len > 0 ? memchr(in->p, '\n', in->len) : NULL;
     if (!end || end - in->p > TEXT_MAX)
         return false;
     *out = (struct reader){ in->p, (size_t)(end - in->p) };

@@ -71,8 +71,7 @@ static_assert((int)WEIR_CALENDAR_MONTH == (int)WEIR__V1__CALENDAR__MONTH,
               "calendars have one numbering");
 static_assert((int)WEIR_OFF == (int)WEIR__V1__MODE__OFF,
               "modes have one numbering");
-static_assert((int)WEIR_SHARE_PRIORITY ==
-                  (int)WEIR__V1__SHARE__SHARE_PRIORITY,
+static_assert((int)WEIR_SHARE_PRIORITY == (int)WEIR__V1__SHARE__SHARE_PRIORITY,
               "shares have one numbering");
 static_assert((int)WEIR_GLOB_PATH == (int)WEIR__V1__GLOB__GLOB_PATH,
               "globs have one numbering");
@@ -136,8 +135,7 @@ static int scan_item(struct scan_level *levels, unsigned *depth,
 }
 
 /* What protobuf-c may be given. Without recursion: see above. */
-static int scan(const ProtobufCMessageDescriptor *desc,
-                struct weir_wire_in in)
+static int scan(const ProtobufCMessageDescriptor *desc, struct weir_wire_in in)
 {
     struct scan_level levels[SCAN_DEPTH_MAX] = { { .desc = desc, .in = in } };
     unsigned depth = 0;
@@ -188,8 +186,8 @@ static int unpack(const ProtobufCMessageDescriptor *desc,
     };
     size_t len = weir_wire_left(in);
     const uint8_t empty = 0;
-    const void *message = protobuf_c_message_unpack(
-        desc, &allocator, len, len > 0 ? in.p : &empty);
+    const void *message = protobuf_c_message_unpack(desc, &allocator, len,
+                                                    len > 0 ? in.p : &empty);
     /* It has been scanned, so what is left to go wrong is memory. */
     if (!message)
         return WEIR_ETOOBIG;
@@ -279,9 +277,9 @@ static size_t pack_hello(const struct weir_hello *hello, uint8_t *p)
     Weir__V1__Store store;
     Weir__V1__Hello message = WEIR__V1__HELLO__INIT;
     message.protocol = hello->protocol;
-    message.incarnation = (ProtobufCBinaryData){
-        WEIR_INCARNATION_SIZE, (uint8_t *)hello->incarnation
-    };
+    message.incarnation =
+        (ProtobufCBinaryData){ WEIR_INCARNATION_SIZE,
+                               (uint8_t *)hello->incarnation };
     message.name = data_of(hello->name);
     message.store = put_store(&hello->store, &store);
     message.epoch = hello->epoch;
@@ -332,9 +330,9 @@ static size_t pack_welcome(const struct weir_welcome *welcome, uint8_t *p)
     message.n_regions = welcome->region_count;
     message.regions = regions;
     message.protocol = welcome->protocol;
-    message.incarnation = (ProtobufCBinaryData){
-        WEIR_INCARNATION_SIZE, (uint8_t *)welcome->incarnation
-    };
+    message.incarnation =
+        (ProtobufCBinaryData){ WEIR_INCARNATION_SIZE,
+                               (uint8_t *)welcome->incarnation };
     message.name = data_of(welcome->name);
     message.age_ns = welcome->age;
     message.ready = welcome->ready;
@@ -463,8 +461,7 @@ static Weir__V1__Window *put_window(const struct weir_window *window,
     return out;
 }
 
-static void get_window(const Weir__V1__Window *window,
-                       struct weir_window *out)
+static void get_window(const Weir__V1__Window *window, struct weir_window *out)
 {
     if (!window)
         return;
@@ -530,8 +527,8 @@ static struct weir_limit get_limit(const Weir__V1__Limit *limit)
 }
 
 /* As put_algorithm(). 'safe' must live as long as 'message'. */
-static void put_lease(const struct weir_quota *quota,
-                      Weir__V1__Quota *message, Weir__V1__Limit *safe)
+static void put_lease(const struct weir_quota *quota, Weir__V1__Quota *message,
+                      Weir__V1__Limit *safe)
 {
     struct weir_quota fresh;
     weir_quota_init(&fresh);
@@ -666,8 +663,7 @@ static int get_bursts(const Weir__V1__Quota *message, struct weir_quota *out)
     return error;
 }
 
-static int get_quota(const Weir__V1__Quota *message,
-                     struct weir_change *change)
+static int get_quota(const Weir__V1__Quota *message, struct weir_change *change)
 {
     struct weir_quota *out = &change->quota;
     if (!message->limit)
@@ -722,8 +718,7 @@ static size_t quotas_size(const struct weir_quotas *quotas)
                   weir_wire_number_size(quotas->target) +
                   weir_wire_number_size(quotas->known);
     for (size_t i = 0; i < quotas->count; i++)
-        size += weir_wire_message_size(pack_change(&quotas->changes[i],
-                                                   NULL));
+        size += weir_wire_message_size(pack_change(&quotas->changes[i], NULL));
     return size;
 }
 
@@ -888,8 +883,8 @@ size_t weir_v1_encode(const struct weir_message *message, void *buf,
     unsigned number;
     struct weir_v1_sizes sizes;
     size_t body = body_size(message, &number, &sizes);
-    size_t total = weir_wire_number_size(message->session) +
-                   weir_wire_message_size(body);
+    size_t total =
+        weir_wire_number_size(message->session) + weir_wire_message_size(body);
     if (total > size)
         return 0;
     uint8_t *p = buf;

@@ -103,8 +103,7 @@ static int get_ask(struct weir_wire_in in, uint64_t above,
     if (error < 0)
         return error;
     const uint64_t *numbers = row.numbers;
-    if (numbers[ASK_NUMBER] <= above ||
-        numbers[ASK_OP] < WEIR_METER_TAKE ||
+    if (numbers[ASK_NUMBER] <= above || numbers[ASK_OP] < WEIR_METER_TAKE ||
         numbers[ASK_OP] > WEIR_METER_RESERVE ||
         numbers[ASK_WEIGHT] > WEIR_WEIGHT_MAX ||
         numbers[ASK_LEVEL] >= WEIR_BUCKETS_MAX)
@@ -128,8 +127,7 @@ int weir_v1_asks_get(struct weir_wire_in in, struct weir_arena *arena,
     int error = count_rows(in, &count);
     if (error < 0)
         return error;
-    struct weir_step_ask *rows =
-        weir_arena_alloc(arena, count * sizeof(*rows));
+    struct weir_step_ask *rows = weir_arena_alloc(arena, count * sizeof(*rows));
     if (!rows)
         return WEIR_ETOOBIG;
     uint64_t above = 0;

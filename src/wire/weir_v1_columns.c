@@ -143,8 +143,7 @@ static int read_fields(struct weir_wire_in in, uint32_t as_number,
 /* ---- Columns in ---- */
 
 /* The next number of a column of steps: ascending, within 32 bits. */
-static inline int next_step(struct weir_wire_in *in, bool first,
-                            uint64_t *at)
+static inline int next_step(struct weir_wire_in *in, bool first, uint64_t *at)
 {
     uint64_t step;
     if (!weir_varint_get(in, &step))
@@ -214,11 +213,8 @@ static int next_sparse(struct weir_wire_in *steps, struct weir_wire_in *in,
 
 /* The sparse columns of counts: each the field of its steps, and the next. */
 static const unsigned sparse_columns[] = {
-    COUNTS_REFUSED_STEPS,
-    COUNTS_LATE_STEPS,
-    COUNTS_PACE_STEPS,
-    COUNTS_CARRY_STEPS,
-    COUNTS_AHEAD_STEPS,
+    COUNTS_REFUSED_STEPS, COUNTS_LATE_STEPS,  COUNTS_PACE_STEPS,
+    COUNTS_CARRY_STEPS,   COUNTS_AHEAD_STEPS,
 };
 
 /* What is to be carried beyond what passed, modulo 2^64; of a report that
@@ -251,8 +247,8 @@ static int set_sparse(struct weir_count *row, unsigned column, uint64_t value)
     else if (column == COUNTS_LATE_STEPS)
         row->late = weir_unzigzag(value);
     else if (column == COUNTS_CARRY_STEPS)
-        row->carry = (int64_t)((uint64_t)row->passed +
-                               (uint64_t)weir_unzigzag(value));
+        row->carry =
+            (int64_t)((uint64_t)row->passed + (uint64_t)weir_unzigzag(value));
     else if (column == COUNTS_AHEAD_STEPS)
         row->ahead = value;
     else
@@ -313,12 +309,9 @@ static int get_announce(struct weir_wire_in in, struct weir_announce *out)
     struct fields fields = { 0 };
     int error = read_fields(in,
                             1u << ANNOUNCE_SLOT | 1u << ANNOUNCE_CREATED |
-                                1u << ANNOUNCE_PASSED |
-                                1u << ANNOUNCE_REFUSED |
-                                1u << ANNOUNCE_FILL |
-                                1u << ANNOUNCE_WITNESSED |
-                                1u << ANNOUNCE_SANK |
-                                1u << ANNOUNCE_IN_FLIGHT,
+                                1u << ANNOUNCE_PASSED | 1u << ANNOUNCE_REFUSED |
+                                1u << ANNOUNCE_FILL | 1u << ANNOUNCE_WITNESSED |
+                                1u << ANNOUNCE_SANK | 1u << ANNOUNCE_IN_FLIGHT,
                             1u << ANNOUNCE_NAME, &fields);
     if (error < 0)
         return error;
@@ -361,22 +354,19 @@ static int get_announces(struct weir_wire_in in, struct weir_arena *arena,
     int error = count_announces(in, &count);
     if (error < 0)
         return error;
-    struct weir_announce *rows =
-        weir_arena_alloc(arena, count * sizeof(*rows));
+    struct weir_announce *rows = weir_arena_alloc(arena, count * sizeof(*rows));
     if (!rows)
         return WEIR_ETOOBIG;
     out->announces = rows;
     for (;;) {
         struct weir_wire_item item;
-        int number = next_field(&in,
-                                1u << REPORT_NUMBER | 1u << REPORT_EPOCH |
-                                    1u << REPORT_LATE_FROM |
-                                    1u << REPORT_UNKNOWN |
-                                    1u << REPORT_CARRIED |
-                                    1u << REPORT_NO_ROOM |
-                                    1u << REPORT_AGAIN,
-                                1u << REPORT_COUNTS | 1u << REPORT_BELOW,
-                                1u << REPORT_ANNOUNCES, fields, &item);
+        int number = next_field(
+            &in,
+            1u << REPORT_NUMBER | 1u << REPORT_EPOCH | 1u << REPORT_LATE_FROM |
+                1u << REPORT_UNKNOWN | 1u << REPORT_CARRIED |
+                1u << REPORT_NO_ROOM | 1u << REPORT_AGAIN,
+            1u << REPORT_COUNTS | 1u << REPORT_BELOW, 1u << REPORT_ANNOUNCES,
+            fields, &item);
         if (number <= 0)
             return number;
         if (number != REPORT_ANNOUNCES)
@@ -498,8 +488,7 @@ static uint8_t *put_announce(const struct weir_announce *announce, uint8_t *p)
     p = weir_wire_put_number(p, ANNOUNCE_CREATED, announce->created);
     p = weir_wire_put_number(p, ANNOUNCE_PASSED, announce->base);
     p = weir_wire_put_number(p, ANNOUNCE_REFUSED, announce->refused);
-    p = weir_wire_put_number(p, ANNOUNCE_FILL,
-                             weir_zigzag(announce->fill));
+    p = weir_wire_put_number(p, ANNOUNCE_FILL, weir_zigzag(announce->fill));
     p = weir_wire_put_number(p, ANNOUNCE_WITNESSED, announce->witnessed);
     p = weir_wire_put_number(p, ANNOUNCE_SANK, announce->sank);
     return weir_wire_put_number(p, ANNOUNCE_IN_FLIGHT, announce->in_flight);

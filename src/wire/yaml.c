@@ -76,8 +76,10 @@ static int refuse(struct reader *reader, yaml_mark_t mark, int error,
 
 static int refuse_memory(struct weir_diag *diag)
 {
-    return weir_diag_set(diag, WEIR_ENOMEM, "there is no memory for this "
-                         "file", NULL);
+    return weir_diag_set(diag, WEIR_ENOMEM,
+                         "there is no memory for this "
+                         "file",
+                         NULL);
 }
 
 static int refuse_event(struct reader *reader, const char *wanted)
@@ -108,15 +110,14 @@ static int next_event(struct reader *reader)
         return refuse_parser(reader);
     reader->has_event = true;
     const yaml_event_t *event = &reader->event;
-    bool named = event->type == YAML_ALIAS_EVENT ||
-                 (event->type == YAML_SCALAR_EVENT &&
-                  (event->data.scalar.anchor || event->data.scalar.tag)) ||
-                 (event->type == YAML_MAPPING_START_EVENT &&
-                  (event->data.mapping_start.anchor ||
-                   event->data.mapping_start.tag)) ||
-                 (event->type == YAML_SEQUENCE_START_EVENT &&
-                  (event->data.sequence_start.anchor ||
-                   event->data.sequence_start.tag));
+    bool named =
+        event->type == YAML_ALIAS_EVENT ||
+        (event->type == YAML_SCALAR_EVENT &&
+         (event->data.scalar.anchor || event->data.scalar.tag)) ||
+        (event->type == YAML_MAPPING_START_EVENT &&
+         (event->data.mapping_start.anchor || event->data.mapping_start.tag)) ||
+        (event->type == YAML_SEQUENCE_START_EVENT &&
+         (event->data.sequence_start.anchor || event->data.sequence_start.tag));
     if (named)
         return refuse_event(reader, "anchors, aliases and tags aren't "
                                     "taken; write the value out");
@@ -253,8 +254,8 @@ static int read_labels(struct reader *reader, struct weir_out *lines)
             return more;
         weir_out_text(lines, key);
         weir_out_string(lines, "=");
-        bool broken = memchr(key.p, '=', key.len) ||
-                      memchr(key.p, '\n', key.len);
+        bool broken =
+            memchr(key.p, '=', key.len) || memchr(key.p, '\n', key.len);
         if (broken)
             return refuse_event(reader, "the key of a label must be 1 to 63 "
                                         "of A-Z a-z 0-9 _ . / -");
@@ -325,8 +326,8 @@ static int read_value(struct reader *reader, const struct weir_field *field,
     error = keep_text(reader->yaml, value, &kept);
     if (error < 0)
         return refuse_memory(reader->diag);
-    error = weir_quota_set(quota, weir_text_of(field->name), kept,
-                           reader->diag);
+    error =
+        weir_quota_set(quota, weir_text_of(field->name), kept, reader->diag);
     if (error < 0)
         set_place(reader->diag, reader->event.start_mark);
     return error;
@@ -359,9 +360,8 @@ static int read_fields(struct reader *reader, struct weir_quota *quota,
         yaml_mark_t mark = reader->event.start_mark;
         size_t i = find_field(key);
         if (i == count || fields[i].read_only) {
-            int error = weir_quota_set(quota, key,
-                                       (struct weir_text){ NULL, 0 },
-                                       reader->diag);
+            int error = weir_quota_set(
+                quota, key, (struct weir_text){ NULL, 0 }, reader->diag);
             set_place(reader->diag, mark);
             return error;
         }
@@ -416,8 +416,8 @@ static int read_quotas(struct reader *reader)
     int error = next_event(reader);
     if (error < 0)
         return error;
-    bool is_empty = reader->event.type == YAML_SCALAR_EVENT &&
-                    scalar(reader).len == 0;
+    bool is_empty =
+        reader->event.type == YAML_SCALAR_EVENT && scalar(reader).len == 0;
     if (is_empty)
         return 0;
     if (reader->event.type != YAML_SEQUENCE_START_EVENT)
@@ -503,8 +503,10 @@ int weir_yaml_parse(struct weir_text text, struct weir_yaml **out,
     if (diag)
         diag->line = diag->column = 0;
     if (text.len > WEIR_YAML_BYTES_MAX)
-        return weir_diag_set(diag, WEIR_ETOOBIG, "the file is larger than "
-                             "256 MiB", NULL);
+        return weir_diag_set(diag, WEIR_ETOOBIG,
+                             "the file is larger than "
+                             "256 MiB",
+                             NULL);
     struct reader reader = { .diag = diag };
     reader.yaml = calloc(1, sizeof(*reader.yaml));
     if (!reader.yaml)
@@ -514,8 +516,8 @@ int weir_yaml_parse(struct weir_text text, struct weir_yaml **out,
         return refuse_memory(diag);
     }
     yaml_parser_set_encoding(&reader.parser, YAML_UTF8_ENCODING);
-    yaml_parser_set_input_string(&reader.parser,
-                                 (const unsigned char *)text.p, text.len);
+    yaml_parser_set_input_string(&reader.parser, (const unsigned char *)text.p,
+                                 text.len);
     int error = read_stream(&reader);
     if (reader.has_event)
         yaml_event_delete(&reader.event);

@@ -23,8 +23,8 @@ static int append(void *context, unsigned char *bytes, size_t size)
     struct output *output = context;
     size_t need = output->len + size + 1;
     if (need > output->capacity) {
-        size_t capacity = need > 2 * output->capacity ? need
-                                                      : 2 * output->capacity;
+        size_t capacity =
+            need > 2 * output->capacity ? need : 2 * output->capacity;
         char *grown = realloc(output->bytes, capacity);
         if (!grown)
             return 0;
@@ -40,17 +40,16 @@ static int append(void *context, unsigned char *bytes, size_t size)
 /* Words and beginnings that YAML's readers give a type of their own. */
 static bool is_ambiguous(struct weir_text text)
 {
-    static const char *const words[] = { "null", "true", "false", "yes",
-                                         "no",   "on",   "off",   "y",
-                                         "n",    "~" };
+    static const char *const words[] = { "null", "true", "false", "yes", "no",
+                                         "on",   "off",  "y",     "n",   "~" };
     if (text.len == 0 || memchr("0123456789.+-=<", text.p[0], 15))
         return true;
     if (text.len > 5)
         return false;
     char lower[6] = { 0 };
     for (size_t i = 0; i < text.len; i++)
-        lower[i] = text.p[i] >= 'A' && text.p[i] <= 'Z' ? text.p[i] | 0x20
-                                                        : text.p[i];
+        lower[i] =
+            text.p[i] >= 'A' && text.p[i] <= 'Z' ? text.p[i] | 0x20 : text.p[i];
     for (size_t i = 0; i < WEIR_COUNT_OF(words); i++) {
         if (strcmp(lower, words[i]) == 0)
             return true;
@@ -61,8 +60,8 @@ static bool is_ambiguous(struct weir_text text)
 static bool emit_scalar(yaml_emitter_t *emitter, struct weir_text text,
                         bool quote)
 {
-    yaml_scalar_style_t style = quote ? YAML_DOUBLE_QUOTED_SCALAR_STYLE
-                                      : YAML_ANY_SCALAR_STYLE;
+    yaml_scalar_style_t style =
+        quote ? YAML_DOUBLE_QUOTED_SCALAR_STYLE : YAML_ANY_SCALAR_STYLE;
     static const char nothing[1];
     const char *bytes = text.len > 0 ? text.p : nothing;
     yaml_event_t event;
@@ -112,8 +111,7 @@ static bool is_free_text(const char *field)
            strcmp(field, "description") == 0 || strcmp(field, "tz") == 0;
 }
 
-static bool emit_quota(yaml_emitter_t *emitter,
-                       const struct weir_quota *quota)
+static bool emit_quota(yaml_emitter_t *emitter, const struct weir_quota *quota)
 {
     size_t count;
     const struct weir_field *fields = weir_quota_fields(&count);
@@ -124,9 +122,8 @@ static bool emit_quota(yaml_emitter_t *emitter,
         if (fields[i].read_only || weir_quota_is_default(quota, name))
             continue;
         char buf[WEIR_FIELD_VALUE_MAX];
-        struct weir_text value = {
-            buf, weir_quota_get(quota, name, buf, sizeof(buf))
-        };
+        struct weir_text value = { buf, weir_quota_get(quota, name, buf,
+                                                       sizeof(buf)) };
         bool quote = is_free_text(name) && is_ambiguous(value);
         bool done = emit_scalar(emitter, weir_text_of(name), false) &&
                     (fields[i].type == WEIR_FIELD_MAP
@@ -143,8 +140,7 @@ static bool emit_head(yaml_emitter_t *emitter)
     yaml_event_t event;
     return yaml_stream_start_event_initialize(&event, YAML_UTF8_ENCODING) &&
            yaml_emitter_emit(emitter, &event) &&
-           yaml_document_start_event_initialize(&event, NULL, NULL, NULL,
-                                                1) &&
+           yaml_document_start_event_initialize(&event, NULL, NULL, NULL, 1) &&
            yaml_emitter_emit(emitter, &event) && emit_map(emitter, false) &&
            emit_scalar(emitter, WEIR_TEXT("weir"), false) &&
            emit_scalar(emitter, WEIR_TEXT("1"), false) &&

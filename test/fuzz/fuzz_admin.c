@@ -9,16 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/admin.h"
 #include "os/clock.h"
+#include "server/admin.h"
 
 struct room {
     struct weir_root *root;
     struct weir_admin *admin;
 };
 
-static void add_quota(struct weir_root *root, const char *name,
-                      uint64_t epoch)
+static void add_quota(struct weir_root *root, const char *name, uint64_t epoch)
 {
     struct weir_change change = { .removed = false };
     weir_quota_init(&change.quota);

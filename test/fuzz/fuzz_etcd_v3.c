@@ -10,8 +10,7 @@ static void require_within(struct weir_text text, const uint8_t *data,
                            size_t size)
 {
     const uint8_t *p = (const uint8_t *)text.p;
-    weir_assert(text.len == 0 ||
-                (p >= data && p + text.len <= data + size));
+    weir_assert(text.len == 0 || (p >= data && p + text.len <= data + size));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -29,8 +29,7 @@ static void check(const struct weir_quota *quota)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     json_t *object = json_loadb((const char *)data, size,
-                                JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES,
-                                NULL);
+                                JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, NULL);
     if (!object)
         return 0;
     struct weir_quota quota;

@@ -13,8 +13,7 @@ static void check_inside(struct weir_text line, struct weir_text part)
 {
     if (part.len == 0 || (part.len == 1 && part.p[0] == '-'))
         return;
-    weir_assert(part.p >= line.p &&
-                part.p + part.len <= line.p + line.len);
+    weir_assert(part.p >= line.p && part.p + part.len <= line.p + line.len);
 }
 
 static void check_line(struct weir_text line, struct weir_log_clock *clock)

@@ -21,8 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *first = malloc(size + 1);
     if (!first)
         return 0;
-    int error = weir_fields_read(WEIR_TEXT("a*"), fields, first, &quota,
-                                 &diag);
+    int error = weir_fields_read(WEIR_TEXT("a*"), fields, first, &quota, &diag);
     if (error < 0) {
         weir_assert(error == WEIR_ESTORE && diag.text[0] != '\0');
     } else {

@@ -10,8 +10,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const int64_t instants[] = { -2000000000, 0, 1711846800,
-                                        7258118400, INT64_MAX };
+    static const int64_t instants[] = { -2000000000, 0, 1711846800, 7258118400,
+                                        INT64_MAX };
     for (size_t i = 0; i < WEIR_COUNT_OF(instants); i++) {
         struct weir_tzif_span span;
         if (weir_tzif_at(data, size, instants[i], &span) == 0)

@@ -18,8 +18,7 @@ static void check_field(const char *field, struct weir_text value)
     weir_quota_init(&back);
     if (weir_quota_set(&quota, weir_text_of(field), value, &diag) < 0)
         return;
-    if (weir_quota_is_default(&quota, field) ||
-        value.len > WEIR_LABELS_MAX)
+    if (weir_quota_is_default(&quota, field) || value.len > WEIR_LABELS_MAX)
         return;
     char buf[WEIR_FIELD_VALUE_MAX];
     /* a name that the check can pass, unless it is the field in question */
