@@ -45,9 +45,9 @@ static struct ruling by_fill(const struct look *look, int64_t fill,
 static struct ruling by_flags(const struct weir_table *table, uint32_t slot,
                               const struct look *look)
 {
-    if (look->flags & META_OPEN)
+    if (look->flags & META_PASS)
         return (struct ruling){ 0 };
-    if (look->flags & META_CLOSED)
+    if (look->flags & META_LIMIT)
         return (struct ruling){ .never = true };
     double chance = weir_cold(table, slot)->hold / 255.0;
     return (struct ruling){ .never = chance >= 1,

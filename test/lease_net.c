@@ -369,7 +369,7 @@ void net_want(struct net *net, uint32_t leaf, uint32_t quota, double wants)
     char name[8];
     snprintf(name, sizeof(name), "q%u", quota);
     struct weir_lease_want want = { .name = weir_text_of(name),
-                                    .on_stale = WEIR_STALE_CLOSED };
+                                    .on_stale = WEIR_STALE_LIMIT };
     if (wants >= 0 && *place == WEIR_LEASE_PLACE_NONE)
         *place = weir_lease_client_open(node->client, &want, net->now);
     if (wants >= 0)

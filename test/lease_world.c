@@ -335,7 +335,7 @@ void world_run(struct world *world, weir_duration span)
 struct world *world_begin_flight(uint64_t limit, weir_duration stay)
 {
     struct world *world = world_begin_kind(WEIR_CONCURRENCY, limit, WEIR_LEASED,
-                                           WEIR_STALE_CLOSED);
+                                           WEIR_STALE_LIMIT);
     world->stay = stay;
     return world;
 }

@@ -103,7 +103,7 @@ static void put(struct book *book, const char *name, uint64_t units,
         (struct weir_limit){ .units = units, .per = 60 * WEIR_SECOND };
     quota.sharing = WEIR_EXACT;
     quota.algorithm = WEIR_SLIDING_LOG;
-    quota.on_stale = WEIR_STALE_CLOSED;
+    quota.on_stale = WEIR_STALE_LIMIT;
     quota.max_entries = max_entries;
     if (weir_fleet_put(book->fleet, &quota, &diag) < 0)
         fail_msg("%s", diag.text);

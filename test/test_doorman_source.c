@@ -330,7 +330,7 @@ static void test_an_entry_as_a_quota(void **state)
     entry.safe_capacity = -1;
     entry.learning_given = false;
     assert_int_equal(weir_doorman_quota(&entry, 7, &quota, &diag), 0);
-    assert_int_equal(quota.on_stale, WEIR_STALE_OPEN);
+    assert_int_equal(quota.on_stale, WEIR_STALE_PASS);
     assert_int_equal(weir_quota_learning(&quota), 60 * WEIR_SECOND);
     entry.line = 3;
     entry.lease = 2 * WEIR_LEASE_MAX;

@@ -90,7 +90,7 @@ static bool push(struct weir_holder *holder, uint64_t serial, double capacity,
 static void test_a_lease_runs_from_the_sending(void **state)
 {
     (void)state;
-    struct weir_holder holder = made(WEIR_STALE_CLOSED, false);
+    struct weir_holder holder = made(WEIR_STALE_LIMIT, false);
     uint64_t number = asked(&holder, START);
     assert_true(answer(&holder, number, 1, 50, START + 3 * S));
     ASSERT_SAME(weir_holder_expiry(&holder), START + 20 * S);
@@ -115,7 +115,7 @@ static void test_a_lease_runs_from_the_sending(void **state)
 static void test_what_isnt_known_doesnt_count(void **state)
 {
     (void)state;
-    struct weir_holder holder = made(WEIR_STALE_CLOSED, false);
+    struct weir_holder holder = made(WEIR_STALE_LIMIT, false);
     assert_false(answer(&holder, 1, 1, 50, START)); /* never asked */
     assert_false(push(&holder, 1, 50, START));      /* before any answer */
     for (int i = 0; i < WEIR_HOLDER_ASKS + 1; i++)
@@ -145,7 +145,7 @@ static void test_what_isnt_known_doesnt_count(void **state)
 static void test_numbers_of_the_caller(void **state)
 {
     (void)state;
-    struct weir_holder holder = made(WEIR_STALE_CLOSED, false);
+    struct weir_holder holder = made(WEIR_STALE_LIMIT, false);
     struct weir_holder_ask ask;
     weir_holder_ask_by(&holder, 1000, &ask, START);
     ASSERT_SAME(ask.number, 1000);
@@ -165,7 +165,7 @@ static void test_numbers_of_the_caller(void **state)
 static void test_a_push_never_extends(void **state)
 {
     (void)state;
-    struct weir_holder holder = made(WEIR_STALE_CLOSED, false);
+    struct weir_holder holder = made(WEIR_STALE_LIMIT, false);
     answer(&holder, asked(&holder, START), 1, 50, START);
     assert_true(push(&holder, 2, 70, START + 19 * S)); /* a raise at once */
     ASSERT_SAME(weir_holder_limit(&holder, START + 19 * S), 70);
@@ -184,7 +184,7 @@ static void test_a_push_never_extends(void **state)
 static void test_small_steps_down_wait_for_the_refresh(void **state)
 {
     (void)state;
-    struct weir_holder holder = made(WEIR_STALE_CLOSED, false);
+    struct weir_holder holder = made(WEIR_STALE_LIMIT, false);
     weir_holder_want(&holder, 100, START);
     answer(&holder, asked(&holder, START), 1, 50, START);
     answer(&holder, asked(&holder, START), 2, 49.99, START);
@@ -199,7 +199,7 @@ static void test_small_steps_down_wait_for_the_refresh(void **state)
 static void test_a_gauge_takes_less_when_it_fits(void **state)
 {
     (void)state;
-    struct weir_holder holder = made(WEIR_STALE_CLOSED, true);
+    struct weir_holder holder = made(WEIR_STALE_LIMIT, true);
     answer(&holder, asked(&holder, START), 1, 50, START);
     weir_holder_in_use(&holder, 45);
     ASSERT_SAME(taken(&holder, START), 1);
@@ -230,7 +230,7 @@ static void test_a_gauge_takes_less_when_it_fits(void **state)
 static void test_terms(void **state)
 {
     (void)state;
-    struct weir_holder holder = made(WEIR_STALE_CLOSED, false);
+    struct weir_holder holder = made(WEIR_STALE_LIMIT, false);
     struct weir_grant grant = answer_of(7, 50);
     uint64_t number = asked(&holder, START);
     assert_true(weir_holder_granted(&holder, number, 3, &grant, START));
@@ -269,7 +269,7 @@ static void test_terms(void **state)
 static void test_the_same_term_anew(void **state)
 {
     (void)state;
-    struct weir_holder holder = made(WEIR_STALE_CLOSED, false);
+    struct weir_holder holder = made(WEIR_STALE_LIMIT, false);
     answer(&holder, asked(&holder, START), 900, 50, START);
     weir_holder_lost(&holder, START);
     assert_true(answer(&holder, asked(&holder, START), 1, 30, START));
@@ -284,8 +284,8 @@ static void test_stale(void **state)
         enum weir_on_stale on_stale;
         double first, limit, has;
     } rows[] = {
-        { WEIR_STALE_OPEN, INFINITY, INFINITY, 30 },
-        { WEIR_STALE_CLOSED, 0, 0, 0 },
+        { WEIR_STALE_PASS, INFINITY, INFINITY, 30 },
+        { WEIR_STALE_LIMIT, 0, 0, 0 },
         { WEIR_STALE_SHARE, 0, 2, 2 },
         { WEIR_STALE_HOLD, 0, 2, 2 }, /* it is the broker's to make it 50 */
     };
@@ -305,7 +305,7 @@ static void test_stale(void **state)
         at = START + 40 * S;
         ASSERT_SAME(weir_holder_safe_until(&holder), at);
         ASSERT_SAME(weir_holder_limit(&holder, at - 1), rows[i].limit);
-        bool open = rows[i].on_stale == WEIR_STALE_OPEN;
+        bool open = rows[i].on_stale == WEIR_STALE_PASS;
         ASSERT_SAME(weir_holder_limit(&holder, at), open ? INFINITY : 0);
     }
 }
@@ -315,9 +315,9 @@ static void test_says_its_safe_capacity(void **state)
 {
     (void)state;
     struct weir_holder_ask ask;
-    static const enum weir_on_stale how[] = {
-        WEIR_STALE_OPEN, WEIR_STALE_CLOSED, WEIR_STALE_SHARE, WEIR_STALE_HOLD
-    };
+    static const enum weir_on_stale how[] = { WEIR_STALE_PASS, WEIR_STALE_LIMIT,
+                                              WEIR_STALE_SHARE,
+                                              WEIR_STALE_HOLD };
     for (size_t i = 0; i < WEIR_COUNT_OF(how); i++) {
         struct weir_holder holder = made(how[i], false);
         answer(&holder, asked(&holder, START), 1, 50, START);
@@ -334,7 +334,7 @@ static void test_says_its_safe_capacity(void **state)
 static void test_between(void **state)
 {
     (void)state;
-    struct weir_holder holder = made(WEIR_STALE_OPEN, true);
+    struct weir_holder holder = made(WEIR_STALE_PASS, true);
     struct weir_holder_lease lease;
     struct weir_holder_ask ask;
     weir_holder_learning(&holder, true);
@@ -383,7 +383,7 @@ static void test_between(void **state)
 static void test_patience_doubles(void **state)
 {
     (void)state;
-    struct weir_holder holder = made(WEIR_STALE_CLOSED, false);
+    struct weir_holder holder = made(WEIR_STALE_LIMIT, false);
     weir_instant now = START;
     weir_duration patience = WEIR_HOLDER_PATIENCE;
     ASSERT_SAME(weir_holder_due(&holder), START);
@@ -411,7 +411,7 @@ static void test_patience_doubles(void **state)
 static void test_a_short_lease_is_asked_for_in_time(void **state)
 {
     (void)state;
-    struct weir_holder holder = made(WEIR_STALE_CLOSED, false);
+    struct weir_holder holder = made(WEIR_STALE_LIMIT, false);
     struct weir_grant grant = answer_of(1, 50);
     grant.lease = 2 * S;
     uint64_t number = asked(&holder, START);
@@ -424,7 +424,7 @@ static void test_a_short_lease_is_asked_for_in_time(void **state)
 static void test_a_lease_that_is_over_already(void **state)
 {
     (void)state;
-    struct weir_holder holder = made(WEIR_STALE_CLOSED, false);
+    struct weir_holder holder = made(WEIR_STALE_LIMIT, false);
     answer(&holder, asked(&holder, START), 1, 50, START);
     const struct weir_grant over = { .serial = 2, .capacity = 50 };
     uint64_t number = asked(&holder, START + S);
@@ -441,7 +441,7 @@ static void test_a_lease_that_is_over_already(void **state)
 static void test_a_large_change_is_told_early(void **state)
 {
     (void)state;
-    struct weir_holder holder = made(WEIR_STALE_CLOSED, false);
+    struct weir_holder holder = made(WEIR_STALE_LIMIT, false);
     weir_holder_want(&holder, 100, START);
     answer(&holder, asked(&holder, START), 1, 50, START);
     weir_instant refresh = weir_holder_due(&holder);
@@ -477,7 +477,7 @@ static void test_a_large_change_is_told_early(void **state)
 static void test_early_just_after_a_refresh(void **state)
 {
     (void)state;
-    struct weir_holder holder = made(WEIR_STALE_CLOSED, false);
+    struct weir_holder holder = made(WEIR_STALE_LIMIT, false);
     weir_holder_want(&holder, 100, START);
     answer(&holder, asked(&holder, START), 1, 50, START);
     weir_instant now = weir_holder_due(&holder);
@@ -526,7 +526,7 @@ static weir_instant use(struct weir_holder *holder,
 static void test_use_is_smoothed(void **state)
 {
     (void)state;
-    struct weir_holder holder = made(WEIR_STALE_CLOSED, false);
+    struct weir_holder holder = made(WEIR_STALE_LIMIT, false);
     struct weir_lease_use total = { .offered = 1 };
     ASSERT_SAME(weir_holder_wants(&holder, START), 0);
     weir_holder_use(&holder, &total, START); /* the first one */
@@ -566,7 +566,7 @@ static void test_smoothing_by_any_step(void **state)
     static const weir_duration steps[] = { 20 * MS, 100 * MS, 700 * MS,
                                            2500 * MS };
     for (size_t i = 0; i < WEIR_COUNT_OF(steps); i++) {
-        struct weir_holder holder = made(WEIR_STALE_CLOSED, false);
+        struct weir_holder holder = made(WEIR_STALE_LIMIT, false);
         struct weir_lease_use total = { .offered = 1 };
         weir_instant now = START;
         weir_holder_use(&holder, &total, now);
@@ -588,7 +588,7 @@ static void test_smoothing_by_any_step(void **state)
 static void test_what_is_said_rules_until_use_does(void **state)
 {
     (void)state;
-    struct weir_holder holder = made(WEIR_STALE_CLOSED, false);
+    struct weir_holder holder = made(WEIR_STALE_LIMIT, false);
     struct weir_lease_use total = { .offered = 0 };
     weir_holder_want(&holder, 300, START);
     ASSERT_SAME(weir_holder_wants(&holder, START + 3600 * S), 300);
@@ -607,7 +607,7 @@ static void test_what_is_said_rules_until_use_does(void **state)
 static void test_a_gauge_wants_what_would_be_in_use(void **state)
 {
     (void)state;
-    struct weir_holder holder = made(WEIR_STALE_CLOSED, true);
+    struct weir_holder holder = made(WEIR_STALE_LIMIT, true);
     /* the first is refused, as nothing was granted yet */
     struct weir_lease_use total = { .offered = 1 };
     weir_holder_use(&holder, &total, START);
@@ -919,7 +919,7 @@ static void play(struct model *model, uint64_t seed, unsigned ticks)
     model->now = START;
     model->term = 1;
     for (unsigned h = 0; h < HOLDERS; h++) {
-        weir_holder_init(&model->holders[h], WEIR_STALE_CLOSED, h % 2, seed + h,
+        weir_holder_init(&model->holders[h], WEIR_STALE_LIMIT, h % 2, seed + h,
                          model->now);
         weir_holder_want(&model->holders[h], CAPACITY, model->now);
         model->asks_term[h] = 1;

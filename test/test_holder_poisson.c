@@ -72,7 +72,7 @@ static void poisson(double load)
 {
     struct weir_rng rng = { 9 };
     struct weir_holder holder;
-    weir_holder_init(&holder, WEIR_STALE_CLOSED, false, 1, START);
+    weir_holder_init(&holder, WEIR_STALE_LIMIT, false, 1, START);
     struct weir_lease_use total = { .offered = 0 };
     double next = gap(&rng, load), fill = 0, last = 0;
     unsigned asks = 0, refused = 0;
@@ -125,7 +125,7 @@ static void test_less_is_said_once(void **state)
 {
     (void)state;
     struct weir_holder holder;
-    weir_holder_init(&holder, WEIR_STALE_CLOSED, false, 1, START);
+    weir_holder_init(&holder, WEIR_STALE_LIMIT, false, 1, START);
     struct weir_lease_use total = { .offered = 0 };
     const weir_duration round_trip = 50 * MS;
     unsigned asks = 0;
@@ -156,7 +156,7 @@ static void test_8000_dont_ask_at_one_instant(void **state)
     unsigned most = 0;
     for (uint64_t i = 0; i < 8000; i++) {
         struct weir_holder holder;
-        weir_holder_init(&holder, WEIR_STALE_CLOSED, false, i, START);
+        weir_holder_init(&holder, WEIR_STALE_LIMIT, false, i, START);
         weir_instant now = START;
         for (uint64_t serial = 1; now < START + 60 * S; serial++) {
             struct weir_holder_ask ask;

@@ -281,7 +281,7 @@ static void come(struct fleet *fleet, unsigned h, uint64_t seed)
         weir_broker_release(fleet->broker, fleet->numbers[h], true, fleet->now);
     fleet->numbers[h] = WEIR_HOLDER_NONE;
     fleet->in_use[h] = 0;
-    weir_holder_init(&fleet->holders[h], WEIR_STALE_CLOSED, h % 2, seed,
+    weir_holder_init(&fleet->holders[h], WEIR_STALE_LIMIT, h % 2, seed,
                      fleet->now);
     weir_holder_want(&fleet->holders[h], 30, fleet->now);
     fleet->asks_term[h] = fleet->term;

@@ -50,7 +50,7 @@ static void end(struct stage *stage)
 static uint32_t open_name(struct stage *stage, const char *name)
 {
     struct weir_lease_want want = { .name = weir_text_of(name),
-                                    .on_stale = WEIR_STALE_CLOSED,
+                                    .on_stale = WEIR_STALE_LIMIT,
                                     .ticket = (uint64_t)name[0] };
     return weir_lease_client_open(stage->client, &want, stage->now);
 }

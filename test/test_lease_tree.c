@@ -190,7 +190,7 @@ static void start_caller(struct tree *t, uint32_t caller)
 {
     static const enum weir_on_stale stale[] = { WEIR_STALE_SHARE,
                                                 WEIR_STALE_HOLD,
-                                                WEIR_STALE_CLOSED };
+                                                WEIR_STALE_LIMIT };
     struct caller *c = &t->callers[caller];
     c->lives = true;
     c->life++;

@@ -12,7 +12,7 @@
 static void all_of_the_limit_and_no_more(void **state)
 {
     (void)state;
-    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_LIMIT);
     world_offer(world, 750, 750, 750, 750);
     world_run(world, 10 * WEIR_SECOND);
     world_forget(world);
@@ -36,7 +36,7 @@ static void all_of_the_limit_and_no_more(void **state)
 static void shares_are_fair(void **state)
 {
     (void)state;
-    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_LIMIT);
     world_offer(world, 50, 100, 2000, 2000);
     world_run(world, 20 * WEIR_SECOND);
     world_forget(world);
@@ -69,18 +69,18 @@ static uint32_t least_between(const struct world *world, double from_s,
 static void the_sharing_is_switched_under_load(void **state)
 {
     (void)state;
-    struct world *world = world_begin(WEIR_COUNTED, WEIR_STALE_CLOSED);
+    struct world *world = world_begin(WEIR_COUNTED, WEIR_STALE_LIMIT);
     world_offer(world, 1500, 750, 500, 250);
     world_run(world, 10 * WEIR_SECOND);
     double counted = world->level_most;
     world->level_most = 0;
-    world_put(world, WEIR_LEASED, LIMIT, WEIR_STALE_CLOSED);
+    world_put(world, WEIR_LEASED, LIMIT, WEIR_STALE_LIMIT);
     world_run(world, 20 * WEIR_SECOND);
     double leased = world->level_most;
     for (uint32_t l = 0; l < LIMITERS; l++)
         assert_int_equal(world_lease(world, l).leasing, WEIR_LEASING_HELD);
     world->level_most = 0;
-    world_put(world, WEIR_COUNTED, LIMIT, WEIR_STALE_CLOSED);
+    world_put(world, WEIR_COUNTED, LIMIT, WEIR_STALE_LIMIT);
     world_run(world, 10 * WEIR_SECOND);
     print_message("switched at 10 s and 30 s: level at most %.0f counted, "
                   "%.0f leased, %.0f counted, high %.0f; fewest in 100 ms "
@@ -101,14 +101,14 @@ static void the_sharing_is_switched_under_load(void **state)
 static void an_idle_fleet_is_switched_unseen(void **state)
 {
     (void)state;
-    struct world *world = world_begin(WEIR_COUNTED, WEIR_STALE_CLOSED);
+    struct world *world = world_begin(WEIR_COUNTED, WEIR_STALE_LIMIT);
     world_offer(world, 250, 125, 80, 45);
     world_run(world, 10 * WEIR_SECOND);
-    world_put(world, WEIR_LEASED, LIMIT, WEIR_STALE_CLOSED);
+    world_put(world, WEIR_LEASED, LIMIT, WEIR_STALE_LIMIT);
     world_run(world, 30 * WEIR_SECOND);
     uint64_t leased = world->refused[0] + world->refused[1] +
                       world->refused[2] + world->refused[3];
-    world_put(world, WEIR_COUNTED, LIMIT, WEIR_STALE_CLOSED);
+    world_put(world, WEIR_COUNTED, LIMIT, WEIR_STALE_LIMIT);
     world_run(world, 10 * WEIR_SECOND);
     uint64_t in_all = world->refused[0] + world->refused[1] +
                       world->refused[2] + world->refused[3];
@@ -127,7 +127,7 @@ static void switched_at_any_moment(void **state)
     double most = 0;
     for (uint64_t history = 0; history < 20; history++) {
         struct weir_rng rng = { world_seed() * 1000 + history };
-        struct world *world = world_begin(WEIR_COUNTED, WEIR_STALE_CLOSED);
+        struct world *world = world_begin(WEIR_COUNTED, WEIR_STALE_LIMIT);
         for (int i = 0; i < 20; i++) {
             for (uint32_t l = 0; l < LIMITERS; l++)
                 world->offered[l] = (double)weir_rng_below(&rng, 1500) *
@@ -136,7 +136,7 @@ static void switched_at_any_moment(void **state)
             world_put(world,
                       world->sharing == WEIR_LEASED ? WEIR_COUNTED
                                                     : WEIR_LEASED,
-                      LIMIT, WEIR_STALE_CLOSED);
+                      LIMIT, WEIR_STALE_LIMIT);
         }
         world_run(world, 5 * WEIR_SECOND);
         if (world->level_most > HIGH + LOW)
@@ -155,7 +155,7 @@ static void switched_at_any_moment(void **state)
 static void a_silent_master(void **state)
 {
     (void)state;
-    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_LIMIT);
     world_offer(world, 500, 500, 500, 500);
     world_run(world, 10 * WEIR_SECOND);
     world->mute = true;
@@ -184,7 +184,7 @@ static void a_silent_master(void **state)
 static void what_is_unused_is_given_back(void **state)
 {
     (void)state;
-    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_LIMIT);
     world_offer(world, 100, 0, 0, 0);
     world_run(world, 10 * WEIR_SECOND);
     assert_int_equal(world_lease(world, 0).leasing, WEIR_LEASING_HELD);
@@ -206,7 +206,7 @@ static void what_is_unused_is_given_back(void **state)
 static void what_was_refused_before_isnt_wanted(void **state)
 {
     (void)state;
-    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_LIMIT);
     world_offer(world, 3 * LIMIT, 0, 0, 0);
     world_run(world, 10 * WEIR_SECOND);
     world_offer(world, 0, 0, 0, 0);
@@ -229,7 +229,7 @@ static void what_was_refused_before_isnt_wanted(void **state)
 static void a_handle_has_it_and_gives_it_back(void **state)
 {
     (void)state;
-    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_LIMIT);
     struct weir_table *table = weir_fleet_table(world->fleet, 2);
     struct weir_ref ref;
     assert_int_equal(weir_table_pin(table, WEIR_TEXT("q"), &ref,
@@ -251,7 +251,7 @@ static void a_handle_has_it_and_gives_it_back(void **state)
 static void a_process_that_ends_gives_all_back(void **state)
 {
     (void)state;
-    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_LIMIT);
     world_offer(world, 100, 100, 0, 0);
     world_run(world, 5 * WEIR_SECOND);
     struct weir_node *node = &world->fleet->limiters[0];
@@ -268,7 +268,7 @@ static void a_process_that_ends_gives_all_back(void **state)
 static void a_master_elsewhere_is_told_of(void **state)
 {
     (void)state;
-    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_LIMIT);
     world_offer(world, 100, 0, 0, 0);
     world_run(world, 5 * WEIR_SECOND);
     world->mute = true;
@@ -296,7 +296,7 @@ static void a_master_elsewhere_is_told_of(void **state)
 static void a_child_has_no_lease(void **state)
 {
     (void)state;
-    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_LIMIT);
     world_offer(world, 100, 100, 0, 0);
     world_run(world, 5 * WEIR_SECOND);
     struct weir_node *node = &world->fleet->limiters[0];
@@ -318,12 +318,12 @@ static void a_child_has_no_lease(void **state)
 static void the_priority_is_the_quotas(void **state)
 {
     (void)state;
-    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_LIMIT);
     world_offer(world, 100, 0, 0, 0);
     world_run(world, 3 * WEIR_SECOND);
     assert_int_equal(world->priority, 0);
     world->quota_priority = -7;
-    world_put(world, WEIR_LEASED, LIMIT, WEIR_STALE_CLOSED);
+    world_put(world, WEIR_LEASED, LIMIT, WEIR_STALE_LIMIT);
     world_run(world, WEIR_SECOND);
     assert_int_equal(world->priority, -7);
     world_end(world);
@@ -333,15 +333,15 @@ static void the_priority_is_the_quotas(void **state)
 static void an_edit_of_the_limit(void **state)
 {
     (void)state;
-    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_LIMIT);
     world_offer(world, 500, 500, 500, 500);
     world_run(world, 10 * WEIR_SECOND);
-    world_put(world, WEIR_LEASED, LIMIT / 10, WEIR_STALE_CLOSED);
+    world_put(world, WEIR_LEASED, LIMIT / 10, WEIR_STALE_LIMIT);
     world_run(world, 25 * WEIR_SECOND); /* what is over has leaked */
     world_forget(world);
     world_run(world, 10 * WEIR_SECOND);
     uint64_t cut = world_passed(world);
-    world_put(world, WEIR_LEASED, LIMIT, WEIR_STALE_CLOSED);
+    world_put(world, WEIR_LEASED, LIMIT, WEIR_STALE_LIMIT);
     world_run(world, 10 * WEIR_SECOND);
     world_forget(world);
     world_run(world, 10 * WEIR_SECOND);
@@ -385,7 +385,7 @@ static void a_cut_waits_for_permits(void **state)
     world_offer(world, 100, 100, 0, 0);
     world_run(world, 10 * WEIR_SECOND);
     assert_int_equal(world_out(world), 40);
-    world_put(world, WEIR_LEASED, 10, WEIR_STALE_CLOSED);
+    world_put(world, WEIR_LEASED, 10, WEIR_STALE_LIMIT);
     world_run(world, 4 * WEIR_SECOND);
     world->ceiling = 10;
     assert_compare(world_out(world), <=, 10);
@@ -493,19 +493,19 @@ static void permits_are_switched_under_load(void **state)
 {
     (void)state;
     struct world *world =
-        world_begin_kind(WEIR_CONCURRENCY, 40, WEIR_COUNTED, WEIR_STALE_CLOSED);
+        world_begin_kind(WEIR_CONCURRENCY, 40, WEIR_COUNTED, WEIR_STALE_LIMIT);
     world->stay = 300 * WEIR_MILLISECOND;
     world->ceiling = 60; /* counted: a stated bound more */
     world_offer(world, 400, 200, 100, 100);
     world_run(world, 10 * WEIR_SECOND);
     uint32_t counted = world_out(world);
-    world_put(world, WEIR_LEASED, 40, WEIR_STALE_CLOSED);
+    world_put(world, WEIR_LEASED, 40, WEIR_STALE_LIMIT);
     world_run(world, 3 * WEIR_SECOND);
     world->ceiling = 40;
     world_run(world, 10 * WEIR_SECOND);
     uint32_t leased = world_out(world);
     world->ceiling = 60;
-    world_put(world, WEIR_COUNTED, 40, WEIR_STALE_CLOSED);
+    world_put(world, WEIR_COUNTED, 40, WEIR_STALE_LIMIT);
     world_run(world, 10 * WEIR_SECOND);
     print_message("in flight of 40: %u counted, %u leased, %u counted\n",
                   counted, leased, world_out(world));

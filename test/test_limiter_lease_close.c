@@ -90,7 +90,7 @@ static void the_last_close_leaves_nothing(void **state)
         struct weir_rng rng = { world_seed() * 1000 + history };
         struct world *world =
             world_begin_kind(history % 2 == 0 ? WEIR_RATE : WEIR_CONCURRENCY,
-                             40, WEIR_LEASED, WEIR_STALE_CLOSED);
+                             40, WEIR_LEASED, WEIR_STALE_LIMIT);
         world->stay = weir_rng_below(&rng, 100) * WEIR_MILLISECOND;
         world->way = ways[weir_rng_below(&rng, 3)];
         bool is_known = weir_rng_below(&rng, 2) == 0;
@@ -116,7 +116,7 @@ static void the_last_close_leaves_nothing(void **state)
 static void what_is_used_by_name_stays(void **state)
 {
     (void)state;
-    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_LIMIT);
     struct weir_table *table = weir_fleet_table(world->fleet, 0);
     world_offer(world, 100, 0, 0, 0);
     world_run(world, 5 * WEIR_SECOND);
@@ -141,7 +141,7 @@ static void what_is_used_by_name_stays(void **state)
 static void a_want_ends_with_its_handle(void **state)
 {
     (void)state;
-    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_CLOSED);
+    struct world *world = world_begin(WEIR_LEASED, WEIR_STALE_LIMIT);
     struct weir_table *table = weir_fleet_table(world->fleet, 0);
     struct weir_ref ref = pin(world, 0);
     assert_compare(weir_table_want(table, ref, 300), <=, WEIR_OUTCOME_KICK);

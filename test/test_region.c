@@ -206,7 +206,7 @@ static void check_agreement(struct regions *r)
 
 static void put_limit(struct regions *r)
 {
-    put(r, LIMIT, WEIR_SECOND, LIMIT, LIMIT * 3 / 2, WEIR_STALE_OPEN);
+    put(r, LIMIT, WEIR_SECOND, LIMIT, LIMIT * 3 / 2, WEIR_STALE_PASS);
     run_on(r, 2 * WEIR_SECOND);
 }
 
@@ -388,8 +388,8 @@ static void test_cut_off_region_goes_on_by_on_stale(void **state)
     /* The ends are told of the cut, or there is just silence. */
     const weir_duration noticed[] = { 0, 60 * WEIR_SECOND };
     for (size_t i = 0; i < WEIR_COUNT_OF(noticed); i++) {
-        cut_off("open", WEIR_STALE_OPEN, 1.45, 1.55, noticed[i]);
-        cut_off("closed", WEIR_STALE_CLOSED, 0, 0, noticed[i]);
+        cut_off("open", WEIR_STALE_PASS, 1.45, 1.55, noticed[i]);
+        cut_off("closed", WEIR_STALE_LIMIT, 0, 0, noticed[i]);
         cut_off("share", WEIR_STALE_SHARE, 0.4, 0.55, noticed[i]);
         /* Two thirds of all were refused, as each saw it at that moment: of 40
          * seeds a mean of 0.44, a deviation of 0.04. */
@@ -405,7 +405,7 @@ static void test_what_passed_by_open_is_no_debt(void **state)
     for (uint64_t seed = 1; seed <= 8; seed++) {
         struct regions r;
         make(&r, 6, seed, &fast);
-        put(&r, LIMIT, WEIR_SECOND, LIMIT, LIMIT * 3 / 2, WEIR_STALE_OPEN);
+        put(&r, LIMIT, WEIR_SECOND, LIMIT, LIMIT * 3 / 2, WEIR_STALE_PASS);
         run_on(&r, 2 * WEIR_SECOND);
         seconds_of(&r, 10, 3.0 * LIMIT);
         for (uint32_t top = 0; top < r.shape->tops; top++)
@@ -483,7 +483,7 @@ static void carrier_dies(uint64_t seed)
                                             .received = note_received,
                                             .dying = note_dying };
     weir_fleet_watch(r.fleet, &watch);
-    put(&r, LIMIT, WEIR_SECOND, LIMIT, LIMIT * 3 / 2, WEIR_STALE_OPEN);
+    put(&r, LIMIT, WEIR_SECOND, LIMIT, LIMIT * 3 / 2, WEIR_STALE_PASS);
     run_on(&r, 2 * WEIR_SECOND);
     seconds_of(&r, 4, 3.0 * LIMIT);
     load(&r, weir_rng_unit(&weir_fleet_world(r.fleet)->rng), 3.0 * LIMIT);
@@ -680,7 +680,7 @@ static void history(uint64_t seed)
     make_shape(&h.r, below(&h, 3) ? &two_tiers : &three_tiers,
                2 + 2 * (uint32_t)below(&h, 3), seed, &h.net);
     put(&h.r, 1 + below(&h, 2000), WEIR_SECOND, 200, 200 + below(&h, 400),
-        below(&h, 2) ? WEIR_STALE_OPEN : WEIR_STALE_SHARE);
+        below(&h, 2) ? WEIR_STALE_PASS : WEIR_STALE_SHARE);
     weir_fleet_run(h.r.fleet, weir_fleet_now(h.r.fleet) + 2 * WEIR_SECOND);
     for (int i = 0; i < OPS; i++) {
         uint64_t what = below(&h, 20);
@@ -736,9 +736,9 @@ static void test_edit_at_the_top_reaches_limiters(void **state)
     (void)state;
     struct regions r;
     make_shape(&r, &three_tiers, 4, 1, &fast);
-    put(&r, 1, WEIR_SECOND, 10, 10, WEIR_STALE_OPEN);
+    put(&r, 1, WEIR_SECOND, 10, 10, WEIR_STALE_PASS);
     run_on(&r, 2 * WEIR_SECOND);
-    put(&r, 1, WEIR_SECOND, 77, 77, WEIR_STALE_OPEN);
+    put(&r, 1, WEIR_SECOND, 77, 77, WEIR_STALE_PASS);
     run_on(&r, 100 * WEIR_MILLISECOND);
     for (uint32_t l = 0; l < r.limiters; l++)
         assert_true(high_at(&r, l) == 77);
@@ -767,7 +767,7 @@ static void test_a_detour_hands_nothing_up_twice(void **state)
     struct regions r;
     struct weir_hold hold;
     make(&r, 2, 1, &fast);
-    put(&r, 1000, WEIR_SECOND, 1000, 1000, WEIR_STALE_OPEN);
+    put(&r, 1000, WEIR_SECOND, 1000, 1000, WEIR_STALE_PASS);
     run_on(&r, 2 * WEIR_SECOND);
     for (int i = 0; i < 20; i++) {
         weir_fleet_take(r.fleet, 0, Q, 400, NULL);
@@ -780,7 +780,7 @@ static void test_a_detour_hands_nothing_up_twice(void **state)
     run_on(&r, 2 * WEIR_SECOND);
     weir_fleet_leave(r.fleet, 0, &hold);
     run_on(&r, 2 * WEIR_SECOND);
-    put(&r, 1000, WEIR_SECOND, 1000, 1000, WEIR_STALE_OPEN);
+    put(&r, 1000, WEIR_SECOND, 1000, 1000, WEIR_STALE_PASS);
     run_on(&r, WEIR_SECOND);
     weir_fleet_take(r.fleet, 0, Q, 5, NULL);
     run_on(&r, 200 * WEIR_MILLISECOND);

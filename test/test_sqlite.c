@@ -237,7 +237,7 @@ static void check_upgraded(struct fixture *fixture)
     wanted.high_burst = (struct weir_burst){ 1200 * WEIR_SECOND, true, false };
     wanted.sharing = WEIR_LOCAL;
     wanted.mode = WEIR_SHADOW;
-    wanted.on_stale = WEIR_STALE_CLOSED;
+    wanted.on_stale = WEIR_STALE_LIMIT;
     assert_true(weir_quota_equal(odd, &wanted));
     assert_int_equal(odd->id, 5);
     assert_int_equal(odd->created, 6);

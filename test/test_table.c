@@ -642,13 +642,13 @@ static void test_stale_quotas_do_as_they_say(void **state)
 {
     (void)state;
     struct weir_table *t = made_table(8, 2, 1);
-    struct weir_ref open = put_stale(t, "open", WEIR_STALE_OPEN);
-    struct weir_ref closed = put_stale(t, "closed", WEIR_STALE_CLOSED);
+    struct weir_ref open = put_stale(t, "open", WEIR_STALE_PASS);
+    struct weir_ref closed = put_stale(t, "closed", WEIR_STALE_LIMIT);
     struct weir_ref hold = put_stale(t, "hold", WEIR_STALE_HOLD);
     struct weir_ref share = put_stale(t, "share", WEIR_STALE_SHARE);
     struct weir_quota local = made_quota_of("local", NULL, 1, 200);
     local.sharing = WEIR_LOCAL;
-    local.on_stale = WEIR_STALE_CLOSED;
+    local.on_stale = WEIR_STALE_LIMIT;
     struct weir_ref own = made_put(t, &local, MADE_AT);
     for (int i = 0; i < 2; i++) {
         weir_table_set_stale(t, true, MADE_AT);

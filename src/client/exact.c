@@ -70,13 +70,13 @@ static bool may_refuse(enum weir_meter_op op)
 
 /* ---- One link ---- */
 
-static void answer_open(struct weir_meter_answer *out)
+static void answer_pass(struct weir_meter_answer *out)
 {
     *out =
         (struct weir_meter_answer){ .passed = true, .remaining = UINT64_MAX };
 }
 
-static void answer_closed(struct weir_meter_answer *out)
+static void answer_limit(struct weir_meter_answer *out)
 {
     *out = (struct weir_meter_answer){ .retry_after = CLOSED_RETRY };
 }
@@ -136,10 +136,10 @@ static void answer_share(struct asking *asking, uint32_t link,
     }
     told->shared = step_shared(asking, link, &asking->ask, out);
     if (!told->shared)
-        answer_open(out);
+        answer_pass(out);
     /* What is above this process's part isn't above the limit. */
     else if (out->never && fits(&away->rule, asking->ask.weight))
-        answer_closed(out);
+        answer_limit(out);
 }
 
 static void answer_stale(struct asking *asking, uint32_t link,
@@ -149,21 +149,21 @@ static void answer_stale(struct asking *asking, uint32_t link,
     /* What is given back was charged in the store; it is lost, and not this
      * process's to use once more. */
     if (asking->ask.op == WEIR_METER_REFUND) {
-        answer_open(out);
+        answer_pass(out);
         return;
     }
     switch (away->on_stale) {
-    case WEIR_STALE_CLOSED:
-        answer_closed(out);
+    case WEIR_STALE_LIMIT:
+        answer_limit(out);
         return;
     case WEIR_STALE_SHARE:
         answer_share(asking, link, away, told);
         return;
-    case WEIR_STALE_OPEN:
+    case WEIR_STALE_PASS:
     case WEIR_STALE_HOLD: /* no exact quota has it */
         break;
     }
-    answer_open(out);
+    answer_pass(out);
 }
 
 static int ask_store(struct weir *weir, const struct weir_away *away,
@@ -192,7 +192,7 @@ static void ask_link(struct asking *asking, uint32_t link, struct told *out)
     memset(out, 0, sizeof(*out));
     if (!weir_table_away(asking->weir->table, &asking->receipt, link, &away)) {
         out->gone = true;
-        answer_open(&out->answer);
+        answer_pass(&out->answer);
         return;
     }
     memcpy(out->name, away.name, sizeof(out->name));

@@ -341,9 +341,9 @@ double weir_holder_limit(const struct weir_holder *holder, weir_instant now)
     if (is_leased(holder, now))
         return holder->capacity;
     switch (holder->on_stale) {
-    case WEIR_STALE_OPEN:
+    case WEIR_STALE_PASS:
         return INFINITY;
-    case WEIR_STALE_CLOSED:
+    case WEIR_STALE_LIMIT:
         return 0;
     case WEIR_STALE_SHARE:
     case WEIR_STALE_HOLD:

@@ -165,7 +165,7 @@ static int64_t priority_of(const struct weir_limiter *limiter, uint32_t slot)
 
 static double limit_without_place(enum weir_on_stale on_stale)
 {
-    return on_stale == WEIR_STALE_OPEN ? INFINITY : 0;
+    return on_stale == WEIR_STALE_PASS ? INFINITY : 0;
 }
 
 /* Units that passed, or entered, and were refused since the slot's last place

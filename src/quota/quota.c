@@ -104,7 +104,7 @@ void weir_quota_init(struct weir_quota *quota)
         .algorithm = WEIR_LEAKY,
         .sharing = WEIR_COUNTED,
         .mode = WEIR_ENFORCE,
-        .on_stale = WEIR_STALE_OPEN,
+        .on_stale = WEIR_STALE_PASS,
         .window = { .length = WEIR_SECOND, .unset = true },
         .initial = { .unset = true },
         .deadline = DEADLINE_DEFAULT,
@@ -490,7 +490,7 @@ static int check_enumerations(const struct weir_quota *quota,
         wrong = "algorithm";
     if (quota->mode < WEIR_ENFORCE || quota->mode > WEIR_OFF)
         wrong = "mode";
-    if (quota->on_stale < WEIR_STALE_OPEN || quota->on_stale > WEIR_STALE_HOLD)
+    if (quota->on_stale < WEIR_STALE_PASS || quota->on_stale > WEIR_STALE_HOLD)
         wrong = "on_stale";
     if ((unsigned)quota->window.calendar > WEIR_CALENDAR_MONTH)
         wrong = "window";

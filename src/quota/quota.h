@@ -26,8 +26,8 @@ enum weir_sharing {
 /* enum weir_algorithm is algo/meter.h's. */
 enum weir_mode { WEIR_ENFORCE = 1, WEIR_SHADOW = 2, WEIR_OFF = 3 };
 enum weir_on_stale {
-    WEIR_STALE_OPEN = 1,
-    WEIR_STALE_CLOSED = 2,
+    WEIR_STALE_PASS = 1,
+    WEIR_STALE_LIMIT = 2,
     WEIR_STALE_SHARE = 3,
     WEIR_STALE_HOLD = 4,
 };

@@ -322,8 +322,8 @@ static const struct word globs[] = {
 };
 
 static const struct word stales[] = {
-    { "open", WEIR_STALE_OPEN, NULL },
-    { "closed", WEIR_STALE_CLOSED, NULL },
+    { "open", WEIR_STALE_PASS, NULL },
+    { "closed", WEIR_STALE_LIMIT, NULL },
     { "share", WEIR_STALE_SHARE, NULL },
     { "hold", WEIR_STALE_HOLD, NULL },
     { NULL, 0, NULL },

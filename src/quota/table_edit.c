@@ -128,10 +128,10 @@ uint32_t weir_slot_stale_flags(const struct weir_table *t, uint32_t slot)
     if (!t->stale || cold->sharing != WEIR_COUNTED)
         return 0;
     switch ((enum weir_on_stale)cold->on_stale) {
-    case WEIR_STALE_OPEN:
-        return META_OPEN;
-    case WEIR_STALE_CLOSED:
-        return META_CLOSED;
+    case WEIR_STALE_PASS:
+        return META_PASS;
+    case WEIR_STALE_LIMIT:
+        return META_LIMIT;
     case WEIR_STALE_HOLD:
         return META_HOLD;
     case WEIR_STALE_SHARE:

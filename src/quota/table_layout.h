@@ -148,14 +148,14 @@ static inline weir_mini weir_mini_above(int64_t value)
 /* meta: what of a slot changes together with its parameters. */
 #define META_OFF 0x01u       /* mode off, or a placeholder: not there at all */
 #define META_SHADOW 0x02u    /* decides, never refuses */
-#define META_OPEN 0x04u      /* stale: passes and counts */
-#define META_CLOSED 0x08u    /* stale: refuses */
+#define META_PASS 0x04u      /* stale: passes and counts */
+#define META_LIMIT 0x08u     /* stale: refuses */
 #define META_HOLD 0x10u      /* stale: refuses with the probability in cold */
 #define META_METER 0x20u     /* a meter decides (table_meter.c) */
 #define META_AWAY 0x40u      /* a store decides; its chain isn't this table's */
 #define META_GAUGE 0x80u     /* counts what is in flight (table_permit.c) */
 #define META_ADAPTIVE 0x100u /* a gauge with a sluice (table_sluice.c) */
-#define META_STALE (META_OPEN | META_CLOSED | META_HOLD)
+#define META_STALE (META_PASS | META_LIMIT | META_HOLD)
 #define META_FLAGS 0x1ffu
 #define META_WHOLE_SHIFT 9 /* 8 bits: leak.whole */
 #define META_FRAC_SHIFT 17 /* 5 bits: leak.frac */
@@ -829,7 +829,7 @@ void weir_table_mend_slots(struct weir_table *t);
 void weir_slot_set_flags(struct weir_table *t, uint32_t slot, uint32_t flags);
 /* The probability with which a look's bucket refuses now, in 1/255. */
 uint8_t weir_look_refusal(const struct look *look);
-/* Who passed by META_OPEN or META_HOLD, whatever the bucket held, owes nothing:
+/* Who passed by META_PASS or META_HOLD, whatever the bucket held, owes nothing:
  * of 'weight' units that were just counted those above 'high' are taken out of
  * the bucket again. What was charged stays; so does what a root tells. */
 void weir_slot_forgive(struct weir_table *t, uint32_t slot, uint64_t weight,

@@ -138,7 +138,7 @@ static bool room_at(struct weir_table *t, const struct walk *walk, uint32_t i,
     struct look look;
     struct weir_meter_answer answer;
     weir_look(t, walk->slot[i], walk->elapsed, &look);
-    if (look.flags & (META_OFF | META_SHADOW | META_OPEN | META_AWAY))
+    if (look.flags & (META_OFF | META_SHADOW | META_PASS | META_AWAY))
         return false;
     if (peek_meter(t, walk, i, 0, &answer)) {
         *out = (struct room){ answer.remaining, answer.used };

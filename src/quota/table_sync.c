@@ -267,7 +267,7 @@ bool weir_table_carry(struct weir_table *t, struct weir_ref ref, int64_t units,
     uint64_t count =
         weir_fetch_add(&weir_hot(t, ref.slot)->count, (uint64_t)units);
     weir_slot_note(t, ref.slot, count + (uint64_t)units);
-    if (units > 0 && (look.flags & (META_OPEN | META_HOLD)))
+    if (units > 0 && (look.flags & (META_PASS | META_HOLD)))
         weir_slot_forgive(t, ref.slot, (uint64_t)units, elapsed);
     weir_fetch_add(&weir_cold(t, ref.slot)->refused, refused);
     weir_slot_mark(t, ref.slot);

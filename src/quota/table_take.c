@@ -189,9 +189,9 @@ static bool flagged_refuses(struct weir_table *t, uint32_t stripe,
                             struct walk *walk, uint32_t slot,
                             const struct look *look)
 {
-    if (look->flags & META_OPEN)
+    if (look->flags & META_PASS)
         return false;
-    if (look->flags & META_CLOSED)
+    if (look->flags & META_LIMIT)
         return true;
     uint8_t hold = weir_load_relaxed(&weir_cold(t, slot)->hold);
     return walk_chance(t, stripe, walk) >> 32 < (uint64_t)hold * 0x1010101u;
@@ -230,7 +230,7 @@ static inline void note_flags(struct walk *walk, uint32_t flags, uint32_t bit)
 {
     if (flags & (META_OFF | META_GAUGE))
         walk->skip |= bit;
-    if (WEIR_UNLIKELY(flags & (META_OPEN | META_HOLD)))
+    if (WEIR_UNLIKELY(flags & (META_PASS | META_HOLD)))
         walk->free |= bit;
     if (WEIR_LIKELY(!(flags & (META_METER | META_AWAY | META_GAUGE))) ||
         (flags & META_OFF))
@@ -835,11 +835,11 @@ unsigned weir_table_refund(struct weir_table *t, uint32_t stripe,
 /* What one link asks of a reservation: how long, or WEIR_NEVER. */
 static weir_duration link_wait(const struct look *look, uint64_t weight)
 {
-    if ((look->flags & (META_OFF | META_SHADOW | META_OPEN)) ||
+    if ((look->flags & (META_OFF | META_SHADOW | META_PASS)) ||
         weir_look_is_endless(look))
         return 0;
     int64_t scaled = (int64_t)(weight << look->leak.frac);
-    if ((look->flags & META_CLOSED) || scaled > look->high)
+    if ((look->flags & META_LIMIT) || scaled > look->high)
         return WEIR_NEVER;
     if (below_debt(look, weight) < weight)
         return WEIR_NEVER;

@@ -120,10 +120,10 @@ static double safe_of(const struct answer *a, struct weir_text id,
     struct weir_captures captures;
     const struct weir_quota *quota =
         weir_catalog_find(weir_root_catalog(a->door->root), id, &captures);
-    enum weir_on_stale on_stale = quota ? quota->on_stale : WEIR_STALE_OPEN;
-    return on_stale == WEIR_STALE_OPEN     ? -1
-           : on_stale == WEIR_STALE_CLOSED ? 0
-                                           : grant->safe / clients;
+    enum weir_on_stale on_stale = quota ? quota->on_stale : WEIR_STALE_PASS;
+    return on_stale == WEIR_STALE_PASS    ? -1
+           : on_stale == WEIR_STALE_LIMIT ? 0
+                                          : grant->safe / clients;
 }
 
 static void show_grant(const struct answer *a, struct weir_text id,
