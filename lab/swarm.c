@@ -149,7 +149,7 @@ static void say_rule(struct swarm *s)
     say(s, " high_burst=%llu low_burst=%llu", (unsigned long long)high,
         (unsigned long long)(one_in(s, 2) ? high : high / 2));
     if (one_in(s, 6))
-        say(s, " on_stale=%s", PICK(s, "closed", "share", "hold"));
+        say(s, " on_stale=%s", PICK(s, "limit", "share", "hold"));
     if (one_in(s, 12))
         say(s, " mode=%s", PICK(s, "shadow", "off"));
     if (one_in(s, 16))

@@ -92,10 +92,10 @@ class Exact(Case):
         return sum(reply["verdict"] != "limited" for reply in replies)
 
     def check_exact(self, *fields):
-        """A process that hasn't met its store yet goes by on_stale: closed,
+        """A process that hasn't met its store yet goes by on_stale: limit,
         so that what passes is what the store let pass. Who is late with that
         leaves some for those who come after."""
-        self.set("calls", "limit=100/day", LONG, "on_stale=closed",
+        self.set("calls", "limit=100/day", LONG, "on_stale=limit",
                  *fields)
         passed = self.take_together("calls", 60)
         self.assertEqual(passed + self.take_the_rest("calls"), 100)
@@ -127,7 +127,7 @@ class Exact(Case):
     def test_fleets_with_prefixes_share_a_store(self):
         self.start_server("redis")
         self.set("calls", "limit=5/month", *MONTHS, LONG,
-                 "on_stale=closed")
+                 "on_stale=limit")
         for prefix in ("one", "two"):
             self.env["WEIR_STORE_PREFIX"] = prefix
             self.assertEqual(self.take_the_rest("calls"), 5)
@@ -135,7 +135,7 @@ class Exact(Case):
     def test_what_a_root_has_been_asked_is_in_its_metrics(self):
         self.uri = "root"
         self.set("calls", "limit=5/month", *MONTHS, LONG,
-                 "on_stale=closed")
+                 "on_stale=limit")
         self.assertEqual(self.take_the_rest("calls"), 5)
         metrics = self.root.get("/metrics")[1]
         self.assertIn("\nweir_asks_total 6\n", metrics)
@@ -147,10 +147,10 @@ class Exact(Case):
     def test_an_edit_carries_what_a_root_has_counted(self):
         self.uri = "root"
         self.set("calls", "limit=5/month", *MONTHS, LONG,
-                 "on_stale=closed")
+                 "on_stale=limit")
         self.assertEqual(self.reply("calls", "-n", "9")["passed"], 5)
         self.set("calls", "limit=7/month", *MONTHS, LONG,
-                 "on_stale=closed")
+                 "on_stale=limit")
         self.assertEqual(self.reply("calls", "-n", "9")["passed"], 2)
 
     def test_a_chain_of_two_stores_and_a_local_limit(self):
@@ -166,7 +166,7 @@ class Exact(Case):
     def test_who_holds_is_in_flight(self):
         self.start_server("redis")
         self.set("pool", "kind=concurrency", "limit=2", LONG,
-                 "on_stale=closed", "permit_timeout=1h")
+                 "on_stale=limit", "permit_timeout=1h")
         env = dict(self.env, WEIR_ROOTS=self.root.address)
         holder = subprocess.Popen(
             [WEIR, "take", "--json", "--hold=1h", "-w2", "pool",
@@ -184,23 +184,23 @@ class Exact(Case):
         holder.communicate()
         self.assertEqual(self.reply("pool")["verdict"], "limited")
         self.set("pool", "kind=concurrency", "limit=3", LONG,
-                 "on_stale=closed", "permit_timeout=1h")
+                 "on_stale=limit", "permit_timeout=1h")
         self.assertEqual(self.reply("pool", "--hold=0s")["verdict"], "pass")
         self.assertEqual(self.reply("pool", "--peek")["fill"], 2)
 
     def test_a_dead_store_and_its_return(self):
         self.start_server("redis")
         fields = ("limit=5/month", *MONTHS, LONG)
-        self.set("open", *fields, "on_stale=open")
-        self.set("closed", *fields, "on_stale=closed")
+        self.set("pass", *fields, "on_stale=pass")
+        self.set("limit", *fields, "on_stale=limit")
         self.set("shared", *fields, "on_stale=share")
         self.stop_server()
-        self.assertEqual(self.reply("open", "-n", "20")["passed"], 20)
-        self.assertEqual(self.reply("closed", "-n", "20")["passed"], 0)
+        self.assertEqual(self.reply("pass", "-n", "20")["passed"], 20)
+        self.assertEqual(self.reply("limit", "-n", "20")["passed"], 0)
         self.assertEqual(self.reply("shared", "-n", "20")["passed"], 5)
-        self.assertTrue(self.reply("closed")["stale"])
+        self.assertTrue(self.reply("limit")["stale"])
         self.start_server("redis")
-        until("answers", lambda: self.reply("closed")["exact"])
+        until("answers", lambda: self.reply("limit")["exact"])
         self.assertEqual(self.reply("shared", "-n", "20")["passed"], 5)
 
     def test_a_store_without_a_password_file(self):
@@ -210,7 +210,7 @@ class Exact(Case):
                         "requirepass", "hush-hush"], check=True,
                        stdout=subprocess.DEVNULL)
         self.set("safe", "limit=5/month", *MONTHS, LONG,
-                 "on_stale=closed")
+                 "on_stale=limit")
         self.assertEqual(self.reply("safe", "-n", "9")["passed"], 0)
         secrets = self.path("secrets")
         with open(secrets, "w", opener=lambda path, flags:

@@ -41,7 +41,7 @@ class Leases(Judged):
         # No other master has leased anything: there is nothing to learn.
         learning = "0s" if sharing == "leased" else ""
         self.fleet.set("q", f"limit={LIMIT}/s", f"sharing={sharing}",
-                       "on_stale=closed", f"learning={learning}", *fields)
+                       "on_stale=limit", f"learning={learning}", *fields)
 
     def load(self):
         for _ in range(LIMITERS):
@@ -138,7 +138,7 @@ class Leases(Judged):
               "does" in second.logged())
         self.assertNotIn("hands out leases", second.logged())
         self.fleet.set("q", f"limit={LIMIT}/s", "sharing=leased", "lease=1s",
-                       "refresh=200ms", "on_stale=closed")
+                       "refresh=200ms", "on_stale=limit")
         for root in self.fleet.roots:
             self.add_limiter(LIMIT, roots=root.listen)
         self.fleet.wait_linked(1)
@@ -213,7 +213,7 @@ class NextMaster(Judged):
 
     def set(self, learning):
         self.set_everywhere(f"limit={LIMIT}/s", "sharing=leased",
-                            "on_stale=closed", "lease=10m", "refresh=200ms",
+                            "on_stale=limit", "lease=10m", "refresh=200ms",
                             f"learning={learning}")
 
     def told_again(self):
@@ -309,7 +309,7 @@ class SilentEtcd(Judged):
 
     def set(self, sharing):
         self.fleet.set("q", f"limit={LIMIT}/s", f"sharing={sharing}",
-                       "on_stale=closed",
+                       "on_stale=limit",
                        "learning=0s" if sharing == "leased" else "learning=")
 
     def test_leases_without_an_answer(self):

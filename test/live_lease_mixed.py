@@ -61,7 +61,7 @@ class Mixed(Judged):
 
     def set(self, learning):
         self.set_everywhere(f"limit={CAPACITY}/s", "sharing=leased",
-                            "on_stale=closed", f"lease={LEASE}s",
+                            "on_stale=limit", f"lease={LEASE}s",
                             "refresh=500ms", f"learning={learning}")
 
     def kept_while_learning(self, root, killed):

@@ -41,7 +41,7 @@ class Tree(Judged):
     def load(self, lease, refresh):
         # No other master has leased anything: there is nothing to learn.
         self.fleet.set("q", f"limit={CAPACITY}/s", "sharing=leased",
-                       "on_stale=closed", f"lease={lease}",
+                       "on_stale=limit", f"lease={lease}",
                        f"refresh={refresh}", "learning=0s")
         for leaf in self.leaves:
             self.add_limiter(OFFERED, roots=leaf.listen)

@@ -19,7 +19,7 @@ from live_roots import (PART, SMALL, Case, passed_by, rest, say,
                         until_counted)
 from patience import until, until_equal
 
-MODES = ("open", "closed", "share", "hold")
+MODES = ("pass", "limit", "share", "hold")
 
 
 class Regions(Case):
@@ -211,9 +211,9 @@ class Regions(Case):
         self.says("STALE", lambda:
                   self.fleet.weir("status", root=self.region[0])[1])
         spans = self.until_stale(self.inside)
-        self.assert_open(spans, "open")
-        self.assert_open(spans, "idle")
-        self.assert_closed(spans, "closed")
+        self.assert_passed(spans, "pass")
+        self.assert_passed(spans, "idle")
+        self.assert_limited(spans, "limit")
         self.assert_held(spans, "hold")
         # The region keeps to its part of the limit, by what its two roots
         # have learnt: no more than all of it, and half of it at least.

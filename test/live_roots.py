@@ -117,18 +117,18 @@ class Case(unittest.TestCase):
     def until_stale(self, limiters):
         """Until each goes by on_stale, and has made some calls of each quota
         since then, many of the one that is judged by a frequency."""
-        calls = {"open": 100, "idle": 100, "closed": 100, "hold": 1000}
+        calls = {"pass": 100, "idle": 100, "limit": 100, "hold": 1000}
 
         def spans():
             found = [StaleBins(limiter) for limiter in limiters]
             return all(span.has(calls) for span in found) and found
         return until("every limiter goes by on_stale", spans)
 
-    def assert_open(self, spans, name):
+    def assert_passed(self, spans, name):
         for offered, passed in (span.span(name) for span in spans):
             self.assertEqual(passed, offered, f"{name}: all should pass")
 
-    def assert_closed(self, spans, name):
+    def assert_limited(self, spans, name):
         for offered, passed in (span.span(name) for span in spans):
             self.assertEqual(passed, 0,
                              f"{name}: of {offered} none should pass")
@@ -230,7 +230,7 @@ class Roots(Case):
 
 class Stale(Case):
     OPTIONS = ("--report-interval", "200ms", "--stale-after", "1s")
-    MODES = ("open", "closed", "share", "hold")
+    MODES = ("pass", "limit", "share", "hold")
 
     def test_both_killed(self):
         for mode in self.MODES:
@@ -249,9 +249,9 @@ class Stale(Case):
         until("every limiter has lost its roots", lambda: not any(
             limiter.up() for limiter in limiters))
         spans = self.until_stale(limiters)
-        self.assert_open(spans, "open")
-        self.assert_open(spans, "idle")
-        self.assert_closed(spans, "closed")
+        self.assert_passed(spans, "pass")
+        self.assert_passed(spans, "idle")
+        self.assert_limited(spans, "limit")
         self.assert_held(spans, "hold")
         self.fleet.until_rate("share", 3000, PART)
 

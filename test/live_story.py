@@ -43,7 +43,7 @@ from postgres import Postgres
 LIMIT = 3000
 OFFERED = {"eu": 4500, "us": 2250}   # of each quota, by a limiter, a second
 LIMITERS = 2                         # in each region
-MODES = ("open", "closed", "share", "hold")
+MODES = ("pass", "limit", "share", "hold")
 PART = 0.1      # of a rate, for or against
 # A region cut off goes on with what it has learnt in some seconds before, and
 # doesn't learn anew: if the machine made a limiter wait then, it shows.
@@ -357,7 +357,7 @@ class Story(unittest.TestCase):
         # By the relay's seed the 14th frame is the first that is lost.
         self.assertGreater(dropped, 0)
         self.postgres.stop()
-        said = self.weir("quota", "set", "open", "description=no", status=2)
+        said = self.weir("quota", "set", "pass", "description=no", status=2)
         say(f"an edit while PostgreSQL is stopped: {said}")
         self.until_limit("PostgreSQL is stopped", self.limiters)
         with self.top.inside():
@@ -379,7 +379,7 @@ class Story(unittest.TestCase):
 
     def edit(self):
         try:
-            self.weir("quota", "set", "open", "description=yes")
+            self.weir("quota", "set", "pass", "description=yes")
         except AssertionError:
             return False
         return True
@@ -415,9 +415,9 @@ class Story(unittest.TestCase):
         say(f"{limiter.name}, stale: " + ", ".join(
             f"{mode} {passed} of {offered} passed"
             for mode, (offered, passed, *_) in counts.items()))
-        offered, passed, *_ = counts["open"]
-        self.assertEqual(passed, offered, "passed by on_stale=open")
-        self.assertEqual(counts["closed"][1], 0, "passed by on_stale=closed")
+        offered, passed, *_ = counts["pass"]
+        self.assertEqual(passed, offered, "passed by on_stale=pass")
+        self.assertEqual(counts["limit"][1], 0, "passed by on_stale=limit")
         for mode in "share", "hold":
             offered, passed, *_ = counts[mode]
             self.assertGreater(passed, 0, f"passed by on_stale={mode}")

@@ -180,7 +180,7 @@ static void dead_root_comes_back(void **state)
     root_make_soon_stale(&root);
     root_set(&root, "q",
              "{\"limit\": \"1/h\", \"high_burst\": \"1000\","
-             " \"on_stale\": \"closed\"}");
+             " \"on_stale\": \"limit\"}");
     struct weir *weir = limiter_ready(root.address, &seen);
     UNTIL(knows(weir, "q"));
     for (unsigned round = 1; round <= 2; round++) {

@@ -410,32 +410,31 @@ static void test_a_dead_store_goes_by_on_stale(void **state)
     (void)state;
     struct seen seen;
     char text[192];
-    root_set(&root, "open", EXACT("\"limit\":\"1/h\",\"on_stale\":\"open\""));
-    root_set(&root, "closed",
-             EXACT("\"limit\":\"9/h\",\"on_stale\":\"closed\""));
+    root_set(&root, "pass", EXACT("\"limit\":\"1/h\",\"on_stale\":\"pass\""));
+    root_set(&root, "limit", EXACT("\"limit\":\"9/h\",\"on_stale\":\"limit\""));
     struct weir *weir = open_with(&exact, &seen);
-    struct weir_handle open = handle_open(weir, "open");
-    struct weir_handle closed = handle_open(weir, "closed");
+    struct weir_handle pass = handle_open(weir, "pass");
+    struct weir_handle limit = handle_open(weir, "limit");
     struct weir_reply reply;
-    assert_int_equal(take_many(open, 5), 1);
+    assert_int_equal(take_many(pass, 5), 1);
     /* One that comes late is no dead store. */
     fake_fail(WEIR_ETIMEOUT);
-    assert_int_equal(weir_take(open, 1, &reply, 0), WEIR_PASS);
+    assert_int_equal(weir_take(pass, 1, &reply, 0), WEIR_PASS);
     assert_true(reply.stale);
     fake_fail(0);
-    assert_int_equal(take_many(open, 1), 0);
+    assert_int_equal(take_many(pass, 1), 0);
     assert_int_equal(seen_count(&seen, WEIR_EVENT_EXACT_AWAY), 0);
     fake_fail(WEIR_ECONNECT);
-    assert_int_equal(take_many(open, 5), 5);
-    assert_int_equal(take_many(closed, 5), 0);
-    assert_int_equal(weir_take(closed, 1, &reply, 0), WEIR_LIMITED);
+    assert_int_equal(take_many(pass, 5), 5);
+    assert_int_equal(take_many(limit, 5), 0);
+    assert_int_equal(weir_take(limit, 1, &reply, 0), WEIR_LIMITED);
     assert_true(reply.stale && reply.retry_after > 0);
     UNTIL(seen_count(&seen, WEIR_EVENT_EXACT_AWAY) == 1);
     seen_text(&seen, WEIR_EVENT_EXACT_AWAY, text);
     assert_string_equal(text, "redis://localhost:6379: closed for lunch");
     fake_fail(0);
-    assert_int_equal(take_many(closed, 5), 5);
-    assert_int_equal(take_many(open, 5), 0);
+    assert_int_equal(take_many(limit, 5), 5);
+    assert_int_equal(take_many(pass, 5), 0);
     UNTIL(seen_count(&seen, WEIR_EVENT_EXACT_BACK) == 1);
     weir_close(weir);
 }
@@ -520,7 +519,7 @@ static void test_too_many_stores_are_told(void **state)
         snprintf(name, sizeof(name), "many%d", i);
         snprintf(text, sizeof(text),
                  "{\"sharing\":\"exact\",\"algorithm\":\"fixed_window\","
-                 "\"limit\":\"1/h\",\"on_stale\":\"closed\","
+                 "\"limit\":\"1/h\",\"on_stale\":\"limit\","
                  "\"store\":\"redis://many:%d\"}",
                  i + 1);
         root_set(&root, name, text);
@@ -582,7 +581,7 @@ static void put_asked(const char *name, const char *deadline)
     snprintf(fields, sizeof(fields),
              "{\"sharing\":\"exact\",\"store\":\"root\","
              "\"algorithm\":\"fixed_window\",\"limit\":\"100" YEAR "\","
-             "\"on_stale\":\"closed\",\"deadline\":\"%s\"}",
+             "\"on_stale\":\"limit\",\"deadline\":\"%s\"}",
              deadline);
     root_set(&root, name, fields);
 }
@@ -858,7 +857,7 @@ static void test_what_came_too_late_isnt_held(void **state)
     struct seen seen;
     root_set(&root, "slow",
              IN_FLIGHT("\"limit\":\"3\",\"on_stale\":"
-                       "\"closed\""));
+                       "\"limit\""));
     root_set(&root, "fly", IN_FLIGHT("\"limit\":\"3\""));
     struct weir *weir = open_with(&exact, &seen);
     struct weir_handle slow = handle_open(weir, "slow");
@@ -866,7 +865,7 @@ static void test_what_came_too_late_isnt_held(void **state)
     fake.late = true;
     assert_false(enter(slow, 1, &permit));
     assert_int_equal(fake_used("slow"), 0);
-    /* One that goes by open is in flight, there too, until it leaves. */
+    /* One that on_stale=pass let in is held there too, until it leaves. */
     assert_true(enter(handle_open(weir, "fly"), 1, &permit));
     assert_int_equal(fake_used("fly"), 1);
     leave(&permit);

@@ -543,13 +543,13 @@ static void other_sharings_on_a_shared_table(void **state)
     root_set(&root, "leased",
              "{\"kind\":\"concurrency\",\"sharing\":\"leased\","
              "\"limit\":\"5\",\"learning\":\"0s\","
-             "\"on_stale\":\"closed\"}");
-    root_set(&root, "exact/closed",
+             "\"on_stale\":\"limit\"}");
+    root_set(&root, "exact/limit",
              "{\"sharing\":\"exact\",\"store\":\"root\","
-             "\"limit\":\"1000000/s\",\"on_stale\":\"closed\"}");
-    root_set(&root, "exact/open",
+             "\"limit\":\"1000000/s\",\"on_stale\":\"limit\"}");
+    root_set(&root, "exact/pass",
              "{\"sharing\":\"exact\",\"store\":\"root\","
-             "\"limit\":\"1/h\",\"on_stale\":\"open\"}");
+             "\"limit\":\"1/h\",\"on_stale\":\"pass\"}");
     root_set(&root, "adaptive",
              "{\"kind\":\"concurrency\",\"sharing\":\"adaptive\","
              "\"target\":\"1s\",\"min\":\"1\",\"max\":\"1\"}");
@@ -565,11 +565,11 @@ static void other_sharings_on_a_shared_table(void **state)
     assert_int_equal(enter_all(weir, "leased", permit, 10), 5);
     for (unsigned i = 0; i < 2; i++) {
         assert_int_equal(
-            weir_take_by_name(weir[i], "exact/closed", 12, 1, NULL, 0),
+            weir_take_by_name(weir[i], "exact/limit", 11, 1, NULL, 0),
             WEIR_LIMITED);
         for (unsigned k = 0; k < 10; k++)
             assert_int_equal(
-                weir_take_by_name(weir[i], "exact/open", 10, 1, NULL, 0),
+                weir_take_by_name(weir[i], "exact/pass", 10, 1, NULL, 0),
                 WEIR_PASS);
     }
     assert_int_equal(enter_all(weir, "adaptive", permit + 5, 10), 10);

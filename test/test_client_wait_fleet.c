@@ -145,7 +145,7 @@ static void who_waits_at_what_is_counted(void **state)
 {
     (void)state;
     check_two("{\"kind\":\"concurrency\",\"sharing\":\"counted\","
-              "\"limit\":\"2\",\"on_stale\":\"closed\"}");
+              "\"limit\":\"2\",\"on_stale\":\"limit\"}");
 }
 
 static void who_waits_at_what_is_leased(void **state)
@@ -153,7 +153,7 @@ static void who_waits_at_what_is_leased(void **state)
     (void)state;
     check_two("{\"kind\":\"concurrency\",\"sharing\":\"leased\","
               "\"limit\":\"2\",\"lease\":\"1min\",\"refresh\":\"200ms\","
-              "\"learning\":\"0s\",\"on_stale\":\"closed\"}");
+              "\"learning\":\"0s\",\"on_stale\":\"limit\"}");
 }
 
 /* Who waits is wanted for, be it that nobody here leaves: of a quota that is
@@ -167,7 +167,7 @@ static void check_all_get_in(const char *table)
     root_set(&root, "db",
              "{\"kind\":\"concurrency\",\"sharing\":\"leased\","
              "\"limit\":\"100\",\"lease\":\"60s\",\"refresh\":\"20s\","
-             "\"learning\":\"0s\",\"on_stale\":\"closed\"}");
+             "\"learning\":\"0s\",\"on_stale\":\"limit\"}");
     options.roots = root.address;
     options.table = table;
     options.quotas_max = 64;

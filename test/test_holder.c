@@ -305,8 +305,8 @@ static void test_stale(void **state)
         at = START + 40 * S;
         ASSERT_SAME(weir_holder_safe_until(&holder), at);
         ASSERT_SAME(weir_holder_limit(&holder, at - 1), rows[i].limit);
-        bool open = rows[i].on_stale == WEIR_STALE_PASS;
-        ASSERT_SAME(weir_holder_limit(&holder, at), open ? INFINITY : 0);
+        bool pass = rows[i].on_stale == WEIR_STALE_PASS;
+        ASSERT_SAME(weir_holder_limit(&holder, at), pass ? INFINITY : 0);
     }
 }
 
@@ -369,7 +369,7 @@ static void test_between(void **state)
     weir_holder_in_use(&holder, 40);
     ASSERT_SAME(taken(&holder, START), 2);
 
-    /* On its safe capacity it isn't open: others count on that. */
+    /* On its safe capacity it has a bound: others count on that. */
     weir_holder_lease(&holder, &lease, START + 20 * S);
     assert_true(lease.capacity == 1 && lease.safe == 1);
     assert_true(lease.expiry == START + 40 * S &&

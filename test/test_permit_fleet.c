@@ -100,7 +100,7 @@ static void set_quota(const char *name, const char *store, const char *timeout)
     snprintf(fields, sizeof(fields),
              "{\"kind\":\"concurrency\",\"sharing\":\"exact\",\"limit\":\"%u\","
              "\"store\":\"%s\",\"permit_timeout\":\"%s\",\"deadline\":\"1min\","
-             "\"on_stale\":\"closed\"}",
+             "\"on_stale\":\"limit\"}",
              LIMIT, store, timeout);
     root_set(&root, name, fields);
 }
@@ -112,7 +112,7 @@ static void set_leased(const char *name, const char *lease, const char *timeout)
              "{\"kind\":\"concurrency\",\"sharing\":\"leased\","
              "\"limit\":\"%u\",\"lease\":\"%s\",\"refresh\":\"200ms\","
              "\"permit_timeout\":\"%s\","
-             "\"on_stale\":\"closed\"}",
+             "\"on_stale\":\"limit\"}",
              LIMIT, lease, timeout);
     root_set(&root, name, fields);
 }

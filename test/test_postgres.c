@@ -25,6 +25,7 @@
 #include "quota_maker.h"
 #include "store/postgres_session.h"
 #include "store/store.h"
+#include "store_old.h"
 #include "store_suite.h"
 
 #define PASSWORD "open-sesame"
@@ -452,17 +453,67 @@ static void of_another_schema(void **state)
     unsigned from = 0;
     assert_int_equal(weir_store_upgrade(fixture->url, &from, NULL), 0);
     assert_int_equal(from, WEIR_STORE_SCHEMA);
-    sql(fixture->url, "UPDATE weir.weir_meta SET schema = 3");
+    sql(fixture->url, "UPDATE weir.weir_meta SET schema = 4");
     /* a handle that is open already notices too */
     assert_int_equal(edit(fixture, "a"), WEIR_ESCHEMA);
     assert_int_equal(reopen(fixture), WEIR_ESCHEMA);
-    assert_non_null(strstr(fixture->diag.text, "has schema 3, this program "
-                                               "reads up to 2"));
+    assert_non_null(strstr(fixture->diag.text, "has schema 4, this program "
+                                               "reads up to 3"));
     sql(fixture->url, "UPDATE weir.weir_meta SET schema = 1");
     assert_int_equal(reopen(fixture), WEIR_ESCHEMA);
     assert_non_null(strstr(fixture->diag.text, "which no Weir has made"));
     assert_int_equal(weir_store_upgrade(fixture->url, &from, NULL),
                      WEIR_ESCHEMA);
+}
+
+/* What a Weir of schema 2 made. */
+static void make_old(const char *url)
+{
+    sql(url, "INSERT INTO weir.weir_quotas (id, epoch, created, name, fields)"
+             " VALUES" STORE_OLD_QUOTAS ";"
+             "INSERT INTO weir.weir_log (epoch, edit, at_ms, who, name, was,"
+             " became) VALUES" STORE_OLD_LOG ";"
+             "INSERT INTO weir.weir_tombstones (name, epoch)"
+             " VALUES ('gone', 9);"
+             "UPDATE weir.weir_meta SET epoch = 10, last_id = 7, schema = 2");
+}
+
+static void of_schema_2(void **state)
+{
+    struct fixture *fixture = *state;
+    make_old(fixture->url);
+    store_old_check_upgrade(fixture->url);
+}
+
+/* A root of the older Weir that has the store open is notified. */
+static void an_upgrade_is_news(void **state)
+{
+    struct fixture *fixture = *state;
+    unsigned from;
+    make_old(fixture->url);
+    while (weir_store_changed(fixture->store))
+        continue;
+    assert_int_equal(weir_store_upgrade(fixture->url, &from, NULL), 0);
+    UNTIL(weir_store_changed(fixture->store));
+}
+
+/* One step of it fails: it is what it was. */
+static void an_upgrade_that_fails(void **state)
+{
+    struct fixture *fixture = *state;
+    unsigned from = 0;
+    make_old(fixture->url);
+    sql(fixture->url, "ALTER TABLE weir.weir_log RENAME TO away");
+    assert_int_equal(weir_store_upgrade(fixture->url, &from, &fixture->diag),
+                     WEIR_ESTORE);
+    assert_int_equal(from, 0);
+    PGconn *other = connect_to(fixture->url);
+    assert_int_equal(ask(other, "SELECT count(*) FROM weir.weir_quotas WHERE"
+                                " fields LIKE '%on_stale: limit%'"),
+                     0);
+    sql_on(other, "ALTER TABLE weir.away RENAME TO weir_log");
+    PQfinish(other);
+    store_old_check_upgrade(fixture->url);
 }
 
 static void a_damaged_store(void **state)
@@ -730,6 +781,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         UNDER(locked_by_another),
         UNDER(of_another_schema),
+        UNDER(of_schema_2),
+        UNDER(an_upgrade_is_news),
+        UNDER(an_upgrade_that_fails),
         UNDER(a_damaged_store),
         ALONE(a_server_that_takes_no_writes),
         UNDER(a_database_of_another_encoding),

@@ -152,7 +152,7 @@ static void what_is_in_flight(void **state)
            WEIR_EQUOTA, "leave algorithm out");
     accept("name=a;kind=concurrency;limit=4;on_stale=share");
     refuse("name=a;kind=concurrency;limit=4;on_stale=hold", WEIR_EQUOTA,
-           "use share, open or closed");
+           "use share, pass or limit");
     struct weir_quota quota;
     char text[64];
     build("name=a;sharing=local;kind=concurrency;limit=16Ki", &quota, NULL);
@@ -179,7 +179,7 @@ static void combinations(void **state)
     refuse("name=a;kind=concurrency;sharing=exact;permit_timeout=1ms",
            WEIR_EQUOTA, "write it as permit_timeout=60s");
     refuse("name=a;kind=concurrency;sharing=exact;on_stale=hold", WEIR_EQUOTA,
-           "use share, open or closed");
+           "use share, pass or limit");
     refuse("name=a;algorithm=magic", WEIR_EQUOTA,
            "algorithm can't be 'magic'; it is one of leaky, leaky_queue, "
            "token_bucket, token_buckets, fixed_window, sliding_log, "
@@ -584,7 +584,7 @@ static void leases(void **state)
     accept("name=a;kind=concurrency;limit=4;sharing=leased;lease=5s;"
            "permit_timeout=1s;on_stale=share;share_algorithm=priority");
     refuse("name=a;kind=concurrency;limit=4;sharing=leased;on_stale=hold",
-           WEIR_EQUOTA, "use share, open or closed");
+           WEIR_EQUOTA, "use share, pass or limit");
     refuse("name=a;kind=concurrency;sharing=leased;share_algorithm=none",
            WEIR_EQUOTA, "or sharing=counted");
     refuse("name=a;kind=concurrency;limit=4;sharing=leased;safe_capacity=1/s",
@@ -597,7 +597,9 @@ static void leases(void **state)
                              "share_algorithm=none" },
         { "share_algorithm=fair", "it is one of none, static, "
                                   "proportional_share, fair_share, priority" },
-        { "safe_capacity=unlimited", "write on_stale=open" },
+        { "safe_capacity=unlimited", "write on_stale=pass" },
+        { "on_stale=open", "it is one of pass, limit, share, hold" },
+        { "on_stale=closed", "it is one of pass, limit, share, hold" },
         { "safe_capacity=-1/s", "is negative" },
         { "safe_capacity=nan", "is not a number" },
         { "safe_capacity=5", "has no period" },

@@ -37,7 +37,7 @@ static void shows_every_field(void **state)
               "\"100/s\",\"low_burst\":\"1s\",\"high_burst\":\"1.5s\","
               "\"max_debt\":\"1min\","
               "\"algorithm\":\"leaky\",\"sharing\":\"counted\",\"mode\":"
-              "\"enforce\",\"on_stale\":\"open\",\"order\":0,\"glob\":\"name\","
+              "\"enforce\",\"on_stale\":\"pass\",\"order\":0,\"glob\":\"name\","
               "\"overflow\":\"\","
               "\"description\":\"\",\"labels\":{\"team\":\"web\"},\"id\":7,"
               "\"epoch\":0,\"created\":0}");

@@ -388,8 +388,8 @@ static void test_cut_off_region_goes_on_by_on_stale(void **state)
     /* The ends are told of the cut, or there is just silence. */
     const weir_duration noticed[] = { 0, 60 * WEIR_SECOND };
     for (size_t i = 0; i < WEIR_COUNT_OF(noticed); i++) {
-        cut_off("open", WEIR_STALE_PASS, 1.45, 1.55, noticed[i]);
-        cut_off("closed", WEIR_STALE_LIMIT, 0, 0, noticed[i]);
+        cut_off("pass", WEIR_STALE_PASS, 1.45, 1.55, noticed[i]);
+        cut_off("limit", WEIR_STALE_LIMIT, 0, 0, noticed[i]);
         cut_off("share", WEIR_STALE_SHARE, 0.4, 0.55, noticed[i]);
         /* Two thirds of all were refused, as each saw it at that moment: of 40
          * seeds a mean of 0.44, a deviation of 0.04. */
@@ -398,8 +398,8 @@ static void test_cut_off_region_goes_on_by_on_stale(void **state)
 }
 
 /* Top roots that are all newly born, one a little after the other, hear of what
- * went on by `open` for the first time: it fills no bucket beyond 'high'. */
-static void test_what_passed_by_open_is_no_debt(void **state)
+ * went on by `pass` for the first time: it fills no bucket beyond 'high'. */
+static void test_what_passed_by_on_stale_is_no_debt(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 8; seed++) {
@@ -933,7 +933,7 @@ int main(void)
         cmocka_unit_test(test_a_poor_link_holds_one_limit),
         cmocka_unit_test(test_one_top_root_holds_one_limit),
         cmocka_unit_test(test_cut_off_region_goes_on_by_on_stale),
-        cmocka_unit_test(test_what_passed_by_open_is_no_debt),
+        cmocka_unit_test(test_what_passed_by_on_stale_is_no_debt),
         cmocka_unit_test(test_carrier_dies_and_nothing_is_counted_twice),
         cmocka_unit_test(test_any_network_counts_once),
         cmocka_unit_test(test_edit_at_the_top_reaches_limiters),

@@ -130,7 +130,7 @@ static void way_put(const char *key, const struct shared_wish *wish)
         calendar ? calendars[wish->calendar].seconds : wish->per / WEIR_SECOND;
     int len = snprintf(fields, sizeof(fields),
                        "{\"sharing\":\"exact\",\"store\":\"root\","
-                       "\"on_stale\":\"closed\",\"algorithm\":\"%s\","
+                       "\"on_stale\":\"limit\",\"algorithm\":\"%s\","
                        "\"limit\":\"%llu/%llus\"",
                        shared_algorithm_names[wish->algorithm],
                        (unsigned long long)wish->quantity, seconds);

@@ -23,6 +23,7 @@
 #include "patience.h"
 #include "quota_maker.h"
 #include "store/store.h"
+#include "store_old.h"
 #include "store_suite.h"
 
 static void make_url(char *url, size_t size)
@@ -176,12 +177,12 @@ static int reopen(struct fixture *fixture)
 static void of_a_newer_schema(void **state)
 {
     struct fixture *fixture = *state;
-    sqlite3_close(sql(fixture->path, "PRAGMA user_version = 3"));
+    sqlite3_close(sql(fixture->path, "PRAGMA user_version = 4"));
     /* a handle that is open already notices too */
     assert_int_equal(edit(fixture, "a"), WEIR_ESCHEMA);
     assert_int_equal(reopen(fixture), WEIR_ESCHEMA);
-    assert_non_null(strstr(fixture->diag.text, "has schema 3, this program "
-                                               "reads up to 2"));
+    assert_non_null(strstr(fixture->diag.text, "has schema 4, this program "
+                                               "reads up to 3"));
 }
 
 /* What a Weir of schema 1 made, with a quota that has every field. */
@@ -262,7 +263,7 @@ static void of_an_older_schema(void **state)
         fail_msg("%s", fixture->diag.text);
     assert_int_equal(from, 1);
     assert_int_equal(weir_store_upgrade(fixture->url, &from, NULL), 0);
-    assert_int_equal(from, 2);
+    assert_int_equal(from, WEIR_STORE_SCHEMA);
     assert_int_equal(reopen(fixture), 0);
     struct weir_store_id id;
     uint64_t epoch, floor;
@@ -300,6 +301,24 @@ static void an_upgrade_that_fails(void **state)
     assert_int_equal(from, 1);
     assert_int_equal(reopen(fixture), 0);
     check_upgraded(fixture);
+}
+
+/* Schema 2 had the tables of today. */
+static void of_schema_2(void **state)
+{
+    struct fixture *fixture = *state;
+    weir_store_close(fixture->store);
+    fixture->store = NULL;
+    sqlite3_close(sql(fixture->path,
+                      "INSERT INTO quotas (id, epoch, created, name, fields)"
+                      " VALUES" STORE_OLD_QUOTAS ";"
+                      "INSERT INTO log (epoch, edit, at_ms, who, name, was,"
+                      " became) VALUES" STORE_OLD_LOG ";"
+                      "INSERT INTO tombstones (name, epoch)"
+                      " VALUES ('gone', 9);"
+                      "UPDATE meta SET epoch = 10, last_id = 7;"
+                      "PRAGMA user_version = 2"));
+    store_old_check_upgrade(fixture->url);
 }
 
 static void write_file(const char *path, const void *bytes, size_t size)
@@ -564,6 +583,7 @@ int main(void)
         UNDER(replaced),
         UNDER(of_a_newer_schema),
         UNDER(of_an_older_schema),
+        UNDER(of_schema_2),
         UNDER(an_upgrade_that_fails),
         UNDER(not_a_store),
         UNDER(a_log_that_was_left_behind),

@@ -642,8 +642,8 @@ static void test_stale_quotas_do_as_they_say(void **state)
 {
     (void)state;
     struct weir_table *t = made_table(8, 2, 1);
-    struct weir_ref open = put_stale(t, "open", WEIR_STALE_PASS);
-    struct weir_ref closed = put_stale(t, "closed", WEIR_STALE_LIMIT);
+    struct weir_ref pass = put_stale(t, "pass", WEIR_STALE_PASS);
+    struct weir_ref limit = put_stale(t, "limit", WEIR_STALE_LIMIT);
     struct weir_ref hold = put_stale(t, "hold", WEIR_STALE_HOLD);
     struct weir_ref share = put_stale(t, "share", WEIR_STALE_SHARE);
     struct weir_quota local = made_quota_of("local", NULL, 1, 200);
@@ -653,9 +653,9 @@ static void test_stale_quotas_do_as_they_say(void **state)
     for (int i = 0; i < 2; i++) {
         weir_table_set_stale(t, true, MADE_AT);
         assert_true(weir_table_is_stale(t));
-        assert_true(takes(t, open, 100000));
+        assert_true(takes(t, pass, 100000));
         struct weir_reply reply;
-        assert_int_equal(weir_table_take(t, 0, closed, 0, &reply, MADE_AT),
+        assert_int_equal(weir_table_take(t, 0, limit, 0, &reply, MADE_AT),
                          WEIR_OUTCOME_LIMITED);
         assert_true(reply.stale && !reply.never);
         assert_compare(reply.retry_after, >, 0);
@@ -669,8 +669,8 @@ static void test_stale_quotas_do_as_they_say(void **state)
         weir_table_charge(t, 0, hold, 100, MADE_AT);
     }
     weir_table_set_stale(t, false, MADE_AT);
-    assert_false(takes(t, open, 1));
-    assert_false(takes(t, closed, 51));
+    assert_false(takes(t, pass, 1));
+    assert_false(takes(t, limit, 51));
     free(t);
 }
 

@@ -283,24 +283,24 @@ class Directives(Rooted):
         self.assertEqual(self.told(nginx, "/three")[2], "3")
 
     def test_exact_is_refused(self):
-        self.fleet.set("open", "limit=3/h", "high_burst=3", "sharing=exact",
+        self.fleet.set("pass", "limit=3/h", "high_burst=3", "sharing=exact",
                        "store=root")
-        self.fleet.set("closed", "limit=3/h", "high_burst=3",
-                       "sharing=exact", "store=root", "on_stale=closed")
+        self.fleet.set("limit", "limit=3/h", "high_burst=3",
+                       "sharing=exact", "store=root", "on_stale=limit")
         # The nginx of other tests would say so, too.
-        for name in "open", "closed":
+        for name in "pass", "limit":
             self.addCleanup(self.fleet.weir, "quota", "rm", name)
         nginx = self.start("""
-            location /open { weir open; empty_gif; }
-            location /closed { weir closed; empty_gif; }
+            location /pass { weir pass; empty_gif; }
+            location /limit { weir limit; empty_gif; }
         """)
         said = "quotas with sharing=exact are refused here"
         until("the error", lambda: any(
             "[error]" in line and said in line
             for line in nginx.logged().splitlines()))
         for _ in range(5):
-            self.assertEqual(self.told(nginx, "/open")[0], 200)
-            self.assertEqual(self.told(nginx, "/closed")[0], 429)
+            self.assertEqual(self.told(nginx, "/pass")[0], 200)
+            self.assertEqual(self.told(nginx, "/limit")[0], 429)
 
 
 @unittest.skipUnless(all(path.exists() for path in LUA),

@@ -7,12 +7,12 @@
  *     one refuses           what came before is given back, here and there
  *
  * A store that doesn't answer, can't be opened or isn't linked leaves the link
- * to the quota's on_stale: open passes, closed refuses, share decides by the
- * limit over the number of limiters that the roots told. A step that timed out
- * may have been charged in the store all the same. That can't be known, and
- * isn't undone: it makes the store refuse too early, never too late. What was
- * charged is given back to whom charged it, a store or what stood in for it,
- * and to nobody else.
+ * to the quota's on_stale: pass lets all pass, limit refuses all, share decides
+ * by the limit over the number of limiters that the roots told. A step that
+ * timed out may have been charged in the store all the same. That can't be
+ * known, and isn't undone: it makes the store refuse too early, never too late.
+ * What was charged is given back to whom charged it, a store or what stood in
+ * for it, and to nobody else.
  *
  * What is in flight (kind=concurrency) is held here too, without a bound, as
  * long as its permit is out: so its slot stays the name's own, by which a leave

@@ -43,7 +43,7 @@ struct weir_lease_rule {
     double capacity;     /* units a second, or units: >= 0, finite */
     double safe;         /* for each client, once its lease has run out, for
                             * a lease more; below 0: the capacity by the number
-                            * of clients. 0 where on_stale is open or closed */
+                            * of clients. 0 where on_stale is pass or limit */
     bool hold;           /* … whatever 'safe' says: as much as was granted */
     weir_duration lease; /* WEIR_LEASE_MIN .. WEIR_LEASE_MAX */
     weir_duration refresh; /* 1 .. lease; so much slower than ours may a

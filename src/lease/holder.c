@@ -42,11 +42,11 @@
  * What it says to have is what it goes by, and nothing more: a broker that is
  * learning hands out what holders report, so a number that nobody goes by
  * (a grant that has run out, and may be another's by now) would be handed out
- * twice. When the lease has run out it is therefore 0 if closed, and the safe
- * capacity if share or hold, while that lasts. Who is open goes by no number.
- * He says the smaller of his last grant and what he wants: he uses that much
- * for sure, so that who grants it raises nothing, and he isn't at 0 when the
- * broker is a new one.
+ * twice. When the lease has run out it is therefore 0 with on_stale=limit, and
+ * the safe capacity with share or hold, while that lasts. A holder with
+ * on_stale=pass goes by no number. It says the smaller of its last grant and
+ * what it wants: it uses that much for sure, so that a broker that grants it
+ * raises nothing, and the holder isn't at 0 when the broker is a new one.
  *
  * What is wanted follows the use, so that nobody has to say it. Two averages of
  * what is offered are kept, that fade over 1 s and 10 s, and the larger

@@ -197,11 +197,11 @@ void weir_holder_lost(struct weir_holder *holder, weir_instant now);
 /* ---- What is had ---- */
 
 /* What new use must keep to: the newest grant while its lease lasts, then what
- * 'on_stale' says: open INFINITY, closed 0, share and hold the safe capacity
+ * 'on_stale' says: pass INFINITY, limit 0, share and hold the safe capacity
  * while that lasts (which the broker has made the last grant if the quota says
  * hold), then 0. Without any grant so far: 0 for WEIR_HOLDER_FIRST, then
- * INFINITY if open, else 0. Who is open goes by no promise of anybody's: that
- * never more is in use than there is doesn't hold of him. */
+ * INFINITY if pass, else 0. A holder with pass goes by no promise: that
+ * never more is in use than there is doesn't hold of it. */
 double weir_holder_limit(const struct weir_holder *holder, weir_instant now);
 /* When that changes by time alone: when the lease is over, and when its safe
  * capacity is. */

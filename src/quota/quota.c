@@ -337,7 +337,7 @@ static int check_in_flight(const struct weir_quota *quota,
         return weir_diag_set(diag, WEIR_EQUOTA,
                              "on_stale=hold refuses a part "
                              "of a rate, and what is in flight has none; use "
-                             "share, open or closed",
+                             "share, pass or limit",
                              NULL);
     if (limit->unlimited || limit->units == 0)
         return 0;

@@ -422,7 +422,7 @@ static int check_exact(const struct weir_quota *quota, struct weir_diag *diag)
         return weir_diag_set(diag, WEIR_EQUOTA,
                              "on_stale=hold doesn't go "
                              "with sharing=exact, whose store holds the "
-                             "fill; use share, open or closed",
+                             "fill; use share, pass or limit",
                              NULL);
     if (quota->deadline < WEIR_DEADLINE_MIN ||
         quota->deadline > WEIR_DEADLINE_MAX)

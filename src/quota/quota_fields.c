@@ -133,8 +133,8 @@
       "enforce, shadow (says what it would refuse) or off. "                 \
       "Default: enforce.")                                                   \
     X(on_stale, TEXT, false, SHAPE_WORD, stales, ALL,                        \
-      "What rules without a root, store or lease: open, closed, "            \
-      "share or hold. Default: open.")                                       \
+      "What rules without a root, store or lease: pass, limit, "             \
+      "share or hold. Default: pass.")                                       \
     X(order, NUMBER, false, SHAPE_U32, NULL, ALL,                            \
       "Of a template: the first match rules, lowest first. Default: 0.")     \
     X(glob, TEXT, false, SHAPE_WORD, globs, ALL,                             \
@@ -322,8 +322,8 @@ static const struct word globs[] = {
 };
 
 static const struct word stales[] = {
-    { "open", WEIR_STALE_PASS, NULL },
-    { "closed", WEIR_STALE_LIMIT, NULL },
+    { "pass", WEIR_STALE_PASS, NULL },
+    { "limit", WEIR_STALE_LIMIT, NULL },
     { "share", WEIR_STALE_SHARE, NULL },
     { "hold", WEIR_STALE_HOLD, NULL },
     { NULL, 0, NULL },

@@ -82,7 +82,7 @@ static int check_capacity(const struct weir_quota *quota,
     if (quota->safe_capacity.unlimited)
         return weir_diag_set(diag, WEIR_EQUOTA,
                              "safe_capacity can't be "
-                             "unlimited; write on_stale=open for no limit "
+                             "unlimited; write on_stale=pass for no limit "
                              "when the lease has run out",
                              NULL);
     weir_u128 units = (weir_u128)quota->safe_capacity.units * WEIR_SECOND;

@@ -548,7 +548,7 @@ void weir_table_set_settled(struct weir_table *table, uint32_t slot,
 uint64_t weir_table_settled(const struct weir_table *table, uint32_t slot);
 
 /* No root for stale_after: from now on the counted slots follow their
- * on_stale (open, closed, hold here; share by weir_table_add_others()), until
+ * on_stale (pass, limit, hold here; share by weir_table_add_others()), until
  * it is taken back. Local quotas aren't touched. */
 void weir_table_set_stale(struct weir_table *table, bool stale,
                           weir_instant now);

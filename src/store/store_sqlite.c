@@ -572,13 +572,21 @@ static const char *const from_1[] = {
                         FIELD_1("order", "order") " FROM quotas_1",
     "DROP TABLE quotas_1; DROP TABLE meta_1; DROP TABLE tombstones_1;"
     "PRAGMA user_version = 2",
-    "COMMIT",
+};
+
+/* The words of on_stale. */
+static const char *const from_2[] = {
+    WEIR_FIELDS_2_TO_3("quotas", "fields"),
+    WEIR_FIELDS_2_TO_3("log", "was"),
+    WEIR_FIELDS_2_TO_3("log", "became"),
+    "PRAGMA user_version = 3",
 };
 
 static int upgrade(struct sqlite_store *store, unsigned *out_from,
                    struct weir_diag *diag)
 {
     static const char *const begin[] = { "BEGIN IMMEDIATE" };
+    static const char *const commit[] = { "COMMIT" };
     unsigned schema;
     int error = open_file(store, &schema, diag);
     if (error == 0)
@@ -586,8 +594,12 @@ static int upgrade(struct sqlite_store *store, unsigned *out_from,
     /* Again: somebody else may have been quicker. */
     if (error == 0)
         error = check_schema(store, &schema, diag);
-    if (error == 0 && schema == 1)
+    if (error == 0 && schema < 2)
         error = run_all(store, from_1, WEIR_COUNT_OF(from_1), diag);
+    if (error == 0 && schema < 3)
+        error = run_all(store, from_2, WEIR_COUNT_OF(from_2), diag);
+    if (error == 0)
+        error = run_all(store, commit, 1, diag);
     if (error == 0)
         *out_from = schema;
     return error;

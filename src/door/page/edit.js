@@ -9,7 +9,7 @@ const FIRST = ["limit", "low_burst", "high_burst", "mode", "on_stale",
 const FIXED = new Set(["name", "id", "epoch", "created", "usage"]);
 const CHOICES = {
   mode: ["enforce", "shadow", "off"],
-  on_stale: ["open", "closed", "share", "hold"],
+  on_stale: ["pass", "limit", "share", "hold"],
   kind: ["rate", "concurrency"],
   sharing: ["counted", "local", "leased", "exact", "adaptive"],
   algorithm: ["leaky", "leaky_queue", "token_bucket", "token_buckets",
