@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * count/above.h - what a region's root is told of a bucket by the roots above
- * it: its limiter half knows (tally.h), its root half asks (merge.h). */
+ * count/above.h - a bucket as the roots above a region report it to the
+ * region's root. The limiter half fills it in (tally.h), the root half reads it
+ * (merge.h). */
 
 #ifndef WEIR_ABOVE_H
 #define WEIR_ABOVE_H
@@ -8,13 +9,14 @@
 #include "algo/leaky.h"
 
 struct weir_above {
-    struct weir_bucket bucket; /* its parameters there … */
+    struct weir_bucket bucket; /* its parameters above … */
     uint64_t created;          /* … and the identity of its quota */
-    int64_t fill;       /* by now, not below 0, scaled as they are; what we
-                      * count, or presume, included */
-    uint64_t pace;      /* of others than us: units in WEIR_PACE_SPAN */
-    uint64_t allowance; /* 1/1024 units we may count on until a root has
-                         * answered; UINT64_MAX: without end */
+    int64_t fill;       /* at 'now', not below 0, on the bucket's scale; units
+                         * that the region counted, or presumes, included */
+    uint64_t pace;      /* of all other limiters above: units in
+                         * WEIR_PACE_SPAN */
+    uint64_t allowance; /* 1/1024 units that the region may still count until a
+                         * root above answers; UINT64_MAX: no bound */
 };
 
 #endif /* WEIR_ABOVE_H */

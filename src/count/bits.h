@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Words of a set of so many. */
+/* Words of a set of 'count' bits. */
 static inline size_t weir_bit_words(uint32_t count)
 {
     return ((size_t)count + 63) / 64;

@@ -1,56 +1,59 @@
 /* SPDX-License-Identifier: MIT
- * count/message.h - what a limiter and a root say to each other.
+ * count/message.h - the messages between a limiter and a root.
  *
- * One stream a root link, nine messages:
+ * One stream a root link, ten messages:
  *
  *     limiter                                   root
- *        | -- hello: who I am, my epoch -------->  |
- *        | <------- welcome: who I am, settings -- |
+ *        | -- hello: name, epoch --------------->  |
+ *        | <-------------- welcome: settings ----- |
  *        | <--------------- quotas (by epoch) ---- |
  *        | -- report n: counts ------------------> |
- *        | <---- fills n: what it came to, slack - |
- *        | <---- fills n: pushed, others moved --- |
+ *        | <---- fills n: the buckets, slack ----- |
+ *        | <---- fills n: pushed, they moved ----- |
  *        | -- report n+1 ------------------------> |
  *        | -- asks: steps of exact meters -------> |
  *        | <----------------- answers to some ---- |
  *        | -- wants n: of leased quotas -------->  |
  *        | <-------- grants: the answer to n ----- |
  *        | <--------------- grants: pushed ------- |
+ *        | -- limits: of adaptive quotas ------->  |
  *
- * Why it survives loss, doubling, reordering and replay, though gRPC would
- * forbid them: the nodes are also run over a network that does all of it.
+ * The protocol survives loss, doubling, reordering and replay. gRPC has none of
+ * these, but the nodes are also tested over a network that has all of them:
  *
- *  - Stop and wait. A limiter has at most one report unanswered on a link;
- *    it repeats it, same number and same content, until the fills that
+ *  - Stop and wait. A limiter has at most one report unanswered on a link; it
+ *    repeats the report, same number and same content, until the fills that
  *    answer it come. A root takes report n only if n is the successor of the
- *    last it took; a repeated one is answered again and counted never. So
- *    both sides know the total that the other holds, and what travels is
- *    the difference to it. It is flow control too: a root that can't keep
- *    up answers later, and nothing piles up anywhere.
- *  - A count says at what pace it presumably goes on, and the root goes on
- *    adding that; the next count of the slot takes its place. What is lost on
- *    the way delays that.
+ *    last one it took; a repeated report is answered again and never counted
+ *    again. Both sides know the total that the other holds, and only the
+ *    difference to it travels. This is flow control too: an overloaded root
+ *    answers later, and no queue grows.
+ *  - A count carries the limiter's pace. The root goes on adding at that pace
+ *    until the next count of the slot replaces the presumed units. A lost
+ *    report only delays the replacement.
  *  - Totals are absolute where a session begins (announce.base), so a
  *    reconnect that lost an answer counts nothing twice.
  *  - Every message bears the session number of the hello it belongs to;
  *    others are dropped.
- *  - A region's root hands up what its limiters count. They report to all of
- *    its roots, and each names one its carrier: what it hands to a carrier,
- *    whichever, it hands over once (count.carry; tally.c).
- *  - An ask is at most once: numbers rise over the asks of a session, and a
- *    root takes only what is above all it took. A doubled or late one is
- *    dropped; what is lost costs who asked its patience, and nothing is said
- *    again, since nobody knows whether it was charged.
- *  - Wants are said in full, and again; grants have serials, and wants say
- *    which was taken (lease/holder.h, lease/broker.h). What is lost costs
- *    time, what is doubled or late is known by its serial or its number.
+ *  - A region's root hands up the counts of its limiters. A limiter reports to
+ *    all roots of its region, and names one its carrier: units handed to one
+ *    carrier are never handed to another (count.carry; tally.c).
+ *  - An ask is taken at most once: numbers rise over the asks of a session, and
+ *    a root takes only a number above all it took. A doubled or late ask is
+ *    dropped. If an ask or its answer is lost, the caller waits until its
+ *    patience ends; the ask is not repeated, since it may have been charged.
+ *  - Wants are always sent in full, and repeated; grants have serials, and
+ *    wants name the serial that was taken (lease/holder.h, lease/broker.h).
+ *    Loss costs time; a doubled or late message is recognized by its serial or
+ *    its number.
  *  - Quotas go in the order of epochs, each in its present state; a limiter
  *    says the epoch it has reached in each report. Any prefix is sound, any
  *    loss is repaired by starting again from there.
  *
- * Messages are plain values; arrays and texts in them are borrowed from who
- * made them until its next call. Fills are in 1/1024 units (WEIR_FILL_ONE),
- * ages and waits in nanoseconds; no instant ever travels. */
+ * Messages are plain values. Arrays and texts in them are borrowed: they belong
+ * to the function that made the message, until its next call. Fills are in
+ * 1/1024 units (WEIR_FILL_ONE), ages and waits in nanoseconds; no instant ever
+ * travels. */
 
 #ifndef WEIR_MESSAGE_H
 #define WEIR_MESSAGE_H
@@ -70,22 +73,22 @@
 #define WEIR_PACE_SPAN ((weir_duration)1 << WEIR_PACE_SHIFT) /* 8.6 s */
 #define WEIR_PACE_MAX ((uint64_t)1 << 40)
 #define WEIR_AHEAD_MAX ((uint64_t)1 << 44)
-/* A pace is good for so many report intervals of silence. */
+/* A pace is valid for this many report intervals without a report. */
 #define WEIR_PACE_INTERVALS 2
 
-/* Bounds on one message; a decoder refuses what is over. */
+/* Bounds on one message; a decoder rejects a message above them. */
 #define WEIR_REPORT_COUNTS_MAX 8192
 #define WEIR_REPORT_ANNOUNCES_MAX 2048
 #define WEIR_FILLS_MAX 8192
-/* A limiter announces no more slots than this in a second on a link, in the
- * long run, whatever the number of names it is flooded with. */
+/* Bound on the slots that a limiter announces on a link in a second, on
+ * average, however many new names callers use. */
 #define WEIR_ANNOUNCES_PER_S 20000
 #define WEIR_QUOTAS_MAX 512
-#define WEIR_ASKS_MAX 1024 /* in a message, and under way in one limiter */
-#define WEIR_PATIENCE_MAX (60 * WEIR_SECOND) /* of an ask: more is cut */
-#define WEIR_TIERS_MAX 16                    /* of regions above each other */
+#define WEIR_ASKS_MAX 1024 /* in a message, and unanswered in a limiter */
+#define WEIR_PATIENCE_MAX (60 * WEIR_SECOND) /* of an ask; cut to this */
+#define WEIR_TIERS_MAX 16                    /* depth of nested regions */
 #define WEIR_LEASES_MAX 1024 /* quotas in one message of wants or grants */
-#define WEIR_LIMITS_MAX 256  /* adaptive limits that a limiter tells of */
+#define WEIR_LIMITS_MAX 256  /* adaptive limits in one message */
 #define WEIR_MASTER_MAX 255  /* bytes of a master's address */
 #define WEIR_MESSAGE_BYTES_MAX (4u << 20)
 
@@ -102,7 +105,7 @@ enum weir_message_type {
     WEIR_MESSAGE_LIMITS = 10,
 };
 
-/* A quota store: which, how often restored, how far. */
+/* A quota store, how often it was restored. */
 struct weir_store_id {
     uint8_t uuid[16]; /* all zero: not known yet */
     uint64_t restores;
@@ -119,20 +122,20 @@ struct weir_hello {
     uint32_t protocol;
     uint8_t incarnation[WEIR_INCARNATION_SIZE]; /* of the limiter's table */
     struct weir_text name;      /* for people: "service@host", <= 255 B */
-    struct weir_store_id store; /* whose quotas it has */
-    uint64_t epoch;             /* up to which */
-    bool region; /* it is the upper half of a region's root … */
-    struct weir_text region_name; /* … and that region's, <= 255 B; absent: it
-                                   * has none. All roots of a region are one
-                                   * client of what is leased */
+    struct weir_store_id store; /* the store that its quotas are from */
+    uint64_t epoch;             /* newest epoch that it has */
+    bool region; /* sent by the limiter half of a region's root … */
+    struct weir_text region_name; /* … of this region, <= 255 B; absent: no
+                                   * region. All roots of a region are one
+                                   * client for leased quotas */
 };
 
-/* What a root tells its limiters to do. */
+/* Settings that a root sends to its limiters. */
 struct weir_settings {
     weir_duration report_interval; /* 10 ms .. 1 h */
     weir_duration stale_after;     /* >= report_interval */
     bool slack;                    /* report by slack, not only by time */
-    bool correction_auto;          /* learn the ratio */
+    bool correction_auto;          /* learn the ratio of others' counts */
     uint32_t correction_ppm;       /* extrapolate others' counts, 10^-6 */
 };
 
@@ -142,61 +145,59 @@ struct weir_welcome {
     struct weir_text name;
     weir_duration age; /* since this incarnation was born */
     bool ready;        /* has its quotas; else store is unknown */
-    bool provisional;  /* it can't ask its store, which may be ahead
-                                 * of 'epoch': nothing is forgotten for it */
+    bool provisional;  /* it can't read its store, which may be ahead of
+                        * 'epoch': limiters forget no quota because of it */
     struct weir_store_id store;
     uint64_t epoch; /* the newest it has */
     struct weir_settings settings;
     bool carries; /* it has an upstream: may be a carrier */
-    /* Of one that carries: the last report it took of this limiter, in
-     * whatever session; 0 and the session of the first hello it remembers
-     * if there was none. */
+    /* If it carries: the last report it took from this limiter, in any session.
+     * If there was none: 0, and the session of the first hello that it
+     * remembers. */
     uint64_t last_session;
     uint64_t last_number;
     weir_duration top_age;           /* as in fills */
-    size_t region_count;             /* the regions between it and the topmost
-                                 * roots, its own included; at most … */
+    size_t region_count;             /* regions from this root to the topmost
+                                      * roots, its own included; at most … */
     const struct weir_text *regions; /* … WEIR_TIERS_MAX names */
     bool leases;                     /* it is master of the leased quotas … */
-    uint64_t term;           /* … for the time of this number, which rises
-                                 * with each master; else the highest it has
-                                 * heard of */
-    struct weir_text master; /* if it isn't, who is: an address, at most
-                                 * WEIR_MASTER_MAX bytes; absent: unknown */
+    uint64_t term; /* … in this term: it rises with each master. If it
+                              * isn't master: the highest term it knows */
+    struct weir_text master; /* if it isn't master: the master's address, at
+                              * most WEIR_MASTER_MAX bytes; absent: unknown */
 };
 
-/* Changes in the order of epochs. 'full': forget what isn't named between
- * here and the message that reaches 'target'. */
+/* Changes in the order of epochs. If 'full', the limiter forgets each quota
+ * that is not named from here to the message that reaches 'target'. */
 struct weir_quotas {
     bool full;       /* the first message of a whole set; 'from' is 0 */
     uint64_t from;   /* holds every change above this epoch … */
     uint64_t epoch;  /* … up to this one, reached when they are applied */
     uint64_t target; /* the root's newest */
-    uint64_t known;  /* of a whole set: up to where the root knew the limiter
-                       * to be. One that is further by now, and past 'target',
-                       * has it from another root, and keeps it. */
+    uint64_t known;  /* of a whole set: the epoch that the root believed the
+                      * limiter had. A limiter beyond it and beyond 'target' has
+                      * newer quotas from another root, and keeps them */
     size_t count;
     const struct weir_change *changes;
 };
 
-/* From now on 'slot' means the quota 'name' on this link. 'base' is the
- * total from which this link's counts are differences; 'fill' the bucket as
- * the limiter knew it without its counts above 'base' (a root that has just
- * been born takes it over). */
+/* From now on 'slot' means the quota 'name' on this link. Counts of this link
+ * are differences to the total 'base'. 'fill' is the bucket as the limiter knew
+ * it, without its own counts above 'base'; a cold root takes it over. */
 struct weir_announce {
     uint32_t slot;
     struct weir_text name;
     uint64_t created; /* of the quota, or of the instance's template */
     uint64_t base;    /* modulo 2^64 */
-    uint64_t refused; /* the same of refusals */
+    uint64_t refused; /* the same, of refused units */
     int64_t fill;     /* 1/1024 units */
-    bool witnessed;   /* another root has spoken since this one was born:
-                       * what others counted since is in 'fill' */
-    bool sank;        /* a report that lowered the total is in doubt: a root
-                       * that knows the slot may rightly hold less than
-                       * 'base' */
-    bool in_flight;   /* of kind concurrency: the totals that counts lead to
-                       * from 'base' are what its permits hold then */
+    bool witnessed;   /* another root has answered since this root started:
+                       * counts of other limiters since then are in 'fill' */
+    bool sank;        /* the limiter doesn't know whether a report that lowered
+                       * the total was taken: the root's total may rightly be
+                       * below 'base' */
+    bool in_flight;   /* kind concurrency: 'base' plus a count is the number of
+                       * units in flight */
 };
 
 /* A slot's counts since the last answered report. */
@@ -204,30 +205,29 @@ struct weir_count {
     uint32_t slot;
     int64_t passed;   /* units; refunds make it negative */
     uint64_t refused; /* units */
-    int64_t late;     /* of 'passed': what has drained from the limiter's
-                       * own bucket before the root could hear of it, or
-                       * was above its high burst. Without a 'late_from' the
-                       * root alone was the reason: it didn't rule the slot */
-    uint64_t pace;    /* what it presumably goes on to pass: units in
-                       * WEIR_PACE_SPAN; the root adds that until it hears
-                       * of the slot again */
-    int64_t carry;    /* of a report that is carried: units to be carried
-                         * up, mostly those passed; else 0 */
+    int64_t late;     /* of 'passed': units that drained from the limiter's own
+                       * bucket before the root received them, or were above its
+                       * high burst. Without a 'late_from' only this root was
+                       * the cause: it didn't limit the slot */
+    uint64_t pace;    /* presumed pace from here on, units in WEIR_PACE_SPAN;
+                       * the root adds it until the next count of the slot */
+    int64_t carry;    /* if the report is carried: units to be carried up,
+                       * mostly the passed ones; else 0 */
     uint64_t ahead;   /* of a region's root: units that it presumes of its
-                         * limiters by now and 'passed' has not; they end
-                         * with the pace. 0 without a pace */
+                       * limiters by now and 'passed' lacks; they end with the
+                       * pace. 0 without a pace */
 };
 
 struct weir_report {
     uint64_t number; /* 1, 2, … in a session */
     uint64_t epoch;  /* of the limiter's quotas */
-    bool no_room;    /* … the next of which its table has no room for: it
-                       * needn't be said again … */
-    bool again;      /* … but now: there is */
-    weir_duration late_from; /* the link was down, or slow, since then */
-    uint64_t unknown;        /* requests by unknown names, total */
+    bool no_room;    /* the table has no room for the next epoch: the root
+                      * should not send it again … */
+    bool again;      /* … until this: there is room now */
+    weir_duration late_from; /* the link was down, or slow, for this long */
+    uint64_t unknown;        /* requests by unknown names, in total */
     bool carried;            /* the root is this limiter's carrier */
-    /* A quota of the limiter's, below one that this root has denied it;
+    /* A quota of the limiter's table below a name that this root denied;
      * absent: none. */
     struct weir_text below;
     size_t announce_count;
@@ -237,61 +237,64 @@ struct weir_report {
 };
 
 /* A bucket as the root sees it, this limiter's counts up to report 'number'
- * included. 'slack' is how far the limiter's count may leave what those and
- * their pace predict before it must report at once: 1/1024 units;
- * UINT64_MAX: nothing to fear. */
+ * included. 'slack', in 1/1024 units: the limiter must report at once when its
+ * count differs by more from those counts plus their pace. UINT64_MAX: no limit
+ * is near. */
 struct weir_fill {
     uint32_t slot;
-    int64_t fill; /* 1/1024 units; without what is presumed of us */
+    int64_t fill; /* 1/1024 units; without units presumed of this limiter */
     uint64_t slack;
-    uint64_t pace; /* of all others, from here on: units in WEIR_PACE_SPAN */
+    uint64_t pace; /* of all other limiters, from now on: units in
+                    * WEIR_PACE_SPAN */
 };
 
 struct weir_fills {
-    bool answer;           /* to report 'number'; else pushed after it */
+    bool answer;           /* answers report 'number'; else pushed after it */
     uint64_t number;       /* the last report taken */
     uint64_t stamp;        /* rises with every fills message of a session */
-    weir_duration stretch; /* report no more often than this; 0: as set */
+    weir_duration stretch; /* report backoff, the shortest interval between
+                            * reports; 0: none */
     uint32_t limiters;     /* connected to this root */
     weir_duration top_age; /* how long the topmost root has been silent beyond
-                            * what is usual; 0: this is one, or it was just
-                            * heard; WEIR_NEVER: it never was */
+                            * the usual; 0: this root is topmost, or has just
+                            * received from it; WEIR_NEVER: it never has */
     size_t count;
     const struct weir_fill *fills; /* slots strictly ascending */
     size_t unknown_count;
-    const uint32_t *unknown; /* announced slots it has no quota for:
-                                      * announce them again later */
+    const uint32_t *unknown; /* announced slots without a quota here: announce
+                              * them again later */
     size_t denied_count;     /* <= WEIR_REPORT_ANNOUNCES_MAX */
-    const uint32_t *denied;  /* slots announced by that report whose
-                                      * names this link's credential may not
-                                      * take from; unknown too once they have
-                                      * counts */
+    const uint32_t *denied;  /* slots announced by that report with names that
+                              * this link's credential may not take from; also
+                              * in 'unknown' once they have counts */
 };
 
-/* One step of the meter 'name', which the root keeps for all (sharing: exact,
- * store: root). */
+/* One step of the bucket state of 'name', which the root keeps for all limiters
+ * (sharing: exact, store: root). */
 struct weir_step_ask {
     uint64_t number; /* > 0 */
     struct weir_text name;
     struct weir_meter_ask ask;
-    weir_duration patience; /* who asks waits no longer than that */
+    weir_duration patience; /* how long the caller waits at most */
 };
 
-/* The numbers are the wire's. */
+/* The wire uses these numbers. */
 enum weir_step_error {
     WEIR_STEP_ANSWERED = 0,
-    WEIR_STEP_UNKNOWN = 1, /* no exact quota of a root's, or not here yet */
-    WEIR_STEP_NO_ROOM = 2, /* for another meter; nothing was charged */
-    WEIR_STEP_AWAY = 3,    /* of a region's root: those above are away, or don't
-                            * answer; whether it was charged isn't known */
+    WEIR_STEP_UNKNOWN = 1, /* no exact quota kept by roots, or not known here
+                            * yet */
+    WEIR_STEP_NO_ROOM = 2, /* for another bucket state; nothing was charged */
+    WEIR_STEP_AWAY = 3,    /* a region's root can't reach the roots above, or
+                            * they don't answer; the ask may have been
+                            * charged */
     WEIR_STEP_DENIED = 4,  /* this link's credential may not take from it */
 };
 
-/* Of one ask. Each has its number, not the first alone as in a report: a
- * region's root answers in the order in which roots above do. */
+/* The answer to one ask. Each has its own number, not only the first as in a
+ * report: a region's root answers in the order of the roots above. */
 struct weir_step_answer {
     uint64_t number;
-    enum weir_step_error error; /* if it is any, all zero: */
+    enum weir_step_error error; /* if not ANSWERED, all zero: */
     struct weir_meter_answer answer;
 };
 
@@ -304,73 +307,76 @@ struct weir_answers {
     const struct weir_step_answer *answers;
 };
 
-/* What a limiter, or who asks on behalf of others, wants of one leased quota.
- * A release gives all back, has nothing but 'taken' beside, and isn't
- * answered. */
+/* A want of a client for one leased quota: a limiter, or a server that asks for
+ * its own clients. A release gives everything back, has no other field but
+ * 'taken', and is not answered. */
 struct weir_want {
     struct weir_text name;
     bool release;
-    bool learning;  /* its own holders haven't all been heard of: it may have
-                     * handed out more than it says */
-    double has;     /* what it goes by, or has handed out: as a band's wants */
-    double safe;    /* what it goes by when its lease is over, or has promised
-                     * for then: likewise */
-    uint64_t taken; /* the serial of the grant that it goes by; 0: none of this
+    bool learning;  /* not all of the client's own lease holders have reported:
+                     * it may have handed out more than it says */
+    double has;     /* the capacity it uses, or has handed out, in the unit of a
+                     * band's wants */
+    double safe;    /* the capacity it uses when its lease is over, or has
+                     * promised for then, in the same unit */
+    uint64_t taken; /* the serial of the grant it uses; 0: none of this
                      * master */
-    uint64_t roll;  /* to a master that hasn't answered yet: the last one of
-                     * another's, if it goes by a grant of that one's still */
+    uint64_t roll;  /* roster token, sent to a master that hasn't answered yet:
+                     * the last one of an earlier master, while that master's
+                     * grant is in use */
     size_t band_count;             /* 1 .. WEIR_LEASE_BANDS_MAX */
     const struct weir_band *bands; /* priorities strictly descending */
 };
 
 struct weir_wants {
-    uint64_t number; /* > 0; rises as long as the limiter lives */
-    uint64_t term;   /* the highest that the root has told on this link: a
-                      * master hears only what was said when it was one. What
-                      * was sent before may be of long ago, and the master
-                      * before may have granted more since. */
+    uint64_t number; /* > 0; rises while the limiter lives */
+    uint64_t term;   /* the highest term that the root sent on this link: a
+                      * master takes only wants sent in its own term. Older
+                      * wants may be long out of date, and the previous master
+                      * may have granted more since. */
     size_t count;    /* 1 .. WEIR_LEASES_MAX */
     const struct weir_want *wants;
 };
 
-/* The numbers are the wire's. */
+/* The wire uses these numbers. */
 enum weir_lease_error {
     WEIR_LEASE_GRANTED = 0,
     WEIR_LEASE_UNKNOWN = 1,    /* no such quota here, or not yet */
-    WEIR_LEASE_NOT_LEASED = 2, /* it is shared in another way */
+    WEIR_LEASE_NOT_LEASED = 2, /* it isn't leased */
     WEIR_LEASE_NO_ROOM = 3,    /* for another quota, holder or priority */
     WEIR_LEASE_DENIED = 4,     /* this link's credential may not take from it */
 };
 
 struct weir_lease_grant {
     struct weir_text name;
-    enum weir_lease_error error; /* if it is any, all zero: */
-    struct weir_grant grant;     /* its 'holder' doesn't travel */
+    enum weir_lease_error error; /* if not GRANTED, all zero: */
+    struct weir_grant grant;     /* its 'holder' isn't sent */
 };
 
-/* Without any grant it says who is master. */
+/* Grants; without any, the message says which root is master. */
 struct weir_grants {
     uint64_t answer; /* the number of the wants; 0: pushed */
     uint64_t term;
-    bool elsewhere; /* this root isn't master; then there is no grant, and
-                      * 'term' is the highest it has heard of */
-    struct weir_text master; /* … but there, as in welcome */
+    bool elsewhere; /* this root isn't master: no grant, and 'term' is the
+                     * highest it knows */
+    struct weir_text master; /* the master's address, as in welcome */
     size_t count;            /* at most WEIR_LEASES_MAX */
     const struct weir_lease_grant *grants;
 };
 
-/* Where an adaptive limit of one process stands. */
+/* The state of an adaptive limit in one process. */
 struct weir_limit_told {
     struct weir_text name; /* of the quota or instance */
     double limit;          /* units in flight: 0 .. WEIR_PERMITS_MAX */
     uint32_t in_flight;
-    uint32_t reason;       /* of its last move, by the numbers of enum
-                            * weir_limit_reason; or one of a later version */
+    uint32_t reason;       /* of its last move: enum weir_limit_reason, or a
+                            * number of a later version */
     weir_duration latency; /* of the last window; 0: none */
     weir_duration age;     /* since it last moved */
 };
-/* All of them, or the first; those told before are forgotten. Nobody answers:
- * what is lost is told again when something has moved. */
+/* All adaptive limits of a process, or the first ones; they replace those of
+ * the last message. There is no answer: a lost message is replaced by the next,
+ * sent when a limit has moved. */
 struct weir_limits {
     size_t count; /* at most WEIR_LIMITS_MAX */
     const struct weir_limit_told *limits;
@@ -378,7 +384,7 @@ struct weir_limits {
 
 struct weir_message {
     enum weir_message_type type;
-    uint64_t session; /* of the link: the limiter's choice, in every one */
+    uint64_t session; /* of the link, chosen by the limiter; in every message */
     union {
         struct weir_hello hello;
         struct weir_welcome welcome;
