@@ -1,121 +1,124 @@
 /* SPDX-License-Identifier: MIT
- * count/merge.c - how a root adds up what limiters say.
+ * count/merge.c - how a root adds up the counts of its limiters.
  *
- *     limiter A  slot 7 ──┐  cell: last total, what it was told
- *     limiter B  slot 2 ──┼─> use "site/put": bucket, list of its cells
+ *     limiter A  slot 7 ──┐  limiter cell: last total, last fill sent
+ *     limiter B  slot 2 ──┼─> root quota "site/put": bucket, its cells
  *     limiter C  slot 9 ──┘
  *
- * A cell remembers the limiter's total, so that what arrives twice adds
- * nothing: the bucket gets the difference between totals, and a total is
- * either announced absolutely (a session's start) or follows from the last
- * answered one.
+ * A cell remembers the limiter's total, so a count that arrives twice adds
+ * nothing: the bucket gets the difference between totals. A total is either
+ * announced absolutely (at a session's start) or follows from the last answered
+ * one.
  *
- * Late counts. A limiter that couldn't be heard comes back with the counts of
- * seconds or minutes. Had they come in time, the bucket would have leaked them;
- * it ran dry instead, and what leaked from nothing then is kept. Late counts
- * first make up for that, as far as it was since their limiter was last in time
- * and no other's have done so, and the rest is added: so, whoever of many was
- * late, the bucket holds what it would if nobody had been. But if load was
- * gone in between it was dry rightly: no more is taken for drained than has
- * drained from the limiter's own bucket, by its word (tally.c). And in all they
- * fill what is left of the bucket, but put nobody into debt: what went on while
- * no root could be asked went on by on_stale. What is presumed by then is in
- * the bucket as well: put on top of it, as it once was, its truth became a debt
- * of some 0.7 s of the limit, for which a mended fleet was refused.
+ * Late counts. A limiter that was cut off comes back with the counts of seconds
+ * or minutes. In time, those units would have leaked from the bucket; without
+ * them the bucket ran empty. The root sums the leak that an empty bucket loses
+ * ('dry'). Late counts first use up that sum, as far as it arose since their
+ * limiter was last in time and no other late counts have used it; only the rest
+ * is added. The bucket then holds as much as if no limiter had been late. If
+ * the load itself had paused, the bucket was rightly empty: the units taken as
+ * drained are at most those that drained from the limiter's own bucket, as it
+ * reports (tally.c). Late counts fill the bucket up to 'high' at most and cause
+ * no debt: while no root could be reached, on_stale decided. Presumed units are
+ * part of that fill. When they were added on top, the counts that replaced them
+ * became a debt of about 0.7 s of the limit, and a reconnected fleet was
+ * refused for that time.
  *
- * Presuming. A count also says at what pace the limiter presumably goes on,
- * and the bucket grows by that until the next count of the slot, which takes
- * the place of what was presumed, to the unit. So a limiter has to report
- * when it does something else than was presumed, not when it does something:
- * dead reckoning, as ships and games know it. What is presumed of all cells
- * by 'now' is one linear form,
+ * Presuming. A count also carries the limiter's presumed pace. The bucket grows
+ * at that pace until the next count of the slot, which replaces the presumed
+ * units exactly. A limiter needs to report only when its traffic differs from
+ * the presumed, not on all traffic. This is dead reckoning, as in navigation
+ * and multiplayer games. The sum presumed of all cells by 'now' is one linear
+ * form,
  *
  *     sum of pace * (now - paced_at)  =  pace * now - pace_from
  *
- * in whole numbers, so that nothing is ever presumed twice or left behind,
- * and a bucket's fill costs the same with ten thousand cells. A pace ends
- * with its link, after some intervals of silence, and after some more in which
- * the limiter is heard and its slot isn't.
+ * in whole numbers. So no unit is presumed twice or lost, and a bucket's fill
+ * costs the same with ten thousand cells. A pace ends with its link, after some
+ * intervals of silence, and after some more in which the limiter reports but
+ * doesn't confirm that slot's pace.
  *
- * Slack. A limiter may leave what is presumed of it, either way, by what it
- * was told: half of the room left in the bucket, divided by those who use
- * it; twice that above it, it stops. The stated bound is then
+ * Slack. A limiter's count may differ from the presumed count, either way, by
+ * the slack it was sent: half of the room left in the bucket, divided by the
+ * number of its users. At twice the slack above the presumed count it stops.
+ * The stated bound is then
  *
  *     counted <= presumed here + sum over limiters of (2 * slack + weight)
  *
- * whatever the interval and the round trip, slack being what each was last
- * told. Each limiter is told the pace of all others too, and goes by the
- * bucket as it is presumed here by now. So, whoever was told last among those
- * that let something through knows all that the others may do until they are
- * told, and the bound on a bucket is
+ * for any interval and round trip, with the slack that each limiter was last
+ * sent. Each limiter is also sent the pace of all others, and uses the bucket
+ * as presumed by 'now'. Of the limiters that passed units, the one with the
+ * newest fill knows all that the others may do until they get theirs. So the
+ * bound on a bucket is
  *
  *     high + sum over limiters of (2 * slack + weight)
  *          + a 25th of the room + (sum of paces - limit) * age, if above 0
  *
- * where 'room' is what was left when slack was told, and 'age' is how long a
- * fill travels, and the 50 ms after which a limiter looks again at what others
- * presumably do.
+ * where 'room' is the room when slack was sent. 'age' is how long a fill
+ * travels, plus the 50 ms after which a limiter looks again at the presumed
+ * counts of others.
  *
- * What was presumed of a limiter that paused has leaked from an empty bucket by
- * the time it goes on, and its truth takes that place: the bucket holds too
- * little by as much. That is less than the slack, below which it reports, and
- * its pace for those 50 ms, and is in the bound's second slack. Only where an
- * answer is lost and its link is not has the limiter no leave to report so,
- * until it says the former report again or the pace ends.
+ * If a limiter pauses, the units presumed of it may leak from an empty bucket;
+ * when it goes on, its real count replaces them, and the bucket holds too
+ * little by as much. The error is less than the slack (above that the limiter
+ * reports) plus its pace for those 50 ms. It is in the bound's second slack.
+ * Only if an answer is lost while its link lives may the limiter not send that
+ * report, until it has repeated the previous one or the pace ends.
  *
- * At an onset nothing is heard until the first limiter has used up its slack,
- * and the bucket leaks from nothing meanwhile; by that it is too full from then
- * on, never too empty, and roots are apart by the difference, until it is empty
- * the next time. It is the limit times high / (2 * the load) at most, a quarter
- * of a second of the limit at three times the limit; of that, whoever is told
- * passes less once (test_fleet). In a region it is so much at each tier.
+ * At the onset of load the root receives nothing until the first limiter has
+ * used up its slack, and meanwhile its bucket leaks while empty. From then on
+ * the bucket is too full by as much, never too empty, and the roots differ by
+ * it, until the bucket is empty the next time. The error is at most the limit
+ * times high / (2 * the load): a quarter of a second of the limit at three
+ * times the limit. A limiter that is sent this fill passes less, once
+ * (test_fleet). In a region the error occurs at each tier.
  *
- * Who is told. A cell is due when the others' part of the bucket has left
- * what it was told, pace included, by a 32nd of the room that is left; or when
- * its slack should be less than half of what it holds. The grain is of the
- * room and not of the slack, because what a limiter needs of the others is
- * their sum: with 50 limiters a grain of half a slack told everybody of every
- * unit, ten times the messages, and nothing held better. It is part of the
- * bound: the last to let something through may miss so much of the others.
- * Who is due is found by looking at buckets that moved, in order, a bounded
- * number of cells a time: an overloaded root tells later, it does not do more.
- * A bucket whose cells were looked at is passed over until it can have moved
- * for one of them by a quarter of a grain (so the bound has 5/4 of 1/32).
+ * Fills to send. A cell is due when the others' part of the bucket differs from
+ * the part it was sent, pace included, by a 32nd of the room left; or when its
+ * slack should be less than half of the slack it has. This grain is a part of
+ * the room and not of the slack, because the limiter needs the sum of the
+ * others: with 50 limiters a grain of half a slack sent every unit to all, ten
+ * times the messages, and held the limit no better. The grain is part of the
+ * bound: the last limiter that passes units may miss this much of the others.
+ * Due cells are found by looking at moved buckets in order, a bounded number of
+ * cells at a time: an overloaded root sends later, it doesn't do more work.
+ * After a look at its cells, a bucket is skipped until it can have moved, for
+ * one of them, by a quarter of a grain (so the bound has 5/4 of 1/32).
  *
  * Overload. A flood of names makes nearly all of a root's work, and nearly all
- * of them are far from their limits. A root that asks for fewer reports (the
- * node says so: 'strained') tells of a bucket that is less than half full only
- * him whose slack is off by half, or who has just announced it; others' counts
- * there move nobody, and a count of it is answered without a fill. Slack was
- * given of the same room, so what all may count unseen is what it was; what the
- * limiter sees of the bucket may be too small by up to half of it. When the
- * overload is over, the sweep has the others told. Measured in virtual time, 12
- * limiters, 3,000 names under a flood of 6,000/s beside a quota at three times
- * its limit, 100 us a message (mean of seeds 1 to 3):
+ * of these names are far from their limits. An overloaded root (the node sets
+ * 'strained' when it asks for fewer reports) sends the fill of a bucket that is
+ * less than half full only to a limiter that has just announced it or has a
+ * slack that is off by half. Counts of others make no cell due there, and a
+ * count is answered without a fill. The bound on unseen counts stays: the slack
+ * was computed from the same room. The fill that a limiter sees may be too
+ * small by up to half the bucket. After the overload the sweep sends the
+ * withheld fills. Measured in virtual time, 12 limiters, 3,000 names under a
+ * flood of 6,000/s beside a quota at three times its limit, 100 us a message
+ * (mean of seeds 1 to 3):
  *
  *     a count or a fill takes          36 us         50 us         60 us
  *     passed / its deviation
- *       told as ever                .98 / .07     .72 / .09     .52 / .12
- *       told of what matters       1.00 / .01    1.01 / .02     .98 / .17
+ *       all fills sent              .98 / .07     .72 / .09     .52 / .12
+ *       only needed fills sent     1.00 / .01    1.01 / .02     .98 / .17
  *
- * A root with an upstream, and what limiters hand to it: merge_carry.c.
+ * Roots with an upstream, and the units handed to them: merge_carry.c.
  *
  * The bound on how much of a bucket one limiter can fill: merge_debt.c.
  * Numbers of a report may be any of their type, so sums of them are made
  * modulo 2^64, in 128 bits, or held to the range of their type.
  *
- * What is in flight (kind concurrency). Nothing leaks there, nothing is late
- * and nothing presumed: a cell's last total is what its limiter's permits hold,
- * as it said last, and the fill is the sum of the cells. So what is lost or
- * said twice is right again with the next report, and a newborn root knows what
- * is in flight when all have reported; nobody's picture is taken over. An
- * announcement says of which kind its totals are, for limiters and roots hear
- * of an edit of the kind one after the other: totals of the other kind count
- * for nothing. A limiter that was away for stale_after has nothing in flight
- * any more (it goes by on_stale then, or it died); back again, it says all
- * anew. The bound is the one above, without paces: what others hold more than
- * they said when they were last heard of, each 2 * slack + weight, and what
- * they began while a fill was on its way.
+ * Units in flight (kind concurrency). There is no leak, no late count and no
+ * presumed unit: a cell's last total is the number of units that its limiter's
+ * permits last held, and the fill is the sum of the cells. A lost or doubled
+ * report is corrected by the next. A cold root knows the units in flight when
+ * all limiters have reported; it adopts no fill. Limiters and roots learn of an
+ * edit of the kind at different times, so an announcement names the kind of its
+ * totals, and totals of the other kind are ignored. A limiter that was away for
+ * stale_after counts as having nothing in flight (it goes by on_stale then, or
+ * died); when it returns, it reports all of it again. The bound is the one
+ * above, without paces: the units that others hold beyond their last report,
+ * each 2 * slack + weight, and those begun while a fill was on its way.
  *
  * Measured in virtual time, mean of 20 seeds: 50 limiters, three times the
  * limit, a round trip of 1 ms, and slack as a multiple of what it is:
@@ -126,15 +129,15 @@
  *     above 'high', limit-s     0     0     0     0     0     0     0   .11
  *     refused afterwards     .092  .101  .108  .118  .129  .144  .176  .192
  *
- * Rejected: telling on a timer (millions of idle cells would be told
- * nothing new), and telling only who reports (a limiter that waits for a
- * request would decide on what it heard an hour ago). Reporting each 'slack'
- * units instead of each deviation: 19 reports a second where it is 3 now.
- * Of late counts, adding those made since the bucket was last empty: fifty
- * limiters, of which each holds the whole bucket, filled it to 'high', all were
- * refused, and the roots disagreed for as long as the load lasted. Taking the
- * fill that a limiter has from another root: two roots, of which each heard
- * half of the fleet, both took a half for the whole. */
+ * Rejected: sending on a timer (millions of idle cells would be sent nothing
+ * new), and sending only to limiters that report (a limiter that waits for a
+ * request would decide on a fill an hour old). Reporting each 'slack' units
+ * instead of each deviation: 19 reports a second instead of 3. Of late counts,
+ * adding those made since the bucket was last empty: fifty limiters, each with
+ * the whole bucket in its counts, filled it to 'high', all were refused, and
+ * the roots disagreed while the load lasted. Taking a limiter's fill from
+ * another root: two roots that each received half of the fleet's reports both
+ * took a half for the whole. */
 
 #include "count/merge.h"
 
@@ -187,7 +190,7 @@ uint64_t weir_use_scaled_pace(const struct weir_use *use, weir_u128 sum)
                : (uint64_t)WEIR_SCALED_MAX / 4;
 }
 
-/* What limiters have presumably counted since they reported. */
+/* Units that limiters have presumably counted since they reported. */
 uint64_t weir_merge_presumed(const struct weir_merge *merge,
                              const struct weir_use *use, weir_instant now)
 {
@@ -198,8 +201,8 @@ uint64_t weir_merge_presumed(const struct weir_merge *merge,
     return weir_use_scaled_pace(use, sum);
 }
 
-/* So much leaked from nothing. Nobody can make up for more than a bucket
- * holds, so that is all that need be known of it. */
+/* Notes that an empty bucket lost this much leak. Kept up to the size of the
+ * largest bucket: late counts can use no more. */
 static void ran_dry(struct weir_use *use, weir_i128 scaled)
 {
     int64_t dry = scaled < WEIR_SCALED_MAX ? (int64_t)scaled : WEIR_SCALED_MAX;
@@ -234,8 +237,8 @@ static void set_fill(struct weir_merge *merge, struct weir_use *use,
     use->in = leaked - weir_merge_presumed(merge, use, now) + (uint64_t)fill;
 }
 
-/* 'instead': the content of the bucket that the units replace, scaled.
- * Returns by how much the units moved it, scaled. */
+/* 'instead': units of the bucket that the new ones replace, scaled. Returns by
+ * how much the units moved the bucket, scaled. */
 static int64_t add_units(struct weir_merge *merge, struct weir_use *use,
                          int64_t units, int64_t instead, bool late,
                          weir_instant now)
@@ -244,8 +247,8 @@ static int64_t add_units(struct weir_merge *merge, struct weir_use *use,
     if (use->unlimited)
         return 0;
     int64_t fill = weir_merge_fill(merge, use, now);
-    /* What is presumed may never come: it takes no count's place but that of
-     * late ones, which are owed none. */
+    /* Presumed units may never be counted: they take no room from real counts,
+     * except from late ones, which have no claim to room. */
     int64_t beside = (int64_t)weir_merge_presumed(merge, use, now);
     int64_t most = weir_use_fill_most(use) + beside;
     if (late) {
@@ -260,7 +263,7 @@ static int64_t add_units(struct weir_merge *merge, struct weir_use *use,
         ran_dry(use, -wanted);
         wanted = 0;
     }
-    /* What leaked and what is presumed are in both. */
+    /* Leaked and presumed units are in both. */
     int64_t more = (int64_t)wanted - fill;
     use->in += (uint64_t)more;
     return more + instead;
@@ -293,7 +296,7 @@ struct weir_use *weir_merge_get(struct weir_merge *merge, struct weir_text name)
     return NULL;
 }
 
-/* A place in the array: a freed one, or a new one. 0: none. */
+/* An element of the array: a freed one, or a new one. 0: none. */
 static uint32_t take_place(struct weir_merge *merge)
 {
     uint32_t number = merge->free_use;
@@ -325,8 +328,8 @@ struct weir_use *weir_merge_use(struct weir_merge *merge, struct weir_text name,
     struct weir_use *use = weir_merge_get(merge, name);
     if (use)
         return use;
-    /* Who floods us with names pays for clearing the former ones away: of
-     * those in the array at most a quarter is ever waste. */
+    /* A new name pays for clearing former ones away. Under a flood of names at
+     * most a quarter of the array is waste. */
     weir_merge_sweep(merge, &merge->hand, SWEEP_A_NEW, now);
     uint32_t number = take_place(merge);
     if (number == 0)
@@ -345,7 +348,7 @@ struct weir_use *weir_merge_use(struct weir_merge *merge, struct weir_text name,
     memcpy(use->name, name.p, name.len);
     use->name_len = (uint8_t)name.len;
     use->live = true;
-    use->dry_left = WEIR_SCALED_MAX; /* of the time before */
+    use->dry_left = WEIR_SCALED_MAX; /* from before its creation */
     use_parameters(merge, use, quota);
     set_fill(merge, use, 0, now);
     use->adopted = use->in;
@@ -448,7 +451,7 @@ static void cell_attach(struct weir_merge *merge, struct weir_cell *cell,
     cell->limiter->cells++;
 }
 
-/* From now on the cell's limiter has so much in flight. */
+/* From now on the cell's limiter has 'units' in flight. */
 static void set_held(struct weir_merge *merge, struct weir_use *use,
                      struct weir_cell *cell, uint64_t units)
 {
@@ -476,7 +479,7 @@ static void release(struct weir_merge *merge, struct weir_cell *cell)
         set_held(merge, weir_use_at(merge, cell->use), cell, 0);
 }
 
-/* Nothing is presumed of it any more: it is gone, or silent. */
+/* Ends the cell's pace: its limiter is gone, or silent. */
 static void drop_pace(struct weir_merge *merge, struct weir_cell *cell)
 {
     if (cell->pace == 0)
@@ -508,18 +511,18 @@ static void cell_detach(struct weir_merge *merge, struct weir_cell *cell)
     cell->use = 0;
 }
 
-/* ---- What is presumed ---- */
+/* ---- Presumed units ---- */
 
-/* When the cell's pace began, if it is 'ahead' of what it passed by 'at'. */
+/* When the cell's pace began, if at 'at' it is 'ahead' of its counts. */
 static uint64_t begun_at(uint64_t at, uint64_t ahead, uint64_t pace)
 {
     weir_u128 since = ((weir_u128)ahead << WEIR_PACE_SHIFT) / pace;
     return since < at ? at - (uint64_t)since : 0;
 }
 
-/* From now on the cell presumably adds 'pace', and it has added 'ahead'. What
- * was presumed of it so far stays in the bucket, and is returned, scaled: the
- * truth takes its place. */
+/* From now on the root presumes 'pace' for the cell, which is already 'ahead'.
+ * The units presumed so far stay in the bucket and are returned, scaled: the
+ * count replaces them. */
 static int64_t set_pace(struct weir_merge *merge, struct weir_use *use,
                         struct weir_cell *cell, uint64_t pace, uint64_t ahead,
                         weir_instant now)
@@ -569,7 +572,7 @@ void weir_merge_edit(struct weir_merge *merge, struct weir_use *use,
     for (struct weir_cell *cell = use->cells; cell; cell = cell->next)
         cell->in = (uint64_t)weir_debt_left(cell->in, leaked);
     use_parameters(merge, use, quota);
-    /* Presumed units go by themselves, or a count takes their place. */
+    /* Presumed units are not cut: their pace ends, or a count replaces them. */
     int64_t presumed = (int64_t)weir_merge_presumed(merge, use, now);
     int64_t counted = smaller(weir_use_rescaled(use, fill, from) - presumed,
                               weir_use_edited_most(use));
@@ -582,7 +585,7 @@ void weir_merge_edit(struct weir_merge *merge, struct weir_use *use,
     for (struct weir_cell *cell = use->cells; cell; cell = cell->next) {
         if (flips)
             drop_pace(merge, cell);
-        cell->dry = cell->dry_before = use->dry; /* of another scale */
+        cell->dry = cell->dry_before = use->dry; /* on a new scale */
         int64_t debt = weir_use_rescaled(use, (int64_t)cell->in, from);
         cell->in = weir_debt_sum(smaller(debt, counted), leaked);
         if (cell->limiter->connected)
@@ -596,8 +599,8 @@ void weir_merge_drop(struct weir_merge *merge, struct weir_use *use)
         cell_detach(merge, use->cells);
     if (merge->upstream && merge->upstream->dropped)
         merge->upstream->dropped(merge->upstream->context, use);
-    /* A touched use is in the queue by number: it leaves when it is its
-     * turn, and the place is freed then. */
+    /* The queue knows a touched use by number: the element is freed when its
+     * turn comes. */
     const struct weir_mem *mem = &merge->mem;
     weir_index_remove(&merge->index, use->hash,
                       weir_use_number(merge, use) - 1);
@@ -609,7 +612,7 @@ void weir_merge_drop(struct weir_merge *merge, struct weir_use *use)
     weir_use_free_if_left(merge, use);
 }
 
-/* Those who use it are looked for again. */
+/* Has its limiters looked at again for due fills. */
 static void catch_up(struct weir_merge *merge, struct weir_use *use)
 {
     use->passed_over = false;
@@ -617,10 +620,11 @@ static void catch_up(struct weir_merge *merge, struct weir_use *use)
     weir_merge_touch(merge, use);
 }
 
-/* A limiter says its pace at each interval's end, while the slot lives. Where
- * the quota went, and was made anew before this root looked, the bucket and its
- * cells go on, and of a slot that is free now nothing is ever said. The limiter
- * itself goes by half of that time at most, so nobody counts on it. */
+/* Ends paces that were not confirmed. A limiter repeats a slot's pace at each
+ * interval's end while the slot lives. If the quota was removed and recreated
+ * before this root saw it, the bucket and its cells go on here, but the
+ * limiter's slot is free and never reports again. Limiters use a pace for at
+ * most half of pace_most, so none relies on it any more. */
 static void end_paces(struct weir_merge *merge, struct weir_use *use,
                       weir_instant now)
 {
@@ -650,7 +654,7 @@ void weir_merge_sweep(struct weir_merge *merge, uint32_t *cursor, uint32_t look,
 
 /* ---- Limiters ---- */
 
-/* Calls for each cell in use. */
+/* Calls 'each' for every cell in use. */
 static void each_cell(struct weir_merge *merge,
                       struct weir_merge_limiter *limiter,
                       void (*each)(struct weir_merge *, struct weir_cell *))
@@ -734,10 +738,10 @@ bool weir_merge_drained(struct weir_merge *merge,
     return true;
 }
 
-/* What the limiter knew of the bucket, if that is more than we do. Without a
- * witness it is the bucket as it was before our birth: of several such the
- * largest counts, for they are of one history, and what was counted since
- * stays on top. With one, what was counted since is in it. */
+/* Takes over the limiter's announced fill, if it is more than the root knows.
+ * Without a witness the fill is from before this root's birth. Several such
+ * fills are of one history, so the largest counts, and units counted since stay
+ * on top. With a witness, those units are in the fill. */
 static void adopt_fill(struct weir_merge *merge, struct weir_use *use,
                        const struct weir_announce *announce, weir_instant now)
 {
@@ -760,14 +764,14 @@ static void adopt_fill(struct weir_merge *merge, struct weir_use *use,
         return;
     int64_t sum = present + (fill - known);
     set_fill(merge, use, smaller(sum, weir_use_fill_most(use)), now);
-    /* Others are told that it moved. */
+    /* Makes the fill due at other limiters. */
     use->added += ((uint64_t)(fill - known) >> frac) + 1;
     use->unlooked = true;
     weir_merge_touch(merge, use);
 }
 
-/* The total from which the next count differs. What is in flight the count says
- * that comes with the announcement. */
+/* Sets the total from which the next count differs. Units in flight come with
+ * the count beside the announcement. */
 static void take_base(struct weir_merge *merge, struct weir_cell *cell,
                       const struct weir_announce *announce, bool known)
 {
@@ -830,11 +834,12 @@ static int64_t held_to_64(weir_i128 sum)
     return sum > INT64_MIN ? (int64_t)sum : INT64_MIN;
 }
 
-/* Of late units that have drained elsewhere, those that have here: so much
- * leaked from nothing, for want of them. Since the report before the last,
- * because that one may have waited long for its turn; and no more than in twice
- * the age of the counts, because this one may have as well. What is from before
- * that is nobody's: others are late by about the same. */
+/* Of 'late' units, which drained at the limiter, the part that drained here
+ * too: the leak that the empty bucket lost because they were missing. Counted
+ * since the report before the last, because the last may have waited long for
+ * its turn; and at most the leak of twice the counts' age, because this report
+ * may have waited too. Leak lost earlier is not used: other limiters are late
+ * by about the same time. */
 static int64_t drained(struct weir_use *use, const struct weir_cell *cell,
                        int64_t late, weir_duration from)
 {
@@ -851,9 +856,9 @@ static int64_t drained(struct weir_use *use, const struct weir_cell *cell,
     return units;
 }
 
-/* Puts units of a count into the bucket, as far as the debt of its limiter
- * allows; late units cause no debt, and need no such bound. Returns the units
- * that are allowed, or all that are late. */
+/* Puts units of a count into the bucket, as far as its limiter's debt allows.
+ * Late units cause no debt and are not bounded. Returns the units allowed; late
+ * units are allowed in full. */
 static int64_t charge(struct weir_merge *merge, struct weir_use *use,
                       struct weir_cell *cell, int64_t units, int64_t instead,
                       bool no_debt, weir_instant now)
@@ -862,7 +867,7 @@ static int64_t charge(struct weir_merge *merge, struct weir_use *use,
         weir_leaked(use->bucket.leak, weir_merge_elapsed(merge, now));
     int64_t debt = weir_debt_left(cell->in, leaked);
     if (!no_debt && units > 0) {
-        /* The limiter that a fill taken over came from isn't known. */
+        /* It is unknown which limiter an adopted fill came from. */
         int64_t room =
             use->debt_most - debt - weir_debt_left(use->adopted, leaked);
         units = weir_cell_cut(merge, use, cell, units, room, now);
@@ -870,14 +875,14 @@ static int64_t charge(struct weir_merge *merge, struct weir_use *use,
     weir_i128 one = (weir_i128)1 << use->bucket.leak.frac;
     weir_i128 scaled = units * one;
     int64_t moved = add_units(merge, use, units, instead, no_debt, now);
-    /* An empty bucket is lifted as well; that is no debt of the limiter. */
+    /* Units that only lift an empty bucket are no debt of the limiter. */
     if (moved > scaled)
         moved = scaled > -debt ? (int64_t)scaled : -debt;
     cell->in = weir_debt_sum(debt + moved, leaked);
     return units;
 }
 
-/* By so much others than the cell's limiter find the bucket moved. */
+/* Adds to the units by which the bucket moved for the other limiters. */
 static void stir(struct weir_use *use, int64_t units, int64_t instead)
 {
     weir_i128 net = (weir_i128)units - (instead >> use->bucket.leak.frac);
@@ -885,7 +890,7 @@ static void stir(struct weir_use *use, int64_t units, int64_t instead)
     use->stirred = sum < UINT64_MAX ? (uint64_t)sum : UINT64_MAX;
 }
 
-/* In flight at the cell's limiter, in all; of what is carried, too. */
+/* Sets the cell's units in flight, also in the carried sum. */
 static void count_in_flight(struct weir_merge *merge, struct weir_use *use,
                             struct weir_cell *cell, uint64_t total,
                             bool carried, weir_instant now)
@@ -893,7 +898,7 @@ static void count_in_flight(struct weir_merge *merge, struct weir_use *use,
     merge->merged++;
     weir_cell_set_carried(merge, use, cell, carried);
     set_held(merge, use, cell, total);
-    /* Known above it is to be whoever carries it. */
+    /* The region passes its whole count up, whichever root carries it. */
     if (merge->upstream)
         weir_use_carry_on(merge, use);
     if (use->counted && weir_cell_is_owed(merge, use, cell, now))
@@ -928,14 +933,15 @@ bool weir_merge_count(struct weir_merge *merge,
     use->passed += (uint64_t)delta;
     merge->merged++;
 
-    /* What was taken before, by a report whose answer was lost, is the oldest
-     * of what is told again, and so are those that are late. */
+    /* A repeated report (its answer was lost) begins with the units that were
+     * taken before, and late units are the oldest too: subtract them. */
     weir_i128 known = (weir_i128)count->passed - delta;
     weir_i128 rest = count->late - (known > 0 ? known : 0);
     int64_t late = rest < delta ? held_to_64(rest) : delta;
     if (late > 0) {
         weir_merge_fill(merge, use, now);
-        /* Late by itself: it was not ruled here, since when is not said. */
+        /* No late_from: this root didn't limit the slot, since an unknown
+         * time. */
         weir_duration from =
             report->late_from > 0 ? report->late_from : LATE_MOST;
         delta -= drained(use, cell, late, from);
@@ -947,8 +953,8 @@ bool weir_merge_count(struct weir_merge *merge,
     bool no_debt = report->late_from > 0 || late > 0 || merge->adrift;
     delta = charge(merge, use, cell, delta, instead, no_debt, now);
     stir(use, delta, instead);
-    /* It is to be known above whoever carries it, and what the region's part
-     * of it is. */
+    /* The limiter half needs the whole count of the region (its share above),
+     * whichever root carries it. */
     if (merge->upstream)
         weir_use_carry_on(merge, use);
     if (carried)

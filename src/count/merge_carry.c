@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: MIT
- * count/merge_carry.c - what limiters hand to a root that has an upstream.
+ * count/merge_carry.c - units that limiters hand to a root with an upstream.
  *
- * Limiters name one root their carrier (tally_carry.c), and what they hand over
- * is summed apart ('carried', and the paces of those who do), for the region's
- * limiter half to report. Of a bucket there are two pictures then: ours, of
- * what limiters told us, and the one from above, where our carried counts are,
- * those of other regions, and those that came by other roots of this one. They
- * hold much of the same, so they are
- * never added: the larger is told, and the pace of others from the same. What
- * the region may count until it is answered (its stop above) is shared out like
- * room; used up, a full bucket is told, that others keep full. The stated bound
- * is then, for the topmost bucket,
+ * Each limiter names one root of its region its carrier (tally_carry.c). The
+ * units and paces that it hands over are summed apart ('carried'), and the
+ * region's limiter half reports them upwards. Such a root knows two fills of a
+ * bucket: its own, of all that limiters reported to it, and the fill from
+ * above. The fill from above has this root's carried counts, those of other
+ * regions, and those carried by other roots of this region. Both have many
+ * units in common, so they are never added: the larger is sent, with its own
+ * pace of others. The units that the region may count until it is answered (its
+ * stop above) are divided like room. When they are used up, the root sends a
+ * full bucket that others keep full. The stated bound for the topmost bucket is
  *
  *     high + sum over region roots of 2 * slack
  *          + sum over limiters of (2 * slack + weight) + grains and ages
  *
- * slack as each was last told, when the second sum is at most the first's rest.
+ * with the slack last sent to each, while the second sum is at most what is
+ * left of the first.
  *
- * What is in flight. What those limiters hold that last named us their carrier
- * ('carried_held') is the region's own above, all of it and not by differences:
- * as if it held it itself. So it is right again with the next report, and what
- * a root takes along that dies is given back above after stale_after; until
- * then what another carries already is there twice, never not at all.
+ * Units in flight. The permits of limiters that last named this root their
+ * carrier ('carried_held') are reported above as the region's own, as a whole
+ * and not by differences. So an error ends with the next report. If a root
+ * dies, its part is given back above after stale_after. Until then another
+ * carrier may report the same units: they are there twice, never missing.
  *
- * Of rates, a root that dies takes with it what it was handed and hadn't been
- * answered for, and of each of its limiters the one report in doubt. So much
- * may be missing above; nothing is there twice. */
+ * Rates. A root that dies loses the units that were handed to it and not
+ * answered above, and of each of its limiters the one report in doubt. These
+ * may be missing above; no unit is there twice. */
 
 #include "count/merge_parts.h"
 
@@ -88,7 +89,7 @@ uint64_t weir_merge_ahead(const struct weir_merge *merge,
     return units < WEIR_AHEAD_MAX ? (uint64_t)units : WEIR_AHEAD_MAX;
 }
 
-/* ---- What a cell's limiter hands over ---- */
+/* ---- Units that a cell's limiter hands over ---- */
 
 void weir_cell_set_carried(struct weir_merge *merge, struct weir_use *use,
                            struct weir_cell *cell, bool carried)

@@ -4,7 +4,7 @@
  * A root believes what a limiter reports. Without a bound one report of 2^62
  * units fills a bucket for years, for every limiter, even when the limiter that
  * sent it has gone. So each cell has a leaky bucket of its own: the leak of the
- * quota, and the size
+ * quota, and this size:
  *
  *     debt = max(max_debt of the limit, 3 * high_burst, two report intervals)
  *
@@ -41,19 +41,19 @@
  * beyond that are in the region's own bucket, which its limiters are told of
  * (the larger of two fills is told, merge_carry.c).
  *
- * A root that was just started takes over the fill that limiters know. One
- * limiter's word is bounded by 'debt' too, and while that fill drains it counts
- * against the room of every cell: it is not known which limiter it came from,
- * and the bound would hold twice otherwise.
+ * A root that was just started takes over the fill that limiters know. The fill
+ * of one limiter is bounded by 'debt' too. While an adopted fill drains, it
+ * counts against the room of every cell: it is not known which limiter it came
+ * from, and otherwise two debts would fit.
  *
  * An edit bounds what is in the bucket by 'high' plus the debt of one limiter
  * under the new limit. So a limit that is lowered ends no debt later than
  * max_debt from then on.
  *
  * Units presumed of a cell (merge.c) are not bounded here: they go when the
- * link does, or after two intervals of silence, and counts take their place.
- * Units in flight (kind concurrency) are no debt either: they are the last word
- * of each limiter, and go with it.
+ * link does, or after two intervals of silence, and counts replace them. Units
+ * in flight (kind concurrency) are no debt either: they are each limiter's last
+ * report, and go with the limiter.
  *
  * Not covered: a client that comes back under a new identity is a new
  * limiter with a debt of its own, so n identities can put n debts into a

@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: MIT
- * count/merge_tell.c - what limiters are told of a bucket, and who is told
- * (merge.c says why so). Where the root has an upstream, of the larger of two
- * pictures. */
+ * count/merge_tell.c - which limiters are sent the fill of a bucket, and which
+ * fill (merge.c has the reasons). A root with an upstream sends the larger of
+ * its own and the root fill from above. */
 
 #include "count/merge_parts.h"
 
-/* A bucket's cells are looked at again when it can have moved by this part of
- * a grain, or its room by this part of itself. */
+/* The cells of a bucket are looked at again when it can have moved by this part
+ * of a grain, or its room by this part of itself. */
 #define STIRRED_GRAIN 4
 #define STIRRED_ROOM 8
 
-/* What limiters are to know of a bucket. */
+/* The bucket to be sent to limiters. */
 struct picture {
     int64_t fill;  /* scaled, all presumed included */
     uint64_t pace; /* of all: units in WEIR_PACE_SPAN */
-    uint64_t room; /* up to 'high', 1/1024 units; UINT64_MAX: nothing to fear */
-    bool above;    /* what roots above tell is in it */
-    bool full;     /* nothing may be counted until they answer */
-    bool far;      /* the least is to be told of it: see merge.c */
+    uint64_t room; /* up to 'high', 1/1024 units; UINT64_MAX: no limit is
+                    * near */
+    bool above;    /* the root fill from above is in it */
+    bool full;     /* no unit may be counted until the roots above answer */
+    bool far;      /* send the least of it (merge.c, Overload) */
 };
 
-/* What is left up to 'high', 1/1024 units. */
+/* The room left up to 'high', 1/1024 units. */
 static uint64_t room_of(const struct weir_merge *merge,
                         const struct weir_use *use, int64_t fill)
 {
@@ -32,12 +33,12 @@ static uint64_t room_of(const struct weir_merge *merge,
     return (uint64_t)weir_rescale(room, use->bucket.leak.frac, WEIR_FILL_FRAC);
 }
 
-/* The larger of the two pictures. */
+/* Takes the fill from above, if it is the larger. */
 static void join_above(const struct weir_use *use,
                        const struct weir_above *above, struct picture *out)
 {
     int64_t fill = weir_use_rescaled(use, above->fill, above->bucket.leak.frac);
-    /* What is in flight by our limiters' last word isn't up there yet. */
+    /* Add units in flight here that were not reported above yet. */
     if (use->gauge)
         fill += (int64_t)(use->carried_held - use->up_held);
     out->above = true;
@@ -56,7 +57,8 @@ static void join_above(const struct weir_use *use,
         out->pace = leak;
 }
 
-/* Above, what is told of a bucket goes into what is told below. */
+/* Only without an upstream: a fill sent upwards is part of the fills sent
+ * below. */
 static bool is_far(const struct weir_merge *merge, const struct weir_use *use,
                    int64_t fill)
 {
@@ -90,7 +92,7 @@ int64_t weir_merge_told_fill(struct weir_merge *merge, struct weir_use *use,
     return picture.fill;
 }
 
-/* What is told of the picture to a limiter, who knows its own part. */
+/* The part of the fill sent to a limiter: without its own presumed units. */
 static int64_t fill_told(const struct weir_merge *merge,
                          const struct weir_use *use,
                          const struct weir_cell *cell,
@@ -114,15 +116,15 @@ static uint64_t pace_told(const struct weir_cell *cell,
     return pace < WEIR_PACE_MAX ? pace : WEIR_PACE_MAX;
 }
 
-/* What a limiter of this bucket may count unseen, 1/1024 units. */
+/* Slack for one limiter of this bucket, 1/1024 units. */
 static uint64_t slack_of(const struct weir_use *use, uint64_t room)
 {
     uint64_t users = use->connected > 0 ? use->connected : 1;
     return room == UINT64_MAX ? UINT64_MAX : room / (2 * users);
 }
 
-/* A bucket with this fill, as a sum in units of all that came in but what the
- * cell's limiter passed, modulo 2^64. */
+/* A bucket with this fill as a sum of units: all that were added but those that
+ * the cell's limiter passed, modulo 2^64. */
 static uint64_t others_in(const struct weir_merge *merge,
                           const struct weir_use *use,
                           const struct weir_cell *cell, int64_t fill,
@@ -133,7 +135,7 @@ static uint64_t others_in(const struct weir_merge *merge,
     return (((uint64_t)fill + leaked) >> use->bucket.leak.frac) - cell->last;
 }
 
-/* By how many units what was told of others is off by now. */
+/* How many units the fill last sent of the others is off by now. */
 static uint64_t others_off(const struct weir_merge *merge,
                            const struct weir_use *use,
                            const struct weir_cell *cell,
@@ -150,7 +152,7 @@ static uint64_t others_off(const struct weir_merge *merge,
             ? others_in(merge, use, cell,
                         fill_told(merge, use, cell, picture, now), now)
             : weir_cell_others(merge, use, cell, now);
-    /* A bucket that the limiter believes to be empty is no emptier. */
+    /* The limiter never believes its bucket to be below empty. */
     uint64_t empty = others_in(merge, use, cell, 0, now);
     if (picture->above && (int64_t)(believed - empty) < 0)
         believed = empty;
@@ -158,7 +160,7 @@ static uint64_t others_off(const struct weir_merge *merge,
     return off > INT64_MAX ? 0 - off : off;
 }
 
-/* The slack it was told has shrunk by half, or grown from nothing. */
+/* The slack sent last is over twice the present one, or far below it. */
 static bool slack_moved(const struct weir_use *use,
                         const struct weir_cell *cell, uint64_t room)
 {
@@ -180,8 +182,8 @@ bool weir_cell_is_owed(struct weir_merge *merge, struct weir_use *use,
     return false;
 }
 
-/* Others added more, since the cell was told, than the grain of the room
- * (without slack: anything); or its slack is another. */
+/* The others added more than a grain since the last fill sent (without slack:
+ * anything), or the slack has moved. */
 static bool cell_moved(const struct weir_merge *merge,
                        const struct weir_use *use, const struct weir_cell *cell,
                        const struct picture *picture, weir_instant now)
@@ -189,7 +191,7 @@ static bool cell_moved(const struct weir_merge *merge,
     uint64_t moved = others_off(merge, use, cell, picture, now);
     if (!merge->slack)
         return moved > 0;
-    /* A picture from above is rounded on its way, but for whole units. */
+    /* A fill from above is rounded on the way, except of whole units. */
     uint64_t least = picture->above && !use->gauge ? 2 : 1;
     uint64_t grain = (picture->room >> WEIR_FILL_FRAC) / WEIR_ROOM_GRAINS;
     if (!picture->far && moved >= least && moved >= grain)
@@ -197,10 +199,10 @@ static bool cell_moved(const struct weir_merge *merge,
     return slack_moved(use, cell, picture->room);
 }
 
-/* Whether, since the last look at its cells, the bucket can have moved for
- * any of them by a part of the grain; else the look is spared. A thousand
- * cells are a thousand lines of memory, and most buckets are far from full.
- * What comes from above moves as it likes. */
+/* Whether the bucket can have moved by a part of the grain, for any cell, since
+ * the last look; if not, the look is spared. A thousand cells are a thousand
+ * cache lines, and most buckets are far from full. A fill from above may move
+ * at any time. */
 static bool has_stirred(const struct weir_merge *merge,
                         const struct weir_use *use,
                         const struct picture *picture, weir_instant now)
@@ -265,7 +267,7 @@ void weir_merge_look(struct weir_merge *merge, uint32_t work, weir_instant now)
         }
         uint32_t cells = look_at(merge, use, now);
         work = work > cells ? work - cells : 0;
-        /* Where somebody's count is presumed the picture moves by itself. */
+        /* Presumed units move the bucket without a count. */
         if (use->pace != 0)
             weir_merge_touch(merge, use);
     }
