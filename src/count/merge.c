@@ -121,7 +121,7 @@
  * each 2 * slack + weight, and those begun while a fill was on its way.
  *
  * Measured in virtual time, mean of 20 seeds: 50 limiters, three times the
- * limit, a round trip of 1 ms, and slack as a multiple of what it is:
+ * limit, a round trip of 1 ms, and slack as a multiple of the present one:
  *
  *     multiple                1/2   3/4     1   5/4   3/2     2     3     4
  *     reports a link and s    7.3   4.7   3.0   2.2   1.7   1.3   1.1   1.1

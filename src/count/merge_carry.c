@@ -15,8 +15,8 @@
  *     high + sum over region roots of 2 * slack
  *          + sum over limiters of (2 * slack + weight) + grains and ages
  *
- * with the slack last sent to each, while the second sum is at most what is
- * left of the first.
+ * with the slack last sent to each, while the second sum is at most the rest of
+ * the first.
  *
  * Units in flight. The permits of limiters that last named this root their
  * carrier ('carried_held') are reported above as the region's own, as a whole

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * count/merge_debt.c - how much one limiter may put into a bucket.
  *
- * A root believes what a limiter reports. Without a bound one report of 2^62
+ * A root can't check a limiter's report. Without a bound one report of 2^62
  * units fills a bucket for years, for every limiter, even when the limiter that
- * sent it has gone. So each cell has a leaky bucket of its own: the leak of the
  * quota, and this size:
  *
  *     debt = max(max_debt of the limit, 3 * high_burst, two report intervals)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * count/merge_parts.h - what the files of a merge share; for merge*.c only. */
+ * count/merge_parts.h - shared by the files of a merge; for merge*.c only. */
 
 #ifndef WEIR_MERGE_PARTS_H
 #define WEIR_MERGE_PARTS_H
@@ -13,7 +13,7 @@ static inline uint64_t weir_merge_elapsed(const struct weir_merge *merge,
     return now > merge->origin ? now - merge->origin : 0;
 }
 
-/* A use by its index + 1, and back. */
+/* A root quota by its index + 1, and back. */
 static inline uint32_t weir_use_number(const struct weir_merge *merge,
                                        const struct weir_use *use)
 {
@@ -27,16 +27,15 @@ static inline struct weir_use *weir_use_at(struct weir_merge *merge,
     return &merge->uses[number - 1];
 }
 
-/* The next bucket that moved, out of the queue; NULL: none. It may have been
+/* Takes the next moved bucket out of the queue; NULL: none. It may have been
  * dropped since. */
 struct weir_use *weir_merge_next_touched(struct weir_merge *merge);
-/* A use that was dropped while it stood in a queue: its place is free when it
- * stands in none. */
+/* Frees the element of a dropped root quota, if it is in no queue any more. */
 void weir_use_free_if_left(struct weir_merge *merge, struct weir_use *use);
-/* Pace times nanoseconds as a fill; not below 0, for a clock may step back,
- * and bounded, for peers may lie. */
+/* Pace times nanoseconds as a fill; not below 0, for a clock may step back, and
+ * bounded, for peers may lie. */
 uint64_t weir_use_scaled_pace(const struct weir_use *use, weir_u128 sum);
-/* A fill on another scale, within what the bucket holds now. */
+/* A fill on another scale, at most a full bucket. */
 int64_t weir_use_rescaled(const struct weir_use *use, int64_t fill,
                           unsigned from);
 /* The cell of a slot; NULL: none was made. */
@@ -45,14 +44,14 @@ struct weir_cell *weir_cell_of(const struct weir_merge_limiter *limiter,
 
 /* ---- merge_carry.c ---- */
 
-/* Into the queue of those to be carried on. */
+/* Puts it into the queue of those to be carried on. */
 void weir_use_carry_on(struct weir_merge *merge, struct weir_use *use);
-/* From now on the cell's pace, as it is, or what it has in flight, is that of
- * one who carries by us, or isn't. */
+/* From now on the cell's pace, or its units in flight, are in the carried sums,
+ * or aren't. */
 void weir_cell_set_carried(struct weir_merge *merge, struct weir_use *use,
                            struct weir_cell *cell, bool carried);
-/* What the cell's limiter hands over by the count, and hands over presumably.
- * 'refused': units more than at its last report. */
+/* Takes the units and the pace that the cell's limiter hands over. 'refused':
+ * units more than at its last report. */
 void weir_cell_carry(struct weir_merge *merge, struct weir_use *use,
                      struct weir_cell *cell, const struct weir_count *count,
                      uint64_t refused, weir_duration late_from);
@@ -61,17 +60,17 @@ void weir_cell_carry(struct weir_merge *merge, struct weir_use *use,
 
 /* The most that the bucket holds, scaled. */
 int64_t weir_use_fill_most(const struct weir_use *use);
-/* Of it, the most that one limiter may have put in, scaled. */
+/* Of that, the most that one limiter may have put in, scaled. */
 int64_t weir_use_debt_of(const struct weir_merge *merge,
                          const struct weir_use *use, weir_duration max_debt);
 /* The most that an edit leaves in the bucket, scaled. */
 int64_t weir_use_edited_most(const struct weir_use *use);
-/* Of 'units' (> 0) that the cell's limiter counted, those for which there is
- * room in its own bucket, scaled; the rest is counted as beyond its debt. */
+/* The part of 'units' (> 0), counted by the cell's limiter, that fits into
+ * 'room' of its own bucket, scaled. The rest is counted as beyond its debt. */
 int64_t weir_cell_cut(struct weir_merge *merge, struct weir_use *use,
                       const struct weir_cell *cell, int64_t units, int64_t room,
                       weir_instant now);
-/* The rest of a sum when 'leaked' has leaked in all. A rest larger than any
+/* A debt: its sum less 'leaked', all that has leaked. One larger than any
  * bucket is 0: the sums wrapped while it was idle. */
 static inline int64_t weir_debt_left(uint64_t in, uint64_t leaked)
 {
@@ -86,7 +85,7 @@ static inline uint64_t weir_debt_sum(int64_t debt, uint64_t leaked)
 
 /* ---- merge.c ---- */
 
-/* Whether the cell's limiter is to be told of it. */
+/* Marks whether the cell's limiter is to be sent a fill of it. */
 static inline void weir_cell_set_due(struct weir_cell *cell, bool due)
 {
     struct weir_merge_limiter *limiter = cell->limiter;
@@ -99,11 +98,11 @@ static inline void weir_cell_set_due(struct weir_cell *cell, bool due)
     limiter->due += due ? 1 : (uint32_t)-1;
 }
 
-/* Of what is presumed, the cell's own, scaled. */
+/* The cell's own part of the presumed units, scaled. */
 uint64_t weir_cell_presumed(const struct weir_merge *merge,
                             const struct weir_use *use,
                             const struct weir_cell *cell, weir_instant now);
-/* Units that others than the cell's limiter have added, and presumably. */
+/* Units that other limiters than the cell's have added, presumed included. */
 uint64_t weir_cell_others(const struct weir_merge *merge,
                           const struct weir_use *use,
                           const struct weir_cell *cell, weir_instant now);

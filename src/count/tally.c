@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * count/tally.c - what a limiter tells each root, and makes of the answers.
+ * count/tally.c - a limiter's reports to each root, and the use of the answers.
+ * change.
  *
  * The state of one slot on one link:
  *
@@ -9,59 +10,60 @@
  *                     |  report      |
  *
  * 'acked' moves to 'sent' when the answer comes. The root's fill F holds our
- * total A (= acked), so the bucket here is F - A + count, leaking since F
- * came: nothing counted meanwhile is lost, and nothing is added twice. With
- * several roots the largest such fill is taken, whichever answered when; of
- * those whose link is down only while no other has spoken.
+ * total A (= acked), so the bucket here is F - A + count, leaking since F came:
+ * units counted meanwhile are neither lost nor added twice. With several roots
+ * the largest such fill is used; a fill of a link that is down only while no
+ * link that is up has sent one.
  *
- * Where to stop. With each count a root is told our pace, and goes on adding
- * that to A (merge.c): P by now. It wants to hear when our count is off A + P
- * by its slack s, either way, and lets us count to A + P + 2s (at least one
- * request). Upwards a take finds that out (the table's report_at, moved on
- * when it comes early, for P has grown); downwards nobody takes anything, so
- * slots with a pace are looked at some times a second, and at each interval's
- * end. For the stop P begins when the answer came, for the report when it was
- * sent: where messages are on the way we stop rather too early, and nothing is
- * presumed of us when we weren't answered for as long as a pace is good. Where
- * an interval has less than a unit, or the slack lasts for some intervals,
- * there is no pace, and P is 0.
+ * Stops. With each count a root gets our pace, and goes on adding at that pace
+ * to A (merge.c); the sum by now is P. The root wants a report when our count
+ * differs from A + P by its slack s, either way, and lets us count up to A + P
+ * + 2s (at least one request). A take finds the upper bound (the table's
+ * report_at, moved on when it comes early, because P grows). Below, no take
+ * happens, so slots with a pace are looked at some times a second, and at each
+ * interval's end. For the stop, P begins when the answer came; for the report,
+ * when the report was sent: while messages travel the stop is rather too early.
+ * P ends when no answer came for as long as a pace is good. There is no pace,
+ * and P is 0, if an interval has less than a unit, or the slack lasts for some
+ * intervals.
  *
- * The smallest over the links that answer rules. A link that has been silent
- * for a while rules only if all have: the others see all counts too. So it is
- * with a root that is overloaded and asks for fewer reports: it rules only if
- * all do. When one of three was slow and its slack ruled, limiters that had
- * used it up waited up to a second for leave to report, all of them together,
- * while two roots stood idle: a second's deviation was 0.18 of the limit, and
- * is 0.02 (weir-roots, 10 seeds). That the least stretch rules was tried too:
- * where all are overloaded two limiters may then go by two roots, of which
- * neither holds both. So may a limiter that reaches the stretched root alone
- * and one that reaches others too, for up to a stretch: they are two groups
- * without a common root, as where links are cut. Only who has spoken of a slot
- * in this session rules it: one that is up without its quotas takes no rule
- * over. While roots are connected and none answers, the stops
- * hold until the node declares the table stale; with no root connected
- * decisions go on from our own counts.
+ * The smallest stop of the links that answer is used. A link that has been
+ * silent for a while is used only if all are silent: the other roots see all
+ * counts too. In the same way an overloaded root with a report backoff is used
+ * only if all have one. When the slack of one slow root of three was used,
+ * limiters that had used it up waited up to a second for its answer, all
+ * together, while two roots were idle: a second's deviation was 0.18 of the
+ * limit, and is 0.02 (weir-roots, 10 seeds). Using the root with the least
+ * backoff was tried too: if all are overloaded, two limiters may use two roots,
+ * neither of which holds the counts of both. The same may happen, for up to one
+ * backoff, to a limiter that reaches only a root with a backoff and one that
+ * reaches others too: they have no root in common, as if links were cut. A root
+ * is used for a slot only if it has sent a fill in this session: a link that is
+ * up without quotas is not used. While roots are connected and none answers,
+ * the stops hold until the node declares the table stale; with no root
+ * connected, decisions use our own counts.
  *
- * Between two fills the bucket also grows by the pace of all others, as the
- * root tells it: it does so there too.
+ * Between two fills the bucket also grows by the pace of all others, which the
+ * root sends: it grows so there too.
  *
- * What is in flight. The count of a gauge is what its permits hold: it sinks as
- * often as it grows, and all of the above holds for it, without a pace. A leave
- * asks for a report when the count has sunk by the slack (table_permit.c), or
- * others would wait for what is free already. Each session says all of it anew,
- * for the root may have given it back meanwhile.
+ * Units in flight. The count of an in-flight counter is the number of units
+ * that its permits hold: it sinks as often as it grows. All of the above holds
+ * for it, without a pace. A released permit causes a report when the count has
+ * sunk by the slack (table_permit.c), or others would wait for units that are
+ * free. Each session reports the count anew, since the root may have given it
+ * back meanwhile.
  *
- * A session's start. The same root, back again, remembers what it merged:
- * counts go on from 'acked'. A root that has just been born knows nothing:
- * it is told each bucket as we know it at that moment, without the counts
- * that no root has answered for ('settled' in the table), and those follow
- * as counts. What roots presume of us is in everybody's picture like what
- * they were told: to the newborn we tell how our count differs from both. A
- * limiter that meets it later than others says whether another root was its
- * witness: then what the others counted since is in its picture. What comes
- * into use later is told from nothing, because by then the new root hears of
- * it from everybody: a picture drawn later would hold what another limiter is
- * about to tell it, and it would count that twice. */
+ * A session's start. The same root, back again, remembers its merged totals:
+ * counts go on from 'acked'. A cold root knows nothing: we send each bucket as
+ * we know it at that moment, without the counts that no root has answered
+ * ('settled' in the table); those follow as counts. The fills of other limiters
+ * hold both the units we reported and those that roots presume of us, so a cold
+ * root is sent the difference from both. A limiter that meets it later than
+ * others reports whether another root was its witness: if so, the units that
+ * others counted since are in its fill. A slot used later is announced with an
+ * empty bucket: by then the root gets its counts from all limiters, and a fill
+ * would hold counts that another limiter is about to report, and they would
+ * count twice. */
 
 #include "count/tally.h"
 
@@ -71,7 +73,7 @@
 #include "count/tally_parts.h"
 
 #define STOP_NONE(count) ((count) + WEIR_COUNT_FAR)
-#define SLACK_NONE ((uint64_t)1 << 61) /* from here on: nothing to fear */
+#define SLACK_NONE ((uint64_t)1 << 61) /* from here on: no limit is near */
 
 /* ---- Memory ---- */
 
@@ -98,7 +100,7 @@ static size_t lay_out(struct weir_tally *tally, char *block, uint32_t slots,
 {
     size_t at = 0;
     size_t words = weir_bit_words(slots);
-    /* A report speaks of a slot once. */
+    /* A report has a slot once. */
     size_t announces = at_most(slots, WEIR_REPORT_ANNOUNCES_MAX);
     size_t counts = at_most(slots, WEIR_REPORT_COUNTS_MAX);
     tally->fresh = carve(block, &at, words * sizeof(uint64_t));
@@ -148,7 +150,7 @@ void weir_tally_init(struct weir_tally *tally, void *block,
         tally->link[i].acked_at = now;
 }
 
-/* ---- What happened ---- */
+/* ---- Collecting ---- */
 
 struct weir_tally_cell *weir_tally_cell_of(struct weir_tally *tally,
                                            struct weir_tally_link *link,
@@ -156,7 +158,7 @@ struct weir_tally_cell *weir_tally_cell_of(struct weir_tally *tally,
                                            const struct weir_slot_view *view)
 {
     struct weir_tally_cell *cell = &link->cells[slot];
-    /* Who hears later of the quota made anew forgets what is in flight. */
+    /* A recreated quota drops the previous one's units in flight. */
     bool anew = view->gauge && cell->created != (uint32_t)view->created;
     if (cell->begun && cell->generation == view->generation &&
         cell->gauge == view->gauge && !anew)
@@ -177,8 +179,8 @@ struct weir_tally_cell *weir_tally_cell_of(struct weir_tally *tally,
     return cell;
 }
 
-/* Cells begin when their slot is first used, on every link, connected or
- * not: a root that was away is owed the counts from there. */
+/* Cells begin when their slot is first used, on every link, connected or not: a
+ * root that was away gets the counts from there on. */
 static void collect_slot(struct weir_tally *tally, uint32_t slot,
                          weir_instant now)
 {
@@ -196,7 +198,7 @@ static void collect_slot(struct weir_tally *tally, uint32_t slot,
         weir_bit_set(link->dirty, slot);
         link->missed |= !link->up;
     }
-    /* Nobody to report to: all is settled as it happens. */
+    /* Without links every count is settled at once. */
     if (tally->link_count == 0)
         weir_table_set_settled(tally->table, slot, view.count);
 }
@@ -220,11 +222,10 @@ void weir_tally_collect(struct weir_tally *tally, bool all, weir_instant now)
         collect_slot(tally, slot, now);
 }
 
-/* ---- Where to stop ---- */
+/* ---- Stops ---- */
 
-/* Whether a slot goes by that link. One that is silent, or stretched, gives
- * way to others as far as those have spoken of the slot: who has told nothing
- * yet stops nobody. */
+/* Whether the link is used for the slot. A silent link, or one with a report
+ * backoff, is not if a better one has sent a fill of the slot. */
 static bool rules(const struct weir_tally *tally,
                   const struct weir_tally_link *link, uint32_t slot)
 {
@@ -240,7 +241,7 @@ static bool rules(const struct weir_tally *tally,
     return true;
 }
 
-/* What a pace comes to since then, 1/1024 units. */
+/* Units of a pace since 'then', 1/1024 units. */
 static uint64_t paced(const struct weir_tally *tally, uint64_t pace,
                       weir_instant then, weir_instant now)
 {
@@ -250,7 +251,7 @@ static uint64_t paced(const struct weir_tally *tally, uint64_t pace,
                       (WEIR_PACE_SHIFT - WEIR_FILL_FRAC));
 }
 
-/* The same, and what it was said to be ahead then. */
+/* The same, plus the units that were reported as ahead then. */
 static uint64_t presumed(const struct weir_tally *tally,
                          const struct weir_tally_cell *cell, weir_instant then,
                          weir_instant now)
@@ -268,8 +269,8 @@ static uint64_t at_least_one(uint64_t fine)
     return fine > WEIR_FILL_ONE ? fine : WEIR_FILL_ONE;
 }
 
-/* The count that is worth a report: off by the slack from where the root
- * presumably is. */
+/* The count at which to report: off by the slack from the count that the root
+ * presumes. */
 static uint64_t report_at(const struct weir_tally *tally,
                           const struct weir_tally_link *link,
                           const struct weir_tally_cell *cell, weir_instant now)
@@ -283,15 +284,15 @@ static uint64_t report_at(const struct weir_tally *tally,
            units_above(presumed(tally, cell, cell->pace_at, now) + slack);
 }
 
-/* The count to stop at: off by twice the slack from where the root is at
- * least, wherever messages are. */
+/* The count to stop at: off by twice the slack from the least count that the
+ * root can presume, whichever messages have arrived. */
 static uint64_t stop_at(const struct weir_tally *tally,
                         const struct weir_tally_link *link,
                         const struct weir_tally_cell *cell, weir_instant now)
 {
     uint64_t from = cell->acked;
     uint64_t ahead = presumed(tally, cell, cell->pace_held, now);
-    /* Hearing nothing for so long, it presumes nothing any more. */
+    /* After this silence the root presumes nothing any more. */
     if (weir_age(cell->pace_at, now) >= weir_tally_pace_good(tally))
         ahead = 0;
     if (link->unanswered && (int64_t)(cell->sent + cell->ahead_sent - from) <
@@ -309,7 +310,7 @@ static void note_sooner(uint64_t at, uint64_t count, int64_t *in)
         *in = distance;
 }
 
-/* Whether the slot is decided without any root by now. */
+/* Whether the slot is decided without any root. */
 static bool is_stale(struct weir_tally *tally, uint32_t slot, weir_instant now)
 {
     if (!weir_table_is_stale(tally->table))
@@ -325,7 +326,7 @@ struct soonest {
     int64_t report_in, stop_in; /* units from the count */
 };
 
-/* The soonest of the links that rule. */
+/* The soonest of the links that are used. */
 static struct soonest soonest_of(const struct weir_tally *tally, uint32_t slot,
                                  uint64_t count, weir_instant now)
 {
@@ -336,7 +337,7 @@ static struct soonest soonest_of(const struct weir_tally *tally, uint32_t slot,
         if (!rules(tally, link, slot))
             continue;
         uint64_t reported = link->unanswered ? cell->sent : cell->acked;
-        /* While no slack is known the next unit is worth a report. */
+        /* While no slack is known the next unit causes a report. */
         if (!cell->told && cell->counted)
             note_sooner(reported + 1, count, &in.report_in);
         if (!cell->told || cell->slack >= SLACK_NONE)
@@ -358,7 +359,7 @@ void weir_tally_update_slack(struct weir_tally *tally, uint32_t slot,
                          count + (uint64_t)in.stop_in);
 }
 
-/* What the slot may count until it stops, 1/1024 units. */
+/* Units that the slot may count until it stops, 1/1024 units. */
 static uint64_t allowance(struct weir_tally *tally, uint32_t slot,
                           uint64_t count, weir_instant now)
 {
@@ -378,7 +379,7 @@ static void update_all_slack(struct weir_tally *tally, weir_instant now)
         weir_tally_update_slack(tally, slot, now);
 }
 
-/* Whether the slot is worth a report of its own on the link. */
+/* Whether the slot needs a report at once on the link. */
 static bool deviates(const struct weir_tally *tally,
                      const struct weir_tally_link *link,
                      const struct weir_tally_cell *cell, uint64_t count,
@@ -394,7 +395,7 @@ static bool deviates(const struct weir_tally *tally,
     return (off < 0 ? -off : off) >= at_least_one(cell->slack);
 }
 
-/* A told fill brought to 'now', scaled; may be below 0. */
+/* A received fill brought to 'now', scaled; may be below 0. */
 static int64_t told_fill(const struct weir_tally *tally,
                          const struct weir_tally_cell *cell,
                          const struct weir_slot_view *view, weir_instant now)
@@ -409,10 +410,9 @@ static int64_t told_fill(const struct weir_tally *tally,
     return (int64_t)((uint64_t)fill + own - leaked);
 }
 
-/* What was told, the largest over the links; NULL: nothing. What a root said
- * whose link is down holds all that was counted since, and of that another one,
- * once it is told, takes no more for true than a full bucket (late counts): the
- * other's word is the better. */
+/* The cell with the largest received fill; NULL: none. A link that is up is
+ * preferred: a fill of a link that is down holds all units counted since, and
+ * another root that gets those as late counts takes at most a full bucket. */
 static const struct weir_tally_cell *most_told(
     struct weir_tally *tally, uint32_t slot, const struct weir_slot_view *view,
     int64_t *out_fill, weir_instant now)
@@ -473,8 +473,8 @@ bool weir_tally_above(struct weir_tally *tally, struct weir_ref ref,
     return true;
 }
 
-/* The bucket, by what others presumably went on to count. It gets no emptier:
- * since the fill was told it may have run empty, and was filled again. */
+/* Raises the bucket by the presumed counts of others. It is never lowered: it
+ * may have run empty since the fill came, and been filled again. */
 static void follow_others(struct weir_tally *tally, uint32_t slot,
                           const struct weir_slot_view *view, weir_instant now)
 {
@@ -485,7 +485,7 @@ static void follow_others(struct weir_tally *tally, uint32_t slot,
         weir_table_set_fill(tally->table, slot, fill, view->count, now);
 }
 
-/* Whether what is presumed of us, or of others, goes on. */
+/* Whether the presumed counts, of us or of others, grow. */
 static bool moves(const struct weir_tally *tally,
                   const struct weir_tally_link *link,
                   const struct weir_tally_cell *cell, weir_instant now)
@@ -502,8 +502,7 @@ static uint32_t look_at(struct weir_tally *tally, uint32_t slot,
     weir_table_view(tally->table, slot, &view, now);
     uint32_t urgent = 0;
     bool paced = false;
-    /* Of what has gone no report has anything, however often it is asked for:
-     * its pace ended with it. */
+    /* A slot that was removed is in no report, and has no pace. */
     uint32_t links = weir_tally_is_told_of(&view) ? tally->link_count : 0;
     for (uint32_t i = 0; i < links; i++) {
         struct weir_tally_link *link = &tally->link[i];
@@ -562,7 +561,7 @@ void weir_tally_listen(struct weir_tally *tally, weir_duration patience,
 
 /* ---- Sessions ---- */
 
-/* The bucket without the counts above 'base', as wire units. */
+/* The bucket without the counts above 'base', in 1/1024 units. */
 static int64_t fill_without(const struct weir_slot_view *view, uint64_t base)
 {
     if (view->unlimited)
@@ -575,7 +574,7 @@ static int64_t fill_without(const struct weir_slot_view *view, uint64_t base)
     return weir_rescale(fill, frac, WEIR_FILL_FRAC);
 }
 
-/* Whether some root has spoken of the slot since. */
+/* Whether some root has sent a fill of the slot since. */
 static bool told_since(const struct weir_tally *tally, uint32_t slot,
                        weir_instant since)
 {
@@ -587,8 +586,8 @@ static bool told_since(const struct weir_tally *tally, uint32_t slot,
     return false;
 }
 
-/* What was told, and what the root presumed, is of another session. So is what
- * it answered for too late: that has leaked there by now. */
+/* Drops the fill and pace of an earlier session. Counts that were answered too
+ * late are dropped from the prompt ones: they have leaked there by now. */
 static void forget(struct weir_tally_cell *cell)
 {
     cell->told = false;
@@ -596,8 +595,9 @@ static void forget(struct weir_tally_cell *cell)
     cell->pace = cell->others_pace = cell->ahead = 0;
 }
 
-/* What other limiters' pictures hold of our total: what a root that speaks to
- * us has and presumes of it, the least of them; with none, 'settled'. */
+/* The part of our total that other limiters' fills hold: the least total that a
+ * root which sends us fills has and presumes of it. 'settled' if there is
+ * none. */
 static uint64_t held_of_us(const struct weir_tally *tally, uint32_t slot,
                            uint64_t settled, weir_instant now)
 {
@@ -617,16 +617,16 @@ static uint64_t held_of_us(const struct weir_tally *tally, uint32_t slot,
     return least;
 }
 
-/* Every slot that holds something is announced to a root that was just born,
- * with what it holds now. */
+/* Announces every slot with a non-empty bucket, and its fill, to a cold
+ * root. */
 static void announce_all(struct weir_tally *tally, struct weir_tally_link *link,
                          weir_instant root_born, weir_instant now)
 {
     uint32_t end = weir_table_used(tally->table);
     for (uint32_t slot = 0; slot < end; slot++) {
         struct weir_tally_cell *cell = &link->cells[slot];
-        /* What was never written stays so: of a million cells most are of
-         * quotas that nobody asks for, and cost no memory yet. */
+        /* Unwritten memory stays unwritten: of a million cells most are of
+         * unused quotas, and cost no memory yet. */
         if (cell->begun) {
             cell->begun = false;
             forget(cell);
@@ -636,15 +636,15 @@ static void announce_all(struct weir_tally *tally, struct weir_tally_link *link,
         if (view.state <= WEIR_SLOT_PLACEHOLDER || view.fill <= 0)
             continue;
         weir_tally_cell_of(tally, link, slot, &view);
-        /* What is presumed of us is in everybody's picture as what was
-         * answered is: we tell how it differs. */
+        /* Other limiters' fills hold the units presumed of us, like those
+         * answered: report the difference. */
         cell->acked = held_of_us(tally, slot, cell->acked, now);
         cell->sent = cell->prompt = cell->acked;
         cell->unruled_at = 0;
         weir_bit_set(link->dirty, slot);
         if (view.gauge)
             continue;
-        /* All that it never saw was made before it was there. */
+        /* All counts that it lacks are from before it connected. */
         link->missed = true;
         cell->adopt = true;
         cell->witnessed = told_since(tally, slot, root_born);
@@ -653,8 +653,8 @@ static void announce_all(struct weir_tally *tally, struct weir_tally_link *link,
     }
 }
 
-/* Until a slot is announced in the new session the root can't speak of it,
- * and what it said is getting old: the next unit is worth a report. */
+/* Until a slot is announced in the new session the root can't send its fill,
+ * and the old fill ages: the next unit causes a report. */
 static void forget_told(struct weir_tally *tally, struct weir_tally_link *link)
 {
     uint32_t end = weir_table_used(tally->table);
@@ -674,8 +674,8 @@ void weir_tally_begin(struct weir_tally *tally, uint32_t index,
                       weir_instant now)
 {
     struct weir_tally_link *link = &tally->link[index];
-    /* What was unanswered may have been taken or not; the announcement of
-     * the absolute 'acked' makes both come out right. */
+    /* The unanswered report may have been taken or not. Announcing the absolute
+     * 'acked' is right in both cases. */
     for (uint32_t i = 0; i < link->outstanding_count; i++) {
         struct weir_tally_cell *cell = &link->cells[link->outstanding[i]];
         weir_bit_set(link->dirty, link->outstanding[i]);
@@ -715,8 +715,8 @@ void weir_tally_end(struct weir_tally *tally, uint32_t index, weir_instant now)
 
 /* ---- Answers ---- */
 
-/* The slot is settled when every link that is up, or about to be, has answered
- * for it. */
+/* Marks the slot settled when every link that is up, or about to be, has
+ * answered for it. */
 static void settle(struct weir_tally *tally, uint32_t slot, uint64_t total)
 {
     for (uint32_t i = 0; i < tally->link_count; i++) {
@@ -732,7 +732,7 @@ static void settle(struct weir_tally *tally, uint32_t slot, uint64_t total)
     weir_table_set_settled(tally->table, slot, total);
 }
 
-/* Both lists ascend: '*at' is where the last question left off. */
+/* Both lists ascend: '*at' is where the last search stopped. */
 static bool listed(const struct weir_fills *fills, size_t *at, uint32_t slot)
 {
     while (*at < fills->unknown_count && fills->unknown[*at] < slot)
@@ -749,10 +749,10 @@ static void acknowledge(struct weir_tally *tally, struct weir_tally_link *link,
         uint32_t slot = link->outstanding[i];
         struct weir_tally_cell *cell = &link->cells[slot];
         if (!cell->reported)
-            continue; /* another name has the slot since, unannounced */
+            continue; /* since then another name has the slot, unannounced */
         cell->reported = false;
         if (listed(fills, &at, slot)) {
-            /* The root doesn't rule it (yet): said again next time. */
+            /* The root doesn't know the name (yet): report it again. */
             cell->session = (uint32_t)link->session - 1;
             cell->pace = cell->ahead = 0;
             weir_tally_hand_back(tally, slot, cell);
@@ -783,13 +783,13 @@ static void acknowledge(struct weir_tally *tally, struct weir_tally_link *link,
     link->unanswered = false;
     link->answered_at = now;
     if (!ruled)
-        return; /* it has no quotas yet: all will be said again, and be older */
+        return; /* it has no quotas yet: all is reported again, and is older */
     link->acked_at = link->made_at;
     link->missed = false;
     link->late_since = 0;
 }
 
-/* Learns what others add from how the bucket moved beyond our own counts. */
+/* Learns the rate of others: the bucket's change beyond our own counts. */
 static void learn_rates(struct weir_tally *tally, uint32_t slot,
                         struct weir_tally_cell *cell,
                         const struct weir_slot_view *view, int64_t fill,
@@ -807,7 +807,7 @@ static void learn_rates(struct weir_tally *tally, uint32_t slot,
     float others = moved + leaked - own;
     struct weir_tally_added added = { own, others, fill };
     weir_tally_learn_part(tally, slot, cell, view, &added, now);
-    /* An empty bucket hides what leaked through it. */
+    /* An empty bucket hides the units that leaked from it. */
     if (fill <= 0 || others < 0)
         others = 0;
     float seconds = (float)span / (float)WEIR_SECOND;
@@ -817,10 +817,10 @@ static void learn_rates(struct weir_tally *tally, uint32_t slot,
         weir_smoothed(cell->others_per_s, others / seconds, span);
 }
 
-/* A region's root whose allowance is used up says "full" and no slack until it
- * has heard from above: that is no picture of the bucket, and what it moved by
- * isn't what others counted. Where there is no band, full is what the picture
- * mostly is. */
+/* Whether the fill is a region's root's "full, no slack", sent when its
+ * allowance is used up, until those above answer. That is no root fill of the
+ * bucket, and no sign of others' counts. Without a band, a fill is mostly
+ * "full" anyway. */
 static bool is_blind(const struct weir_fill *told,
                      const struct weir_slot_view *view)
 {
@@ -830,7 +830,7 @@ static bool is_blind(const struct weir_fill *told,
            view->bucket.low < view->bucket.high;
 }
 
-/* Whether some root's last word is no picture of the bucket. */
+/* Whether the last fill of some root is no root fill of the bucket. */
 static bool blinds(const struct weir_tally *tally, uint32_t slot)
 {
     for (uint32_t i = 0; i < tally->link_count; i++) {
@@ -847,8 +847,8 @@ static void take_fill(struct weir_tally *tally, struct weir_tally_link *link,
     struct weir_tally_cell *cell = &link->cells[told->slot];
     struct weir_slot_view view;
     weir_table_view(tally->table, told->slot, &view, now);
-    /* Until the announcement of this life is answered, the root may speak of
-     * a former owner of the slot. */
+    /* Until the announcement of this life is answered, the fill may be of a
+     * former owner of the slot. */
     if (!cell->begun || !weir_tally_announced(link, cell) ||
         cell->generation != view.generation || cell->gauge != view.gauge ||
         view.sharing != WEIR_COUNTED)
@@ -903,7 +903,7 @@ int weir_tally_fills(struct weir_tally *tally, uint32_t index,
         acknowledge(tally, link, fills, now);
     } else if (fills->stamp <= link->stamp ||
                fills->number + link->unanswered < link->number) {
-        return WEIR_OK; /* doubled, or older than what was answered */
+        return WEIR_OK; /* doubled, or older than those taken */
     }
     if (fills->stamp > link->stamp)
         link->stamp = fills->stamp;
@@ -916,7 +916,7 @@ int weir_tally_fills(struct weir_tally *tally, uint32_t index,
     return WEIR_OK;
 }
 
-/* ---- Whether it is asked for ---- */
+/* ---- Slack on and off, staleness ---- */
 
 void weir_tally_set_slack(struct weir_tally *tally, bool slack,
                           weir_instant now)
@@ -927,8 +927,8 @@ void weir_tally_set_slack(struct weir_tally *tally, bool slack,
     weir_tally_stale(tally, !slack, now);
 }
 
-/* A region goes on from what it told its limiters, which follows the others a
- * little longer than our own decisions do. */
+/* Sets the bucket as the region's limiters were last sent it. It follows the
+ * others a little longer than our own decisions do. */
 static void follow_last(struct weir_tally *tally, uint32_t slot,
                         weir_instant now)
 {

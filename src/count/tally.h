@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * count/tally.h - counted sharing, the limiter's half: for each root and
- * slot, what the root knows and what it said; what is to be reported; what
- * the answers make of the table's buckets.
+ * count/tally.h - counted sharing, the limiter's half. For each root link and
+ * slot: the counts that the root has, and the fill it sent. Makes the reports,
+ * and sets the table's buckets from the answers.
  *
  * Pure; the table's sync thread; memory of the caller. Sessions, hellos and
- * quotas are the limiter node's (node/limiter.c). */
+ * quotas belong to the limiter node (node/limiter.c). */
 
 #ifndef WEIR_TALLY_H
 #define WEIR_TALLY_H
@@ -13,82 +13,86 @@
 #include "count/message.h"
 #include "quota/table.h"
 
-/* What is known of one slot on one link. */
+/* One slot on one link. Units are those of the slot's quota. */
 struct weir_tally_cell {
     uint64_t acked;  /* total that the root has answered for */
     uint64_t sent;   /* total in the unanswered report */
     uint64_t prompt; /* total that it answered for in time */
     uint64_t refused_acked;
     uint64_t refused_sent;
-    int64_t fill;         /* as told, 1/1024 units … */
+    int64_t fill;         /* as received, 1/1024 units … */
     uint64_t fill_total;  /* … our total in it … */
-    uint64_t fill_ours;   /* … and all that is ours by then (tally_share.c) */
-    weir_instant fill_at; /* … when … */
-    uint64_t others_pace; /* … and what others presumably go on to add */
+    uint64_t fill_ours;   /* … and the region's whole count then
+                           * (tally_correction.c) */
+    weir_instant fill_at; /* … when it came … */
+    uint64_t others_pace; /* … and the pace at which others presumably go on */
     uint64_t slack;       /* 1/1024 units */
-    uint64_t pace;        /* what the root adds to 'acked' … */
-    weir_instant pace_at; /* … since our report went … */
-    weir_instant pace_held;  /* … and surely since its answer came */
-    weir_instant unruled_at; /* it hasn't ruled what was counted since then; 0:
-                              * it has */
+    uint64_t pace;        /* pace that the root adds to 'acked' … */
+    weir_instant pace_at;    /* … since the report was sent … */
+    weir_instant pace_held;  /* … and certainly since its answer came */
+    weir_instant unruled_at; /* the root has ignored counts made since then; 0:
+                              * none */
     uint64_t pace_sent;      /* in the unanswered report */
-    uint64_t ahead;      /* what the root adds to 'acked' from the start … */
-    uint64_t ahead_sent; /* … by the unanswered report; units */
-    int64_t carry;       /* handed over in the unanswered report */
-    uint32_t created;    /* low half of its quota's, when it was begun */
-    float others_per_s;  /* units: what others add, smoothed */
-    float own, others;   /* units: what we and they added, fading … */
-    weir_instant shared_at; /* … to a bucket that was half full, at last
-                             * then; 0: what we added to an emptier one */
-    uint32_t generation;    /* of the slot, when the cell was begun */
-    uint32_t session;       /* low half of the one it was announced in */
-    bool told;              /* fill, slack hold … */
-    bool blind;     /* … and are those of a root that can't ask above */
-    bool counted;   /* the root will tell a fill once it has counts */
-    bool adopt;     /* fill is for a root that was just born … */
-    bool witnessed; /* … and another root has spoken since */
-    bool sank;      /* since the last answer the total may have sunk
-                          * there */
-    bool gauge;     /* its totals are what was in flight … */
-    bool handed;    /* … and it answered last as the carrier */
+    uint64_t ahead;      /* units that the root adds to 'acked' at once … */
+    uint64_t ahead_sent; /* … by the unanswered report */
+    int64_t carry;       /* units handed over in the unanswered report */
+    uint32_t created;    /* low half of its quota's 'created', when the cell
+                          * began */
+    float others_per_s;  /* units that others add, smoothed */
+    float own, others;   /* units that we and others added, fading … */
+    weir_instant shared_at; /* … to a bucket at least half full, which it last
+                             * was then; 0: units that we added to an emptier
+                             * bucket */
+    uint32_t generation;    /* of the slot, when the cell began */
+    uint32_t session;       /* low half of the session that it was announced
+                             * in */
+    bool told;              /* fill and slack are valid … */
+    bool blind;     /* … but from a region's root that can't reach those
+                     * above */
+    bool counted;   /* the root answers counts of the slot with a fill */
+    bool adopt;     /* 'fill' is for a cold root to take over … */
+    bool witnessed; /* … and another root has answered since it started */
+    bool sank;      /* the total at the root may have sunk since the last
+                     * answer */
+    bool gauge;     /* its totals are units in flight … */
+    bool handed;    /* … and the root answered the last one as the carrier */
     bool begun;
     bool reported; /* in the unanswered report, in this life */
 };
 
-/* How fast a slot passes, smoothed. */
+/* The rate at which a slot passes units, smoothed. */
 struct weir_tally_pace {
     float per_s;
     uint64_t count; /* as of … */
     weir_instant at;
 };
 
-/* What a region's root knows of a slot and its count doesn't say. */
+/* State of a slot in a region's root that isn't in its count. */
 struct weir_tally_carried {
-    uint64_t ahead; /* units of the count that it only presumes … */
-    uint64_t pace;  /* … and the pace at which they become more */
-    uint64_t whole; /* units that all of the region's limiters passed,
-                     * presumed ones included, whoever carries them; modulo
-                     * 2^64 */
+    uint64_t ahead; /* units of the count that are only presumed … */
+    uint64_t pace;  /* … and the pace at which these grow */
+    uint64_t whole; /* units that all limiters of the region passed, presumed
+                     * ones included, by any carrier; modulo 2^64 */
 };
 
-/* What `hold` is to go on with, of a slot whose quota says so. The sums are
- * of times when there was something to refuse, and fade. */
+/* The refusal probability for `hold`, where a slot's quota has it. The sums
+ * cover only times with load above the limit, and fade. */
 struct weir_tally_hold {
     uint64_t count, refused; /* the table's, as of … */
     weir_instant at;
-    weir_instant limited_at; /* when there was something to refuse, at last */
+    weir_instant limited_at; /* last time with load above the limit */
     float asked;             /* units, passed and refused … */
-    float seconds;           /* … in so much time */
-    float last;              /* the bucket's own probability, at last */
+    float seconds;           /* … in this time */
+    float last;              /* last probability of the bucket itself */
     uint32_t generation;     /* of the slot; 0: none yet */
 };
 
-/* What was handed to carriers of a slot's count, in all. */
+/* Units of a slot's count that were handed to carriers, in total. */
 struct weir_tally_handed {
     uint64_t total;
     uint32_t generation; /* of the slot; 0: none yet */
-    bool gauge;          /* nothing is: a carrier goes by all that is in
-                          * flight (tally_carry.c) */
+    bool gauge;          /* none are: a carrier takes the units in flight as
+                          * they are (tally_carry.c) */
 };
 
 /* One root link. */
@@ -97,34 +101,37 @@ struct weir_tally_link {
     uint64_t *dirty;               /* bits: slots to report */
     uint32_t *outstanding;         /* slots of the unanswered report */
     uint32_t outstanding_count;
-    uint32_t hand;          /* where the next report goes on: the last one had
-                              * no room for the slots from here … */
-    uint32_t announce_hand; /* … nor for announcing those from here */
-    bool left_out;          /* … so another is to follow soon */
-    weir_instant announced_till; /* what was announced is worth so long */
-    weir_instant round_at;       /* when the report was made that began at 0 */
+    uint32_t hand;          /* slot where the next report goes on: the last one
+                             * had no room from here on … */
+    uint32_t announce_hand; /* … nor for announcements from here on */
+    bool left_out;          /* … so another report follows soon */
+    weir_instant announced_till; /* announcements made so far use up the
+                                  * allowance until then */
+    weir_instant round_at;       /* when the report was made that began at slot
+                                  * 0 */
     uint64_t number;             /* of the last report made */
     bool unanswered;
     bool meeting;          /* connected, not welcomed yet */
     bool up;               /* welcomed */
-    bool answering;        /* answered lately: its slack may rule … */
-    weir_duration stretch; /* … if this is 0, or no such link's is: the root
-                              * asks for reports that far apart */
+    bool answering;        /* answered lately: its slack may be used … */
+    weir_duration stretch; /* … if this is 0, or no such link has 0: report
+                            * backoff, the shortest interval between reports */
     weir_instant answered_at;
-    weir_instant sent_at;    /* the unanswered report, at first */
-    weir_instant made_at;    /* reports that left nothing out began … */
-    weir_instant acked_at;   /* … and the last that was answered */
-    bool missed;             /* something was counted while it was down */
+    weir_instant sent_at;    /* the unanswered report was first sent */
+    weir_instant made_at;    /* reports without a remainder: when the last one
+                              * began … */
+    weir_instant acked_at;   /* … and the last one that was answered */
+    bool missed;             /* units were counted while it was down */
     bool carried;            /* the unanswered report went to a carrier */
-    bool hurry;              /* there is more to be said of who carries */
-    weir_instant late_since; /* of what was carried late; 0: nothing */
+    bool hurry;              /* more to report: the carrier has changed */
+    weir_instant late_since; /* of units carried late; 0: none */
     uint64_t session;
     uint64_t stamp; /* of the newest fills */
 };
 
-/* That limiters have gone is believed only when so many were heard of no more
- * for so long: a root that was born just now counts them as they come back,
- * and who takes its part of the limit by that would take too much. */
+/* The number of limiters sinks only when a smaller one was received for this
+ * long. A cold root counts limiters as they reconnect; taking its part of the
+ * limit from that number, a limiter would take too much. */
 #define WEIR_FLEET_HOLD (10 * WEIR_SECOND)
 
 struct weir_tally {
@@ -132,84 +139,90 @@ struct weir_tally {
     uint32_t slots;
     uint32_t link_count;
     bool slack;               /* slack is on */
-    bool share_above;         /* stale, and `share` is the region's root's */
+    bool share_above;         /* stale, and the region's root computes
+                               * `share` */
     uint32_t carrier;         /* link, or WEIR_CARRIER_NONE */
-    bool carries;             /* there was one: counts are to be handed over */
-    bool inherited;           /* roots may hold less or more than is settled
-                              * here: what was told last wasn't by us */
-    uint32_t limiters;        /* connected to a root: the most that was told
-                              * in the last WEIR_FLEET_HOLD, or the last */
-    weir_instant limiters_at; /* when it was */
+    bool carries;             /* there was a carrier: counts are to be handed
+                               * over */
+    bool inherited;           /* roots may hold more or less than is settled
+                               * here: an earlier process sent the last
+                               * reports */
+    uint32_t limiters;        /* connected to a root: the largest number
+                               * received in the last WEIR_FLEET_HOLD, or the
+                               * last … */
+    weir_instant limiters_at; /* … and when it came */
     weir_instant extrapolated_at;
-    float ratio;               /* of correction, learnt or given */
-    float predicted, observed; /* what the learnt ratio comes from */
+    float ratio;               /* ratio of correction, learnt or given */
+    float predicted, observed; /* sums for the learnt ratio */
     struct weir_tally_link link[WEIR_ROOTS_MAX];
-    uint64_t *fresh;       /* bits: collected just now */
+    uint64_t *fresh;       /* bits: slots collected by the last call */
     uint64_t *recent;      /* … since the last interval */
-    uint64_t *told;        /* bits: slots that some root spoke of */
-    uint64_t *share_mark;  /* count at the last extrapolation, a slot … */
-    uint64_t *share_whole; /* … and the region's; NULL: not a region's */
-    struct weir_tally_pace *pace; /* a slot */
-    struct weir_tally_hold *hold; /* a slot */
-    uint64_t *paced;        /* bits: slots that a root adds to by itself */
-    weir_duration interval; /* between reports */
-    struct weir_tally_handed *handed;   /* a slot */
-    struct weir_tally_carried *carried; /* a slot; NULL: not a region's */
+    uint64_t *told;        /* bits: slots that a root sent a fill of */
+    uint64_t *share_mark;  /* count at the last extrapolation, for each slot
+                            * … */
+    uint64_t *share_whole; /* … and the region's; NULL: no region */
+    struct weir_tally_pace *pace;     /* for each slot */
+    struct weir_tally_hold *hold;     /* for each slot */
+    uint64_t *paced;                  /* bits: slots with a pace at some root */
+    weir_duration interval;           /* between reports */
+    struct weir_tally_handed *handed; /* for each slot */
+    struct weir_tally_carried *carried; /* for each slot; NULL: no region */
     struct weir_announce *announces;    /* scratch of a report */
-    char *names;                        /* theirs */
+    char *names;                        /* for their names */
     struct weir_count *counts;          /* scratch of a report */
 };
 
 #define WEIR_CARRIER_NONE UINT32_MAX
 
-/* 'region': it speaks for a region's root. */
+/* 'region': the tally of a region's root. */
 size_t weir_tally_size(uint32_t slots, uint32_t links, bool region);
 /* 'block': zeroed, 64-byte aligned. */
 void weir_tally_init(struct weir_tally *tally, void *block,
                      struct weir_table *table, uint32_t slots, uint32_t links,
                      bool region, weir_instant now);
 
-/* Takes what the table has marked: every link has it to report. 'all': and
- * what was taken, or is presumed, since it was last asked for all. */
+/* Takes the slots that the table has marked; every link is to report them.
+ * 'all': also the slots collected, or with a pace, since the last call with
+ * 'all'. */
 void weir_tally_collect(struct weir_tally *tally, bool all, weir_instant now);
 
-/* The link is connected: from now on nothing is settled without it. */
+/* The link is connected: from now on no count is settled without its answer. */
 void weir_tally_meet(struct weir_tally *tally, uint32_t link);
-/* The unanswered report of the last session is in doubt: 'taken', or it may
- * have been; else what it handed over is handed over again. Before
- * weir_tally_begin(). */
+/* Decides the unanswered report of the last session. 'taken': the root took it,
+ * or may have; else the units that it handed over are handed over again. Call
+ * before weir_tally_begin(). */
 void weir_tally_resolve(struct weir_tally *tally, uint32_t link, bool taken);
-/* A session begins: every cell must be announced anew. 'same_root': the root
- * remembers what it answered, and has been there for all that was counted;
- * else only what other roots know is known, and every slot with something in
- * its bucket is announced. 'root_born': at the latest. */
+/* Begins a session: every cell must be announced anew. 'same_root': the root
+ * remembers its answers, and was there for all counts. Else the counts are
+ * those that other roots know, and every slot with a non-empty bucket is
+ * announced. 'root_born': the latest possible birth of the root. */
 void weir_tally_begin(struct weir_tally *tally, uint32_t link, uint64_t session,
                       bool same_root, weir_instant root_born, weir_instant now);
-/* The link is gone: its slack rules no more. */
+/* The link is gone: its slack is no longer used. */
 void weir_tally_end(struct weir_tally *tally, uint32_t link, weir_instant now);
 
-/* Of the slots of the last weir_tally_collect() and those with a pace: links on
- * which one has left what the root presumes, by its slack or more. One bit a
- * link. */
+/* Looks at the slots of the last weir_tally_collect() and those with a pace.
+ * Returns the links, one bit each, with a slot that differs from the presumed
+ * count by its slack or more. */
 uint32_t weir_tally_look(struct weir_tally *tally, weir_instant now);
-/* Whether a look is wanted every some milliseconds. */
+/* Whether weir_tally_look() is needed every few milliseconds. */
 bool weir_tally_paced(const struct weir_tally *tally);
 
-/* From now on what wasn't handed over goes to that link. Others may stand for
- * what they were handed. */
+/* From now on units not handed over yet go to that link; units handed over to
+ * other carriers stay with these. */
 void weir_tally_carry(struct weir_tally *tally, uint32_t carrier);
 /* A region: the slot's count holds 'ahead' units that are only presumed, and
  * presumably grows at 'pace'. */
 void weir_tally_presume(struct weir_tally *tally, struct weir_ref ref,
                         uint64_t ahead, uint64_t pace);
-/* A region: all its limiters together passed 'units' more there (below 0: fewer
- * were presumed rightly). Nothing happens if the ref's life is over. */
+/* A region: all its limiters together passed 'units' more in that slot (below
+ * 0: too many were presumed). No effect if the ref's slot was reused. */
 void weir_tally_region(struct weir_tally *tally, struct weir_ref ref,
                        int64_t units);
-/* Some of what is reported next was counted since then. */
+/* Some units of the next reports were counted since then. */
 void weir_tally_late(struct weir_tally *tally, weir_instant since);
-/* The bucket as roots tell it; where none is to be asked, as it is here, but
- * not above 'high'. False: none has told of it. */
+/* The bucket as the roots report it; while stale, as it is here, but at most
+ * 'high'. False: no root has sent its fill. */
 bool weir_tally_above(struct weir_tally *tally, struct weir_ref ref,
                       struct weir_above *out, weir_instant now);
 
@@ -219,40 +232,40 @@ bool weir_tally_pending(const struct weir_tally *tally, uint32_t link);
  * 'out' but epoch and unknown is filled; borrowed until the next call. */
 void weir_tally_report(struct weir_tally *tally, uint32_t link,
                        struct weir_report *out, weir_instant now);
-/* Takes fills; 0 or WEIR_EPROTOCOL. */
+/* Takes received fills; 0 or WEIR_EPROTOCOL. */
 int weir_tally_fills(struct weir_tally *tally, uint32_t link,
                      const struct weir_fills *fills, weir_instant now);
-/* The root asks for reports that far apart; 0, as a link begins: as often as
- * there is reason. Its slack doesn't rule beside roots that answer and have
- * time. Does not set 'interval'. */
+/* Sets the root's report backoff; 0, as at a link's start: none. The slack of a
+ * link with a backoff isn't used while another root answers without one. Does
+ * not set 'interval'. */
 void weir_tally_stretch(struct weir_tally *tally, uint32_t link,
                         weir_duration stretch, weir_instant now);
-/* Whose slack rules may have changed by silence: looks at all links. */
+/* Looks at all links for silence, which changes the slack that is used. */
 void weir_tally_listen(struct weir_tally *tally, weir_duration patience,
                        weir_instant now);
 
 /* Turns slack on or off (off: report by time, never stop). */
 void weir_tally_set_slack(struct weir_tally *tally, bool slack,
                           weir_instant now);
-/* No root has answered for too long, or one does again: stops are taken away
- * or put back. 'false' also begins a span of extrapolation. */
+/* Stale: no root has answered for too long, and the stops are taken away; else
+ * they are put back. 'false' also begins a span of extrapolation. */
 void weir_tally_stale(struct weir_tally *tally, bool stale, weir_instant now);
-/* Adds what others presumably counted since the last call: by their rate
+/* Adds units that others presumably counted since the last call: their rate
  * times the ratio, or ('share') in proportion to our own counts. */
 void weir_tally_extrapolate(struct weir_tally *tally, bool share,
                             weir_instant now);
 
-/* Units a second that a slot lately passed here; 0: none for ten seconds. */
+/* Units a second that a slot passed lately; 0: none for ten seconds. */
 double weir_tally_rate(const struct weir_tally *tally, uint32_t slot,
                        weir_instant now);
-/* Our part of what it passes in all, 0 .. 1, by what roots tell: 1 where others
- * don't show in an empty bucket; an equal one where nothing is known. */
+/* Our part of the units it passes in all, 0 .. 1, by the fills received: 1 if
+ * no others show in an empty bucket; an equal part if nothing is known. */
 double weir_tally_part(const struct weir_tally *tally, uint32_t slot);
-/* The slot isn't counted any more: what roots told of it rules it no longer. */
+/* The slot isn't counted any more: forgets the fills received. */
 void weir_tally_unshare(struct weir_tally *tally, uint32_t slot,
                         weir_instant now);
 
-/* This table is a copy: all that was counted is the other's. */
+/* This table is a forked copy: all counts belong to the parent process. */
 void weir_tally_disown(struct weir_tally *tally, weir_instant now);
 
 #endif /* WEIR_TALLY_H */

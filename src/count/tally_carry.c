@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: MIT
- * count/tally_carry.c - what a limiter of a region hands to its carrier.
+ * count/tally_carry.c - units that a limiter of a region hands to its carrier.
  *
- * Where roots have an upstream, one of them is the carrier, and
- * 'handed' is all of a slot's count that was ever put into a report to one,
- * whichever it was: a new report to the carrier hands over the rest. A report
- * that was never answered is in doubt when its link ends. The root says at the
- * next session's start whether it took it, and if not, 'handed' goes back by
- * what was in it. A root that died can't say; then 'handed' stays, so that
- * nothing is ever counted twice, and what the report held may be lost. Nothing
- * is handed over with an announcement: the root may not know the quota yet, and
- * an answer that says so, and is lost, would leave a doubt that a number can't
- * resolve.
+ * If roots have an upstream, one of them is the carrier. 'handed' is the part
+ * of a slot's count that was ever put into a report to a carrier: a new report
+ * to the present carrier hands over the rest. If a link ends with a report
+ * unanswered, that report is in doubt. At the start of the next session the
+ * root says whether it took it; if not, 'handed' goes back by the units in it.
+ * A root that died can't say. 'handed' then stays: no unit is counted twice,
+ * and the units of that report may be lost. An announcement hands over nothing:
+ * the root may not know the quota yet, and if its answer is lost, the report
+ * number could not resolve the doubt.
  *
- * What is in flight isn't handed over by differences: what a limiter last told
- * its carrier is in flight there, all of it, and a report says whether it is to
- * one. So nothing of it can be counted twice for good, or lost. Another carrier
- * is told of it all; when it has answered, the former one is told that it is
- * that no more. Of one that can't be told, what it was handed goes as of a
- * limiter that is gone (merge.c): until then it is above by two ways, which
- * refuses too much for a moment and lets nothing through.
+ * Units in flight are not handed over by differences: the count last sent to
+ * the carrier is in flight there, as a whole, and each report says whether it
+ * is to the carrier. So no unit is lost, or counted twice for good. A new
+ * carrier is sent all of it; when it has answered, the former one is sent that
+ * it isn't the carrier any more. If the former carrier can't be reached, its
+ * units go as those of a limiter that is gone (merge.c). Until then they are
+ * above by two ways, and too much is refused for a moment, never too much
+ * passed.
  *
- * A region's root is a limiter here, and its count is what its own limiters
- * counted and what it presumes of them ('ahead'). Only the former is ever
- * reported as passed. The latter is said beside it: were it mixed in and the
- * root died, whoever succeeds it would be handed the same counts once more. */
+ * A region's root is a limiter here. Its count is the count of its own limiters
+ * plus the units that it presumes of them ('ahead'). Only the former is
+ * reported as passed; the latter is a field of its own. If both were mixed and
+ * the root died, its successor would be handed the same counts again. */
 
 #include <string.h>
 
@@ -117,7 +117,7 @@ void weir_tally_resolve(struct weir_tally *tally, uint32_t index, bool taken)
     }
 }
 
-/* Whatever the slot's former carrier was told: it is to be told otherwise. */
+/* Has the slot reported to the new carrier, and to the former if needed. */
 static void carry_slot(struct weir_tally *tally, uint32_t slot, uint32_t from,
                        uint32_t to)
 {

@@ -1,38 +1,38 @@
 /* SPDX-License-Identifier: MIT
- * count/tally_correction.c - what others presumably counted since a fill was
- * told, guessed from the past: by a ratio of their smoothed rate, where
- * limiters report by time alone (with slack roots tell their pace: merge.c),
- * and in proportion to our own counts while no root can be asked. And what
- * `hold` is to refuse with by then.
+ * count/tally_correction.c - estimates the counts of others since the last
+ * fill: by a ratio of their smoothed rate if limiters report by time alone
+ * (with slack, roots send a pace: merge.c), and in proportion to our own counts
+ * while no root can be reached. Also learns the refusal probability of `hold`
+ * for that time.
  *
- * What was learnt before an outage is gone by for all of it, so it is of some
- * ten seconds and not of the moment before: machines stall, and on one that
- * did for half a second the others had our part just then.
+ * Values learnt before an outage are used for all of it, so they cover some ten
+ * seconds and not only the last moment: machines stall, and a machine that
+ * stalled for half a second had no part of the limit just then.
  *
- * Our part is what we added, of all that was added to the bucket between two
- * fills of the same root. Both are sums over the same fills, so that what comes
- * late in one is made up for in the next, and the parts of all limiters are of
- * one whole. A bucket that ran empty hides what others let leak through it; so
- * it is learnt from one that is half full, and while there has been none for
- * some time we are alone, as far as we can see. A region's root takes for its
- * own what all limiters of the region passed, whoever carries it: carriers
- * change, most of all when links do, and by then the part of what it had
- * carried would be shared by all of them.
+ * Our part is the units we added, divided by all units added to the bucket
+ * between two fills of the same root. Both are sums over the same fills: units
+ * that come late in one are made up for in the next, and the parts of all
+ * limiters sum up to one. A bucket that ran empty hides units of others that
+ * leaked, so the part is learnt from a bucket that is half full; if there has
+ * been none for some time, we count as alone. A region's root takes as its own
+ * all units that limiters of the region passed, by any carrier: carriers
+ * change, most of all when links do, and each root of the region would then go
+ * on with the part that it had carried.
  *
- * `hold` refuses so that of what was asked of us our part of the limit passes.
- * What was asked is learnt while there is something to refuse, and for so long
- * as an overload goes on, so that it is neither watered down by the quiet
- * before it nor outlasts it. It isn't the share of those that were refused: an
- * overload begins with a bucket that is empty, and limiters are refused too
- * when they wait for an answer. Of a few requests it knows little; so the
- * bucket's own probability, which all limiters see, is mixed in for as many.
+ * `hold` refuses such a part of the demand that our part of the limit passes.
+ * The demand is learnt only while load is above the limit, for as long as an
+ * overload goes on: it isn't lowered by the quiet before it and doesn't outlast
+ * it. The share of refused requests is not used: an overload begins with an
+ * empty bucket, and limiters also refuse while they wait for an answer. From
+ * few requests little is known, so the bucket's own probability, common to all
+ * limiters, is mixed in with the weight of PRIOR_UNITS units.
  *
  * Measured in virtual time, 24 seeds, 3 limiters, three times the limit, all
- * roots killed, or a region of half the load cut off (test_stalls): what they
- * went on with, of what they should, mean / deviation. Once nodes ran all the
- * time, and once each was stopped for a tenth of it; the moment before was two
- * seconds for `share`, and the last fill for `hold`, and a region's root took
- * for its own what it carried:
+ * roots killed, or a region of half the load cut off (test_stalls): units
+ * passed during the outage divided by the right number, mean / deviation.
+ * 'stops': each node was stopped for a tenth of the time. 'moment before' is an
+ * earlier version: the last two seconds for `share`, the last fill for `hold`,
+ * and only the carried units for a region's root:
  *
  *                        share, roots  hold, roots  share, region  hold, region
  *     moment before      1.10 / .03     .91 / .04   1.01 / .23     .86 / .06
@@ -40,21 +40,20 @@
  *     moment, stops      1.06 / .03    1.20 / .54    .96 / .26     .47 / .43
  *     as it is, stops    1.02 / .02    1.09 / .06    .96 / .09    1.02 / .09
  *
- * Of who was stopped less was asked, so that `hold` lets more pass when it
- * isn't any more. */
+ * A stopped node had less demand, so `hold` passes more when it runs again. */
 
 #include "count/bits.h"
 #include "count/tally_parts.h"
 
-/* No overload lasts over such a pause … */
+/* A longer pause ends an overload … */
 #define PAUSE_MOST (2 * WEIR_SECOND)
-/* … and the bucket's own probability is worth so many requests. */
+/* … and the bucket's own probability weighs as many units. */
 #define PRIOR_UNITS 16
 
-/* What was counted so lately tells a rate. */
+/* Counts of this time give a rate. */
 #define LATELY (10 * WEIR_SECOND)
 
-/* What was added to the bucket, by us and by others. */
+/* Units added to the bucket, by us and by others. */
 struct parts {
     float own, others;
 };
@@ -84,7 +83,7 @@ void weir_tally_learn_part(struct weir_tally *tally, uint32_t slot,
     bool shared = is_shared(cell, view, added->fill);
     if (!shared && cell->shared_at != 0)
         return;
-    /* What is known of one kind of bucket isn't mixed with the other. */
+    /* Sums of shared and unshared buckets are not mixed. */
     if (shared ? cell->shared_at == 0 : cell->others != 0)
         cell->own = cell->others = 0;
     float fading = weir_fading(weir_age(cell->fill_at, now));
@@ -96,7 +95,7 @@ void weir_tally_learn_part(struct weir_tally *tally, uint32_t slot,
     cell->shared_at = now;
 }
 
-/* As the root knows it that has most of us. */
+/* The parts by the root that has most of our units. */
 static struct parts parts_of(const struct weir_tally *tally, uint32_t slot)
 {
     struct parts parts = { 0, 0 };
@@ -116,7 +115,7 @@ static float part_least(const struct weir_tally *tally)
     return 1.0f / (float)(tally->limiters ? tally->limiters : 1);
 }
 
-/* Our part of a quota's use, at least an equal one. */
+/* Our part of a quota's traffic, at least an equal one. */
 static float part_of(const struct weir_tally *tally, uint32_t slot)
 {
     struct parts parts = parts_of(tally, slot);
@@ -152,9 +151,9 @@ static float others_of(const struct weir_tally *tally, uint32_t slot)
     return most;
 }
 
-/* What others are taken to add while we, or our region, add what was added
- * since the last call: so much that the bucket sees what it would if all went
- * on in the proportions of before. */
+/* Units that others are taken to add while we, or our region, add those of the
+ * time since the last call: the bucket then grows as if all went on in the same
+ * proportions. */
 static float share_others(struct weir_tally *tally, uint32_t slot,
                           uint64_t counted)
 {
@@ -168,9 +167,9 @@ static float share_others(struct weir_tally *tally, uint32_t slot,
     return ours / part_of(tally, slot) - own;
 }
 
-/* What is in flight doesn't go on by itself. Others keep what they had at last,
- * but so much that an equal part is left to us: who had the rest may be
- * gone. */
+/* Units in flight don't grow by themselves. The others keep their last count,
+ * but at most so much that an equal part is left to us: the limiter that had
+ * the rest may be gone. */
 static void leave_a_part(struct weir_tally *tally, uint32_t slot,
                          const struct weir_slot_view *view, weir_instant now)
 {
@@ -222,9 +221,9 @@ void weir_tally_extrapolate(struct weir_tally *tally, bool share,
         extrapolate_slot(tally, slot, share, seconds, now);
 }
 
-/* ---- What `hold` goes on with ---- */
+/* ---- The refusal probability of `hold` ---- */
 
-/* What was asked since the last call, if there was something to refuse. */
+/* Learns the demand since the last call, if load is above the limit. */
 static void learn_asked(struct weir_tally_hold *hold,
                         const struct weir_slot_view *view, uint64_t refused,
                         weir_instant now)
@@ -241,13 +240,13 @@ static void learn_asked(struct weir_tally_hold *hold,
         return;
     hold->limited_at = now;
     if (span > PAUSE_MOST)
-        return; /* of an outage, or of the quiet before */
+        return; /* part of an outage, or of the quiet before */
     float fading = weir_fading(span);
     hold->asked = hold->asked * fading + asked;
     hold->seconds = hold->seconds * fading + (float)span / (float)WEIR_SECOND;
 }
 
-/* Of what was asked, what is beyond our part of the limit. */
+/* The part of the demand above our part of the limit. */
 static float refusal_learnt(const struct weir_tally *tally, uint32_t slot,
                             const struct weir_tally_hold *hold,
                             const struct weir_slot_view *view)

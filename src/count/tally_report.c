@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * count/tally_report.c - a tally's reports: what a root is told of each slot
- * that moved, what of it is late, and at what pace it presumably goes on. */
+ * count/tally_report.c - a tally's reports: the counts of each slot that moved,
+ * the late part of these, and the presumed pace. */
 
 #include <string.h>
 
 #include "count/bits.h"
 #include "count/tally_parts.h"
 
-/* A pace is told when the slack lasts for fewer intervals than this. */
+/* A pace is sent if the slack lasts for fewer intervals than this. */
 #define PACE_WORTH 4
-/* Counts are late after some intervals, but not before. */
+/* Counts are late after some intervals, but not sooner than this. */
 #define LATE_LEAST WEIR_SECOND
-/* What announcing a slot is worth of time, and how much is saved up. */
+/* The time that an announcement uses up, and the most that is saved up. */
 #define ANNOUNCE_EACH (WEIR_SECOND / WEIR_ANNOUNCES_PER_S)
 #define ANNOUNCES_SAVED (WEIR_REPORT_ANNOUNCES_MAX * ANNOUNCE_EACH)
 
@@ -29,7 +29,7 @@ bool weir_tally_paced(const struct weir_tally *tally)
     return weir_bit_next(tally->paced, 0, end) < end;
 }
 
-/* What a newborn root is to take over, leaked since it was drawn. */
+/* The fill for a cold root, leaked since it was taken. */
 static int64_t adopted_fill(const struct weir_tally_cell *cell,
                             const struct weir_slot_view *view, weir_instant now)
 {
@@ -85,10 +85,10 @@ bool weir_tally_is_late(const struct weir_tally *tally,
            (cell->unruled_at > 0 && is_long_ago(tally, cell->unruled_at, now));
 }
 
-/* Of what wasn't answered in time, what has drained from our own bucket since,
- * or is more than a full one. Of what is still in it an equal part counts as
- * ours: others that weren't heard have the rest. A newborn root takes all over
- * from us. */
+/* Late units: of those not answered in time, the ones that drained from our own
+ * bucket since, or are more than a full bucket. Of the units still in the
+ * bucket an equal part counts as ours, the rest as other cut-off limiters'. A
+ * cold root takes over all of it from us. */
 static int64_t late_of(const struct weir_tally *tally,
                        const struct weir_tally_cell *cell,
                        const struct weir_slot_view *view)
@@ -123,8 +123,8 @@ static float rate_of(struct weir_tally *tally, uint32_t slot, uint64_t count,
     return per_s;
 }
 
-/* The pace a root is told. None where the slack is more than enough for some
- * intervals, or an interval has less than a unit. */
+/* The pace to report. None if the slack is enough for some intervals, or an
+ * interval has less than a unit. */
 static uint64_t pace_of(struct weir_tally *tally, uint32_t slot,
                         const struct weir_tally_cell *cell,
                         const struct weir_slot_view *view, weir_instant now)
@@ -140,7 +140,7 @@ static uint64_t pace_of(struct weir_tally *tally, uint32_t slot,
                                        : WEIR_PACE_MAX;
 }
 
-/* A region's root knows at what pace its limiters go on. */
+/* A region's root has the sum of its limiters' paces. */
 static uint64_t pace_to_tell(struct weir_tally *tally, uint32_t slot,
                              const struct weir_tally_cell *cell,
                              const struct weir_slot_view *view,
@@ -156,7 +156,7 @@ static uint64_t pace_to_tell(struct weir_tally *tally, uint32_t slot,
     return pace < WEIR_PACE_MAX ? pace : WEIR_PACE_MAX;
 }
 
-/* What the next report says of the slot. */
+/* Sets the cell to the next report's values. */
 static void draw_up(struct weir_tally *tally, struct weir_tally_link *link,
                     uint32_t slot, const struct weir_slot_view *view,
                     weir_instant now)
@@ -180,7 +180,7 @@ static void draw_up(struct weir_tally *tally, struct weir_tally_link *link,
     }
 }
 
-/* How many slots may be announced by now. */
+/* How many slots may be announced now. */
 static size_t announce_room(struct weir_tally_link *link, weir_instant now)
 {
     weir_instant earliest = now > ANNOUNCES_SAVED ? now - ANNOUNCES_SAVED : 0;
@@ -193,8 +193,7 @@ static size_t announce_room(struct weir_tally_link *link, weir_instant now)
 
 enum added { ADDED, ADDED_NOT_NOW, ADDED_NO_ROOM };
 
-/* Adds one slot; 'again' repeats what was sent. 'room': that many more may be
- * announced. */
+/* Adds one slot; 'again' repeats the report. 'room': announcements left. */
 static enum added report_slot(struct weir_tally *tally,
                               struct weir_tally_link *link, uint32_t slot,
                               bool again, size_t room, struct weir_report *out,
@@ -209,11 +208,11 @@ static enum added report_slot(struct weir_tally *tally,
               : weir_tally_cell_of(tally, link, slot, &view);
     bool announce = !weir_tally_announced(link, cell);
     if (again && !cell->reported)
-        return ADDED; /* another name has the slot since: what was told of the
-                       * life before was settled */
+        return ADDED; /* another name has the slot since: the counts of the
+                       * life before were settled */
     if (again && announce && cell->generation != view.generation)
-        return ADDED; /* the root never heard of that life: nothing is lost,
-                       * it was settled when it ended */
+        return ADDED; /* the root never got that life: nothing is lost, it
+                       * was settled when it ended */
     if (out->count == WEIR_REPORT_COUNTS_MAX)
         return ADDED_NO_ROOM;
     if (announce && (room == 0 || (!again && slot < link->announce_hand)))
@@ -232,7 +231,7 @@ static enum added report_slot(struct weir_tally *tally,
                     ? late_of(tally, cell, &view)
                     : 0,
         .pace = cell->pace_sent,
-        /* What a row says nothing of: a carrier goes by the total. */
+        /* Even if the row has no change: a carrier uses the total. */
         .carry = cell->gauge && link->carried
                      ? (int64_t)(cell->sent - cell->acked)
                      : cell->carry,
@@ -241,9 +240,9 @@ static enum added report_slot(struct weir_tally *tally,
     return ADDED;
 }
 
-/* Goes on where the last report had no room; what is announced has a hand of
- * its own, so that under a flood of names what the root knows already is told
- * at each report, and of the names each has its turn. */
+/* Goes on where the last report had no room. Announcements have a cursor of
+ * their own: under a flood of names each report still has the slots that the
+ * root knows, and each new name gets its turn. */
 static void report_fresh(struct weir_tally *tally, struct weir_tally_link *link,
                          struct weir_report *out, weir_instant now)
 {

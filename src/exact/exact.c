@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * exact/exact.c - libweir-exact: the stores of store/shared.h, as libweir asks
- * for them. */
+ * exact/exact.c - libweir-exact: the stores of store/shared.h behind the
+ * interface that libweir loads. */
 
 #include "weir/exact.h"
 

@@ -7,19 +7,19 @@
  *       ^                                                              |
  *       '--------------------- link(down) ----------------------------'
  *
- * Up, a link reports once an interval whatever happened (the empty report is
- * the heartbeat), and earlier, though not within 20 ms of the last one,
- * when the table says that some slot used up its slack.
+ * A link that is up reports once an interval in any case (the empty report is
+ * the heartbeat), and earlier when the table says that some slot used up its
+ * slack, but not within 20 ms of the last report.
  *
- * Stale. When the topmost root hasn't spoken for stale_after, the table
- * follows each quota's on_stale until it speaks again. Roots of a region tell
- * how long it has been silent to them; the youngest such age counts. While
- * they speak themselves, `share` is theirs to follow: they see the whole
- * region. A quota is the limiter's own only when nobody speaks at all.
+ * Stale. If the topmost root is silent for stale_after, the table follows each
+ * quota's on_stale until that root is received again. Roots of a region send
+ * how long it has been silent to them; the youngest such age is used. While the
+ * region's roots answer, they compute `share`: they see the whole region. A
+ * limiter decides alone only when no root answers.
  *
- * Carrier. Of the roots that have an upstream one is handed what is counted:
- * the present one while none is fitter. The fittest answers, and has heard of
- * the topmost root lately. */
+ * Carrier. Of the roots with an upstream one is handed the counts: the present
+ * carrier while no other is fitter. The fittest root answers, and has received
+ * from the topmost root lately. */
 
 #include "node/limiter.h"
 
@@ -33,12 +33,12 @@
 #define SWEEP_EVERY (100 * WEIR_MILLISECOND)
 #define SWEEP_SLOTS 1024
 #define SWEEP_CROWDED 16384 /* while there is hardly any room left */
-/* What had no room in a report follows so soon. */
+/* The rest of a full report follows after this. */
 #define REST_AFTER (50 * WEIR_MILLISECOND)
-/* A message unanswered for so long is said again; doubled each time. */
+/* An unanswered message is sent again after this; doubled each time. */
 #define RESEND_FIRST WEIR_SECOND
 #define RESEND_MOST (8 * WEIR_SECOND)
-/* A link silent for so long doesn't rule slack while others answer. */
+/* The slack of a link silent for this long isn't used while others answer. */
 #define PATIENCE (500 * WEIR_MILLISECOND)
 
 static const struct weir_text no_text = { NULL, 0 };
@@ -108,15 +108,15 @@ void weir_limiter_reincarnate(struct weir_limiter *limiter,
     set_name(limiter, name);
     memcpy(limiter->incarnation, incarnation, WEIR_INCARNATION_SIZE);
     weir_tally_disown(&limiter->tally, now);
-    /* As if each slot's life began: its first use is told at once. It mends
-     * too what the other's sync was in the midst of. */
+    /* Each slot is treated as new: its first use is reported at once. This also
+     * repairs a change that the parent's sync thread was in the middle of. */
     weir_table_lift_stops(limiter->table);
     limiter->unknown_before = weir_table_unknown(limiter->table);
     limiter->full_seen = weir_table_overflowed(limiter->table);
     limiter->reports = 0;
     limiter->event_first = limiter->event_count = 0;
     limiter->events_lost = 0;
-    /* It has not been silent that nobody could speak to. */
+    /* The new limiter has had no link: it counts no silence from before. */
     limiter->heard_at = limiter->spoken_at = now;
     for (uint32_t i = 0; i < limiter->link_count; i++)
         limiter->link[i] = (struct limiter_link){ .state = LINK_DOWN };
@@ -163,10 +163,10 @@ bool weir_limiter_event(struct weir_limiter *limiter, struct weir_event *out)
     return true;
 }
 
-/* ---- Being heard ---- */
+/* ---- Receiving ---- */
 
-/* How long the topmost root has been silent, as the message tells; WEIR_NEVER:
- * it tells nothing of it. */
+/* How long the topmost root has been silent, by the message; WEIR_NEVER: the
+ * message doesn't say. */
 static weir_duration top_age_in(const struct limiter_link *link,
                                 const struct weir_message *message)
 {
@@ -177,7 +177,7 @@ static weir_duration top_age_in(const struct limiter_link *link,
     return link->carries ? WEIR_NEVER : 0;
 }
 
-/* A clock may step back: what was just heard was. */
+/* Age 0 is always taken: a clock may step back. */
 static void note_later(weir_instant at, weir_duration age, weir_instant now,
                        weir_instant *in)
 {
@@ -202,7 +202,7 @@ static void hear(struct weir_limiter *limiter, struct limiter_link *link,
         link->topped = limiter->topped = true;
         weir_table_set_held(limiter->table, age > 0);
     } else if (!limiter->heard) {
-        limiter->heard_at = now; /* it is given as long as any other */
+        limiter->heard_at = now; /* a topmost root gets the full time, too */
     }
     limiter->heard = true;
     if (!limiter->stale || is_long_ago(limiter, limiter->heard_at, now))
@@ -231,14 +231,14 @@ static void check_stale(struct weir_limiter *limiter, weir_instant now)
 
 /* ---- Links ---- */
 
-/* As a carrier; 0: it can't be one. */
+/* As a carrier; 0: it can't carry. */
 static unsigned fitness(const struct weir_limiter *limiter, uint32_t index)
 {
     const struct limiter_link *link = &limiter->link[index];
     if (link->state != LINK_UP || !link->carries)
         return 0;
-    /* Behind what others tell of the topmost root: in a region that is cut off
-     * all are old by about the same, and nothing is won by another. */
+    /* Is its topmost root older than other links know it? In a region that is
+     * cut off all are equally old, and no other carrier is better. */
     weir_duration some =
         WEIR_PACE_INTERVALS * limiter->settings.report_interval;
     bool top = link->topped && link->top_at + some > limiter->heard_at;
@@ -270,8 +270,8 @@ static void choose_carrier(struct weir_limiter *limiter)
         limiter->link[before].urgent = true;
 }
 
-/* An interval is what the slowest root makes of it: until then no pace is out
- * of date and no count is late. */
+/* The interval is that of the slowest root: before its end no pace is out of
+ * date and no count is late. */
 static void set_interval(struct weir_limiter *limiter)
 {
     weir_duration interval = limiter->settings.report_interval;
@@ -338,30 +338,31 @@ static bool other_store_beside(const struct weir_limiter *limiter,
     return false;
 }
 
-/* What roots held is of no worth any more: any may send a whole set anew. */
+/* Quotas that roots sent are of no use any more: any may send a new whole
+ * set. */
 static void expect_whole(struct weir_limiter *limiter)
 {
     for (uint32_t i = 0; i < limiter->link_count; i++)
         limiter->link[i].full_taken = false;
 }
 
-/* In its session there was a later welcome, or this one already: its epoch may
- * be of before an edit that we have. If it is the root's clock that was set
- * back, a backup is missed here, and the root sees that we stay ahead. */
+/* The session had a later welcome, or the same one before: its epoch may be
+ * older than an edit that we have. If the root's clock was set back instead, a
+ * restored backup goes unnoticed here, and the root sees that we stay ahead. */
 static bool is_overtaken(const struct limiter_link *link,
                          const struct weir_welcome *welcome)
 {
     return link->state == LINK_UP && welcome->age <= link->root_age;
 }
 
-/* The root speaks for a store: ours, a first one, or another. */
+/* The root names its store: ours, the first one, or another. */
 static int meet_store(struct weir_limiter *limiter, struct limiter_link *link,
                       const struct weir_welcome *welcome, weir_instant now)
 {
     static const struct weir_store_id none;
     if (weir_store_id_equal(&limiter->store, &welcome->store)) {
-        /* The same root address with an older epoch: a restored backup, but
-         * by the word of one that has just asked its store. */
+        /* The same root address with an older epoch: a restored backup, unless
+         * the root has not just read its store. */
         if (!welcome->provisional && welcome->epoch < link->root_epoch &&
             !is_overtaken(link, welcome))
             weir_limiter_begin_anew(limiter);
@@ -393,8 +394,8 @@ static void apply_settings(struct weir_limiter *limiter,
 }
 
 /* Whether the root took the report that was unanswered when the last session
- * ended, or may have: one that died doesn't know, nor one that has forgotten
- * us since. Sessions are numbered in the low half. */
+ * ended, or may have: a root that died, or has forgotten us since, doesn't
+ * know. Sessions are numbered in the low half. */
 static bool was_taken(const struct weir_tally_link *link,
                       const struct weir_welcome *welcome, bool same)
 {
@@ -405,7 +406,7 @@ static bool was_taken(const struct weir_tally_link *link,
     return last == doubted && welcome->last_number >= link->number;
 }
 
-/* How far the root is; of the past only how far it was at least. */
+/* Notes the root's epoch; an overtaken welcome can only raise it. */
 static void note_epoch(struct limiter_link *link,
                        const struct weir_welcome *welcome)
 {
@@ -481,7 +482,7 @@ static void note_slot_denied(struct weir_limiter *limiter, uint32_t index,
 static int take_fills(struct weir_limiter *limiter, uint32_t index,
                       const struct weir_fills *fills, weir_instant now)
 {
-    /* A report tells a name below one of them: now this one, now that. */
+    /* A report has one name below a denied one: start at a random one. */
     size_t many = fills->denied_count;
     size_t first = many > 0 ? weir_rng_below(&limiter->rng, many) : 0;
     for (size_t i = 0; i < many; i++)
@@ -496,7 +497,7 @@ static int take_fills(struct weir_limiter *limiter, uint32_t index,
     return error;
 }
 
-/* The root asks for reports that far apart. */
+/* Takes the root's report backoff. */
 static void take_stretch(struct weir_limiter *limiter, uint32_t index,
                          weir_duration asked, weir_instant now)
 {
@@ -513,8 +514,8 @@ static void take_stretch(struct weir_limiter *limiter, uint32_t index,
         return;
     struct weir_event *event = weir_limiter_note(
         limiter, WEIR_EVENT_ROOT_STRETCH,
-        WEIR_TEXT("an overloaded root: reports, and what others count, come "
-                  "later"),
+        WEIR_TEXT("a root is overloaded: reports, and the counts of others, "
+                  "come later"),
         now);
     if (event)
         event->count = stretch / WEIR_MILLISECOND;
@@ -533,8 +534,8 @@ int weir_limiter_receive(struct weir_limiter *limiter, uint32_t index,
     case WEIR_MESSAGE_WELCOME:
         return welcomed(limiter, index, &message->welcome, now);
     case WEIR_MESSAGE_QUOTAS:
-        /* A region passes them on, and has to say whose they are: the welcome
-         * that would have told was lost, or overtaken. */
+        /* A region passes quotas on and must know their store: the welcome that
+         * names it was lost, or overtaken. */
         link->ask = limiter->region && !link->root_ready;
         if (link->state != LINK_UP || link->ask)
             return WEIR_OK;
@@ -583,8 +584,9 @@ static bool extrapolates(const struct weir_limiter *limiter)
            limiter->settings.correction_ppm > 0;
 }
 
-/* Nobody here can lease anything. Told when it was so at two intervals' ends,
- * for links come one after the other, and so do masters. */
+/* Notes that the master of leased quotas has no link here, so no lease can be
+ * had. An event is made if this holds at two intervals' ends, because links and
+ * masters come up one after the other. */
 static void elsewhere_event(struct weir_limiter *limiter, weir_instant now)
 {
     const struct weir_lease_client *client = limiter->leases.client;
@@ -650,7 +652,7 @@ void weir_limiter_tick(struct weir_limiter *limiter, weir_instant now)
     }
 }
 
-/* When the link next has something to say. */
+/* When the link's next message is due. */
 static weir_instant link_due(const struct weir_limiter *limiter, uint32_t index)
 {
     const struct limiter_link *link = &limiter->link[index];
@@ -704,7 +706,7 @@ static void make_report(struct weir_limiter *limiter, uint32_t index,
 {
     struct limiter_link *link = &limiter->link[index];
     bool again = limiter->tally.link[index].unanswered;
-    /* First: who isn't in this one asks for the next. */
+    /* First: a slot marked during this report then kicks for the next. */
     weir_table_set_reporting(limiter->table, false);
     if (!again)
         collect(limiter, false, now);
@@ -720,8 +722,8 @@ static void make_report(struct weir_limiter *limiter, uint32_t index,
     if (again && link->resend < RESEND_MOST)
         link->resend *= 2;
     link->urgent = false;
-    /* After the first, anywhere in an interval: limiters that meet a root at
-     * one instant don't go on in step. */
+    /* After the first report, wait a random part of the interval: limiters that
+     * meet a root at one instant don't stay in step. */
     weir_duration interval = limiter->settings.report_interval;
     if (link->first)
         interval = weir_rng_below(&limiter->rng, interval);
@@ -732,10 +734,10 @@ static void make_report(struct weir_limiter *limiter, uint32_t index,
     limiter->reports++;
 }
 
-/* Nothing more is to be said for now. Whether all roots there are will be told
- * of what happens next without being asked, by a report that only waits for its
- * time. One that waits for an answer isn't enough: it was made already, and
- * who is marked meanwhile would be told of at the interval's end. */
+/* No message is due now. Tells the table whether all connected roots will get
+ * the next marks anyway, by a report that only waits for its time. A link that
+ * waits for an answer doesn't count: its report is made, and slots marked now
+ * would be reported at the interval's end. */
 static void note_reporting(struct weir_limiter *limiter)
 {
     bool up = false;
@@ -753,7 +755,7 @@ static void note_reporting(struct weir_limiter *limiter)
 bool weir_limiter_next(struct weir_limiter *limiter, uint32_t *out_link,
                        struct weir_message *out, weir_instant now)
 {
-    /* Somebody waits for these. */
+    /* Callers wait for these. */
     if (weir_limiter_asks_next(limiter, out_link, out, now) ||
         weir_limiter_leases_next(limiter, out_link, out, now))
         return true;
@@ -781,7 +783,7 @@ bool weir_limiter_next(struct weir_limiter *limiter, uint32_t *out_link,
     return weir_limiter_limits_next(limiter, out_link, out, now);
 }
 
-/* ---- How it stands ---- */
+/* ---- State ---- */
 
 bool weir_limiter_ready(const struct weir_limiter *limiter)
 {
@@ -838,7 +840,7 @@ bool weir_limiter_settled(const struct weir_limiter *limiter)
     return !weir_lease_client_waits(limiter->leases.client);
 }
 
-/* ---- Of a region ---- */
+/* ---- For a region's root ---- */
 
 weir_duration weir_limiter_top_age(const struct weir_limiter *limiter,
                                    weir_instant now)
