@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * node/lease_client.c - holders by name, and what is said of them.
+ * node/lease_client.c - lease holders by name, and their messages.
  *
  * A place's life:
  *
@@ -7,31 +7,32 @@
  *                       ^                   |      was sent, or it
  *                       '----- open() ------'      owes nothing
  *
- * A place owes what the master may have granted: by its last answer, or by an
- * ask that is under way when the place is closed. The release follows that ask
- * to the master, and the late answer finds no place.
+ * A place owes the grants that the master may have made: by its last answer, or
+ * by an ask not answered yet when the place is closed. The release follows that
+ * ask to the master, and the late answer finds no place.
  *
- * One counter numbers the messages, over all links and sessions: so an answer
- * says by its number which ask of a holder it means, and by its name which
- * holder, and one that comes late, by whatever way, is known for what it is.
+ * One counter numbers the messages, over all links and sessions. An answer
+ * names the lease holder and the number of the ask that it answers, so a late
+ * one is recognized whichever way it came.
  *
- * Who is asked. A master is known by its term and its incarnation. Another one,
- * or the same place with another incarnation, has its own serials, and
- * perhaps knows nothing of us: then each holder forgets what it was told and
- * asks at once, all in one message. The same one by a new link knows us, but
- * not by which way to push: it is asked at once, and nothing is forgotten.
- * Where no link leads to a master the roots are asked in turn, each ask as
- * patient as any that isn't answered: whoever became master while nobody
- * could tell us answers, and that he does says it.
+ * Which root. A master is known by its term and its incarnation. Another
+ * master, or the same address with another incarnation, has its own serials,
+ * and may know nothing of us: each lease holder then forgets its serials and
+ * asks at once, all in one message. The same master by a new link knows us, but
+ * not the link to push by: it is asked at once, and nothing is forgotten.
+ * Without a link to a master the roots are asked in turn, with the usual
+ * patience for each ask: a new master that we were not told of answers, and the
+ * answer says that it is master.
  *
- * An error is no answer to the holder: its lease runs out as it would, and it
- * asks again, with growing patience. A root may not have the edit yet that we
- * have, or room again in a while.
+ * An error doesn't change the lease holder: its lease runs out, and it asks
+ * again, with growing patience. A root may not have our newest edit yet, or may
+ * have room again later.
  *
- * When. Two arrays hold when each place is next due, and when its limit changes
- * by time; two instants, before which none does. So a wake costs a walk over
- * eight bytes a place, and only then. Rejected: a heap, which each answer moves
- * twice; what is due is due for many at once, since they are gathered. */
+ * Timing. Two arrays have the time when each place is next due, and when its
+ * limit changes by time; two instants are their minima. So a wake-up walks over
+ * eight bytes a place, and only when some place is due. Rejected: a heap, which
+ * each answer changes twice; many places are due at once, since they are
+ * gathered. */
 
 #include "node/lease_client.h"
 
@@ -48,20 +49,22 @@ struct place {
     uint64_t ticket;
     int64_t priority;
     uint64_t hash;
-    weir_instant owes_until; /* leaving: then it is forgotten */
-    double told;             /* the limit that changed() told; below 0: none */
-    uint32_t next;           /* of the same head, or of the free ones; + 1 */
+    weir_instant owes_until; /* leaving: the place is freed then */
+    double told;             /* limit last returned by changed(); below 0:
+                              * none */
+    uint32_t next;           /* in the list of its hash head, or of free places;
+                              * + 1 */
     uint32_t next_changed;   /* + 1 */
     uint8_t state;           /* enum place_state */
-    bool changed;            /* is in the list of those */
-    bool lapsed;             /* it was seen that its lease is over */
+    bool changed;            /* in the list of changed places */
+    bool lapsed;             /* its lease was found to be over */
     enum weir_lease_error error;
     uint8_t name_len;
     char name[WEIR_NAME_MAX];
 };
 
 struct link {
-    struct weir_lease_link said; /* its 'master' is: */
+    struct weir_lease_link said; /* its 'master' is in: */
     char master[WEIR_MASTER_MAX];
 };
 
@@ -79,15 +82,15 @@ struct weir_lease_client {
     uint32_t *head; /* by hash: place + 1 */
     weir_instant *due_at, *end_at;
     struct weir_want *wants; /* scratch of a message */
-    struct weir_band *bands; /* likewise */
+    struct weir_band *bands; /* scratch of a message */
     uint32_t bands_each;
     uint64_t number;                 /* of the last message */
-    weir_instant due_from, end_from; /* no place is before */
+    weir_instant due_from, end_from; /* minima of due_at and end_at */
     uint32_t changed_first;          /* + 1 */
     uint32_t master;                 /* link, or NONE */
-    bool met;                        /* there was one: */
-    uint64_t term, root;
-    uint32_t turn; /* the link that is asked next if there is none */
+    bool met;                        /* there was a master, of this … */
+    uint64_t term, root;             /* … term and incarnation */
+    uint32_t turn;                   /* the next link to ask if there is none */
 };
 
 /* ---- Memory ---- */
@@ -205,14 +208,14 @@ static void earliest(weir_instant at, weir_instant *in)
         *in = at;
 }
 
-/* A release is said once, and so to a master only: who isn't it has nothing to
- * give back, and the capacity would lie idle till the lease is over. */
+/* A release is sent once, so only to a master: any other root has nothing to
+ * free, and the capacity would be unused until the lease is over. */
 static weir_instant release_due(const struct weir_lease_client *c)
 {
     return c->master != NONE ? 0 : WEIR_NEVER;
 }
 
-/* Something of the place has moved: when it is to be looked at next. */
+/* Something of the place changed: computes when it is due next. */
 static void reckon(struct weir_lease_client *c, uint32_t at)
 {
     const struct place *p = &c->place[at];
@@ -245,7 +248,7 @@ static uint32_t take_place(struct weir_lease_client *c)
     return c->used < c->capacity ? c->used++ : NONE;
 }
 
-/* One that is in the list of changed ones is left there, as a free one. */
+/* A place in the list of changed ones stays in it when free. */
 static void free_place(struct weir_lease_client *c, uint32_t at)
 {
     struct place *p = &c->place[at];
@@ -319,8 +322,9 @@ void weir_lease_client_close(struct weir_lease_client *c, uint32_t at,
                              weir_instant now)
 {
     struct place *p = place_at(c, at);
-    /* By what the holder knows now: when another master is found, it forgets
-     * its asks, though that may be the root which was asked last. */
+    /* As the lease holder knows it now: when another master is found, the
+     * holder forgets its asks, though that may be the root that was asked
+     * last. */
     p->owes_until = weir_holder_owes_until(&p->holder);
     if (p->owes_until <= now) {
         free_place(c, at);
@@ -409,9 +413,9 @@ bool weir_lease_client_each(const struct weir_lease_client *c, uint32_t *cursor,
     return true;
 }
 
-/* ---- Whom to ask ---- */
+/* ---- Which root to ask ---- */
 
-/* The highest term heard of, by roots that are there. */
+/* The highest term known to roots with a link that is up. */
 static uint64_t newest_term(const struct weir_lease_client *c)
 {
     uint64_t newest = 0;
@@ -456,7 +460,7 @@ static void hold_releases(struct weir_lease_client *c)
     }
 }
 
-/* Roots have said something: there may be another master. */
+/* A root's state has changed: looks for another master. */
 static void review(struct weir_lease_client *c, weir_instant now)
 {
     uint32_t before = c->master;
@@ -515,7 +519,7 @@ struct weir_text weir_lease_client_elsewhere(const struct weir_lease_client *c)
     return none;
 }
 
-/* The next in turn; NONE: no root is there. */
+/* The master, or the next root in turn; NONE: none is up. */
 static uint32_t link_to_ask(const struct weir_lease_client *c)
 {
     if (c->master != NONE)
@@ -642,8 +646,8 @@ void weir_lease_client_take(struct weir_lease_client *c, uint32_t index,
 
 /* ---- Time ---- */
 
-/* Leases that are over: what was used by them is used by 'on_stale' now, and
- * what nobody wants any more is forgotten. */
+/* Ends leases by time: their use goes by 'on_stale' now, and places that aren't
+ * wanted any more are freed. */
 static void end_leases(struct weir_lease_client *c, weir_instant now)
 {
     if (now < c->end_from)

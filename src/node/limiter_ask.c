@@ -1,36 +1,36 @@
 /* SPDX-License-Identifier: MIT
- * node/limiter_ask.c - steps of exact quotas that a root makes: who is asked,
- * and what becomes of each ask.
+ * node/limiter_ask.c - steps of exact quotas made by a root: which root is
+ * asked, and how each ask ends.
  *
  *     free --ask()--> queued --next()--> sent --answer, or none--> answered
  *       ^                |                                            |
  *       |                '---- no root is up, or too late ----------->|
  *       '-------------------------- answered() -----------------------'
  *
- * Who is asked. All limiters that see the same roots must ask the same one, and
- * without a word between them: each hashes the quota's name with the roots'
- * names, and the highest wins (rendezvous hashing, Thaler and Ravishankar
- * 1996). So a root that dies moves its own quotas only, each to the next of
- * its row, where it begins with an empty meter; when it is back it finds what
- * it had, as far as it is the same process. Limiters that see other roots than
- * their fellows ask others: with g such groups g times the limit may pass. A
- * quorum of roots would prevent that, at the price of two more ways between
- * machines in each decision; who needs it names a store that has one.
+ * Which root. All limiters that see the same roots must choose the same one
+ * without messages between them: each hashes the quota's name with the roots'
+ * names, and the highest hash wins (rendezvous hashing, Thaler and Ravishankar
+ * 1996). If a root dies, only its own quotas move, each to the root with the
+ * next hash, where it begins with an empty bucket state; back again, the root
+ * still has its state if it is the same process. Limiters that see different
+ * roots may ask different ones: with g such groups g times the limit may pass.
+ * A quorum of roots would prevent that, at the price of two more network trips
+ * in each decision; for that, use an exact quota in a store that has a quorum.
  *
- * At its birth a limiter knows no root's name, and whichever it meets first
- * would be the highest. So asks wait until each root was met or couldn't be
- * reached, but not for ever (MEET_ALL).
+ * At its birth a limiter knows no root's name, and the first root it meets
+ * would have the highest hash. So asks wait until each root was met or failed
+ * to connect, but not longer than MEET_ALL.
  *
- * A root that answered nothing while an ask's time ran out is mute for asks
- * that are no more patient: that one cost its caller the deadline, and the
- * next ones end at once. That it says anything at all doesn't end that, for
- * answers that all come late are charged and no answers; but then one ask at a
- * time is let through, and an answer as quick as that does. Nobody else is
- * asked meanwhile: to others it may not be mute.
+ * Mute roots. A root that answered nothing while an ask expired is mute for
+ * asks with no more patience: the first one cost its caller the deadline, the
+ * next ones fail at once. A message of another kind doesn't end that, because
+ * late answers are charged and useless; but after one, single asks are let
+ * through, and an answer within the patience ends it. No other root is asked
+ * meanwhile: for other limiters this one may not be mute.
  *
  * An ask's number holds its place in the low bits, so an answer finds it
- * without a search, and rises always, so that a place's next ask isn't taken
- * for its last. Nothing is sent twice: only the root knows whether it was
+ * without a search. Numbers always rise, so a place's next ask isn't mistaken
+ * for the last. Nothing is sent twice: only the root knows whether the ask was
  * charged. */
 
 #include "base/hash.h"
@@ -38,7 +38,7 @@
 
 #define NO_LINK UINT32_MAX
 #define MEET_ALL (500 * WEIR_MILLISECOND)
-/* Of a mute root that speaks one ask is tried, each. */
+/* One ask is tried in this time at a mute root that sends other messages. */
 #define PROBE_EVERY (400 * WEIR_MILLISECOND)
 
 static size_t aligned(size_t size)
@@ -114,7 +114,7 @@ static void end(struct limiter_asks *asks, uint32_t index, int error)
     list_add(asks, &asks->answered, index);
 }
 
-/* ---- Who is asked ---- */
+/* ---- Which root ---- */
 
 static uint32_t route(const struct weir_limiter *limiter, struct weir_text name)
 {
@@ -133,7 +133,7 @@ static uint32_t route(const struct weir_limiter *limiter, struct weir_text name)
     return best;
 }
 
-/* Whether nobody is there to be asked, or he is mute. */
+/* Whether there is no root to ask, or it is mute. */
 static bool is_away(const struct weir_limiter *limiter, uint32_t index,
                     weir_duration patience, weir_instant now)
 {
@@ -246,7 +246,7 @@ bool weir_limiter_asks_next(struct weir_limiter *limiter, uint32_t *out_link,
     return true;
 }
 
-/* ---- What becomes of them ---- */
+/* ---- Answers, and asks without ---- */
 
 static int error_of(enum weir_step_error error)
 {
@@ -315,13 +315,13 @@ static void miss(struct limiter_link *link, const struct ask_place *place,
     if (link->answered_at >= place->asked_at ||
         patience_of(place) <= link->mute_for)
         return;
-    /* Of one deadline a little is left when it comes here, more or less. */
+    /* The rest of the same deadline varies from ask to ask: add some. */
     link->mute_for = patience_of(place) + patience_of(place) / 8;
     link->speaks = false;
     link->probe_at = now;
 }
 
-/* The queued ones end where they are sent. */
+/* Queued asks end in weir_limiter_asks_next(). */
 void weir_limiter_asks_expire(struct weir_limiter *limiter, weir_instant now)
 {
     struct limiter_asks *asks = &limiter->asks;

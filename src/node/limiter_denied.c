@@ -2,18 +2,20 @@
  * node/limiter_denied.c - names that a root denies to this limiter's
  * credential.
  *
- * A credential that may take from a quota may name the quotas above it, but a
- * root knows them to be above only once it has heard a name below
- * (node/root_names.c). A limiter whose table has such a name tells it with its
- * next report; the root then takes what it denied before, since the limiter
- * says that again. So a denial is an event at once where the table has nothing
- * below the name, and otherwise only if it is repeated after DENIED_GRACE.
+ * A credential that may take from a quota may also name the quotas above it,
+ * but a root knows that they are above only after it received a name below
+ * (node/root_names.c). If the limiter's table has such a name, the next report
+ * carries it; the root then accepts the names it denied before, since the
+ * limiter repeats them. So a denial is an event at once if the table has
+ * nothing below the name, and otherwise only if it is repeated after
+ * DENIED_GRACE.
  *
  * The table also has names below that the credential may not take from: all
- * stored quotas, and those that a caller made up. So each denial tells another
+ * stored quotas, and names that a caller made up. So each denial sends another
  * name: first those in use, then the rest, and none that was denied lately. One
- * search looks at WALK_MAX slots for either sort and goes on there next time.
- * Searches are bounded by rate, and names without children need none. */
+ * search looks at WALK_MAX slots for either sort, and the next search goes on
+ * from there. Searches are rate-limited, and names without children need
+ * none. */
 
 #include "base/hash.h"
 #include "node/limiter_state.h"
@@ -47,7 +49,7 @@ static struct limiter_denied *remember(struct weir_limiter *limiter,
     return denied;
 }
 
-/* Whether callers use the name, as far as can be seen. */
+/* Whether callers use the name, as far as the table shows. */
 static bool is_used(struct weir_limiter *limiter, uint32_t slot,
                     weir_instant now)
 {
@@ -57,8 +59,8 @@ static bool is_used(struct weir_limiter *limiter, uint32_t slot,
            view.count > 0 || view.refused > 0;
 }
 
-/* Writes the next name below 'above' that wasn't denied, in use or not; its
- * length, 0 if the search found none. */
+/* Writes the next name below 'above' that wasn't denied; 'used': one in use.
+ * Returns its length, 0 if the search found none. */
 static size_t search(struct weir_limiter *limiter, uint32_t above, bool used,
                      char buf[WEIR_NAME_MAX + 1], weir_instant now)
 {

@@ -1,59 +1,57 @@
 /* SPDX-License-Identifier: MIT
- * node/limiter_estate.c - one limiter after another, over a table that outlives
- * them: neither loses a count nor tells one twice.
+ * node/limiter_estate.c - handover: one limiter after another on a table that
+ * outlives them, without losing a count or reporting it twice.
  *
  * The table is shared by processes (quota/table_share.c), and one of them runs
- * its limiter. If that one is killed, another process makes a limiter over the
- * same table. What died with the first is what roots had answered for and what
- * was on its way; what is left is each slot's count, which is all that this
- * table ever let through, and 'settled', up to where every root had answered.
+ * its limiter. If that process is killed, another makes a limiter over the same
+ * table. Lost with the first are the totals that roots had answered, and the
+ * reports on their way. Left are each slot's count, which has all units that
+ * this table ever passed, and 'settled', the part answered by every root.
  *
- * The successor is the same limiter to the roots: it has the incarnation of the
- * one before and begins new sessions. A root knows the last total of each slot
+ * The successor is the same limiter to the roots: it has the predecessor's
+ * incarnation and begins new sessions. A root keeps the last total of each slot
  * that it took from that limiter, and adds differences of totals; where a
- * session begins totals are absolute (count/message.h). So
+ * session begins, totals are absolute (count/message.h). Therefore
  *
- *     root's total before       last, which is `acked`, or `sent` if the report
- *                               that nobody saw answered came through
+ *     root's total before       last: `acked`, or `sent` if the root took the
+ *                               unanswered report
  *     announced                 base = settled, sank = yes
  *     the first report          passed = count - settled
  *     root's total after        settled + passed = count
  *     added to the bucket       count - last
  *
- * whatever 'last' is: nothing is lost and nothing doubled, with the report in
- * doubt, with a root that was away for longer, with refunds. 'sank' keeps
- * the root from taking 'settled' for something that it was told before.
- * A root that has forgotten the limiter, or is another one by now, begins at
- * 'settled' or takes our picture of the bucket, as after any lost link: so the
- * successor must know which roots were met.
- * Of what is told as late, which has drained meanwhile, a root leaves out what
- * of the report in doubt it has already taken (count/merge.c): else its bucket
- * were emptier than the table's by as much, and the table, which goes by it,
- * over its limit.
- * So does one that never heard of the slot: what was counted while it was away
- * and other roots answered for, it misses, as the dead limiter alone knew that
- * it hadn't been told. The others' fills are the larger ones then, and rule.
+ * for any 'last'. No unit is lost or doubled, with the report in doubt, with a
+ * root that was away for longer, with refunds. 'sank' keeps the root from
+ * taking 'settled' for a total that it was sent before. A root that has
+ * forgotten the limiter, or has a new incarnation, begins at 'settled' or takes
+ * over our fill, as after any lost link. So the successor must know which roots
+ * were met. A root subtracts from late units, which have drained meanwhile,
+ * those that it took with the report in doubt (count/merge.c). Otherwise its
+ * bucket would be emptier than the table's by as much, and the table, which
+ * uses it, would pass more than its limit. A root that never received the slot
+ * begins at 'settled' too. It misses units counted while it was away and
+ * answered by other roots, because only the dead limiter knew that they weren't
+ * sent to it. The other roots' fills are larger then, and are used.
  *
- * Sessions have to rise, and a number that the dead one had just used may not
- * be written yet: so the successor leaves some out. Likewise the numbers of
- * wants.
+ * Sessions have to rise, and the last numbers of the dead limiter may not be
+ * written yet: the successor skips some. So it does with the numbers of wants.
  *
- * What else a limiter knows it learns anew: the quotas as a whole set, put over
- * the table's, where they keep their counts and fills; fills and slack by the
- * first answers. Until then nothing stops a slot but its bucket, as when no
- * root is connected. Grants of leased quotas are closed till the next one
- * comes: the serial under which they were taken is lost, and a broker that
- * hears of a holder without it waits for the old lease's end.
+ * All other state is learned anew: the quotas as a whole set, put over the
+ * table's, where they keep their counts and fills; fills and slack from the
+ * first answers. Until then only its bucket stops a slot, as when no root is
+ * connected. Leased quotas are closed until the next grant: the serial of the
+ * taken grant is lost, and a lease pool that gets wants without it waits for
+ * the end of the old lease.
  *
- * Silence counts from when the dead one last heard a root, else each takeover
- * would put `on_stale` off.
+ * Silence counts from the dead limiter's last message from a root. Otherwise
+ * each takeover would delay on_stale.
  *
- * Rejected: a limiter of another incarnation. What was reported and not
- * answered would be in the bucket of one root and not in that of another, the
- * old one's presumed pace and permits in flight would stand till they are given
- * up for dead, and for what roots had answered apart there were a word to be
- * kept for each slot and root. Rejected: the whole tally in shared memory: it
- * would have to be sound after each single store. */
+ * Rejected: a limiter of another incarnation. Units reported and not answered
+ * would be in the bucket of one root and not in that of another; the old
+ * limiter's presumed pace and permits in flight would stay until it counts as
+ * dead; and the totals answered by each root would need a word for each slot
+ * and root. Rejected: the whole tally in shared memory: it would have to be
+ * consistent after each single store. */
 
 #include "node/limiter.h"
 
@@ -62,7 +60,7 @@
 #include "base/atomic.h"
 #include "node/limiter_state.h"
 
-/* Sessions and messages that may have begun since the estate was written. */
+/* Sessions and messages that may have begun since the handover was written. */
 #define LEFT_OUT 1024
 
 static void bequeath_link(const struct limiter_link *link, uint64_t *met,
@@ -71,7 +69,7 @@ static void bequeath_link(const struct limiter_link *link, uint64_t *met,
     if (!link->met ||
         (*met && memcmp(root, link->root, WEIR_INCARNATION_SIZE) == 0))
         return;
-    /* Half of two roots' numbers is no root's. */
+    /* Half of each of two numbers would match no root. */
     weir_store(met, 0);
     memcpy(root, link->root, WEIR_INCARNATION_SIZE);
     weir_store(met, 1);
@@ -92,7 +90,7 @@ void weir_limiter_bequeath(const struct weir_limiter *limiter,
         bequeath_link(&limiter->link[i], &out->link[i].met, out->link[i].root);
 }
 
-/* As if each slot's life began. */
+/* Treats each slot as new. */
 static void begin_slots(struct weir_limiter *limiter)
 {
     struct weir_table *table = limiter->table;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * node/limiter_limits.c - roots are told where adaptive limits stand.
+ * node/limiter_limits.c - sends roots the state of adaptive limits.
  *
- * Nobody decides by it: it is for people to look at. So it is said rarely, and
- * all of it at once, without an answer: once a second it is looked at which
- * limits have moved, and if one has, each connected root is told of all. A
- * message that is lost is made up for by the next move; a root that has just
- * been met is told at once. */
+ * No decision depends on it: it is shown to people. So it is sent rarely, all
+ * at once, and without an answer: once a second the limiter checks whether a
+ * limit has moved, and if so sends all to each connected root. A lost message
+ * is replaced after the next move; a root that was just met gets one at
+ * once. */
 
 #include <string.h>
 
@@ -23,7 +23,7 @@ size_t weir_limiter_limits_size(uint32_t limits)
     return (size + WEIR_CACHE_LINE - 1) / WEIR_CACHE_LINE * WEIR_CACHE_LINE;
 }
 
-/* A sum that moves with every limit that does; 0 without any. */
+/* A sum that changes when any limit moves; 0 without limits. */
 static uint64_t moves_of(struct weir_limiter *limiter, weir_instant now)
 {
     uint64_t moves = 0;

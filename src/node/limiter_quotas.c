@@ -2,38 +2,38 @@
  * node/limiter_quotas.c - a limiter's quotas: from a root's messages, or a
  * snapshot, into the table.
  *
- * Every root streams the same store's quotas; each message says above which
- * epoch it begins, and is applied only if we have all before it: loss and
- * reordering delay, and the root begins again from the epoch that our reports
- * show. A whole set is announced by its first message; what it didn't name is
- * dropped when its target is reached, not before.
+ * Every root streams the same store's quotas. Each message names the epoch that
+ * it begins above, and is applied only if we have all changes up to it: loss
+ * and reordering only delay, and the root starts again from the epoch in our
+ * reports. A whole set is announced by its first message; quotas that it didn't
+ * name are dropped when its target is reached, not before.
  *
- * No room. A quota that finds no slot is missing. What comes after it is
- * applied, for that may be a removal; but the epoch that reports show is the
- * one before it, and they say that there is no room, so that nobody says it
- * again in vain. When slots have come free we go back to that epoch, and say
- * so: all from there is said once more, as at a session's start. So we do when
- * something has changed since: it may be the missing quota that was removed, or
- * one that had what else it lacked (chunks, a place among the templates). An
- * edit that puts a set in another's place needs two rounds so, if the table
- * can't hold both; one that never fits costs a round each minute in which slots
- * came free, or quotas changed.
+ * No room. A quota that finds no slot is missing. Later changes are applied,
+ * because one may be a removal; but reports carry the epoch before the missing
+ * quota, and the no-room flag, so that no root repeats it in vain. When slots
+ * have come free we go back to that epoch and report that: all changes from
+ * there are sent once more, as at a session's start. The same when something
+ * has changed since: the missing quota may have been removed, or one that held
+ * something else it needed (chunks, a place among the templates). An edit that
+ * replaces a set by another needs two rounds, if the table can't hold both. A
+ * quota that never fits costs a round each minute in which slots came free or
+ * quotas changed.
  *
- * Rejected: removals first. They aren't when an edit is cut by a message's
- * bound, and who removes a quota before the one that is to rule instead leaves
- * its requests without any.
+ * Rejected: removals first. An edit may be cut by a message's bound, and then
+ * they are not first; and if a quota is removed before its replacement arrives,
+ * requests pass without any quota.
  *
- * Who leads. A whole set is complete where the newest of the roots that spoke
- * of it has led. If none of those that are left leads there, it is begun again:
- * in the midst of it we may have passed by what an edit had moved that is gone
- * with its root. */
+ * Completeness. A whole set is complete at the newest target of the roots that
+ * sent parts of it. If none of the connected roots reaches that target, the set
+ * is begun again: it may lack quotas moved by an edit that only the lost root
+ * knew. */
 
 #include <string.h>
 
 #include "node/limiter_state.h"
 
-/* What is missing is asked for again no sooner than that after it was in vain;
- * doubled each time. */
+/* Missing quotas are asked for again after this time; doubled each time that
+ * they still don't fit. */
 #define ROOM_FIRST WEIR_SECOND
 #define ROOM_MOST (64 * WEIR_SECOND)
 
@@ -70,7 +70,7 @@ static void note_missing(struct weir_limiter *limiter,
     limiter->missing_live = weir_table_live(limiter->table);
 }
 
-/* One event for all of a round: there may be more of them than events wait. */
+/* One event for all of a round: the event queue may be shorter. */
 static void tell_missing(struct weir_limiter *limiter, weir_instant now)
 {
     if (limiter->missing_count == 0)
@@ -83,7 +83,7 @@ static void tell_missing(struct weir_limiter *limiter, weir_instant now)
     limiter->missing_count = 0;
 }
 
-/* Whether what is missing could fit by now. */
+/* Whether the missing quotas may fit now. */
 static bool may_fit(const struct weir_limiter *limiter)
 {
     return weir_table_live(limiter->table) < limiter->missing_live ||
@@ -143,7 +143,7 @@ static int apply_change(struct weir_limiter *limiter,
     return WEIR_OK;
 }
 
-/* A whole set begins: what is here stays until it is complete. */
+/* A whole set begins: the present quotas stay until it is complete. */
 static int begin_whole(struct weir_limiter *limiter, weir_instant now)
 {
     const struct weir_limiter_sink *region = limiter->region;
@@ -159,9 +159,9 @@ static int begin_whole(struct weir_limiter *limiter, weir_instant now)
     return WEIR_OK;
 }
 
-/* Whether we are in the midst of the whole set that this begins (a root that
- * didn't hear so in time begins again with the same one), or past it by
- * another root, of which this one couldn't know. */
+/* Whether the whole set that this message begins is already under way (a root
+ * that wasn't told in time sends the same one again), or was passed by another
+ * root's, unknown to this one. */
 static bool is_past(const struct weir_limiter *limiter,
                     const struct limiter_link *link,
                     const struct weir_quotas *quotas)
@@ -185,9 +185,9 @@ static int begin_full(struct weir_limiter *limiter, struct limiter_link *link,
     return WEIR_OK;
 }
 
-/* All up to limiter->epoch was seen. A set that was begun by one root and gone
- * on with by another, which knows of an edit more, may have passed by what that
- * edit moved: it is whole where the newest of them has led. */
+/* All changes up to limiter->epoch were received. If one root began a set and
+ * another, with a newer edit, continues it, the set may lack quotas that this
+ * edit moved: it is complete at the newest target. */
 static int reach(struct weir_limiter *limiter, weir_instant now)
 {
     static const struct weir_text no_text = { NULL, 0 };
@@ -209,7 +209,7 @@ static int reach(struct weir_limiter *limiter, weir_instant now)
     return error;
 }
 
-/* Of a provisional one it isn't believed, unless there is nothing yet. */
+/* A provisional root's target is not used, unless the limiter has no quotas. */
 void weir_limiter_seek_leader(struct weir_limiter *limiter)
 {
     bool up = false;
@@ -236,7 +236,7 @@ int weir_limiter_take_quotas(struct weir_limiter *limiter,
 {
     int error = quotas->full ? begin_full(limiter, link, quotas, now) : WEIR_OK;
     if (quotas->from > limiter->epoch)
-        return error; /* something before it was lost: it will be said again */
+        return error; /* a message was lost: it will be sent again */
     if (quotas->target > limiter->full_target)
         limiter->full_target = quotas->target;
     for (size_t i = 0; i < quotas->count && error == 0; i++)
@@ -271,7 +271,7 @@ int weir_limiter_restore_change(struct weir_limiter *limiter,
 int weir_limiter_restored(struct weir_limiter *limiter, uint64_t epoch,
                           weir_instant now)
 {
-    /* It is given as long as if a root had spoken. */
+    /* A root gets the full stale_after to answer. */
     limiter->heard = true;
     limiter->heard_at = limiter->spoken_at = now;
     limiter->epoch = epoch;
