@@ -1,52 +1,52 @@
 /* SPDX-License-Identifier: MIT
- * node/limiter_lease.c - a limiter's leased quotas: which slots ask, by what
- * use, and what is made of their grants.
+ * node/limiter_lease.c - a limiter's leased quotas: which slots want capacity,
+ * how their use is measured, and how their grants take effect.
  *
  *     table: a take marks the slot ──> fresh() ──> a place of the client's
  *            count, refused         ──> use, each 100 ms while there is any
  *            leak, bursts           <── limit, when it has changed
  *
- * A place begins with the slot's first use, or its first handle, and ends when
- * the last handle of one that had some is closed, when it was used no more for
- * WEIR_HOLDER_IDLE, or when its quota isn't leased any more.
+ * A place begins with the slot's first use, or its first handle. It ends when
+ * the last of its handles is closed, when it was unused for WEIR_HOLDER_IDLE,
+ * or when its quota isn't leased any more.
  *
  * A mark is only a hint. A report, an edit, a permit that leaves, and a refusal
  * that moves from a thread's stripe to the slot set it too. So a slot without
  * place gets one only if a handle is open, or if its total of units passed and
  * refused has grown. Otherwise the next report of a slot that was used and
- * closed would ask for it again.
+ * closed would open a place again.
  *
  * A handle may come and go between two looks. The table notes that the last one
- * has gone, and each look takes that note before it reads the totals. If there
- * is a note, the use since the look before may be the handle's own: the place
- * waits for one more look, and ends if there was no use by then. If there was,
- * the quota is used by its name, and the place goes on as one without handles.
+ * was closed, and each look reads that note before the totals. If there is a
+ * note, the use since the look before may be the handle's own: the place waits
+ * for one more look, and ends if there was no use by then. If there was, the
+ * quota is used by its name, and the place goes on without handles.
  *
- * A refusal before the first grant writes to its thread's stripe alone, which
+ * A refusal before the first grant writes only to its thread's stripe, which
  * wakes no limiter: while there are leased quotas, the limiter looks at the
  * marks each 100 ms. Rejected: a mark by the first refusal of each slot. It
- * costs every refusal a comparison, to save a newcomer 50 ms in the mean.
+ * costs every refusal a comparison, to save a new slot 50 ms on average.
  *
- * From counted to leased and back, while requests run. Counted, this process
- * decides by the whole limit and by what all have in the bucket. That ends with
- * the edit, but not its right to go on: until the first grant it goes by what
- * it lately passed, and a little more, but at most by its part of the whole.
- * All parts together are the whole, so no more passes than before, and nobody
- * is refused for want of a message. That is what it says to have, and by its
- * use it wants as much. The other way it keeps to its grant until a root has
- * told what is in the fleet's bucket (a round trip: the edit is reported for at
- * once), or until the lease is over; in that case it takes its own part of the
- * bucket for everybody's.
+ * From counted to leased and back, while requests run. While counted, this
+ * process decides by the whole limit and the whole fleet's bucket. The edit
+ * ends that. Until the first grant the process may use its recent rate plus a
+ * little, but at most its part of the limit. All parts together are the limit,
+ * so no more passes than before, and no request is refused for lack of a
+ * message. It reports that amount as its present lease, and wants as much as it
+ * uses. From leased to counted, it keeps to its grant until a root has sent the
+ * fleet's bucket (one round trip: the edit causes a report at once), or until
+ * the lease is over; in that case its own bucket stands for the fleet's.
  *
- * What is in flight. Of a quota of kind concurrency the lease is units at a
- * time, and what is used is what permits hold. The table keeps to a lower grant
- * at once; what is held is said after that, so that the grant is taken when it
- * fits: at each look, and when a leave has made it fit (a kick). A place ends
- * when nothing is held any more. From counted to leased it goes on with what is
- * held then, which in all is what was counted. A permit outlasts its lease; the
- * broker counts it until it is said to be over, or for permit_timeout.
+ * Units in flight. A lease of a quota of kind concurrency is a number of units
+ * in flight, and permits hold the used part. The table obeys a lower grant at
+ * once; the units in flight are reported after that, so that the grant is taken
+ * when they fit: at each look, and when a released permit made them fit (a
+ * kick). A place ends when its permits hold no unit. From counted to leased it
+ * starts with the units in flight, which in sum are the counted ones. A permit
+ * outlasts its lease; the lease pool counts it until its end is reported, or
+ * for permit_timeout.
  *
- * A slot that finds no place goes by its quota's on_stale. */
+ * A slot without place goes by its quota's on_stale. */
 
 #include <math.h>
 #include <string.h>
@@ -60,10 +60,10 @@
 struct lease_place {
     uint32_t slot;
     uint32_t generation;
-    uint64_t count, refused; /* the slot's totals when the place began: of what
-                              * passed, or entered, and of what didn't */
+    uint64_t count, refused; /* the slot's totals when the place began: units
+                              * passed (permits: entered), and units refused */
     uint64_t offered; /* units passed and refused since; at the last look */
-    bool held;        /* a handle was open since it was last used without one */
+    bool held;        /* a handle was open since its last use without one */
 };
 
 /* ---- Memory ---- */
@@ -114,7 +114,7 @@ struct weir_lease_client *weir_limiter_leases(struct weir_limiter *limiter)
     return limiter->leases.client;
 }
 
-/* ---- Whom to ask ---- */
+/* ---- Links ---- */
 
 void weir_limiter_leases_link(struct weir_limiter *limiter, uint32_t index,
                               const struct weir_welcome *welcome,
@@ -137,7 +137,7 @@ void weir_limiter_leases_link(struct weir_limiter *limiter, uint32_t index,
 
 /* ---- Places ---- */
 
-/* The place of a slot in this life, or NONE. */
+/* The place of a slot in its present life, or NONE. */
 static uint32_t place_of(const struct limiter_leases *leases, uint32_t slot)
 {
     return leases->place_of[slot] - 1;
@@ -154,7 +154,7 @@ static void close_place(struct limiter_leases *leases, uint32_t at,
     weir_lease_client_close(leases->client, at, now);
 }
 
-/* The process's own, or the quota's. */
+/* The process's own priority, or the quota's. */
 static int64_t priority_of(const struct weir_limiter *limiter, uint32_t slot)
 {
     struct weir_lease_view lease;
@@ -168,8 +168,8 @@ static double limit_without_place(enum weir_on_stale on_stale)
     return on_stale == WEIR_STALE_PASS ? INFINITY : 0;
 }
 
-/* Units that passed, or entered, and were refused since the slot's last place
- * ended. A sum that is short for an instant is no use. */
+/* Units passed (entered) and refused since the slot's last place ended. A sum
+ * that is too small for an instant counts as 0. */
 static uint64_t units_since(const struct limiter_leases *leases, uint32_t slot,
                             uint64_t passed, uint64_t refused)
 {
@@ -177,8 +177,8 @@ static uint64_t units_since(const struct limiter_leases *leases, uint32_t slot,
     return (int64_t)units > 0 ? units : 0;
 }
 
-/* What it is offered is known at its first look: with what was refused before
- * there was a place, but after the last one. */
+/* Reports the first use of a place. Its demand is known at the first look: it
+ * includes units refused before the place, but after the last one. */
 static void begin(struct weir_limiter *limiter, uint32_t at,
                   const struct weir_slot_view *view, weir_instant now)
 {
@@ -250,7 +250,7 @@ static uint32_t open_place(struct weir_limiter *limiter, uint32_t slot,
         return at;
     }
     leases->short_of_room = 0;
-    /* The name may have been another slot's until now. */
+    /* Until now the place may have been another slot's. */
     uint32_t before = leases->place[at].slot;
     if (leases->place_of[before] == at + 1)
         leases->place_of[before] = 0;
@@ -264,8 +264,8 @@ static uint32_t open_place(struct weir_limiter *limiter, uint32_t slot,
 
 /* ---- Grants ---- */
 
-/* After the table was told of its limit: what is held by more than that is
- * seen. */
+/* Call after the table has the new limit: units in flight above it are read
+ * then. */
 static void tell_in_use(struct weir_limiter *limiter, uint32_t at)
 {
     struct limiter_leases *leases = &limiter->leases;
@@ -290,7 +290,7 @@ static void bring_in(struct weir_limiter *limiter, weir_instant now)
         struct weir_slot_view view;
         weir_table_view(limiter->table, place->slot, &view, now);
         if (view.generation != place->generation)
-            continue; /* it is closed at the next look */
+            continue; /* the next look closes it */
         double limit = weir_holder_limit(holder, now);
         bool over = now >= weir_holder_expiry(holder);
         if (over && weir_table_leasing(limiter->table, place->slot) ==
@@ -317,7 +317,7 @@ void weir_limiter_leases_take(struct weir_limiter *limiter, uint32_t index,
 
 /* ---- Edits ---- */
 
-/* The slot's quota has come, or is another than before. */
+/* The slot's quota was added or changed. */
 static void follow(struct weir_limiter *limiter, uint32_t slot,
                    weir_instant now)
 {
@@ -326,7 +326,7 @@ static void follow(struct weir_limiter *limiter, uint32_t slot,
     struct weir_slot_view view;
     switch (weir_table_leasing(limiter->table, slot)) {
     case WEIR_LEASING_NONE:
-        return; /* looked at when it is used, or when its place is */
+        return; /* seen when it is used, or at its place's next look */
     case WEIR_LEASING_CLOSED:
         /* Removed and created again before its place was looked at. */
         if (at != WEIR_LEASE_PLACE_NONE)
@@ -347,7 +347,7 @@ static void follow(struct weir_limiter *limiter, uint32_t slot,
                                    view.gauge, priority_of(limiter, slot), now);
         return;
     case WEIR_LEASING_PARTING:
-        /* A root is to tell of it at once. */
+        /* A root is to send its fill at once. */
         weir_table_mark(limiter->table, slot);
         leases->parting = true;
         return;
@@ -380,7 +380,7 @@ void weir_limiter_leases_edited(struct weir_limiter *limiter,
 
 /* ---- Use ---- */
 
-/* Whether a marked slot without place is to have one: see the theory. */
+/* Whether a marked slot without place gets one: see the file's head. */
 static bool needs_place(struct weir_limiter *limiter, uint32_t slot,
                         weir_instant now)
 {
@@ -416,8 +416,8 @@ void weir_limiter_leases_fresh(struct weir_limiter *limiter, weir_instant now)
     }
 }
 
-/* Whether nobody needs the lease of a slot. 'used', 'unpinned': since the look
- * before. */
+/* Whether the lease of a slot isn't needed any more. 'used', 'unpinned': since
+ * the look before. */
 static bool is_over(struct limiter_leases *leases, uint32_t at,
                     const struct weir_slot_view *view, bool used, bool unpinned,
                     weir_instant now)
@@ -435,8 +435,8 @@ static bool is_over(struct limiter_leases *leases, uint32_t at,
     return (closed || idle) && !(view->gauge && view->count > 0);
 }
 
-/* Of a gauge first the table lets nobody in any more: who was faster keeps the
- * place. */
+/* An in-flight counter first admits no more units: if one was admitted just
+ * before, the place stays. */
 static void end_place(struct weir_limiter *limiter, uint32_t at,
                       weir_instant now)
 {
@@ -454,8 +454,7 @@ static void end_place(struct weir_limiter *limiter, uint32_t at,
     close_place(leases, at, now);
 }
 
-/* What was used of it so far. Returns whether that is more than at the look
- * before. */
+/* Reports the use so far. Returns whether it grew since the look before. */
 static bool say_use(struct weir_limiter *limiter, uint32_t at,
                     const struct weir_slot_view *view, weir_instant now)
 {
@@ -518,7 +517,7 @@ void weir_limiter_leases_look(struct weir_limiter *limiter, weir_instant now)
     bring_in(limiter, now);
 }
 
-/* ---- Messages, and the end ---- */
+/* ---- Messages, release ---- */
 
 bool weir_limiter_leases_next(struct weir_limiter *limiter, uint32_t *out_link,
                               struct weir_message *out, weir_instant now)
