@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * node/candidate.c - the election, seen by one of those who stand for it.
+ * node/candidate.c - the election, as one of its candidates runs it.
  *
- * Theory of operation. Four things go on at once, each with a few words of
- * state, and next() says which of them has something to ask:
+ * Four activities run at once, each with a few words of state; next() returns
+ * the ask of one of them:
  *
  *     lease    none -GRANT-> ours -KEEP, three times a ttl-> ours
  *                            ours -its time is over, unconfirmed-> stale
@@ -11,48 +11,48 @@
  *              read -the watch says it is gone-> wanted
  *     watch    off -WATCH from the revision read-> on -over-> off, wanted
  *
- * Being master is what follows of the first and the third: the key is attached
- * to our lease, and the lease's time isn't over.
+ * A candidate is master if the key is attached to its own lease, and the
+ * lease's time isn't over.
  *
  *     sent    arrives                                   the store's end
  *      |--------|---------------- ttl ---------------------|
  *      |--------- 0.9 ttl ---------|                        others may win
- *      KEEP                        we don't hold any more
+ *      KEEP                        we no longer hold it
  *
- * An answer to a keep-alive proves nothing: in etcd the leader gives it from
- * its own memory, and one that was voted out, being cut off or stopped, doesn't
- * know that yet (before 3.4.31 and 3.5.13; Debian 12 has 3.4.23). The new
- * leader counts every lease from its election on, and that may be earlier. But
- * a CREATE goes through the majority. If one that was sent after the answer is
+ * An answer to a keep-alive alone proves nothing: etcd's leader gives it from
+ * its own memory, and a leader that was cut off or stopped, and voted out,
+ * doesn't know that yet (before 3.4.31 and 3.5.13; Debian 12 has 3.4.23). The
+ * new leader counts every lease from its election on, and that may be earlier.
+ * But a CREATE goes through the majority. If a CREATE sent after that answer is
  * answered in the same raft term, the leader of that term was the only one when
- * it kept the lease alive, and whoever leads later counts from later. So a
- * keep-alive counts when such a CREATE, which finds our own key or another's,
- * has confirmed it; until then 'kept_until' is but a hope.
+ * it extended the lease, and any later leader counts from later. So a
+ * keep-alive counts once such a CREATE, which finds our own key or another's,
+ * has confirmed it; until then 'kept_until' is unconfirmed.
  *
- * Keep-alives don't wait for each other: one goes out each third of a ttl
- * whatever became of those before, and each answer counts from when its own
- * ask was sent. So one that is lost costs nothing, and a store that answers
- * after seconds is as good as a quick one, while it takes less than a third of
- * a ttl. One that doesn't is left for another server of it (LEAVE). Nor does
- * the CREATE after an answered keep-alive wait for the one before: when etcd's
- * leader dies, what the others had sent on to it is lost, and they say so only
- * after seconds (5 and two election time-outs), while they serve all that is
- * asked later.
+ * Keep-alives don't wait for each other: one goes out each third of a ttl,
+ * whether or not the earlier ones were answered, and each answer counts from
+ * when its own ask was sent. So a lost one costs nothing, and a store that
+ * answers after seconds is as good as a quick one, if it takes less than a
+ * third of a ttl. A slower server is left for another one of the store (LEAVE).
+ * Nor does the CREATE after an answered keep-alive wait for the one before:
+ * when etcd's leader dies, asks that other servers had forwarded to it are
+ * lost. They report that only after seconds (5 and two election time-outs),
+ * while they answer later asks.
  *
- * What is in doubt is asked again and never assumed: after a lost link a
- * CREATE finds our own key if the one before got through, by its lease. A
- * lease whose time was over by our clock is never used again, even if the
- * store still knows it: who has stood down begins a new mastership, with a new
- * term. It is revoked, so that nobody has to wait for its end.
+ * An unanswered ask is repeated, and its outcome never assumed: after a lost
+ * link a CREATE finds our own key, by its lease, if the one before got through.
+ * A lease that was over by our clock is never used again, even if the store
+ * still has it: the next mastership has a new lease and a new term. The old
+ * lease is revoked, so that no candidate has to wait for its end.
  *
- * What the watch tells and what is read come on streams of their own, and in
- * any order: the older of them counts for nothing.
+ * Answers of the watch and of the CREATE come on separate streams, in any
+ * order: the older of two is ignored.
  *
- * For how long the mastership had been vacant isn't told. That the key has
- * gone is heard a round trip before it is won, but not that nobody was master
- * for the time of that trip: another may have won it, and resigned, and be
- * heard of later than the own success (test_candidate found it). So it is
- * vacant since it was won, as far as anybody may build on that. */
+ * The duration of a vacancy isn't reported. A candidate learns that the key has
+ * gone one round trip before it wins, but that doesn't prove a vacancy for that
+ * time: another may have won and resigned, and be received later than the own
+ * success (test_candidate found it). So the vacancy is known only at the moment
+ * of winning. */
 
 #include "node/candidate.h"
 
@@ -60,13 +60,13 @@
 
 #define KEEPS_A_TTL 3
 #define MARGIN \
-    10                 /* a part of the ttl: clocks, and the time from
-                                 * holding to what is done by it */
+    10                 /* a part of the ttl: clock rates, and the time from
+                                 * the check to the act that relies on it */
 #define PATIENCE 3     /* a part of the ttl, without any answer */
 #define FAILURES_MAX 3 /* in a row, of one server */
 #define BACKOFF_FIRST (50 * 1000000ull)
 #define BACKOFF_MOST (2 * WEIR_SECOND)
-#define TTL_S_MAX (24 * 3600) /* what a store may say of a lease */
+#define TTL_S_MAX (24 * 3600) /* longest ttl taken from a store */
 
 int weir_candidate_init(struct weir_candidate *c,
                         const struct weir_candidate_options *options)
@@ -98,7 +98,7 @@ static void tell(struct weir_candidate *c, enum weir_candidate_why why)
     };
 }
 
-/* Nobody is master, as far as is known. */
+/* No candidate is master, as far as is known. */
 static void set_nobody(struct weir_candidate *c, enum weir_candidate_why why)
 {
     c->is_master = false;
@@ -148,7 +148,7 @@ static void hear_other(struct weir_candidate *c,
     c->term = WEIR_CANDIDATE_TERMS + (uint64_t)answer->create_revision;
     if (c->term > c->top_term)
         c->top_term = c->term;
-    /* Our own name with another's lease is one who was here before us. */
+    /* Our own name with another lease: an earlier process had our identity. */
     if (weir_text_equal(answer->value, own))
         c->master_len = 0;
     else
@@ -158,7 +158,7 @@ static void hear_other(struct weir_candidate *c,
 
 /* ---- The lease ---- */
 
-/* The lease isn't ours any more; 'stale' if the store may still have it. */
+/* Drops the lease; 'stale' if the store may still have it. */
 static void drop_lease(struct weir_candidate *c, bool stale)
 {
     if (stale && c->lease != 0)
@@ -168,7 +168,7 @@ static void drop_lease(struct weir_candidate *c, bool stale)
     c->want_key = true;
 }
 
-/* How long the lease lasts by our clock, if this answer is true. */
+/* When the lease ends by our clock, if this answer holds. */
 static weir_instant lasts_until(const struct weir_candidate_answer *answer)
 {
     int64_t ttl_s = answer->ttl_s < TTL_S_MAX ? answer->ttl_s : TTL_S_MAX;
@@ -190,7 +190,7 @@ static void receive_grant(struct weir_candidate *c,
         drop_lease(c, true);
 }
 
-/* It may be answered yet, but nothing waits for that. */
+/* Stops waiting for the unanswered CREATE; its answer is still taken. */
 static void forget_create(struct weir_candidate *c)
 {
     if (c->creating_at != 0 && c->unanswered > 0)
@@ -227,8 +227,8 @@ static void receive_revoke(struct weir_candidate *c,
 
 /* ---- The key ---- */
 
-/* What the majority has done says of an earlier keep-alive, and of the store
- * as a whole. */
+/* A CREATE's answer comes from the majority: it confirms an earlier keep-alive,
+ * and shows whether the store was restored. */
 static void confirm(struct weir_candidate *c,
                     const struct weir_candidate_answer *answer,
                     weir_instant now)
@@ -237,7 +237,7 @@ static void confirm(struct weir_candidate *c,
         if (answer->raft_term == answer->ask.kept_term)
             c->lease_until = answer->ask.kept_until;
         else
-            c->keep_at = now; /* to who leads now */
+            c->keep_at = now; /* to the present leader */
     }
     if (answer->revision < answer->ask.top_revision) {
         c->quiet_until = now + c->ttl;
@@ -263,7 +263,7 @@ static void receive_create(struct weir_candidate *c,
     if (answer->failed)
         return;
     confirm(c, answer, now);
-    /* The watch may have told of something later already. */
+    /* The watch may have returned a newer state already. */
     if (answer->revision < c->revision)
         return;
     c->want_key = c->kept_until > answer->ask.kept_until;
@@ -304,7 +304,7 @@ static void hear_change(struct weir_candidate *c,
     hear_other(c, answer);
 }
 
-/* What happens from now on isn't seen: the key is to be read again. */
+/* Changes are no longer seen: the key is to be read again. */
 static void lose_sight(struct weir_candidate *c, weir_instant now)
 {
     if (c->is_read)
@@ -334,8 +334,8 @@ static void back_off(struct weir_candidate *c, weir_instant now)
     c->backoff = c->backoff * 2 < most ? c->backoff * 2 : most;
 }
 
-/* A failure of what is asked leads to a pause, whatever it was, and to a longer
- * one until the same succeeds; the lease gone is an answer. */
+/* A failed ask causes a pause, which grows until that type of ask succeeds.
+ * "The lease is gone" is an answer, not a failure. */
 static void judge(struct weir_candidate *c,
                   const struct weir_candidate_answer *answer, weir_instant now)
 {
@@ -392,10 +392,10 @@ void weir_candidate_receive(struct weir_candidate *c,
     struct weir_candidate_answer sound = *answer;
     bool is_lease = answer->lease != 0 && answer->ttl_s > 0;
     if (answer->ask.type == WEIR_CANDIDATE_GRANT && !is_lease) {
-        sound.failed = true; /* whatever it says */
+        sound.failed = true; /* even if it says otherwise */
         sound.gone = false;
     }
-    weir_candidate_tick(c, now); /* what is over by the clock is so first */
+    weir_candidate_tick(c, now); /* first end what is over by the clock */
     count_answer(c, &sound, now);
     judge(c, &sound, now);
     switch (answer->ask.type) {
@@ -445,7 +445,7 @@ static void sooner(weir_instant *at, weir_instant other)
         *at = other;
 }
 
-/* Whether there is something to ask that may have to wait for the pause. */
+/* Whether there is an ask that may have to wait for the pause. */
 static bool has_wish(const struct weir_candidate *c)
 {
     if (c->stale != 0 && !c->is_revoking)
@@ -480,7 +480,7 @@ weir_instant weir_candidate_deadline(const struct weir_candidate *c)
     return at;
 }
 
-/* ---- What to ask ---- */
+/* ---- Asks ---- */
 
 static bool ask(struct weir_candidate *c, enum weir_candidate_ask_type type,
                 int64_t lease, struct weir_candidate_ask *out, weir_instant now)
@@ -500,7 +500,7 @@ static bool ask(struct weir_candidate *c, enum weir_candidate_ask_type type,
     return true;
 }
 
-/* What can wait, in the order of what it is good for. */
+/* The asks that may wait, by importance. */
 static bool next_wish(struct weir_candidate *c, struct weir_candidate_ask *out,
                       weir_instant now)
 {
@@ -537,7 +537,7 @@ bool weir_candidate_next(struct weir_candidate *c,
     return now >= c->retry_at && has_wish(c) && next_wish(c, out, now);
 }
 
-/* ---- What is asked of it ---- */
+/* ---- Queries ---- */
 
 weir_instant weir_candidate_until(const struct weir_candidate *c)
 {

@@ -1,44 +1,43 @@
 /* SPDX-License-Identifier: MIT
- * node/region.c - what goes between the two halves of a region's root.
+ * node/region.c - connects the two halves of a region's root.
  *
  *     limiter half                       root half
  *     table: slot  <--- units, ahead ---  use: carried, its pace
- *     tally        ---- above ----------> merge: the larger picture is told
+ *     tally        ---- above ----------> merge: sends the larger fill
  *     quotas       ---- sink -----------> catalog
  *     top_age      ---------------------> top_at, adrift
  *     (its links)  <--- region_lease.c --> brokers
  *
- * Up. A use's slot counts what limiters handed over and what is presumed of
- * them by now: so the limiter half leaves what roots presume of it when the
- * region does, and not at each of its limiters' reports. Uses that moved stand
- * in a queue, and those with a pace stay in it; it is gone through at most
- * every 20 ms, which is as often as a limiter reports.
+ * Up. A root quota's slot counts the units that limiters handed over, plus
+ * those presumed of them by now. So the limiter half's count differs from the
+ * presumed one when the region's does, not at each report of a limiter. Root
+ * quotas that moved are put into a queue, and those with a pace stay in it. The
+ * queue is walked at most every 20 ms, as often as a limiter reports.
  *
- * Down. The root half asks for the picture from above when it looks at a
- * bucket or tells of it: there is no copy that could be old. It looks at those
- * that the upstream has just told of, and at all when a link or `stale`
- * changed.
+ * Down. The root half reads the root fill from above whenever it looks at a
+ * bucket or sends it: there is no copy that could be old. It looks at buckets
+ * in the upstream's latest message, and at all when a link or `stale` changed.
  *
- * Quotas are in three places: the table, whose slots hold what is carried; the
- * catalog, which limiters are sent; and one that gathers a whole set while the
- * former is served. All three are fed by the same changes in the same call, so
- * they differ only while a whole set is under way.
+ * Quotas are in three places: the table, whose slots have the carried counts;
+ * the catalog, which limiters are sent; and a second catalog, which gathers a
+ * whole set while the former is served. All three get the same changes in the
+ * same call, so they differ only while a whole set is incomplete.
  *
- * Age. The topmost root is heard through the limiter half's heartbeat, once in
- * its interval. Were the plain age told on, a tree of three tiers would look
- * stale to a limiter whose stale_after is three intervals. So what is told is
- * how long the silence has lasted beyond one interval: 0 in a sound tree of any
- * depth, and each tier finds out an interval later than the one above.
+ * Age. The topmost root is received through the limiter half's heartbeat, once
+ * in its interval. With the plain age passed on, a tree of three tiers would
+ * look stale to a limiter with a stale_after of three intervals. So the age
+ * sent is the silence beyond one interval: 0 in a healthy tree of any depth.
+ * Each tier notices an outage one interval later than the one above.
  *
- * Loops. What limiters count goes up, so a region must not be above itself.
- * Each root says by which regions the way from it leads to the top, and a
- * region's takes no upstream root that names its own. In a loop the names go
- * round until one finds itself; then its link is refused, and while the others
- * stand it is refused at once.
+ * Loops. Counts of limiters go up, so a region must not be above itself. Each
+ * root sends the regions on its way to the top, and a region's root takes no
+ * upstream root that names its own region. In a loop the names go round until a
+ * root finds its own and refuses that link. While the other links stand, it is
+ * refused at once.
  *
- * Rejected: telling what is presumed as passed (tally_carry.c says what would
- * be counted twice), and joining the two pictures by a sum with the common part
- * taken out (nobody knows it: another root of the region may carry some). */
+ * Rejected: sending presumed units as passed (tally_carry.c says which would
+ * count twice), and adding the two fills less the common part (it is unknown:
+ * another root of the region may carry some). */
 
 #include "node/region.h"
 
@@ -47,18 +46,18 @@
 #include "node/region_lease.h"
 #include "node/root_state.h"
 
-/* Between two walks over what is to be carried on, and how far one goes. */
+/* Time between two walks over the queue up, and the length of one. */
 #define CARRY_EVERY WEIR_REPORT_SPACING
 #define CARRY_WORK 100000
 
-/* The regions by which the way to the top leads, ours the first. */
+/* The regions on the way to the top, ours first. */
 struct way {
     struct weir_text names[WEIR_TIERS_MAX];
     char bytes[WEIR_TIERS_MAX][WEIR_NAME_MAX];
     size_t count;
 };
 
-/* Whose ask it is that the upstream half has under way. */
+/* The peer's ask that the limiter half has sent up. */
 struct relay {
     uint32_t peer;
     uint32_t next_free; /* + 1 */
@@ -73,24 +72,25 @@ struct weir_region {
     struct weir_limiter *limiter;      /* in 'limiter_block' */
     void *table_block, *limiter_block; /* owned */
     size_t table_size, limiter_size;
-    uint32_t *use_of; /* owned; by slot: the use's index + 1 */
+    uint32_t *use_of; /* owned; by slot: the root quota's index + 1 */
     uint32_t slots;
     struct weir_merge_upstream upstream;
     struct weir_limiter_sink sink;
     struct weir_region_lease *lease; /* owned */
     uint64_t restore_epoch;
     weir_instant carry_at;
-    weir_instant now;                 /* of the walk that is under way */
-    bool stale;                       /* as it last was */
-    struct way way;                   /* ours, and all that follow */
-    struct way above[WEIR_ROOTS_MAX]; /* as each link tells */
+    weir_instant now;                 /* of the present walk */
+    bool stale;                       /* last state */
+    struct way way;                   /* ours, and all regions above */
+    struct way above[WEIR_ROOTS_MAX]; /* by each link's welcome */
     bool named;                       /* the first of 'way' is ours */
     uint32_t upstreams;
     const char *misplaced[WEIR_ROOTS_MAX]; /* static; of each link */
-    bool carries[WEIR_ROOTS_MAX]; /* those that aren't have an upstream */
+    bool carries[WEIR_ROOTS_MAX]; /* by link: the root there has an upstream
+                                   * itself */
     uint64_t carried, no_room;
-    uint32_t relayed;    /* places ever used … */
-    uint32_t free_relay; /* … and the first free of them, + 1 */
+    uint32_t relayed;    /* relay places ever used … */
+    uint32_t free_relay; /* … and the first free one, + 1 */
     struct relay relay[WEIR_ASKS_MAX];
 };
 
@@ -111,7 +111,7 @@ static int take_change(void *context, const struct weir_change *change,
     return weir_root_apply(region->root, change, now);
 }
 
-/* Of a whole set nobody knows what was removed before it: that is its floor. */
+/* A whole set doesn't have the removals before its epoch: that is its floor. */
 static int take_reached(void *context, uint64_t epoch, weir_instant now)
 {
     struct weir_region *region = context;
@@ -154,7 +154,7 @@ static struct weir_ref slot_of(const struct weir_use *use)
     return (struct weir_ref){ use->up_slot, use->up_generation };
 }
 
-/* Nobody else speaks for the slot yet: that one would have found it. */
+/* Only for the root quota's own slot: another one may have taken it over. */
 static void drop_held(void *context, const struct weir_use *use)
 {
     struct weir_region *region = context;
@@ -165,7 +165,7 @@ static void drop_held(void *context, const struct weir_use *use)
     weir_table_uncarry_held(region->table, use->up_slot);
 }
 
-/* The use's slot, found or made. */
+/* Finds the root quota's slot, or makes it. */
 static bool find_slot(struct weir_region *region, struct weir_use *use)
 {
     struct weir_text name = { use->name, use->name_len };
@@ -191,8 +191,8 @@ static bool carry_units(struct weir_region *region, struct weir_use *use,
                               use->carried_pace, region->now);
 }
 
-/* All that the region passed, whoever carries it: `share` is its part of what
- * the roots above see. */
+/* Reports all units that the region passed, by any carrier: with them the
+ * limiter half computes the region's part for `share`. */
 static void tell_whole(struct weir_region *region, struct weir_use *use)
 {
     uint64_t presumed =
@@ -203,7 +203,7 @@ static void tell_whole(struct weir_region *region, struct weir_use *use)
     use->up_whole = whole;
 }
 
-/* Nothing of it is carried here but what the slot has. */
+/* All its carried units are in the slot. */
 static bool is_up(const struct weir_use *use, uint64_t count)
 {
     return use->up_generation != 0 && use->carried_pace == 0 &&
@@ -211,7 +211,7 @@ static bool is_up(const struct weir_use *use, uint64_t count)
            use->carried_refused == use->up_refused;
 }
 
-/* What is in flight at limiters that carry by us is so in the slot, in all. */
+/* Sets the slot to the units in flight of all limiters that we carry. */
 static bool tell_held(struct weir_region *region, const struct weir_use *use)
 {
     uint64_t held = use->carried_held < WEIR_IN_FLIGHT_MAX ? use->carried_held
@@ -232,7 +232,7 @@ static bool carry_held(struct weir_region *region, struct weir_use *use)
     return true;
 }
 
-/* Without a slot it waits for one. */
+/* Without a slot the root quota waits for one. */
 static bool carry_use(void *context, struct weir_use *use)
 {
     struct weir_region *region = context;
@@ -242,7 +242,7 @@ static bool carry_use(void *context, struct weir_use *use)
         return true;
     }
     if (use->gauge) {
-        /* What it counted before was of another kind. */
+        /* Earlier counts were of the other kind. */
         use->up_count = use->carried;
         use->up_paced = false;
         return false;
@@ -296,7 +296,7 @@ static void touch_all(struct weir_region *region)
     }
 }
 
-/* Roots above have told of these. */
+/* Touches the buckets in the upstream's message. */
 static void touch_told(struct weir_region *region,
                        const struct weir_fills *fills)
 {
@@ -312,7 +312,7 @@ static void touch_told(struct weir_region *region,
     }
 }
 
-/* How the topmost root was last heard of. */
+/* Takes over the topmost root's age and the staleness. */
 static void follow_top(struct weir_region *region, weir_instant now)
 {
     struct weir_root *root = region->root;
@@ -331,8 +331,8 @@ static void follow_top(struct weir_region *region, weir_instant now)
 
 /* ---- Exact quotas: asks up, answers down ---- */
 
-/* The place's number is the ticket. There is one: the upstream half has no
- * more asks under way than there are places. */
+/* A free relay; its number is the ticket. There always is one: the limiter half
+ * has no more unanswered asks than there are relays. */
 static uint32_t relay_place(struct weir_region *region)
 {
     uint32_t first = region->free_relay;
@@ -368,7 +368,7 @@ static int relay_ask(void *context, uint32_t peer, uint64_t session,
     return WEIR_OK;
 }
 
-/* What took too long isn't said: who asked doesn't wait any more. */
+/* Timeouts are not answered: the caller doesn't wait any more. */
 static enum weir_step_error step_error(int error)
 {
     if (error == 0)
@@ -408,7 +408,7 @@ static bool way_has(const struct way *way, struct weir_text name)
     return false;
 }
 
-/* False: there are too many. */
+/* False: too many. */
 static bool way_add(struct way *way, struct weir_text name)
 {
     if (name.len == 0 || way_has(way, name))
@@ -452,7 +452,7 @@ static bool is_same_way(const struct way *a, const struct way *b)
     return a->count == b->count;
 }
 
-/* What the links tell, put together anew; false: there are too many. */
+/* Builds the way anew from all links; false: too many regions. */
 static bool follow_way(struct weir_region *region)
 {
     struct way before = region->way;
@@ -488,7 +488,7 @@ static const char *misplacement(struct weir_region *region, uint32_t link,
     return NULL;
 }
 
-/* By this link no way leads to the top. */
+/* This link leads no way to the top. */
 static void lose_way(struct weir_region *region, uint32_t link)
 {
     region->above[link].count = 0;
@@ -540,7 +540,7 @@ static void take_welcome(struct weir_region *region, uint32_t link,
     touch_all(region);
 }
 
-/* Leases are this half's alone: its table has none of its own. */
+/* The region handles leases itself: the limiter half's table has none. */
 static int take_grants(struct weir_region *region, uint32_t link,
                        const struct weir_message *message, weir_instant now)
 {

@@ -1,28 +1,30 @@
 /* SPDX-License-Identifier: MIT
- * node/region_lease.c - a broker whose capacity is a holder's grant.
+ * node/region_lease.c - a lease pool with the capacity of a lease holder.
  *
- * For each leased quota that the region's clients use there is a broker in the
- * root half and a holder towards those above (lease_client.h). Three things go
- * between them:
+ * For each leased quota that the region's clients use there is a lease pool in
+ * the root half, and a lease holder towards the roots above (lease_client.h).
+ * Three values go between them:
  *
- *     wants     a band for each priority of the broker's clients
- *     in use    what the broker has out: a lower grant is taken when that
- *               fits, and so a parent takes nothing away that is out below
+ *     wants     a band for each priority of the pool's clients
+ *     in use    the units that the pool has leased out: a lower grant is
+ *               taken when they fit into it, so a parent never takes away
+ *               units that are out below
  *     capacity  the holder's limit, till its lease is over: no lease below
  *               goes beyond it
  *
- * Each moves the others only through the messages of both sides, so what holds
- * of one broker and its holders holds of a tree: the region is a holder that
- * has its grant handed out.
+ * Each value changes the others only through the messages of both sides. So the
+ * guarantees of one lease pool and its holders hold for a tree: the region is a
+ * lease holder that leases its grant on.
  *
- * When. A client's ask may change what is wanted and what is out: its quota is
- * put into a list, which the next tick goes through. What time alone changes
- * (clients fall silent, leases end) is found by a walk over all, once a second.
+ * Timing. A client's wants may change the sums: its quota is put into a list,
+ * which the next tick goes through. Changes by time alone (clients fall silent,
+ * leases end) are found by a walk over all quotas, once a second.
  *
- * Whoever isn't master, or isn't any more, forgets all and asks for nothing:
- * the region's next master is told by its clients what is out. Nothing is given
- * back, for those clients have it still. A new master hears them for a second
- * before it asks: to want, and have, next to nothing would cost them theirs. */
+ * A root that isn't master, or isn't any more, forgets all and wants nothing:
+ * the region's next master learns from its clients which leases are out.
+ * Nothing is given back, because those clients still have it. A new master
+ * receives their wants for a second before it sends its own: small wants and
+ * leases would cost the clients theirs. */
 
 #include "node/region_lease.h"
 
@@ -32,20 +34,20 @@
 #include "node/root_lease.h"
 
 #define WALK_EVERY WEIR_SECOND
-/* Clients of one quota, by priorities, may have become others without what is
- * wanted in all: that is told early when their number moved by this part. */
+/* The clients of a quota's bands may change while the sum of wants stays: wants
+ * are sent early when the number of clients changed by this part. */
 #define CROWD_CHANGE 0.1
 
 struct above {
-    struct weir_lease_link said; /* its 'master' is: */
+    struct weir_lease_link said; /* its 'master' is in: */
     char master[WEIR_MASTER_MAX];
 };
 
-/* What is kept of a place beside. */
+/* State of a place beside the lease client's. */
 struct estate {
-    bool moved;          /* is in the list */
+    bool moved;          /* it is in the list */
     uint32_t next_moved; /* + 1 */
-    uint32_t bands;      /* as they were told … */
+    uint32_t bands;      /* as last sent … */
     double crowd;        /* … and the clients in all of them */
 };
 
@@ -60,8 +62,8 @@ struct weir_region_lease {
     uint32_t links, places;
     struct estate *estates; /* owned; by place */
     uint32_t moved_first;   /* + 1 */
-    bool leases;            /* as the root half was last seen … */
-    uint64_t term;          /* … and of which term */
+    bool leases;            /* the root half's mastership, as last seen … */
+    uint64_t term;          /* … and its term */
     weir_instant walk_at;
 };
 
@@ -75,7 +77,7 @@ static void say_links(struct weir_region_lease *l, weir_instant now)
                                l->leases ? &l->above[i].said : &down, now);
 }
 
-/* The root half became master, or isn't any more: all begins anew. */
+/* If the root half's mastership or term changed, begins anew. */
 static void follow_master(struct weir_region_lease *l, weir_instant now)
 {
     bool leases = weir_root_leases(l->root);
@@ -90,7 +92,7 @@ static void follow_master(struct weir_region_lease *l, weir_instant now)
     say_links(l, now);
 }
 
-/* ---- Between broker and holder ---- */
+/* ---- Between lease pool and lease holder ---- */
 
 /* Sums may be a little below 0. */
 static double clamp(double units)
@@ -100,8 +102,8 @@ static double clamp(double units)
     return units > 0 ? units : 0;
 }
 
-/* What the broker's clients want, and what it has out. Returns how many bands
- * there are. */
+/* Passes the wants of the pool's clients, and the units it has leased out, to
+ * the lease holder. Returns the number of bands. */
 static size_t bring_up(struct weir_region_lease *l, uint32_t place,
                        struct weir_band *bands, bool *out_learning,
                        weir_instant now)
@@ -130,7 +132,7 @@ static size_t bring_up(struct weir_region_lease *l, uint32_t place,
     return count;
 }
 
-/* It is being told: these are the bands that were. */
+/* Writes the bands, and notes them as sent. */
 static size_t speak(void *context, uint32_t place, uint64_t ticket,
                     struct weir_band *out_bands, bool *out_learning,
                     weir_instant now)
@@ -157,8 +159,8 @@ static void moved(void *context, struct weir_text name, weir_instant now)
     l->moved_first = place + 1;
 }
 
-/* One that nobody uses any more is given back. Of one that isn't leased any
- * more, what is out stays on those above: it may be leased again. */
+/* Gives an unused quota back. If the quota isn't leased any more, its leases
+ * stay counted above: it may be leased again. */
 static void follow_place(struct weir_region_lease *l, uint32_t place,
                          weir_instant now)
 {
@@ -188,12 +190,12 @@ static void follow_all(struct weir_region_lease *l, weir_instant now)
 {
     uint32_t cursor = 0, place;
     while (weir_lease_client_each(l->client, &cursor, &place)) {
-        if (!l->estates[place].moved) /* what is in the list stays open */
+        if (!l->estates[place].moved) /* those in the list stay open */
             follow_place(l, place, now);
     }
 }
 
-/* ---- What the root half may hand out ---- */
+/* ---- Capacity of the root half ---- */
 
 static uint32_t find_or_open(struct weir_region_lease *l, struct weir_text name,
                              weir_instant now)
@@ -212,7 +214,7 @@ static uint32_t find_or_open(struct weir_region_lease *l, struct weir_text name,
     return place;
 }
 
-/* Whether those above have granted anything so far. */
+/* Whether the roots above have granted anything so far. */
 static bool is_granted(const struct weir_holder *holder)
 {
     return holder->term > 0;
@@ -249,8 +251,8 @@ static int grant(void *context, const struct weir_quota *quota,
         weir_lease_client_holder(l->client, place);
     struct weir_lease_rule *rule = &leased->rule;
     if (!is_granted(holder)) {
-        /* What those above lease isn't ours: all that its holders may have by
-         * the region's former master is to be learned. */
+        /* Capacity leased above isn't ours: first learn the leases that holders
+         * may have from the region's former master. */
         rule->capacity = rule->safe = 0;
         leased->expiry = leased->safe_until = now;
         leased->safe = 0;
@@ -299,14 +301,14 @@ static void follow_changed(struct weir_region_lease *l, weir_instant now)
     uint32_t place;
     while (weir_lease_client_changed(l->client, &place, now)) {
         if (!is_granted(weir_lease_client_holder(l->client, place)))
-            continue; /* it was opened, and nothing was heard yet */
+            continue; /* it was opened, and has no answer yet */
         struct weir_text name = weir_lease_client_name(l->client, place);
         weir_root_lease_heard(l->root, name, now);
         moved(l, name, now);
     }
 }
 
-/* What a link says of who is master is its to know, master or not. */
+/* Takes the link's statement on the mastership, master here or not. */
 static void keep_said(struct above *above, const struct weir_grants *grants)
 {
     if (!above->said.up || grants->term < above->said.term)
@@ -328,7 +330,7 @@ void weir_region_lease_take(struct weir_region_lease *l, uint32_t link,
         return;
     weir_lease_client_take(l->client, link, grants, now);
     follow_changed(l, now);
-    /* Who waits for what isn't granted is told so. */
+    /* Answers clients that wait for a quota that isn't granted. */
     for (size_t i = 0; i < grants->count; i++) {
         if (grants->grants[i].error != WEIR_LEASE_GRANTED)
             weir_root_lease_heard(l->root, grants->grants[i].name, now);
@@ -352,7 +354,7 @@ void weir_region_lease_tick(struct weir_region_lease *l, weir_instant now)
 bool weir_region_lease_next(struct weir_region_lease *l, uint32_t *out_link,
                             struct weir_wants *out, weir_instant now)
 {
-    /* The clients that are there are heard first. */
+    /* First the region's clients report their leases. */
     return l->leases && now >= l->root->leases.ask_from &&
            weir_lease_client_next(l->client, out_link, out, now);
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * node/region_lease.h - leased quotas in a region: what its clients want
- * together is asked of the roots above, and what those grant is what the
- * region's root hands out. For region.c only.
+ * node/region_lease.h - leased quotas in a region: the wants of its clients,
+ * summed up, are sent to the roots above, and their grants are the capacity
+ * that the region's root leases on. For region.c only.
  *
- *     clients --> root half: brokers --- what all want ---> lease_client --> up
- *     clients <-- root half: brokers <-- capacity, till --- lease_client <-- up
+ *     clients --> root half: lease pools --- all wants ---> lease_client --> up
+ *     clients <-- root half: lease pools <-- capacity ----- lease_client <-- up
  *
- * Only the region's root that is master among its region's roots does so;
- * another asks nobody for anything. */
+ * Only the master among the region's roots does so; the others send no
+ * wants. */
 
 #ifndef WEIR_REGION_LEASE_H
 #define WEIR_REGION_LEASE_H
@@ -17,8 +17,8 @@
 
 struct weir_region_lease;
 
-/* Of a region with so many links upwards; makes the root half lease by it.
- * 'root' outlives it. NULL: no memory. */
+/* For a region with 'links' upstream links; the root half leases by it from now
+ * on. 'root' outlives it. NULL: no memory. */
 struct weir_region_lease *weir_region_lease_new(const struct weir_mem *mem,
                                                 struct weir_root *root,
                                                 uint32_t links, uint32_t places,
@@ -29,7 +29,7 @@ void weir_region_lease_free(struct weir_region_lease *lease);
 void weir_region_lease_link(struct weir_region_lease *lease, uint32_t link,
                             const struct weir_welcome *welcome,
                             weir_instant now);
-/* Of that link's session. */
+/* Grants in that link's session. */
 void weir_region_lease_take(struct weir_region_lease *lease, uint32_t link,
                             const struct weir_grants *grants, weir_instant now);
 void weir_region_lease_tick(struct weir_region_lease *lease, weir_instant now);

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: MIT
  * node/root.c - the root's side of each link.
  *
- * A peer is a link; behind it stands a limiter, known by its incarnation and
- * the identity of its credential. The limiter's record outlives the link,
- * because its cells must: a limiter that comes back within the time its buckets
- * take to drain is counted on from where it was, not again.
+ * A peer is a link of a limiter, which is known by its incarnation and the
+ * identity of its credential. The limiter's record outlives the link, because
+ * its cells must: if a limiter comes back within the time its buckets take to
+ * drain, its counts go on from the last total and don't count again.
  *
- * Peers that have something to be said stand in one queue; next() takes the
- * first, makes one message for it, and puts it back at the end while it has
- * more. In the order of what can wait least:
+ * Peers with messages to be sent are in one queue. next() takes the first,
+ * makes one message for it, and puts it back at the end while it has more.
+ * Messages by urgency:
  *
  *     welcome    a hello came, or the settings or the store changed
- *     answers    steps of exact meters: somebody waits (root_ask.c)
- *     grants     of leased quotas, and who is master of them (root_lease.c)
+ *     answers    steps of exact quotas: callers wait (root_ask.c)
+ *     grants     of leased quotas, and their master (root_lease.c)
  *     answer     a report was taken (or repeated)
- *     quotas     changes above what was sent
- *     push       buckets moved beyond what the limiter was told
+ *     quotas     changes above those sent
+ *     push       buckets that moved too far from the fill last sent
  *
- * Quotas go by epoch. 'sent' is how far; a report says how far the limiter
- * really is, and when it lags behind 'sent' for too long, sending begins
- * again from there. A limiter of another store, or one whose epoch is below
- * the floor (removals after it were forgotten), gets the whole set. */
+ * Quotas go by epoch. 'sent' is the epoch sent so far. A report has the
+ * limiter's own epoch; when that lags behind 'sent' for too long, sending
+ * begins again from it. A limiter of another store, or with an epoch below the
+ * floor (removals before it were forgotten), gets the whole set. */
 
 #include "node/root_state.h"
 
@@ -29,27 +29,27 @@
 #include "base/hash.h"
 
 #define NO_PEER UINT32_MAX
-/* Cells looked at for pushes in one tick: of a thousand limiters each is a
- * line of memory of its own, 0.1 us. */
+/* Cells looked at for pushes in one tick: with a thousand limiters each is a
+ * cache line of its own, 0.1 us. */
 #define LOOK_WORK 50000
 #define SWEEP_EVERY WEIR_SECOND
 #define SWEEP_USES 4096
 #define SWEEP_METERS 4096
 /* A limiter that is gone is forgotten when its buckets are empty, but not
- * before (it may come back, and then it matters since when it is late); and at
- * last in any case. */
+ * sooner than this (it may come back, and then its last report time matters)
+ * … */
 #define FORGET_FIRST (60 * WEIR_SECOND)
+/* … and after this in any case. */
 #define FORGET_LAST (600 * WEIR_SECOND)
-/* For so long after its birth, at least, a root takes over what limiters
- * know; later it knows better. */
+/* For at least this long after its birth a root adopts fills of limiters. */
 #define LEARN_LEAST (10 * WEIR_SECOND)
-/* Quotas that a limiter hasn't confirmed for so long are sent again. */
+/* Quotas that a limiter hasn't confirmed after this are sent again. */
 #define QUOTAS_RESEND (2 * WEIR_SECOND)
-/* So long a limiter may be ahead of us: another root may have heard of an edit
- * first. Then it has what our store, restored, has not. */
+/* A limiter may be ahead of us for this long: another root may have read an
+ * edit first. After that, it has edits that our restored store lacks. */
 #define AHEAD_MOST (30 * WEIR_SECOND)
-/* Roots that don't agree for good send whole sets in turn: each time that is
- * waited twice as long, up to this. */
+/* Roots that disagree permanently send whole sets in turn: the wait doubles
+ * each time, up to this. */
 #define AHEAD_LAST (64 * AHEAD_MOST)
 
 /* ---- Life ---- */
@@ -161,7 +161,7 @@ void weir_root_free(struct weir_root *root)
     mem.free(mem.context, root, sizeof(*root));
 }
 
-/* ---- The queue of peers that have something to be said ---- */
+/* ---- The queue of peers with messages to be sent ---- */
 
 void weir_root_enqueue(struct weir_root *root, uint32_t index)
 {
@@ -224,7 +224,7 @@ const struct root_limiter *weir_root_find_limiter(const struct weir_root *root,
     return find_limiter(root, key, &index) ? root->limiters[index] : NULL;
 }
 
-/* A free place, or a new one. */
+/* A free element, or a new one. */
 static bool limiter_place(struct weir_root *root, uint32_t *out_index)
 {
     if (root->limiter_live < root->limiter_used) {
@@ -270,7 +270,7 @@ static bool make_limiter(struct weir_root *root, const struct limiter_key *key,
     return true;
 }
 
-/* The peer speaks for its limiter no more. */
+/* The peer is no longer its limiter's link. */
 static void detach(struct weir_root *root, struct root_peer *peer)
 {
     if (!peer->greeted)
@@ -316,8 +316,8 @@ static void attach(struct weir_root *root, uint32_t index,
 
 /* ---- Quotas ---- */
 
-/* From where the peer is to be sent quotas, given what it says it has; or the
- * whole set in any case. */
+/* Sets the epoch from which the peer is sent quotas, by the store and epoch
+ * that it reported; 'anew': the whole set in any case. */
 static void plan(struct weir_root *root, struct root_peer *peer, bool anew,
                  weir_instant now)
 {
@@ -333,7 +333,7 @@ static void plan(struct weir_root *root, struct root_peer *peer, bool anew,
     peer->planned = true;
 }
 
-/* Removals that it has yet to be told of were forgotten meanwhile. */
+/* Whether removals that the peer wasn't sent yet were forgotten. */
 static bool fell_behind(const struct weir_root *root,
                         const struct root_peer *peer)
 {
@@ -360,7 +360,7 @@ static void replan_all(struct weir_root *root, weir_instant now)
     }
 }
 
-/* Where changes go. */
+/* The catalog that changes go to. */
 static struct weir_catalog *filling(const struct weir_root *root)
 {
     return root->coming ? root->coming : root->catalog;
@@ -393,7 +393,7 @@ int weir_root_store(struct weir_root *root, const struct weir_store_id *id,
     return WEIR_OK;
 }
 
-/* The whole set is here: from now on it is what there is. */
+/* The whole set is complete: it replaces the quotas served. */
 static void take_over(struct weir_root *root)
 {
     weir_catalog_free(root->catalog);
@@ -406,7 +406,7 @@ static void take_over(struct weir_root *root)
     root->rule_all = true;
 }
 
-/* Who rules the bucket now? */
+/* Applies the present quota of the bucket, if it has changed. */
 static void rule(struct weir_root *root, struct weir_use *use, weir_instant now)
 {
     struct weir_captures captures;
@@ -422,7 +422,7 @@ static void rule(struct weir_root *root, struct weir_use *use, weir_instant now)
 int weir_root_apply(struct weir_root *root, const struct weir_change *change,
                     weir_instant now)
 {
-    /* What was one may be none any more, and a removal says its name alone. */
+    /* A template may become a plain quota, and a removal has only the name. */
     const struct weir_quota *old =
         weir_catalog_get(filling(root), change->quota.name);
     bool template = weir_quota_is_template(&change->quota) ||
@@ -545,7 +545,7 @@ static int take_hello(struct weir_root *root, uint32_t index,
     memcpy(key.incarnation, hello->incarnation, sizeof key.incarnation);
     if (!make_limiter(root, &key, message->session, &limiter_index))
         return WEIR_ENOMEM;
-    /* A link speaks for one limiter; another one comes by another link. */
+    /* A link belongs to one limiter; another one needs its own link. */
     if (peer->greeted && peer->limiter != limiter_index)
         return WEIR_EPROTOCOL;
     struct root_limiter *limiter = root->limiters[limiter_index];
@@ -556,7 +556,7 @@ static int take_hello(struct weir_root *root, uint32_t index,
         return WEIR_OK;
     }
     if (number <= limiter->session_low)
-        return WEIR_OK; /* a session that is over, come late */
+        return WEIR_OK; /* a hello of a session that is over */
     limiter->session_low = number;
     attach(root, index, limiter_index, hello, now);
     peer->session = message->session;
@@ -591,9 +591,8 @@ static int remember(const struct weir_root *root, uint32_t **slots,
     return WEIR_OK;
 }
 
-/* Passes over names without a quota here, of another creation, and those that
- * the peer may not ask for: their counts then find no cell, and the answer
- * says so. */
+/* Skips names without a quota here, of another creation, and those denied to
+ * the peer: their counts find no cell, and the answer lists them. */
 static int take_announce(struct weir_root *root, uint32_t index,
                          const struct weir_announce *announce, weir_instant now)
 {
@@ -639,7 +638,7 @@ static int take_counts(struct weir_root *root, uint32_t index,
     return error;
 }
 
-/* It has stayed ahead of our store for too long. */
+/* Whether it has been ahead of our store for too long. */
 static bool stays_ahead(const struct weir_root *root, struct root_peer *peer,
                         weir_instant now)
 {
@@ -650,7 +649,7 @@ static bool stays_ahead(const struct weir_root *root, struct root_peer *peer,
     return ahead && now - peer->ahead_at >= peer->ahead_most;
 }
 
-/* How far the limiter's quotas are; whether it has room for the next. */
+/* Takes the limiter's epoch, and whether it has room for the next. */
 static void follow_epoch(struct weir_root *root, struct root_peer *peer,
                          const struct weir_report *report, weir_instant now)
 {
@@ -659,7 +658,7 @@ static void follow_epoch(struct weir_root *root, struct root_peer *peer,
         peer->progress_at = now;
     peer->known = epoch;
     if (peer->planned && root->ready)
-        peer->store = root->store; /* what it has by now is ours */
+        peer->store = root->store; /* its quotas are from our store now */
     if (stays_ahead(root, peer, now)) {
         peer->ahead_at = 0;
         if (peer->ahead_most < AHEAD_LAST)
@@ -693,7 +692,7 @@ static int take_report(struct weir_root *root, uint32_t index,
         return WEIR_OK;
     }
     if (report->number != peer->number + 1)
-        return WEIR_OK; /* of the past, doubled by the network */
+        return WEIR_OK; /* an old report, doubled by the network */
     peer->number = report->number;
     peer->unknown_count = peer->denied_count = 0;
     limiter->last_session = peer->session;
@@ -751,9 +750,9 @@ int weir_root_receive(struct weir_root *root, uint32_t index,
     return error;
 }
 
-/* ---- What is said ---- */
+/* ---- Messages ---- */
 
-/* How long the topmost root has been silent, beyond what is usual. */
+/* How long the topmost root has been silent, beyond the usual. */
 static weir_duration top_age(const struct weir_root *root, weir_instant now)
 {
     if (!root->region)
@@ -793,7 +792,7 @@ static void say_welcome(struct weir_root *root, struct root_peer *peer,
     peer->welcome_owed = peer->master_owed = false;
 }
 
-/* Between two pushes on a link. */
+/* Shortest time between two pushes on a link. */
 static weir_duration push_spacing(const struct weir_root *root)
 {
     if (!root->settings.slack)
@@ -861,7 +860,7 @@ static void say_quotas(struct weir_root *root, struct root_peer *peer,
     peer->progress_at = now;
 }
 
-/* One message for the peer; false: it has nothing to be said now. */
+/* One message for the peer; false: none now. */
 static bool say(struct weir_root *root, struct root_peer *peer,
                 struct weir_message *out, weir_instant now)
 {
@@ -923,10 +922,10 @@ static void forget_limiters(struct weir_root *root, weir_instant now)
                 weir_merge_hush(&root->merge, &limiter->cells);
             continue;
         }
-        /* By then it goes by on_stale. */
+        /* By then the limiter goes by on_stale. */
         if (silent >= root->settings.stale_after)
             weir_merge_release(&root->merge, &limiter->cells);
-        /* A carrier is asked which report it took last. */
+        /* A returning limiter asks its carrier for the last report it took. */
         if (silent < (root->region ? FORGET_LAST : FORGET_FIRST))
             continue;
         if (silent >= FORGET_LAST ||
@@ -935,7 +934,7 @@ static void forget_limiters(struct weir_root *root, weir_instant now)
     }
 }
 
-/* Returns whether somebody is due whose time hasn't come. */
+/* Enqueues peers with due fills. Returns whether others must wait. */
 static bool enqueue_due(struct weir_root *root, weir_instant now)
 {
     bool waiting = false;
@@ -957,7 +956,7 @@ void weir_root_tick(struct weir_root *root, weir_instant now)
     if (now >= root->look_at) {
         weir_merge_look(&root->merge, LOOK_WORK, now);
         root->due_waiting = enqueue_due(root, now);
-        /* Who can't be told yet needn't be looked for. */
+        /* Cells that can't be sent yet needn't be found. */
         root->look_at = now + push_spacing(root);
     }
     if (now >= root->sweep_at) {

@@ -1,24 +1,22 @@
 /* SPDX-License-Identifier: MIT
- * node/root_ask.c - steps of exact quotas that this root makes.
+ * node/root_ask.c - steps of exact quotas kept by this root.
  *
- * A quota's meter is made at the first ask and is this root's alone: whoever
- * asks gets the answer of one meter, by this root's own catalog and clock. An
- * ask is taken once (its number is above all that were taken in its session)
- * and answered once; what isn't answered at once, because there are too many
- * answers to be said already, isn't taken either.
+ * A bucket state is made at the first ask and belongs to this root alone: every
+ * client gets the answer of one state, by this root's own catalog and clock. An
+ * ask is taken once (its number is above all taken in its session) and answered
+ * once. If there are already too many answers to send, an ask is not taken.
  *
- * A rule is looked up at each ask, and what has changed since the last is made
- * good then: a quota that was removed and made again begins anew, an edit
- * carries what was used. So no edit walks over meters, and one of a quota that
- * nobody asks for costs nothing.
+ * The rule is looked up at each ask, and changes since the last ask are applied
+ * then: a quota that was removed and recreated begins anew; an edit keeps the
+ * used amount. So an edit walks over no bucket states, and costs nothing if the
+ * quota isn't used.
  *
- * A sweep forgets meters that are as good as new, and those of quotas that are
- * gone. When memory is short although, a new name is refused a meter and its
- * limiters go by on_stale: to forget one that is in use would be to admit its
- * limit twice.
+ * A sweep forgets bucket states that are empty, and those of removed quotas. If
+ * memory is still short, a new name gets no state and its limiters go by
+ * on_stale: forgetting a state in use would pass its limit twice.
  *
- * A region's root keeps no meters: it hands asks to the roots above, so that
- * there is one meter for all regions. */
+ * A region's root keeps no bucket states: it relays asks to the roots above, so
+ * that there is one state for all regions. */
 
 #include <string.h>
 
@@ -26,12 +24,13 @@
 #include "node/root_state.h"
 #include "quota/quota_meter.h"
 
-/* Meters looked at when a new one finds no room; in vain, new ones are refused
- * without a look for a while, or a flood of names would have all the time. */
+/* Bucket states looked at when a new one finds no room. If that frees none, new
+ * ones are refused without a look for a while: a flood of names would otherwise
+ * use all the time. */
 #define SEEK_ROOM 1024
 #define BARREN (100 * WEIR_MILLISECOND)
 
-/* ---- Meters by name ---- */
+/* ---- Bucket states by name ---- */
 
 static struct weir_text name_of(const struct root_meter *meter)
 {
@@ -79,8 +78,8 @@ void weir_root_asks_fini(struct weir_root *root)
 
 /* ---- Rules ---- */
 
-/* Nobody's wall clock but a calendar's: one that is set would else empty
- * buckets, or stop them. */
+/* Only calendars use the current wall clock: setting the clock would empty or
+ * stop the other buckets. */
 static weir_instant clock_of(const struct root_asks *asks,
                              const struct weir_meter_rule *rule,
                              weir_instant now)
@@ -89,7 +88,7 @@ static weir_instant clock_of(const struct root_asks *asks,
            (rule->calendar == WEIR_CALENDAR_NONE ? asks->aligned : asks->wall);
 }
 
-/* The quota that this root decides; NULL: there is none. */
+/* The exact quota that this root keeps; NULL: none. */
 static const struct weir_quota *quota_of(const struct weir_root *root,
                                          struct weir_text name)
 {
@@ -113,8 +112,8 @@ static int32_t offset_of(const struct root_asks *asks,
     return asks->zone_of.offset_s(asks->zone_of.context, quota->tz);
 }
 
-/* A fresh meter of the quota, not in the index yet; NULL: no room. 'spared':
- * bytes that it takes the place of. */
+/* A new bucket state of the quota, not in the index yet; NULL: no room.
+ * 'spared': bytes of the state that it replaces. */
 static struct root_meter *make(struct weir_root *root, struct weir_text name,
                                const struct weir_quota *quota, size_t spared)
 {
@@ -166,7 +165,7 @@ static bool add(struct weir_root *root, struct root_meter *meter,
     return true;
 }
 
-/* The quota's meter as it is now; NULL: no room for it. */
+/* Makes the quota's bucket state; NULL: no room for it. */
 static struct root_meter *begin(struct weir_root *root, struct weir_text name,
                                 const struct weir_quota *quota,
                                 weir_instant now)
@@ -187,8 +186,8 @@ static struct root_meter *begin(struct weir_root *root, struct weir_text name,
     return NULL;
 }
 
-/* The quota has changed: what was used stays used. Without room for the new
- * state the old one decides on. */
+/* Applies an edit: the used amount stays. Without room for the new state the
+ * old one is used further. */
 static struct root_meter *carry(struct weir_root *root, uint32_t index,
                                 const struct weir_quota *quota,
                                 weir_instant now)
@@ -256,7 +255,7 @@ static enum weir_step_error decide(struct weir_root *root,
     return WEIR_STEP_ANSWERED;
 }
 
-/* Whether the answer is here already. */
+/* Whether there is an answer now. */
 static bool answer(struct weir_root *root, uint32_t index,
                    const struct weir_step_ask *ask,
                    struct weir_step_answer *out, weir_instant now)
@@ -307,7 +306,7 @@ int weir_root_take_asks(struct weir_root *root, uint32_t index,
     return WEIR_OK;
 }
 
-/* Without memory for it, it is lost, as on the way. */
+/* Without memory the answer is lost, as on the way. */
 void weir_root_answer(struct weir_root *root, uint32_t index, uint64_t session,
                       const struct weir_step_answer *said)
 {
@@ -342,7 +341,7 @@ void weir_root_set_wall(struct weir_root *root, uint64_t offset, bool zones)
     root->asks.zones += zones;
 }
 
-/* A quota that isn't here yet may still come, with a set that isn't settled. */
+/* While a set isn't settled, a missing quota may still come. */
 static bool is_nobodys(const struct weir_root *root,
                        const struct root_meter *meter)
 {

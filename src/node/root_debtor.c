@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * node/root_debtor.c - which limiters reported more than one limiter's debt
- * (count/merge_debt.c), so that an operator can be told.
+ * node/root_debtor.c - limiters that reported more than one limiter's debt
+ * (count/merge_debt.c), remembered for the operator.
  *
  * One row for each limiter and quota, at most WEIR_DEBTORS_MAX; a new row takes
  * the place of the one with the oldest report. The exact sums are in the merge;

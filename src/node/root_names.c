@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: MIT
- * node/root_names.c - which names a peer may ask for: one tenant's credential
- * can't charge another tenant's quotas.
+ * node/root_names.c - the names that a peer may ask for: one tenant's
+ * credential can't charge another tenant's quotas.
  *
- * A name is judged where it comes in a message: an announcement binds it to a
- * number for the session, and counts, which have numbers alone, are never
- * judged; asks and wants have names, and are judged each.
+ * A name is judged where a message has it: an announcement binds it to a number
+ * for the session; counts have only numbers and are not judged; asks and wants
+ * have names, and each is judged.
  *
  * A quota's parents are charged with it, and a limiter announces, asks for and
- * wants them by their own names. So a peer that may take from a name may name
- * its ancestors too; these are remembered, by hash, when the name is judged. A
+ * wants them by their own names. So a peer that may take from a name may also
+ * name its ancestors; these are remembered, by hash, when the name is judged. A
  * message is therefore judged in two passes: first the names that the globs
- * let through, which bring their ancestors, then all.
+ * allow, which add their ancestors, then all.
  *
  * A limiter may have to name an ancestor alone: the rest of the chain has
- * drained when a root is born, or goes to another root, or the ancestor has
- * come by an edit. Then it is refused like any other name, and the limiter
- * tells with its next report a name below it (report.below), which brings it.
- * An ancestor stays known as long as the link: an edit that takes it out of a
- * chain is in force for this peer with its next link.
+ * drained when a root starts, or goes to another root, or the ancestor was
+ * added by an edit. Then it is refused like any other name, and the limiter's
+ * next report has a name below it (report.below), which adds it. An ancestor
+ * stays allowed as long as the link: if an edit removes it from a chain, that
+ * takes effect with the peer's next link.
  *
  * A refused name is answered like one without a quota at this root; the answer
- * has the reason besides.
+ * also has the reason.
  *
- * Cells outlive links. A limiter of another credential is another one, but a
- * credential may be limited to fewer names than before: so a peer's hello drops
- * the cells whose names it may not ask for. */
+ * Cells outlive links. A limiter with another credential is another limiter,
+ * but a credential may be limited to fewer names than before: a peer's hello
+ * therefore drops the cells with names that are denied now. */
 
 #include "base/hash.h"
 #include "node/root_state.h"
@@ -42,7 +42,7 @@ static bool is_above(const struct weir_root *root, const struct root_peer *peer,
     return weir_index_find(&peer->above, hash_of(root, name), &cursor, &value);
 }
 
-/* Without room or memory an ancestor stays unknown, and is refused. */
+/* Without room or memory an ancestor isn't added, and is refused. */
 static void add_above(struct weir_root *root, struct root_peer *peer,
                       struct weir_text name)
 {
@@ -74,9 +74,9 @@ static void add_ancestors(struct weir_root *root, struct root_peer *peer,
     }
 }
 
-/* Adds the names that are charged with one that the peer may take from: its
- * ancestors; and, for a limiter without room for it, the overflow of its
- * template, which is no template, and the ancestors of that. */
+/* Adds the names charged with a name that the peer may take from: its
+ * ancestors; and, for a limiter without room for the name, the overflow of its
+ * template, which is no template, and that one's ancestors. */
 static void add_chain(struct weir_root *root, struct root_peer *peer,
                       struct weir_text name)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * node/root_state.h - what a root node holds; for root*.c and region.c
+ * node/root_state.h - the state of a root node; for root*.c and region.c
  * only. */
 
 #ifndef WEIR_ROOT_STATE_H
@@ -12,8 +12,7 @@
 #include "lease/brokers.h"
 #include "node/root.h"
 
-/* A limiter, by its incarnation; outlives its link. */
-/* Where a limiter's adaptive limits stood; one block, with the names behind. */
+/* The adaptive limits last received of a limiter; one block, names behind. */
 struct root_limits {
     size_t size; /* of the block */
     size_t count;
@@ -31,33 +30,34 @@ static_assert(sizeof(struct limiter_key) ==
                   WEIR_INCARNATION_SIZE + sizeof(uint64_t),
               "no padding");
 
+/* A limiter; outlives its link. */
 struct root_limiter {
     struct limiter_key key;
     uint64_t hash;
     char name[WEIR_NAME_MAX + 1];
     uint8_t name_len;
-    char region[WEIR_NAME_MAX]; /* that it is a root of */
+    char region[WEIR_NAME_MAX]; /* region that it is a root of */
     uint8_t region_len;         /* 0: it is none, or its region has no name */
     bool speaks_for_others;     /* it is a root of a region */
-    bool live;                  /* else the place is free */
+    bool live;                  /* else the element is free */
     uint32_t peer;              /* its link, or UINT32_MAX */
     uint32_t session_low;       /* the newest session's number */
     uint64_t last_session; /* of the last report taken, or of the first hello */
     uint64_t last_number;  /* that report's; 0: none */
-    weir_instant heard_at;
+    weir_instant heard_at; /* last report or hello */
     uint64_t epoch;
     uint64_t unknown;
     uint64_t reports;
     uint64_t wanted;            /* the number of the last wants taken */
-    struct root_limits *limits; /* owned; NULL: it told of none */
+    struct root_limits *limits; /* owned; NULL: none received */
     struct weir_merge_limiter cells;
 };
 
-/* The meter of an exact quota that the root decides. One block, whose end is
- * the state. */
+/* Bucket state of an exact quota kept by the root. One block, with the state at
+ * its end. */
 struct root_meter {
     uint64_t hash;
-    uint64_t created, epoch; /* of the quota whose rule it is */
+    uint64_t created, epoch; /* of the quota that 'rule' is from */
     uint32_t zones;          /* by root_asks.zones */
     uint32_t size;           /* of the block */
     struct weir_meter_rule rule;
@@ -68,34 +68,34 @@ struct root_meter {
 
 struct root_asks {
     struct weir_root_zones zone_of;
-    struct weir_root_relay relay; /* 'ask' NULL: decided here */
-    uint64_t wall;                /* what 'now' lacks, for calendars … */
-    uint64_t aligned;           /* … and for other windows: as it was first */
+    struct weir_root_relay relay; /* 'ask' NULL: kept here */
+    uint64_t wall;              /* offset of 'now' to 1970, for calendars … */
+    uint64_t aligned;           /* … and as it was first, for other windows */
     uint32_t zones;             /* how often they may have changed */
-    struct root_meter **meters; /* owned; NULL: a free place */
+    struct root_meter **meters; /* owned; NULL: a free element */
     size_t capacity;
     uint32_t used, live;
     struct weir_index index;
     size_t bytes;
-    uint32_t hand;            /* of the sweep */
-    weir_instant barren_till; /* no room was found */
+    uint32_t hand;            /* cursor of the sweep */
+    weir_instant barren_till; /* until then no room is searched */
 };
 
-/* What those above a region's root grant it of a leased quota. */
+/* Capacity of leased quotas, if a region's root gets it from above. */
 struct root_lessor {
     void *context;
-    /* Takes from '*rule', which is as the catalog has it, what isn't granted.
-     * Returns 0; WEIR_ENOTREADY: it was asked for, and nothing was heard yet:
-     * '*rule' has nothing to give; or why there is nothing, as
-     * weir_root_lease_ask(). */
+    /* Lowers '*rule', which is as in the catalog, to the part granted. Returns
+     * 0; WEIR_ENOTREADY: it was asked for and not answered yet, '*rule' has no
+     * capacity; or another error of weir_root_lease_ask(). */
     int (*grant)(void *context, const struct weir_quota *quota,
                  struct weir_text name, struct weir_leased *rule,
                  weir_instant now);
-    /* What its clients want, or have, is another. */
+    /* The wants or leases of its clients have changed. */
     void (*moved)(void *context, struct weir_text name, weir_instant now);
 };
 
-/* Wants of one quota that are answered when those above have answered. */
+/* A client's wants of one quota, answered when the roots above have
+ * answered. */
 struct root_awaiting {
     uint32_t peer;
     uint64_t session;
@@ -106,26 +106,28 @@ struct root_awaiting {
     char name[WEIR_NAME_MAX];
 };
 
-/* This root as master of leased quotas, or whom it knows as such. */
+/* Leased quotas: this root's mastership, or the master that it knows. */
 struct root_leases {
     struct weir_brokers *brokers; /* owned */
     uint64_t term;
-    weir_instant ask_from; /* those above, not before */
-    bool unkept;    /* a number is to be kept before anybody is answered */
-    bool alone;     /* as weir_root_lease_alone() */
-    uint64_t known; /* what was created after this epoch nobody has leased
-                     * before; UINT64_MAX: it can't be said */
-    bool forgot;    /* … and won't be any more: something leased has gone */
+    weir_instant ask_from; /* no wants go up before */
+    bool unkept;           /* no client is answered before a number is kept */
+    bool alone;            /* as weir_root_lease_alone() */
+    uint64_t known; /* quotas created after this epoch were never leased before;
+                     * UINT64_MAX: not known … */
+    bool forgot;    /* … and not to be known again: a leased quota was
+                     * removed */
     uint8_t master_len;
     char master[WEIR_MASTER_MAX];
-    struct root_lessor lessor;      /* 'grant' NULL: the capacity is ours */
+    struct root_lessor lessor;      /* 'grant' NULL: all capacity is this
+                                     * root's */
     struct root_awaiting *awaiting; /* owned */
-    uint64_t *awaiting_keys;        /* owned: who waits for what, hashed */
+    uint64_t *awaiting_keys;        /* owned: hashes of peer and name */
     size_t awaiting_count, awaiting_capacity, awaiting_key_capacity;
-    struct weir_lease_grant *rows; /* owned scratch: of a message */
+    struct weir_lease_grant *rows; /* owned scratch: rows of a message */
 };
 
-/* Grants that are to be said to one peer. */
+/* Grants to be sent to one peer. */
 struct root_grant {
     uint64_t number; /* of the wants that it answers; 0: pushed */
     uint32_t hash;   /* of the name */
@@ -147,7 +149,7 @@ struct root_debtor {
     char limiter[WEIR_NAME_MAX];
     uint8_t quota_len, limiter_len;
     uint8_t incarnation[WEIR_INCARNATION_SIZE];
-    bool untold;
+    bool untold; /* not returned by weir_root_new_debtor() yet */
     uint64_t units;
     weir_instant at; /* the last such report */
 };
@@ -163,34 +165,35 @@ struct root_peer {
     bool hold;
     bool welcome_owed;
     bool answer_owed;
-    bool master_owed;     /* who is master of the leased quotas */
+    bool master_owed;     /* a grants message is to name the master */
     bool full_owed;       /* the next quotas message begins a whole set … */
-    bool planned;         /* 'sent' is where the quotas stand */
+    bool planned;         /* 'sent' is valid */
     uint32_t next_queued; /* index + 1 */
     uint32_t limiter;     /* index into the limiters */
     uint64_t session;
     uint64_t number; /* of the last report taken */
     uint64_t stamp;
-    struct weir_store_id store; /* as the hello said */
-    uint64_t full_known; /* … which was planned when 'known' was this */
-    uint64_t known;      /* epoch of the limiter, as it last said */
-    uint64_t sent;       /* epoch up to which changes were sent */
+    struct weir_store_id store; /* of its quotas, by its hello */
+    uint64_t full_known;        /* … planned when 'known' was this */
+    uint64_t known;             /* the limiter's epoch, as last received */
+    uint64_t sent;              /* epoch up to which changes were sent */
     struct weir_cursor cursor;
     weir_instant progress_at; /* when 'known' last moved, or we sent */
-    weir_instant ahead_at; /* since when it has been above ours; 0: it isn't */
-    weir_duration ahead_most; /* for so long it may be */
-    uint64_t floor;           /* the catalog's, when that was planned */
+    weir_instant ahead_at;    /* since when 'known' is above our epoch; 0: it
+                            * isn't */
+    weir_duration ahead_most; /* the longest time allowed for that */
+    uint64_t floor;           /* the catalog's, when the sending was planned */
     weir_instant push_at;
     uint64_t asked;                       /* the last ask's number */
-    struct weir_step_answer *answers;     /* owned: to be said */
+    struct weir_step_answer *answers;     /* owned: to be sent */
     size_t answer_count, answer_capacity; /* at most WEIR_ASKS_MAX */
-    struct root_grants granted;           /* answers to wants: to be said */
+    struct root_grants granted;           /* answers to wants */
     struct root_grants pushed;
     uint32_t *unknown; /* owned: slots of the last report */
     size_t unknown_count, unknown_capacity;
-    uint32_t *denied; /* owned: slots of that report, of denied names */
+    uint32_t *denied; /* owned: denied slots of that report */
     size_t denied_count, denied_capacity;
-    struct weir_root_names names; /* that it may ask for, and their … */
+    struct weir_root_names names; /* allowed to the peer, and their … */
     struct weir_index above;      /* … ancestors, by hash (root_names.c) */
 };
 
@@ -206,8 +209,8 @@ struct weir_root {
     bool provisional; /* the store may be ahead of 'epoch' */
     bool rule_all;    /* a template changed: look at all buckets */
     struct weir_store_id store;
-    uint64_t epoch;               /* what limiters may know */
-    uint64_t store_epoch;         /* what the store said it has */
+    uint64_t epoch;               /* limiters may have all changes up to this */
+    uint64_t store_epoch;         /* the store has all changes up to this */
     struct weir_catalog *catalog; /* owned */
     struct weir_catalog *coming;  /* owned; a whole set that isn't settled yet;
                                    * NULL: none */
@@ -216,11 +219,11 @@ struct weir_root {
     const struct weir_text *regions; /* borrowed: on the way to the top */
     size_t region_count;
     bool region;         /* it has an upstream, and … */
-    bool topped;         /* … has heard of the topmost root … */
-    weir_instant top_at; /* … last, as far as that is unusual */
+    bool topped;         /* … the topmost root's age is known: … */
+    weir_instant top_at; /* … its last message, plus the usual interval */
 
     struct weir_merge merge;
-    struct weir_merge_watch watch; /* of the merge, into: */
+    struct weir_merge_watch watch; /* of the merge; writes: */
     struct root_debtors debtors;
     struct root_asks asks;
     struct root_leases leases;
@@ -235,9 +238,10 @@ struct weir_root {
     uint32_t peers_max;
     uint32_t queue_first, queue_last; /* index + 1 */
 
-    weir_duration stretch; /* reports no more often than this; 0: as set */
-    weir_instant judge_at; /* of the stretch: not before */
-    bool due_waiting;      /* somebody is due, later */
+    weir_duration stretch; /* report backoff: shortest interval between reports;
+                            * 0: none */
+    weir_instant judge_at; /* the backoff isn't changed before */
+    bool due_waiting;      /* some fills are due later */
     weir_instant look_at;  /* next look for pushes */
     weir_instant sweep_at;
     uint32_t sweep_hand;
@@ -257,20 +261,20 @@ void weir_root_forget_limits(struct weir_root *root,
 
 /* ---- root_names.c ---- */
 
-/* Remembers the ancestors of 'name' if the peer may take from it. Called for
- * each name of a message, before the first of them is judged. */
+/* Remembers the ancestors of 'name' if the peer may take from it. Call it for
+ * each name of a message, before the first is judged. */
 void weir_root_names_come(struct weir_root *root, uint32_t peer,
                           struct weir_text name);
 /* Whether the peer may ask for 'name'. A denial is counted and reported. */
 bool weir_root_names_may(struct weir_root *root, uint32_t peer,
                          struct weir_text name, weir_instant now);
-/* The peer said hello: drops its limiter's cells of names denied to it. */
+/* After the peer's hello: drops its limiter's cells of denied names. */
 void weir_root_names_attach(struct weir_root *root, uint32_t peer);
 void weir_root_names_fini(struct weir_root *root, struct root_peer *peer);
 
 /* ---- root_debtor.c ---- */
 
-/* As weir_merge_watch's. */
+/* As of struct weir_merge_watch. */
 void weir_root_note_beyond(void *context,
                            const struct weir_merge_limiter *cells,
                            const struct weir_use *use, uint64_t units,
@@ -284,7 +288,7 @@ void weir_root_asks_fini(struct weir_root *root);
 int weir_root_take_asks(struct weir_root *root, uint32_t peer,
                         const struct weir_asks *asks, weir_instant now);
 void weir_root_say_answers(struct root_peer *peer, struct weir_message *out);
-/* Forgets some meters that are as good as new, or nobody's. */
+/* Forgets some bucket states that are empty, or have no quota here. */
 void weir_root_sweep_meters(struct weir_root *root, uint32_t work,
                             weir_instant now);
 
@@ -306,8 +310,8 @@ int weir_root_take_wants(struct weir_root *root, uint32_t peer,
 void weir_root_lease_detach(struct weir_root *root, uint32_t peer);
 void weir_root_lease_free_peer(struct root_peer *peer,
                                const struct weir_mem *mem);
-/* Whether there is something of leases to be said to the peer, and that. An
- * answer is said though the peer is held. */
+/* Whether there are grants to be sent to the peer; writes that message. Answers
+ * are sent even if the peer's output is full. */
 bool weir_root_owes_grants(const struct root_peer *peer);
 void weir_root_say_grants(struct weir_root *root, struct root_peer *peer,
                           struct weir_message *out);
@@ -316,21 +320,21 @@ void weir_root_welcome_leases(const struct weir_root *root,
 /* The quota has changed; NULL: any may have. */
 void weir_root_lease_edit(struct weir_root *root, const struct weir_text *name,
                           weir_instant now);
-/* Those above have spoken of the quota: its rule is another, and who waits for
- * it is answered. */
+/* The roots above have answered for the quota: applies its new rule, and
+ * answers the clients that wait for it. */
 void weir_root_lease_heard(struct weir_root *root, struct weir_text name,
                            weir_instant now);
-/* Brings what is to be pushed to the peers that it is for. */
+/* Moves pushes to the peers that they are for. */
 void weir_root_lease_tick(struct weir_root *root, weir_instant now);
 
 /* ---- root.c ---- */
 
-/* The peer has something to be said. */
+/* The peer has a message to be sent. */
 void weir_root_enqueue(struct weir_root *root, uint32_t peer);
-/* The limiter of that key; NULL: it isn't known. */
+/* The limiter of that key; NULL: unknown. */
 const struct root_limiter *weir_root_find_limiter(
     const struct weir_root *root, const struct limiter_key *key);
-/* What a welcome says has changed. */
+/* The content of welcomes has changed: sends them to all. */
 void weir_root_welcome_all(struct weir_root *root);
 
 #endif /* WEIR_ROOT_STATE_H */

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT
- * node/root_stretch.c - a root that can't keep up asks for fewer reports.
+ * node/root_stretch.c - an overloaded root asks for fewer reports.
  *
- * Reports are nearly all of a root's work. An overloaded root answers late
- * already, and a limiter has one report unanswered at most; but near its
- * limits a limiter reports up to fifty times a second, and what is merged from
- * two reports at once costs half. So a root that was busy most of the time
- * says with each answer how far apart reports are to be, twice as far as
- * before, until it has time again; then half as far, down to none.
+ * Reports are nearly all of a root's work. An overloaded root answers late, and
+ * a limiter has one report unanswered at most; but near its limits a limiter
+ * reports up to fifty times a second, and merging the counts of two reports at
+ * once costs half. So a root that was busy most of the time sends with each
+ * answer a report backoff, the shortest interval between reports. It doubles
+ * the backoff until the root has time again, and then halves it, down to none.
  *
  *     busy      ... 30 %  |  30 .. 80 %  |  80 % ...
- *     stretch    halved   |  as it is    |  doubled
+ *     backoff    halved   |  unchanged   |  doubled
  *
- * The gap between the two is more than a factor of two, so that halving the
- * load doesn't ask for doubling it again; and a stretch is judged only when
- * its effect can have been seen. What it costs: a limiter that has used up
- * its slack waits longer for more, so where all roots are overloaded less
- * passes, never more; where one is, limiters go by the slack of the others.
- * Until it has time again it also tells only what it must (count/merge.c).
- * It ends at a third of stale_after: a limiter that hears nothing for longer
- * than that would begin to decide without us. */
+ * The two thresholds are more than a factor of two apart, so that halving the
+ * load doesn't cause its doubling again; and the backoff is changed only after
+ * its effect can be seen. The cost: a limiter that has used up its slack waits
+ * longer for more. So if all roots are overloaded less passes, never more; if
+ * one is, limiters use the slack of the others. An overloaded root also sends
+ * only the needed fills (count/merge.c). The backoff ends at a third of
+ * stale_after: after a longer silence limiters would decide without the
+ * root. */
 
 #include "node/root_state.h"
 

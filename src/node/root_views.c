@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * node/root_views.c - what people look at: usage, limiters, totals. Reads
- * what the root holds anyway; nothing is counted for display alone, but where
- * the adaptive limits of processes stand, which they say of themselves. */
+ * node/root_views.c - data for people: usage, limiters, totals. Reads the
+ * root's state; nothing is counted for display alone, except the adaptive
+ * limits, which processes report themselves. */
 
 #include "node/root_state.h"
 
@@ -105,7 +105,7 @@ void weir_root_forget_limits(struct weir_root *root,
     limiter->limits = NULL;
 }
 
-/* Those of names that the peer may take from. */
+/* Copies the limits of names that the peer may take from. */
 static void copy_limits(struct weir_root *root, uint32_t peer,
                         const struct weir_limits *limits,
                         struct root_limits *out, weir_instant now)
