@@ -1,53 +1,54 @@
 /* SPDX-License-Identifier: MIT
  * node/root_lease.c - wants in, grants out.
  *
- *     WANTS --> brokers --> peer.granted --> GRANTS, which bear the number
- *     brokers that push --> peer.pushed  --> GRANTS
- *     begin(), end()    --> peer.master_owed --> GRANTS without any
+ *     WANTS -----------> lease pools -> peer.granted -> GRANTS with the number
+ *     lease pools push -> peer.pushed -> GRANTS
+ *     begin(), end() ---> peer.master_owed -> GRANTS without any
  *
- * A limiter is a client by its incarnation, so it is the same one when its
- * link comes back; its peer is the way by which it is pushed to. A region's
- * roots are one client, by the region's name: whichever of them is master hands
- * out the same grant, and the next one finds it. (What both told was taken
- * doesn't matter: the account is lowered by the last serials only, and not by
- * who is learning.) A NUL byte stands before these ids, so that none that a
- * door hands over is the same.
+ * A limiter is a client by its incarnation, so it is the same client when its
+ * link comes back; pushes go to it by its peer. A region's roots are one
+ * client, by the region's name: any of them that is master leases the same
+ * grant on, and the next one finds it. (It doesn't matter which of two took a
+ * grant: the account is lowered only by the last serials, and not while the
+ * client is learning.) A NUL byte stands before these ids, so they differ from
+ * all ids of listeners.
  *
- * Wants are taken once: their numbers rise as long as the limiter lives, so
- * what is late or doubled is known though it comes by another link. What isn't
- * taken isn't answered, as if it had been lost, and the limiter says it again;
- * the same where there is no room to keep an answer until it is said.
+ * Wants are taken once: their numbers rise while the limiter lives, so late or
+ * doubled ones are recognized on any link. Wants that aren't taken aren't
+ * answered, as if they had been lost, and the limiter sends them again; the
+ * same if there is no room to keep an answer.
  *
- * A grant is on its holder's account from when the broker has made it. So one
- * may be dropped at any time (the link is gone, the mastership is lost, another
- * push of the quota came before this one was said), and a push that no peer has
- * room for is dropped: its holder will ask.
+ * A grant is on its holder's account from when the lease pool has made it. So
+ * it may be dropped at any time (the link is gone, the mastership is lost, a
+ * newer push of the quota replaces it). A push without room at its peer is
+ * dropped: its holder will ask.
  *
- * Not master. Nobody is answered, but told where to go: by the welcome, when
- * that changes, and whenever he asks all the same.
+ * Not master. Clients get no grant, but the master's address: in the welcome,
+ * when it changes, and after each of their wants.
  *
- * Nothing to learn. A master learns what others may have leased before it, and
- * a newcomer waits meanwhile; but of a quota that was created under its eyes
- * nobody can have anything. What there was before its term it knows only if
- * there is no other root: one that was elected may have to read yet what the
- * former master leased. So, alone, and never without its store, it takes for
- * new what is created after the first epoch that it served in its term, under a
- * name that nobody has removed and no leased template had; until something
- * leased goes, which may come again.
+ * Nothing to learn. A master learns the leases that others may have granted
+ * before it, and new clients wait meanwhile; but a quota created during its
+ * term can't have any. It knows the quotas from before its term only if there
+ * is no other root: an elected master may not have read yet all quotas that the
+ * former one leased. So a root that is alone, and has its store, treats as new
+ * each quota created after the first epoch that it served in its term, under a
+ * name that was never removed and matches no leased template. This ends when a
+ * leased quota is removed, because the name may come again.
  *
- * A region's root has its capacity from those above (root.leases.lessor). Until
- * they have said anything of a quota, its clients are heard, since what they
- * want and have is to be told above, and answered afterwards: at once it would
- * be with nothing, and that would take from them what the region's former
- * master gave. Whoever waits at a door is told to come again.
+ * A region's root has its capacity from the roots above (root.leases.lessor).
+ * Until they have answered for a quota, wants of its clients are received,
+ * since their sum is sent up, and answered later: an immediate answer would
+ * grant nothing, and take away the leases of the region's former master. A
+ * client of a listener is asked to try again.
  *
- * So it is with who is new while a number is to be kept (lease/broker_roll.c),
- * and with all while a new master has kept none, though there was one: heard,
- * and answered when it is kept. Where it can't be kept they are answered when
- * all is over that was leased under the one before, for then nobody can show a
- * roll of it. There is room for AWAITING_MAX that wait. Who finds none was
- * heard as well, so that it has what it had; it says its wants again, with the
- * patience of all that isn't answered, and is answered then. */
+ * New clients wait in the same way while a number is to be kept
+ * (lease/broker_roll.c); so do all clients of a new master that found a number
+ * and hasn't kept its own. Their wants are received, and answered when the
+ * number is kept. If it can't be kept, they are answered when all leases of the
+ * former master are over, because then no roster token of it is valid. There is
+ * room for AWAITING_MAX waiting wants. A client without room was received as
+ * well, so its lease is known; it repeats its wants, with the usual patience,
+ * and is answered then. */
 
 #include "node/root_lease.h"
 
@@ -56,15 +57,14 @@
 #include "base/hash.h"
 #include "node/root_state.h"
 
-/* Answers that wait to be said to one peer, at most: of some messages. */
+/* Answers that wait for one peer, at most: those of some messages. */
 #define ANSWERS_MAX (4 * WEIR_LEASES_MAX)
 /* Pushes brought to their peers in one tick. */
 #define PUSH_WORK 4096
-/* Wants that wait for those above; for no longer than a limiter remembers. */
+/* Wants that wait for the roots above; not longer than a limiter remembers. */
 #define AWAITING_MAX 4096
 #define AWAITING_MOST (10 * WEIR_SECOND)
-/* A limiter's id: a NUL byte, what kind it is of, and its key; or, of a region,
- * the name. */
+/* A limiter's id: a NUL byte, its kind, and its key; or the region's name. */
 #define LINK_ID_HEAD 2
 #define LINK_ID_SIZE (LINK_ID_HEAD + sizeof(struct limiter_key))
 #define REGION_MAX (WEIR_CLIENT_ID_MAX - LINK_ID_HEAD)
@@ -79,9 +79,9 @@ static unsigned level_of(const struct weir_root *root)
     return root->region_count > 0 ? (unsigned)root->region_count : 1;
 }
 
-/* Safe capacity is what holders go by whose on_stale says so. Any may be leased
- * at a door too, so a master before this one may have told of it one of
- * Doorman's clients. */
+/* Holders use the safe capacity only with on_stale `share`. Any quota may be
+ * leased through a listener, so an earlier master may have granted it to a
+ * client of Doorman's protocol: that is the guard. */
 static void rule_of(const struct weir_root *root,
                     const struct weir_quota *quota, struct weir_leased *out)
 {
@@ -102,7 +102,7 @@ static void rule_of(const struct weir_root *root,
     };
 }
 
-/* Nobody before this root, as master, can have leased the name. */
+/* Whether no master before this one can have leased the name. */
 static bool is_new(const struct weir_root *root, const struct weir_quota *quota,
                    struct weir_text name)
 {
@@ -121,7 +121,7 @@ static bool is_new(const struct weir_root *root, const struct weir_quota *quota,
     return true;
 }
 
-/* Which epoch parts what was there from what is new. */
+/* Notes the epoch after which created quotas are new. */
 static void look_at_epoch(struct weir_root *root)
 {
     struct root_leases *leases = &root->leases;
@@ -152,7 +152,7 @@ void weir_root_lease_change(struct weir_root *root,
         weir_root_lease_forget(root);
 }
 
-/* By the catalog alone. */
+/* The leased quota, by the catalog alone. */
 static int find_quota(const struct weir_root *root, struct weir_text name,
                       const struct weir_quota **out)
 {
@@ -165,7 +165,7 @@ static int find_quota(const struct weir_root *root, struct weir_text name,
     return (*out)->sharing == WEIR_LEASED ? WEIR_OK : WEIR_EQUOTA;
 }
 
-/* What there is to be handed out, now. */
+/* The rule and the present capacity of the quota. */
 static int find_rule(const struct weir_root *root, struct weir_text name,
                      struct weir_leased *out, weir_instant now)
 {
@@ -190,7 +190,7 @@ static bool rule(void *context, struct weir_text name, struct weir_leased *out,
     return error == WEIR_OK || (error == WEIR_ENOTREADY && root->ready);
 }
 
-/* Those above haven't said anything of it yet, or no number is kept. */
+/* Whether the roots above haven't answered for it, or no number is kept. */
 static bool is_awaited(const struct weir_root *root, struct weir_text name,
                        weir_instant now)
 {
@@ -224,7 +224,7 @@ void weir_root_lease_edit(struct weir_root *root, const struct weir_text *name,
         weir_brokers_review(root->leases.brokers);
 }
 
-/* ---- What is to be said ---- */
+/* ---- Grants to send ---- */
 
 static struct weir_text name_of(const struct root_grants *grants,
                                 const struct root_grant *row)
@@ -272,7 +272,7 @@ static struct root_grant *append(struct weir_root *root,
     return row;
 }
 
-/* The row of a push of that quota which isn't said yet. */
+/* The row of an unsent push of that quota. */
 static struct root_grant *find_row(const struct weir_root *root,
                                    const struct root_grants *grants,
                                    struct weir_text name)
@@ -323,7 +323,7 @@ static size_t take_rows(struct weir_root *root, struct root_grants *grants)
         grants->first++;
     }
     if (grants->first == grants->count)
-        clear(grants); /* the names stay where they are until the next */
+        clear(grants); /* the names stay valid until the next row */
     return count;
 }
 
@@ -399,7 +399,7 @@ static enum weir_lease_error error_of(int error)
     return error == WEIR_EDENIED ? WEIR_LEASE_DENIED : WEIR_LEASE_UNKNOWN;
 }
 
-/* Brokers say only that there is no rule. */
+/* If the lease pools have no rule, finds the reason. */
 static int ask(struct weir_root *root, const struct weir_client *client,
                struct weir_text quota, const struct weir_broker_ask *said,
                struct weir_grant *out, weir_instant now)
@@ -431,7 +431,7 @@ static void answer(struct weir_root *root, uint32_t index, uint64_t number,
     weir_root_enqueue(root, index);
 }
 
-/* Without an 'out' it isn't to be answered yet. */
+/* Without 'out' the want is received and not answered yet. */
 static int hear_want(struct weir_root *root, uint32_t index,
                      const struct weir_want *want, struct weir_grant *out,
                      weir_instant now)
@@ -468,7 +468,7 @@ static uint64_t awaiting_key(const struct weir_root *root, uint32_t index,
     return weir_hash(name, root->seed + index);
 }
 
-/* What that peer waits for; AWAITING_MAX: it doesn't. */
+/* The peer's waiting want of that name; AWAITING_MAX: none. */
 static size_t find_awaiting(const struct weir_root *root, uint32_t index,
                             struct weir_text name)
 {
@@ -485,7 +485,7 @@ static size_t find_awaiting(const struct weir_root *root, uint32_t index,
     return AWAITING_MAX;
 }
 
-/* Its place, or the next free one; NULL: there is none. */
+/* Its place, or the next free one; NULL: none. */
 static struct root_awaiting *await_place(struct weir_root *root, uint32_t index,
                                          struct weir_text name)
 {
@@ -539,7 +539,7 @@ static void drop_awaiting(struct root_leases *leases, size_t at)
     leases->awaiting_keys[at] = leases->awaiting_keys[leases->awaiting_count];
 }
 
-/* It has said something newer. */
+/* The client has sent newer wants. */
 static void await_no_more(struct weir_root *root, uint32_t index,
                           struct weir_text name)
 {
@@ -548,7 +548,7 @@ static void await_no_more(struct weir_root *root, uint32_t index,
         drop_awaiting(&root->leases, at);
 }
 
-/* Only a region's root speaks for others: of whom it hears, it answers for. */
+/* Only a region's root may send the wants of many clients. */
 static bool may_say(const struct weir_root *root, uint32_t index,
                     const struct weir_want *want)
 {
@@ -558,7 +558,7 @@ static bool may_say(const struct weir_root *root, uint32_t index,
            want->bands[0].clients == 1;
 }
 
-/* WEIR_OK, or WEIR_EPROTOCOL: it is out of its range. */
+/* WEIR_OK, or WEIR_EPROTOCOL: a value is out of its range. */
 static int take_want(struct weir_root *root, uint32_t index, uint64_t number,
                      const struct weir_want *want, weir_instant now)
 {
@@ -625,7 +625,7 @@ void weir_root_lease_heard(struct weir_root *root, struct weir_text name,
     }
 }
 
-/* All that needn't wait any more. */
+/* Answers all wants that needn't wait any more. */
 static void answer_all(struct weir_root *root, weir_instant now)
 {
     struct root_leases *leases = &root->leases;
@@ -674,7 +674,7 @@ void weir_root_lease_detach(struct weir_root *root, uint32_t index)
 {
     struct root_peer *peer = &root->peers[index];
     weir_brokers_way_lost(root->leases.brokers, index);
-    /* Who asked for much and read nothing keeps no memory by that. */
+    /* A client that wants much and reads nothing occupies no memory. */
     weir_root_lease_free_peer(peer, &root->mem);
     peer->granted = peer->pushed = (struct root_grants){ .first = 0 };
     peer->master_owed = false;
@@ -695,7 +695,7 @@ void weir_root_lease_tick(struct weir_root *root, weir_instant now)
         answer_all(root, now);
 }
 
-/* ---- Doors ---- */
+/* ---- Listeners ---- */
 
 static bool is_of_a_door(const struct weir_root *root,
                          const struct weir_client *client)
@@ -754,9 +754,9 @@ void weir_root_lease_way_lost(struct weir_root *root, uint32_t way)
     weir_brokers_way_lost(root->leases.brokers, way);
 }
 
-/* ---- Who is master ---- */
+/* ---- Mastership ---- */
 
-/* What was to be said is of the term before. */
+/* Drops all unsent grants: they are of the former term. */
 static void tell_all(struct weir_root *root)
 {
     root->leases.awaiting_count = 0;
@@ -791,7 +791,7 @@ void weir_root_lease_found(struct weir_root *root, uint64_t number)
     root->leases.unkept = number != 0;
 }
 
-/* Who waits was heard, and is answered now. */
+/* Waiting clients were received before, and are answered now. */
 void weir_root_lease_keep(struct weir_root *root, uint64_t number,
                           weir_instant now)
 {
@@ -811,7 +811,7 @@ void weir_root_lease_alone(struct weir_root *root, bool alone)
     root->leases.alone = alone;
 }
 
-/* An address that isn't clean text can't be told: then it isn't known. */
+/* An address that isn't clean text isn't sent: it counts as unknown. */
 static void keep_master(struct root_leases *leases, struct weir_text master)
 {
     struct weir_diag diag;
@@ -852,7 +852,7 @@ struct weir_text weir_root_lease_master(const struct weir_root *root)
     return (struct weir_text){ leases->master, leases->master_len };
 }
 
-/* ---- What people look at ---- */
+/* ---- Views ---- */
 
 const struct weir_brokers *weir_root_brokers(const struct weir_root *root)
 {
