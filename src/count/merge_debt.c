@@ -22,30 +22,29 @@
  * at 'high'. After the last report of the one limiter the bucket is at 'high'
  * again when 'debt' has leaked, and from there the limit passes.
  *
- * Why honest limiters don't notice. The units that a limiter lets through by a
- * bucket of size 'high' never fill its own bucket above 'high' plus what it
- * takes unseen (2 * slack + weight, merge.c). Slack is at most half of the
- * room, and no take is heavier than high_burst, because a heavier one is
- * refused always. So a full bucket, what is taken unseen and one charge of the
- * greatest weight that may pass fit into 3 * high_burst.
- * Reports may come an interval apart and may wait for one answer, and then hold
- * the counts of two intervals at once. Late counts (merge.c) fill the bucket up
- * to 'high' at most whatever their number, as before, so nothing is cut off
- * them here. Charges and reservations go into debt by up to max_debt for each
- * limiter: an operator who charges more at a time, or reserves further ahead,
- * sets a longer max_debt.
+ * Why honest limiters don't notice. The units that a limiter passes by a bucket
+ * of size 'high' never fill its own bucket above 'high' plus the units it takes
+ * unseen (2 * slack + weight, merge.c). Slack is at most half of the room, and
+ * no take is heavier than high_burst, because a heavier one is always refused.
+ * So a full bucket, the units taken unseen and one charge of the greatest
+ * weight that may pass fit into 3 * high_burst. Reports may come an interval
+ * apart and may wait for one answer, and then hold the counts of two intervals
+ * at once. Late counts (merge.c) fill the bucket up to 'high' at most, for any
+ * number of units, so none are cut off here. Charges and reservations go into
+ * debt by up to max_debt for each limiter: operators that charge more at a
+ * time, or reserve further ahead, set a longer max_debt.
  *
  * A region's root reports for many limiters, which together keep to the same
  * limit by the same bucket; the same formula bounds it. Debts of its limiters
- * beyond that are in the region's own bucket, which its limiters are told of
- * (the larger of two fills is told, merge_carry.c).
+ * beyond that are in the region's own bucket, and its limiters are sent the
+ * larger of the two fills (merge_carry.c).
  *
  * A root that was just started takes over the fill that limiters know. The fill
  * of one limiter is bounded by 'debt' too. While an adopted fill drains, it
  * counts against the room of every cell: it is not known which limiter it came
  * from, and otherwise two debts would fit.
  *
- * An edit bounds what is in the bucket by 'high' plus the debt of one limiter
+ * An edit bounds the fill of the bucket by 'high' plus the debt of one limiter
  * under the new limit. So a limit that is lowered ends no debt later than
  * max_debt from then on.
  *

@@ -47,8 +47,8 @@ struct weir_tally_cell {
     uint32_t session;       /* low half of the session that it was announced
                              * in */
     bool told;              /* fill and slack are valid … */
-    bool blind;     /* … but from a region's root that can't reach those
-                     * above */
+    bool blind;     /* … but are "full, no slack", which a region's root sends
+                     * until those above answer */
     bool counted;   /* the root answers counts of the slot with a fill */
     bool adopt;     /* 'fill' is for a cold root to take over … */
     bool witnessed; /* … and another root has answered since it started */

@@ -395,7 +395,7 @@ void weir_candidate_receive(struct weir_candidate *c,
         sound.failed = true; /* even if it says otherwise */
         sound.gone = false;
     }
-    weir_candidate_tick(c, now); /* first end what is over by the clock */
+    weir_candidate_tick(c, now); /* first ends by the clock */
     count_answer(c, &sound, now);
     judge(c, &sound, now);
     switch (answer->ask.type) {

@@ -6,7 +6,7 @@
  *     tally        ---- above ----------> merge: sends the larger fill
  *     quotas       ---- sink -----------> catalog
  *     top_age      ---------------------> top_at, adrift
- *     (its links)  <--- region_lease.c --> brokers
+ *     (its links)  <--- region_lease.c --> lease pools
  *
  * Up. A root quota's slot counts the units that limiters handed over, plus
  * those presumed of them by now. So the limiter half's count differs from the
