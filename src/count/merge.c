@@ -599,7 +599,7 @@ void weir_merge_drop(struct weir_merge *merge, struct weir_use *use)
         cell_detach(merge, use->cells);
     if (merge->upstream && merge->upstream->dropped)
         merge->upstream->dropped(merge->upstream->context, use);
-    /* The queue knows a touched use by number: the element is freed when its
+    /* The queue has its number if touched: the element is freed when its
      * turn comes. */
     const struct weir_mem *mem = &merge->mem;
     weir_index_remove(&merge->index, use->hash,

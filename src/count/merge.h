@@ -182,7 +182,7 @@ struct weir_merge {
     uint32_t use_live;
     uint32_t hand;         /* cursor of the sweep for each new bucket */
     uint32_t free_use;     /* list through next_touched: index + 1 */
-    uint32_t touched;      /* queue of uses: first, index + 1 */
+    uint32_t touched;      /* queue of moved ones: first, index + 1 */
     uint32_t touched_last; /* last, index + 1 */
     uint32_t carrying, carrying_last; /* the same, to be carried on */
     uint64_t merged;                  /* counts merged */

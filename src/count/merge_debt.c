@@ -44,9 +44,9 @@
  * counts against the room of every cell: it is not known which limiter it came
  * from, and otherwise two debts would fit.
  *
- * An edit bounds the fill of the bucket by 'high' plus the debt of one limiter
- * under the new limit. So a limit that is lowered ends no debt later than
- * max_debt from then on.
+ * An edit bounds the bucket's fill by 'high' plus the debt of one limiter under
+ * the new limit. So after a limit is lowered, every debt ends within the new
+ * max_debt.
  *
  * Units presumed of a cell (merge.c) are not bounded here: they go when the
  * link does, or after two intervals of silence, and counts replace them. Units

@@ -203,8 +203,8 @@ void weir_limiter_reincarnate(struct weir_limiter *limiter,
 struct weir_limiter_estate {
     uint8_t incarnation[WEIR_INCARNATION_SIZE];
     uint32_t sessions;     /* number of sessions begun; an upper bound */
-    uint32_t heard;        /* a root was ever received from … */
-    weir_instant heard_at; /* … the topmost one last at this time */
+    uint32_t heard;        /* a message of a root came … */
+    weir_instant heard_at; /* … from the topmost one, last */
     uint64_t wants;        /* numbers of wants; an upper bound */
     weir_duration stale_after, report_interval; /* as set; 0: not known */
     struct {

@@ -473,18 +473,18 @@ static const char *misplacement(struct weir_region *region, uint32_t link,
                                 const struct weir_welcome *welcome)
 {
     if (!is_above_us(region, welcome))
-        return "it is of this region, or below it: --upstream is for roots "
-               "above";
+        return "it is of this region, or below it: name roots above the "
+               "region with --upstream";
     if (!is_of_one_tier(region, link, welcome->carries))
-        return "it is of another tier than the other roots above: counts "
-               "would go up twice";
+        return "it is of another tier than the other roots above, so counts "
+               "would go up twice: name roots of one tier with --upstream";
     struct way *above = &region->above[link];
     bool fits = true;
     above->count = 0;
     for (size_t i = 0; i < welcome->region_count; i++)
         fits &= way_add(above, welcome->regions[i]);
     if (!fits || !follow_way(region))
-        return "there are more than 16 regions above each other";
+        return "more than 16 regions lead to the top: use fewer tiers";
     return NULL;
 }
 
