@@ -476,8 +476,8 @@ static const char *misplacement(struct weir_region *region, uint32_t link,
         return "it is of this region, or below it: name roots above the "
                "region with --upstream";
     if (!is_of_one_tier(region, link, welcome->carries))
-        return "it is of another tier than the other roots above, so counts "
-               "would go up twice: name roots of one tier with --upstream";
+        return "it is of another tier than the others above: counts would go "
+               "up twice; name one tier";
     struct way *above = &region->above[link];
     bool fits = true;
     above->count = 0;

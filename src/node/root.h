@@ -16,9 +16,7 @@
 
 struct weir_root;
 
-#define WEIR_ROOT_METER_BYTES \
-    (64u << 20) /* of exact quotas' bucket states, in
-                                           * all */
+#define WEIR_ROOT_METER_BYTES (64u << 20) /* bucket states of exact quotas */
 
 /* The pump's time-zone files. Called for a quota with a time zone at its first
  * use, and after weir_root_set_wall(…, true). */
