@@ -160,7 +160,7 @@ static uint64_t others_off(const struct weir_merge *merge,
     return off > INT64_MAX ? 0 - off : off;
 }
 
-/* The slack sent last is over twice the present one, or far below it. */
+/* The slack sent last is over twice the present one, or at most a quarter. */
 static bool slack_moved(const struct weir_use *use,
                         const struct weir_cell *cell, uint64_t room)
 {

@@ -202,7 +202,7 @@ static void hear(struct weir_limiter *limiter, struct limiter_link *link,
         link->topped = limiter->topped = true;
         weir_table_set_held(limiter->table, age > 0);
     } else if (!limiter->heard) {
-        limiter->heard_at = now; /* a topmost root gets the full time, too */
+        limiter->heard_at = now; /* the topmost root gets the full time */
     }
     limiter->heard = true;
     if (!limiter->stale || is_long_ago(limiter, limiter->heard_at, now))
