@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * exact.h - exact quotas: those that a Redis, a Valkey or a memcached counts.
+ * exact.h - exact quotas: a Redis, a Valkey or a memcached counts them.
  *
- * libweir speaks to roots only, so that a service without exact quotas loads
- * no library of a store. One that has some links libweir-exact as well
- * (pkg-config: weir-exact) and says
+ * libweir speaks to roots only, so that a service without exact quotas loads no
+ * library of a store. A service with exact quotas also links libweir-exact
+ * (pkg-config: weir-exact) and sets
  *
  *     struct weir_options options = WEIR_OPTIONS_INIT;
  *     options.exact = weir_exact();
@@ -20,8 +20,8 @@
 extern "C" {
 #endif
 
-/* For options.exact; never NULL, and the same at each call. Both libraries
- * must be of one version: weir_open() refuses another with WEIR_EINVAL.
+/* For options.exact; never NULL, and the same at each call. Both libraries must
+ * be of one version: weir_open() refuses any other with WEIR_EINVAL.
  * Wait-free. */
 WEIR_API const struct weir_exact *weir_exact(void);
 
