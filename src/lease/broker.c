@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * lease/broker.c - grants that in sum are never more than there is.
+ * lease/broker.c - a lease pool: its grants never exceed its capacity.
  *
- * The problem. Each holder is told a staircase (quota/lease.h) and goes by it
- * until it is told another. What the broker says takes its time, may be lost,
- * and may overtake itself. So what a holder uses isn't what it was last told,
- * but a step of one of several staircases: and the broker must count the
- * largest of them.
+ * The problem. Each lease holder is sent a staircase (quota/lease.h) and goes
+ * by it until it receives another. A message takes time, may be lost, and may
+ * be overtaken. So a holder may be on a step of any of several staircases, not
+ * only the last, and the pool must count the largest of them.
  *
- * A holder's account has two steps, alike: 'out' and until when, 'safe_out' and
- * until when. Telling more raises a step at once, and an answer prolongs it.
- * Telling less lowers it only when the holder says that it has taken that
- * serial, or when its time is over:
+ * A holder's account has two steps of the same kind, 'out' and 'safe_out', each
+ * with its end. A higher grant raises a step at once, and an answer prolongs
+ * it. It falls only when the holder reports that it has taken the serial of a
+ * lower grant, or when its time is over:
  *
  *     out       100 ------------.
  *     told      100 ---.        |
@@ -18,87 +17,89 @@
  *     safe_out   20 ----------------------'-- 20 ------.
  *                   told   way, taken  lease over    safe lease over
  *
- * Who can't be pushed to takes no serial, and needs not say what it has; nor
- * need that be true. Of such a holder any answer may have been the last that
- * came, as long as it lasts. So each of its steps is held up by the answers
- * that told so much, and by no lower one after them: when they are over it
- * falls to the most that was told 'since', which all those after them hold up.
- * (To know each answer of a lease would be exact, and unbounded; so 100, 60, 30
- * is 60 until the answer of 30 is over.) That is looked at when it asks, for
- * the lease of who doesn't ask runs out as ever.
+ * A client of Doorman's protocol cannot be pushed to. It sends no serial
+ * number, and the amount it reports holding is not trusted. Any answer to it
+ * may be the last that arrived, while that answer lasts. So each of its steps
+ * is held up by the answers that granted so much, and by no lower one after
+ * them: when they are over the step falls to 'since', the largest amount
+ * granted after them, which all those later answers hold up. (To know each
+ * answer of a lease would be exact, and unbounded; so after 100, 60, 30 the
+ * step is 60 until the answer of 30 is over.) The step is lowered when the
+ * holder asks; if it doesn't ask, its lease runs out as usual.
  *
- * Its times end a refresh later than what was told, for its clock may be
- * slower, and of a gauge 'linger' later than that: a permit outlasts what it
- * was let in by. Until 'out' ends the holder is accounted with the larger of
- * both. A raise is capped so that the sum over holders stays within the
- * capacity; where the sum is above it, since the capacity was cut, nobody is
- * told more than before. From that the promises of the header follow, whatever
- * the messages do. Safe capacities are summed by themselves too: a server whose
- * own lease runs out is at its own safe capacity at once, and so must be those
- * below it. That is why it gives no lease beyond its own, pushes nobody more
- * whose lease it has told to last longer, and when its own is over lets nobody
- * go on with more than his safe capacity for what he was told before.
+ * A step ends in the account a refresh later than the holder was told, for the
+ * holder's clock may be slower; in a quota of kind concurrency 'linger' later
+ * still, for a permit outlasts the grant under which it entered. Until 'out'
+ * ends the holder is accounted with the larger of both. A raise is capped so
+ * that the sum over holders stays within the capacity; if the sum exceeds it,
+ * because the capacity was cut, no holder is granted more than before. The
+ * header's guarantees follow from that, however messages are lost or delayed.
+ * Safe capacities are also summed by themselves: when a server's own lease runs
+ * out, it is at its own safe capacity at once, and its holders must be too.
+ * Therefore it gives no lease beyond its own, pushes no increase to a holder
+ * that has a longer lease than its own, and when its own is over no earlier
+ * grant entitles a holder to more than its safe capacity.
  *
- * Beyond a grant, safe capacity is promised only while nobody waits, and taken
- * back like a grant when somebody does; and to those alone who say which grant
- * they have taken. What the others have is the last that came, and is believed
- * only if it was the last told: an ask may be late, or said twice.
+ * Safe capacity beyond a grant is promised only while no holder waits, and only
+ * to holders that report serials; it is taken back like a grant. The other
+ * holders are on the last answer that arrived; their report counts only if it
+ * equals the last grant: an ask may be late, or doubled.
  *
- * Learning. A broker that begins may find holders with staircases of its
- * predecessor, who accounted for them as we do. So what those may have that we
- * haven't heard of is at most what he had, the capacity, less the larger steps
- * of those that we have ('known'): to go by 'known' is always right. When the
- * longest of his leases is over, the unheard are on their safe capacities, of
- * which he had promised no more than 'promised': less the safe capacities heard
- * of, that bounds them too. When those are over, nothing is left. And when all
- * were heard: broker_roll.c says how that is known. Until then:
+ * Learning. A new pool may find holders with staircases of its predecessor,
+ * which accounted for them in the same way. So the holders that it hasn't heard
+ * have at most the predecessor's capacity, less the larger steps of those that
+ * it has heard ('known'): handing out 'known' is always safe. When the longest
+ * of those leases is over, the unheard are on their safe capacities, of which
+ * the predecessor had promised at most 'promised': less the safe capacities
+ * heard of, that bounds them too. When those are over, nothing is left.
+ * Until all are known to be heard (see broker_roll.c) the pool hands out:
  *
  *     until the leases are over  min(capacity, known)
  *     until the safes are over   min(capacity, max(known, rest))
  *     then                       capacity
  *     with                       rest = capacity - (promised - heard)
  *
- * Of a capacity that is leased, what the predecessor had may have ended sooner,
+ * If the capacity is itself leased, the predecessor's may have ended sooner,
  * with its own lease. Then all below are on their safe capacities, the server
  * above accounts for no more, and 'known', reported before, is too much. This
- * broker can't tell whether it has come to that, so it gives what fits both:
+ * pool can't tell whether that happened, so it gives the amount that fits both:
  *
  *     until the leases are over  min(capacity, known, max(heard, rest))
  *     until the safes are over   min(capacity, max(heard, rest))
  *
- * More can't be given: who wasn't heard may be there. Within that it shares
- * as ever: what one gives back another may have. (To answer each what it
- * reports, as Doorman does, leaves those without anything for a whole lease,
- * and trusts reports without bound.) A holder that leases on and is new itself
- * hears of its own bit by bit: while it says so, what it takes lowers nothing,
- * and what it has beyond all that it said before raises its account, and
- * 'known'; not when we have learned, for then we know the most that it can
- * have, and what it says is more is late. And it is told
- * no safe capacity below that of its account: so what it was told is all that
- * its own predecessor can have promised, but for what we reserve ourselves.
+ * More can't be given: unheard holders may have it. Within that it shares as
+ * usual: units that one holder gives back another may have. (To answer each
+ * holder its reported amount, as Doorman does, leaves those without anything
+ * for a whole lease, and trusts reports without bound.) A holder that leases on
+ * may be learning itself, and hear of its own holders bit by bit. While it
+ * reports so, a taken serial lowers nothing, and an amount beyond all that it
+ * reported before raises its account, and 'known'. Not after this pool has
+ * learned: a higher report is then late. And it is granted no safe capacity
+ * below that of its account: so its grants bound all that its own predecessor
+ * can have promised, but for this pool's own reserve.
  *
- * Who is told without asking. Shares depend on everybody, and each ask moves
- * them a little; to push each little move to all would be n messages an ask.
- * So pushes go out only while somebody waits, i.e. has less than its share
- * by more than TOLERANCE. Then a hand goes round all holders that stream,
- * lowers who has more than its share, and raises who has less, as far as it is
- * free. As the shares' sum is the capacity, what is taken is what is wanted.
- * Rounds have a pause between them that grows with the holders, so that they
- * take a bounded part of the time; a newcomer on a full resource
- * therefore waits for one round, two ways, and no refresh.
+ * Pushes. Shares depend on all holders, and each ask moves them a little; to
+ * push each little move to all would be n messages an ask. So pushes go out
+ * only while a holder waits, i.e. has less than its share by more than
+ * TOLERANCE. Then a round visits all holders that stream, lowers those above
+ * their share, and raises those below it, as far as it is free. As the shares'
+ * sum is the capacity, the units taken are the units wanted. The pause between
+ * rounds grows with the number of holders, so that rounds take a bounded part
+ * of the time; a newcomer on a full quota waits for one round and two message
+ * delays, not for a refresh.
  *
  * Rejected: a heap of holders by how much more or less than their share they
- * have. It finds the first to be told, but every share moves with every ask,
+ * have. It finds the first to push to, but every share moves with every ask,
  * and for shares that aren't max-min not even the order stays.
  *
- * Steps end nearly in the order in which they were made longer, so two lists
- * will do, of leases and of safe capacities: one that is shorter than those
+ * Steps end nearly in the order in which they were prolonged, so two lists
+ * suffice, of leases and of safe capacities: a step that is shorter than those
  * before it ends later than it could. */
 
 #include "lease/broker_state.h"
 
 #define TOLERANCE 1e-3 /* of a share: smaller moves wait for an ask */
-#define GATED_REFRESH WEIR_SECOND /* of who must ask to hear of its end */
+#define GATED_REFRESH WEIR_SECOND /* of a gated holder that isn't pushed to */
 #define ROUND_PAUSE (5 * WEIR_MILLISECOND)
 #define ROUND_PAUSE_A_HOLDER (20 * WEIR_MILLISECOND / 1000)
 
@@ -217,7 +218,7 @@ static void set_waits(struct weir_broker *b, struct holder *h, bool waits)
 
 /* ---- Shares ---- */
 
-/* What there is, but for what those may have that weren't heard yet. */
+/* The capacity, less the amount that unheard holders may have. */
 static double capacity_of(const struct weir_broker *b, weir_instant now)
 {
     double capacity = b->rule.capacity;
@@ -234,7 +235,7 @@ static double capacity_of(const struct weir_broker *b, weir_instant now)
     return smaller(certain, capacity);
 }
 
-/* Whether the sum is held: by their nature it isn't for two of them. */
+/* Whether the sum is kept within the capacity: two algorithms don't. */
 static bool is_held(const struct weir_broker *b, weir_instant now)
 {
     return is_learning(b, now) || (b->rule.share != WEIR_SHARE_NONE &&
@@ -256,23 +257,23 @@ static bool is_less(double a, double than)
     return a < than - TOLERANCE * than;
 }
 
-/* Somebody waits, or more is out than there is. */
+/* A holder waits, or more is out than there is. */
 static bool is_short(const struct weir_broker *b, weir_instant now)
 {
     return b->waiting > 0 ||
            (is_held(b, now) && is_less(capacity_of(b, now), total(&b->out)));
 }
 
-/* Our own lease is over: there is what we have in safe capacity. */
+/* Our own lease is over: the capacity is our safe capacity. */
 static bool is_at_safe(const struct weir_broker *b)
 {
     return b->expiry != WEIR_NEVER && b->expiry == b->safe_until &&
            b->rule.capacity <= b->safe_total;
 }
 
-/* The larger of the steps that it was last told and may be on. When our own
- * lease is over those of our holders are: what was told of them isn't to be
- * told on, for longer. */
+/* The larger of the last granted steps that it may be on. When our own lease is
+ * over our holders' are too: a grant above the safe capacity isn't
+ * prolonged. */
 static double charge_of(const struct weir_broker *b, const struct holder *h,
                         weir_instant now)
 {
@@ -280,8 +281,8 @@ static double charge_of(const struct weir_broker *b, const struct holder *h,
     return leased ? larger(h->grant, h->safe) : h->safe;
 }
 
-/* What may be told to 'h' now; while more is out than there is, no more than it
- * was told before. */
+/* The most that 'h' may be granted now; while more is out than there is, no
+ * more than before. */
 static double room_for(const struct weir_broker *b, const struct holder *h,
                        weir_instant now)
 {
@@ -314,8 +315,8 @@ static double safe_share(const struct weir_broker *b, const struct holder *h,
     return smaller(safe, WEIR_LEASE_UNITS_MAX);
 }
 
-/* The same of safe capacity. What it has of that costs nothing while it learns,
- * and is to bound what it may have to learn. */
+/* The same for safe capacity. While it learns, the safe capacity of its account
+ * costs nothing, and bounds the amount that it may yet report. */
 static double safe_room_for(const struct weir_broker *b, const struct holder *h,
                             double grant, weir_instant now)
 {
@@ -343,7 +344,7 @@ static double safe_of(const struct weir_broker *b, const struct holder *h,
     return smaller(safe, safe_room_for(b, h, grant, now));
 }
 
-/* ---- Telling ---- */
+/* ---- Granting ---- */
 
 static void tell(struct weir_broker *b, struct holder *h, double grant,
                  double safe, struct weir_grant *out, weir_instant now)
@@ -382,13 +383,13 @@ static void unlist(struct weir_broker *b, struct holder *h)
     h->listed = false;
 }
 
-/* What ends then by the holder's clock. */
+/* When a step that was sent with that 'end' is over by the holder's clock. */
 static weir_instant over_at(const struct weir_broker *b, weir_instant end)
 {
     return weir_after(end, b->rule.refresh + b->rule.linger);
 }
 
-/* 'end': of the step it is on. It is over for sure some time later. */
+/* 'end': of the step it is on. The step is surely over some time later. */
 static void list_by(struct weir_broker *b, struct holder *h, bool faded,
                     weir_instant end)
 {
@@ -407,8 +408,8 @@ static void list_by(struct weir_broker *b, struct holder *h, bool faded,
     h->listed = true;
 }
 
-/* It is known to be on no other step than these, which its last answer holds
- * up, or nothing. */
+/* It is known to be on no steps but these, which its last answer holds up, or
+ * nothing. */
 static void set_all_out(struct weir_broker *b, struct holder *h, double step,
                         double safe)
 {
@@ -428,8 +429,8 @@ static void hold_up(struct prop *prop, bool highest, double told,
         prop->since = larger(prop->since, told);
 }
 
-/* By the answer that was told just now. Who streams says what it has taken of
- * it: until then it holds up all. */
+/* By the answer just made. A holder that streams reports the serial that it has
+ * taken: until then this answer holds up all. */
 static void hold_up_steps(const struct weir_broker *b, struct holder *h)
 {
     hold_up(&h->prop, h->streams || h->grant >= h->step, h->grant, h->until);
@@ -437,9 +438,9 @@ static void hold_up_steps(const struct weir_broker *b, struct holder *h)
             over_at(b, h->safe_until));
 }
 
-/* It learns, so it is told of no less safe capacity than it is accounted with,
- * but there isn't so much: what it is told bounds what it may have, and lasts
- * for no time. Of what it says to have some may be past, and others', since. */
+/* A learning holder is granted no less safe capacity than its account has. If
+ * there isn't so much, the grant still bounds the amount it may have, but lasts
+ * for no time: part of its reported amount may be over, and others' since. */
 static bool is_safe_overdrawn(const struct weir_broker *b,
                               const struct holder *h)
 {
@@ -449,8 +450,8 @@ static bool is_safe_overdrawn(const struct weir_broker *b,
     return h->learns && over;
 }
 
-/* The holder counts its times from when it sent, which was earlier. Shorter
- * ones than before may be lost on their way; then it goes by the longer. */
+/* The holder counts its times from its sending, which was earlier. A shortened
+ * time may be lost on its way; then the holder goes by the longer one. */
 static void renew(struct weir_broker *b, struct holder *h, weir_duration guard,
                   struct weir_grant *out, weir_instant now)
 {
@@ -538,7 +539,7 @@ void weir_broker_stream_lost(struct weir_broker *b, uint32_t holder)
     holder_at(b, holder)->lost = true;
 }
 
-/* It wants nothing any more. What it was told stays accounted. */
+/* It wants nothing any more. Its grants stay accounted. */
 static void silence(struct weir_broker *b, struct holder *h)
 {
     drop_all_claims(b, h);
@@ -558,8 +559,8 @@ static void fade(struct weir_broker *b, struct holder *h)
     list_by(b, h, true, h->safe_until);
 }
 
-/* Takes the steps down whose time has come; false: it is at the bottom. While
- * it learns, who was heard stays known: what is late of him is nothing new. */
+/* Ends the steps that are over; false: none is left. While the pool learns, a
+ * holder once heard stays known: its late messages are no news. */
 static bool step_down(struct weir_broker *b, struct holder *h, weir_instant now)
 {
     bool has_safe = h->safe_out > 0 || is_learning(b, now);
@@ -632,7 +633,7 @@ bool weir_broker_gone(struct weir_broker *b, uint32_t *out_holder)
     return true;
 }
 
-/* ---- An ask ---- */
+/* ---- Asks ---- */
 
 static uint32_t claim_of(const struct weir_broker *b, const struct holder *h,
                          int64_t priority)
@@ -682,7 +683,7 @@ static int add_claim(struct weir_broker *b, struct holder *h,
     return WEIR_OK;
 }
 
-/* Removes the holder's claims whose mark is, or isn't, that of this ask. */
+/* Removes the holder's claims with, or without, the mark of this ask. */
 static void drop_claims(struct weir_broker *b, struct holder *h, bool marked)
 {
     uint32_t *link = &h->first;
@@ -697,7 +698,7 @@ static void drop_claims(struct weir_broker *b, struct holder *h, bool marked)
     }
 }
 
-/* It comes into its own band as soon as that has room. */
+/* The claim moves to its own band as soon as that has room. */
 static void change_claim(struct weir_broker *b, uint32_t claim,
                          const struct weir_band *band)
 {
@@ -712,7 +713,7 @@ static void change_claim(struct weir_broker *b, uint32_t claim,
     weir_assert(error == WEIR_OK);
 }
 
-/* The holder claims what the ask says. What can fail comes first. */
+/* Sets the holder's claims by its ask. The steps that can fail come first. */
 static int claim_all(struct weir_broker *b, struct holder *h,
                      const struct weir_broker_ask *ask)
 {
@@ -741,7 +742,7 @@ static int claim_all(struct weir_broker *b, struct holder *h,
     return WEIR_OK;
 }
 
-/* What it says to have it has no longer than it can be another broker's, or a
+/* Its reported amount counts no longer than it can be another pool's, or a
  * permit can last. */
 static void hold_up_reported(const struct weir_broker *b, struct holder *h,
                              weir_instant now)
@@ -752,9 +753,10 @@ static void hold_up_reported(const struct weir_broker *b, struct holder *h,
     h->safe_prop.until = weir_later(h->safe_prop.until, safes);
 }
 
-/* It says to have what its account doesn't know: of another broker's, or
- * permits that outlast what they were let in by. What it said before, while we
- * learn, is no news: it may be late, and given back since. */
+/* It reports an amount that its account doesn't know: another pool's, or
+ * permits that outlast their grant. While this pool learns, an amount that it
+ * reported before is no news: the report may be late, and the amount given back
+ * since. */
 static void raise(struct weir_broker *b, struct holder *h,
                   const struct weir_broker_ask *ask, weir_instant now)
 {
@@ -779,9 +781,9 @@ static void raise(struct weir_broker *b, struct holder *h,
     h->safe_until = weir_later(h->safe_until, b->learning.safes);
 }
 
-/* Whether it goes by what it was last told, for sure. One that can be pushed to
- * must say so by the serial; of one that can't all grants were answers, and
- * what it has is the last that came. */
+/* Whether it surely goes by its last grant. A holder that can be pushed to must
+ * report the serial; of one that can't all grants were answers, and the
+ * reported amount is the last that arrived. */
 static bool goes_by_last(const struct holder *h,
                          const struct weir_broker_ask *ask)
 {
@@ -790,7 +792,8 @@ static bool goes_by_last(const struct holder *h,
     return !h->streams && !ask->mute && ask->has == h->grant;
 }
 
-/* The steps of who can't be pushed to fall when what held them up is over. */
+/* Lowers steps of a holder that can't be pushed to when their props are
+ * over. */
 static void let_down(struct weir_broker *b, struct holder *h, weir_instant now)
 {
     double step = h->step, safe = h->safe_out;
@@ -807,7 +810,7 @@ static void let_down(struct weir_broker *b, struct holder *h, weir_instant now)
     set_out(b, h, step, safe);
 }
 
-/* All that is out is accounted. */
+/* All units out are accounted. */
 static void end_learning(struct weir_broker *b, weir_instant now)
 {
     b->learning.leases = b->learning.safes = now;
@@ -816,7 +819,7 @@ static void end_learning(struct weir_broker *b, weir_instant now)
     weir_roll_call_later(b, now);
 }
 
-/* What it says of what it has, as far as it bears on what it may be using. */
+/* Updates the account by an ask: the steps that the holder may be on. */
 static void account(struct weir_broker *b, struct holder *h,
                     const struct weir_broker_ask *ask, weir_instant now)
 {
@@ -873,7 +876,7 @@ int weir_broker_ask(struct weir_broker *b, uint32_t holder,
     if (error < 0)
         return error;
     double share = share_of(b, h, now);
-    /* What the last round took from other holders was for a smaller share. */
+    /* The last round took back from others for a smaller share. */
     if (is_less(waited_for, share))
         b->moved = true;
     if (ask->streams && weir_roll_gates(b, h)) {
@@ -893,30 +896,31 @@ int weir_broker_ask(struct weir_broker *b, uint32_t holder,
 
 /* ---- Pushes ---- */
 
-/* What was told is to be taken back. */
+/* Whether units are to be taken back. */
 static bool is_pressed(const struct weir_broker *b, weir_instant now)
 {
     return is_short(b, now) || (is_held(b, now) && b->expiry != WEIR_NEVER &&
                                 is_less(b->safe_total, total(&b->safe_out)));
 }
 
-/* What it was told lasts longer than what we have: pushed, more would, too. */
+/* Its lease is longer than ours: a pushed increase would last as long. */
 static bool is_beyond_ours(const struct weir_broker *b, const struct holder *h)
 {
     return b->expiry != WEIR_NEVER &&
            (h->lease_until > b->expiry || h->safe_until > b->safe_until);
 }
 
-/* What it may keep of its grant when it is pushed. One that ended with our own
- * lease, or will, would go on with the longer one that it was told once: by us,
- * for who was answered by another broker only takes no push. */
+/* The part of its grant that it may keep when it is pushed to. A grant that
+ * ended with our own lease, or will, would go on with the longer lease granted
+ * once: by us, for a holder that only another pool has answered takes no
+ * push. */
 static double kept_by_push(const struct weir_broker *b, const struct holder *h)
 {
     bool outlasts = is_at_safe(b) || h->answered_until > b->expiry;
     return outlasts ? smaller(h->grant, h->safe) : h->grant;
 }
 
-/* Whether there is something to be told to 'h' without its asking. */
+/* Whether there is a grant to push to 'h'. */
 static bool push(struct weir_broker *b, struct holder *h,
                  struct weir_grant *out, weir_instant now)
 {

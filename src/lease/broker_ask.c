@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * lease/broker_ask.c - whether an ask is in its range, whoever said it (no NaN
- * is in any), and what of it is believed. */
+ * lease/broker_ask.c - checks the ranges of an ask (NaN is in none), and
+ * decides how much of it is trusted. */
 
 #include "lease/broker_state.h"
 
@@ -22,10 +22,10 @@ bool weir_ask_is_sound(const struct weir_broker_ask *ask)
     return true;
 }
 
-/* What a holder says to have is believed; of who can't be pushed to no more
- * than there is, for it may be anybody. (That leaves as little to others as
- * more would.) Of a capacity that is leased it isn't known how much there
- * is. */
+/* A holder's reported amount is trusted. For a holder that can't be pushed to
+ * it is capped at the capacity, for that may be any client. (A larger amount
+ * would leave no less to others.) If the capacity is leased its amount isn't
+ * known. */
 double weir_ask_believed(const struct weir_broker *b,
                          const struct weir_broker_ask *ask)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * lease/broker_look.c - what people, and whoever asks on behalf of a broker's
- * clients, see of it. */
+ * lease/broker_look.c - read-only views of a lease pool, for people and for the
+ * server that asks on behalf of the pool's clients. */
 
 #include "lease/broker_state.h"
 

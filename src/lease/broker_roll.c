@@ -1,75 +1,78 @@
 /* SPDX-License-Identifier: MIT
- * lease/broker_roll.c - how a successor knows that it has heard everybody.
+ * lease/broker_roll.c - how a lease pool knows that it has heard all holders.
  *
- * The problem. A broker that follows another may give away nothing that a
- * holder might have of which it hasn't heard: that goes on for two leases,
- * though mostly there is nobody but those that are back within a second.
- * Who has something, its predecessor knew; but it is gone, and to write down
- * each holder, or each amount, before it counts would be a write a grant.
+ * The problem. A pool that follows another may give away nothing that an
+ * unheard holder might have. That lasts for two leases, though mostly all
+ * holders are back within a second. The predecessor knew which holders have
+ * something, but it is gone; to store each holder, or each amount, before it
+ * counts would be a write per grant.
  *
- * So the holders keep it. With each grant goes a roll: a number made of the
- * names of all who are known. Who comes back shows it to the successor, and if
- * the names of those who have shown one make that number, all of them were
- * heard. Their accounts are then all that is out, and learning is over.
+ * So the holders store it. With each grant goes a roster token: a number made
+ * of the names of all known holders. A holder that comes back shows its token
+ * to the successor. If the names of the holders that have shown one make that
+ * number, all of them were heard. Their accounts are then all that is out, and
+ * learning is over.
  *
- * A roll is as good as it is new: somebody may have been given something since
- * it was told. One number for that is kept beside the mastership, of which a
- * roll is made too:
+ * A token may be outdated: another holder may have been granted something
+ * since. So a number is kept beside the mastership, and each token is made of
+ * it too:
  *
  *     roll = mix(kept number) + sum of names     (modulo 2^64)
  *
- *  - Who is new is given nothing while anybody may show a roll without him
- *    that was told under the number that is kept ('gated').
- *  - A successor takes the number as it finds it, and answers nobody before
- *    it has kept another.
+ *   - A new holder is given nothing while any holder may show a token without
+ *     its name that was made under the number that is kept ('gated').
+ *   - A successor reads the number as it finds it, and answers no holder before
+ *     it has kept another.
  *
- * Never over: let the successor find the number n, and the names it heard make
- * a roll that was told under n. Who has something and wasn't heard isn't on
- * that roll, so he came after it was told (who leaves has nothing more). Then
- * he was gated till another number than n was kept, but n is found; or till
- * nobody could show that roll any more, but it was shown. That is but for
- * chance: 2^-64 for each roll shown.
+ * Why it never hands out too much. Let the successor find the number n, and the
+ * names it heard make a token that was sent under n. A holder that has
+ * something and wasn't heard isn't on that token, so it came after the token
+ * was sent (a holder that leaves has nothing more). Then it was gated until
+ * another number than n was kept, but n is found; or until no holder could show
+ * that token any more, but it was shown. The exception is chance: 2^-64 for
+ * each token shown.
  *
- * Who waits isn't answered: to be told of nothing he would go by it, where what
- * he has (in a sharing before, or from another master) is as good as ever. He
- * wants, though, so that others give up his share meanwhile. One of Doorman's
- * clients is answered, with nothing and a short refresh: it waits for its
- * answer in line with all else.
+ * A gated holder isn't answered: it would go by a grant of nothing, although
+ * the amount it has (of the sharing before, or from another master) is as good
+ * as ever. Its demand counts, so that others give up its share meanwhile. A
+ * client of Doorman's protocol is answered, with nothing and a short refresh:
+ * all its other requests would wait behind that answer.
  *
- * He waits for one of two things. Mostly for one write, for all that wait, and
- * then they are answered. Rolls told before are void then. But the write may
- * take its time, or be refused for ever. So as long as somebody waits none is
- * told a roll, and a holder that has taken a grant without one shows none;
- * likewise who was forgotten, since all that he was told is over. When there is
- * nobody left who shows one, there is nothing to wait for: that is a round trip
- * where all are told of less for his sake, else two refreshes, or, where
- * somebody has fallen silent, the end of his lease. Rolls are told again when a
- * number was kept.
+ * A gated holder waits for one of two events. Mostly for one write, the same
+ * for all that wait; then they are answered, and the tokens sent before are
+ * void. But the write may take its time, or be refused for ever. So while a
+ * holder waits no tokens are sent, and a holder that has taken a grant without
+ * one shows none; nor does a forgotten holder, since all its grants are over.
+ * When no holder is left that shows one, the wait is over: after a round trip
+ * if all are granted less for the new holder's sake, else after two refreshes,
+ * or, if a holder has fallen silent, at the end of its lease. Tokens are sent
+ * again when a number was kept.
  *
- * A roll that is void, or bears somebody who has gone, proves nothing: a master
- * that is lost before its holders have another is followed by one that learns
- * by time, as broker.c says (likewise where there is one who keeps no roll, as
- * Doorman's clients). They would have another with their next answers, within a
- * refresh; so that it takes less, all are called when nobody has come or gone
- * for a while: who has another roll than the present one is pushed that. It is
- * a message each for one that came, so it is done once in a refresh at most.
+ * A void token, or one with the name of a holder that has gone, proves nothing.
+ * If a master is lost before its holders have another, its successor learns by
+ * time, as broker.c says (also if a holder keeps no token, as Doorman's
+ * clients). The holders get another with their next answers, within a refresh.
+ * To take less time, all are called when no holder has come or gone for a
+ * while: each holder with another token than the present one is pushed that. It
+ * is a message each for one that came, so it is done once in a refresh at most.
  *
- * Nobody waits as long as no roll was told under a number. So none is told
- * before nobody new has come for a while: those that come at once, as when a
- * fleet is started or its sharing is switched, don't wait for each other, how
- * long a write may take. Nor does anybody while the broker learns, for then it
- * doesn't know all, and tells none.
+ * No holder waits as long as no token was sent under a number. So none is sent
+ * until a while has passed without new holders: those that come together, as
+ * when a fleet is started or its sharing is switched, don't wait for each
+ * other, however long a write takes. Nor does a holder wait while the pool
+ * learns, for then the pool doesn't know all, and sends no tokens.
  *
- * A holder shows a roll as long as it goes by something of the broker that told
- * it, so who was forgotten since shows none. A server between that is new can't
- * show one, and one that learns isn't counted before it has learned.
+ * A holder shows a token as long as it goes by a grant of the pool that sent
+ * it, so a holder forgotten since shows none. A new server in between can't
+ * show one, and a learning one isn't counted before it has learned.
  *
- * Rejected: to keep, beside the mastership, a ceiling of what is out of each
- * quota. In steps, it leaves a successor short by a step; without, it is a
- * write a grant. Also rejected: no number, but that one of those on a roll has
- * said to know of who is new before he is given anything (who has heard all of
- * a roll then has heard that one, too): with the last that were on it dead, all
- * that come wait until their leases are over. */
+ * Rejected: to keep, beside the mastership, a ceiling of each quota's units
+ * out. In steps, it leaves a successor short by a step; without, it is a write
+ * a grant. Also rejected: no number, but a new holder is given something only
+ * after a holder on a token has reported that it knows the new one (a successor
+ * that has heard all holders of a token then has heard that report, too): if
+ * the last holders on it are dead, all that come wait until their leases are
+ * over. */
 
 #include "base/rng.h"
 #include "lease/broker_state.h"
@@ -213,7 +216,7 @@ bool weir_roll_calls(const struct weir_broker *b, const struct holder *h,
 
 /* ---- Hearing all ---- */
 
-/* Among the last that were shown, each once. */
+/* Adds to the last tokens shown, each once. */
 static void remember(struct roll *roll, uint64_t shown)
 {
     for (unsigned i = 0; i < ROLLS_SHOWN; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * lease/broker_state.h - what a broker keeps. Of broker.c, which says what it
- * means, and broker_look.c, which only reads it. */
+ * lease/broker_state.h - the state of a lease pool. Shared by the files
+ * lease/broker*.c; broker.c explains it. */
 
 #ifndef WEIR_BROKER_STATE_H
 #define WEIR_BROKER_STATE_H
@@ -9,78 +9,86 @@
 
 #define NO_CLAIM UINT32_MAX
 
-/* What holds up a step of who can't be pushed to. */
+/* The answers that support a step of a holder that can't be pushed to. */
 struct prop {
-    weir_instant until; /* the answers that told so much are over, for sure */
-    double since;       /* the most told after them */
+    weir_instant until; /* the answers of at least that amount are surely
+                         * over */
+    double since;       /* the largest amount granted after them */
 };
 
 /* A claim is a band of a holder. */
 struct claim {
-    uint32_t next; /* of the same holder, or NO_CLAIM */
+    uint32_t next; /* next claim of the same holder, or NO_CLAIM */
     uint32_t mark; /* the ask that last named it */
     int64_t priority;
-    int64_t band; /* in the book: another where that has no room */
+    int64_t band; /* band in the book: another if the book has no room for its
+                   * own */
 };
 
 struct holder {
     bool live;
     bool faded;             /* silent, its lease over: on its safe capacity */
-    bool known;             /* has asked: what it has is accounted */
-    bool streams;           /* as it last said … */
+    bool known;             /* has asked: its amount is accounted */
+    bool streams;           /* as it last reported … */
     bool lost;              /* … but its stream broke */
-    bool learns;            /* as it last said */
-    bool waits;             /* had less than its share when last looked at */
-    bool listed;            /* … by 'until', among the leased or the faded */
+    bool learns;            /* as it last reported */
+    bool waits;             /* had less than its share when last checked */
+    bool listed;            /* in the list by 'until' of the leased or the
+                             * faded */
     uint32_t first;         /* claim, or NO_CLAIM */
     uint32_t before, after; /* in that list; the free list uses 'after' */
     uint64_t clients;
     double wants;
-    double grant, safe;       /* as last told */
-    double step, safe_out;    /* at most gone by, until … */
+    double grant, safe;       /* as last sent */
+    double step, safe_out;    /* most that it may go by, until … */
     double out;               /* the larger of both: at most in use */
     weir_instant lease_until; /* … by its own clock … */
     weir_instant safe_until;
-    weir_instant answered_until;    /* the longest lease of our answers alone */
+    weir_instant answered_until;    /* the longest lease of this pool's answers
+                                     * alone */
     weir_instant until;             /* … for sure */
-    struct prop prop, safe_prop;    /* of 'step' and of 'safe_out' */
-    double reported, safe_reported; /* what came of it to 'known', 'heard' */
+    struct prop prop, safe_prop;    /* supports of 'step' and of 'safe_out' */
+    double reported, safe_reported; /* reported amounts counted in 'known',
+                                     * 'heard' */
     uint64_t name;
-    uint64_t shown;     /* the roll of another broker that it bore; 0: none */
-    bool counted;       /* … and it is among those heard */
-    uint64_t gated_by;  /* waits for another number than the one with this
-                        * place in the row of those kept; 0: it doesn't */
-    uint64_t rolled_by; /* may show a roll told under the one of that place;
+    uint64_t shown;     /* the token of another pool that it showed; 0: none */
+    bool counted;       /* … and its name is counted in the sum heard */
+    uint64_t gated_by;  /* waits until another number is kept than the one at
+                         * this place in their order; 0: it doesn't wait */
+    uint64_t rolled_by; /* may show a token made under the number of that place;
                          * 0: it shows none … */
-    uint64_t rolled;    /* … told with this serial, or before */
-    uint64_t roll;      /* last told; 0: none */
+    uint64_t rolled;    /* … sent with this serial, or before */
+    uint64_t roll;      /* token last sent; 0: none */
     uint64_t serial;
-    uint64_t since; /* from this serial on it was told no more than now */
+    uint64_t since; /* no grant from this serial on exceeded the present one */
     uint64_t turn;  /* in which it gave up the odd one of whole units */
 };
 
-/* Adding up neither drifts nor loses what is small beside what was large: the
- * roundings are kept (Knuth's TwoSum). */
+/* A sum that doesn't drift, and doesn't lose a small value beside one that was
+ * large: the roundings are kept (Knuth's TwoSum). */
 struct sum {
     double high, low;
 };
 
-/* See broker_roll.c. */
+/* Roster tokens: see broker_roll.c. */
 #define ROLLS_SHOWN 16
 struct roll {
-    uint64_t kept;               /* the number; 0: none */
-    uint64_t place;              /* of that, in the row of those kept: 1, … */
-    uint32_t showing;            /* who may show a roll told since then */
-    weir_instant quiet_at;       /* none is told first before then */
-    weir_instant call_at;        /* then those told are void, or none is told
-                                  * to some, and all are called … */
-    weir_instant called_from;    /* … but not before this */
-    bool calls;                  /* … which this round does */
-    bool wanted;                 /* somebody waits for another … */
-    bool lets_in;                /* … and needn't any more: not told yet */
-    uint64_t names;              /* the sum of those who are known … */
-    uint32_t deaf;               /* … of whom so many could show no roll */
-    uint64_t heard;              /* of those who showed one */
+    uint64_t kept;            /* the kept number; 0: none */
+    uint64_t place;           /* its place in the order of kept numbers: 1,
+                                  * … */
+    uint32_t showing;         /* holders that may show a token made under
+                                  * it */
+    weir_instant quiet_at;    /* the first token is sent not before */
+    weir_instant call_at;     /* then tokens are void, or some holders have
+                                  * none, and all are pushed a new one … */
+    weir_instant called_from; /* … but not before this */
+    bool calls;               /* … in this round */
+    bool wanted;              /* a holder waits for another number … */
+    bool lets_in;             /* … and needn't any more: not reported yet */
+    uint64_t names;           /* the sum of the known holders' names … */
+    uint32_t deaf;            /* … and how many of these can show no token */
+    uint64_t heard;           /* sum of the names of holders that showed
+                                  * one */
     uint64_t shown[ROLLS_SHOWN]; /* the last different ones */
     uint32_t shown_next;
 };
@@ -94,17 +102,17 @@ struct weir_broker {
     struct weir_mem mem;
     struct weir_lease_rule rule;
     weir_instant expiry;     /* of the capacity; unless it is WEIR_NEVER: */
-    double safe_total;       /* there is so much in safe capacities … */
+    double safe_total;       /* total of safe capacities … */
     weir_instant safe_until; /* … until then */
     struct weir_learning learning;
-    unsigned lessons; /* its ends that lie ahead */
-    double known;     /* what holders have reported to have of others … */
-    double heard;     /* … and to have in safe capacities */
+    unsigned lessons;       /* ends of 'learning' still ahead */
+    double known;           /* reported as held of other pools … */
+    double heard;           /* … and in safe capacities */
     struct weir_book *book; /* owned */
     struct holder *holders; /* owned */
     size_t capacity;
     uint32_t used, count, free_first;
-    struct claim *claims; /* owned: by number of the book */
+    struct claim *claims; /* owned: by claim number of the book */
     size_t claim_capacity;
     struct sum out, safe_out, granted; /* over holders */
     uint32_t waiting;                  /* holders that wait … */
@@ -115,13 +123,13 @@ struct weir_broker {
     uint32_t mark;
     struct list lists[2]; /* those leased, those faded */
     uint32_t gone;        /* list by 'after' */
-    bool moved;           /* a round may find something to push */
-    bool going;           /* … and is at 'hand' */
+    bool moved;           /* a round may find grants to push */
+    bool going;           /* … runs, and is at 'hand' */
     uint32_t hand;
-    weir_instant round_at; /* the next begins not before */
+    weir_instant round_at; /* the next round begins not before */
 };
 
-#define TINY 1e-12 /* of an amount: what roundings make of it */
+#define TINY 1e-12 /* relative size of rounding errors */
 
 static inline double smaller(double a, double b)
 {
@@ -156,7 +164,7 @@ static inline bool is_learning(const struct weir_broker *b, weir_instant now)
 /* ---- broker_ask.c ---- */
 
 bool weir_ask_is_sound(const struct weir_broker_ask *ask);
-/* What it says to have. */
+/* The amount that it reports to have, as far as trusted. */
 double weir_ask_believed(const struct weir_broker *b,
                          const struct weir_broker_ask *ask);
 
@@ -165,35 +173,37 @@ double weir_ask_believed(const struct weir_broker *b,
 /* Share, in whole units within 'room'. */
 double weir_whole_grant(const struct weir_broker *b, const struct holder *h,
                         double share, double room);
-/* At an ask, of who has more than its share: what of 'grant' stays with it. */
+/* At an ask of a holder that has more than its share: the part of 'grant' that
+ * it keeps. */
 double weir_whole_pass_on(struct weir_broker *b, struct holder *h, double share,
                           double grant);
 double weir_whole_above(double share);
 
 /* ---- broker_roll.c ---- */
 
-/* A holder asks for the first time, or otherwise than before. */
+/* A holder asks for the first time, or its 'streams' has changed. */
 void weir_roll_enter(struct weir_broker *b, struct holder *h, bool streams,
                      weir_instant now);
 void weir_roll_leave(struct weir_broker *b, struct holder *h, weir_instant now);
-/* Rolls told so far say less than is known now. */
+/* Tokens sent so far are outdated: pushes new ones after a while. */
 void weir_roll_call_later(struct weir_broker *b, weir_instant now);
-/* When a round is to tell rolls; WEIR_NEVER: none is. */
+/* When a round is to push tokens; WEIR_NEVER: none is. */
 weir_instant weir_roll_call_at(const struct weir_broker *b, weir_instant now);
 /* A round begins. */
 void weir_roll_begin_round(struct weir_broker *b, weir_instant now);
-/* It is to be told a roll in this round. */
+/* Whether 'h' is to be pushed a token in this round. */
 bool weir_roll_calls(const struct weir_broker *b, const struct holder *h,
                      weir_instant now);
-/* It asks, and says what it has taken. */
+/* A holder's ask reports the serial it has taken. */
 void weir_roll_taken(struct weir_broker *b, struct holder *h,
                      const struct weir_broker_ask *ask);
-/* Is to be given nothing more yet. */
+/* Whether 'h' is to be given nothing more yet. */
 bool weir_roll_gates(const struct weir_broker *b, const struct holder *h);
-/* The roll to tell with the grant of its serial; 0: none. */
+/* The token to send with the grant of its serial; 0: none. */
 uint64_t weir_roll_tell(struct weir_broker *b, struct holder *h,
                         weir_instant now);
-/* It asks, and its account is up to date: true if all have been heard now. */
+/* A holder asks, and its account is up to date: true if all have been heard
+ * now. */
 bool weir_roll_hears_all(struct weir_broker *b, struct holder *h,
                          const struct weir_broker_ask *ask, weir_instant now);
 

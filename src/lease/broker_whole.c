@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * lease/broker_whole.c - grants of what can't be divided.
+ * lease/broker_whole.c - grants in whole units.
  *
- * Of permits nobody can use a part. Shares are fractions all the same, and
- * their whole parts leave odd units over: two among three leave all of them.
- * So who has more than its share may have the odd unit too, until somebody
- * waits; then it is given up, an ask at a time, and who gave one up is at rest
- * for as long as somebody waits who hasn't: that is a turn. What was given up
- * is free to whoever waits, as any other capacity. (To take an odd unit when
- * somebody begins to wait, and not at an ask, would push it to and fro.) */
+ * A part of a permit is of no use. Shares are fractions all the same, and their
+ * whole parts leave odd units over: two units among three holders leave both.
+ * So a holder with more than its share may have the odd unit too, until another
+ * holder waits; then the odd unit is given up, at an ask. A holder that gave
+ * one up rests (gets no odd unit) while any holder waits that hasn't given one
+ * up: that period is a turn. A unit given up is free to any waiting holder, as
+ * other capacity is. (To take an odd unit when a holder begins to wait, and not
+ * at an ask, would push it to and fro.) */
 
 #include "lease/broker_state.h"
 
@@ -23,7 +24,7 @@ double weir_whole_above(double share)
     return below < share * (1 - TINY) ? below + 1 : below;
 }
 
-/* Whether somebody waits who hasn't given an odd unit up in this turn. */
+/* Whether a holder waits that hasn't given an odd unit up in this turn. */
 static bool is_due(const struct weir_broker *b)
 {
     return b->waiting > b->rested;
@@ -46,7 +47,7 @@ double weir_whole_pass_on(struct weir_broker *b, struct holder *h, double share,
         return grant;
     }
     if (h->turn != b->turn && h->waits)
-        b->rested++; /* of those who wait, as set_waits() counts them */
+        b->rested++; /* of the waiting holders, as set_waits() counts */
     h->turn = b->turn;
     return smaller(units_below(share), grant);
 }

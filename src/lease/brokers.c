@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: MIT
- * lease/brokers.c - brokers by quota, their holders by client, and whose turn
- * it is.
+ * lease/brokers.c - the lease manager: pools by quota, holders by client, and
+ * the pool that is due next.
  *
- *     name ----------> struct leased: a broker; heap by what is due next
- *     client, name --> struct client: which holder of which broker
+ *     name ----------> struct leased: a pool; heap by the next deadline
+ *     client, name --> struct client: its holder in that pool
  *     way -----------> list of clients that are pushed to by it
  *
- * A struct client is a client of one quota: what the broker knows as a number.
- * The broker forgets those who have fallen silent, and the client goes with
- * the holder; a quota whose last client has gone goes too. So memory follows
- * what is leased, and has the bounds of the header. That holds for a quota too
- * that is removed or isn't leased any more: nobody is granted any of it, but
- * what its holders have stays accounted until it is over, should the quota
- * return before.
+ * A struct client is a client of one quota: the pool knows it as a number. The
+ * pool forgets holders that have fallen silent, and the client goes with the
+ * holder; with its last client a quota goes too. So memory follows the leases,
+ * and has the bounds of the header. The same holds for a quota that is removed
+ * or isn't leased any more: no holder is granted any of it, but grants that are
+ * out stay accounted until they are over, in case the quota returns before.
  *
- * Who isn't master knows nothing: begin() starts from nothing, and the
- * brokers learn. What a server knew when it was master before is worth less
- * than nothing, since another has granted since. */
+ * A server that isn't master knows nothing: begin() starts from nothing, and
+ * the pools learn. Its state of an earlier time as master would be wrong, since
+ * another master has granted since. */
 
 #include "lease/brokers.h"
 
@@ -25,14 +24,14 @@
 #include "base/hash.h"
 #include "base/index.h"
 
-/* Done in one call: rules asked for anew; brokers asked for a push. */
+/* Done in one call: rules looked up anew; pools asked for a push. */
 #define REVIEW_WORK 256
 #define NEXT_WORK 16
 
 struct client {
     uint64_t hash;
-    uint32_t of;       /* which quota */
-    uint32_t number;   /* the broker's */
+    uint32_t of;       /* the quota's index */
+    uint32_t number;   /* the pool's number for it */
     uint64_t answered; /* the serial of the last answer */
     uint32_t way;
     uint32_t before, after; /* index + 1: of the same way */
@@ -46,14 +45,14 @@ struct leased {
     struct weir_broker *broker; /* owned */
     struct weir_leased leased;
     bool ended;            /* there is no such leased quota */
-    weir_instant inherits; /* what another has leased is over by then */
+    weir_instant inherits; /* end of another master's leases */
     weir_instant due;
     weir_instant review_at; /* its capacity steps down; WEIR_NEVER: no more */
     uint32_t place;         /* in the heap */
-    uint32_t *client_of;    /* owned; by the broker's number */
+    uint32_t *client_of;    /* owned; by the pool's number */
     size_t client_capacity;
     uint32_t clients;
-    bool of_guest; /* opened by one */
+    bool of_guest; /* a guest used it first */
     uint8_t name_len;
     char name[];
 };
@@ -63,8 +62,8 @@ struct weir_brokers {
     uint64_t seed;
     struct weir_brokers_owner owner;
     bool leases;
-    uint64_t serial;      /* the last of all brokers, and of all terms */
-    weir_instant vacant;  /* WEIR_NEVER: nobody has leases of another */
+    uint64_t serial;      /* the last of all pools, and of all terms */
+    weir_instant vacant;  /* WEIR_NEVER: no leases of another master are out */
     uint64_t found, kept; /* numbers beside the mastership; 0: none */
     bool wants_keep, lets_in;
     struct leased **quotas; /* owned; NULL: a free place */
@@ -86,7 +85,7 @@ struct weir_brokers {
     uint32_t *ways; /* owned: first client of each, index + 1 */
     size_t way_capacity;
     uint32_t guest_quotas, guest_clients; /* of all of these */
-    uint32_t hand; /* of the review; UINT32_MAX: none goes on */
+    uint32_t hand; /* of the review; UINT32_MAX: none runs */
 };
 
 static void *take(const struct weir_mem *mem, size_t size)
@@ -151,7 +150,7 @@ static void set_due(struct weir_brokers *b, struct leased *q, weir_instant now)
     sift(b, q->place);
 }
 
-/* ---- Estates ---- */
+/* ---- Quotas ---- */
 
 static struct leased *find_quota(const struct weir_brokers *b,
                                  struct weir_text quota, uint32_t *out_index)
@@ -173,8 +172,9 @@ static void free_quota(struct weir_brokers *b, struct leased *q)
     give(&b->mem, q, sizeof(*q) + q->name_len);
 }
 
-/* What holders may have that this server hasn't told them. Of a capacity that
- * is leased the rule doesn't say, since it may not be known yet. */
+/* Amounts that holders may have beyond this server's grants. If the capacity is
+ * leased, the rule doesn't limit it, since the capacity may not be known
+ * yet. */
 static struct weir_learning learning_of(const struct weir_brokers *b,
                                         const struct weir_leased *leased)
 {
@@ -194,7 +194,7 @@ static struct weir_learning learning_of(const struct weir_brokers *b,
     };
 }
 
-/* Asks the owner. False: there is none, or none any more. */
+/* Asks the owner for the rule. False: there is none, or none any more. */
 static bool look_up(const struct weir_brokers *b, struct weir_text quota,
                     struct weir_leased *out, weir_instant now)
 {
@@ -305,7 +305,7 @@ static void drop_quota(struct weir_brokers *b, uint32_t index)
     free_quota(b, q);
 }
 
-/* ---- Tenants ---- */
+/* ---- Clients ---- */
 
 static uint64_t client_hash(const struct weir_brokers *b,
                             const struct leased *q, struct weir_text id)
@@ -369,7 +369,7 @@ static int set_way(struct weir_brokers *b, struct client *c, uint32_t way)
     return WEIR_OK;
 }
 
-/* The holder is the broker's to forget. */
+/* The pool forgets the holder itself. */
 static void drop_client(struct weir_brokers *b, uint32_t index)
 {
     struct client *c = b->clients[index];
@@ -528,8 +528,8 @@ void weir_brokers_found(struct weir_brokers *b, uint64_t number)
     b->found = number;
 }
 
-/* That brokers have rolls to push then is found when each is asked next: were
- * they all due by that, all would push at one instant. */
+/* When the pools have tokens to push shows when each is asked next: if all were
+ * due at once, all would push at one instant. */
 void weir_brokers_keep(struct weir_brokers *b, uint64_t number,
                        weir_instant now)
 {
@@ -575,7 +575,7 @@ static bool is_same(const struct weir_lease_rule *a,
            a->whole == b->whole;
 }
 
-/* Whether there still is such a quota. */
+/* Returns whether the quota is still leased. */
 static bool review(struct weir_brokers *b, uint32_t index, weir_instant now)
 {
     struct leased *q = b->quotas[index];
@@ -646,7 +646,7 @@ static bool drop_if_idle(struct weir_brokers *b, uint32_t index,
     return idle;
 }
 
-/* Of a known client, or a new one. 'out' NULL: it is only heard. */
+/* For a known client, or a new one. 'out' NULL: the ask only counts. */
 static int ask_broker(struct weir_brokers *b, uint32_t index,
                       const struct weir_client *client,
                       const struct weir_broker_ask *ask, struct weir_grant *out,
@@ -731,7 +731,7 @@ void weir_brokers_way_lost(struct weir_brokers *b, uint32_t way)
 
 /* ---- Time ---- */
 
-/* Those who fell silent; false: the quota has gone with the last. */
+/* Drops clients that fell silent; false: the quota has gone with the last. */
 static bool settle(struct weir_brokers *b, uint32_t index, weir_instant now)
 {
     struct leased *q = b->quotas[index];
@@ -815,7 +815,7 @@ bool weir_brokers_learn(const struct weir_brokers *b, struct weir_text quota,
     return stats.learning;
 }
 
-/* ---- What people look at ---- */
+/* ---- Views ---- */
 
 uint32_t weir_brokers_count(const struct weir_brokers *b, uint32_t *out_holders)
 {

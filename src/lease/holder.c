@@ -1,87 +1,86 @@
 /* SPDX-License-Identifier: MIT
- * lease/holder.c - a holder: what it wants, what it has, what it says.
+ * lease/holder.c - a lease holder: its demand, its grant, its asks.
  *
- * The problem. A grant is a number that somebody else counts on. The holder
- * may go by it only as long as that one believes it does, and both learn of
- * each other by messages that are late, lost, doubled, or overtake each other.
+ * The problem. The pool counts on each grant. The holder may go by it only as
+ * long as the pool believes so, and both learn of each other by messages that
+ * are late, lost, doubled, or overtake each other.
  *
- * Which grant it goes by. A broker numbers its grants to a holder, and
- * accounts it with the largest of all that it has told since the one that the
- * holder last said to have taken. So the holder may go by any of those, and
- * must never return to one before:
+ * Which grant it goes by. A pool numbers its grants to a holder, and accounts
+ * it with the largest of all grants since the one that the holder last reported
+ * as taken. So the holder may go by any of those, and must never return to one
+ * before:
  *
- *     serial       1      2      3      4        broker:  out = max of them
+ *     serial       1      2      3      4        pool:    out = max of them
  *     capacity    50     20     60     10
- *                        '- taken said             .. = max(20, 60, 10)
+ *                        '- taken reported         .. = max(20, 60, 10)
  *                               '- what it goes by: 60, then 10
  *
- * It goes by the newest it has seen, and takes no older one. A rate takes a
- * lower grant at once. What a gauge let in can't be called back: its limit is
- * the lower one at once, so that what is in use only falls, and the grant is
- * taken when that fits. Then it is said at once (pressing), because
- * somebody else waits for the difference. A server between takes it when what
- * its own holders have fits, and what it has promised them as safe capacity
- * fits that; and none before it knows what they have.
+ * It goes by the newest it has received, and takes no older one. A rate takes a
+ * lower grant at once. Permits in flight can't be called back: the limit is the
+ * lower one at once, so that the units in use only fall, and the grant is taken
+ * when they fit. That is reported at once (pressing), because another holder
+ * waits for the difference. A server in between takes it when its holders'
+ * capacity fits, and their safe capacity fits its own; and takes none before it
+ * knows how much they have.
  *
  * How long. The lease of an answer, and that of its safe capacity, count from
- * the sending of the ask, which was before the broker made it: whatever the
- * ways took, the broker's account ends later. The last few asks are remembered
- * for that; an answer to a forgotten one counts for nothing. A push is no
- * answer to anything, so it has no such instant, and ends when the lease does.
- * A broker that hasn't answered
- * yet may not push: its grant would run on with its predecessor's lease, which
- * it doesn't know. An answer may shorten a lease; a broker counts on that only
- * when it has been taken, as with a lower grant.
+ * the sending of the ask, which was before the pool made it: with any delay,
+ * the pool's account ends later. The last few asks are remembered for that; an
+ * answer to a forgotten one counts for nothing. A push answers no ask, so it
+ * has no such instant, and ends when the lease does. A pool that hasn't
+ * answered yet may not push: its grant would run on with its predecessor's
+ * lease, which it doesn't know. An answer may shorten a lease; a pool counts on
+ * that only when it has been taken, as with a lower grant.
  *
- * Another broker. From weir_holder_lost() on, what the former still says must
- * not raise the holder: the next one was told what it has. So all asks are
- * forgotten at once, and only an answer of the new one counts. A master's
- * successor has a higher term, and what comes of a lower one after it is
- * the voice of somebody who doesn't know yet that he isn't master any more.
+ * Another pool. From weir_holder_lost() on, late messages of the former pool
+ * must not raise the holder: the next one was told the holder's amount. So all
+ * asks are forgotten at once, and only an answer of the new pool counts. A
+ * master's successor has a higher term. A message of a lower term after it
+ * comes from a former master that doesn't know yet that it was replaced.
  *
- * What it says to have is what it goes by, and nothing more: a broker that is
- * learning hands out what holders report, so a number that nobody goes by
- * (a grant that has run out, and may be another's by now) would be handed out
- * twice. When the lease has run out it is therefore 0 with on_stale=limit, and
- * the safe capacity with share or hold, while that lasts. A holder with
- * on_stale=pass goes by no number. It says the smaller of its last grant and
- * what it wants: it uses that much for sure, so that a broker that grants it
- * raises nothing, and the holder isn't at 0 when the broker is a new one.
+ * The amount it reports is what it goes by, and nothing more: a learning pool
+ * hands out what holders report, so an amount that no holder goes by (a grant
+ * that has run out, and may be another's by now) would be handed out twice.
+ * When the lease has run out it is therefore 0 if on_stale=limit, and the safe
+ * capacity if share or hold, while that lasts. A holder with on_stale=pass goes
+ * by no amount. It reports the smaller of its last grant and its demand: it
+ * uses that much for sure, so that granting it raises nothing, and the holder
+ * isn't at 0 when the pool is a new one.
  *
- * What is wanted follows the use, so that nobody has to say it. Two averages of
- * what is offered are kept, that fade over 1 s and 10 s, and the larger
- * counts: a rise is seen in a second, and a lull of seconds gives nothing
- * away. In its first seconds each is the plain mean since the first use, so
- * that the second ask of a newcomer says its rate. Of a gauge it is the permits
- * out, times what is offered for each that passes (Little's law: who is
- * refused would stay as long as who is let in), and what those want who wait
- * for some; its peaks fade over 10 s.
+ * The demand follows the use, so that no caller has to declare it. Two averages
+ * of the offered units are kept, that fade over 1 s and 10 s, and the larger
+ * counts: a rise is seen in a second, and a lull of seconds gives nothing away.
+ * In its first seconds each is the plain mean since the first use, so that the
+ * second ask of a newcomer has its rate. Of kind concurrency the demand is the
+ * permits in flight, times the offered units for each that passes (Little's
+ * law: refused requests would stay as long as passed ones), plus the units that
+ * waiting callers want; its peaks fade over 10 s.
  *
  * Headroom. A bucket that leaks no faster than it is filled is full half of the
  * time: of Poisson requests of 10/s with a grant of 10/s and a burst of 1.5 s,
- * 3.4 % are refused, of 100/s 0.4 %, though nobody else wants the rest. With
- * a quarter more it is 0.01 % and nothing (test_holder_poisson prints it). It
- * takes nothing from others where capacity is short, since there a share is
- * smaller than what is used; and who uses less than his share leaves a fifth of
- * what he has idle, at most. What a caller says by weir_holder_want() he has
- * thought about: nothing is added to it. (At 1/s a burst of 1.5 s is one
- * request, and no headroom helps.)
+ * 3.4 % are refused, of 100/s 0.4 %, even if no other holder wants the rest.
+ * With a quarter more it is 0.01 % and nothing (test_holder_poisson prints it).
+ * It takes nothing from others if capacity is short, since there a share is
+ * smaller than the use; and a holder that uses less than its share leaves a
+ * fifth of its grant idle, at most. Nothing is added to a demand declared by
+ * weir_holder_want(). (At 1/s a burst of 1.5 s is one request, and no headroom
+ * helps.)
  *
  * When it asks. At each refresh, spread by an eighth (8,000 that began at one
- * instant shouldn't ask at one instant for ever). Early: when what is wanted
- * has changed much. Chance moves an average all the time; so a change of
- * use is large when the headroom is eaten up, or half is unused (and it is
- * more than a request or two). Poisson requests of 0.2 to 1,000 a second then
- * make 0.3 to 0.4 asks a second, where a refresh each 5 s makes 0.2
- * (test_holder_poisson prints it); most of the others say that a lower grant
- * was taken. Early asks have a spacing among themselves, and so may follow a
- * refresh at once: else who comes new to a tree waits for the spacing at each
- * level whose refresh has just been.
+ * instant shouldn't ask at one instant for ever). Early: when the demand has
+ * changed much. Chance moves an average all the time; so a change of use is
+ * large when the headroom is eaten up, or half is unused (and it is more than a
+ * request or two). Poisson requests of 0.2 to 1,000 a second then make 0.3 to
+ * 0.4 asks a second, where a refresh each 5 s makes 0.2 (test_holder_poisson
+ * prints it); most of the others report that a lower grant was taken. Early
+ * asks have a spacing among themselves only, so one may follow a refresh at
+ * once: else a newcomer to a tree waits for the spacing at each level that has
+ * just refreshed.
  *
  * Rejected: counting a lease from the answer, less half of the round trip (no
- * bound when ways differ); extending a lease by an answer that a push has
- * overtaken (sound, and rare: a stream keeps its order); saying what is
- * wanted with each change (n messages a second for noise).
+ * bound when delays differ); extending a lease by an answer that a push has
+ * overtaken (sound, and rare: a stream keeps its order); sending the demand
+ * with each change (n messages a second for noise).
  *
  * Fading without libm: e^-x is taken for 1 / (1 + x + x^2/2 + x^3/6), which is
  * within 0.02 of it, in (0, 1] and 1 at 0; so no input makes a NaN. */
@@ -140,14 +139,14 @@ void weir_holder_init(struct weir_holder *holder, enum weir_on_stale on_stale,
     };
 }
 
-/* ---- What is wanted ---- */
+/* ---- Demand ---- */
 
 static double seconds(weir_duration span)
 {
     return (double)span / (double)WEIR_SECOND;
 }
 
-/* What is left of an average after 'span'. */
+/* The part of an average that is left after 'span'. */
 static double fade(weir_duration span, weir_duration window)
 {
     double x = (double)span / (double)window;
@@ -168,7 +167,7 @@ static bool is_idle(const struct weir_holder *holder, weir_instant now)
            since(holder->used_at, now) >= WEIR_HOLDER_IDLE;
 }
 
-/* Of a gauge, by what was refused since the last step. */
+/* Of kind concurrency, by the units refused since the last step. */
 static double present_need(const struct weir_holder *holder,
                            const struct weir_lease_use *use, uint64_t refused)
 {
@@ -211,7 +210,7 @@ static void smooth(struct weir_holder *holder, const struct weir_lease_use *use,
         holder->needed = 0;
 }
 
-/* What is used, for as long as it is; by weir_holder_use()'s last step. */
+/* The use, while it lasts; by weir_holder_use()'s last step. */
 static double need(const struct weir_holder *holder, weir_instant now)
 {
     if (is_idle(holder, now))
@@ -237,7 +236,7 @@ double weir_holder_wants(const struct weir_holder *holder, weir_instant now)
     return smaller(wants, WEIR_LEASE_UNITS_MAX);
 }
 
-/* Whether what is wanted is so far from what was told that it is told early:
+/* Whether the demand is so far from the last one sent that it is sent early:
  * see the theory. */
 static bool has_changed(const struct weir_holder *holder, weir_instant now)
 {
@@ -255,8 +254,8 @@ static bool has_changed(const struct weir_holder *holder, weir_instant now)
 
 void weir_holder_hurry(struct weir_holder *holder, weir_instant now)
 {
-    /* Who doesn't answer isn't asked faster, and the last few asks must be
-     * remembered when he does. */
+    /* A silent pool isn't asked faster, and the last few asks must still be
+     * remembered when it answers. */
     if (holder->unanswered >= WEIR_HOLDER_ASKS / 2)
         return;
     weir_instant at = weir_later(now, holder->early_from);
@@ -323,14 +322,14 @@ void weir_holder_use(struct weir_holder *holder,
     look(holder, now);
 }
 
-/* ---- What is had ---- */
+/* ---- The grant ---- */
 
 static bool is_leased(const struct weir_holder *holder, weir_instant now)
 {
     return now < holder->expiry;
 }
 
-/* What there is when the lease is over. */
+/* The limit when the lease is over. */
 static double safe_at(const struct weir_holder *holder, weir_instant now)
 {
     return now < holder->safe_until ? holder->safe : 0;
@@ -395,7 +394,7 @@ double weir_holder_has(const struct weir_holder *holder, weir_instant now)
     return holder->gauge ? larger(limit, holder->in_use) : limit;
 }
 
-/* What it will go by when the lease is over, or those below it. */
+/* The amount that it, or its holders, will go by after the lease. */
 static double safe_had(const struct weir_holder *holder, weir_instant now)
 {
     bool stays = holder->on_stale == WEIR_STALE_SHARE ||
@@ -404,9 +403,9 @@ static double safe_had(const struct weir_holder *holder, weir_instant now)
     return larger(safe, holder->promised);
 }
 
-/* Who goes by nothing any more is known to nobody by what it was told: nor is
- * one without safe capacity when his lease is over, and since then others may
- * have been let in without regard to his roll. */
+/* Its last token, while it goes by a grant. With neither lease nor safe
+ * capacity it isn't counted any more, and other holders may have been let in
+ * since without regard to its token. */
 static uint64_t roll_had(const struct weir_holder *holder, weir_instant now)
 {
     bool has = is_leased(holder, now) || safe_at(holder, now) > 0;
@@ -431,8 +430,9 @@ void weir_holder_ask_by(struct weir_holder *holder, uint64_t number,
     if (holder->early)
         holder->early_from = weir_after(now, WEIR_HOLDER_SPACING);
     holder->early = false;
-    /* Who only says what he has taken says again what he wanted: a use that
-     * fades would be granted less each time, which is to be said again. */
+    /* An ask that only reports a taken serial repeats the last demand: a fading
+     * use would be granted less each time, and each lower grant be
+     * acknowledged. */
     if (!holder->pressing || now >= holder->due_at || has_changed(holder, now))
         holder->told = weir_holder_wants(holder, now);
     holder->pressing = false;
@@ -507,12 +507,12 @@ static void answered(struct weir_holder *holder, uint64_t number,
         holder->answered = number;
         holder->unanswered = asks_after(holder, number);
     }
-    /* A later one is still to be answered; or who answered has nothing to give
-     * himself, and is asked again with patience. */
+    /* A later ask is still to be answered; or the pool has nothing to give
+     * itself, and is asked again with patience. */
     if (number != holder->number || grant->lease == 0)
         return;
     holder->patience = WEIR_HOLDER_PATIENCE;
-    if (holder->early) /* what has come up since is said early all the same */
+    if (holder->early) /* news since the ask is still sent early */
         return;
     /* A lease must not run out for want of an ask. */
     weir_duration refresh = grant->refresh;
@@ -523,7 +523,7 @@ static void answered(struct weir_holder *holder, uint64_t number,
     holder->due_at = weir_after(now, spread(holder, refresh));
 }
 
-/* Whether the broker is to hear at once that this grant is in force. */
+/* Whether the pool must learn at once that this grant is in force. */
 static bool frees(const struct weir_holder *holder,
                   const struct weir_grant *grant, weir_instant now)
 {
@@ -541,7 +541,7 @@ static void take(struct weir_holder *holder)
     holder->owes = false;
 }
 
-/* Whether what is in use, and promised, fits the newest grant for sure. */
+/* Whether the units in use, and promised, surely fit the newest grant. */
 static bool fits(const struct weir_holder *holder)
 {
     return !holder->learning &&
@@ -550,9 +550,9 @@ static bool fits(const struct weir_holder *holder)
             holder->promised <= holder->safe * (1 + ROUNDING));
 }
 
-/* The grant rules from now on. Of a gauge anything up to what ruled so far may
- * be in use; if all grants were taken, what was last said is in use, or less
- * than this one. */
+/* The grant decides from now on. Of kind concurrency anything up to the
+ * previous limit may be in use; if all grants were taken, it is the amount last
+ * reported, or less than this one. */
 static void adopt(struct weir_holder *holder, const struct weir_grant *grant,
                   weir_instant now)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * lease/share.c - shares from sums over the claims, in order of their ratio.
  *
- * All that is to be known of the other claims is sums. With the claims in the
+ * All that a share needs of the other claims is sums. With the claims in the
  * order of their ratio, wants / weight, max-min fairness fills them from the
- * left: each up to what it wants, as long as all after it could have as much
- * a weight; the rest divide what is left evenly, at the level.
+ * left: each up to its demand, as long as all after it could have as much a
+ * weight; the rest divide the remainder evenly, at the level.
  *
  *      ratio                    wants of these + level * weight of those
  *        |              #       = capacity
@@ -16,13 +16,13 @@
  *                               weights.
  *
  * The tree is a treap (Seidel, Aragon: "Randomized search trees", Algorithmica
- * 16, 1996) whose priorities are hashes of the claims' numbers under the book's
- * seed. Its shape, and with it the last bit of each sum, depends on the claims
- * in the book and not on its history, and clients that choose their wants don't
- * choose its depth: for 2^20 claims some 50, so that recursion is harmless.
- * Sums are made anew from both children on the way back from each change; sums
- * that are added to and subtracted from drift, and a claim of 1e18 that came
- * and went would take the small ones with it.
+ * 16, 1996) with hashes of the claims' numbers under the book's seed as
+ * priorities. Its shape, and with it the last bit of each sum, depends on the
+ * claims in the book and not on its history, and clients that choose their
+ * wants don't choose its depth: for 2^20 claims some 50, so that recursion is
+ * harmless. Sums are made anew from both children on the way back from each
+ * change; sums that are added to and subtracted from drift, and a claim of 1e18
+ * that came and went would take the small ones with it.
  *
  * Each claim is in two such trees: that of all, for the shares that know no
  * bands, and that of its band. Rejected: the bands' trees alone, and a search
@@ -36,7 +36,7 @@
 
 #include "base/rng.h"
 
-#define NONE 0 /* the place of a claim that isn't: no wants, no weight */
+#define NONE 0 /* the place of no claim: no wants, no weight */
 
 enum tree { ALL, BAND, TREES };
 
@@ -47,7 +47,7 @@ struct node {
     uint32_t right;
 };
 
-/* At a place that is its number + 1. */
+/* At the place of its number + 1. */
 struct claim {
     /* wants / weight, rounded once, so that all claims are in one order;
      * products crosswise would be rounded in pairs, and could make a circle.
@@ -110,7 +110,7 @@ static void sum_up(struct weir_book *book, enum tree tree, uint32_t at)
     node->weight = left->weight + claim->weight + right->weight;
 }
 
-/* Divides the tree at 'at' into what is before 'pivot' and what is after. */
+/* Divides the tree at 'at' into the part before 'pivot' and the part after. */
 static void split(struct weir_book *book, enum tree tree, uint32_t at,
                   uint32_t pivot, uint32_t *out_left, uint32_t *out_right)
 {
@@ -248,7 +248,7 @@ void weir_book_free(struct weir_book *book)
     mem.free(mem.context, book, sizeof(*book));
 }
 
-/* The place of a claim that there is. */
+/* The place of an existing claim. */
 static uint32_t place_of(const struct weir_book *book, uint32_t claim)
 {
     weir_assert(claim < book->used - 1);
@@ -294,7 +294,7 @@ static bool has_room(const struct weir_book *book, int64_t number)
            is_band_at(book, band_rank(book, number), number);
 }
 
-/* A place that nobody has, or NONE: no memory. */
+/* A free place, or NONE: no memory. */
 static uint32_t place_new(struct weir_book *book)
 {
     uint32_t at = book->free;
@@ -337,7 +337,7 @@ int weir_book_change(struct weir_book *book, uint32_t claim, int64_t band,
     const struct band *from = &book->bands[was->band];
     if (was->wants == wants && was->weight == weight && from->number == band)
         return WEIR_OK;
-    /* Who is alone in its band makes room by leaving it. */
+    /* The last claim in its band makes room by leaving it. */
     if (from->claims > 1 && !has_room(book, band))
         return WEIR_EFULL;
     take_out(book, at);
@@ -424,7 +424,8 @@ static double level_in(const struct weir_book *book, enum tree tree,
     return level < high ? level : high;
 }
 
-/* The band of 'rank' in the order has what is left by those before it. */
+/* The capacity of the band at 'rank' is the rest left by the bands before
+ * it. */
 static double level_of_rank(const struct weir_book *book, uint32_t rank,
                             double capacity)
 {
@@ -459,8 +460,8 @@ static double at_level(const struct claim *claim, double level)
     return share;
 }
 
-/* What claims of a ratio below 'equal' leave of their equal part, and what the
- * others want beyond theirs. */
+/* Spare: the equal parts, less the demand, of claims with a ratio below
+ * 'equal'. Need: the demand of the others beyond their equal parts. */
 static void cut_at(const struct weir_book *book, double equal,
                    double *out_spare, double *out_need)
 {
@@ -490,14 +491,14 @@ static double proportional(const struct weir_book *book,
         return claim->wants;
     double spare, need;
     cut_at(book, equal, &spare, &need);
-    /* Differences of large sums can be rounded to less than nothing; what
-     * this claim needs is part of what all need. */
+    /* Differences of large sums can be rounded to below 0; this claim's need is
+     * part of all need. */
     double own = claim->wants - part;
     if (spare < 0)
         spare = 0;
     if (need < own)
         need = own;
-    /* In this order, as in the original, which makes bits of it. */
+    /* In the original's order of operations: results are equal to the bit. */
     double share = part + own * (spare / need);
     return share < claim->wants ? share : claim->wants;
 }
