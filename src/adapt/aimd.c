@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * adapt/aimd.c - the article's two controllers: add one, or cut to a share.
  *
- * Both are ports: what they do wrong they do here too. Per request, each of
- * those in flight when it gets slow cuts again (12 in flight: 12, 6, 3, 1), so
- * that half of the capacity is lost to a saw-tooth over all of the range. The
- * windows of the percentile are of a count alone: at 75 requests/s one takes
- * six seconds, at 4,000 a twelfth of one, which is shorter than it takes for a
- * cut to show, and so there are several. What hangs is no sample, and moves
+ * Both are ports, with the article's flaws. Per request, each one in flight
+ * when it gets slow cuts again (12 in flight: 12, 6, 3, 1), so that half of the
+ * capacity is lost to a saw-tooth over all of the range. The windows of the
+ * percentile are of a count alone: at 75 requests/s one takes six seconds, at
+ * 4,000 a twelfth of one. That is shorter than a cut takes to show, and so
+ * there are several cuts. A request that hangs gives no sample, and moves
  * neither.
  *
  * The percentile is over the target if and only if enough of the samples are:
- * so the decision needs two counts, and the bins are for who looks on.
+ * so the decision needs two counts, and the bins are for the view.
  *
  * Source: "Adaptive concurrency limiting", Mindbox, and its sandbox (as
  * described; it has no licence). With guard BEGUN, drops and 0.9: AIMDLimit of

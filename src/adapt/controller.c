@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * adapt/controller.c - what all controllers have in common.
+ * adapt/controller.c - the part that all controllers share.
  *
- * A kind is a family of four functions over a state of its own; here are the
- * options, the clock that doesn't go back, and what is told about the last
- * move. A family moves the limit by weir_controller_move() alone, so that min,
- * max and the reason are looked after in one place. */
+ * A kind is a family of four functions over its own state. This file has the
+ * options, the clock that doesn't go back, and the view of the last move. A
+ * family moves the limit by weir_controller_move() alone, so that min, max and
+ * the reason are handled in one place. */
 
 #include "adapt/controller_parts.h"
 
@@ -161,7 +161,7 @@ static const char *aim_fault(const struct weir_controller_options *o)
     if (!is_share(o->backoff))
         return "backoff must be more than 0 and at most 1";
     if ((unsigned)o->guard > WEIR_GUARD_LEFT_BARE)
-        return "guard is none that is known";
+        return "guard is unknown";
     return NULL;
 }
 
@@ -173,9 +173,9 @@ static const char *percentile_fault(const struct weir_controller_options *o)
         return NULL;
     if (o->count == 0 || o->count > WEIR_WINDOW_SAMPLES_MAX)
         return "count of a window must be from 1 to 2^24";
-    /* One slow answer would be all that anyone looked at. */
+    /* One slow answer would decide alone. */
     if (o->percentile == 100 && o->count == 1)
-        return "percentile 100 of windows of one sample is no percentile";
+        return "percentile 100 needs a count of at least 2";
     return NULL;
 }
 
@@ -239,7 +239,7 @@ static const char *envoy_fault(const struct weir_controller_options *o)
 
 typedef const char *check_function(const struct weir_controller_options *o);
 
-/* What each kind reads; up to three, and those of NULL hold nothing up. */
+/* The checks of each kind: up to three; NULL: none. */
 static check_function *const checks[WEIR_CONTROLLER_KINDS][3] = {
     [WEIR_CONTROLLER_REQUEST] = { aim_fault },
     [WEIR_CONTROLLER_PERCENTILE] = { aim_fault, percentile_fault },
@@ -304,8 +304,8 @@ struct weir_controller *weir_controller_init(
 
 /* ---- Edits ---- */
 
-/* Whether what was seen under 'a' says the same under 'b': all but the bounds
- * and the seed. */
+/* Whether samples under 'a' mean the same under 'b': all but the bounds and the
+ * seed. */
 static bool is_same_rule(const struct weir_controller_options *a,
                          const struct weir_controller_options *b)
 {
@@ -326,14 +326,14 @@ static bool is_same_rule(const struct weir_controller_options *a,
            a->least_latency == b->least_latency;
 }
 
-/* The limit is where the probe has it, and stays there until that has ended. */
+/* A probe has set the limit, and keeps it until the probe has ended. */
 static bool probes(const struct weir_controller *controller)
 {
     return controller->options.kind == WEIR_CONTROLLER_ENVOY &&
            controller->envoy.probing != 0;
 }
 
-/* A limit that is low only to measure isn't what was learned. */
+/* A limit that is low only to measure isn't the learned one. */
 static double learned(const struct weir_controller *controller)
 {
     return probes(controller) ? controller->envoy.resumed : controller->limit;
@@ -369,7 +369,7 @@ void weir_controller_edit(struct weir_controller *controller,
         weir_controller_move(controller, next.initial, WEIR_LIMIT_EDITED, now);
 }
 
-/* ---- What goes on ---- */
+/* ---- Samples and time ---- */
 
 static weir_instant advance(struct weir_controller *controller,
                             weir_instant now)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * adapt/controller.h - how many requests may be in flight, by how long they
- * take.
+ * adapt/controller.h - finds how many requests may be in flight, by how long
+ * they take.
  *
- * A controller is fed one sample a request that has come back, and moves a
- * limit. It admits nobody itself: that is the gate's part (adapt/sluice.h).
+ * A controller gets one sample for each request that has come back, and moves a
+ * limit. The concurrency gate admits requests (adapt/sluice.h).
  * One interface for all kinds:
  *
  *     weir_controller_defaults(&options, WEIR_CONTROLLER_TARGET);
@@ -35,9 +35,9 @@
  * limiting" (Mindbox), exactly, so also with its flaws; request with a guard,
  * drops and other numbers is Netflix's AIMD. vegas and gradient2 are those of
  * Netflix's concurrency-limits, envoy that of Envoy's gradient controller.
- * target is ours. All are written anew from what they do.
+ * target is ours. All are new implementations of the described behaviour.
  *
- * What always holds:
+ * Guarantees:
  *   - min <= limit <= max, except while envoy looks for its least latency:
  *     then it is 'probe_limit'.
  *   - The same options and calls give the same limits: chance comes from the
@@ -46,52 +46,52 @@
  *   - A 'now' before one given earlier counts as the latest one.
  *
  * Plain memory of the caller's, without pointers. One thread at a time; the
- * gate sees to that. */
+ * gate ensures that. */
 
 #ifndef WEIR_CONTROLLER_H
 #define WEIR_CONTROLLER_H
 
 #include "adapt/controller_kind.h"
 
-/* "none", "request", …; the texts live for ever. */
+/* "none", "request", …; static texts. */
 const char *weir_controller_kind_text(enum weir_controller_kind kind);
-/* The other way round; false: no such kind. */
+/* The reverse; false: no such kind. */
 bool weir_controller_kind_parse(struct weir_text text,
                                 enum weir_controller_kind *out_kind);
 
 /* How a request ended; the numbers are those of enum weir_permit_outcome. */
 enum weir_sample_outcome {
     WEIR_SAMPLE_SUCCESS = 0,
-    /* Refused or timed out by what is behind the limit. 'latency' is how long
+    /* Refused or timed out by an overloaded dependency. 'latency' is how long
      * that took: of one that timed out, the time-out. */
     WEIR_SAMPLE_DROPPED = 1,
-    /* Cancelled, or wrong in itself: it says nothing about the load. */
+    /* Cancelled, or invalid in itself: shows nothing about the load. */
     WEIR_SAMPLE_IGNORED = 2,
 };
 
-/* One request that has come back, at 'now' of the call that brings it. */
+/* One request that has come back, at the 'now' of the call. */
 struct weir_sample {
     weir_duration latency; /* counts as WEIR_LATENCY_MAX if longer */
     enum weir_sample_outcome outcome;
     uint32_t in_flight; /* when it began, itself included: >= 1 */
-    uint32_t left;      /* in flight when it was gone, itself not included */
+    uint32_t left;      /* in flight after it left, itself not included */
 };
 
 #define WEIR_WINDOW_SAMPLES_MAX (1u << 24) /* more don't count in a window */
 
-/* When 'limit' may grow: only if it is used, or it would grow without end
- * while there is little to do, and be no limit when much comes. */
+/* When 'limit' may grow: only if it is used. Otherwise it would grow without
+ * end while there is little to do, and be no limit under load. */
 enum weir_guard {
     WEIR_GUARD_NONE = 0,
     WEIR_GUARD_BEGUN, /* 2 in_flight >= limit */
     WEIR_GUARD_LEFT,  /* 2 left + 1 >= limit */
-    /* 2 left >= limit: the article's first form, which at a limit of one never
-     * lets it grow again. Here to be shown, not to be used. */
+    /* 2 left >= limit: the article's first form. At a limit of one it never
+     * lets the limit grow again. For comparison, not for use. */
     WEIR_GUARD_LEFT_BARE,
 };
 
-/* Each kind reads what is listed for it, and ignores the rest. Make it by
- * weir_controller_defaults(); the numbers below are what that says. */
+/* Each kind reads the fields listed for it, and ignores the rest. Make it by
+ * weir_controller_defaults(); the numbers below are its values. */
 struct weir_controller_options {
     enum weir_controller_kind kind;
     /* All: 0 < min <= initial <= max <= WEIR_PERMITS_MAX. Where the kind
@@ -110,23 +110,22 @@ struct weir_controller_options {
     /* request, percentile, target: > 0; 200 ms. */
     weir_duration target;
     /* percentile, target, envoy: 0 < p <= 100, to four places; 95, envoy 50.
-     * Nearest rank: the smallest value that p % of the samples don't
-     * exceed. */
+     * Nearest rank: the smallest value that p % of the samples don't exceed. */
     double percentile;
-    /* request, percentile, target: the limit's share that is left, at least,
-     * after one decrease; 0 < b <= 1, 0.5. vegas: the same if > 0; 0 (the
-     * default): it falls by log10 L. */
+    /* request, percentile, target: the part of the limit that is left, at
+     * least, after one decrease; 0 < b <= 1, 0.5. vegas: the same if > 0; 0
+     * (the default): it falls by log10 L. */
     double backoff;
     /* request: none; percentile: LEFT. */
     enum weir_guard guard;
-    /* request, percentile: whether who was dropped counts as one over the
-     * target; false, as the article: nobody hears of him. (target: always;
-     * vegas: a decrease; gradient2: by his latency, as upstream; envoy: not at
+    /* request, percentile: whether a dropped request counts as one over the
+     * target; false, as in the article: it isn't counted. (target: always;
+     * vegas: a decrease; gradient2: by its latency, as upstream; envoy: not at
      * all, as upstream.) */
     bool drops;
-    /* percentile: samples of a window; 320. target: a window is not judged
-     * before it has as many, unless so many are slow already that more could
-     * not save it; 50. 1 … WEIR_WINDOW_SAMPLES_MAX. */
+    /* percentile: samples of a window; 320. target: a window is judged only
+     * with as many, or when so many are slow that more could not change the
+     * result; 50. 1 … WEIR_WINDOW_SAMPLES_MAX. */
     uint32_t count;
 
     /* target: a window is at least so old, and twice the mean latency in it;
@@ -135,8 +134,9 @@ struct weir_controller_options {
     /* target: from this age on a few samples are enough; >= window_min;
      * 15 s. */
     weir_duration window_max;
-    /* target: what is held is this share of the target; 0 < s <= 1; 0.97.
-     * Latency moves in a band around it, and the target is to lie above. */
+    /* target: the percentile is kept at this share of the target; 0 < s <= 1;
+     * 0.97. Latency moves in a band around it, and the target should lie
+     * above. */
     double setpoint;
     /* target: a window under the setpoint raises the limit by at most this
      * share of it; 0 < g <= 1; 0.1. */
@@ -150,17 +150,18 @@ struct weir_controller_options {
      * times the limit; > 0; 30. */
     double probe_multiplier;
 
-    /* gradient2: how many times the long mean is still no overload, >= 1;
-     * 1.5. What is added each time; 4. Samples of the long mean, >= 1; 600. */
+    /* gradient2: the multiple of the long mean up to which there is no
+     * overload, >= 1; 1.5. Permits added each time; 4. Samples of the long
+     * mean, >= 1; 600. */
     double tolerance;
     double queue;
     uint32_t long_window;
 
     /* envoy: how far over the least latency is no overload; >= 0; 0.25. */
     double buffer;
-    /* envoy: the least latency is measured so often, > 0; 60 s; later by up to
-     * a random share of it, 0.15; from as many samples, >= 1; 50; at this
-     * limit, >= 1; 3; 0: at the limit that is in force. */
+    /* envoy: the interval between measurements of the least latency, > 0; 60 s;
+     * a random part of it by which it is later, 0.15; samples of a measurement,
+     * >= 1; 50; the limit meanwhile, >= 1; 3; 0: the limit in force. */
     weir_duration probe_interval;
     double probe_jitter;
     uint32_t probe_count;
@@ -172,7 +173,7 @@ struct weir_controller_options {
 
 void weir_controller_defaults(struct weir_controller_options *options,
                               enum weir_controller_kind kind);
-/* WEIR_OK or WEIR_EINVAL, with 'diag' (or NULL) saying which. */
+/* WEIR_OK or WEIR_EINVAL, with the reason in 'diag' (or NULL). */
 int weir_controller_check(const struct weir_controller_options *options,
                           struct weir_diag *diag);
 
@@ -186,77 +187,77 @@ struct weir_controller *weir_controller_init(
     void *block, const struct weir_controller_options *options,
     weir_instant now);
 
-/* Goes by other options from now on, which must be sound and whose kind must
- * fit the block. The limit stays, as far as they allow (of 'none' it is
- * 'initial'); so does all that was learned, if only min, max, initial or seed
- * are others; else windows and measurements begin anew. */
+/* Takes other options, which must be sound and of a kind that fits the block.
+ * The limit stays, as far as they allow (of 'none' it is 'initial'). If only
+ * min, max, initial or seed have changed, all that was learned stays; else
+ * windows and measurements begin anew. */
 void weir_controller_edit(struct weir_controller *controller,
                           const struct weir_controller_options *options,
                           weir_instant now);
 
 /* A request has come back. Returns whether a window was closed or the limit
- * moved: then it is worth looking at. */
+ * moved: then read the limit again. */
 bool weir_controller_sample(struct weir_controller *controller,
                             const struct weir_sample *sample, weir_instant now);
 
-/* Permits that are still out, and since when at least: a latency of which only
- * a lower bound is known. */
+/* Permits still in flight, and their least age: a latency with only a lower
+ * bound. */
 struct weir_overdue {
     uint32_t count;
     weir_duration age;
 };
 
-/* Time has passed: to be called at the deadline, if no sample came by then;
- * earlier or later does no harm. 'overdue' or NULL: what is still out; if it is
- * over the target, it counts as slow (target only; to the others it is
- * nothing, as upstream). Returns as above. */
+/* Time has passed: call it at the deadline, if no sample came by then; earlier
+ * or later does no harm. 'overdue' or NULL: permits still in flight; if they
+ * are over the target, they count as slow (target only; the other kinds ignore
+ * them, as upstream). Returns as above. */
 bool weir_controller_tick(struct weir_controller *controller,
                           const struct weir_overdue *overdue, weir_instant now);
 
-/* When something is to be done even if no sample comes; WEIR_NEVER: never. */
+/* When to call tick() even if no sample comes; WEIR_NEVER: never. */
 weir_instant weir_controller_deadline(const struct weir_controller *controller);
 
 /* How many may be in flight at 'now'. With target it has fractions, and may be
- * below one: half a permit is one that is out half of the time. Other kinds
- * answer whole numbers. */
+ * below one: half a permit is one that is in flight half of the time. Other
+ * kinds return whole numbers. */
 double weir_controller_limit(const struct weir_controller *controller,
                              weir_instant now);
 
-/* Why the limit is what it is. */
+/* The reason for the present limit. */
 enum weir_limit_reason {
     WEIR_LIMIT_INITIAL = 0, /* nothing has been decided yet */
     WEIR_LIMIT_SLOW,        /* fell: answers took too long */
     WEIR_LIMIT_DROPPED,     /* fell: requests were dropped, or are overdue */
     WEIR_LIMIT_ROOM,        /* rose: answers are quick and it is used */
     WEIR_LIMIT_MEASURING,   /* low for a while, to find the least latency */
-    WEIR_LIMIT_MEASURED,    /* back where it was before that */
-    WEIR_LIMIT_EDITED,      /* its bounds became others */
+    WEIR_LIMIT_MEASURED,    /* back at the limit before that */
+    WEIR_LIMIT_EDITED,      /* its bounds were changed */
 };
 #define WEIR_LIMIT_REASONS 7
-/* "slow", …; the texts live for ever. */
+/* "slow", …; static texts. */
 const char *weir_limit_reason_text(enum weir_limit_reason reason);
 
-/* What there is to tell about a controller. */
+/* A read-only view of a controller. */
 struct weir_controller_view {
     double limit;
     double before;                 /* the limit before it last moved */
     enum weir_limit_reason reason; /* of its last move */
-    weir_instant moved_at;         /* when; at first, when it was made */
+    weir_instant moved_at;         /* when; at first, its creation */
     uint64_t windows;              /* judged; of kinds without windows, samples
-                                    * that had a say */
-    /* Of the last window judged; of kinds without windows, the last sample;
-     * 0 before. */
+                                    * that counted */
+    /* Of the last window judged; of kinds without windows, the last sample; 0
+     * before. */
     weir_duration latency; /* its percentile, or the sample's */
     uint32_t samples;
-    uint32_t slow; /* of them over what is held: dropped included */
-    /* vegas, gradient2, envoy: the latency that others are held against. */
+    uint32_t slow; /* of them above the setpoint or target: dropped included */
+    /* vegas, gradient2, envoy: the latency that samples are compared with. */
     weir_duration baseline;
 };
 void weir_controller_view(const struct weir_controller *controller,
                           struct weir_controller_view *out);
 
-/* The mean latency of late, ns, at least 1: for pauses and hints. Before the
- * first sample, the target, or 1 ms where there is none. */
+/* The mean of recent latencies, ns, at least 1: for pauses and hints. Before
+ * the first sample, the target, or 1 ms if there is none. */
 weir_duration weir_controller_mean(const struct weir_controller *controller);
 
 #endif /* WEIR_CONTROLLER_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * adapt/controller_kind.h - which controllers there are, and between which
- * bounds their limits lie; for who names one and needs no more of it
- * (adapt/controller.h says what each does). */
+ * adapt/controller_kind.h - the kinds of controllers and the bounds of their
+ * limits, for modules that need no more of them (adapt/controller.h describes
+ * each kind). */
 
 #ifndef WEIR_CONTROLLER_KIND_H
 #define WEIR_CONTROLLER_KIND_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * adapt/controller_parts.h - what the kinds of controllers share; for the
- * files of this room that hold one. */
+ * adapt/controller_parts.h - the state that the kinds of controllers share; for
+ * the files of this module that implement one. */
 
 #ifndef WEIR_CONTROLLER_PARTS_H
 #define WEIR_CONTROLLER_PARTS_H
@@ -11,9 +11,9 @@
 
 struct weir_target_state {
     weir_instant opened; /* the window */
-    weir_instant due;    /* when it is looked at without a sample */
+    weir_instant due;    /* when it is checked without a sample */
     weir_instant cut_at; /* of the last decrease; 0: none */
-    weir_duration hold;  /* what the percentile may be */
+    weir_duration hold;  /* upper bound of the percentile */
     uint32_t dropped;    /* of the window's samples */
     uint32_t peak;       /* most in flight in it */
 };
@@ -21,7 +21,7 @@ struct weir_target_state {
 struct weir_vegas_state {
     weir_duration least; /* latency without load; 0: unknown */
     double since;        /* samples since it was measured */
-    double jitter;       /* of when it is measured next: 0.5 … 1 */
+    double jitter;       /* factor of the next measurement's time: 0.5 … 1 */
 };
 
 struct weir_gradient_state {
@@ -34,7 +34,7 @@ struct weir_envoy_state {
     weir_duration least;   /* 0: not measured yet */
     weir_instant due;      /* end of the interval */
     weir_instant probe_at; /* when 'least' is measured next */
-    weir_instant probing;  /* since when; 0: it isn't being measured */
+    weir_instant probing;  /* since when it is being measured; 0: it isn't */
     double resumed;        /* the limit after that */
     uint32_t floors;       /* intervals in a row that ended at the least */
 };
@@ -53,10 +53,10 @@ struct weir_controller {
         struct weir_gradient_state gradient;
         struct weir_envoy_state envoy;
     };
-    struct weir_window window[]; /* one, if the family has windows */
+    struct weir_window window[]; /* one if the family has windows, else none */
 };
 
-/* A kind. 'sample' is never given one that is ignored, nor a latency above
+/* A kind. 'sample' never gets an ignored sample, nor a latency above
  * WEIR_LATENCY_MAX; 'now' never goes back. tick and deadline may be NULL. */
 struct weir_controller_family {
     const char *text;
@@ -77,16 +77,17 @@ extern const struct weir_controller_family weir_controller_vegas;
 extern const struct weir_controller_family weir_controller_gradient2;
 extern const struct weir_controller_family weir_controller_envoy;
 
-/* Sets the limit, kept within min and max, and notes why if it is another. */
+/* Sets the limit, kept within min and max, and notes the reason if it
+ * changes. */
 void weir_controller_move(struct weir_controller *controller, double limit,
                           enum weir_limit_reason reason, weir_instant now);
-/* Notes what was judged: a window, and empties it. */
+/* Notes a judged window, and empties it. */
 void weir_controller_judged(struct weir_controller *controller);
-/* Of the kinds without windows: a sample. */
+/* For kinds without windows: notes a sample. */
 void weir_controller_heard(struct weir_controller *controller,
                            const struct weir_sample *sample, bool slow);
 
-/* floor(limit * backoff), as the article's: for whole limits. */
+/* floor(limit * backoff), as in the article: for whole limits. */
 void weir_controller_cut(struct weir_controller *controller, bool dropped,
                          weir_instant now);
 bool weir_guard_lets(enum weir_guard guard, double limit,

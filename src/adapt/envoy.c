@@ -7,10 +7,10 @@
  *
  *     clamp(least (1 + buffer) / percentile, 1/2, 2)
  *
- * and adds a square root of it, so that there is something to find out by.
- * Five intervals in a row that end at 'min' mean that the least latency is
- * likely another now, and it is measured at once. There is no guard: while
- * there is little to do the limit grows to its max. That is upstream's.
+ * and adds a square root of it, so that the limit can rise and be tested. Five
+ * intervals in a row that end at 'min' mean that the least latency has probably
+ * changed, and it is measured at once. There is no guard: while there is little
+ * to do the limit grows to its max. All that is as upstream.
  *
  *     measuring --(probe_count samples)--> steering --(probe_at)--> measuring
  *
@@ -36,7 +36,7 @@ static void probe_begin(struct weir_controller *controller, weir_instant now)
     uint32_t pinned = controller->options.probe_limit;
     if (pinned == 0 || pinned == controller->limit)
         return;
-    /* Below 'min', if that is what was said: so not by the usual way. */
+    /* It may be below 'min', so the usual way can't set it. */
     controller->view.before = controller->limit;
     controller->view.reason = WEIR_LIMIT_MEASURING;
     controller->view.moved_at = now;

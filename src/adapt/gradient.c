@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  * adapt/gradient.c - a latency beside its own long mean.
  *
- * While a latency is at most 'tolerance' times the mean of late, the limit
- * grows by 'queue'; above that it shrinks in proportion, by half at most.
- * Known flaws, which are upstream's and kept: a latency that stays high
- * becomes the mean, and the limit grows to its max; 'queue' is added even
- * while the limit shrinks; who was dropped is a latency like any other.
+ * While a latency is at most 'tolerance' times the recent mean, the limit grows
+ * by 'queue'; above that it shrinks in proportion, by half at most. Known
+ * flaws, kept from upstream: a latency that stays high becomes the mean, and
+ * the limit grows to its max; 'queue' is added even while the limit shrinks; a
+ * dropped request counts as a latency like any other.
  *
  * Source: Gradient2Limit of Netflix's concurrency-limits. */
 
 #include "adapt/controller_parts.h"
 
-#define WARM_UP 10 /* samples whose plain mean the long one begins with */
+#define WARM_UP 10 /* samples in the plain mean that the long one begins with */
 
 static void init(struct weir_controller *controller, weir_instant now)
 {

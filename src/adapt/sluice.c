@@ -1,47 +1,47 @@
 /* SPDX-License-Identifier: MIT
- * adapt/sluice.c - the gate, lock-free.
+ * adapt/sluice.c - the concurrency gate, lock-free.
  *
- * What is in flight is one word, and so is what is in flight of each class:
+ * The units in flight are one word, and so are the units of each class:
  *
  *     63          48 47            24 23             0
  *     +-------------+----------------+----------------+
  *     |    life     |      old       |     young      |
  *     +-------------+----------------+----------------+
  *
- * Who enters is young. From time to time, when no old ones are left, the young
- * become the old ones and 'life' goes up by one; a permit knows the life that
- * it entered in, so it leaves from where it now is. What for: at any time it
- * is known how many have been in flight for at least how long (the old ones,
- * since the last change of life), without a list of them; and permits that
- * never come back are written off by letting the old ones go, whereafter a
- * permit of such a life finds nowhere to leave from.
+ * Units that enter are young. From time to time, when no old ones are left, the
+ * young become old and 'life' goes up by one. A permit knows the life that it
+ * entered in, so it leaves from the half where it now is. Purpose: the gate
+ * knows how many units have been in flight for at least how long (the old ones,
+ * since the last change of life), without a list of them. And lost permits are
+ * written off by dropping the old ones: a permit of such a life then finds
+ * nothing to leave from.
  *
- * Entering is a compare-and-swap of that word, taken only if the sum stays
- * within the limit; so it never is above it, and a refusal is loads alone.
- * Rejected: adding and taking back, which is quicker where all pass, but goes
- * over the limit for a moment and lets the refused disturb the rest.
+ * Entering is a compare-and-swap of that word, done only if the sum stays
+ * within the limit; so the sum is never above it, and a refusal is loads alone.
+ * Rejected: adding and taking back, which is quicker if all pass, but exceeds
+ * the limit for a moment and lets refused calls disturb the rest.
  *
  * A class with a share counts itself first, and if that keeps it within its
- * share it goes in whatever the sum; otherwise it needs the sum's consent. So
- * the sum is at most the limit when the last one came by its consent, and since
- * then each class has added its share at most. Two of one class may both get in
- * where one after the other only one would: the first has counted himself in
- * the class and not yet in the sum, and the second finds the sum free. That is
- * within the bound, and to close it the refused would have to write.
+ * share it goes in, for any sum; otherwise it needs room in the sum. So the sum
+ * is at most the limit when the last unit came by its room, and since then each
+ * class has added its share at most. Two callers of one class may both get in
+ * where one after the other only one would: the first has counted itself in the
+ * class and not yet in the sum, and the second finds the sum free. That is
+ * within the bound, and to prevent it refused calls would have to write.
  *
  *     line 0      limit, mean, deadline, shares: written when a window closes
- *     line …      held: what is in flight
+ *     line …      held: the units in flight
  *     line …      turn: when the fraction's next permit may be given
- *     line …      of each class, if there are several: what is in flight of it
- *     line …      lock, the stash, and what the lock guards
+ *     line …      of each class, if there are several: its units in flight
+ *     line …      lock, the stash, and the state that the lock guards
  *
- * The fraction's permit: whoever moves 'turn' on by mean / f has it. He may
- * still find that another has gone in before him; then he puts it back, if
- * nobody has moved it since.
+ * The fraction's permit: the caller that moves 'turn' on by mean / f has it. It
+ * may still find that another caller has gone in before; then it puts 'turn'
+ * back, unless it has been moved since.
  *
- * The stash is a ring into which those put their samples who find the
- * controller busy, and which whoever has it empties. A sample put down just
- * before the lock is given back stays for whoever comes next. Source of the
+ * The stash is a ring. Callers that find the controller busy put their samples
+ * into it, and the thread that has the controller empties it. A sample put down
+ * just before the lock is given back stays for the next thread. Source of the
  * ring: D. Vyukov's bounded queue, with one reader. */
 
 #include "adapt/sluice.h"
@@ -57,12 +57,12 @@
 #define FRACTION (1u << FRACTION_BITS)
 #define FRACTION_MASK (FRACTION - 1)
 #define STASH 64         /* samples; a power of two */
-#define LOOK WEIR_SECOND /* how often lives are looked at, at least */
-/* However small the limit: or nobody would find out that it can be larger. */
+#define LOOK WEIR_SECOND /* how often lives are checked, at least */
+/* However small the limit: else nothing would show that it can be larger. */
 #define PAUSE_MAX (10 * WEIR_SECOND)
 
 struct stashed {
-    uint64_t turn; /* whose turn: n to write the n-th, n + 1 to read it */
+    uint64_t turn; /* n: free for the n-th sample; n + 1: to be read */
     struct weir_sample sample;
     weir_instant at;
 };
@@ -77,8 +77,8 @@ struct weir_sluice {
     weir_duration mean;
     weir_instant deadline;
     uint32_t share[WEIR_SLUICE_CLASSES_MAX]; /* permits; observed: all */
-    /* These two by an edit alone. */
-    uint32_t plain;   /* one class, which isn't observed: the sum says it all */
+    /* Only an edit writes these two. */
+    uint32_t plain;   /* one class, not observed: the sum is its count */
     uint32_t unheard; /* bits: classes */
 
     _Alignas(WEIR_CACHE_LINE) uint64_t held;
@@ -87,11 +87,12 @@ struct weir_sluice {
 
     _Alignas(WEIR_CACHE_LINE) uint32_t lock;
     uint64_t lost_samples;
-    _Alignas(WEIR_CACHE_LINE) uint64_t put; /* into the stash, by anyone */
+    _Alignas(WEIR_CACHE_LINE) uint64_t put; /* into the stash, by any thread */
 
     /* Under the lock. */
     _Alignas(WEIR_CACHE_LINE) uint64_t got; /* out of the stash */
-    weir_instant look_at;                   /* at lives, at last */
+    weir_instant look_at;                   /* when lives are checked, at the
+                                             * latest */
     weir_instant life_at;                   /* since when the old ones are */
     weir_instant class_life_at[WEIR_SLUICE_CLASSES_MAX];
     uint64_t lost;
@@ -129,7 +130,7 @@ static uint32_t held_in(uint64_t word)
     return young_in(word) + old_in(word);
 }
 
-/* Nothing is held, and permits of before find nowhere to leave from. */
+/* Empties the count; permits of before find nothing to leave from. */
 static void forget(uint64_t *count)
 {
     uint64_t word = weir_load_relaxed(count); /* the swap finds out */
@@ -146,8 +147,8 @@ static uint64_t aged(uint64_t word)
            (uint64_t)young_in(word) << UNITS_BITS;
 }
 
-/* Adds if no more than 'most' are held then. Returns what is held then, or 0,
- * and writes the life to leave from. */
+/* Adds units if the count stays within 'most'. Returns the new count, or 0, and
+ * writes the life to leave from. */
 static uint32_t count_in(uint64_t *count, uint32_t units, uint32_t most,
                          uint16_t *out_life)
 {
@@ -161,8 +162,8 @@ static uint32_t count_in(uint64_t *count, uint32_t units, uint32_t most,
     return held_in(word) + units;
 }
 
-/* Takes away what came in by that life; false: it was written off, or isn't
- * there (someone has left twice). 'out_left': what is held then. */
+/* Takes away units that came in by that life; false: they were written off, or
+ * aren't there (a permit has left twice). 'out_left': the new count. */
 static bool count_out(uint64_t *count, uint32_t units, uint16_t life,
                       uint32_t *out_left)
 {
@@ -249,8 +250,8 @@ static uint32_t share_of(const struct weir_sluice_class *klass, double limit)
     return share > 1 ? (uint32_t)share : 1;
 }
 
-/* What those outside of the lock are to know. Relaxed: each word is right by
- * itself, and one of them a window older than another does no harm. */
+/* Updates the words that are read outside of the lock. Relaxed: each word is
+ * right by itself, and one of them a window older than another does no harm. */
 static void publish(struct weir_sluice *sluice, weir_instant now)
 {
     const struct weir_controller *controller = controller_of(sluice);
@@ -264,12 +265,12 @@ static void publish(struct weir_sluice *sluice, weir_instant now)
                               : 0);
     }
     weir_instant due = weir_controller_deadline(controller);
-    /* The look isn't put off by what is published before it. */
+    /* Publishing doesn't delay the next check of lives. */
     weir_store_relaxed(&sluice->deadline,
                        due < sluice->look_at ? due : sluice->look_at);
 }
 
-/* Relaxed: who enters or leaves beside an edit goes by either. */
+/* Relaxed: an enter or leave during an edit may use either. */
 static void take_options(struct weir_sluice *sluice,
                          const struct weir_sluice_options *options)
 {
@@ -314,8 +315,8 @@ int weir_sluice_class(const struct weir_sluice *sluice, struct weir_text name)
 
 static bool try_lock(struct weir_sluice *sluice)
 {
-    /* Relaxed: a look, so that who finds it taken writes nothing. The exchange
-     * pairs with the release in unlock(). */
+    /* Relaxed: a first look, so that a thread that finds the lock taken writes
+     * nothing. The exchange pairs with the release in unlock(). */
     return weir_load_relaxed(&sluice->lock) == 0 &&
            weir_exchange(&sluice->lock, 1) == 0;
 }
@@ -325,7 +326,7 @@ static void unlock(struct weir_sluice *sluice)
     weir_store_release(&sluice->lock, 0);
 }
 
-/* Lets the old ones of a count go: if there are none, or for lost. */
+/* Drops the old ones of a count: if there are none, or as lost. */
 static void age_count(struct weir_sluice *sluice, uint64_t *count,
                       weir_instant *life_at, uint64_t *lost, weir_instant now)
 {
@@ -361,7 +362,7 @@ static struct weir_overdue overdue_of(const struct weir_sluice *sluice,
     };
 }
 
-/* Hands the controller what others have put down. Returns whether it moved. */
+/* Hands the stashed samples to the controller. Returns whether it moved. */
 static bool drain(struct weir_sluice *sluice)
 {
     bool moved = false;
@@ -378,13 +379,14 @@ static bool drain(struct weir_sluice *sluice)
     }
 }
 
-/* Does what is due and hears a sample, or NULL; under the lock. */
+/* Does the work that is due and hands over a sample, or NULL; under the
+ * lock. */
 static void attend(struct weir_sluice *sluice, const struct weir_sample *sample,
                    weir_instant now)
 {
     struct weir_controller *controller = controller_of(sluice);
     bool moved = drain(sluice);
-    /* Relaxed: only who has the lock writes it. */
+    /* Relaxed: only the lock's owner writes it. */
     if (now >= weir_load_relaxed(&sluice->deadline)) {
         struct weir_overdue overdue = overdue_of(sluice, now);
         weir_controller_tick(controller, &overdue, now);
@@ -393,12 +395,12 @@ static void attend(struct weir_sluice *sluice, const struct weir_sample *sample,
     }
     if (sample != NULL)
         moved |= weir_controller_sample(controller, sample, now);
-    /* Where a fraction counts, so does the mean of now. */
+    /* A limit with a fraction also needs the present mean. */
     if (moved || weir_controller_limit(controller, now) < 2)
         publish(sluice, now);
 }
 
-/* Puts a sample down for whoever comes next. */
+/* Puts a sample down for the next owner of the lock. */
 static void stash(struct weir_sluice *sluice, const struct weir_sample *sample,
                   weir_instant now)
 {
@@ -417,7 +419,7 @@ static void stash(struct weir_sluice *sluice, const struct weir_sample *sample,
             weir_store_release(&place->turn, number + 1); /* see drain() */
             return;
         }
-        if (turn > number) /* another was quicker; relaxed as above */
+        if (turn > number) /* another thread was quicker; relaxed as above */
             number = weir_load_relaxed(&sluice->put);
     }
 }
@@ -446,8 +448,8 @@ weir_instant weir_sluice_due(const struct weir_sluice *sluice, weir_instant now)
 
 /* ---- Entering ---- */
 
-/* How long after one that is let in by a fraction the next may come; 0: it
- * can't be let in by one. */
+/* The pause between permits by a fraction; 0: these units can't enter by
+ * one. */
 static weir_duration pause_after(const struct weir_sluice *sluice,
                                  uint64_t limit, uint32_t held, uint32_t units)
 {
@@ -466,9 +468,9 @@ static weir_duration pause_after(const struct weir_sluice *sluice,
     return pause < (double)PAUSE_MAX ? (weir_duration)pause : PAUSE_MAX;
 }
 
-/* Who comes a little after his turn doesn't put off the next one: requests
- * that come every 300 ms may take turns of 400. By half a pause at most, or an
- * idle time would be saved up. */
+/* A caller that arrives late does not delay the next turn: requests that come
+ * every 300 ms may take turns of 400. By half a pause at most, or an idle time
+ * would be saved up. */
 static weir_instant turn_after(weir_instant turn, weir_duration pause,
                                weir_instant now)
 {
@@ -476,8 +478,8 @@ static weir_instant turn_after(weir_instant turn, weir_duration pause,
     return turn + pause > least ? turn + pause : least;
 }
 
-/* Takes the fraction's turn and goes in; false: the count was another by then,
- * and the turn is given back, unless it has moved on. */
+/* Takes the fraction's turn and goes in; false: the count has changed, and the
+ * turn is given back, unless it has moved on. */
 static bool take_turn(struct weir_sluice *sluice, uint64_t word, uint32_t units,
                       weir_instant turn, weir_instant next)
 {
@@ -491,9 +493,9 @@ static bool take_turn(struct weir_sluice *sluice, uint64_t word, uint32_t units,
     return false;
 }
 
-/* Within the limit, whole part and fraction; returns what is held then, or 0.
- * Relaxed loads: the swaps find out whether count and turn were the latest,
- * and a limit of a moment ago is one that was in force. */
+/* Within the limit, whole part and fraction; returns the new count, or 0.
+ * Relaxed loads: the swaps find out whether count and turn were the latest, and
+ * a limit of a moment ago is one that was in force. */
 static uint32_t enter_within(struct weir_sluice *sluice, uint32_t units,
                              uint16_t *out_life, weir_instant now)
 {
@@ -518,8 +520,8 @@ static uint32_t enter_within(struct weir_sluice *sluice, uint32_t units,
     }
 }
 
-/* By a share that the class is sure of, or as observed; returns what is held
- * then, or 0. */
+/* By the class's guaranteed share, or as observed; returns the new count, or
+ * 0. */
 static uint32_t enter_share(struct weir_sluice *sluice, uint32_t units,
                             struct weir_sluice_permit *permit)
 {
@@ -531,7 +533,7 @@ static uint32_t enter_share(struct weir_sluice *sluice, uint32_t units,
     uint32_t held =
         count_in(&sluice->held, units, WEIR_SLUICE_UNITS_MAX, &permit->life);
     uint32_t left;
-    if (held == 0) /* eight million: it has to end somewhere */
+    if (held == 0) /* 2^23 units: the count has no room for more */
         count_out(count, units, permit->class_life, &left);
     permit->counted = held > 0;
     return held;
@@ -546,8 +548,8 @@ static uint32_t enter_class(struct weir_sluice *sluice, uint32_t units,
     if (held > 0)
         return held;
     held = enter_within(sluice, units, &permit->life, now);
-    /* Counted when it is in: it is above its share, and so how far doesn't
-     * matter to anyone but this class. */
+    /* Counted after it is in: it is above its share, so the exact count matters
+     * to this class alone. */
     permit->counted =
         held > 0 && count_in(&sluice->klass[permit->klass].held, units,
                              WEIR_SLUICE_UNITS_MAX, &permit->class_life) > 0;
@@ -565,17 +567,17 @@ static inline bool give(struct weir_sluice_permit *permit, uint32_t units,
     return true;
 }
 
-/* Not inlined: who is refused needn't save the registers that it uses. */
+/* Not inlined: a refused caller needn't save the registers that it uses. */
 __attribute__((noinline)) static bool admit(struct weir_sluice *sluice,
                                             uint32_t klass, uint32_t units,
                                             struct weir_sluice_permit *permit,
                                             weir_instant now)
 {
-    /* Relaxed: who is late by a moment leaves it to the next. */
+    /* Relaxed: a thread that misses it by a moment leaves it to the next. */
     if (WEIR_UNLIKELY(now >= weir_load_relaxed(&sluice->deadline)))
         weir_sluice_tick(sluice, now);
-    /* Written in place, here and in leave: a copy of what was just written in
-     * parts is read in one piece, and waits for all of them (18 ns). */
+    /* Written in place, here and in leave: a copy of fields just written in
+     * parts would be read in one piece, and wait for all of them (18 ns). */
     permit->klass = (uint16_t)klass;
     permit->counted = false;
     /* Relaxed: see take_options(). */
@@ -603,9 +605,8 @@ bool weir_sluice_enter_sure(struct weir_sluice *sluice, uint32_t klass,
     return give(out_permit, units, enter_share(sluice, units, out_permit), now);
 }
 
-/* Whether it is plain to see that there is no place and nothing to do: the
- * usual end where many are refused, and so it comes first. Relaxed: a moment
- * ago there was none. */
+/* Whether there is plainly no room and no work due: the usual result if many
+ * are refused, and so it comes first. Relaxed: a moment ago there was none. */
 static bool is_full(const struct weir_sluice *sluice, uint32_t units,
                     weir_instant now)
 {
@@ -694,8 +695,7 @@ void weir_sluice_leave(struct weir_sluice *sluice,
 
 /* ---- Edits ---- */
 
-/* The classes that aren't the ones they were. Permits of theirs leave from the
- * sum alone. */
+/* Forgets classes that have changed. Their permits leave from the sum alone. */
 static void forget_classes(struct weir_sluice *sluice,
                            const struct weir_sluice_options *options)
 {
@@ -709,7 +709,7 @@ static void forget_classes(struct weir_sluice *sluice,
     }
 }
 
-/* Another one's: what was put down for the controller isn't for it. */
+/* For another quota: samples in the stash aren't for its controller. */
 static void begin_anew(struct weir_sluice *sluice,
                        const struct weir_sluice_options *options,
                        weir_instant now)
@@ -754,7 +754,7 @@ struct weir_sluice_permit weir_sluice_found(struct weir_sluice *sluice,
     return permit;
 }
 
-/* ---- What there is to tell ---- */
+/* ---- Views ---- */
 
 weir_duration weir_sluice_wait(const struct weir_sluice *sluice,
                                weir_instant now)

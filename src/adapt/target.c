@@ -1,37 +1,37 @@
 /* SPDX-License-Identifier: MIT
  * adapt/target.c - holds a percentile of the latency at a target.
  *
- * What is held is a share of the target, the setpoint: latency moves in a band
- * around what is held, and a promise of the target is one about the band's
- * upper end. At the end of a window with percentile p
+ * The percentile is kept at a share of the target, the setpoint. Latency moves
+ * in a band around it, and a target that is to be kept must be the band's upper
+ * end. At the end of a window with percentile p
  *
  *     p > setpoint    L *= max(backoff, setpoint / p)
  *     else, if used   L += (L + 1/2) min(growth, (setpoint / p - 1) / 2)
  *
- * so both ways by how far p is off, and where it is right L stays. Whether p is
- * over is decided by counting who is, exactly; its value, from the bins, only
- * says how far.
+ * so each move depends on how far p is off, and at the setpoint L stays.
+ * Whether p is over is decided by counting the slow samples, exactly; its
+ * value, from the bins, only gives the distance.
  *
  * Before the first decrease, and far below the setpoint, a window doubles the
- * limit: where it will be nobody knows yet, and from 20 to 500 by tenths takes
+ * limit: its final value isn't known yet, and from 20 to 500 by tenths takes
  * more than a minute.
  *
- * A window is closed by count *and* age: of few samples the percentile is
- * chance, and before a change of the limit shows there is nothing to judge.
- * The exception is a window that is lost already: so many are slow that no
- * answers to come could save it. After 'window_max' a few samples will do,
- * where there is no more traffic.
+ * A window is closed by count *and* age: the percentile of few samples is
+ * chance, and before a change of the limit shows there is nothing to judge. The
+ * exception is a window with so many slow samples that no later answers could
+ * change the result. After 'window_max' a few samples will do, if there is no
+ * more traffic.
  *
- * One decrease a feedback delay: a request that began before the last one says
- * what the limit before it did, and isn't counted any more.
+ * One decrease a feedback delay: a request that began before the last decrease
+ * shows the effect of the limit before it, and isn't counted any more.
  *
- * Permits that are still out and overdue count like answers that took so long.
- * Dropped requests count as slow, and as slow enough for the whole back-off:
- * how quickly one was refused says nothing good.
+ * Permits still in flight and overdue count like answers that took so long.
+ * Dropped requests count as slow, and as slow enough for the whole back-off: a
+ * quick refusal is no sign of low load.
  *
- * The limit has fractions, and goes below one: of twenty processes that share
- * a storage for eleven none may have one for itself. The gate says what half a
- * permit is.
+ * The limit has fractions, and goes below one: of twenty processes that share a
+ * storage for eleven none may have one for itself. adapt/sluice.h defines half
+ * a permit.
  *
  * Rejected: adding one a window (above 100 it takes minutes, for twenty
  * processes it is twenty at once); a fixed back-off (0.5 gives a seventh of
@@ -41,8 +41,8 @@
 #include "adapt/controller_parts.h"
 
 #define FEW 5     /* samples that a window has at least */
-#define GAIN 0.5  /* how much of the room is taken at once */
-#define STEP 0.02 /* permits that a limit is raised by, at least, if at all */
+#define GAIN 0.5  /* part of the room that is taken at once */
+#define STEP 0.02 /* permits that a raised limit grows by, at least */
 #define EVEN 0.5  /* permits: see rise() */
 #define FAR 1.25  /* setpoint / p from which the first climb is a doubling */
 
@@ -71,7 +71,7 @@ static void init(struct weir_controller *controller, weir_instant now)
 
 /* ---- When a window is closed ---- */
 
-/* As old as windows are at least. */
+/* The least age of a window. */
 static weir_duration ripe_age(const struct weir_controller *controller)
 {
     const struct weir_controller_options *options = &controller->options;
@@ -102,7 +102,7 @@ static bool is_ripe(const struct weir_controller *controller, uint32_t overdue,
     return samples >= FEW || overdue > 0;
 }
 
-/* ---- What is decided ---- */
+/* ---- Decisions ---- */
 
 static double smaller(double a, double b)
 {
@@ -113,7 +113,7 @@ static void fall(struct weir_controller *controller, double ratio, bool dropped,
                  weir_instant now)
 {
     double backoff = controller->options.backoff;
-    /* By counting it was over, by its bin's mean it may not be. */
+    /* The count was over; the mean of its bin may not be. */
     ratio = smaller(ratio, 1);
     ratio = ratio > backoff ? ratio : backoff;
     weir_controller_move(controller, controller->limit * ratio,
@@ -121,8 +121,8 @@ static void fall(struct weir_controller *controller, double ratio, bool dropped,
     controller->target.cut_at = now;
 }
 
-/* The small rise by a larger share than the large, so that processes which
- * began with unequal limits, and fall by equal shares, come together. */
+/* A small limit rises by a larger share than a large one, so that processes
+ * which began with unequal limits, and fall by equal shares, come together. */
 static void rise(struct weir_controller *controller, double ratio,
                  weir_instant now)
 {
@@ -152,9 +152,9 @@ static void judge(struct weir_controller *controller, weir_instant now)
     open_window(controller, now);
 }
 
-/* ---- What comes in ---- */
+/* ---- Input ---- */
 
-/* Whoever is out since before the last decrease says nothing about it. */
+/* Permits in flight since before the last decrease show nothing about it. */
 static uint32_t overdue_of(const struct weir_controller *controller,
                            const struct weir_overdue *overdue, weir_instant now)
 {
@@ -185,7 +185,7 @@ static bool tick_target(struct weir_controller *controller,
     return false;
 }
 
-/* Slow enough for all of the back-off. */
+/* A dropped request counts as slow enough for the whole back-off. */
 static weir_duration told(const struct weir_controller *controller,
                           const struct weir_sample *sample)
 {

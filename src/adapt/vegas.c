@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * adapt/vegas.c - the queue that a latency beside the least one shows.
+ * adapt/vegas.c - the queue length by a latency beside the least one.
  *
- * Of L in flight, L (1 - least / latency) stand in a queue: fewer than alpha
- * and there is room for more, more than beta and there are too many. What is
- * least is the least seen since it was last measured, and it is measured anew
- * from time to time by forgetting it: so under overload it is measured too
- * high, and the limit rises with it. That is upstream's, and kept; who has a
- * target in mind has the controller of that name.
+ * Of L in flight, L (1 - least / latency) stand in a queue. Fewer than alpha:
+ * there is room for more; more than beta: there are too many. 'least' is the
+ * least latency since it was last measured. From time to time it is measured
+ * anew by forgetting it: so under overload it is measured too high, and the
+ * limit rises with it. That flaw is kept from upstream; for a known latency
+ * target use the controller 'target'.
  *
  * Source: L. Brakmo, L. Peterson, "TCP Vegas", IEEE JSAC 13(8), 1995;
  * VegasLimit of Netflix's concurrency-limits. */

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  * adapt/window.c - the latencies of one window in bins.
  *
- * An octave (a doubling of the latency) has 32 bins of equal width; below
- * 1,024 ns all is one bin. A bin keeps the sum of what is in it beside the
- * count, so that a percentile among equal latencies is that latency: with
- * evenly spaced requests that is the usual case.
+ * An octave (a doubling of the latency) has 32 bins of equal width; below 1,024
+ * ns all is one bin. A bin keeps the sum of its latencies beside their count,
+ * so that a percentile among equal latencies is that latency: with evenly
+ * spaced requests that is the usual case.
  *
  *     ns   0 … 1023 | 1024 1056 1088 … 2016 | 2048 2112 …        2^39
  *     bin     0     |   1    2    3  …  32  |  33   34  …         929
  *
  * Rejected: keeping the samples and selecting (exact, but 17 us for 1,000 of
- * them where a walk over the bins takes less than one, and unbounded where a
+ * them, while a walk over the bins takes less than one; and unbounded if a
  * window is closed by its age); t-digest, P² (worse by far for windows of some
  * hundred samples). The chance in 320 samples moves their p95 by 6 % (sd), so
- * a bin's width is not what limits anyone. */
+ * the bin width doesn't limit the precision. */
 
 #include "adapt/window.h"
 
@@ -85,7 +85,7 @@ uint32_t weir_window_trip(uint32_t samples, uint32_t millionths)
     return samples - rank_of(samples, millionths) + 1;
 }
 
-/* From above: what is asked for is there. */
+/* Counts from above; the wanted sample exists. */
 weir_duration weir_window_percentile(const struct weir_window *window,
                                      uint32_t millionths)
 {
