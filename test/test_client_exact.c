@@ -527,7 +527,7 @@ static void test_too_many_stores_are_told(void **state)
     struct weir *weir = open_with(&exact, &seen);
     UNTIL(seen_count(&seen, WEIR_EVENT_EXACT_AWAY) == 1);
     seen_text(&seen, WEIR_EVENT_EXACT_AWAY, text);
-    assert_non_null(strstr(text, "no room for it"));
+    assert_non_null(strstr(text, "no room for this store"));
     weir_close(weir);
 }
 

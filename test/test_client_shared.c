@@ -150,7 +150,7 @@ static void a_table_is_refused_with_a_sentence(void **state)
         fputs("this is somebody's thesis. ", file);
     fclose(file);
     chmod(path, 0600);
-    is_refused(&options, WEIR_ETABLE, "that is no table");
+    is_refused(&options, WEIR_ETABLE, "this is not a Weir table");
     chmod(path, 0640);
     is_refused(&options, WEIR_ETABLE, "mode 0600");
     unlink(path);

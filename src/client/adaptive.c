@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * client/adaptive.c - what a process sees of its adaptive limits, and quotas
- * that it makes itself.
+ * client/adaptive.c - views of a process's adaptive limits, and quotas that the
+ * process defines itself.
  *
- * A sluice needs no thread of its own: who enters or leaves does what is due.
- * The background thread looks in when it is awake anyway, so that a limit is
- * told of that moved though nobody came: permits that are overdue, say. */
+ * A concurrency gate needs no thread of its own: enters and leaves do its work.
+ * The background thread ticks it when it is awake anyway, so that a limit is
+ * moved although no request comes: by overdue permits, say. */
 
 #include "client/client.h"
 
@@ -77,7 +77,7 @@ void weir_adaptive_look(struct weir *weir, weir_instant now)
     weir->told_full = wanting > 0;
 }
 
-/* ---- Quotas of one's own ---- */
+/* ---- Quotas defined here ---- */
 
 static int set_field(struct weir_quota *quota, const char *text,
                      struct weir_diag *diag)

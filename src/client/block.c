@@ -1,48 +1,50 @@
 /* SPDX-License-Identifier: MIT
- * client/block.c - the memory in which processes share a table: made, entered,
- * and cleared of the dead.
+ * client/block.c - the memory of a shared table: made, joined by processes, and
+ * cleared of dead ones.
  *
  *     struct weir_block | the table (quota/table_share.c)
  *       members           by their numbers
- *       office            who of them runs the limiter
- *       estate            what its successor must know (node/limiter_estate.c)
+ *       office            the member that is the reporter
+ *       estate            the handover to its successor (node/limiter_estate.c)
  *
  * The problem: any process may be killed at any instant, be it within a
- * decision, the making of a name's place, an edit by a root's quotas, or just
- * after a report went; and the others go on deciding, with nothing lost that
- * was counted and nothing reported twice.
+ * decision, while it adds a name, during an edit by a root's quotas, or just
+ * after a report was sent. The others must go on deciding, lose no counted
+ * units and report none twice.
  *
- *     decides   any thread of any process, by the table alone. What it has
- *               there says whose it is.
- *     watches   one thread of each process (office.c): each 100 ms it wakes.
- *               Who does so first looks which members have died, for all: were
- *               each to look at each, 62 of them would read 38,000 files of
- *               /proc a second. Who dies before he has looked is among those
- *               that the next one finds. One at a time, the sexton, buries the
- *               dead, all their locks first, and strikes them off. If the
- *               sexton dies, the next one begins again; so he is the only one
- *               who frees a number, and nobody takes a newcomer for the dead.
- *     office    one word. Who swaps it from nobody to himself runs the limiter.
- *               A dead one's is made nobody's when he has been buried, so the
- *               successor finds a table without half-done edits. Where any
- *               member names roots, only who does may have it.
+ *     decides   any thread of any process, by the table alone. Each of its
+ *               entries there carries its process's number.
+ *     watches   one thread of each process (office.c): it wakes each 100 ms.
+ *               The first to wake checks which members have died, for all: if
+ *               each checked each, 62 of them would read 38,000 files of /proc
+ *               a second. If it dies before it has checked, the next check
+ *               finds it too. One member at a time is the reaper: it clears up
+ *               after the dead, all their locks first, and strikes them off.
+ *               If the reaper dies, the next one begins again. Only the reaper
+ *               frees a number, so no new member is taken for a dead one.
+ *     office    one word. The member that swaps it from 0 to its number is the
+ *               reporter. A dead reporter's office is set to 0 after the
+ *               clearing up, so the successor finds a table without half-done
+ *               edits. If any member names roots, only such a member may be
+ *               the reporter.
  *
  * A member is known by its process's id and start (os/process.h), which no
- * other process of the host will ever have; asked of the kernel, not of a
- * heartbeat: a process that was stopped for an hour holds what it holds. It
- * joins by one swap of one word, so there is no half a member.
+ * other process of the host will ever have. The kernel is asked whether it
+ * lives, not a heartbeat: a process that was stopped for an hour keeps its
+ * entries. It joins by one swap of one word, so there is no half a member.
  *
- * A table outlives all of its processes. Who comes next, a day later, buries
- * them and goes on: with the counts that were not reported yet, too. Only a
- * reboot ends it, for then the clock that its buckets leak by begins anew.
+ * A table outlives all of its processes. The next process, a day later, reaps
+ * them and goes on, also with the counts that were not reported yet. Only a
+ * reboot ends the table, for then the clock that its buckets leak by begins
+ * anew.
  *
- * Making it is one member's: the state is that one's number until all is
+ * One member makes the table: the state is that one's number until all is
  * written. If it dies, the next one begins from zeros.
  *
- * Rejected: the table's writer as a lock on the file. A lock belongs to a file
- * opened, and a child of fork() keeps its dead parent's alive; nor has memory
- * that a caller gives a file. Rejected: growing. Others have the block
- * mapped as it was, at addresses that they have handed out. */
+ * Rejected: the table's writer as a lock on the file. A lock belongs to an open
+ * file, and a child of fork() keeps its dead parent's alive; and memory that
+ * the caller provides has no file. Rejected: growing. Other processes have the
+ * block mapped at its size, at addresses that they have handed out. */
 
 #include "client/block.h"
 
@@ -59,7 +61,7 @@
 #include "base/atomic.h"
 #include "os/clock.h"
 
-/* Making takes milliseconds; a maker that was stopped is waited for. */
+/* Making takes milliseconds; a stopped maker is waited for. */
 #define MAKE_PATIENCE (5 * WEIR_SECOND)
 #define MAKE_PATIENCE_BYTE 10 /* more, in nanoseconds */
 #define MAKE_LOOK_EVERY WEIR_MILLISECOND
@@ -67,7 +69,7 @@
 static_assert(sizeof(WEIR_VERSION) <= 16, "its place in the block");
 static_assert(WEIR_PROCESSES_MAX == WEIR_BLOCK_LAST - 1, "two are nobody's");
 
-/* ---- Its shape ---- */
+/* ---- Shape ---- */
 
 static uint64_t head_size(void)
 {
@@ -114,7 +116,7 @@ static void make(struct weir_block *block, const struct weir_block_shape *shape,
     struct weir_table *table =
         weir_table_init((char *)block + block->table_at, &options, now);
     weir_table_set_wall(table, weir_clock_wall_offset());
-    /* release: who finds it ready finds all of it. */
+    /* release: a process that finds it ready finds all of it. */
     weir_store_release(&block->state, WEIR_BLOCK_READY);
 }
 
@@ -128,8 +130,8 @@ static bool is_any(uint64_t state)
            (state & MAKING_MASK) == MAKING;
 }
 
-/* Whether what was found is to be made anew: it is of nobody, of a maker that
- * has died, or of the time before the host was booted. */
+/* Whether the block is to be made anew: it is empty, its maker has died, or it
+ * is from before the host's last boot. */
 static bool is_void(const struct weir_block *block, uint64_t state,
                     const struct weir_process_world *world)
 {
@@ -145,8 +147,8 @@ static void pause_a_little(void)
     nanosleep(&pause, NULL);
 }
 
-/* Makes it, or waits for who does: to touch each page of a large one for the
- * first time took 4 s for 1.6 GB, on a busy machine. */
+/* Makes the block, or waits for its maker: to touch each page of a large one
+ * for the first time took 4 s for 1.6 GB, on a busy machine. */
 static int await(struct weir_block *block, size_t size,
                  const struct weir_block_shape *shape,
                  const struct weir_process_world *world, struct weir_diag *diag)
@@ -159,7 +161,8 @@ static int await(struct weir_block *block, size_t size,
         /* acquire: pairs with the release in make(). */
         uint64_t state = weir_load_acquire(&block->state);
         if (!is_any(state))
-            return weir_diag_set(diag, WEIR_ETABLE, "that is no table", NULL);
+            return weir_diag_set(diag, WEIR_ETABLE, "this is not a Weir table",
+                                 NULL);
         bool empty = is_void(block, state, world);
         if (!empty && state == WEIR_BLOCK_READY)
             return WEIR_OK;
@@ -177,7 +180,7 @@ static int await(struct weir_block *block, size_t size,
     }
     return weir_diag_set(diag, WEIR_ETABLE,
                          "another process is making the "
-                         "table and doesn't get on: is it stopped?",
+                         "table and makes no progress: is it stopped?",
                          NULL);
 }
 
@@ -209,15 +212,15 @@ static int check(struct weir_block *block, size_t size,
         strncmp(block->version, WEIR_VERSION, sizeof(block->version)) != 0)
         return refuse_version(block, diag);
     if (block->size > size || block->table_at != head_size())
-        return refuse(diag, "the table is cut short: remove it when nobody "
-                            "uses it any more");
+        return refuse(diag, "the table is cut short: remove it when no "
+                            "process uses it any more");
     if (block->world.names != world->names)
-        return refuse(diag, "the table is used in another PID namespace, where "
-                            "nobody here can see who dies");
+        return refuse(diag, "the table is used in another PID namespace, and "
+                            "processes there can't be watched from here");
     struct weir_table_options found;
     weir_table_shape(weir_block_table(block), &found);
     if (weir_table_size(&found) + head_size() != block->size)
-        return refuse(diag, "that is no table, or a damaged one");
+        return refuse(diag, "this is not a Weir table, or it is damaged");
     if (shape->slots != 0 && shape->slots != found.slots)
         return refuse(diag, "the table was made for another quotas_max, and "
                             "never grows: end its processes and remove it, or "
@@ -237,8 +240,7 @@ int weir_block_enter(void *memory, size_t size,
     if (weir_process_self() == 0 || weir_process_world(&world) < 0)
         return weir_diag_set(diag, WEIR_ESYSTEM,
                              "/proc can't be read: "
-                             "processes that share a table look there who has "
-                             "died",
+                             "a shared table finds dead processes there",
                              NULL);
     int error = await(block, size, shape, &world, diag);
     if (error == 0)
@@ -256,8 +258,8 @@ static int refuse_file(struct weir_diag *diag, const char *path,
     return weir_diag_set(diag, WEIR_ETABLE, path, ": ", why, NULL);
 }
 
-/* One of those who find no file makes it; the lock is the process's, not the
- * descriptor's, so that no child of fork() keeps it. */
+/* One of the processes that find no file makes it; the lock is the process's,
+ * not the descriptor's, so that no child of fork() keeps it. */
 static void lock_file(int fd)
 {
     struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
@@ -276,12 +278,12 @@ static int check_file(int fd, const char *path, struct stat *out,
         return refuse_file(diag, path, "belongs to another user");
     if ((out->st_mode & 077) != 0)
         return refuse_file(diag, path,
-                           "others may open it: it must have mode "
+                           "other users may open it: its mode must be "
                            "0600");
     return WEIR_OK;
 }
 
-/* The bytes to map: as the file has them, or as one that is made gets them. */
+/* The bytes to map: the file's size, or for a new file 'wanted'. */
 static int size_file(int fd, const char *path, size_t wanted, size_t *out,
                      struct weir_diag *diag)
 {
@@ -292,8 +294,8 @@ static int size_file(int fd, const char *path, size_t wanted, size_t *out,
     *out = (size_t)found.st_size;
     if (found.st_size > 0)
         return WEIR_OK;
-    /* All of it now: a page that the file system can't give when it is first
-     * touched would kill who touches it. */
+    /* All of it now: if the file system couldn't give a page at its first use,
+     * the process that touches it would be killed. */
     int reserved = posix_fallocate(fd, 0, (off_t)wanted);
     if (reserved != 0) {
         (void)!ftruncate(fd, 0);
@@ -354,7 +356,7 @@ static uint64_t find_dead(const struct weir_block *block)
     return dead;
 }
 
-/* While a dead one has the office nobody else acts as number 0. */
+/* While a dead member is the reporter no other acts as number 0. */
 static void bury_locks(struct weir_block *block, uint64_t dead, uint32_t by)
 {
     struct weir_table *table = weir_block_table(block);
@@ -398,7 +400,7 @@ void weir_block_bury(struct weir_block *block, uint32_t number)
 {
     if (find_dead(block) == 0 || !become_sexton(block, number))
         return;
-    /* Again: the sexton before may have been faster. */
+    /* Again: the reaper before may have been faster. */
     uint64_t dead = find_dead(block);
     bury_locks(block, dead, number);
     for (; dead != 0; dead &= dead - 1)
@@ -409,8 +411,8 @@ void weir_block_bury(struct weir_block *block, uint32_t number)
 bool weir_block_is_due(struct weir_block *block, weir_instant now)
 {
     weir_instant at = weir_load(&block->look_at);
-    /* Half a turn: who looked last is the first again if he is alone. One far
-     * away is of another clock. */
+    /* Half a turn: the member that checked last is the first again if it is
+     * alone. An instant far away is of another clock. */
     bool early = now < at && at - now <= WEIR_BLOCK_LOOK_EVERY;
     return !early &&
            weir_cas(&block->look_at, &at, now + WEIR_BLOCK_LOOK_EVERY / 2);
@@ -429,8 +431,9 @@ static bool find_place(struct weir_block *block, uint64_t self, uint32_t *out)
     return false;
 }
 
-/* Where all have died nobody has a number by which to bury them, but the last;
- * who has died with that one left nothing but locks. */
+/* Makes room when all numbers are taken by dead members: no live member could
+ * reap them, so the last number is reserved for that. A process that died with
+ * that number left nothing but locks. */
 static void make_room(struct weir_block *block, uint64_t self)
 {
     uint64_t *last = &block->member[WEIR_BLOCK_LAST];
@@ -452,9 +455,9 @@ bool weir_block_has_roots(const struct weir_block *block)
     return any;
 }
 
-/* Of one limiter, whoever runs it, the roots are the same. What the dead named
- * binds nobody: their successor is one more limiter that its roots don't know,
- * and those that they do are sent what is new since. */
+/* The processes of one limiter name the same roots. The dead ones' roots don't
+ * bind the others: their successor is a new limiter to its roots, and roots
+ * that know the old one are sent the units counted since. */
 static bool agrees_on_roots(const struct weir_block *block, uint32_t number)
 {
     uint64_t own = weir_load(&block->roots[number]);
@@ -477,7 +480,7 @@ int weir_block_join(struct weir_block *block, uint64_t roots, uint32_t *out)
         if (!find_place(block, self, &number))
             return WEIR_EFULL;
     }
-    /* Said first, then looked at, in the order of all: of two that disagree one
+    /* Stored first, then compared, in one total order: of two that disagree one
      * sees the other. */
     weir_store(&block->roots[number], roots);
     if (!agrees_on_roots(block, number)) {
@@ -510,8 +513,8 @@ void weir_block_quit_office(struct weir_block *block, uint32_t number)
     uint32_t held = number;
     if (weir_load(&block->office) != number)
         return;
-    /* No root is heard by anybody now: decisions go on from what is counted
-     * here, as they do when a limiter's last link is lost. */
+    /* No root is connected now: decisions go on from the counts here, as they
+     * do when a limiter loses its last link. */
     weir_table_lift_stops(weir_block_table(block));
     if (!weir_cas(&block->office, &held, 0))
         return;

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT
- * client/client.h - what a limiter in a process is made of; for client/ only.
+ * client/client.h - the parts of a limiter in a process; for client/ only.
  *
- * Two sides that share only the table (lock-free), two atomics and a mutex
- * for what people wait for:
+ * Two sides that share only the table (lock-free), two atomics and a mutex for
+ * blocking calls:
  *
  *     callers' threads                      the background thread
  *     ----------------                      ---------------------
  *     decide.c: take, peek, …  -> table <-  pump.c: limiter node, links
  *     permit.c: enter, leave   -> table
- *     waiting.c: who waits for it   <- mutex, conditions ->
- *     adaptive.c: what limits there are  <- told and looked after
- *     stripe.c: a thread's corner           link.c: one root's connection
- *     exact.c: stores, asked by      exact_book.c: opened, told of
- *         the callers themselves     zones.c: what windows begin by
+ *     waiting.c: wait queues        <- mutex, conditions ->
+ *     adaptive.c: views of limits       <- events and ticks
+ *     stripe.c: a thread's stripe           link.c: one root's connection
+ *     exact.c: stores, asked by      exact_book.c: opens stores, tells events
+ *         the callers themselves     zones.c: wall clock and time zones
  *     exact_root.c: steps that a root makes  <- mutex, conditions ->
  *     weir.c: open, close, ready   <- mutex, condition ->
- *     block.c: memory that processes share  <- office.c: a thread that watches
- *     event_queue.c: what goes on  <- mutex, eventfd   ->
+ *     block.c: the shared table's memory  <- office.c: a watching thread
+ *     event_queue.c: events        <- mutex, eventfd   ->
  *
  * A child of fork() has the callers' side and a copy of the memory, but no
  * background thread; fork.c makes it a limiter of its own. */
@@ -39,7 +39,7 @@
 #define WEIR_STRIPES_DEFAULT 64
 #define WEIR_LEASES_DEFAULT 1024
 #define WEIR_BASINS_DEFAULT 256
-/* Time that closing waits for the last counts to be answered. */
+/* How long closing waits for answers to the last counts. */
 #define WEIR_CLOSE_PATIENCE (100 * WEIR_MILLISECOND)
 
 struct event;
@@ -66,7 +66,7 @@ struct weir_event_queue {
 /* On a page that the kernel wipes in children of fork(). */
 struct weir_own {
     uint64_t id;      /* atomic: weir->id; 0: not this process's limiter yet */
-    uint32_t forking; /* atomic: some thread makes it so */
+    uint32_t forking; /* atomic: a thread is changing that */
 };
 
 /* A stripe given to a thread; the thread's exit gives it back. */
@@ -81,19 +81,20 @@ struct weir_stripe_lease {
 struct weir_exact_entry {
     char uri[WEIR_STORE_MAX + 1];
     bool root;                      /* a root decides; else: */
-    struct weir_exact_store *store; /* owned; NULL: 'why' */
+    struct weir_exact_store *store; /* owned; NULL: 'why' has the reason */
     char why[160];
     uint32_t failed; /* steps without answer in a row, up to "away"; atomic */
-    bool told;       /* that it is away; the thread's */
+    bool told;       /* the event "away" was sent; the thread's */
 };
 struct weir_exact_book {
     const struct weir_exact *functions;   /* NULL: not linked */
-    bool shared;                          /* the table is: nobody is asked */
+    bool shared;                          /* the table is shared: no store is
+                                           * asked */
     struct weir_exact_root *root;         /* owned */
     char *secrets_file, *tls_ca, *prefix; /* owned; may be NULL */
-    pthread_mutex_t mutex;                /* who adds an entry */
+    pthread_mutex_t mutex;                /* to add an entry */
     uint32_t count;                       /* atomic */
-    uint64_t drawn; /* of permits' ids: where chance is; atomic */
+    uint64_t drawn; /* permit ids drawn; begins at random; atomic */
     uint32_t full;  /* 1: a store had no room, see 'lost'; 2: told; atomic */
     char lost[WEIR_STORE_MAX + 1]; /* the first such; set before 'full' */
     struct weir_exact_entry entry[WEIR_EXACT_STORES_MAX];
@@ -101,26 +102,26 @@ struct weir_exact_book {
 
 #define WEIR_WAITING_BUCKETS 64
 struct weir_waiting_line;
-/* Who waits to enter (waiting.c). */
+/* The threads that wait to enter (waiting.c). */
 struct weir_waiting {
     pthread_mutex_t mutex; /* guards all below */
     uint32_t count;        /* threads that wait; atomic */
-    uint32_t standing;     /* of them, those in a line */
+    uint32_t standing;     /* of them, those in a queue */
     uint64_t tickets;      /* drawn so far */
     uint64_t woken;        /* threads, ever */
     uint64_t rounds;       /* of serving, ever */
-    weir_instant look_at;  /* when the thread looks again */
+    weir_instant look_at;  /* when the thread serves again */
     struct weir_waiting_line *bucket[WEIR_WAITING_BUCKETS]; /* by slot; owned */
     struct weir_waiting_line *first_due, *last_due;
 };
 
-/* What somebody waits for. */
+/* A request that may wait. */
 struct weir_wish {
     struct weir_ref ref;
     uint64_t weight;
     int64_t priority;
     weir_instant until;
-    struct weir_hold *hold;   /* borrowed: his class, then what he holds */
+    struct weir_hold *hold;   /* borrowed: its class, then its permit record */
     struct weir_reply *reply; /* borrowed, never NULL */
     uint64_t ticket;          /* 0: none yet */
 };
@@ -139,7 +140,7 @@ struct weir {
     struct weir_block *block; /* NULL: the table is this process's own */
     struct weir_exact_book exact;
     struct weir_waiting waiting;
-    uint32_t fleet; /* limiters, as roots told; atomic */
+    uint32_t fleet; /* limiters, as last received from roots; atomic */
 
     /* Memory. */
     void *table_block, *limiter_block, *arena_block; /* owned */
@@ -154,13 +155,13 @@ struct weir {
     void *event_context;
     uint32_t link_count;
     enum weir_table_role role;
-    uint64_t roots_hash;      /* those that it would talk to for a shared
-                                * table; 0: there are none */
+    uint64_t roots_hash;      /* of the roots that it names for a shared table;
+                               * 0: none */
     bool unmaps;              /* the block was mapped here */
     struct weir_login *login; /* owned; its paths are fixed, the rest is the
                                 * background thread's */
 
-    /* Between the sides: mutex guards those up to events. */
+    /* Between the sides: mutex guards those up to 'events'. */
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     bool ready, closing;
@@ -172,10 +173,10 @@ struct weir {
     /* Of a shared table: the thread that watches (office.c). */
     pthread_t watcher;
     bool watches;
-    bool parting;           /* it is to end; atomic */
-    bool office;            /* this process has it: the watcher's while it
-                                * runs */
-    weir_instant office_at; /* not to be taken before; likewise */
+    bool parting;           /* the watcher is to end; atomic */
+    bool office;            /* this process is the reporter: the watcher's while
+                             * it runs */
+    weir_instant office_at; /* don't try to become it before; likewise */
     uint32_t kicks_seen;    /* of the block's, before the watcher ran */
 
     /* The background thread's. */
@@ -187,40 +188,40 @@ struct weir {
     struct weir_client_link link[WEIR_ROOTS_MAX];
     struct weir_arena arena;
     bool tell_forked; /* as the thread's first event */
-    bool told_full;   /* that adaptive quotas found no room */
+    bool told_full;   /* event sent: adaptive quotas found no room */
     char *out;        /* owned: a message being encoded */
     size_t out_size;
-    uint64_t sync_begun; /* of sync_wanted: hurried for */
+    uint64_t sync_begun; /* of sync_wanted: reports hurried for */
     bool stopping;
     weir_instant stop_at;
-    uint32_t prepared;     /* zones and stores of so many rules of meters
-                                * are known */
-    weir_instant zones_at; /* … and zones are to be looked at again */
+    uint32_t prepared;     /* zones and stores of so many rules of bucket states
+                            * are known */
+    weir_instant zones_at; /* … and when to check zones again */
 };
 
 /* ---- weir.c ---- */
 void weir_locks_init(struct weir *weir);
-/* How the limiter is called: as the caller said, or by program and pid. */
+/* Sets the limiter's name: the caller's, or program and pid. */
 void weir_name_limiter(struct weir *weir);
 
 /* A table of this process's own. */
 int weir_table_make(struct weir *weir);
-/* The limiter node over the table: in the memory that is there for it. */
+/* The limiter node over the table: in the memory reserved for it. */
 void weir_limiter_make(struct weir *weir);
 
-/* ---- office.c: a shared table; nothing happens to one's own ---- */
-/* Joins, takes the office if it is to be had, and begins to watch. */
+/* ---- office.c: a shared table; no-ops on a table of one's own ---- */
+/* Joins, becomes the reporter if there is none, and begins to watch. */
 int weir_office_open(struct weir *weir);
-/* In two steps: ends to watch; and when the background thread has ended, gives
- * everything back. */
+/* In two steps: ends the watching; and when the background thread has ended,
+ * gives everything back. */
 void weir_office_part(struct weir *weir);
 void weir_office_close(struct weir *weir);
-/* In a child: one more process of the parent's table; or of none. */
+/* In a child: joins the parent's table, or gets an empty one. */
 void weir_office_forked(struct weir *weir);
 /* On the background thread, as it begins: the table's next limiter. */
 void weir_office_begin(struct weir *weir);
-/* On it: what others may see, and a successor must know; 'changed': somebody
- * may wait for it. */
+/* On it: publishes the status for other members and the handover to a
+ * successor; 'changed': a caller may wait for the status. */
 void weir_office_publish(struct weir *weir, bool changed);
 /* As the public calls. */
 int weir_office_ready(struct weir *weir, weir_duration timeout);
@@ -242,29 +243,29 @@ uint32_t weir_stripe_mine(struct weir *weir);
 /* In a child: no thread of it has a stripe; those of its own table are free. */
 void weir_stripes_forked(struct weir *weir);
 
-/* ---- decide.c: what enters share with takes ---- */
+/* ---- decide.c: shared by enters and takes ---- */
 /* A name without quota passes. 'weir' and 'reply' may be NULL. */
 enum weir_verdict weir_decide_unknown(struct weir *weir,
                                       struct weir_reply *reply);
-/* The name isn't in the table: a template may rule it. '*own' says whether
- * what rules it is a slot of that name. */
+/* For a name that isn't in the table: a template may have it. '*own': whether
+ * the slot found is of that name. */
 bool weir_decide_resolve(struct weir *weir, struct weir_text name,
                          struct weir_ref *out, bool *own, weir_instant now);
 
 /* ---- adaptive.c ---- */
-/* On the thread, when it is awake: what is due of limits; those that found no
- * room are an event. */
+/* On the thread, when it is awake: does the work due on limits; sends an event
+ * if limits found no room. */
 void weir_adaptive_look(struct weir *weir, weir_instant now);
 
 /* ---- zones.c ---- */
-/* On the thread: what windows begin by. 'anew': quotas may name other zones
- * than before. */
+/* On the thread: updates wall clock and zones. 'anew': quotas may name other
+ * zones than before. */
 void weir_zones_follow(struct weir *weir, bool anew, weir_instant now);
 
 /* ---- exact.c ---- */
-/* A call whose outcome was WEIR_OUTCOME_EXACT. Returns its outcome; blocks for
- * at most the deadlines of the chain's exact quotas. 'out_hold' is an enter's;
- * NULL for all else. */
+/* For a call with the outcome WEIR_OUTCOME_EXACT. Returns its outcome; blocks
+ * for at most the deadlines of the chain's exact quotas. 'out_hold' is an
+ * enter's; NULL for all else. */
 unsigned weir_exact_decide(struct weir *weir, struct weir_ref ref,
                            const struct weir_meter_ask *ask,
                            struct weir_hold *out_hold, struct weir_reply *reply,
@@ -272,9 +273,8 @@ unsigned weir_exact_decide(struct weir *weir, struct weir_ref ref,
 /* An id that no other permit has, in this process or another; never 0. Any
  * thread. */
 uint64_t weir_exact_permit(struct weir *weir);
-/* Takes the permit out of the stores of the exact quotas that 'hold' holds,
- * each asked for as long as its deadline at most. To be called before they are
- * given back to the table. */
+/* Takes the permit out of the stores of the exact quotas in 'hold', each asked
+ * for at most its deadline. Call it before they are given back to the table. */
 void weir_exact_leave(struct weir *weir, const struct weir_hold *hold,
                       uint64_t permit);
 
@@ -283,17 +283,17 @@ int weir_exact_book_init(struct weir_exact_book *book,
                          const struct weir_options *options);
 /* No step may be running. */
 void weir_exact_book_fini(struct weir_exact_book *book);
-/* The store of that address, opened if it wasn't; NULL: there are too many.
- * Any thread. */
+/* The store of that address, opened if it wasn't; NULL: there are too many. Any
+ * thread. */
 struct weir_exact_entry *weir_exact_book_find(struct weir *weir,
                                               const char *uri);
-/* How a step ended: 0 or an error. Any thread. */
+/* Notes the result of a step: 0 or an error. Any thread. */
 void weir_exact_note(struct weir *weir, struct weir_exact_entry *entry,
                      int error);
-/* On the thread: opens the stores of all quotas; tells what changed. */
+/* On the thread: opens the stores of all quotas; sends events of changes. */
 void weir_exact_book_prepare(struct weir *weir);
 void weir_exact_book_tell(struct weir *weir);
-/* In a child: its own stores. */
+/* In a child: opens its own stores. */
 void weir_exact_book_forked(struct weir_exact_book *book);
 
 /* ---- exact_root.c ---- */
@@ -301,48 +301,50 @@ void weir_exact_book_forked(struct weir_exact_book *book);
 struct weir_exact_root *weir_exact_root_new(void);
 /* No step may be running. NULL is legal. */
 void weir_exact_root_free(struct weir_exact_root *root);
-/* In a child: nobody waits any more. */
+/* In a child: no caller waits any more. */
 void weir_exact_root_forked(struct weir_exact_root *root);
 /* As weir_shared_step(), by the root's own rule of that name. Any thread but
  * the background one. */
 int weir_exact_root_step(struct weir *weir, struct weir_text key,
                          const struct weir_meter_ask *ask,
                          struct weir_meter_answer *out, weir_duration deadline);
-/* On the thread: hands what callers ask to the limiter node, before its
- * messages are sent; and its answers to them, after. */
+/* On the thread: hands the callers' steps to the limiter node, before its
+ * messages are sent; and its answers to the callers, after. */
 void weir_exact_root_ask(struct weir *weir, weir_instant now);
 void weir_exact_root_answer(struct weir *weir);
 
 /* ---- waiting.c ---- */
 void weir_waiting_init(struct weir_waiting *waiting);
-/* Nobody may be waiting. In a child of fork(), where nobody is: init alone. */
+/* No thread may be waiting. In a child of fork(), where none is: init alone. */
 void weir_waiting_fini(struct weir_waiting *waiting);
-/* Enters, or waits for it. Returns an outcome; LIMITED: it was too late, or
- * there are too many who wait. Blocks until 'until' at most. */
+/* Enters, or waits for it. Returns an outcome; LIMITED: it was too late, or too
+ * many wait already. Blocks until 'until' at most. */
 unsigned weir_waiting_enter(struct weir *weir, struct weir_wish *wish);
-/* Units came free at these slots: hands them to who is next. Any thread. */
+/* Units came free at these slots: hands them to the next waiters. Any
+ * thread. */
 void weir_waiting_left(struct weir *weir, const uint32_t *slots, uint32_t count,
                        weir_instant now);
-/* On the thread: the same of all slots. Returns when to look again though
- * nobody leaves, or WEIR_NEVER. */
+/* On the thread: the same for all slots. Returns when to serve again even if no
+ * permit leaves, or WEIR_NEVER. */
 weir_instant weir_waiting_look(struct weir *weir, weir_instant now);
 void weir_waiting_sleep(weir_instant until);
-/* Until he may ask again, as his reply says; at most until it is too late. */
+/* Sleeps until the wish may ask again, by its reply; at most until it is too
+ * late. */
 void weir_waiting_pause(const struct weir_wish *wish, weir_instant now);
 
 /* ---- pump.c ---- */
 
-/* Begins a thread of the library: no signal of the program is delivered to it,
- * and 'name' is what tools show. false: the system has none. */
+/* Begins a thread of the library: it blocks all signals, and tools show 'name'.
+ * false: the system has none. */
 bool weir_client_thread(struct weir *weir, const char *name,
                         void *(*run)(void *), pthread_t *out);
 /* Makes the loop and its links and starts the thread. */
 int weir_pump_start(struct weir *weir);
 /* Asks the thread to end, waits for it, frees loop and links. */
 void weir_pump_stop(struct weir *weir);
-/* From a callers' thread: there is something to do. Async-signal-safe. */
+/* From a callers' thread: there is work to do. Async-signal-safe. */
 void weir_pump_kick(struct weir *weir);
-/* The same of the process whose thread it is. */
+/* The same within the process of that thread. */
 void weir_pump_wake(struct weir *weir);
 /* On the thread: drains the limiter's messages and events, sets the timer. */
 void weir_pump_run(struct weir *weir);
@@ -358,20 +360,20 @@ void weir_client_link_fini(struct weir_client_link *link);
 /* ---- fork.c ---- */
 int weir_fork_watch(struct weir *weir);
 void weir_fork_unwatch(struct weir *weir);
-/* Whether this process is the one whose limiter it is. */
+/* Whether the limiter is this process's own (and not a parent's). */
 bool weir_fork_is_own(const struct weir *weir);
-/* If it isn't, makes it so, unless another thread is at it. */
+/* If it isn't, makes it so, unless another thread does. */
 void weir_fork_try(struct weir *weir);
-/* The same, and waits for the other thread: for who will take a lock. */
+/* The same, and waits for the other thread: before a lock is taken. */
 void weir_fork_check(struct weir *weir);
 
-/* ---- What decide.c and permit.c share ---- */
+/* ---- Shared by decide.c and permit.c ---- */
 
-/* Wakes whom the outcome says: the thread, or who waits to enter. */
+/* Wakes the thread, or serves waiters, as the outcome says. */
 void weir_outcome_heed(struct weir *weir, unsigned outcome);
 
-/* A slot may change hands between lookup and take; that often in a row only
- * if the table is being churned, and then the name is as good as unknown. */
+/* A slot may change hands between lookup and take. That happens so often in a
+ * row only if the table is being churned; the name then counts as unknown. */
 #define WEIR_STALE_TRIES 4
 
 static inline enum weir_verdict weir_verdict_of(struct weir *weir,
@@ -382,8 +384,8 @@ static inline enum weir_verdict weir_verdict_of(struct weir *weir,
     return outcome & WEIR_OUTCOME_LIMITED ? WEIR_LIMITED : WEIR_PASS;
 }
 
-/* A name that may have a quota. Those of the shadow set are nobody's to ask
- * for: they pass as unknown ones do. */
+/* Whether a name may have a quota. Names of the shadow set can't be asked for:
+ * they pass as unknown ones do. */
 static inline bool weir_name_is_askable(struct weir_text name)
 {
     return name.len > 0 && name.len <= WEIR_NAME_MAX &&

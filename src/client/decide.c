@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * client/decide.c - the decisions, as a caller sees them: a handle or a name
- * in, a verdict out. All of it is the table's; here is only what surrounds
- * it: the clock, the thread's stripe, names that aren't there yet, the kick
- * that wakes the background thread, and the way to exact.c. */
+ * in, a verdict out. The table decides; this file adds the clock, the thread's
+ * stripe, names that aren't there yet, the kick that wakes the background
+ * thread, and the way to exact.c. */
 
 #include "client/client.h"
 
@@ -10,7 +10,7 @@
 
 #include "os/clock.h"
 
-/* Names of a batch whose memory is fetched together. */
+/* Names of a batch; their memory is fetched together. */
 #define BATCH 16
 
 static weir_instant at(weir_instant now)
@@ -31,8 +31,7 @@ enum weir_verdict weir_decide_unknown(struct weir *weir,
     return WEIR_PASS;
 }
 
-/* Tells the shadow set what was asked of the live one; what came of that
- * there is nobody's business but the sync's. */
+/* Repeats a live call on the shadow set; only the sync uses the result. */
 static __attribute__((noinline)) unsigned ask_shadow(struct weir *weir,
                                                      struct weir_ref ref,
                                                      struct weir_act act,
@@ -98,7 +97,7 @@ enum weir_verdict weir_take(struct weir_handle quota, uint64_t weight,
     return finish_take(quota, weight, reply, outcome, now);
 }
 
-/* The outcome of a peek at what 'ref' is. */
+/* The outcome of a peek at 'ref'. */
 static unsigned peek_at(struct weir *weir, struct weir_ref ref, uint64_t weight,
                         struct weir_reply *reply, weir_instant now)
 {
@@ -218,8 +217,8 @@ __attribute__((noinline)) bool weir_decide_resolve(struct weir *weir,
                                                    bool *own, weir_instant now)
 {
     weir_fork_check(weir);
-    /* Any bytes may match a template; a name that roots don't take for one
-     * would end each link that it is announced on. */
+    /* Any bytes may match a template; but a root would end each link on which
+     * an invalid name is announced. */
     if (weir_name_check(name, NULL) < 0)
         return false;
     switch (weir_table_resolve_as(weir->table, weir->process, name, false, out,
@@ -237,7 +236,7 @@ __attribute__((noinline)) bool weir_decide_resolve(struct weir *weir,
     return false;
 }
 
-/* The rest of a take when there is a shadow set, or was a store to ask. */
+/* The rest of a take with a shadow set, or after a store was asked. */
 static __attribute__((noinline)) enum weir_verdict finish_named(
     struct weir *weir, struct weir_text name, struct weir_ref ref, bool own,
     uint64_t weight, unsigned outcome, weir_instant now)
@@ -385,7 +384,7 @@ void weir_handle_close(struct weir_handle quota)
 
 int weir_want(struct weir_handle quota, double wants, weir_instant now)
 {
-    (void)now; /* it is in force when the thread has heard it */
+    (void)now; /* in force when the thread has received it */
     if (is_empty(quota) || !(wants >= 0 && wants <= WEIR_LEASE_UNITS_MAX))
         return WEIR_EINVAL;
     struct weir *weir = quota.weir;

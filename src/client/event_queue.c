@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * client/event_queue.c - what goes on, for whoever asks: a ring and an
- * eventfd that is readable while the ring isn't empty. A full ring drops the
- * new event and says so, behind those it holds, when the next one is taken.
- */
+ * client/event_queue.c - events for the program: a ring and an eventfd that is
+ * readable while the ring isn't empty. A full ring drops the new event and
+ * reports the loss, behind those it holds, when the next one is taken. */
 
 #include "client/client.h"
 
@@ -50,7 +49,7 @@ static void drop(struct weir_event_queue *queue, const struct weir_event *event)
     queue->lost++;
 }
 
-/* Says what was dropped as soon as there is room: its place in the order is
+/* Reports dropped events as soon as there is room: their place in the order is
  * behind all that were kept. */
 static void push_lost(struct weir_event_queue *queue)
 {

@@ -4,29 +4,29 @@
  *     weir_table_begin()    local and counted links: charged here
  *     each exact link       a step in its store, from the leaf up, each
  *                           within its quota's deadline
- *     one refuses           what came before is given back, here and there
+ *     one refuses           earlier charges are given back, here and there
  *
- * A store that doesn't answer, can't be opened or isn't linked leaves the link
- * to the quota's on_stale: pass lets all pass, limit refuses all, share decides
- * by the limit over the number of limiters that the roots told. A step that
- * timed out may have been charged in the store all the same. That can't be
- * known, and isn't undone: it makes the store refuse too early, never too late.
- * What was charged is given back to whom charged it, a store or what stood in
- * for it, and to nobody else.
+ * If a store doesn't answer, can't be opened or isn't linked, its link goes by
+ * the quota's on_stale: open passes, closed refuses, share decides by the limit
+ * over the number of limiters that the roots reported. A step that timed out
+ * may have been charged in the store all the same. That can't be known, and
+ * isn't undone: it makes the store refuse too early, never too late. A charge
+ * is given back only where it was made: to a store or to the bucket state that
+ * stood in for it.
  *
- * What is in flight (kind=concurrency) is held here too, without a bound, as
- * long as its permit is out: so its slot stays the name's own, by which a leave
- * finds the store and takes the permit out there by its id. One id, drawn by
- * chance, is a permit's at all stores of its chain. So what timed out can be
- * undone after all: an id that isn't there is nothing to take out. And while a
- * store is away share goes by what is held here. A permit that no leave takes
- * out, for its process died or the store was away, ends at the store by its
- * permit_timeout.
+ * Units in flight (kind=concurrency) are also held here, without a bound, as
+ * long as their permit is in flight: so its slot stays the name's own, and a
+ * leave finds the store by it and takes the permit out there by its id. One
+ * random id is a permit's at all stores of its chain. So here a step that timed
+ * out can be undone: an id that isn't there is nothing to take out. And while a
+ * store is away, share goes by the units held here. If no leave takes a permit
+ * out, since its process died or the store was away, it ends at the store by
+ * its permit_timeout.
  *
- * A bound. A window doesn't know whose units it is given back. So an undo that
- * comes after the edge of a fixed window takes its weight from what others
- * used in the new one: at most what was under way at the edge passes there
- * beside the limit. */
+ * A bound. A window doesn't know the origin of units it is given back. So an
+ * undo that comes after the edge of a fixed window takes its weight from units
+ * that others used in the new one: at most the units under way at the edge pass
+ * there beside the limit. */
 
 #include "client/client.h"
 
@@ -37,7 +37,7 @@
 #include "base/rng.h"
 
 #define CLOSED_RETRY WEIR_SECOND
-/* Nobody knows when somebody leaves; as table_reply.c has it. */
+/* The next leave can't be predicted; as in table_reply.c. */
 #define LEAVE_RETRY (20 * WEIR_MILLISECOND)
 
 struct asking {
@@ -47,20 +47,20 @@ struct asking {
     struct weir_meter_ask ask;
     struct weir_reply *reply; /* may be NULL */
     weir_instant now;
-    uint32_t asked;  /* bits: links that their store charged */
-    uint32_t shared; /* bits: links that the meter in its place charged */
+    uint32_t asked;  /* bits: links charged in their store */
+    uint32_t shared; /* bits: links charged in the substitute bucket state */
     uint8_t paid[WEIR_DEPTH_MAX]; /* at which level, of both */
 };
 
-/* What came of a link. */
+/* The result of a link. */
 struct told {
     struct weir_meter_answer answer;
     char name[WEIR_NAME_MAX + 1];
     uint8_t name_len;
-    bool gone;      /* there is no such quota any more */
-    bool stale;     /* its store didn't say it */
-    bool shared;    /* ... but the meter in its place */
-    bool in_flight; /* it counts what is, and not what passed */
+    bool gone;      /* the quota doesn't exist any more */
+    bool stale;     /* its store didn't decide */
+    bool shared;    /* … but the bucket state in its place */
+    bool in_flight; /* it counts units in flight, not passed ones */
 };
 
 static bool may_refuse(enum weir_meter_op op)
@@ -93,7 +93,7 @@ static bool fits(const struct weir_meter_rule *rule, uint64_t weight)
     return fits;
 }
 
-/* False: the quota isn't there any more. */
+/* False: the quota doesn't exist any more. */
 static bool step_shared(struct asking *asking, uint32_t link,
                         const struct weir_meter_ask *ask,
                         struct weir_meter_answer *out)
@@ -103,7 +103,7 @@ static bool step_shared(struct asking *asking, uint32_t link,
                                   fleet, ask, out, asking->now);
 }
 
-/* By what is held here, of an enter that itself included. */
+/* By the units held here, for an enter including its own. */
 static void share_in_flight(const struct asking *asking, uint32_t link,
                             const struct weir_away *away,
                             struct weir_meter_answer *out)
@@ -136,8 +136,8 @@ static void answer_share(struct asking *asking, uint32_t link,
     }
     told->shared = step_shared(asking, link, &asking->ask, out);
     if (!told->shared)
-        answer_pass(out);
-    /* What is above this process's part isn't above the limit. */
+        answer_open(out);
+    /* A weight above this process's part isn't above the limit. */
     else if (out->never && fits(&away->rule, asking->ask.weight))
         answer_limit(out);
 }
@@ -146,8 +146,8 @@ static void answer_stale(struct asking *asking, uint32_t link,
                          const struct weir_away *away, struct told *told)
 {
     struct weir_meter_answer *out = &told->answer;
-    /* What is given back was charged in the store; it is lost, and not this
-     * process's to use once more. */
+    /* The refunded units were charged in the store; they are lost there, and
+     * not this process's to use once more. */
     if (asking->ask.op == WEIR_METER_REFUND) {
         answer_pass(out);
         return;
@@ -179,7 +179,7 @@ static int ask_store(struct weir *weir, const struct weir_away *away,
             ? weir_exact_root_step(weir, key, ask, out, away->deadline)
             : weir->exact.functions->step(entry->store, key, &away->rule, ask,
                                           out, away->deadline);
-    /* Who would sleep for it has said how long at most. */
+    /* The caller would sleep for 'wait'; it has set an upper bound. */
     if (error == 0 && out->wait > ask->wait_max)
         error = WEIR_EPROTOCOL;
     weir_exact_note(weir, entry, error);
@@ -200,7 +200,7 @@ static void ask_link(struct asking *asking, uint32_t link, struct told *out)
     out->in_flight = away.rule.algorithm == WEIR_PERMITS;
     int error = ask_store(asking->weir, &away, &asking->ask, &out->answer);
     out->stale = error < 0;
-    /* It may be held there all the same. */
+    /* The store may hold it all the same. */
     if (error == WEIR_ETIMEOUT && out->in_flight)
         asking->asked |= 1u << link;
     if (out->stale)
@@ -234,7 +234,8 @@ static void explain_pass(const struct asking *asking, const struct told *told)
     name_in_reply(told, reply);
 }
 
-/* A store says when enough has ended by itself; most leave before that. */
+/* A store returns when enough permits end by timeout; most leave before
+ * that. */
 static weir_duration retry_of(const struct told *told)
 {
     weir_duration retry = told->answer.retry_after;
@@ -266,8 +267,8 @@ static void explain_refusal(const struct asking *asking,
     name_in_reply(told, reply);
 }
 
-/* The stores that let it pass before another refused. One that doesn't take
- * it back goes on a little too full. */
+/* To the stores that let it pass before another refused. A store that doesn't
+ * answer stays a little too full. */
 static void give_back(struct asking *asking)
 {
     for (uint32_t link = 0; link < asking->receipt.links; link++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * client/exact.h - what libweir asks of libweir-exact: stores, by a table of
+ * client/exact.h - how libweir calls libweir-exact: stores, by a table of
  * functions. It is not installed: both libraries are built of one tree, and
- * 'version' says whether they were. */
+ * 'version' shows whether they were. */
 
 #ifndef WEIR_CLIENT_EXACT_H
 #define WEIR_CLIENT_EXACT_H
@@ -17,10 +17,10 @@ struct weir_exact_options {
     const char *uri;
     const char *secrets_file; /* NULL: none */
     const char *tls_ca;       /* NULL: the system's */
-    const char *prefix;       /* of keys; NULL: as store/shared.h says */
+    const char *prefix;       /* of keys; NULL: the default of store/shared.h */
 };
 
-/* All as store/shared.h says of its functions. */
+/* See the functions in store/shared.h. */
 struct weir_exact {
     uint32_t version; /* WEIR_EXACT_VERSION */
     int (*open)(const struct weir_exact_options *options,
@@ -30,7 +30,7 @@ struct weir_exact {
                 const struct weir_meter_rule *rule,
                 const struct weir_meter_ask *ask, struct weir_meter_answer *out,
                 weir_duration deadline);
-    /* Why it doesn't answer, for people; NUL-terminated, maybe empty. */
+    /* Why the store doesn't answer, for people; NUL-terminated, maybe empty. */
     void (*why)(struct weir_exact_store *store, char *buf, size_t size);
 };
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * client/exact_book.c - the stores of a limiter's exact quotas, one of each
- * address, and who is told when one doesn't answer.
+ * address, and events about stores that don't answer.
  *
- * The thread opens what the quotas name when they come, so that a decision
- * finds it open; a decision that is faster opens it itself. An entry is never
- * taken away or changed but for its state: who found it once may keep it, and
- * finding takes no lock. What an entry can't be opened for stands in it, and
- * its quotas go by their on_stale. So do those of a store that comes when there
- * is no room any more, which is told once. */
+ * The background thread opens the stores that new quotas name, so that a
+ * decision finds them open; a decision that comes earlier opens its store
+ * itself. An entry is never removed or changed but for its state, so callers
+ * may keep it, and finding takes no lock. If a store can't be opened the entry
+ * has the reason, and its quotas go by their on_stale. So do those of a store
+ * for which there is no room any more; that is reported once. */
 
 #include "client/client.h"
 
@@ -18,11 +18,11 @@
 #include "base/atomic.h"
 #include "os/clock.h"
 
-/* Steps without answer in a row that make a store one that is away: a single
- * one that came late is nothing to tell an operator. */
+/* Steps without answer in a row after which a store is away: a single late one
+ * is nothing to report to an operator. */
 #define AWAY_AT 3
 
-/* False: no memory. What isn't said stays NULL. */
+/* False: no memory. An option that isn't set stays NULL. */
 static bool keep(const char *said, char **out)
 {
     if (!said || !*said)
@@ -31,7 +31,7 @@ static bool keep(const char *said, char **out)
     return *out != NULL;
 }
 
-/* As a store will take it: no store is open yet to say so. */
+/* By the stores' rule: no store is open yet to check it. */
 static bool is_prefix(const char *prefix)
 {
     size_t len = strlen(prefix);
@@ -126,8 +126,8 @@ static struct weir_exact_entry *find(struct weir_exact_book *book,
 static void note_full(struct weir *weir, const char *uri)
 {
     struct weir_exact_book *book = &weir->exact;
-    if (weir_load_relaxed(&book->full) != 0) /* written under the mutex, or
-                                              * by who has read 1 */
+    if (weir_load_relaxed(&book->full) != 0) /* written under the mutex, or by
+                                              * the thread that has read 1 */
         return;
     snprintf(book->lost, sizeof(book->lost), "%s", uri);
     weir_store_release(&book->full, 1);
@@ -168,7 +168,7 @@ void weir_exact_book_prepare(struct weir *weir)
 }
 
 /* The parent's connections and threads stayed with the parent, and so does
- * what they allocated. */
+ * their memory. */
 void weir_exact_book_forked(struct weir_exact_book *book)
 {
     pthread_mutex_init(&book->mutex, NULL);
@@ -180,7 +180,7 @@ void weir_exact_book_forked(struct weir_exact_book *book)
     }
 }
 
-/* ---- Who is told ---- */
+/* ---- Events ---- */
 
 void weir_exact_note(struct weir *weir, struct weir_exact_entry *entry,
                      int error)
@@ -223,8 +223,8 @@ static void tell_full(struct weir *weir)
         .count = 1,
     };
     snprintf(event.text, sizeof(event.text),
-             "%.80s: no room for it; a limiter has %d stores and forgets none "
-             "until it is opened again",
+             "%.80s: no room for this store; a limiter keeps at most %d until "
+             "it is opened again",
              weir->exact.lost, WEIR_EXACT_STORES_MAX);
     weir_event_tell(weir, &event);
 }

@@ -6,10 +6,10 @@
  *     waits, at most the deadline              ... a root ...
  *     reads it, frees the place   <- signal -- weir_limiter_answered()
  *
- * A caller whose deadline is over leaves its place behind as deserted, and the
- * thread frees it when its ask ends: the node answers each ask once, whatever
- * becomes of the root. One mutex guards it all; it is held for a few
- * instructions, and while the thread hands over what was queued. */
+ * A caller that is past its deadline leaves its place behind as deserted, and
+ * the thread frees it when its ask ends: the node answers each ask once, even
+ * if the root is lost. One mutex guards it all; it is held for a few
+ * instructions, and while the thread hands the queue over. */
 
 #include "client/client.h"
 
@@ -33,7 +33,7 @@ struct job {
 
 struct weir_exact_root {
     pthread_mutex_t mutex; /* guards all below */
-    uint32_t used;         /* jobs whose 'done' was made */
+    uint32_t used;         /* jobs with a 'done' */
     uint32_t free;         /* index + 1, as the next two */
     uint32_t first, last;  /* queued */
     struct job job[WEIR_ASKS_MAX];
@@ -161,7 +161,7 @@ int weir_exact_root_step(struct weir *weir, struct weir_text key,
     }
     struct job *job = &root->job[index];
     fill(job, key, ask, weir_clock_now() + deadline);
-    /* Others that are queued have kicked it already. */
+    /* Earlier queued jobs have kicked it already. */
     if (enqueue(root, index))
         weir_pump_kick(weir);
     wait_for(root, job);
@@ -178,9 +178,9 @@ int weir_exact_root_step(struct weir *weir, struct weir_text key,
     return error;
 }
 
-/* ---- The thread's ---- */
+/* ---- The thread's side ---- */
 
-/* The job goes to the node; whose caller is gone by then, nowhere. */
+/* Hands the job to the node, unless its caller has gone. */
 static void ask_for(struct weir *weir, struct weir_exact_root *root,
                     uint32_t index, weir_instant now)
 {

@@ -7,28 +7,28 @@
  * library is unloaded.
  *
  * The child's first call of any kind makes it a limiter: another incarnation,
- * what was counted so far left to the parent to report, new locks (their
- * former holders are in another process), a new loop and thread. It is the
- * first call and not only the first one off the hot path, because a child
- * that just took units by inherited handles would otherwise spend what roots
- * gave the parent, and nobody would ever hear of it. While one thread does
- * it, others go on deciding by the copy of the table.
+ * the counts so far left to the parent to report, new locks (their former
+ * owners are in another process), a new loop and thread. It is the first call
+ * and not only the first one off the hot path, because a child that just took
+ * units by inherited handles would otherwise spend grants that roots made to
+ * the parent, and its units would never be reported. While one thread does it,
+ * others go on deciding by the copy of the table.
  *
  * The parent's loop, sockets and eventfds are left as they are: to close them
- * properly would be to speak to the kernel about the parent's epoll set. They
- * cost the child a few descriptors. So are its sessions of TLS: the child makes
- * its own, of the files as they are by then, and no byte of a session leaves
- * from two processes. And so are the stores of exact quotas, whose threads
- * stayed with the parent.
+ * properly would change the parent's epoll set in the kernel. They cost the
+ * child a few descriptors. The parent's TLS sessions are left too: the child
+ * makes its own, from the files as they are by then, and no byte of a session
+ * leaves from two processes. And so are the stores of exact quotas; their
+ * threads stayed with the parent.
  *
- * Of a table that processes share the child becomes one more (office.c): the
- * memory is the same, and so are the handles; stripes and permits stay the
- * parent's. Where there is no place for one more it decides nothing.
+ * On a shared table the child becomes one more process (office.c): the memory
+ * is the same, and so are the handles; stripes and permits stay the parent's.
+ * If there is no place for one more it lets all pass.
  *
- * Where the table has meters, no thread decides before all of this is done: so
- * a meter that is found locked was left so by the parent. And none enters or
- * leaves: the parent's permits are its own to give back, and what they hold is
- * nothing that this process has in flight. */
+ * If the table has bucket states with locks, no thread decides before all of
+ * this is done: so a lock that is found taken was the parent's. And no thread
+ * enters or leaves before: the parent's permits are the parent's to give back,
+ * and their units aren't in flight in this process. */
 
 #include "client/client.h"
 
@@ -63,11 +63,11 @@ void weir_fork_unwatch(struct weir *weir)
 
 bool weir_fork_is_own(const struct weir *weir)
 {
-    /* acquire: what the maker wrote is seen by who finds it made. */
+    /* acquire: a thread that finds it made sees all that was written for it. */
     return WEIR_LIKELY(weir_load_acquire(&weir->own->id) != 0);
 }
 
-/* The parent's loop is nothing that may be freed here. */
+/* The parent's loop must not be freed here. */
 static void forget_loop(struct weir *weir)
 {
     for (uint32_t i = 0; i < weir->link_count; i++)
@@ -115,7 +115,7 @@ static void become_limiter(struct weir *weir)
     memset(&weir->status, 0, sizeof(weir->status));
     forget_loop(weir);
     weir->tell_forked = true;
-    /* Nothing is left to try when this fails: the child then goes on as if
+    /* If this fails there is nothing left to try: the child then goes on as if
      * no root could be reached. */
     if (weir_event_queue_init(&weir->events) == 0)
         start(weir);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * client/link.c - one root's link: messages between its connection and the
- * limiter node, and what happens to it as events. Background thread only. */
+ * client/link.c - one root's link: passes messages between its connection and
+ * the limiter node, and sends events about it. Background thread only. */
 
 #include "client/client.h"
 
@@ -9,7 +9,7 @@
 
 #include "os/clock.h"
 
-/* For who looks (look.c): as it stands now. 'why' NULL: as was told before. */
+/* The state for views (look.c). 'why' NULL: unchanged. */
 static void note(struct weir_client_link *link, bool up, const char *why)
 {
     pthread_mutex_lock(&link->weir->mutex);
@@ -116,7 +116,7 @@ void weir_client_link_send(struct weir_client_link *link,
     char *out =
         weir_mem_grow(&weir_mem_system, weir->out, 1, &weir->out_size, size);
     if (!out)
-        return; /* the limiter says it again */
+        return; /* the limiter sends it again */
     weir->out = out;
     size_t len = weir_v1_encode(message, out, size);
     weir_root_link_send(link->link, out, len);

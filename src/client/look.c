@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * client/look.c - copies, made where what is looked at can't move meanwhile:
- * slots under the table's writer lock, roots under the limiter's mutex, to
- * which the background thread publishes how they stand. */
+ * client/look.c - consistent copies for views: slots under the table's writer
+ * lock; roots under the limiter's mutex, where the background thread publishes
+ * their state. */
 
 #include "client/look.h"
 
@@ -37,7 +37,7 @@ bool weir_look_up(struct weir *weir, struct weir_text name, bool make,
     if (!found || !weir_look_at(weir, ref.slot, out, now))
         return false;
     *out_slot = ref.slot;
-    /* It may have changed hands in between. */
+    /* The slot may have changed hands in between. */
     return weir_text_equal(name,
                            (struct weir_text){ out->name, out->name_len });
 }

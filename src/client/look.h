@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * client/look.h - a limiter from outside: what it knows of quotas and roots,
- * for the agent's page. Not of the library's own interface. */
+ * client/look.h - read-only views of a limiter: its quotas and roots, for the
+ * agent's page. Not part of the library's own interface. */
 
 #ifndef WEIR_CLIENT_LOOK_H
 #define WEIR_CLIENT_LOOK_H
@@ -11,32 +11,33 @@
 
 struct weir;
 
-/* Slots ever used: those that weir_look_at() may find something at. Any
- * thread, as all here. */
+/* Slots ever used: weir_look_at() finds nothing beyond them. Any thread, as all
+ * here. */
 uint32_t weir_look_slots(const struct weir *weir);
 /* weir_table_show(), as this process. */
 bool weir_look_at(struct weir *weir, uint32_t slot, struct weir_slot_show *out,
                   weir_instant now);
 /* Its name alone, as weir_table_name(): cheaper, for a walk. */
 size_t weir_look_name(const struct weir *weir, uint32_t slot, char *buf);
-/* weir_look_at() of the slot that bears the name; 'make': that of an instance
- * which a template would make of it, as at its first use. */
+/* weir_look_at() of the slot of that name; 'make': makes an instance by its
+ * template first, as at its first use. */
 bool weir_look_up(struct weir *weir, struct weir_text name, bool make,
                   struct weir_slot_show *out, uint32_t *out_slot,
                   weir_instant now);
 
 /* One of its roots. */
 struct weir_look_root {
-    char address[280]; /* as it was named */
+    char address[280]; /* as in the options */
     bool up;
-    weir_instant heard_at;       /* a message of it; 0: never */
-    uint64_t epoch;              /* the newest it spoke of; 0: none */
-    char why[WEIR_LOOK_WHY_MAX]; /* it isn't up; "": nothing was told */
+    weir_instant heard_at;       /* of its last message; 0: never */
+    uint64_t epoch;              /* the newest it sent; 0: none */
+    char why[WEIR_LOOK_WHY_MAX]; /* why it isn't up; "": unknown */
 };
-/* Fills 'out' (WEIR_ROOTS_MAX); returns how many. Of a shared table whose
- * limiter another process runs: 0, the links are that one's. */
+/* Fills 'out' (WEIR_ROOTS_MAX); returns how many. On a shared table with the
+ * reporter in another process: 0, the links are there. */
 uint32_t weir_look_roots(struct weir *weir, struct weir_look_root *out);
-/* Limiters connected to a root, this one included, as last told; at least 1. */
+/* Limiters connected to a root, this one included, as last received; at least
+ * 1. */
 uint32_t weir_look_fleet(const struct weir *weir);
 
 #endif /* WEIR_CLIENT_LOOK_H */

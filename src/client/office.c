@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT
- * client/office.c - a process among those that share a table: it watches, and
- * may hold the office.
+ * client/office.c - a process on a shared table: it watches the others, and may
+ * be the reporter.
  *
  *     callers' threads      the watcher                 background thread
  *     ----------------      -----------                 -----------------
- *     decide on the table   each 100 ms: bury the dead  of the office only:
- *     kick: a word, to      takes the vacant office ->  pump.c, as ever, over
- *       which the office's  the kick's word -> eventfd  weir_limiter_inherit()
- *       watcher listens
+ *     decide on the table   each 100 ms: reaps the dead in the reporter only:
+ *     kick: a word, which   becomes the reporter     -> pump.c as usual, over
+ *       the reporter's        if there is none          weir_limiter_inherit()
+ *       watcher waits for   that word -> eventfd
  *
- * The watcher never takes the table's lock, but as a sexton, who comes again:
- * it is who breaks the locks of the dead, and nobody else might be there. So
- * the limiter is made by the background thread, which may wait.
+ * The watcher never takes the table's lock, except as the reaper, which tries
+ * again: it breaks the locks of the dead, and no other thread might be there to
+ * do it. So the limiter is made by the background thread, which may wait.
  *
- * A caller kicks by one add and one system call, which happens when it used up
- * some slack; a decision alone makes none. */
+ * A caller kicks by one add and one system call, when it used up some slack; a
+ * decision alone makes none. */
 
 #include "client/client.h"
 
@@ -25,13 +25,13 @@
 #include "os/clock.h"
 
 #define WATCH_EVERY WEIR_BLOCK_LOOK_EVERY
-/* For a holder without roots to give way: a look, and the end of a thread that
- * waits for nobody. */
+/* For a reporter without roots to give way: a check, and the end of a thread
+ * that doesn't wait. */
 #define GIVE_WAY_PATIENCE (5 * WEIR_SECOND)
 
 /* ---- The watcher ---- */
 
-/* Somebody else has roots, and this one hasn't: it has nobody to talk to. */
+/* Another process has roots, and this one hasn't: its limiter has no link. */
 static bool must_stand_back(const struct weir *weir)
 {
     return weir->roots_hash == 0 && weir_block_has_roots(weir->block);
@@ -45,7 +45,7 @@ static void quit_office(struct weir *weir)
     weir_block_quit_office(weir->block, weir->process);
 }
 
-/* Whether this process is to run the limiter, if it can. */
+/* Becomes the reporter if it may and can. */
 static void try_office(struct weir *weir)
 {
     if (weir->office && must_stand_back(weir))
@@ -57,8 +57,8 @@ static void try_office(struct weir *weir)
     weir->office = true;
     if (weir_pump_start(weir) == 0)
         return;
-    /* No descriptors left, say: another process may have some. Two that have
-     * none would wake each other again and again. */
+    /* No descriptors left, say: another process may have some. Two processes
+     * without any would wake each other again and again. */
     weir->office = false;
     weir->office_at = weir_clock_now() + WEIR_SECOND;
     weir_block_quit_office(weir->block, weir->process);
@@ -78,7 +78,8 @@ static void *watch(void *context)
             try_office(weir);
             look_at = now + WATCH_EVERY;
         }
-        /* Who hasn't the office is woken by changes: it may be vacant. */
+        /* A process that isn't the reporter waits for changes: there may be
+         * none. */
         uint32_t *word = weir->office ? &block->kicks : &block->changes;
         uint32_t before = weir_load(word);
         if (weir->office && before != seen)
@@ -101,7 +102,7 @@ static int start_watching(struct weir *weir)
 
 /* ---- Open, close, fork ---- */
 
-/* Its holder has no roots, we do: he stands back at his next look. */
+/* The reporter has no roots, we do: it stands back at its next check. */
 static bool is_given_way(const struct weir *weir)
 {
     uint32_t holder = weir_load(&weir->block->office);
@@ -129,7 +130,7 @@ static int join_table(struct weir *weir)
     int error = weir_block_join(weir->block, weir->roots_hash, &weir->process);
     if (error < 0)
         return error;
-    /* Of those that ended by kill and left nobody to bury them. */
+    /* Processes that were killed may have left no live one to reap them. */
     weir_block_bury(weir->block, weir->process);
     weir->office = false;
     weir->parting = false;
@@ -177,10 +178,10 @@ void weir_office_close(struct weir *weir)
     weir_block_leave(weir->block, weir->process);
 }
 
-/* What this process had in the table without a number to say so, nobody would
- * ever give back, or another would who is alive. So it has nothing there: it
- * decides on an empty table, which lets all pass. The shared one stays mapped;
- * another thread may just be looking at it. */
+/* Entries of a process without a number would never be given back, or be given
+ * back while it lives. So this process gets none: it decides on an empty table,
+ * which lets all pass. The shared one stays mapped; another thread may just be
+ * reading it. */
 static void go_without(struct weir *weir)
 {
     struct weir_event event = { .type = WEIR_EVENT_TABLE,
@@ -213,7 +214,7 @@ void weir_office_forked(struct weir *weir)
         weir_table_inherit_pins(weir->table, parent, weir->process);
 }
 
-/* ---- The office ---- */
+/* ---- The reporter ---- */
 
 static void tell_office(struct weir *weir)
 {
@@ -235,7 +236,7 @@ void weir_office_begin(struct weir *weir)
     pthread_mutex_lock(&weir->mutex);
     weir->sync_begun = weir->sync_done = weir_load(&block->sync_done);
     pthread_mutex_unlock(&weir->mutex);
-    weir_pump_wake(weir); /* somebody may be waiting already */
+    weir_pump_wake(weir); /* a caller may be waiting already */
     tell_office(weir);
 }
 
@@ -245,7 +246,7 @@ void weir_office_publish(struct weir *weir, bool changed)
     if (!block)
         return;
     weir_limiter_bequeath(weir->limiter, &block->estate);
-    /* Relaxed: who looks beside it sees some of the figures before. */
+    /* Relaxed: a concurrent reader may see some of the previous figures. */
     weir_store_relaxed(&block->roots_up, weir->status.roots_up);
     weir_store_relaxed(&block->epoch, weir->status.epoch);
     weir_store_relaxed(&block->reports, weir->status.reports);
@@ -255,9 +256,9 @@ void weir_office_publish(struct weir *weir, bool changed)
         weir_block_tell_change(block);
 }
 
-/* ---- What others see ---- */
+/* ---- The other processes ---- */
 
-/* Waits for a word of the office: until it says so, or 'until'. */
+/* Waits for the reporter's word: until 'holds', or the timeout. */
 static int wait_until(struct weir *weir, weir_duration timeout,
                       bool (*holds)(const struct weir_block *, uint64_t),
                       uint64_t argument)

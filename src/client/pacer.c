@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * client/pacer.c - memory for a pacer; all else is algo/pacer.c's. */
+ * client/pacer.c - memory for a pacer; the rest is in algo/pacer.c. */
 
 #include <stdlib.h>
 

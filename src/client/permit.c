@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
  * client/permit.c - enter and leave, as a caller sees them.
  *
- * A permit is what the table needs to take back what it holds, and whose it
- * is: this limiter's, in this process. A child of fork() has a copy of each of
- * its parent's permits and none of its own; so the limiter counts its forks,
- * and a permit says at which count it was entered. Unlike a take, an enter or
- * leave waits until a child has become a limiter: else it would hold what is
- * forgotten a moment later.
+ * A permit has the permit record, by which the table takes its units back, and
+ * its owner: this limiter, in this process. A child of fork() has a copy of
+ * each of its parent's permits and none of its own; so the limiter counts its
+ * forks, and a permit keeps the count at which it was entered. Unlike a take,
+ * an enter or leave waits until a child has become a limiter: else its units
+ * would be forgotten a moment later.
  *
- * The hold says since when it is and by which sluice it came in, if by any:
- * what an adaptive quota learns by. An exact quota's store knows a permit by
- * its id, which is one for the whole chain; 0 if no store was asked for it.
+ * The record has the time of entry and the concurrency gate, if any: an
+ * adaptive quota learns by them. An exact quota's store knows a permit by its
+ * id, which is one for the whole chain; 0 if no store was asked for it.
  *
- * Who waits to enter is waiting.c's business; what is here wraps it. */
+ * waiting.c has the wait queues; this file wraps it. */
 
 #include "client/client.h"
 
@@ -25,11 +25,11 @@ struct permit {
     struct weir *weir; /* NULL: it holds nothing */
     uint32_t forks;    /* weir->forks when it was entered */
     struct weir_hold hold;
-    uint64_t id; /* in stores; 0: none knows it */
+    uint64_t id; /* in stores; 0: no store knows it */
 };
 static_assert(sizeof(struct permit) == sizeof(struct weir_permit), "");
 
-/* What follows the table's answer. */
+/* After the table's answer. */
 static enum weir_verdict finish(struct weir *weir, struct permit *permit,
                                 unsigned outcome)
 {
@@ -61,7 +61,8 @@ static unsigned enter(struct weir *weir, struct weir_ref ref, uint64_t weight,
     unsigned outcome = weir_table_enter(weir->table, weir_stripe_mine(weir),
                                         ref, weight, &permit->hold, reply, now);
     if (WEIR_LIKELY(!(outcome & WEIR_OUTCOME_EXACT))) {
-        /* The life is over, what it asked for isn't. */
+        /* The slot's life is over; the kick or wake in the outcome still
+         * counts. */
         if (outcome & WEIR_OUTCOME_STALE_REF)
             weir_verdict_of(weir, outcome);
         return outcome;
@@ -72,7 +73,7 @@ static unsigned enter(struct weir *weir, struct weir_ref ref, uint64_t weight,
                                   .permit = weir_exact_permit(weir) };
     permit->id = ask.permit;
     outcome = weir_exact_decide(weir, ref, &ask, &permit->hold, reply, now);
-    /* What others of the chain held meanwhile is free again. */
+    /* Units held elsewhere on the chain meanwhile are free again. */
     return outcome & WEIR_OUTCOME_LIMITED ? outcome | WEIR_OUTCOME_NEXT
                                           : outcome;
 }
@@ -108,8 +109,8 @@ enum weir_verdict weir_enter(struct weir_handle quota, uint32_t klass,
     return verdict;
 }
 
-/* A store decides: nobody can enter for another, so each asks again by
- * himself. */
+/* A store decides: no thread can enter for another, so each asks again by
+ * itself. */
 static enum weir_verdict wait_exactly(struct weir *weir, struct weir_ref ref,
                                       const struct weir_wish *wish,
                                       struct permit *permit)
@@ -135,7 +136,7 @@ static enum weir_verdict wait_ref(struct weir *weir, struct weir_wish *wish,
         return wait_exactly(weir, wish->ref, wish, permit);
     if (outcome & WEIR_OUTCOME_STALE_REF)
         return weir_decide_unknown(weir, wish->reply);
-    /* Asked once more as anybody else, so that it counts as a refusal. */
+    /* Asked once more without waiting, so that it counts as a refusal. */
     if (outcome & WEIR_OUTCOME_LIMITED) {
         *permit = (struct permit){ .hold.klass = klass };
         return enter_ref(weir, wish->ref, wish->weight, permit, wish->reply,
@@ -225,8 +226,8 @@ enum weir_verdict weir_enter_by_name(struct weir *weir, const char *name,
     return verdict;
 }
 
-/* The clock is read only for who learns by it; what isn't an outcome says
- * nothing. */
+/* The clock is read only if an adaptive quota learns by it; an invalid outcome
+ * teaches nothing. */
 static unsigned leave(struct weir_table *table, struct weir_hold *hold,
                       enum weir_permit_outcome outcome, weir_instant now)
 {

@@ -31,7 +31,7 @@ void weir_pump_kick(struct weir *weir)
         weir_pump_wake(weir);
 }
 
-/* ---- What callers may see ---- */
+/* ---- Published state ---- */
 
 static void publish(struct weir *weir)
 {
@@ -61,7 +61,7 @@ static void tell_events(struct weir *weir)
 {
     struct weir_event event;
     while (weir_limiter_event(weir->limiter, &event)) {
-        /* The link tells of its loss itself, with the reason. */
+        /* The link sends the event of its loss itself, with the reason. */
         if (event.type != WEIR_EVENT_ROOT_DOWN)
             weir_event_tell(weir, &event);
     }
@@ -76,8 +76,8 @@ static bool is_sending(const struct weir *weir)
     return false;
 }
 
-/* Who waits is let in where there is room now. When to look again; not at once,
- * or it would be a spin. */
+/* Lets in waiters that fit now. Returns when to do so again; not at once, or it
+ * would be a spin. */
 static weir_instant look_at_waiting(struct weir *weir, weir_instant now)
 {
     weir_instant due = weir_waiting_look(weir, now);
@@ -91,7 +91,7 @@ static void sleep_till_due(struct weir *weir, weir_instant now)
     due = waiting < due ? waiting : due;
     if (weir->stopping && weir->stop_at < due)
         due = weir->stop_at;
-    if (weir->stopping && is_sending(weir)) /* nobody tells when it is done */
+    if (weir->stopping && is_sending(weir)) /* no event tells when it is done */
         due = now + WEIR_MILLISECOND;
     /* Never 0: a deadline of "now" lets the loop turn first. */
     weir_duration wait = due > now ? due - now : 1000;
@@ -104,7 +104,7 @@ static void sleep_till_due(struct weir *weir, weir_instant now)
     evtimer_add(weir->timer, &tv);
 }
 
-/* What new quotas need before they are asked, be there others without room. */
+/* Prepares zones and stores of new quotas before their first decision. */
 static void prepare(struct weir *weir, weir_instant now)
 {
     uint32_t metered = weir_table_metered(weir->table);
@@ -115,7 +115,7 @@ static void prepare(struct weir *weir, weir_instant now)
         weir_exact_book_prepare(weir);
 }
 
-/* What isn't answered, a release, has left when the system has it. */
+/* A message without answer (a release) is sent when the system has it. */
 static bool is_idle(const struct weir *weir)
 {
     if (weir_limiter_links_up(weir->limiter) == 0)
@@ -144,7 +144,8 @@ void weir_pump_run(struct weir *weir)
 
 /* ---- The loop ---- */
 
-/* What callers wait for: an answer to all counts, or the end. */
+/* Serves blocked callers: weir_sync() waits for an answer to all counts,
+ * weir_close() for the end. */
 static void heed_callers(struct weir *weir, weir_instant now)
 {
     pthread_mutex_lock(&weir->mutex);
@@ -271,8 +272,8 @@ static void free_loop(struct weir *weir)
     if (weir->timer)
         event_free(weir->timer);
     weir->kick_event = weir->timer = NULL;
-    /* What closing streams still have to write, at most: nothing else is on
-     * the loop any more. */
+    /* Writes the rest of closing streams, at most: nothing else is on the loop
+     * any more. */
     if (weir->base) {
         event_base_loop(weir->base, EVLOOP_NONBLOCK);
         event_base_free(weir->base);

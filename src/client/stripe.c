@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
- * client/stripe.c - which of the table's stripes is this thread's.
+ * client/stripe.c - finds the calling thread's stripe of the table.
  *
- * A thread-local word remembers the stripe of the limiter used last, so that
- * a decision costs three loads. Behind it stands a key of the limiter, which
- * also gives the stripe back when the thread ends. More threads than stripes
- * share one of the process: 0, or its number in a table that it shares.
+ * A thread-local word remembers the stripe of the limiter used last, so that a
+ * decision costs three loads. Behind it stands a key of the limiter, which also
+ * gives the stripe back when the thread ends. Threads beyond the number of
+ * stripes share one of the process: 0, or its number in a shared table.
  *
- * The id that is compared lies on a page that is wiped in a child of fork(),
- * so the same comparison finds a child out, at no cost to anybody else.
+ * The id that is compared lies on a page that is wiped in a child of fork(), so
+ * the same comparison detects a child, at no extra cost.
  *
  * A child has copies of its parent's words: of the thread that forked. They
- * must neither be used there nor give anything back, of a shared table least of
- * all: the stripe is the parent's thread's, which goes on. So the child's
- * limiter has another id and another key, and until it has them nothing is
- * given back. */
+ * must neither be used there nor give anything back, least of all on a shared
+ * table: the stripe belongs to the parent's thread, which goes on. So the
+ * child's limiter has another id and another key, and until it has them nothing
+ * is given back. */
 
 #include "client/client.h"
 
@@ -33,7 +33,7 @@ static __thread struct {
 static void give_back(void *value)
 {
     const struct weir_stripe_lease *lease = value;
-    /* What the thread does after this, as it ends, claims another. */
+    /* A later call of the thread, as it ends, claims another. */
     mine.id = ID_NONE;
     if (weir_fork_is_own(lease->weir))
         weir_table_release_stripe(lease->weir->table, lease->stripe);
@@ -68,20 +68,20 @@ void weir_stripes_forked(struct weir *weir)
     /* Without a key each decision claims a stripe and gives it back. */
     pthread_key_delete(weir->stripe_key);
     (void)pthread_key_create(&weir->stripe_key, give_back);
-    /* A shared table's are the parent's, all of them. */
+    /* Those of a shared table are all the parent's. */
     for (uint32_t i = 1; !weir->block && i < weir->stripes; i++)
         weir_table_release_stripe(weir->table, i);
 }
 
 static __attribute__((noinline)) uint32_t find_mine(struct weir *weir)
 {
-    /* A meter's lock may be a former thread's, and is broken meanwhile: then
-     * nobody decides before that is done. */
+    /* A bucket state's lock may be a former thread's, and is broken meanwhile:
+     * then no thread decides before that is done. */
     if (weir->block || weir_table_metered(weir->table) > 0)
         weir_fork_check(weir);
     else
         weir_fork_try(weir);
-    /* Another thread is at it, and gives stripes back. */
+    /* Another thread does it, and gives stripes back. */
     if (!weir_fork_is_own(weir))
         return 0;
     const struct weir_stripe_lease *lease =

@@ -1,47 +1,48 @@
 /* SPDX-License-Identifier: MIT
- * client/waiting.c - who waits to enter, and who is let in next.
+ * client/waiting.c - the wait queues of weir_enter_wait().
  *
- * A thread that is refused by a quota of kind concurrency stands in that slot's
- * line (algo/lineup.h) and sleeps. Whoever makes room there, by a leave or, on
- * the background thread, by a limit that has grown, enters for those who are
- * next, as many as fit, and wakes each of them with his permit in his hands:
+ * A thread that is refused by a quota of kind concurrency joins that slot's
+ * wait queue (algo/lineup.h) and sleeps. A thread that makes room there, by a
+ * leave or, on the background thread, by a limit that has grown, enters on
+ * behalf of the next waiters, as many as fit, and wakes each one with its
+ * permit already taken:
  *
- *     leave: gives back --> WEIR_OUTCOME_NEXT --> serve(): enters for who is
- *                                                 first, wakes him
- *     deadline:             leaves the line, serves who was behind
+ *     leave: gives back --> WEIR_OUTCOME_NEXT --> serve(): enters for the first
+ *                                                 waiter, wakes it
+ *     deadline:             leaves the queue, serves those behind
  *
- * So there is one wake for each that is let in, and none for who isn't; nobody
- * is woken to find that another was faster. That no passer-by is faster either
- * is the table's business (quota/table_line.c). All of this is under one mutex,
- * which only those take who wait or meet somebody who does; so the deadline and
- * the hand-over are one after the other, and a waiter either has the permit or
- * has left the line.
+ * So each waiter that is let in is woken once, and the others are not woken at
+ * all; no waiter wakes up to find that another caller was faster. The table
+ * keeps callers that don't wait from being faster (quota/table_line.c). All of
+ * this is under one mutex, which is taken only by threads that wait or meet a
+ * waiter; so deadline and hand-over exclude each other, and a waiter either has
+ * the permit or has left the queue.
  *
- * A chain may have several such quotas. Who stands at one and is let in there,
- * but not at another, moves to that one's line, with the ticket that he drew
- * when he came; so does who is first here, where others there come before him.
- * (Two lines of different orders could send him to and fro: after some moves at
- * a time he goes past those there.)
+ * A chain may have several such quotas. A waiter that is let in at one of them,
+ * but not at another, moves to the other's queue, with the ticket that it drew
+ * at first; so does the first waiter here if waiters in another queue come
+ * before it. (Two queues of different orders could send it to and fro: after
+ * MOVES_MAX moves in one round it passes them.)
  *
- * Who is refused by a rate when he comes stands nowhere: nobody can tell when
- * somebody else's leave would help. He sleeps for as long as it says and asks
- * again, as weir_wait() does. Who stands in a line by then steps aside, asleep
- * as he is, and with him all of the line who are under that rate and want as
- * much: they would hear the same, and each would be woken for nothing. Nobody
- * is kept out for their sake. The background thread brings them back when the
- * rate is to have room again, and in any case when it looks.
+ * A caller that is refused by a rate at once joins no queue: no leave is known
+ * to help it. It sleeps for retry_after and asks again, as weir_wait() does. A
+ * waiter already in a queue steps aside, asleep, and with it all waiters of the
+ * queue that are under that rate and want as much: they would get the same
+ * answer, and each would be woken for nothing. Waiters aside keep no caller
+ * out. The background thread brings them back when the rate is to have room
+ * again, and in any case when it runs.
  *
- * Who meets a quota that a store decides stands nowhere either: to enter for
- * others would be to wait for the store for them. Nor do those who decide on a
- * table that processes share: a line is of threads of one process, and one that
- * is killed would keep the others' places shut.
+ * A caller that meets an exact quota joins no queue either: to enter for it
+ * would be to wait for the store in its place. Nor does a caller on a shared
+ * table: a queue has the threads of one process, and a killed process would
+ * block the others.
  *
- * Tried in each line: who is first of all; behind somebody who doesn't fit, the
- * first of each other class, by what that is sure of alone.
+ * Tried in each queue: the first of all; behind a waiter that doesn't fit, the
+ * first of each other class, within that class's guaranteed share.
  *
- * Lines are made when the first one waits and freed with the last. Rejected: a
- * line a slot in the table: it would be the same table for all processes, and a
- * thread is of one. Rejected: one mutex a line; who moves would need two. */
+ * Queues are made for the first waiter and freed with the last. Rejected: a
+ * queue per slot in the table: a table may be shared by processes, and a thread
+ * belongs to one. Rejected: one mutex per queue; a move would need two. */
 
 #include "client/client.h"
 
@@ -51,36 +52,37 @@
 #include "base/atomic.h"
 #include "os/clock.h"
 
-#define MOVES_MAX (2 * WEIR_DEPTH_MAX) /* at a time, for who comes before */
-#define DRY_MAX 4 /* rates that a serve remembers; of others it asks again */
+#define MOVES_MAX (2 * WEIR_DEPTH_MAX) /* in one round */
+#define DRY_MAX 4 /* rates that a serve remembers; it asks others again */
 
 enum state {
     WAITS,
-    SERVED,      /* his hold is his, or there is nothing to hold */
-    APART,       /* he will never fit as things are: to ask again by himself */
-    TURNED_AWAY, /* where he must wait from now on there is no place for him */
+    SERVED,      /* it has its permit, or there is nothing to hold */
+    APART,       /* it can't fit as things are: asks again by itself */
+    TURNED_AWAY, /* the queue that it must wait in is full */
 };
 
 struct waiter {
     struct weir_lineup_place place; /* first: a place is a waiter */
     struct weir_wish *wish;         /* borrowed */
     struct weir_waiting_line *line;
-    bool aside; /* of it */
+    bool aside; /* in its queue's 'aside' */
     enum state state;
-    uint64_t round; /* in which he moved last … */
+    uint64_t round; /* in which it moved last … */
     uint32_t moves; /* … so many times */
     unsigned outcome;
     pthread_cond_t woken;
 };
 
-/* At a slot, with somebody in it or work to do. */
+/* The wait queues of one slot, with waiters or work to do. */
 struct weir_waiting_line {
     struct weir_lineup line, aside;
     uint32_t slot;
-    uint64_t units;                 /* that those in the line want */
+    uint64_t units;                 /* that the waiters in the queue want */
     bool is_due;                    /* to be served */
-    weir_instant back_at;           /* who stepped aside comes back */
-    weir_instant look_at;           /* though nobody leaves */
+    weir_instant back_at;           /* waiters aside come back */
+    weir_instant look_at;           /* serve it then, even if no permit
+                                     * leaves */
     struct weir_waiting_line *next; /* of the same bucket */
     struct weir_waiting_line *next_due;
 };
@@ -96,7 +98,7 @@ void weir_waiting_fini(struct weir_waiting *waiting)
     pthread_mutex_destroy(&waiting->mutex);
 }
 
-/* ---- Lines ---- */
+/* ---- Queues ---- */
 
 static struct weir_waiting_line **bucket_of(struct weir_waiting *waiting,
                                             uint32_t slot)
@@ -173,8 +175,8 @@ static struct weir_waiting_line *next_due(struct weir_waiting *waiting)
     return line;
 }
 
-/* The slot's line with a place for one more; NULL: there is none, or no memory.
- */
+/* The slot's queue with a place for one more; NULL: it is full, or no
+ * memory. */
 static struct weir_waiting_line *find_place(struct weir *weir, uint32_t slot)
 {
     enum weir_lineup_order order;
@@ -195,7 +197,7 @@ static void tell_table(struct weir *weir, const struct weir_waiting_line *line)
     weir_table_set_line(weir->table, line->slot, line->line.lanes, line->units);
 }
 
-/* Into the line, or aside. */
+/* Into the queue, or aside. */
 static void stand(struct waiter *waiter, struct weir_waiting_line *line,
                   bool aside)
 {
@@ -219,7 +221,7 @@ static void join(struct weir *weir, struct weir_waiting_line *line,
     stand(waiter, line, false);
     weir->waiting.standing++;
     tell_table(weir, line);
-    /* He tries once more, now that who leaves looks for him. */
+    /* Tries it once more, now that each leave serves it. */
     mark_due(&weir->waiting, line);
 }
 
@@ -272,7 +274,7 @@ static unsigned try_enter(struct weir *weir, struct weir_wish *wish,
                                  wish->hold, turn, wish->reply, now);
 }
 
-/* Another quota of the chain refuses him: he waits there. */
+/* Another quota of the chain refuses the waiter: it waits there. */
 static void move(struct weir *weir, struct waiter *waiter,
                  const struct weir_turn *turn)
 {
@@ -289,7 +291,7 @@ static void move(struct weir *weir, struct waiter *waiter,
     join(weir, line, waiter);
 }
 
-/* Where else on his way somebody comes before him. */
+/* Other queues of its chain that have a waiter before it. */
 static void find_shut(const struct weir *weir, const struct waiter *waiter,
                       struct weir_turn *turn)
 {
@@ -306,7 +308,7 @@ static void find_shut(const struct weir *weir, const struct waiter *waiter,
     }
 }
 
-/* Rates that refused somebody of the line just now, and so much of them. */
+/* Rates that just refused a waiter of the queue, and the weight refused. */
 struct dry {
     uint32_t count;
     uint32_t slot[DRY_MAX];
@@ -324,7 +326,7 @@ static bool is_dry(const struct weir *weir, const struct dry *dry,
     return false;
 }
 
-/* A lighter one takes the place of those whom the same rate refused. */
+/* A lighter weight replaces those that the same rate refused. */
 static void note_dry(struct dry *dry, uint32_t slot, uint64_t weight)
 {
     uint32_t i = 0;
@@ -337,7 +339,7 @@ static void note_dry(struct dry *dry, uint32_t slot, uint64_t weight)
     dry->weight[i] = weight;
 }
 
-/* A rate refused him. */
+/* A rate refused the waiter. */
 static void wait_aside(struct weir *weir, struct waiter *waiter,
                        const struct weir_turn *turn, struct dry *dry,
                        weir_instant now)
@@ -347,7 +349,7 @@ static void wait_aside(struct weir *weir, struct waiter *waiter,
         note_dry(dry, turn->other, waiter->wish->weight);
 }
 
-/* Tries one of the line. False: no room for him there. */
+/* Tries one waiter of the queue. False: no room for it there. */
 static bool try_one(struct weir *weir, struct waiter *waiter,
                     enum weir_turn_kind kind, struct dry *dry, weir_instant now)
 {
@@ -373,7 +375,7 @@ static bool try_one(struct weir *weir, struct waiter *waiter,
 static void let_in(struct weir *weir, struct weir_waiting_line *line,
                    weir_instant now)
 {
-    uint32_t stuck = 0; /* bits: lanes whose first doesn't fit */
+    uint32_t stuck = 0; /* bits: lanes with a first waiter that doesn't fit */
     struct dry dry = { .count = 0 };
     for (;;) {
         struct weir_lineup_place *next = weir_lineup_next(&line->line, stuck);
@@ -447,7 +449,7 @@ static void mark_all(struct weir_waiting *waiting)
     }
 }
 
-/* Somebody gave back what he had tried to hold, and it isn't said where. */
+/* A failed enter gave back units, at a slot that isn't known here. */
 static void serve_all(struct weir *weir)
 {
     pthread_mutex_lock(&weir->waiting.mutex);
@@ -460,7 +462,7 @@ weir_instant weir_waiting_look(struct weir *weir, weir_instant now)
 {
     struct weir_waiting *waiting = &weir->waiting;
     pthread_mutex_lock(&waiting->mutex);
-    /* None of those that are served here asks the thread to wake: it is. */
+    /* The queues served here needn't wake this thread: it is awake. */
     waiting->look_at = 0;
     mark_all(waiting);
     serve_due(weir, now);
@@ -507,7 +509,7 @@ void weir_waiting_pause(const struct weir_wish *wish, weir_instant now)
     weir_waiting_sleep(now + (pause < left ? pause : left));
 }
 
-/* Under the mutex: sleeps until he was woken, or it is too late. */
+/* Under the mutex: sleeps until the waiter is woken, or it is too late. */
 static void sleep_in_line(struct weir *weir, struct waiter *waiter)
 {
     struct timespec until = clock_of(waiter->wish->until);
@@ -517,13 +519,13 @@ static void sleep_in_line(struct weir *weir, struct waiter *waiter)
                                        &until);
     if (waiter->state != WAITS)
         return;
-    /* Who is behind may fit where he didn't. */
+    /* A waiter behind may fit where this one didn't. */
     mark_due(&weir->waiting, waiter->line);
     part(weir, waiter);
     serve_due(weir, weir_clock_now());
 }
 
-/* Waits where he was refused. */
+/* Waits in the queue of the quota that refused. */
 static enum state wait_at(struct weir *weir, struct weir_wish *wish,
                           const struct weir_turn *turn, unsigned *out_outcome)
 {
@@ -538,7 +540,8 @@ static enum state wait_at(struct weir *weir, struct weir_wish *wish,
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&waiter.woken, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    /* His place is on his stack: he can't be cancelled in the line. */
+    /* The waiter is on the stack: the thread can't be cancelled in the
+     * queue. */
     int cancel;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     pthread_mutex_lock(&waiting->mutex);
@@ -577,7 +580,7 @@ unsigned weir_waiting_enter(struct weir *weir, struct weir_wish *wish)
             stands ? wait_at(weir, wish, &turn, &outcome) : APART;
         if (state == SERVED)
             return outcome;
-        if (state != APART) /* too late, or there was no place in the line */
+        if (state != APART) /* too late, or the queue was full */
             return WEIR_OUTCOME_LIMITED;
         if (!wish->reply->never)
             weir_waiting_pause(wish, now);

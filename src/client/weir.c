@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * client/weir.c - libweir's life: open, ready, status, close. See client.h
- * for the parts. */
+ * client/weir.c - libweir's life cycle: open, ready, status, close. client.h
+ * lists the parts. */
 
 #include "client/client.h"
 
@@ -21,7 +21,7 @@
 
 /* ---- Options ---- */
 
-/* A limiter is one to a root: two links would be taken for one that moved. */
+/* A root knows one link of a limiter: a second would be taken for a move. */
 static bool is_named_before(const struct weir *weir)
 {
     const struct weir_address *last = &weir->link[weir->link_count].address;
@@ -60,7 +60,7 @@ void weir_name_limiter(struct weir *weir)
         return;
     snprintf(weir->name, sizeof(weir->name), "%.200s/%ld",
              program_invocation_short_name, (long)getpid());
-    /* A program may be called by any bytes; roots take text only. */
+    /* A program's name may be any bytes; roots take text only. */
     if (weir_name_check(weir_text_of(weir->name), NULL) < 0)
         snprintf(weir->name, sizeof(weir->name), "process/%ld", (long)getpid());
 }
@@ -78,8 +78,7 @@ static int set_name(struct weir *weir, const char *name)
     return WEIR_OK;
 }
 
-/* A caller can't be told more than a number, but who listens to events can.
- */
+/* weir_open() returns only a number; an event has the reason. */
 static void tell_why(const struct weir_options *options, const char *why)
 {
     struct weir_event event = { .type = WEIR_EVENT_CREDENTIAL,
@@ -141,7 +140,7 @@ static int read_options(struct weir *weir, const struct weir_options *options)
         return WEIR_EINVAL;
     weir->slots =
         options->quotas_max ? options->quotas_max : WEIR_SLOTS_DEFAULT;
-    /* Stripe 0 is for those who come late. */
+    /* Stripe 0 is shared by threads beyond the number. */
     weir->stripes = 1 + (options->threads_max ? options->threads_max
                                               : WEIR_STRIPES_DEFAULT);
     weir->leases_max =
@@ -223,8 +222,7 @@ int weir_table_make(struct weir *weir)
     return WEIR_OK;
 }
 
-/* Over the table; of a shared one the limiter is made by who gets the office.
- */
+/* Over the table; on a shared one the reporter makes the limiter. */
 static int make_nodes(struct weir *weir)
 {
     struct weir_limiter_options options = limiter_options(weir);
@@ -308,7 +306,7 @@ static void use_block(struct weir *weir)
     weir->exact.shared = true;
 }
 
-/* The table: this process's own, in the file that is named, or in 'memory'. */
+/* The table: this process's own, in the named file, or in 'memory'. */
 static int find_table(struct weir *weir, const struct weir_options *options,
                       void *memory, size_t size)
 {
@@ -356,9 +354,10 @@ static int open_with(const struct weir_options *options, void *memory,
         weir_waiting_init(&weir->waiting);
         error = bring_up(weir);
         if (error == WEIR_ETABLE)
-            tell_table(options, "its processes that run now name other roots, "
-                                "or in another order: end them first, or name "
-                                "theirs");
+            tell_table(options,
+                       "the table's running processes name other roots, "
+                       "or in another order: end them first, or name "
+                       "the same");
     }
     if (error < 0) {
         free_memory(weir);
@@ -412,7 +411,7 @@ void weir_close(struct weir *weir)
     free_memory(weir);
 }
 
-/* ---- Waiting and looking ---- */
+/* ---- Ready, sync, status ---- */
 
 static struct timespec deadline_of(weir_duration timeout)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * client/zones.c - what windows begin by: the wall clock, and time zones.
+ * client/zones.c - the wall clock and time zones that windows begin by.
  *
- * The table counts nanoseconds and knows no files. The thread tells it how far
- * its clock is from UTC, each time it runs, and how far each zone that a quota
- * names is from there: when quotas have come, and once an hour or when the
- * zone next changes. Quotas by the thousand name a few zones, each of which is
- * a file: those of one round are remembered till its end. */
+ * The table counts nanoseconds and knows no files. The thread gives it the
+ * distance of its clock from UTC, each time it runs, and the distance of each
+ * zone that a quota names from UTC: when quotas have come, and once an hour or
+ * when the zone next changes. Thousands of quotas name a few zones, each of
+ * which is a file: the zones of one round are remembered till its end. */
 
 #include "client/client.h"
 
@@ -28,7 +28,7 @@ struct kept_zone {
 struct looking {
     struct weir *weir;
     int64_t at;    /* seconds since 1970 */
-    int64_t until; /* when some zone changes */
+    int64_t until; /* when the first zone changes */
     bool anew;
     weir_instant now;
     unsigned kept;
