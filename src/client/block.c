@@ -278,7 +278,7 @@ static int check_file(int fd, const char *path, struct stat *out,
         return refuse_file(diag, path, "belongs to another user");
     if ((out->st_mode & 077) != 0)
         return refuse_file(diag, path,
-                           "other users may open it: its mode must be "
+                           "other users may open it: it must have mode "
                            "0600");
     return WEIR_OK;
 }
@@ -499,7 +499,7 @@ void weir_block_leave(struct weir_block *block, uint32_t number)
     strike_off(block, number);
 }
 
-/* ---- The office ---- */
+/* ---- The reporter ---- */
 
 bool weir_block_take_office(struct weir_block *block, uint32_t number)
 {

@@ -95,7 +95,8 @@ struct weir_exact_book {
     pthread_mutex_t mutex;                /* to add an entry */
     uint32_t count;                       /* atomic */
     uint64_t drawn; /* permit ids drawn; begins at random; atomic */
-    uint32_t full;  /* 1: a store had no room, see 'lost'; 2: told; atomic */
+    uint32_t full;  /* 1: a store had no room, see 'lost'; 2: event sent;
+                     * atomic */
     char lost[WEIR_STORE_MAX + 1]; /* the first such; set before 'full' */
     struct weir_exact_entry entry[WEIR_EXACT_STORES_MAX];
 };

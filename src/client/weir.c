@@ -357,7 +357,7 @@ static int open_with(const struct weir_options *options, void *memory,
             tell_table(options,
                        "the table's running processes name other roots, "
                        "or in another order: end them first, or name "
-                       "the same");
+                       "theirs");
     }
     if (error < 0) {
         free_memory(weir);

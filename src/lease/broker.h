@@ -71,7 +71,7 @@ struct weir_broker_ask {
     uint64_t taken; /* the serial of the last grant that it goes by; 0: none of
                      * this pool's */
     bool streams;   /* it can be pushed to; if not, all its grants are answers
-                     * to its asks and 'has' says which it has taken */
+                     * to its asks, and 'has' shows which one it has taken */
     bool mute;      /* … but it doesn't report it: 'has' is 0 */
     uint64_t roll;  /* the last roster token of another pool, if it still goes
                      * by a grant of that one; else 0 */
