@@ -7,12 +7,12 @@
  *     one refuses           earlier charges are given back, here and there
  *
  * If a store doesn't answer, can't be opened or isn't linked, its link goes by
- * the quota's on_stale: open passes, closed refuses, share decides by the limit
- * over the number of limiters that the roots reported. A step that timed out
- * may have been charged in the store all the same. That can't be known, and
- * isn't undone: it makes the store refuse too early, never too late. A charge
- * is given back only where it was made: to a store or to the bucket state that
- * stood in for it.
+ * the quota's on_stale: pass passes all, limit refuses all, share decides by
+ * the limit over the number of limiters that the roots reported. A step that
+ * timed out may have been charged in the store all the same. That can't be
+ * known, and isn't undone: it makes the store refuse too early, never too
+ * late. A charge is given back only where it was made: to a store or to the
+ * bucket state that stood in for it.
  *
  * Units in flight (kind=concurrency) are also held here, without a bound, as
  * long as their permit is in flight: so its slot stays the name's own, and a
@@ -136,7 +136,7 @@ static void answer_share(struct asking *asking, uint32_t link,
     }
     told->shared = step_shared(asking, link, &asking->ask, out);
     if (!told->shared)
-        answer_open(out);
+        answer_pass(out);
     /* A weight above this process's part isn't above the limit. */
     else if (out->never && fits(&away->rule, asking->ask.weight))
         answer_limit(out);
