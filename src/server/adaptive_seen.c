@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * server/adaptive_seen.c - adaptive limits over all processes.
  *
- * Each process finds its own, and what a graph can bear is not a line a
- * process: least, median and greatest a quota, and how many moved last why.
- * The limits are gathered in one array, sorted by name and limit, and cut into
- * quotas where the name changes. */
+ * Each process finds its own limit, and a graph can't have a line for each
+ * process. So a quota has the least, the median and the greatest limit, and the
+ * number of processes by the reason of their last move. The limits are gathered
+ * in one array, sorted by name and limit, and cut into quotas where the name
+ * changes. */
 
 #include "server/adaptive_seen.h"
 

@@ -7,18 +7,18 @@
 #include "adapt/controller.h"
 #include "node/root.h"
 
-/* Of one quota or instance, over the processes that told of it. */
+/* The limits of one quota or instance in the processes that reported it. */
 struct weir_adaptive_seen {
     char name[WEIR_NAME_MAX + 1];           /* NUL-terminated */
     uint32_t processes;                     /* >= 1 */
     double min, median, max;                /* of their limits */
-    uint64_t in_flight;                     /* units of all */
-    uint32_t by_reason[WEIR_LIMIT_REASONS]; /* processes, by why their limit
-                                             * last moved */
+    uint64_t in_flight;                     /* units, of all processes */
+    uint32_t by_reason[WEIR_LIMIT_REASONS]; /* processes, by the reason of their
+                                             * limit's last move */
 };
 
-/* Those with the most processes, at most 'max'; returns how many. 'match', or
- * absent for all: that name alone. */
+/* Writes the quotas with the most processes, at most 'max'; returns how many.
+ * 'match': that name alone; absent: all. */
 size_t weir_adaptive_see(struct weir_root *root, struct weir_text match,
                          struct weir_adaptive_seen *out, size_t max,
                          weir_instant now);

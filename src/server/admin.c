@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * server/admin.c - from a request to its handler, from a handler to its
- * answer; and the root's ear at the store.
+ * server/admin.c - routes a request to its handler and the handler's answer
+ * back; applies the store's changes to the root.
  *
- * One table of (method, path, handler). A path ends a row, or, with "/",
- * begins the name of a quota: all that follows is the name, slashes
- * included. Both doors come through weir_admin_call(), so that a request
- * means the same on either.
+ * One table of (method, path, handler). A path ends a row, or, with "/", begins
+ * the name of a quota: all that follows is the name, slashes included. Both
+ * listeners call weir_admin_call(), so that a request means the same on either.
  *
- * What reads answers at once, from the root's memory, whatever the store
- * does. What edits goes through the store and is in admin_edit.c. */
+ * A handler that only reads answers at once, from the root's memory, whatever
+ * the store does. Edits go through the store and are in admin_edit.c. */
 
 #include "server/admin.h"
 
@@ -106,11 +105,11 @@ int weir_admin_query_name(const struct weir_admin_call *call, const char *key,
 
 /* ---- Routes ---- */
 
-/* Third, so that a row without a role doesn't compile. */
+/* The third field of a row: a row without a role doesn't compile. */
 enum need { OPEN = 0, READ = WEIR_ROLE_READ, EDIT = WEIR_ROLE_EDIT };
 
 struct route {
-    const char *path; /* up to its end, or a '/' behind which a name comes */
+    const char *path; /* complete, or ends in '/' and a name follows */
     const char *method;
     enum need need;
     void (*handle)(struct weir_admin_call *call);
@@ -171,7 +170,7 @@ static bool matches(const struct route *route, struct weir_text path)
     return weir_text_equal(path, weir_text_of(route->path));
 }
 
-/* The route, or NULL; then '*allow' says what the path would take. */
+/* The route, or NULL; then '*allow' lists the methods of the path. */
 static const struct route *find_route(struct weir_text path,
                                       struct weir_text method,
                                       const char **allow)
@@ -199,8 +198,8 @@ unsigned weir_admin_role(const struct weir_admin_request *request)
     return reads ? WEIR_ROLE_READ : WEIR_ROLE_EDIT;
 }
 
-/* GET /v1: what there is, for who explores, and for a test that goes through
- * all of it. */
+/* GET /v1: all routes, for people, and for a test that requests each of
+ * them. */
 static void list_routes(struct weir_admin_call *call)
 {
     json_t *list = json_array();
@@ -220,7 +219,7 @@ static void list_routes(struct weir_admin_call *call)
                            json_pack("{s:o}", "routes", list));
 }
 
-/* What the page looks at. */
+/* The data of the page. */
 static void view(struct weir_admin_call *call)
 {
     struct weir_diag diag = { 0 };
@@ -268,8 +267,8 @@ static int check_body(size_t max, size_t len, struct weir_diag *diag)
                          NULL);
 }
 
-/* The body of a request without a route is read too, so that the caller gets
- * just that refusal. */
+/* A request without a route is checked with the bound of most requests, so that
+ * its refusal names the missing route. */
 int weir_admin_check_body(const struct weir_admin_request *request, size_t len,
                           struct weir_diag *diag)
 {
@@ -324,7 +323,7 @@ void weir_admin_call(struct weir_admin *admin,
     weir_admin_answer_error(done, context, WEIR_ENOENT, &diag);
 }
 
-/* ---- The store speaks ---- */
+/* ---- Changes from the store ---- */
 
 static void on_store(void *context, const struct weir_store_id *id,
                      uint64_t epoch, uint64_t floor, weir_instant now)
@@ -334,8 +333,9 @@ static void on_store(void *context, const struct weir_store_id *id,
         admin->watch.on_store(admin->watch.context, id, epoch);
     admin->store_id = *id;
     admin->floor = floor;
-    /* Apart from what is here, be it of the same store: a reading that breaks
-     * off would leave half an edit in force. */
+    /* The root reads the store into a new catalog, also if it is the same
+     * store: otherwise a reading that breaks off would leave half an edit in
+     * force. */
     if (weir_root_renew(admin->root, id) < 0 ||
         weir_root_store(admin->root, id, epoch, floor, now) < 0)
         abort(); /* no memory, and no way to go on with half a set */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * server/admin_change.c - what an edit changes, once the catalog is fresh. */
+ * server/admin_change.c - the changes that an edit makes in a fresh catalog. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +10,8 @@
 #include "server/admin_edit.h"
 #include "wire/quota_json.h"
 
-/* Limiters decide on their own machines, but a zone that even the root's
- * doesn't know is most likely misspelt. */
+/* Limiters use their own machines' time zones, but a zone that is missing even
+ * on the root's machine is most likely misspelt. */
 static int check_zone(const struct weir_quota *quota, struct weir_diag *diag)
 {
     int32_t offset;
@@ -54,8 +54,8 @@ int weir_admin_add_quota(struct weir_admin *admin, struct weir_admin_edit *edit,
     return weir_changes_add(changes, &change);
 }
 
-/* What is the store's to set, and the usage, is passed over, so that an
- * answer can be edited and sent back. */
+/* Drops the fields that the store sets, and the usage, so that an answer can be
+ * edited and sent back. */
 static int apply_object(json_t *object, struct weir_quota *quota,
                         struct weir_diag *diag)
 {
@@ -64,7 +64,7 @@ static int apply_object(json_t *object, struct weir_quota *quota,
     json_object_del(object, "epoch");
     json_object_del(object, "created");
     int error = weir_quota_from_json(object, quota, diag);
-    /* "Not found" would be read as: there is no such quota. */
+    /* WEIR_ENOENT would be read as: there is no such quota. */
     return error == WEIR_ENOENT ? WEIR_EQUOTA : error;
 }
 
@@ -87,8 +87,8 @@ static int make_one(struct weir_admin *admin, struct weir_admin_edit *edit,
     return weir_admin_add_quota(admin, edit, &quota, changes, diag);
 }
 
-/* Whether others depend on it the store finds out, which sees the whole edit.
- */
+/* The store checks whether other quotas depend on it: it sees the whole
+ * edit. */
 static int make_removal(struct weir_admin_edit *edit, struct weir_text name,
                         struct weir_changes *changes, struct weir_diag *diag)
 {
@@ -198,7 +198,7 @@ static int compare_names(const void *a, const void *b)
     return weir_text_compare((*x)->quota.name, (*y)->quota.name);
 }
 
-/* All that is named, sorted; NULL: no memory. */
+/* All changes, sorted by name; NULL: no memory. */
 static const struct weir_change **sort_names(const struct weir_changes *all)
 {
     const struct weir_change **sorted =
@@ -227,7 +227,7 @@ static int refuse_doubles(const struct weir_change **sorted, size_t count,
     return 0;
 }
 
-/* How many quotas of a set of the catalog aren't named. */
+/* How many quotas of a set of the catalog 'sorted' doesn't name. */
 static size_t missing_of(struct weir_catalog *catalog,
                          const struct weir_change **sorted, size_t count,
                          bool shadow)
@@ -277,7 +277,7 @@ static int read_entry(json_t *entry, size_t n, struct weir_quota *quota,
     return weir_diag_set(diag, error, at, inner.text, NULL);
 }
 
-/* An entry as the change that it is in its set. */
+/* Adds an entry of an import as a change of its set. */
 static int add_entry(json_t *entry, size_t n, bool shadow,
                      struct weir_changes *all, struct weir_diag *diag)
 {
@@ -291,8 +291,8 @@ static int add_entry(json_t *entry, size_t n, bool shadow,
     return error < 0 ? error : weir_changes_add(all, &change);
 }
 
-/* 'changes' gets those to be sent: with 'replace' all that is named, for the
- * store must know what isn't. */
+/* 'changes' gets the changes to send: with 'replace' every quota of the import,
+ * because the store removes the others. */
 static int make_import(struct weir_admin *admin, struct weir_admin_edit *edit,
                        struct weir_changes *changes, struct weir_diag *diag)
 {
@@ -328,7 +328,7 @@ static int make_import(struct weir_admin *admin, struct weir_admin_edit *edit,
     return error;
 }
 
-/* All of the shadow set goes: what a replacement by nothing removes. */
+/* Removes the whole shadow set: it is replaced by nothing. */
 static int make_discard(struct weir_admin *admin, struct weir_admin_edit *edit,
                         struct weir_diag *diag)
 {
@@ -344,9 +344,9 @@ int weir_admin_make_changes(struct weir_admin *admin,
 {
     edit->created = edit->changed = edit->unchanged = edit->removed = 0;
     edit->reset = 0;
-    /* A file depends on nothing that is there, and making a million quotas of
-     * it takes so long that others' edits would come between again and
-     * again. */
+    /* An import or a discard doesn't depend on the catalog. Making a million
+     * quotas takes so long that edits through other roots would come between
+     * again and again, if it did. */
     bool alone =
         edit->verb == WEIR_VERB_IMPORT || edit->verb == WEIR_VERB_DISCARD;
     *out_flags = (alone ? 0 : WEIR_EDIT_BASED) |
@@ -372,7 +372,7 @@ int weir_admin_make_changes(struct weir_admin *admin,
         return make_discard(admin, edit, diag);
     case WEIR_VERB_UNDO:
     case WEIR_VERB_LOG:
-        break; /* the store makes what there is to make */
+        break; /* the store makes these changes */
     }
     weir_assert(false);
     return WEIR_EINVAL;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * server/admin_debug.c - Doorman's pages for people: /debug/status and
- * /debug/resources, with what the original has on them.
+ * /debug/resources, with the contents of the original's pages.
  *
- * Every text that came from outside is escaped; tables have a bound, behind
- * which a line says how many are left out. */
+ * Every text from outside is escaped. A table has a bound; below it, a line
+ * says how many rows are left out. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static void print_escaped(FILE *out, struct weir_text text)
     }
 }
 
-/* As a part of a query. */
+/* Percent-encodes a text for a query. */
 static void print_percent(FILE *out, struct weir_text text)
 {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrst"
@@ -159,7 +159,7 @@ static void print_one(FILE *out, const struct weir_admin_call *call,
     fputs("</h2>\n", out);
     if (!weir_brokers_look_of(weir_root_brokers(call->admin->root), id, &s,
                               call->now)) {
-        fputs("<p>Nobody has a lease of it here.</p>\n", out);
+        fputs("<p>No client has a lease of it here.</p>\n", out);
         return;
     }
     s.quota = id;

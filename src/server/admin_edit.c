@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: MIT
- * server/admin_edit.c - edits: one after the other, each answered when it is
- * in force here.
+ * server/admin_edit.c - edits: one after the other, each answered when it is in
+ * force here.
  *
- * An edit may depend on what is there (PATCH changes some fields of a quota;
- * an import says what it changed), and another root may have edited the
+ * An edit may depend on the present quotas (PATCH changes some fields of a
+ * quota; an import says what it changed), and another root may have edited the
  * same store a moment ago. So each edit goes twice to the store's thread:
  *
  *     request -> queue -> sync -> changes made -> edit -> applied -> answer
- *                          ^ (all that others     |      (by this root, before
- *                          |  did is in our       |       on_done is called)
- *                          |  catalog)            |
+ *                          ^ (the catalog has all |      (by this root, before
+ *                          |  edits of the other  |       on_done is called)
+ *                          |  roots)              |
  *                          +------- changed ------+
  *
- * and the next begins when the one before is answered, so that two edits
- * through one root never overwrite each other's fields. Nor do two through
- * two roots: an edit says from which epoch it was made, and if another came
- * between sync and edit, the store refuses it and it is made anew. An import
- * says the whole of each quota, and depends on none.
+ * The next edit begins when the one before is answered. So two edits through
+ * one root never overwrite each other's fields. Nor do two through two roots:
+ * an edit names the epoch that it was made from, and if another edit came
+ * between sync and edit, the store refuses it and it is made again. An import
+ * gives the whole of each quota, and depends on none.
  *
- * An edit that alters nothing is answered without the store's edit. An undo
- * and a look at the log go to the store at once, in their turn: what they
- * depend on, the store looks up itself. */
+ * An edit that alters nothing is answered without the store. An undo and a
+ * reading of the log go to the store directly, in their turn: the store reads
+ * the entries that they depend on. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,7 +59,7 @@ static int begin(struct weir_admin *admin, struct weir_admin_edit *edit)
     return weir_store_thread_sync(admin->store, edit);
 }
 
-/* Begins the first of the queue. Those for which there is no memory are
+/* Begins the first edit of the queue. Edits for which there is no memory are
  * answered here. */
 static void begin_next(struct weir_admin *admin)
 {
@@ -91,7 +91,7 @@ static json_t *result(struct weir_admin *admin,
     case WEIR_VERB_PATCH:
         quota = weir_catalog_get(weir_root_catalog(admin->root),
                                  weir_admin_edit_name(edit));
-        /* Another root may have removed it in the same moment. */
+        /* Another root may have removed the quota in the same moment. */
         if (quota)
             return weir_quota_to_json(quota);
         return json_pack("{s:I}", "epoch", (json_int_t)epoch);
@@ -139,7 +139,7 @@ void weir_admin_edits_fini(struct weir_admin *admin)
     }
 }
 
-/* ---- The two ways to the store ---- */
+/* ---- Sync and edit ---- */
 
 static void make_and_send(struct weir_admin *admin,
                           struct weir_admin_edit *edit, uint64_t epoch)
@@ -175,7 +175,7 @@ void weir_admin_edit_done(struct weir_admin *admin,
     bool direct = edit->verb == WEIR_VERB_UNDO || edit->verb == WEIR_VERB_LOG;
     if (error == WEIR_ECHANGED && edit->sent &&
         edit->tries < WEIR_ADMIN_TRIES_MAX)
-        begin_next(admin); /* this one, once more */
+        begin_next(admin); /* this edit, once more */
     else if (error < 0)
         finish_error(admin, error, diag);
     else if (edit->sent || direct)
@@ -203,8 +203,8 @@ static int read_body(const struct weir_admin_call *call, json_t **out,
     return 0;
 }
 
-/* An edit that names another quota in its body than in its path is a
- * mistake of one or the other. */
+/* An edit whose body and path name different quotas is a mistake in one of
+ * them. */
 static int check_names(const struct weir_admin_call *call, json_t *body,
                        struct weir_diag *diag)
 {
@@ -287,7 +287,7 @@ static int check_open(const struct weir_admin *admin, struct weir_diag *diag)
     return 0;
 }
 
-/* What the request carries, by what it is. */
+/* Reads the query or the body, by the verb. */
 static int read_request(struct weir_admin_call *call,
                         struct weir_admin_edit *edit, struct weir_diag *diag)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * server/admin_log.c - who changed what, and taking it back.
+ * server/admin_log.c - the log of edits, and the undo of one.
  *
- * The log lies in the store, not in the root's memory, so it is read on the
+ * The log is in the store, not in the root's memory, so it is read on the
  * store's thread, which makes the JSON as well: entries are handed out one by
- * one, borrowed. The list has two owners, the request and the thread, whoever
- * ends first; the thread alone touches it until it says that it is done. */
+ * one, borrowed. The request and the thread each own the list; the last to let
+ * it go frees it. The thread alone touches it until it reports that it is
+ * done. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 #include "server/quota_export.h"
 
 struct weir_admin_log {
-    uint32_t owners; /* atomic; jansson's own count isn't quite */
+    uint32_t owners; /* atomic; jansson's own count isn't always */
     json_t *entries; /* owned */
 };
 

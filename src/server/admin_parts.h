@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * server/admin_parts.h - what the parts of the administration share. */
+ * server/admin_parts.h - shared by the parts of the administration. */
 
 #ifndef WEIR_ADMIN_PARTS_H
 #define WEIR_ADMIN_PARTS_H
@@ -34,17 +34,17 @@ struct weir_admin {
     weir_instant started;
     struct weir_store_id store_id;
     uint64_t floor;
-    int trouble; /* of the store; 0: it is well */
+    int trouble; /* the store's error; 0: none */
     char trouble_why[WEIR_DIAG_MAX];
     bool stopping;
     struct weir_views *views;   /* owned */
     char parent[WEIR_NAME_MAX]; /* scratch of view_root.c */
-    /* Edits, the first of which is being made; owned. */
+    /* The queue of edits; the first is being made; owned. */
     struct weir_admin_edit *edits, **edits_end;
     size_t edits_count;
 };
 
-/* One request on its way to its answer. */
+/* One request, from its arrival to its answer. */
 struct weir_admin_call {
     struct weir_admin *admin;
     const struct weir_admin_request *request;
@@ -67,8 +67,8 @@ void weir_admin_answer_text(weir_admin_done_fn *done, void *context, int status,
 
 /* ---- Queries (admin.c) ---- */
 
-/* ?KEY=1: sets '*out', which keeps its value if the key isn't there. 0, or
- * WEIR_EINVAL with 'diag' filled. */
+/* ?KEY=1: sets '*out', which keeps its value without the key. 0, or WEIR_EINVAL
+ * with 'diag' filled. */
 int weir_admin_flag(const struct weir_admin_call *call, const char *key,
                     bool *out, struct weir_diag *diag);
 /* ?KEY=N from 1 to 'max'. */
@@ -81,19 +81,19 @@ int weir_admin_query_name(const struct weir_admin_call *call, const char *key,
 
 /* ---- Usage, for the lists of more than one part ---- */
 
-/* Of a template: what its instances in use have together. */
+/* A template, and the JSON that gets the sum of its instances' usage. */
 struct weir_admin_sum {
     const struct weir_quota *quota; /* borrowed */
     json_t *object;                 /* the caller's */
     uint64_t passed, refused, instances;
 };
 json_t *weir_admin_sum_object(const struct weir_admin_sum *sum);
-/* Sums all in one walk; 'sums' are sorted for it, by address of the quota
- * (admin_read.c). */
+/* Sums all templates in one walk of the quotas in use; sorts 'sums' by the
+ * address of the quota (admin_read.c). */
 void weir_admin_sum(struct weir_root *root, struct weir_admin_sum *sums,
                     size_t count, weir_instant now);
 
-/* What the page looks at (view_root.c). */
+/* The data that the page shows (view_root.c). */
 struct weir_view_source weir_admin_source(struct weir_admin *admin);
 
 /* ---- Handlers ---- */
@@ -127,11 +127,11 @@ void weir_admin_undo(struct weir_admin_call *call);
 void weir_admin_promote(struct weir_admin_call *call);
 void weir_admin_discard(struct weir_admin_call *call);
 
-/* A quota of the shadow set under the names it will have when it is in force.
- * Texts stay borrowed; any other quota stays as it is. */
+/* A quota of the shadow set under the names that it will have in force. Texts
+ * stay borrowed; any other quota stays as it is. */
 struct weir_quota weir_shadow_live(const struct weir_quota *quota);
 
-/* The store's thread is done with what the first edit asked for. */
+/* The store's thread has done the first edit's request. */
 void weir_admin_edit_done(struct weir_admin *admin,
                           struct weir_admin_edit *edit, int error,
                           const struct weir_diag *diag, uint64_t epoch);

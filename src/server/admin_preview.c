@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * server/admin_preview.c - POST /v1/preview: what a quota would have made of
- * a load that somebody saw.
+ * server/admin_preview.c - POST /v1/preview: how a quota would have limited a
+ * recorded load.
  *
- * Who looks at a quota has seen what was offered to it, second by second. The
- * preview runs that through the quota as it would be after an edit, by the
- * same arithmetic that limiters use: a step's units come in portions at equal
- * distances, and each asks a bucket (of the leaky algorithm, with its band) or
- * a meter (of the others). In place of chance, the band refuses by carrying
- * over: of portions at a chance of 1/3 each third one. So the same question
- * has the same answer.
+ * The page knows the load that was offered to a quota, second by second. The
+ * preview runs it through the quota as it would be after an edit, by the
+ * arithmetic of limiters: a step's units come in portions at equal distances,
+ * and each asks a bucket (of the leaky algorithm, with its band) or a bucket
+ * state (of the others). In place of chance, the band refuses by carrying over:
+ * at a chance of 1/3 it refuses each third portion. So the same request has the
+ * same answer.
  *
- * It is the quota alone, in one process and at once: without those above it,
- * and without what is lost or gained on the way to roots. */
+ * It is the quota alone, in one process and without delay: without the quotas
+ * above it, and without the error of counts on their way to the roots. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,13 +28,13 @@
 struct model {
     bool leaky;
     struct weir_bucket bucket;
-    uint64_t in;  /* of the bucket: what came in, scaled */
-    double carry; /* of the band */
+    uint64_t in;  /* the bucket's sum of passed units, scaled */
+    double carry; /* of the band: its chances so far, below 1 */
     struct weir_meter_rule rule;
-    void *state; /* of the rule; owned; NULL of a bucket */
+    void *state; /* the bucket state's; owned; NULL: a bucket */
 };
 
-/* ---- One ask ---- */
+/* ---- One portion ---- */
 
 static bool ask_bucket(struct model *model, uint64_t weight, weir_instant now)
 {
@@ -75,7 +75,7 @@ static bool ask(struct model *model, uint64_t weight, weir_instant now)
 
 /* ---- The run ---- */
 
-/* What passes of 'offered' units in the step that begins at 'now'. */
+/* How many of 'offered' units pass in the step that begins at 'now'. */
 static uint64_t run_step(struct model *model, uint64_t offered,
                          weir_duration step, weir_instant now)
 {
@@ -109,7 +109,7 @@ static json_t *run(struct model *model, const json_t *offered,
     return json_pack("{s:o}", "passed", passed);
 }
 
-/* ---- The question ---- */
+/* ---- The request ---- */
 
 static int check_offered(const json_t *offered, struct weir_diag *diag)
 {
@@ -154,7 +154,7 @@ static int read_step(const json_t *body, weir_duration *out,
     return 0;
 }
 
-/* The quota as the edit would leave it: texts are borrowed from 'object'. */
+/* The quota as the edit would leave it; texts are borrowed from 'object'. */
 static int read_quota(struct weir_admin_call *call, json_t *object,
                       struct weir_quota *out, struct weir_diag *diag)
 {
@@ -165,7 +165,7 @@ static int read_quota(struct weir_admin_call *call, json_t *object,
         name ? weir_catalog_get(weir_root_catalog(call->admin->root), text)
              : NULL;
     weir_quota_init(out);
-    out->name = WEIR_TEXT("preview"); /* of one that has none yet */
+    out->name = WEIR_TEXT("preview"); /* of a quota without a name */
     if (old)
         *out = *old;
     int error = weir_quota_from_json(object, out, diag);
@@ -187,7 +187,7 @@ static int make_model(const struct weir_quota *quota, struct model *out)
     *out = (struct model){ .leaky = quota->algorithm == WEIR_LEAKY };
     weir_quota_bucket(quota, &out->bucket);
     weir_quota_meter(quota, 0, &out->rule);
-    /* Without a limit, or with none, it is a bucket whatever it says. */
+    /* Without a limit the quota is a bucket, whatever algorithm it names. */
     out->leaky |= out->rule.algorithm == WEIR_LEAKY;
     if (out->leaky)
         return 0;
@@ -211,7 +211,7 @@ static int preview(struct weir_admin_call *call, json_t *body, json_t **out,
         error = make_model(&quota, &model);
     if (error < 0)
         return error;
-    /* Calendars' windows begin at 0 with the run. */
+    /* The run begins at 0, and so does a calendar's window. */
     *out = run(&model, offered, step, 0);
     free(model.state);
     return 0;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  * server/admin_read.c - quotas as people read them: one, a page, all.
  *
- * Everything here is answered from the root's catalog and walks it in the
- * order of names, so that a page can begin behind a name: the walk of a
- * reader who comes back later neither skips nor doubles a quota that was
- * there all the time, whatever was edited in between.
+ * Every answer is made from the root's catalog, in the order of names. So a
+ * page can begin after a name, and a reader that comes back later neither
+ * misses nor repeats a quota that existed all the time, whatever was edited in
+ * between.
  *
- * Each asks one set: the live one, or with ?shadow=1 the shadow set, whose
- * quotas are shown under the names that they will have when it is in force.
- * In the order of names it is one stretch, so that a walk of the live set
- * steps over it. */
+ * A request reads one set: the live one, or with ?shadow=1 the shadow set,
+ * whose quotas have the names that they will have in force. In the order of
+ * names the shadow set is one range, so that a walk of the live set steps over
+ * it. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +56,7 @@ static json_t *quota_object(struct weir_admin_call *call,
     return object;
 }
 
-/* A name that no quota bears may still be ruled by a template. */
+/* A name without a quota of its own may still be ruled by a template. */
 static int refuse_name(struct weir_catalog *catalog, struct weir_text name,
                        struct weir_diag *diag)
 {
@@ -79,7 +79,7 @@ static int refuse_name(struct weir_catalog *catalog, struct weir_text name,
                          "'; the template '", pattern, "' rules it", NULL);
 }
 
-/* The quota that is asked for, in its set. */
+/* The requested quota, in its set. */
 static int find_quota(struct weir_admin_call *call, bool shadow,
                       const struct weir_quota **out, struct weir_diag *diag)
 {
@@ -115,7 +115,7 @@ void weir_admin_get_quota(struct weir_admin_call *call)
                                quota_object(call, quota, usage));
 }
 
-/* The index of the first quota whose name comes behind 'name'. */
+/* The index of the first quota whose name comes after 'name'. */
 static size_t index_after(struct weir_catalog *catalog, struct weir_text name)
 {
     size_t low = 0;
@@ -131,14 +131,14 @@ static size_t index_after(struct weir_catalog *catalog, struct weir_text name)
     return low;
 }
 
-/* How much of each quota a list has. */
+/* Which fields of a quota a list has. */
 enum form {
     FORM_WHOLE,    /* every field */
-    FORM_EXPORTED, /* what isn't at its default */
-    FORM_BRIEF,    /* what a tree shows */
+    FORM_EXPORTED, /* the fields that aren't at their default */
+    FORM_BRIEF,    /* the fields that a tree shows */
 };
 
-/* What a list is asked for. */
+/* The parameters of a list. */
 struct page {
     char after_buf[WEIR_NAME_MAX];
     char match_buf[WEIR_NAME_MAX];
@@ -171,7 +171,7 @@ static int read_page(struct weir_admin_call *call, size_t limit, size_t max,
     return error;
 }
 
-/* The stretch of the shadow set: from the first index to before the last. */
+/* The range of the shadow set: its first index, and the one after its last. */
 static void find_stretch(struct weir_catalog *catalog, size_t out[2])
 {
     /* No name is the prefix alone, and none ends in the greatest byte. */
@@ -179,7 +179,7 @@ static void find_stretch(struct weir_catalog *catalog, size_t out[2])
     out[1] = index_after(catalog, WEIR_TEXT(WEIR_SHADOW_PREFIX "\xff"));
 }
 
-/* Where a page begins. */
+/* The index at which a page begins. */
 static size_t first_index(struct weir_catalog *catalog, const struct page *page,
                           const size_t stretch[2])
 {
@@ -194,7 +194,7 @@ static size_t first_index(struct weir_catalog *catalog, const struct page *page,
     return index_after(catalog, after);
 }
 
-/* ---- The usage of templates: that of their instances, summed ---- */
+/* ---- The usage of templates: the sum of their instances ---- */
 
 static int by_quota(const void *a, const void *b)
 {
@@ -291,7 +291,7 @@ static void add_template_usage(struct weir_admin_call *call,
             sums[count++] =
                 (struct weir_admin_sum){ .quota = quota, .object = object };
     }
-    /* One walk of all that is in use for a whole page. */
+    /* One walk of all quotas in use for a whole page. */
     weir_admin_sum(call->admin->root, sums, count, call->now);
     for (size_t i = 0; i < count; i++)
         json_object_set_new(sums[i].object, "usage",
@@ -322,7 +322,7 @@ static void answer_page(struct weir_admin_call *call, const struct page *page,
     weir_admin_answer_json(call->done, call->context, 200, answer);
 }
 
-/* 'answer' is what comes before the list; stolen. */
+/* 'answer' has the fields before the list; stolen. */
 static void answer_list(struct weir_admin_call *call, enum form form,
                         size_t limit, size_t max, json_t *answer)
 {

@@ -3,14 +3,13 @@
  * on live traffic before it is in force.
  *
  * In store, catalog and tables its quotas are ordinary ones whose names,
- * parents and overflow quotas begin with WEIR_SHADOW_PREFIX. That is nobody's
- * business here: people name them as they will be called when they are in
- * force, and say ?shadow=1. So a name with the prefix is refused wherever a
- * person writes one.
+ * parents and overflow quotas begin with WEIR_SHADOW_PREFIX. Users don't see
+ * the prefix: they write the names that the quotas will have in force, and say
+ * ?shadow=1. So a name with the prefix is refused in every request.
  *
- * Promotion is one edit: every quota of the shadow set is put under its name,
- * every other of the live set goes (WEIR_EDIT_REPLACE), and the shadow set
- * goes. One entry of the log, one undo. */
+ * Promotion is one edit: every quota of the shadow set is put under its live
+ * name, every other quota of the live set goes (WEIR_EDIT_REPLACE), and the
+ * shadow set goes. It is one entry of the log, and one undo takes it back. */
 
 #include <string.h>
 
@@ -95,8 +94,8 @@ struct weir_quota weir_shadow_live(const struct weir_quota *quota)
     return live;
 }
 
-/* Puts the quota under its live name; 'counted' takes it if that alters
- * something. */
+/* Puts the quota under its live name; adds it to 'counted' if that alters the
+ * live set. */
 static int promote(struct weir_admin *admin, struct weir_admin_edit *edit,
                    const struct weir_quota *quota, struct weir_changes *changes,
                    struct weir_changes *counted, struct weir_diag *diag)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * server/admin_status.c - how the root stands: for people, for `weir top`,
- * for Prometheus, for what restarts it. */
+ * server/admin_status.c - the state of the root: for people, for `weir top`,
+ * for Prometheus, and for the supervisor that restarts the root. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static json_t *store_object(const struct weir_admin *admin)
     return object;
 }
 
-/* null: off. */
+/* null: there is no snapshot. */
 static json_t *snapshot_object(const struct weir_snapshot *snapshot)
 {
     if (!snapshot)
@@ -116,7 +116,7 @@ static const char *reason_text(uint32_t reason)
                : "unknown";
 }
 
-/* One that nobody told of has moved since, as far as it is known. */
+/* 'moved_s' assumes that no limit has moved since the limiter's last report. */
 static json_t *limits_list(const struct weir_limiter_usage *limiter)
 {
     json_t *list = json_array();

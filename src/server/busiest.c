@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * server/busiest.c - a bounded choice out of an unbounded set.
  *
- * A root may have a million instances in use; who looks wants the top of
- * them. One walk, and a binary heap of 'max' entries whose least is at its
- * root: what doesn't beat that one is passed over, so that nearly all of the
- * walk copies nothing. */
+ * A root may have a million instances in use, and the page shows the top of
+ * them. One walk, and a binary heap of 'max' entries with the least at its
+ * root: an instance that doesn't beat the least is skipped, so that nearly all
+ * of the walk copies nothing. */
 
 #include "server/busiest.h"
 
@@ -13,7 +13,7 @@
 
 #include "quota/glob.h"
 
-/* ---- A root's ---- */
+/* ---- The usages of a root ---- */
 
 static size_t root_count(void *context)
 {
@@ -50,7 +50,7 @@ static uint64_t rank_of(const struct weir_usage *usage, enum weir_rank rank)
         break;
     case WEIR_RANK_REFUSED:
         /* Units don't reach 2^62 in practice, and a wrong order of the top
-         * would be no harm. */
+         * would do no harm. */
         if (usage->refused > 0)
             return (1ull << 63) | usage->refused;
         return usage->passed & ~(1ull << 63);
@@ -138,7 +138,7 @@ static int by_rank(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* Whether it belongs into the choice, and takes it in if so. */
+/* Takes 'usage' into the choice if its rank is high enough. */
 static void consider(const struct weir_usages *usages,
                      struct weir_busy_choice *choice, struct weir_usage *usage,
                      weir_instant now)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * server/busiest.h - of all quotas in use, those at the top. */
+ * server/busiest.h - the top k of all quotas in use. */
 
 #ifndef WEIR_BUSIEST_H
 #define WEIR_BUSIEST_H
 
 #include "node/root.h"
 
-/* All that is in use, of a root or of another who knows. */
+/* All quotas in use: of a root, or of another source. */
 struct weir_usages {
     void *context;
     /* How many there are, at most. */
@@ -16,11 +16,11 @@ struct weir_usages {
                  weir_instant now);
     bool (*of)(void *context, struct weir_text name, struct weir_usage *out,
                weir_instant now);
-    /* What next() gave may be a little old, and without its quota: makes it
-     * whole, before the next call of that. NULL: it always is. */
+    /* Fills in a usage of next(), which may be a little old and without its
+     * quota. Call it before the next next(). NULL: usages are complete. */
     void (*complete)(void *context, struct weir_usage *usage, weir_instant now);
 };
-/* A root's; it is borrowed. */
+/* The quotas in use of a root, which is borrowed. */
 struct weir_usages weir_usages_of_root(struct weir_root *root);
 
 /* A quota in use, copied. */
@@ -31,22 +31,21 @@ struct weir_busy {
     uint64_t passed;  /* units */
     uint64_t refused; /* units */
     uint32_t limiters;
-    bool removed; /* its quota is gone: mode, limit and high say
-                         * nothing */
+    bool removed; /* the quota is gone: mode, limit and high are undefined */
     bool adaptive;
     enum weir_mode mode;
     struct weir_limit limit;
     uint64_t high; /* high_burst in units; 0: unlimited */
-    uint64_t rank; /* by what it was chosen */
+    uint64_t rank; /* the key of the choice */
 };
 
 enum weir_rank {
     WEIR_RANK_OFFERED, /* passed and refused together */
-    WEIR_RANK_REFUSED, /* then passed */
+    WEIR_RANK_REFUSED, /* refused, then passed */
 };
 
 void weir_busy_of(const struct weir_usage *usage, struct weir_busy *out);
-/* "shadow", as in quotas; static. NULL: it is no mode. */
+/* "shadow", as in quotas; static. NULL: not a mode. */
 const char *weir_mode_word(enum weir_mode mode);
 /* The same; NULL when the quota is gone. */
 const char *weir_busy_mode(const struct weir_busy *busy);
@@ -64,11 +63,11 @@ size_t weir_busiest(const struct weir_usages *usages,
                     const struct weir_busy_query *query, struct weir_busy *out,
                     size_t *out_used, weir_instant now);
 
-/* The same for several at once: one walk. */
+/* One of several choices that one walk makes. */
 struct weir_busy_choice {
     struct weir_busy_query query;
     struct weir_busy *out; /* query.max of them; borrowed */
-    size_t count, used;    /* out: what weir_busiest() answers */
+    size_t count, used;    /* out: as weir_busiest() returns */
 };
 void weir_busiest_of_all(const struct weir_usages *usages,
                          struct weir_busy_choice *choices, size_t count,

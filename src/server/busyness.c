@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * server/busyness.c - how busy the loop's thread is, told to the root.
+ * server/busyness.c - measures the utilization of the loop's thread, for the
+ * root.
  *
- * What counts is the share of the time that the thread could have had: an
- * overloaded machine makes no root look idle. The root then asks limiters to
- * report less often, and a line in the log says so. */
+ * It is the share of the CPU time that the thread could have had: on an
+ * overloaded machine, too, the root doesn't look idle. The root then asks
+ * limiters to report less often, and the log has a line of it. */
 
 #include "server/busyness.h"
 
@@ -27,9 +28,8 @@ static void log_stretch(const struct weir_root *root, struct weir_log *log,
             percent);
 }
 
-/* How much of the time that this thread could have had it used. On a machine
- * with too much to do it waits for its turn; that is no work, but no leisure
- * either. */
+/* The share of the CPU time that this thread could have had which it used. Time
+ * in which it waits for a CPU counts as neither work nor idleness. */
 static uint32_t busy_share(const struct weir_thread_time *before,
                            const struct weir_thread_time *after,
                            weir_duration span)

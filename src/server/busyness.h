@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * server/busyness.h - how busy the loop's thread is, told to the root. */
+ * server/busyness.h - measures the utilization of the loop's thread. */
 
 #ifndef WEIR_BUSYNESS_H
 #define WEIR_BUSYNESS_H
@@ -9,12 +9,14 @@
 #include "server/log.h"
 
 struct weir_busyness {
-    weir_instant measured_at;       /* when last; 0: never … */
-    struct weir_thread_time thread; /* … and what it had worked then */
+    weir_instant measured_at;       /* time of the last measurement; 0: never
+                                     * … */
+    struct weir_thread_time thread; /* … and the CPU time used until then */
 };
 
-/* To be called in each turn, by the thread: tells the root once a second, and
- * the log when the root has changed its mind. */
+/* To be called by the loop's thread in each turn: reports the utilization to
+ * the root once a second, and to the log when the root changes its report
+ * backoff. */
 void weir_busyness_measure(struct weir_busyness *busyness,
                            struct weir_root *root, struct weir_log *log,
                            weir_instant now);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * server/changes.c - changes with their texts.
  *
- * A change as a store hands it out, or as a request names it, is borrowed.
- * To cross to the other thread it is copied: the texts of a change go into
- * one block, one behind the other, and the copy points there. */
+ * A change from a store or a request is borrowed. To go to another thread it is
+ * copied: the texts of a change go into one block, one after the other, and the
+ * copy points there. */
 
 #include "server/changes.h"
 
@@ -32,7 +32,7 @@ int weir_changes_add(struct weir_changes *list,
     int error = grow(list);
     if (error < 0)
         return error;
-    /* One byte more: a block of none may be NULL. */
+    /* One byte more: malloc(0) may return NULL. */
     char *texts = malloc(weir_quota_texts_size(&change->quota) + 1);
     if (!texts)
         return WEIR_ENOMEM;

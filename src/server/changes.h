@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * server/changes.h - a list of changes that owns its texts, to be handed
- * from one thread to the other. */
+ * server/changes.h - a list of changes that owns its texts, to be handed from
+ * one thread to another. */
 
 #ifndef WEIR_CHANGES_H
 #define WEIR_CHANGES_H

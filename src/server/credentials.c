@@ -6,13 +6,13 @@
  * file's text; of a token only its SHA-256 stays in memory, and its bytes in
  * the text are wiped.
  *
- * A token that is shown is hashed and compared with every one that is known,
- * to the end, so that the time tells nothing of how near it was. A search by
- * the order of the hashes would tell a little about hashes, from which no
- * token follows; but 10,000 comparisons are a few hundred microseconds at
- * worst, and need no such reasoning.
+ * A token that a client shows is hashed and compared with every known one, to
+ * the end, so that the time doesn't tell how near it was. A binary search over
+ * the hashes would tell a little about hashes, from which no token follows; but
+ * 10,000 comparisons take a few hundred microseconds at worst, and need no such
+ * argument.
  *
- * No complaint quotes a line's words: the one in the wrong place may be the
+ * No message quotes a word of a line: a word in the wrong place may be the
  * secret. */
 
 #include "server/credentials.h"
@@ -37,36 +37,35 @@
 #define WORDS_MAX 5 /* of a line; one more than any credential has */
 
 struct credential {
-    struct weir_text grants; /* as they are written, roles with their globs; in
-                              * 'text' */
+    struct weir_text grants; /* as written, roles with their globs; in 'text' */
     bool is_token;
     unsigned char digest[DIGEST_SIZE]; /* of a token */
     struct weir_text who; /* a token's name, a certificate's glob; in 'text' */
     uint32_t line;
 };
 
-/* What one file says. */
+/* The contents of one file. */
 struct set {
     char *text; /* owned; the file, its tokens wiped */
     size_t len;
     struct credential *list; /* owned */
     size_t count, capacity;
-    bool has_plain; /* some token was written as it is */
+    bool has_plain; /* some token was written in plain */
 };
 
-/* By what a change of the file is noticed; all zero: it isn't there. */
+/* The file's stamp, to notice changes; all zero: there is no file. */
 struct stamp {
     dev_t device;
     ino_t inode;
     off_t size;
-    struct timespec modified; /* the content; may be set by anybody */
-    struct timespec changed;  /* anything at all; only by the system */
+    struct timespec modified; /* of the content; any user may set it */
+    struct timespec changed;  /* of the inode; only the system sets it */
 };
 
 struct weir_credentials {
     char *path; /* owned; NULL: from a text */
     struct set set;
-    struct stamp stamp; /* of what was last read, sound or not */
+    struct stamp stamp; /* when the file was last read, sound or not */
 };
 
 /* ---- Roles ---- */
@@ -74,7 +73,7 @@ struct weir_credentials {
 static const struct {
     const char *name;
     enum weir_role role;
-    unsigned with; /* what else it may do */
+    unsigned with; /* roles that it includes */
 } roles[] = {
     { "read", WEIR_ROLE_READ, 0 },
     { "take", WEIR_ROLE_TAKE, 0 },
@@ -101,8 +100,8 @@ static unsigned find_role(struct weir_text word)
 /* One word of "read,take:a-*", in its parts. */
 struct grant {
     struct weir_text role;
-    bool limited;          /* there is a colon … */
-    struct weir_text glob; /* … and this behind it */
+    bool limited;          /* the word has a colon … */
+    struct weir_text glob; /* … and this after it */
 };
 
 static bool next_grant(struct weir_text *words, struct grant *out)
@@ -123,7 +122,8 @@ static bool next_grant(struct weir_text *words, struct grant *out)
     return true;
 }
 
-/* Adds the rights of "read,take:a-*", which was checked. 0 or WEIR_ETOOBIG. */
+/* Adds the rights of "read,take:a-*", which is known to be sound. 0 or
+ * WEIR_ETOOBIG. */
 static int add_grants(struct weir_text words, struct weir_identity *to)
 {
     struct grant grant;
@@ -225,7 +225,7 @@ static bool parse_digest(struct weir_text hex, unsigned char *out)
     return true;
 }
 
-/* What can stand in a header and in a line: visible ASCII. */
+/* Only bytes that can stand in a header and in a line: visible ASCII. */
 static bool is_sound(struct weir_text token)
 {
     for (size_t i = 0; i < token.len; i++)
@@ -239,7 +239,7 @@ static void hash(struct weir_text token, unsigned char *out)
     SHA256((const unsigned char *)token.p, token.len, out);
 }
 
-/* "sha256:HEX" or the token itself; that one is wiped from the text. */
+/* "sha256:HEX" or the token itself, which is wiped from the text. */
 static int parse_secret(struct set *set, struct weir_text word,
                         struct credential *credential, struct weir_diag *diag)
 {
@@ -331,7 +331,7 @@ static int by_digest(const void *a, const void *b)
                       : (one->line > other->line) - (one->line < other->line);
 }
 
-/* One token under two names: the log could not tell who it was. */
+/* Refuses one token under two names: the log could not tell them apart. */
 static int check_twins(struct set *set, struct weir_diag *diag)
 {
     qsort(set->list, set->count, sizeof *set->list, by_digest);
@@ -368,7 +368,8 @@ static int parse_lines(struct set *set, struct weir_diag *diag)
             return error;
         at += len + 1;
     }
-    /* Also what an editor leaves for a moment: nobody is locked out by it. */
+    /* An editor may leave an empty file for a moment, which must lock no client
+     * out. */
     if (set->count == 0)
         return weir_diag_set(diag, WEIR_ESYNTAX,
                              "there is no credential in "
@@ -402,8 +403,8 @@ static int refuse_file(int error, const char *why, struct weir_diag *diag)
     return weir_diag_set(diag, error, why, NULL);
 }
 
-/* Others of this machine, not those of the file's group: whom an operator
- * has put into a group is meant to read. */
+/* Checks the permissions of other users, not of the file's group: the operator
+ * chose the members of that group. */
 static int check_others(const struct stat *file, const struct set *set,
                         struct weir_diag *diag)
 {
@@ -436,7 +437,7 @@ static int read_all(int fd, const struct stat *file, struct set *set,
             continue;
         if (more < 0)
             return refuse_file(WEIR_ESYSTEM, strerror(errno), diag);
-        /* Cut meanwhile: what it is then is read when it is looked at next. */
+        /* The file was cut meanwhile: the next check reads it again. */
         if (more == 0)
             break;
         set->len += (size_t)more;
@@ -474,7 +475,8 @@ static int load(const char *path, struct set *out, struct stamp *stamp,
     return error;
 }
 
-/* Puts the path, and the line if one is known, before what 'inner' says. */
+/* Puts the path, and the line if one is known, before the message of
+ * 'inner'. */
 static int explain(const char *path, int error, const struct weir_diag *inner,
                    struct weir_diag *diag)
 {
@@ -586,9 +588,9 @@ size_t weir_credentials_certificates(const struct weir_credentials *credentials)
     return count;
 }
 
-/* ---- Who it is ---- */
+/* ---- Identities ---- */
 
-/* The token of "Bearer TOKEN"; false: it is something else. */
+/* The token of "Bearer TOKEN"; false: the header has another form. */
 static bool bearer(struct weir_text authorization, struct weir_text *out)
 {
     static const char scheme[] = "bearer ";
@@ -602,7 +604,7 @@ static bool bearer(struct weir_text authorization, struct weir_text *out)
     return is_sound(*out);
 }
 
-/* Goes through all of them, whichever it is. */
+/* Compares with every token, also after a match. */
 static const struct credential *find_token(const struct set *set,
                                            struct weir_text token)
 {
@@ -638,7 +640,7 @@ static void set_who(struct weir_identity *identity, struct weir_text who)
     identity->who[len] = '\0';
 }
 
-/* Leaves out a name that isn't clean text: it would go to the log. 0 or
+/* Skips a name that isn't clean text, because it would go to the log. 0 or
  * WEIR_ETOOBIG. */
 static int add_names(const struct set *set, const char *const *names,
                      size_t name_count, struct weir_identity *identity)

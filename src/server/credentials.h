@@ -1,30 +1,31 @@
 /* SPDX-License-Identifier: MIT
- * server/credentials.h - who may do what: the file that `--credentials` names.
+ * server/credentials.h - the file that `--credentials` names: which client may
+ * do what.
  *
  * A line a credential; '#' begins a comment:
  *
- *     # roles        how     who                    what shows it
+ *     # roles        how     name                   secret
  *     edit           token   ops@example.org        sha256:9f86d0…
  *     take           cert    payments-*
  *     root           cert    eu-*
  *     read,take      token   dashboard              a-plain-secret
  *     take:a-*,take:shared  cert  team-a-*
  *
- * The role 'take' may be limited to names of quotas, by a glob behind a colon:
- * 'take:a-*'. Several add up, in a line and over the lines that fit one
+ * The role 'take' may be limited to names of quotas, by a glob after a colon:
+ * 'take:a-*'. Several globs add up, in a line and over the lines that fit one
  * certificate; 'take' alone, or 'root', is for all names. Another role with a
- * glob is refused, and so is a line that has 'take' with and without one: no
- * line looks like a limit and is none. A glob can't have a blank or a comma in
- * it: '*' stands for them.
+ * glob is refused, and so is a line that has 'take' both with and without a
+ * glob: it would look like a limit and be none. A glob can't contain a blank or
+ * a comma: '*' stands for them.
  *
- * 'who' of a cert is a glob against the names of a client certificate that the
- * listener's authority (--tls-ca) has signed; of a token a name for the log of
- * edits. A token is given plain or as the SHA-256 of it. Several lines may fit
- * one certificate: its roles are all of theirs.
+ * The name of a cert is a glob against the names of a client certificate that
+ * the listener's authority (--tls-ca) has signed; of a token, a name for the
+ * log of edits. A token is given in plain or as its SHA-256. If several lines
+ * fit one certificate, it has the roles of all of them.
  *
- * A token's comparison takes as long whatever is shown. The file is read
- * again when it changes, and on SIGHUP; one that can't be parsed changes
- * nothing.
+ * The comparison of a token takes the same time for every token. The file is
+ * read again when it changes, and on SIGHUP; a file that can't be parsed
+ * changes nothing.
  *
  * One thread. Knows no sockets. */
 
@@ -39,7 +40,7 @@
 #define WEIR_TOKEN_MAX 512
 #define WEIR_WHO_MAX 255 /* bytes of a name for the log */
 
-/* Roles, as bits. 'edit' has 'read' in it, 'root' has 'take' in it. */
+/* Roles, as bits. 'edit' includes 'read', 'root' includes 'take'. */
 enum weir_role {
     WEIR_ROLE_READ = 1, /* look at quotas, usage, status, metrics */
     WEIR_ROLE_TAKE = 2, /* a limiter's root link; single decisions */
@@ -51,49 +52,50 @@ enum weir_role {
 const char *weir_role_name(enum weir_role role);
 
 #define WEIR_WHO_ANONYMOUS "anonymous"
-/* Somebody at a door, once known: kept by the connection. */
+/* An authenticated client; the connection keeps it. */
 struct weir_identity {
     unsigned roles;
     char who[WEIR_WHO_MAX + 1]; /* NUL-terminated; "anonymous" without
                                  * credentials in force */
-    struct weir_name_set take;  /* with the role 'take': from which quotas */
+    struct weir_name_set take;  /* with the role 'take': the quotas that it may
+                                 * take from */
 };
 
 struct weir_credentials;
 
 /* Reads the file at 'path'. WEIR_ENOENT, WEIR_ESYNTAX ('diag' has the line;
  * also: no credential in it), WEIR_ETOOBIG, WEIR_ENOMEM, WEIR_ESYSTEM. A file
- * that others than its group may read is refused when it holds a plain token
- * (WEIR_EINVAL: chmod 600), and one that they may write always. */
+ * that users outside its group may write is refused (WEIR_EINVAL: chmod 600),
+ * and so is one with a plain token that they may read. */
 int weir_credentials_open(const char *path, struct weir_credentials **out,
                           struct weir_diag *diag);
-/* What a file of that text would be; it never changes. 'text' is copied. */
+/* The same for the text of a file; it never changes. 'text' is copied. */
 int weir_credentials_parse(struct weir_text text, struct weir_credentials **out,
                            struct weir_diag *diag);
 /* NULL inside is legal. */
 void weir_credentials_free(struct weir_credentials **credentials);
 /* Lines with a credential. */
 size_t weir_credentials_count(const struct weir_credentials *credentials);
-/* … that is a certificate's name. */
+/* Lines with a certificate's name. */
 size_t weir_credentials_certificates(
     const struct weir_credentials *credentials);
-/* As of os/tls.h. */
+/* As the functions of os/tls.h. */
 bool weir_credentials_is_changed(const struct weir_credentials *credentials);
 int weir_credentials_reload(struct weir_credentials *credentials,
                             struct weir_diag *diag);
 
-/* Who has shown 'names' (of a verified certificate; may be none) and
- * 'authorization' (the header, "Bearer …"; empty: none). The roles of both
- * add up; 'who' is the token's name, else the certificate's first. 0, or
- * WEIR_ECREDENTIAL: nothing was shown, or nothing that is known; or a token was
- * shown that isn't known, whatever the certificate. WEIR_ETOOBIG: the globs of
- * all lines that fit are more than a name set holds. 'credentials' NULL: no
- * credentials are in force, everybody may do all. */
+/* Identifies a client by 'names' (of its verified certificate; may be none) and
+ * 'authorization' (the header, "Bearer …"; empty: none). The roles of both add
+ * up; 'who' is the token's name, else the certificate's first. 0, or
+ * WEIR_ECREDENTIAL: it showed nothing, or nothing known; or a token that isn't
+ * known, whatever the certificate. WEIR_ETOOBIG: the globs of all lines that
+ * fit are more than a name set holds. 'credentials' NULL: no credentials are in
+ * force, every client may do all. */
 int weir_credentials_find(const struct weir_credentials *credentials,
                           const char *const *names, size_t name_count,
                           struct weir_text authorization,
                           struct weir_identity *out, struct weir_diag *diag);
-/* 0, or WEIR_EDENIED with 'diag' naming the role that is missing. */
+/* 0, or WEIR_EDENIED with 'diag' naming the missing role. */
 int weir_identity_check(const struct weir_identity *identity,
                         enum weir_role role, struct weir_diag *diag);
 /* Whether the identity may take from the quota 'name': 0, or WEIR_EDENIED with

@@ -2,8 +2,8 @@
  * server/debtor_log.c - logs the limiters that went beyond their debt.
  *
  * Such a limiter reports false counts, or its quota's max_debt is shorter than
- * its charges and reservations. The line says both, because the root can't tell
- * one from the other. */
+ * its charges and reservations. The line names both causes, because the root
+ * can't tell which it is. */
 
 #include "server/debtor_log.h"
 

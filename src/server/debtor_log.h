@@ -7,8 +7,8 @@
 #include "node/root.h"
 #include "server/log.h"
 
-/* To be called about each second. One warning for each limiter and quota and
- * episode (WEIR_DEBTOR_EPISODE), a few at a time: the next call logs more. */
+/* Call it about each second. One warning for each limiter and quota and episode
+ * (WEIR_DEBTOR_EPISODE), a few at a time: the next call logs more. */
 void weir_debtors_log(struct weir_root *root, const struct weir_log *log,
                       weir_instant now);
 
