@@ -1,31 +1,30 @@
 /* SPDX-License-Identifier: MIT
- * server/door_doorman.c - Doorman's calls, answered by the broker.
+ * server/door_doorman.c - Doorman's calls, answered by the lease pools.
  *
- * Each call is decided and answered before the next one is read, so there is
- * nothing to be kept of it. Memory is that of the door: an arena for what was
- * read, a list of grants and the bytes of the answer, the last two as large as
- * was ever wanted.
+ * Each call is decided and answered before the next one is read, so the door
+ * keeps nothing of it. Its memory is an arena for the decoder, a list of grants
+ * and the bytes of the answer, the last two as large as any call so far needed.
  *
- * What an old client says and what a broker wants to know differ in this:
+ * An old client's messages and a lease pool's requests differ in this:
  *
- *   - it is told of leases in whole seconds of the wall clock. An expiry is
- *     rounded down, and the broker counts on WEIR_DOORMAN_GUARD of skew.
- *   - what it has says which grant it has taken, for all that it is told are
- *     answers (lease/broker.h, 'streams').
- *   - it can't be pushed to. It asks at its own pace, and the answer is of the
- *     present state, however soon it comes back.
- *   - its 'has' below 0 is a grant that the original made by mistake: nothing.
- *   - a server that asks for many has bands; those of one priority are added
- *     up, and what are more than the broker takes go into the lowest.
+ *   - A client receives leases in whole seconds of the wall clock. An expiry is
+ *     rounded down, and the pool allows for WEIR_DOORMAN_GUARD of skew.
+ *   - The amount that a client reports holding tells which grant it has taken,
+ *     because it receives grants as answers only (lease/broker.h, 'streams').
+ *   - A client can't be pushed to. It asks at its own pace, and the answer is
+ *     of the present state, however soon it asks again.
+ *   - A 'has' below 0 is a grant that the original made by mistake: it is 0.
+ *   - A server that asks for many clients has bands; those of one priority are
+ *     added up, and bands beyond the pool's bound go into the lowest.
  *
- * A resource that no leased quota rules is granted what it asks for, like any
- * name without quota; the original fell over at one. It says so in the log, at
- * most once a minute, and counts it.
+ * A resource without a leased quota is granted all that it asks for, like any
+ * name without quota; the original crashed at one. The log names it, at most
+ * once a minute, and it is counted.
  *
- * Who holds the mastership is asked just before the answer is made: what comes
- * after is a few microseconds of arithmetic, and a process that is stopped in
- * them sends what is in time by the guard, or late by more than that only when
- * its whole ttl has passed too; its leases run from now by the clock. */
+ * The mastership is checked just before the answer is made: after that come a
+ * few microseconds of arithmetic. A process that is stopped in them sends its
+ * answer within the guard, or later only if its whole ttl has passed too; its
+ * leases run from now by the clock. */
 
 #include "server/door_doorman.h"
 
@@ -52,7 +51,7 @@ struct weir_door_doorman {
     unsigned char *out; /* owned */
     size_t out_size;
     struct weir_door_doorman_stats stats;
-    struct weir_diag diag; /* of a refusal */
+    struct weir_diag diag; /* why a call was refused */
 };
 
 /* ---- The calls ---- */
@@ -86,7 +85,7 @@ enum weir_doorman_method weir_doorman_method_of(const char *path)
     return WEIR_DOORMAN_NONE;
 }
 
-/* What is being answered. */
+/* The call that is being answered. */
 struct answer {
     struct weir_door_doorman *door;
     const struct weir_doorman_message *request;
@@ -108,8 +107,8 @@ static int64_t ceil_s(weir_duration d)
     return (int64_t)((d + WEIR_SECOND - 1) / WEIR_SECOND);
 }
 
-/* As Doorman's clients read it: below 0 is without limit, and it is for each
- * client, where the broker says what all those of a holder may use. */
+/* In the terms of Doorman's clients: below 0 is without limit, and the amount
+ * is for each client, while the lease pool's is for all clients of a holder. */
 static double safe_of(const struct answer *a, struct weir_text id,
                       const struct weir_broker_ask *ask,
                       const struct weir_grant *grant)
@@ -186,7 +185,7 @@ static double wanted(const struct weir_band *bands, size_t count)
     return wants;
 }
 
-/* 0, or WEIR_EDENIED, which is reported. */
+/* Checks the right to take; a refusal is reported. 0 or WEIR_EDENIED. */
 static int may(const struct answer *a, struct weir_text id)
 {
     char shown[WEIR_SHOW_MAX];
@@ -260,7 +259,7 @@ static size_t gather_bands(const struct weir_doorman_server_resource *r,
         bool is_new = count == 0 || out[count - 1].priority != band->priority;
         if (is_new && count < WEIR_LEASE_BANDS_MAX)
             out[count++] = (struct weir_band){ .priority = band->priority };
-        /* In all there are at most WEIR_DOORMAN_CLIENTS_MAX. */
+        /* Over all bands there are at most WEIR_DOORMAN_CLIENTS_MAX. */
         out[count - 1].clients += (uint32_t)band->num_clients;
         out[count - 1].wants += band->wants;
     }
@@ -278,13 +277,13 @@ static int32_t kind_of(enum weir_share share)
         return WEIR_DOORMAN_PROPORTIONAL_SHARE;
     case WEIR_SHARE_FAIR:
     case WEIR_SHARE_PRIORITY:
-        /* The nearest that the original knows. */
+        /* The nearest algorithm that the original knows. */
         return WEIR_DOORMAN_FAIR_SHARE;
     }
     weir_assert(false);
 }
 
-/* What the server below is to do with it. */
+/* The algorithm that the server below is to use. */
 static void show_algorithm(const struct answer *a,
                            struct weir_doorman_grant *out)
 {
@@ -342,9 +341,9 @@ static bool fit_grants(struct weir_door_doorman *door, size_t count)
     return true;
 }
 
-/* A row that can't be granted is left out, and asked for again by whoever
- * misses it; those granted are on somebody's account, and must be told. Only
- * where all fail it is said how. */
+/* A row that can't be granted is left out, and the client that misses it asks
+ * again. Granted rows are charged to it and must be sent. Only if all fail, the
+ * answer is an error. */
 static int answer_grants(struct answer *a)
 {
     struct weir_door_doorman *door = a->door;
@@ -364,8 +363,8 @@ static int answer_grants(struct answer *a)
     return told == 0 ? failed : 0;
 }
 
-/* What has been released can't have been overtaken by an ask that came over the
- * same connection; any other is told apart by the broker. */
+/* A request over the same connection can't have overtaken the release; the
+ * lease pool tells others apart. */
 static int answer_release(struct answer *a)
 {
     const struct weir_client client = { .id = a->request->id, .way = a->way };

@@ -4,8 +4,8 @@
  *
  *     bytes -> wire/doorman.h -> weir_root_lease_ask() -> grants -> bytes
  *
- * Knows no sockets: door_grpc.c brings the calls, and has looked at who may.
- * One thread, that of the loop. */
+ * Knows no sockets: door_grpc.c passes the calls in, and has checked the
+ * credentials. One thread, that of the loop. */
 
 #ifndef WEIR_DOOR_DOORMAN_H
 #define WEIR_DOOR_DOORMAN_H
@@ -14,10 +14,10 @@
 #include "server/mastership.h"
 #include "wire/doorman.h"
 
-/* Resources of one call: each may cost a look at all templates. */
+/* Resources of one call: each may cost a search of all templates. */
 #define WEIR_DOORMAN_ROWS_MAX 4096
-/* What a resource without a leased quota is granted, which is all it asks for,
- * and no more than that is known of. */
+/* The lease of a resource without a leased quota, which gets all that it asks
+ * for. Nothing else is known of it. */
 #define WEIR_DOORMAN_UNKNOWN_LEASE (20 * WEIR_SECOND)
 #define WEIR_DOORMAN_UNKNOWN_REFRESH (5 * WEIR_SECOND)
 
@@ -31,14 +31,14 @@ enum weir_doorman_method {
 #define WEIR_DOORMAN_METHODS 4
 /* "GetCapacity" …; static. */
 const char *weir_doorman_method_name(enum weir_doorman_method method);
-/* By the path of a call; NONE: it is none of them. */
+/* By the path of a call; WEIR_DOORMAN_NONE: not one of them. */
 enum weir_doorman_method weir_doorman_method_of(const char *path);
 
 struct weir_door_doorman;
 
 struct weir_door_doorman_options {
     struct weir_root *root; /* borrowed, as is 'log' */
-    struct weir_log *log;   /* NULL: says nothing */
+    struct weir_log *log;   /* NULL: no log */
 };
 
 /* NULL: no memory. */
@@ -47,8 +47,8 @@ struct weir_door_doorman *weir_door_doorman_new(
 /* NULL inside is legal. */
 void weir_door_doorman_free(struct weir_door_doorman **door);
 
-/* Who gives, and what is its own address ("HOST:PORT"); both borrowed. Until
- * then nobody does. */
+/* The mastership that allows grants, and this server's address ("HOST:PORT");
+ * both borrowed. Until then nothing is granted. */
 void weir_door_doorman_set_mastership(struct weir_door_doorman *door,
                                       struct weir_mastership *mastership,
                                       const char *identity);
@@ -57,9 +57,9 @@ struct weir_doorman_call {
     enum weir_doorman_method method; /* not NONE */
     const void *bytes;
     size_t len;
-    uint32_t way; /* the connection, as weir_root_lease_ask() wants it */
-    struct weir_root_names names; /* of resources that the client may ask for; a
-                                   * row of another is left out, and a call
+    uint32_t way; /* the connection, as for weir_root_lease_ask() */
+    struct weir_root_names names; /* that the client may take from; a row of
+                                   * another resource is left out, and a call
                                    * without any row left is refused; 'set'
                                    * isn't NULL */
 };
@@ -69,7 +69,7 @@ int weir_door_doorman_call(struct weir_door_doorman *door,
                            const struct weir_doorman_call *call,
                            struct weir_text *out, weir_instant now);
 
-/* Of each method how long it took: counts of at most so many seconds. */
+/* Histogram of the durations of each method: upper bounds in seconds. */
 #define WEIR_DOORMAN_BUCKETS 11
 extern const double weir_doorman_buckets_s[WEIR_DOORMAN_BUCKETS];
 struct weir_doorman_method_stats {
@@ -80,8 +80,8 @@ struct weir_doorman_method_stats {
 };
 struct weir_door_doorman_stats {
     struct weir_doorman_method_stats methods[WEIR_DOORMAN_METHODS];
-    uint64_t unknown;   /* resources asked for that no leased quota rules */
-    uint64_t elsewhere; /* answers that this isn't the master */
+    uint64_t unknown;   /* requested resources without a leased quota */
+    uint64_t elsewhere; /* answers that another server is the master */
 };
 void weir_door_doorman_stats(const struct weir_door_doorman *door,
                              struct weir_door_doorman_stats *out);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * server/door_grpc.c - the gRPC door, and the pump of the root node.
+ * server/door_grpc.c - the gRPC listener, and the loop of the root node.
  *
  *     socket -> weir_h2_link -> stream of Link -> decode -> weir_root_receive
  *                            -> stream of Call -> body   -> weir_admin_call
@@ -7,23 +7,23 @@
  *     weir_root_next -> encode -> the peer's stream -> socket
  *
  * A limiter's stream of Link is a peer of the root, by a number that is free.
- * However many messages came in one turn of the loop, the root is pumped once
- * when the turn ends: so what it has to say to a peer leaves in one write.
+ * The root's messages are sent at the end of a turn of the loop, however many
+ * messages came in it: so all messages to a peer leave in one write.
  *
- * A peer whose socket is full is put on hold: the root then tells it answers
+ * While a peer's socket is full, the peer is paused: the root sends it answers
  * only, until the socket has drained.
  *
- * Who it is, is asked when a call begins, before a byte of it is kept: by the
- * certificate of the connection and the authorization of the call. Without an
- * answer it ends there, whatever method it names. What it may do is asked as
- * soon as that is known: of a Link at once, of a Call by its first message.
- * When credentials are reloaded, each stream is identified and admitted again,
- * by the authorization that it keeps for that: so no message is handled by a
- * credential that was withdrawn before it came.
+ * A peer is identified when a call begins, before a byte of it is kept: by the
+ * certificate of the connection and the authorization of the call. An unknown
+ * peer's call ends there, whatever method it names. The role is checked as soon
+ * as the needed role is known: of a Link at once, of a Call by its first
+ * message. When credentials are reloaded, each stream is identified and
+ * admitted again, by the authorization that it keeps for that: so no message is
+ * handled by a credential that was withdrawn before it came.
  *
  * A Call is one request in one message or, as a body may be longer than a
- * message, in several with the same method and path; the bodies are joined.
- * The reply is cut likewise, and goes out as fast as the peer reads. */
+ * message, in several with the same method and path; the bodies are joined. The
+ * reply is cut likewise, and goes out as fast as the peer reads. */
 
 #include "server/door_grpc.h"
 
@@ -44,13 +44,13 @@ enum kind { LINK, CALL, DOORMAN };
 
 struct stream {
     struct stream *next;           /* of the connection */
-    struct connection *connection; /* NULL: gone, an answer is awaited */
+    struct connection *connection; /* NULL: gone, an answer is still to come */
     enum kind kind;
     int32_t id;
     struct weir_identity identity;
-    char *authorization; /* owned; what it was let in by */
-    /* The role that it needs. 0: none, or that of a request that has not come.
-     * Of a link 'take', until its hello says that it is a region's root. */
+    char *authorization; /* owned; the header that it was admitted by */
+    /* The role that it needs. 0: none, or a request's that has not come yet. A
+     * link's is 'take', until its hello says that it is a region's root. */
     unsigned role;
     /* LINK */
     uint32_t peer;
@@ -71,15 +71,15 @@ struct stream {
 
 struct connection {
     struct connection *next;
-    struct connection **self; /* what points here */
+    struct connection **self; /* the pointer to this connection */
     struct weir_door_grpc *door;
     struct weir_h2_link *link; /* owned */
     struct stream *streams;    /* owned */
-    weir_instant since;        /* it came, or its credential was last doubted */
-    bool known;                /* somebody has been let in by it since */
-    bool guest;   /* Doorman's calls come by it, without a credential */
-    uint32_t way; /* the root's word for it, if it leases; or
-                         * WEIR_WAY_NONE */
+    weir_instant since;        /* since it came, or its credential was
+                                * reloaded */
+    bool known;                /* a credential has been admitted on it since */
+    bool guest;                /* it has Doorman's calls without a credential */
+    uint32_t way; /* the root's number for it, if it leases; or WEIR_WAY_NONE */
 };
 
 struct weir_door_grpc {
@@ -99,16 +99,16 @@ struct weir_door_grpc {
     uint32_t free_count;
     struct weir_door_doorman *doorman; /* borrowed; NULL: none */
     bool doorman_open, loopback;
-    struct weir_mastership *mastership; /* borrowed; NULL: nobody's */
+    struct weir_mastership *mastership; /* borrowed; NULL: none */
     uint32_t *free_ways;                /* owned: a stack, as the peers' */
     uint32_t free_way_count;
     struct weir_busyness busyness;
     struct weir_arena arena; /* owned: of the decoder */
-    unsigned char *out;      /* owned: of the encoder */
+    unsigned char *out;      /* owned: a stack, as of the peers */
     size_t out_size;
 };
 
-/* ---- Who asks ---- */
+/* ---- Authorization ---- */
 
 static void set_known(struct connection *connection)
 {
@@ -127,7 +127,7 @@ static int admit(struct connection *connection,
 }
 
 /* Identifies the peer of a stream and admits it to the role. Doorman's clients
- * have nothing to show, so there is an option for them. */
+ * have no credential, so there is an option for them. */
 static int authorize(struct connection *connection, enum kind kind,
                      unsigned role, const char *authorization,
                      struct weir_identity *out, struct weir_diag *diag)
@@ -198,7 +198,7 @@ static void drop_stream(struct stream *stream)
         stream_free(stream);
 }
 
-/* Says how it ended; nothing of it comes any more, so it goes. */
+/* Sends the status and drops the stream: no more messages of it come. */
 static void finish(struct stream *stream, int status, const char *why)
 {
     struct weir_h2_link *link = stream->connection->link;
@@ -207,7 +207,7 @@ static void finish(struct stream *stream, int status, const char *why)
     drop_stream(stream);
 }
 
-/* ---- The pump ---- */
+/* ---- The root's messages ---- */
 
 void weir_door_grpc_kick(struct weir_door_grpc *door)
 {
@@ -237,8 +237,8 @@ static bool fit_out(struct weir_door_grpc *door, size_t size)
     return true;
 }
 
-/* What the root says to a peer whose link can't take it is lost, and the
- * link with it: the limiter comes again and is told the rest. */
+/* A message that the peer's link can't take is lost, and the link with it: the
+ * limiter connects again and is sent the rest. */
 static void send_message(struct weir_door_grpc *door, struct stream *stream,
                          const struct weir_message *message)
 {
@@ -250,7 +250,7 @@ static void send_message(struct weir_door_grpc *door, struct stream *stream,
                 weir_h2_send(h2, stream->id, door->out, size, false) == 0;
     if (!sent) {
         weir_log_limited(door->log, WEIR_LOG_LINK, WEIR_LOG_WARNING,
-                         "link of %s dropped: it doesn't take what it is told",
+                         "link of %s dropped: it reads its messages too slowly",
                          weir_h2_link_peer(link));
         finish(stream, WEIR_GRPC_RESOURCE_EXHAUSTED, "the link is too slow");
         return;
@@ -279,14 +279,14 @@ static void set_timer(struct weir_door_grpc *door, weir_instant now)
     weir_duration wait = at > now ? at - now : 0;
     struct timeval in = { .tv_sec = (time_t)(wait / WEIR_SECOND),
                           .tv_usec = (suseconds_t)(wait % WEIR_SECOND / 1000) };
-    /* A wait of less than a microsecond is a microsecond, not a spin. */
+    /* A wait of less than a microsecond is a microsecond: don't spin. */
     if (wait > 0 && in.tv_sec == 0 && in.tv_usec == 0)
         in.tv_usec = 1;
     event_add(door->timer, &in);
 }
 
-/* What was made while this root was master isn't sent when it may be one no
- * more: its holder will ask again. */
+/* A grant that this root made as master isn't sent when the root may no longer
+ * be master: the lease holder will ask again. */
 static bool may_send(struct weir_door_grpc *door,
                      const struct weir_message *message)
 {
@@ -350,7 +350,7 @@ static void begin_link(struct weir_door_grpc *door, struct stream *stream)
                      "limiter at %s: link up", weir_h2_link_peer(link));
 }
 
-/* A region's root speaks for many limiters: that wants a role of its own. */
+/* A region's root reports for many limiters: that needs a role of its own. */
 static int admit_hello(struct stream *stream,
                        const struct weir_message *message)
 {
@@ -406,7 +406,8 @@ static bool append_body(struct stream *stream, struct weir_text part)
     return true;
 }
 
-/* The first message of a call names what is asked; true: it may be. */
+/* The first message of a call names the method and path; true: it is
+ * admitted. */
 static bool begin_request(struct stream *stream,
                           const struct weir_call_request *part)
 {
@@ -455,7 +456,7 @@ static void on_call_message(struct stream *stream, const void *bytes,
         finish(stream, WEIR_GRPC_RESOURCE_EXHAUSTED, "out of memory");
 }
 
-/* Sends what the link takes now; the rest when it has drained. */
+/* Sends as much as the link takes now; the rest when it has drained. */
 static void send_reply(struct stream *stream)
 {
     struct weir_door_grpc *door = stream->connection->door;
@@ -539,7 +540,7 @@ static void drop_way(struct connection *connection)
     connection->way = WEIR_WAY_NONE;
 }
 
-/* One message is all that such a call has. */
+/* Such a call has just one message. */
 static void on_doorman_message(struct stream *stream, const void *bytes,
                                size_t len)
 {
@@ -563,13 +564,13 @@ static void on_doorman_message(struct stream *stream, const void *bytes,
         finish(stream, WEIR_GRPC_RESOURCE_EXHAUSTED, "the link is too slow");
     else
         finish(stream, status, answers ? NULL : out.p);
-    /* Others may have to be told of less now. */
+    /* Other lease holders may have to be sent less now. */
     weir_door_grpc_kick(door);
 }
 
-/* ---- What comes over a connection ---- */
+/* ---- Calls and messages of a connection ---- */
 
-/* What a call of the path is, and which role it needs at once. */
+/* Sets the kind of the call by its path, and the role that it needs at once. */
 static void set_kind(const struct weir_door_grpc *door, const char *path,
                      struct stream *stream)
 {
@@ -602,7 +603,7 @@ static void begin_stream(struct connection *connection,
         begin_link(connection->door, stream);
 }
 
-/* An unauthenticated peer isn't told which methods there are. */
+/* An unauthenticated peer doesn't learn which methods exist. */
 static bool on_call(void *context, struct weir_h2 *h2, int32_t id,
                     const char *path, const char *authorization)
 {
@@ -689,7 +690,7 @@ static void on_drain(void *context, struct weir_h2_link *link)
             weir_door_grpc_kick(connection->door);
         }
         if (s->reply)
-            send_reply(s); /* which may end it */
+            send_reply(s); /* this may end the stream */
     }
 }
 
@@ -760,10 +761,10 @@ static void on_evicted(void *context, const char *peer, const char *why)
                    why, weir_clock_now());
 }
 
-/* ---- Credentials come and go ---- */
+/* ---- Reloaded credentials ---- */
 
-/* Whether a link's limiter would be another one by now, or may take from other
- * names: the root knows those of its begin. */
+/* Whether the link's limiter has another name now, or may take from other
+ * quotas: the root keeps those of its first message. */
 static bool is_other(const struct weir_identity *now,
                      const struct weir_identity *before)
 {
@@ -772,7 +773,7 @@ static bool is_other(const struct weir_identity *now,
 }
 
 /* Ends a stream whose credential is withdrawn or lacks the role now, and a link
- * whose credential is another one. A call that the administration has got is
+ * whose credential has changed. A call that the administration has got is
  * answered. */
 static void recheck_stream(struct stream *stream)
 {
@@ -804,8 +805,8 @@ void weir_door_grpc_recheck(struct weir_door_grpc *door)
     }
 }
 
-/* Says to each call and link why it ends; the sockets write that and close
- * by themselves. */
+/* Ends each call and link with 'status' and 'why'; the sockets write that and
+ * close by themselves. */
 static void end_streams(struct connection *connection, int status,
                         const char *why)
 {
@@ -843,15 +844,15 @@ void weir_door_grpc_look(struct weir_door_grpc *door)
     struct connection *next;
     for (struct connection *c = door->connections; c; c = next) {
         next = c->next;
-        /* Guests stay, but they have no credential: of too many, the oldest of
-         * the address that has most makes room. */
+        /* Guests stay, but they have no credential: of too many, the oldest one
+         * of the address with most of them makes room. */
         if (c->known || c->guest || c->streams ||
             now < c->since + WEIR_STRANGER_MAX)
             continue;
         weir_gate_note(door->gate, WEIR_DOOR_GRPC, WEIR_REFUSED_CREDENTIAL,
                        weir_h2_link_peer(c->link),
                        "it stayed for 10 s and "
-                       "showed nothing that is known",
+                       "showed no known credential",
                        now);
         connection_free(c);
     }
@@ -881,7 +882,7 @@ static void fill_stacks(struct weir_door_grpc *door)
             WEIR_PEERS_MAX - 1 - door->free_count;
         door->free_count++;
     }
-    /* Those of the root's peers are below. */
+    /* The numbers below are those of the root's peers. */
     while (door->free_ways && door->free_way_count < door->connections_max) {
         door->free_ways[door->free_way_count] =
             WEIR_PEERS_MAX + door->free_way_count;

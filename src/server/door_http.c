@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  * server/door_http.c - HTTP/1.1 in front of the administration.
  *
- * The listener (door/http_listener.h) reads a request's head and asks here
- * whether it may be made. The caller is identified anew for each request, by
- * the certificate of the connection and the header Authorization, before a
- * byte of its body is kept or the administration sees it.
+ * The listener (door/http_listener.h) reads a request's head and asks this file
+ * to admit it. The caller is identified again for each request, by the
+ * certificate of the connection and the header Authorization, before a byte of
+ * its body is kept or the administration sees it.
  *
- * The answer to a read is there at once, that to an edit when the edit is in
- * force. Both go to a ticket, which outlives the connection if the client goes
- * away first.
+ * The answer to a read is there at once, the answer to an edit when the edit is
+ * in force. Both go to a ticket, which outlives the connection if the client
+ * goes away first.
  *
- * The page's own files hold nothing of the root's and are given to everybody:
- * a browser that is sent to a page has no token to show yet. */
+ * The page's own files have no data of the root and are given to every client:
+ * a browser that opens the page has no token to show yet. */
 
 #include "server/door_http.h"
 
@@ -25,7 +25,7 @@
 
 struct weir_door_http {
     struct weir_http_listener *listener; /* owned */
-    struct weir_admin *admin;            /* borrowed; NULL: it has gone */
+    struct weir_admin *admin;            /* borrowed; NULL: it is gone */
     struct weir_gate *gate;              /* borrowed */
 };
 
@@ -54,7 +54,7 @@ static void on_refusal(void *context, const struct weir_admin_answer *answer)
     weir_http_answer(call);
 }
 
-/* A refusal of the listener itself. */
+/* Answers for the listener itself, which refused the request. */
 static void problem(void *context, struct weir_http_reply *reply, int status,
                     const char *detail)
 {
@@ -71,8 +71,8 @@ static void problem(void *context, struct weir_http_reply *reply, int status,
 
 /* ---- Callers ---- */
 
-/* Whether the caller has the role: 0, WEIR_ECREDENTIAL or WEIR_EDENIED. Of a
- * known caller '*out' says the name. */
+/* Whether the caller has the role: 0, WEIR_ECREDENTIAL or WEIR_EDENIED. '*out'
+ * is the identity of a known caller. */
 static int identify(struct weir_door_http *door,
                     const struct weir_http_call *call, unsigned role,
                     struct weir_identity *out, struct weir_diag *diag,
@@ -117,7 +117,7 @@ static bool on_head(void *context, struct weir_http_call *call,
     unsigned role = weir_admin_role(&ask);
     bool is_file = weir_http_file(call);
     *identity = (struct weir_identity){ .roles = 0 };
-    /* A peer that needed no credential keeps no connection. */
+    /* The connection of a peer that needed no credential isn't kept. */
     if (is_file || role == 0)
         call->ends = weir_gate_is_shut(door->gate);
     if (is_file)
@@ -129,7 +129,7 @@ static bool on_head(void *context, struct weir_http_call *call,
     if (error == 0 && !door->admin)
         error = weir_diag_set(&why, WEIR_ECLOSED,
                               "this root is stopping: "
-                              "ask another",
+                              "send the request to another",
                               NULL);
     if (error < 0)
         weir_admin_refuse(error, &why, on_refusal, call);
@@ -156,7 +156,7 @@ static void on_request(void *context, struct weir_http_call *call,
         problem(door, &call->reply, 503, weir_strerror(WEIR_ENOMEM));
         return;
     }
-    /* The reader is its identity; without credentials in force its address. */
+    /* A reader is its identity; without credentials in force, its address. */
     if (is_stream(call) && weir_gate_is_shut(door->gate))
         snprintf(call->reader, sizeof call->reader, "%s", identity->who);
     else if (is_stream(call))

@@ -9,8 +9,8 @@
 #include "server/gate.h"
 
 #define WEIR_HTTP_CONNECTIONS_MAX \
-    1024                                         /* at once; those that aren't
-                                        * authenticated: half of it */
+    1024                                         /* at once; unauthenticated
+                                                  * ones: half of it */
 #define WEIR_HTTP_SILENCE_MAX (30 * WEIR_SECOND) /* between two bytes */
 /* Bytes of memory for bodies on their way, of all connections. */
 #define WEIR_HTTP_BODIES_MAX (2 * WEIR_ADMIN_IMPORT_MAX)
@@ -24,8 +24,8 @@ struct weir_door_http_options {
     struct weir_tls *tls;        /* a server's; NULL: plain text */
     struct weir_address address; /* numeric; port 0: any */
     size_t connections_max;      /* > 1; 0: WEIR_HTTP_CONNECTIONS_MAX */
-    const char *public_origin;   /* of the page, if it isn't the address's own
-                                * (os/origin.h); NULL: none */
+    const char *public_origin;   /* the page's, if it isn't the address's own
+                                  * (os/origin.h); NULL: none */
 };
 
 /* Opens the listener. WEIR_EINVAL, WEIR_ESYSTEM, WEIR_ENOMEM, with 'diag'
@@ -36,14 +36,14 @@ uint16_t weir_door_http_port(const struct weir_door_http *door);
 /* Credentials were read again: each peer is unknown until its next request. */
 void weir_door_http_recheck(struct weir_door_http *door);
 /* Certificates were read again: as weir_door_grpc_doubt(). (A connection whose
- * certificate has ended goes by itself.) */
+ * certificate has ended closes by itself.) */
 void weir_door_http_doubt(struct weir_door_http *door);
 /* Takes no new connections. */
 void weir_door_http_stop(struct weir_door_http *door);
-/* The administration is about to go: from now on requests are answered that
- * the root is stopping. */
+/* The administration is about to be freed: from now on each answer is that the
+ * root is stopping. */
 void weir_door_http_leave(struct weir_door_http *door);
-/* Answers that are still owed are dropped then. NULL inside is legal. */
+/* Drops the answers that are still to come. NULL inside is legal. */
 void weir_door_http_free(struct weir_door_http **door);
 
 #endif /* WEIR_DOOR_HTTP_H */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * server/doorman_config.c - a Doorman file: which resources there are.
+ * server/doorman_config.c - the resources of a Doorman file.
  *
- * Theory of operation. doorman_yaml.c reads what is written. Here it is first
- * judged as the original does, entry by entry and in its words, then by what
- * the original leaves out and falls over at: a file that passes both can't
- * bring down a server. All of it happens in a set of its own, so a bad file
- * leaves the one in force alone.
+ * Theory of operation. doorman_yaml.c reads the text. This file checks it first
+ * as the original does, entry by entry and with its messages, then for the
+ * errors that the original doesn't check and crashes on: a file that passes
+ * both can't bring down a server. All of it happens in a set of its own, so a
+ * bad file doesn't touch the one in force.
  *
- * The texts of the templates stay in libyaml's document. For names that stand
- * in the file literally, the templates are also kept sorted by their globs. */
+ * The texts of the templates stay in libyaml's document. For names that are
+ * literally in the file, the templates are also kept sorted by their globs. */
 
 #include "server/doorman_config.h"
 
@@ -40,7 +40,7 @@ static int refuse(struct weir_diag *diag, uint32_t line, int error,
     return weir_diag_set(diag, error, sentence, NULL);
 }
 
-/* ---- As the original judges ---- */
+/* ---- The original's checks ---- */
 
 static int check_lengths(const struct weir_doorman_entry *entry,
                          struct weir_diag *diag)
@@ -93,14 +93,14 @@ static int check_entries(const struct weir_doorman_yaml *yaml,
             return error;
     }
     bool has_star = yaml->count > 0 && is_star(&yaml->entries[yaml->count - 1]);
-    /* So it is spelled. */
+    /* The original's spelling. */
     return has_star ? 0
                     : refuse(diag, 0, WEIR_EINVAL,
                              "the resource respository must contain at least "
                              "an entry for \"*\"");
 }
 
-/* ---- What the original leaves out ---- */
+/* ---- Checks that the original lacks ---- */
 
 static int set_texts(struct weir_doorman_config *config,
                      const struct weir_doorman_entry *entry,
@@ -123,7 +123,8 @@ static int set_texts(struct weir_doorman_config *config,
     return 0;
 }
 
-/* Of digits beyond those of a limit nobody needs to hear. */
+/* Whether the limit is the rate but for one part in a million: a rounding needs
+ * no warning. */
 static bool fits(double rate)
 {
     struct weir_limit limit;
@@ -177,7 +178,7 @@ static void set_kind(struct weir_doorman_config *config,
                      struct weir_doorman_template *out)
 {
     char shown[WEIR_SHOW_MAX];
-    double kind = entry->kind.value; /* whole */
+    double kind = entry->kind.value; /* a whole number */
     bool known =
         kind >= WEIR_DOORMAN_NO_ALGORITHM && kind <= WEIR_DOORMAN_FAIR_SHARE;
     out->kind = WEIR_DOORMAN_NO_ALGORITHM;
@@ -210,7 +211,7 @@ static int set_lengths(const struct weir_doorman_entry *entry,
     double learning = entry->learning.value;
     if (!entry->learning.given)
         learning = entry->lease_length.value;
-    /* The refresh interval is not above the lease. */
+    /* The refresh interval is not above the lease, so it needs no check. */
     if (entry->lease_length.value > most || learning > most)
         return refuse(diag, entry->line, WEIR_EINVAL,
                       "lease_length and learning_mode_duration must be at "
@@ -355,7 +356,7 @@ const struct weir_doorman_template *weir_doorman_config_get(
     return found ? config->sorted[from] : NULL;
 }
 
-/* ---- Where the file is ---- */
+/* ---- The address of the file ---- */
 
 /* Takes 'prefix' from the start of '*text'. */
 static bool skip(struct weir_text *text, struct weir_text prefix)

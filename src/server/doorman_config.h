@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * server/doorman_config.h - a Doorman file: which resources there are, as the
- * original's YAML says it.
+ * server/doorman_config.h - the resources of a Doorman file, in the original's
+ * YAML.
  *
  *     resources:
  *     - identifier_glob: db_*
@@ -12,20 +12,20 @@
  *       algorithm: {kind: NO_ALGORITHM, lease_length: 60,
  *                   refresh_interval: 5}
  *
- * What was a file to Doorman is one to Weir, with what it says refused in the
- * same words; but where Doorman took a file and fell over at the first request,
- * it is refused, or mended with a warning. Differences in what is taken:
+ * Weir accepts the files that Doorman accepted, and refuses others with the
+ * same messages; but a file that Doorman accepted and that crashed it at the
+ * first request is refused, or mended with a warning. The differences:
  *   - refused: a capacity below 0 or, without a safe capacity, none; a key
  *     twice in one mapping; "<<"; numbers in octal and hexadecimal; a second
- *     document; a pattern that is broken behind the place where Go stops to
+ *     document; a pattern that is broken after the place where Go stops to
  *     look; a lease of more than 24 hours; more than 1024 entries with globs
- *     (doorman_source.c says so); what is over the bounds below;
+ *     (doorman_source.c says so); anything over the bounds below;
  *   - mended: an entry without an algorithm, or with one of an unknown number,
  *     has NO_ALGORITHM; one without capacity but with a safe capacity has 0;
  *     a capacity above 1e11 is 1e11, and one that is next to nothing is 0.
  *
- * A set never changes once it was read: a reload makes another. Threads may
- * share one that they only read. Knows no sockets and no files. */
+ * A set never changes once it was read: a reload makes a new one. Threads may
+ * share a set that they only read. Knows no sockets and no files. */
 
 #ifndef WEIR_DOORMAN_CONFIG_H
 #define WEIR_DOORMAN_CONFIG_H
@@ -36,7 +36,7 @@
 #define WEIR_DOORMAN_TEMPLATES_MAX 10000u
 #define WEIR_DOORMAN_WARNINGS_MAX 16u /* that are kept, of those counted */
 
-/* What an entry without an algorithm gets. */
+/* The lengths of an entry without an algorithm. */
 #define WEIR_DOORMAN_LEASE_DEFAULT (300 * WEIR_SECOND)
 #define WEIR_DOORMAN_REFRESH_DEFAULT (5 * WEIR_SECOND)
 
@@ -61,9 +61,9 @@ struct weir_doorman_template {
 struct weir_doorman_config;
 
 /* Reads the bytes of a file; they needn't outlive the call. On failure '*out'
- * is as it was and 'diag' (may be NULL) has line and sentence: WEIR_ESYNTAX
- * (no YAML, a value of another type, a broken glob), WEIR_EINVAL (it
- * contradicts itself), WEIR_ENAME (a glob that can't be a quota's name),
+ * is as it was and 'diag' (may be NULL) has line and sentence: WEIR_ESYNTAX (no
+ * YAML, a value of another type, a broken glob), WEIR_EINVAL (the entries
+ * contradict each other), WEIR_ENAME (a glob that can't be a quota's name),
  * WEIR_ETOOBIG, WEIR_ENOMEM. */
 int weir_doorman_config_parse(struct weir_text text,
                               struct weir_doorman_config **out,
@@ -75,26 +75,25 @@ void weir_doorman_config_free(struct weir_doorman_config *config);
 const struct weir_doorman_template *weir_doorman_config_templates(
     const struct weir_doorman_config *config, size_t *out_count);
 
-/* What was taken all the same: keys that aren't known, entries mended. '*out'
- * is where the first WEIR_DOORMAN_WARNINGS_MAX of them are; returns how many
- * there were. */
+/* The warnings: unknown keys, mended entries. '*out' gets the first
+ * WEIR_DOORMAN_WARNINGS_MAX of them; returns how many there were. */
 size_t weir_doorman_config_warnings(const struct weir_doorman_config *config,
                                     const struct weir_diag **out);
 
-/* The entry of exactly that glob, the first of several; or NULL. O(log
+/* The entry with exactly that glob, the first of several; or NULL. O(log
  * templates). */
 const struct weir_doorman_template *weir_doorman_config_get(
     const struct weir_doorman_config *config, struct weir_text glob);
 
-/* ---- Where the file is ---- */
+/* ---- The address of the file ---- */
 
 struct weir_doorman_place {
     bool etcd;             /* else a file */
     struct weir_text path; /* a path or key, within the text parsed */
 };
 
-/* "file:PATH", "etcd:KEY"; any other text is a path, colons or not. 0, or
- * WEIR_EINVAL: nothing is named. */
+/* "file:PATH", "etcd:KEY"; any other text is a path, with colons or without. 0,
+ * or WEIR_EINVAL: the path or key is empty. */
 int weir_doorman_place_parse(struct weir_text text,
                              struct weir_doorman_place *out,
                              struct weir_diag *diag);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * server/doorman_quota.c - an entry of a Doorman file as a quota.
  *
- * What the original does with the file when its servers are gone is what a
- * holder does by on_stale: it goes on by the safe capacity (share), or, where
- * that is below 0, without any limit (open). */
+ * When its servers are gone, the original goes on by the safe capacity or, if
+ * that is below 0, without any limit. A lease holder does the same by on_stale:
+ * share, or open. */
 
 #include "server/doorman_quota.h"
 
@@ -22,14 +22,14 @@ static enum weir_share share_of(enum weir_doorman_kind kind)
     weir_assert(false);
 }
 
-/* Of what the original does when no server answers. */
+/* Sets what holds when no server answers, as in the original. */
 static void set_safe(const struct weir_doorman_template *entry,
                      struct weir_quota *quota)
 {
-    bool is_unlimited = entry->safe_given && entry->safe_capacity < 0;
-    quota->on_stale = is_unlimited ? WEIR_STALE_PASS : WEIR_STALE_SHARE;
-    /* Above the largest limit it is that limit. */
-    if (entry->safe_given && !is_unlimited)
+    bool is_open = entry->safe_given && entry->safe_capacity < 0;
+    quota->on_stale = is_open ? WEIR_STALE_PASS : WEIR_STALE_SHARE;
+    /* A rate above the largest limit becomes that limit. */
+    if (entry->safe_given && !is_open)
         (void)weir_limit_of_rate(entry->safe_capacity, &quota->safe_capacity);
 }
 

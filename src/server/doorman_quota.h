@@ -7,9 +7,9 @@
 #include "quota/quota.h"
 #include "server/doorman_config.h"
 
-/* The quota that does what the entry says: leased, found by Go's globs, tried
- * at its place in the file. Texts are borrowed from the entry. Returns 0, or
- * what weir_quota_check() has against it, with the entry's line. */
+/* The quota of an entry: leased, found by Go's globs, tried at its place in the
+ * file. Texts are borrowed from the entry. Returns 0, or the error of
+ * weir_quota_check(), with the entry's line. */
 int weir_doorman_quota(const struct weir_doorman_template *entry,
                        uint32_t place, struct weir_quota *out,
                        struct weir_diag *diag);

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: MIT
  * server/doorman_source.c - a Doorman file in the place of a store.
  *
- * A limiter tells stores apart by identity, and states of one by epoch. A file
- * has neither, so both are made of what servers of one fleet have in common:
+ * A limiter tells stores apart by identity, and states of one store by epoch. A
+ * file has neither, so both are made from properties that are equal on all
+ * servers of a fleet:
  *
- *   - the identity is a hash of where the file is, as the option says it;
+ *   - the identity is a hash of the file's address, as the option gives it;
  *   - the epoch of a state is (revision << EPOCH_BITS) + EPOCHS_MAX: in etcd
  *     the revision of the key's last change, of a file the time at which it was
  *     last changed, in milliseconds. The changes that lead there have the
- *     epochs right below, so however a server came to a state, by many small
- *     changes or by reading it all, it has the same epoch. 2^53 isn't reached
- *     (a double holds each) before 2037, or 5 * 10^11 changes of etcd.
+ *     epochs right below. So a server has the same epoch for a state that it
+ *     reached by many small changes as for one that it read whole. 2^53 isn't
+ *     reached (a double holds each) before 2037, or 5 * 10^11 changes of etcd.
  *
- * Copies of a file on several machines have times of their own. Limiters go by
- * the newest until all have it; copies that say the same do no harm.
+ * Copies of a file on several machines have times of their own. Limiters use
+ * the newest until all have it; copies with the same contents do no harm.
  *
- * What has changed is found by comparing the entries with the catalog in force,
- * so there is no second copy of what was told. */
+ * Changes are found by comparing the entries with the catalog in force, so
+ * there is no second copy of the entries that were passed on. */
 
 #include "server/doorman_source.h"
 
@@ -40,7 +41,7 @@
 _Static_assert(EPOCHS_MAX >= WEIR_DOORMAN_TEMPLATES_MAX,
                "an epoch for each entry of a whole set");
 
-/* Which file was read. */
+/* Identifies a state of the file. */
 struct stamp {
     dev_t device;
     ino_t inode;
@@ -62,14 +63,14 @@ struct weir_doorman_source {
     uint64_t revision; /* in force */
     struct weir_store_id id;
     bool told;                /* on_store was called */
-    bool refused;             /* what is there now isn't in force … */
-    struct weir_diag refusal; /* … because of that */
-    bool away;                /* etcd … */
-    struct weir_diag absence; /* … because of that */
+    bool refused;             /* the file's present state isn't in force … */
+    struct weir_diag refusal; /* … for this reason */
+    bool away;                /* etcd can't be read … */
+    struct weir_diag absence; /* … for this reason */
     uint64_t loads, failures;
 };
 
-/* ---- What is wrong ---- */
+/* ---- Errors ---- */
 
 static const struct weir_diag *problem(const struct weir_doorman_source *source)
 {
@@ -103,8 +104,8 @@ static int refuse(struct weir_doorman_source *source, int error,
 
 /* ---- From entries to changes ---- */
 
-/* Of entries with the same glob the first rules; one without matches nothing.
- */
+/* Of entries with the same glob the first rules; one without matches
+ * nothing. */
 static bool is_used(const struct weir_doorman_config *config,
                     const struct weir_doorman_template *entry)
 {
@@ -149,7 +150,7 @@ static int add_entry(struct weir_doorman_source *source,
             : NULL;
     if (known && weir_quota_equal(known, &change.quota))
         return 0;
-    /* A name that comes back is what it was: its leases go on. */
+    /* A name that comes back is the same quota as before: its leases go on. */
     change.quota.created = 1;
     return weir_changes_add(changes, &change);
 }
@@ -178,8 +179,8 @@ static int add_entries(struct weir_doorman_source *source,
                          NULL);
 }
 
-/* Of an edit that changes nothing, of comments for example, the last entry is
- * told once more, so that there is something with the epoch of the state. */
+/* Adds the last entry once more. If an edit changes nothing (a comment, for
+ * example), this change has the epoch of the state. */
 static int add_last(const struct weir_doorman_config *config,
                     struct weir_changes *changes, struct weir_diag *diag)
 {
@@ -195,7 +196,7 @@ static int add_last(const struct weir_doorman_config *config,
     return error < 0 ? error : weir_changes_add(changes, &change);
 }
 
-/* The last has the epoch of the state. */
+/* The last change has the epoch of the state. */
 static void number(struct weir_changes *changes, uint64_t revision)
 {
     uint64_t last = (revision << EPOCH_BITS) + EPOCHS_MAX;
@@ -255,8 +256,8 @@ static int take(struct weir_doorman_source *source, struct weir_text bytes,
         weir_changes_fini(&changes);
         return error;
     }
-    /* If it doesn't rise there were two changes within a millisecond, or a
-     * clock was set back; or nothing has happened. */
+    /* If the revision doesn't rise, there were two changes within a
+     * millisecond, or a clock was set back; or nothing has changed. */
     source->revision = rises ? revision : source->revision + (count > 0);
     number(&changes, source->revision);
     weir_doorman_config_free(source->config);
@@ -269,7 +270,7 @@ static int take(struct weir_doorman_source *source, struct weir_text bytes,
     return 0;
 }
 
-/* 'error' of reading 'bytes', if it couldn't be done. */
+/* Handles a reading: 'error' of it, or the 'bytes' that were read. */
 static int consider(struct weir_doorman_source *source, int error,
                     struct weir_text bytes, uint64_t revision,
                     struct weir_diag *diag)
@@ -340,17 +341,18 @@ static int read_whole(int fd, char *buf, size_t size, size_t *out_len)
     return 0;
 }
 
-/* '*out_bytes' is to be freed. One byte more than is legal is read, so that the
- * parser says that it is too much. */
+/* '*out_bytes' is to be freed. Reads one byte more than the bound, so that the
+ * parser refuses a file that is too long. */
 static int read_file(struct weir_doorman_source *source, char **out_bytes,
                      size_t *out_len, struct stat *out_file,
                      struct weir_diag *diag)
 {
     struct stat named;
     bool is_there = stat(source->path, &named) == 0;
-    /* Of one that can't be opened too, or it would be new at every look. */
+    /* Also of a file that can't be opened: else it would look changed
+     * forever. */
     source->stamp = is_there ? stamp_of(&named) : (struct stamp){ 0 };
-    /* Not to be held up by a pipe. */
+    /* O_NONBLOCK: a pipe must not stop the loop. */
     int fd = open(source->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     bool found = fd >= 0 && fstat(fd, out_file) == 0;
     if (found)

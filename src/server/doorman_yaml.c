@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * server/doorman_yaml.c - a Doorman file as it is written.
+ * server/doorman_yaml.c - the text of a Doorman file.
  *
  *     mapping        "resources"               weir_doorman_yaml_read
  *       sequence                               read_entries
@@ -62,7 +62,7 @@ static int refuse_memory(struct weir_diag *diag)
 
 /* ---- The values of keys ---- */
 
-/* "010" is 8 to a reader of YAML 1.1, and 10 to whoever wrote it. */
+/* "010" is 8 in YAML 1.1, but its author may mean 10. */
 static bool is_octal(const char *digits)
 {
     digits += *digits == '-' || *digits == '+';

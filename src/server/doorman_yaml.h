@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * server/doorman_yaml.h - a Doorman file as it is written: types are checked,
- * sense isn't. For doorman_config.c alone. */
+ * server/doorman_yaml.h - the text of a Doorman file: types are checked,
+ * meaning isn't. For doorman_config.c alone. */
 
 #ifndef WEIR_DOORMAN_YAML_H
 #define WEIR_DOORMAN_YAML_H
@@ -8,13 +8,13 @@
 #include "server/doorman_config.h"
 #include "wire/yaml_nodes.h"
 
-/* A number of the file, or its absence. Whole ones are within 2^53. */
+/* A number of the file, or its absence. Whole numbers are within 2^53. */
 struct weir_doorman_number {
     bool given;
     double value;
 };
 
-/* An entry of 'resources'; texts lie in the document. */
+/* An entry of 'resources'; texts are in the document. */
 struct weir_doorman_entry {
     uint32_t line;
     struct weir_text glob;
@@ -38,14 +38,14 @@ struct weir_doorman_yaml {
     size_t *warning_count;
 };
 
-/* Into a struct with 'warnings', 'warning_count' and 'nodes.diag' set and all
- * else zero. Errors as of weir_doorman_config_parse(); 'fini' is due either
+/* Reads into a struct with 'warnings', 'warning_count' and 'nodes.diag' set and
+ * all else zero. Errors as of weir_doorman_config_parse(); call 'fini' either
  * way. */
 int weir_doorman_yaml_read(struct weir_text text,
                            struct weir_doorman_yaml *yaml);
 void weir_doorman_yaml_fini(struct weir_doorman_yaml *yaml);
 
-/* Notes something that is taken all the same: 'what' 'shown' 'why'. */
+/* Adds the warning 'what' 'shown' 'why' about a value that is accepted. */
 void weir_doorman_yaml_warn(struct weir_doorman_yaml *yaml, uint32_t line,
                             const char *what, const char *shown,
                             const char *why);

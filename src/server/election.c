@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * server/election.c - the one interface of elections, and the kind without
- * one: who stands alone is master.
+ * server/election.c - the one interface of elections, and the kind without an
+ * election: a server alone is master.
  *
- * Its term is the time of its start in milliseconds since 1970: the only thing
- * that rises from one process to the next without being kept anywhere. A clock
- * that is set back by more than the process was away makes a term that is
- * too low; whoever can't have that takes the lock on a file. */
+ * Its term is the time of its start in milliseconds since 1970: nothing else
+ * rises from one process to the next without being stored. A clock that is set
+ * back by more than the process was away makes a term that is too low; an
+ * operator for whom that matters uses the lock on a file. */
 
 #include "server/election.h"
 
@@ -88,7 +88,7 @@ static int make_alone(struct weir_election *election, struct weir_diag *diag)
     return 0;
 }
 
-/* ---- What all kinds share ---- */
+/* ---- Shared by all kinds ---- */
 
 bool weir_election_keeps(const struct weir_election *election)
 {
@@ -144,7 +144,8 @@ void weir_election_resign(struct weir_election *election)
 
 /* ---- Life ---- */
 
-/* A name that fits into a line of a file and into a value, and is one word. */
+/* Whether the text is one word that fits into a line of a file and into a
+ * value. */
 static bool is_identity(const char *text)
 {
     size_t len = text ? strlen(text) : 0;
@@ -200,7 +201,7 @@ static int check(const struct weir_election_options *options,
     return 0;
 }
 
-/* The options outlive the caller's texts. */
+/* Copies the texts: the options outlive the caller's. */
 static bool keep_texts(struct weir_election *election)
 {
     struct weir_election_options *options = &election->options;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * server/election_etcd.c - the pump between a candidate and etcd.
+ * server/election_etcd.c - carries a candidate's requests to etcd and the
+ * answers back.
  *
  *     weir_candidate -- ask --> asked -- weir_etcd_call() --> etcd
  *          ^                      |
  *          +----- answer ---------+ (and freed)
  *
  * Nothing is decided here. The candidate's clock is CLOCK_BOOTTIME, because
- * etcd's goes on while this machine sleeps, and a mastership that was slept
- * through must be over on waking. (Of a virtual machine that its host stops,
- * even that clock knows nothing: there the term in each message is the
- * guard.)
+ * etcd's goes on while this machine sleeps, and a mastership that ended during
+ * the sleep must be over on waking. (Even that clock doesn't run while the host
+ * has stopped a virtual machine: there the term in each message is the guard.)
  *
  * The timer runs on the loop's own clock and may come too late after a sleep;
  * holding doesn't wait for it. */
@@ -33,14 +33,14 @@ struct by_etcd {
     struct weir_etcd *etcd; /* owned, as the next */
     struct event *turn;
     char beside[WEIR_ETCD_KEY_MAX + 1];  /* the number's key */
-    bool is_begun;                       /* the mastership was told of */
-    struct weir_candidate_change change; /* the last */
-    unsigned refused; /* what was logged as refused: a bit a type */
-    bool is_resigned; /* it was told */
+    bool is_begun;                       /* the mastership was reported */
+    struct weir_candidate_change change; /* the last one */
+    unsigned refused; /* logged refusals: a bit for each type of request */
+    bool is_resigned; /* it was reported */
     bool is_closing;
 };
 
-/* One ask that is under way. */
+/* One request that is under way. */
 struct asked {
     struct by_etcd *by;
     struct weir_candidate_ask ask;
@@ -125,9 +125,9 @@ struct number_call {
     uint64_t number;
 };
 
-/* As patient as a candidate is with an etcd that is slow: an answer that comes
- * before the mastership is over is good. False: it can't be made, and no
- * outcome comes. */
+/* Has the patience that a candidate has with a slow etcd: an answer before the
+ * mastership is over is good. False: the request failed, and no outcome
+ * comes. */
 static bool call_number(struct by_etcd *by, struct weir_etcd_ask ask,
                         uint64_t number, weir_etcd_outcome_fn *on_number)
 {
@@ -158,7 +158,7 @@ static uint64_t parse_number(struct weir_text text)
     return number > 0 ? number : WEIR_ELECTION_UNREAD;
 }
 
-/* One that can't be read may be any. */
+/* A number that can't be read may be any. */
 static void on_found(void *context, const struct weir_etcd_outcome *outcome)
 {
     struct number_call *call = context;
@@ -211,7 +211,7 @@ static void keep(void *part, uint64_t number)
                            "etcd isn't connected");
 }
 
-/* A mastership is told of when it is known what the one before has kept. */
+/* A mastership is reported when the number of the former one has been read. */
 static void tell(struct by_etcd *by)
 {
     if (!weir_candidate_change(&by->candidate, &by->change))
@@ -231,13 +231,13 @@ static void turn_soon(struct by_etcd *by)
 
 /* ---- An answer ---- */
 
-/* Once, until such a thing is answered. */
+/* Once, until a request of that type is answered. */
 static void log_refusal(struct by_etcd *by, const struct asked *asked,
                         const struct weir_etcd_outcome *outcome)
 {
     unsigned bit = 1u << asked->ask.type;
     if ((by->refused & bit) || !weir_etcd_is_up(by->etcd))
-        return; /* a connection that is lost says so itself */
+        return; /* the link logs a lost connection itself */
     static const char *const names[] = {
         [WEIR_CANDIDATE_GRANT] = "a lease",
         [WEIR_CANDIDATE_KEEP] = "a keep-alive",
@@ -309,7 +309,7 @@ static void on_outcome(void *context, const struct weir_etcd_outcome *outcome)
         free(asked);
 }
 
-/* ---- An ask ---- */
+/* ---- A request ---- */
 
 static struct weir_etcd_ask to_etcd(const struct by_etcd *by,
                                     const struct weir_candidate_ask *ask)
@@ -343,7 +343,7 @@ static void leave(struct by_etcd *by)
     weir_etcd_leave(by->etcd, "left, as it doesn't answer as it should");
 }
 
-/* What can't be asked has failed, and is asked again after a pause. */
+/* A request that can't be sent has failed; it is made again after a pause. */
 static void put(struct by_etcd *by, const struct weir_candidate_ask *ask)
 {
     struct asked *asked = malloc(sizeof *asked);
@@ -383,7 +383,7 @@ static void on_turn(evutil_socket_t fd, short what, void *context)
     (void)what;
     struct by_etcd *by = context;
     struct weir_candidate_ask ask;
-    /* Read before anything is sent: a lease counts from here. */
+    /* The clock is read before anything is sent: a lease counts from here. */
     weir_instant now = weir_clock_boot();
     weir_candidate_tick(&by->candidate, now);
     tell(by);

@@ -2,29 +2,29 @@
  * server/election_lock.c - the election of processes of one host: a lock on a
  * file.
  *
- * Theory of operation. The kernel elects: of all who stand, one has the lock
- * of the open file description, until it closes the file or dies. So holding
- * needs no clock. A process that is stopped keeps the lock, and nobody else
- * grants anything meanwhile, which is safe, if not what one would wish for.
+ * Theory of operation. The kernel elects: one candidate has the lock of the
+ * open file description, until it closes the file or dies. So holding needs no
+ * clock. A stopped process keeps the lock, and no other process grants anything
+ * meanwhile, which is safe, though not desirable.
  *
- * Who doesn't have the lock tries to get it every LOOK, and sooner where the
- * kernel tells: inotify says that somebody has closed the file. It says so a
- * moment before it lets the lock go, so a try comes at once and another a few
- * milliseconds later. (Rejected: a thread that waits in F_OFD_SETLKW, which
- * only a signal can call back.)
+ * A candidate without the lock tries to get it every LOOK, and sooner when
+ * inotify reports that a process has closed the file. The report comes a moment
+ * before the kernel releases the lock, so one try is made at once and another a
+ * few milliseconds later. (Rejected: a thread that waits in F_OFD_SETLKW, which
+ * only a signal can interrupt.)
  *
- * The term is a number in the file: raised and on the disk before anybody is
- * told. The line is written over the old one and cut to its length then, so
+ * The term is a number in the file: raised and on the disk before it is
+ * reported. The line is written over the old one and then cut to its length, so
  * that a crash between the two loses neither.
  *
  *     "41 a.example:7077\n"   ->   "42 b:7077\nple:7077\n"   ->   "42 b:7077\n"
  *
- * Behind the identity stands a number in sixteen digits, which a master may
- * have kept for its successor, and which stays until another is.
+ * After the identity follows a number in sixteen digits, which a master may
+ * have kept for its successor, and which stays until another number is kept.
  *
- * A file that is removed lets two processes have a lock on two files of one
- * name; the one on the older file finds that out when it is asked whether it
- * holds. Terms begin anew then, at the time of day. */
+ * If the file is removed, two processes can have a lock on two files of one
+ * name; the process with the older file finds that out when it is asked whether
+ * it holds. Terms begin again then, at the time of day. */
 
 #include <errno.h>
 #include <event2/event.h>
@@ -40,26 +40,27 @@
 #include "os/clock.h"
 #include "server/election_private.h"
 
-#define LOOK (100 * 1000000ull)  /* for the lock */
-#define SOON (5 * 1000000ull)    /* … once the file was closed by somebody */
-#define CHECK (100 * 1000000ull) /* of a master, that the file is there */
-#define LINE_MAX_BYTES 304 /* a term, an identity, a number, and between */
+#define LOOK (100 * 1000000ull) /* interval of tries to lock */
+#define SOON (5 * 1000000ull)   /* … after a process has closed the file */
+#define CHECK \
+    (100 * 1000000ull)     /* interval at which a master checks the file */
+#define LINE_MAX_BYTES 304 /* a term, an identity, a number, and blanks */
 
 struct by_lock {
     struct weir_election *election;
-    int fd;       /* of the file; -1: none. Its lock is ours when
-                           * is_master */
+    int fd;       /* of the file; -1: none. This process has its lock when
+                   * is_master */
     dev_t device; /* of the file that is open */
     ino_t inode;
     int notify_fd;      /* of inotify; -1: none */
     struct event *look; /* owned, as the next */
     struct event *notify;
     bool is_master;
-    bool is_doubted; /* the file wasn't there when somebody asked */
+    bool is_doubted; /* the file was missing at a check */
     bool is_resigned;
     bool is_troubled; /* and that was logged */
-    uint64_t term;    /* ours, or the highest one read */
-    uint64_t number;  /* in the file, of a master */
+    uint64_t term;    /* this process's, or the highest one read */
+    uint64_t number;  /* in the file; set by a master */
 };
 
 struct line {
@@ -78,7 +79,7 @@ static int failed(const struct by_lock *by, const char *what,
 
 /* ---- The file ---- */
 
-/* 1; 0: the file is empty; WEIR_EINVAL: it is something else; WEIR_ESYSTEM. */
+/* 1; 0: the file is empty; WEIR_EINVAL: it is another file; WEIR_ESYSTEM. */
 static int read_line(const struct by_lock *by, struct line *out,
                      struct weir_diag *diag)
 {
@@ -118,7 +119,7 @@ static int write_line(const struct by_lock *by, uint64_t term, uint64_t number,
     return 0;
 }
 
-/* Whether the file of that name is still the one that is open. */
+/* Whether the path still leads to the file that is open. */
 static bool is_same_file(const struct by_lock *by)
 {
     struct stat named;
@@ -126,8 +127,8 @@ static bool is_same_file(const struct by_lock *by)
            named.st_ino == by->inode && named.st_dev == by->device;
 }
 
-/* Nobody else's to read: a read lock, which that would be enough for, keeps
- * every server from being elected. */
+/* No other user may read the file: a read lock, for which reading is enough,
+ * keeps every server from being elected. */
 static int open_file(struct by_lock *by, struct weir_diag *diag)
 {
     struct line line;
@@ -154,7 +155,7 @@ static void close_file(struct by_lock *by)
     by->fd = -1;
 }
 
-/* 1: it is ours; 0: another has it. */
+/* 1: this process has the lock; 0: another has it. */
 static int take_lock(const struct by_lock *by, struct weir_diag *diag)
 {
     struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
@@ -165,7 +166,7 @@ static int take_lock(const struct by_lock *by, struct weir_diag *diag)
     return failed(by, "lock", diag);
 }
 
-/* ---- What is told ---- */
+/* ---- News ---- */
 
 static void tell(struct by_lock *by, bool is_master, const char *master,
                  uint64_t term)
@@ -179,7 +180,8 @@ static void tell(struct by_lock *by, bool is_master, const char *master,
     weir_election_tell(by->election, &news);
 }
 
-/* The other's name, once it has written it. Our own is of who died. */
+/* Reports the master's name, once the master has written it. This server's own
+ * name is that of a dead process. */
 static int tell_other(struct by_lock *by, struct weir_diag *diag)
 {
     struct line line = { .term = 0 };
@@ -196,13 +198,13 @@ static int tell_other(struct by_lock *by, struct weir_diag *diag)
 
 /* ---- Being master ---- */
 
-/* The lock is ours; the mastership, once the term is on the disk. */
+/* The lock is taken; the mastership begins once the term is on the disk. */
 static int begin_term(struct by_lock *by, struct weir_diag *diag)
 {
     struct line line = { .term = 0 };
     int error = read_line(by, &line, diag);
-    /* Less than was heard of: the file is another than it was. And not below
-     * the terms of who stood without a lock: those are times. */
+    /* A term below the highest one read: the file is a new one. And not below
+     * the terms of masters without a lock: those are times. */
     uint64_t wall = (weir_clock_now() + weir_clock_wall_offset()) / 1000000;
     uint64_t term = (line.term > by->term ? line.term : by->term) + 1;
     if (term < wall)
@@ -226,7 +228,7 @@ static int begin_term(struct by_lock *by, struct weir_diag *diag)
 static void end_term(struct by_lock *by, enum weir_log_level level,
                      const char *why)
 {
-    by->is_master = false; /* before the lock goes */
+    by->is_master = false; /* before the lock is released */
     close_file(by);
     weir_log_limited(by->election->options.log, WEIR_LOG_ELECTION, level,
                      "election: no longer master: %s (term %" PRIu64
@@ -246,7 +248,7 @@ static int stand(struct by_lock *by, struct weir_diag *diag)
         return tell_other(by, diag);
     if (is_same_file(by))
         return begin_term(by, diag);
-    close_file(by); /* it was removed: the one of that name, next time */
+    close_file(by); /* the file was removed: the next try opens the new one */
     return 0;
 }
 
@@ -267,7 +269,7 @@ static void look(struct by_lock *by)
         end_term(by, WEIR_LOG_ERROR, "the file was removed; leave it to Weir");
         tell(by, false, "", 0);
     }
-    if (by->is_resigned) /* by who was told */
+    if (by->is_resigned) /* from a callback of tell() */
         return;
     int error = stand(by, &diag);
     if (error < 0) {
@@ -301,7 +303,7 @@ static void on_notify(evutil_socket_t fd, short what, void *context)
     char ignored[4096];
     while (read(fd, ignored, sizeof ignored) > 0) {
     }
-    /* In trouble the file is closed again, which is a notice of itself. */
+    /* In trouble the file is closed again, and inotify reports that as well. */
     if (by->is_master || by->is_resigned || by->is_troubled)
         return;
     look(by);
@@ -310,8 +312,8 @@ static void on_notify(evutil_socket_t fd, short what, void *context)
 
 /* ---- The kind ---- */
 
-/* Who was told once that it isn't master leases no more, so the term is over
- * even if the file is back before it is looked at again. */
+/* A caller that was told once that this server isn't master leases no more. So
+ * the term is over even if the file is back before the next check. */
 static bool holds(void *part)
 {
     struct by_lock *by = part;
@@ -360,7 +362,7 @@ static void free_part(void *part)
     free(by);
 }
 
-/* Without inotify the lock is found by looking alone. */
+/* Without inotify only the timer tries the lock. */
 static int make_events(struct by_lock *by)
 {
     struct event_base *base = by->election->options.base;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * server/gate.c - the doors' one way in.
+ * server/gate.c - authorization, the same for both listeners.
  *
  * Every refusal is counted, and logged within the limit of its kind of line. */
 

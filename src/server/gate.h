@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * server/gate.h - whom the doors let in: asks the credentials, counts and
- * logs who was refused. One thread. */
+ * server/gate.h - authorization: checks the credentials of the listeners'
+ * peers, counts and logs refusals. One thread. */
 
 #ifndef WEIR_GATE_H
 #define WEIR_GATE_H
@@ -9,16 +9,16 @@
 #include "server/credentials.h"
 #include "server/log.h"
 
-/* How long a connection may stand that nobody known has used, where
- * credentials are in force: strangers don't keep others out. */
+/* How long a connection without an admitted credential may stand, if
+ * credentials are in force: unauthenticated peers don't keep others out. */
 #define WEIR_STRANGER_MAX (10 * WEIR_SECOND)
 
 enum weir_door { WEIR_DOOR_GRPC, WEIR_DOOR_HTTP };
 enum weir_refusal {
     WEIR_REFUSED_TLS,        /* no handshake: garbage, a certificate that
                               * wasn't signed or has ended, too slow */
-    WEIR_REFUSED_CREDENTIAL, /* nothing shown that is known */
-    WEIR_REFUSED_ROLE,       /* known, and not allowed */
+    WEIR_REFUSED_CREDENTIAL, /* no known credential was shown */
+    WEIR_REFUSED_ROLE,       /* known, without the role */
     WEIR_REFUSED_NAME,       /* the role 'take', but not for that quota */
 };
 #define WEIR_DOORS 2
@@ -27,18 +27,18 @@ enum weir_refusal {
 const char *weir_door_name(enum weir_door door);
 const char *weir_refusal_name(enum weir_refusal refusal);
 
-/* Filled by whoever serves; all zero: everybody may do all. */
+/* All zero: every peer may do all. */
 struct weir_gate {
     const struct weir_credentials *credentials; /* borrowed; NULL: none are in
                                                  * force */
-    const struct weir_tls *tls; /* borrowed; whose certificate is shown; NULL:
+    const struct weir_tls *tls; /* borrowed; the listeners' certificate; NULL:
                                  * plain text */
     struct weir_log *log;       /* borrowed; NULL: none */
-    /* The gate's own: */
+    /* The counters: */
     uint64_t refused[WEIR_DOORS][WEIR_REFUSALS];
 };
 
-/* Who asks. */
+/* The peer of a request. */
 struct weir_caller {
     enum weir_door door;
     const char *address;               /* "127.0.0.1:41234" */
@@ -46,22 +46,23 @@ struct weir_caller {
     const char *authorization;         /* the header; "": none */
 };
 
-/* Whether somebody has to show anything at all. */
+/* Whether a peer needs a credential at all. */
 bool weir_gate_is_shut(const struct weir_gate *gate);
-/* Who it is. WEIR_ECREDENTIAL, with 'diag' filled, counted and logged. */
+/* Identifies the peer. WEIR_ECREDENTIAL, with 'diag' filled, counted and
+ * logged. */
 int weir_gate_identify(struct weir_gate *gate, const struct weir_caller *who,
                        struct weir_identity *out, struct weir_diag *diag,
                        weir_instant now);
-/* Whether it may. WEIR_EDENIED, with 'diag' filled, counted and logged. */
+/* Checks the role. WEIR_EDENIED, with 'diag' filled, counted and logged. */
 int weir_gate_admit(struct weir_gate *gate, const struct weir_caller *who,
                     const struct weir_identity *identity, enum weir_role role,
                     struct weir_diag *diag, weir_instant now);
-/* Whether 'who' may take from the quota 'name'. As above. */
+/* Checks that 'who' may take from the quota 'name'. As above. */
 int weir_gate_admit_name(struct weir_gate *gate, const struct weir_caller *who,
                          const struct weir_identity *identity,
                          struct weir_text name, struct weir_diag *diag,
                          weir_instant now);
-/* Counts and logs what a door refused by itself. */
+/* Counts and logs a refusal by the listener itself. */
 void weir_gate_note(struct weir_gate *gate, enum weir_door door,
                     enum weir_refusal refusal, const char *address,
                     const char *why, weir_instant now);

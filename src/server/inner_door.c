@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * server/inner_door.c - an agent within a root.
  *
- * Why by loopback: a pair of sockets into the gRPC door would spare nothing
- * that is seen (a report is some each second, whatever the doors decide), and
- * would be a second way in for the gate to guard. */
+ * Why by loopback: a pair of sockets into the gRPC listener would save nothing
+ * measurable (some reports each second, however many decisions are made), and
+ * would be a second way in to authorize. */
 
 #include "server/inner_door.h"
 
@@ -27,7 +27,7 @@ struct weir_inner_door {
     uint32_t done; /* the limiter is closed; atomic */
 };
 
-/* A root that listens anywhere listens on loopback too. */
+/* A root that listens on all addresses listens on loopback too. */
 static void own_address(const struct weir_inner_door_options *options,
                         char *buf, size_t size)
 {
@@ -108,8 +108,8 @@ static void *close_limiter(void *context)
 {
     struct weir_inner_door *door = context;
     weir_close(door->weir);
-    /* release: who reads 'done' may take the limiter for gone; pairs with the
-     * acquire of weir_inner_door_is_done(). */
+    /* release: a reader of 'done' may take the limiter for closed; pairs with
+     * the acquire of weir_inner_door_is_done(). */
     weir_store_release(&door->done, 1);
     return NULL;
 }

@@ -19,7 +19,7 @@ int weir_link_identify(struct weir_gate *gate, struct weir_h2_link *link,
 int weir_link_admit(struct weir_gate *gate, struct weir_h2_link *link,
                     const struct weir_identity *identity, enum weir_role role,
                     struct weir_diag *diag);
-/* The status of gRPC for an error of these two. */
+/* The gRPC status for an error of these two. */
 int weir_link_status(int error);
 /* Counts and logs that the peer named a quota from which it may not take. */
 void weir_link_note_denied(struct weir_gate *gate, struct weir_h2_link *link,

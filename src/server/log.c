@@ -61,8 +61,8 @@ int weir_log_level_parse(const char *text, enum weir_log_level *out)
 
 /* ---- Messages ---- */
 
-/* Neither a control character (C0, DEL, C1) nor one that changes how others
- * are shown: zero widths, directions, line and paragraph ends. */
+/* Excludes control characters (C0, DEL, C1) and characters that change how
+ * others are displayed: zero widths, directions, line and paragraph ends. */
 static bool is_shown(uint32_t character)
 {
     static const struct {
@@ -111,7 +111,8 @@ static void print_message(char message[MESSAGE_MAX], const char *format,
 static void print_message(char message[MESSAGE_MAX], const char *format,
                           va_list args)
 {
-    char plain[MESSAGE_MAX]; /* when it is full, escape() cuts it and says so */
+    char plain[MESSAGE_MAX]; /* when it is full, escape() cuts it and adds
+                              * "…" */
     int len = vsnprintf(plain, sizeof plain, format, args);
     weir_assert(len >= 0);
     size_t most = (size_t)len < sizeof plain ? (size_t)len : sizeof plain - 1;
@@ -149,7 +150,7 @@ static void write_line(enum weir_log_level level, const char *message,
                             levels[level], message, more);
     weir_assert(len < sizeof line);
     ssize_t ignored = write(STDERR_FILENO, line, len);
-    (void)ignored; /* nowhere to complain */
+    (void)ignored; /* an error can't be reported */
 }
 
 void weir_log(const struct weir_log *log, enum weir_log_level level,
@@ -172,7 +173,7 @@ static weir_instant now_of(const struct weir_log *log)
     return log->clock ? log->clock() : weir_clock_now();
 }
 
-/* Whether the kind has a line left, which is used then. */
+/* Takes a line of the kind's limit; false: none is left. */
 static bool take_line(struct weir_log *log, enum weir_log_kind kind,
                       weir_instant now)
 {

@@ -49,7 +49,7 @@ enum weir_log_kind {
     WEIR_LOG_ELECTION, /* the master of leases */
     WEIR_LOG_ETCD,     /* how an election's etcd answers */
     WEIR_LOG_LEASES,   /* whether this root hands out leases */
-    WEIR_LOG_LOAD,     /* this root is busy, or is so no more */
+    WEIR_LOG_LOAD,     /* this root is busy, or no longer */
     WEIR_LOG_ZONE,     /* a time zone isn't known here: one an hour */
     WEIR_LOG_LIBRARY,  /* libevent's own lines */
     /* A limiter's events: of enum weir_event_type, each a kind. */
@@ -58,13 +58,14 @@ enum weir_log_kind {
 };
 #define WEIR_LOG_KINDS (WEIR_LOG_EVENT_LAST + 1)
 
-/* Of one kind; the log's own. */
+/* The state of one kind; the log's own. */
 struct weir_log_limit {
-    weir_instant used_up; /* until when the lines so far use the allowance */
-    weir_instant since;   /* when the first of the 'left_out' came */
-    uint64_t left_out;    /* lines, with the one that is kept */
-    enum weir_log_level level;    /* of the kept one */
-    char kept[WEIR_LOG_KEPT_MAX]; /* the newest of them, as it is written */
+    weir_instant used_up;      /* when the allowance of the lines so far ends */
+    weir_instant since;        /* when the first of 'left_out' came */
+    uint64_t left_out;         /* lines, including the kept one */
+    enum weir_log_level level; /* of the kept one */
+    char kept[WEIR_LOG_KEPT_MAX]; /* the newest of them, as it will be
+                                   * written */
 };
 
 /* All zero but for the level at first. */
@@ -93,10 +94,10 @@ void weir_log_limited(struct weir_log *log, enum weir_log_kind kind,
 /* For struct weir_accept_short, with the log as its context. */
 void weir_log_short(void *log, uint64_t count, const char *why);
 
-/* Writes what was kept, of kinds that have a line left again. To be called
- * each second. */
+/* Writes the kept lines of kinds that have a line left again. To be called each
+ * second. */
 void weir_log_tick(struct weir_log *log);
-/* Writes all that was kept: the process ends. */
+/* Writes all kept lines: the process ends. */
 void weir_log_end(struct weir_log *log);
 
 /* From now on libevent's lines go to this log, until another call; NULL:

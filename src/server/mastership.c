@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT
  * server/mastership.c - the election's news as the root's begin() and end().
  *
- * A mastership can end in three ways: the election says so, from the loop;
- * its time is over by the clock, which whoever is about to give something finds
- * first; or this server resigns. The root is told the same in each case, and
- * once: what it leased is then another's to hand out.
+ * A mastership can end in three ways: the election reports it, from the loop;
+ * its time is over by the clock, which the check before a grant finds first; or
+ * this server resigns. In each case the root is told the same, and once: its
+ * leases are then another server's to hand out.
  *
- * Where the election has a place for it, a number is kept there
- * (lease/broker_roll.c): one at the begin of each mastership, before anybody is
- * answered if there was one before, and another when somebody new waits for it.
- * That is looked at whenever the root has taken asks; the number is kept a
- * moment later, for all that come in that moment. Where it can't be kept, who
- * is new waits for longer (lease/broker_roll.c), and it is tried again.
+ * If the election has a place for it, a number is kept there
+ * (lease/broker_roll.c): one at the begin of each mastership, before any answer
+ * if there was a mastership before, and another when a new lease holder waits
+ * for it. That is checked whenever the root has received requests; the number
+ * is kept a moment later, for all that come in that moment. If it can't be
+ * kept, a new holder waits longer (lease/broker_roll.c), and it is tried again.
  *
- * Who stands without an election is alone, by what people say. Two roots on one
- * store that both were would lease twice what there is, so where the store is a
- * file they are elected by a lock beside it all the same. Whoever has it from
- * the beginning is alone, as far as anybody can tell. */
+ * A server without an election is the only one, by its configuration. Two such
+ * roots on one store would lease twice the limit. So if the store is a file, a
+ * lock beside it elects them all the same. A root that has that lock from the
+ * beginning is alone, as far as can be known. */
 
 #include "server/mastership.h"
 
@@ -31,7 +31,7 @@
 #define LOCK_MAX 4096 /* bytes of its path */
 
 #define MOMENT (5 * 1000)  /* us */
-#define PAUSE (200 * 1000) /* us, after one that couldn't be kept */
+#define PAUSE (200 * 1000) /* us, after a failed try to keep one */
 
 struct weir_mastership {
     struct weir_election *election; /* owned */
@@ -39,15 +39,16 @@ struct weir_mastership {
     struct weir_log *log;           /* borrowed */
     void (*on_change)(void *context);
     void *context;
-    char master[WEIR_MASTER_MAX + 1]; /* elsewhere; "": unknown, or it is us */
-    uint64_t term;                    /* the highest heard of */
+    char master[WEIR_MASTER_MAX + 1]; /* another server; "": unknown, or it is
+                                       * this one */
+    uint64_t term;                    /* the highest term received */
     struct event *keep;               /* owned; NULL: nothing is kept */
-    uint64_t kept;                    /* numbers, so many */
-    uint64_t keeping;                 /* the one under way; 0: none */
-    bool is_troubled;                 /* that it can't be kept was said */
-    bool is_unkept;                   /* nobody is answered before one is */
-    bool is_alone;                    /* nobody else was ever heard of */
-    bool is_beside;                   /* by a lock that nobody asked for */
+    uint64_t kept;                    /* how many numbers were kept */
+    uint64_t keeping;                 /* the number under way; 0: none */
+    bool is_troubled;                 /* a failure to keep one was logged */
+    bool is_unkept;                   /* no answers until a number is kept */
+    bool is_alone;                    /* no other server was ever seen */
+    bool is_beside;                   /* by the lock beside the store */
     bool is_resigning;
     bool is_resigned;
 };
@@ -59,7 +60,7 @@ static void tell_end(struct weir_mastership *m)
     m->on_change(m->context);
 }
 
-/* ---- The number beside it ---- */
+/* ---- The number in the election ---- */
 
 static void keep_after(struct weir_mastership *m, suseconds_t us)
 {
@@ -68,7 +69,8 @@ static void keep_after(struct weir_mastership *m, suseconds_t us)
         (void)evtimer_add(m->keep, &time);
 }
 
-/* Another than any of this or another term, but for chance. */
+/* A number that differs from all others of this and other terms, but for
+ * chance. */
 static void keep_another(struct weir_mastership *m)
 {
     uint64_t number = weir_rng_mix(m->term) + ++m->kept;
@@ -84,7 +86,7 @@ static void on_kept(void *context, uint64_t number, int error, const char *why)
     if (number != m->keeping || !weir_root_leases(m->root))
         return;
     m->keeping = 0;
-    if (error == WEIR_ENOTREADY) /* the loop will hear of it */
+    if (error == WEIR_ENOTREADY) /* the loop will report it */
         return;
     if (error < 0 && !m->is_troubled)
         weir_log_limited(
@@ -121,8 +123,8 @@ static void begin(struct weir_mastership *m, uint64_t found)
                      "hands out leases, term %llu",
                      (unsigned long long)m->term);
     weir_root_lease_alone(m->root, m->is_alone);
-    /* Vacant since now, and not since the former one was lost: somebody may
-     * have come and gone in between. */
+    /* Vacant since now, and not since the former one was lost: another server
+     * may have been master in between. */
     weir_root_lease_begin(m->root, m->term, now, now);
     m->keeping = 0;
     m->is_unkept = m->keep != NULL;
@@ -169,7 +171,7 @@ static void on_resigned(void *context)
     m->is_resigned = true;
 }
 
-/* A file that can't be locked is no reason not to serve. */
+/* A server whose file can't be locked serves all the same. */
 static int stand_beside(struct weir_mastership *m,
                         const struct weir_election_options *options,
                         const char *store)

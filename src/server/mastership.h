@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * server/mastership.h - between the election and the root node: who hands out
- * leases, told to the root, and asked for before each answer that gives
+ * server/mastership.h - between the election and the root node: tells the root
+ * when it is the master, and checks it before each answer that grants
  * something.
  *
  * One thread, that of the loop. */
@@ -14,35 +14,36 @@
 struct weir_mastership;
 
 struct weir_mastership_options {
-    struct weir_election_options election; /* its callbacks are ours */
-    const char *store; /* where the quotas are; NULL: elsewhere. Kind none: if
-                        * that is a file, one beside it is locked, for other
-                        * roots of this host may have the same */
+    struct weir_election_options election; /* its callbacks are set here */
+    const char *store; /* the URL of the quotas; NULL: there is none. If the
+                        * kind is none and this is a file, a lock beside it
+                        * elects among the roots of this host that use it */
     struct weir_root *root;           /* borrowed */
-    void (*on_change)(void *context); /* the root has something to say */
+    void (*on_change)(void *context); /* the root may have something to send */
     void *context;
 };
 
-/* Stands for the election. Errors as weir_election_new(). */
+/* Joins the election. Errors as weir_election_new(). */
 int weir_mastership_new(const struct weir_mastership_options *options,
                         struct weir_mastership **out, struct weir_diag *diag);
-/* Without a word to the others: resign first. NULL inside is legal. */
+/* Doesn't inform the other servers: resign first. NULL inside is legal. */
 void weir_mastership_free(struct weir_mastership **mastership);
 
-/* Whether this root may give something at this very moment. If it was master
- * and isn't by the clock any more, the root hears of it here: earlier than by
- * the loop. NULL: nobody has said that it is master. */
+/* Whether this root may grant something at this very moment. If it was master
+ * and isn't by the clock any more, the root is told here: earlier than by the
+ * loop. NULL: no, no mastership was set. */
 bool weir_mastership_holds(struct weir_mastership *mastership);
-/* To be called after the root has taken asks: somebody new may wait for a
- * number to be kept (weir_root_lease_wants_keep). NULL: nothing to do. */
+/* Call it after the root has received requests: a new lease holder may wait for
+ * a kept number (weir_root_lease_wants_keep). NULL: nothing to do. */
 void weir_mastership_keep(struct weir_mastership *mastership);
-/* Who is, "HOST:PORT"; "": this one, or nobody known. Borrowed until the
+/* The master, "HOST:PORT"; "": this server, or not known. Borrowed until the
  * loop goes on. */
 const char *weir_mastership_master(const struct weir_mastership *mastership);
 
-/* Gives nothing from now on, and hands over. */
+/* Grants nothing from now on, and hands the mastership over. */
 void weir_mastership_resign(struct weir_mastership *mastership);
-/* The others know, or it took longer than a second; or nobody resigned. */
+/* The other servers know, or it took longer than a second; or this one has not
+ * resigned. */
 bool weir_mastership_is_settled(const struct weir_mastership *mastership);
 
 #endif /* WEIR_MASTERSHIP_H */
