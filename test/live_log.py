@@ -245,7 +245,7 @@ class Sealed(Bounded, SealedAgent):
                                    (agent, ("http", "http"))):
             for listener in listeners:
                 self.assertGreaterEqual(
-                    written.ever(f"{listener} door: "),
+                    written.ever(f"{listener} listener: "),
                     FLOOD * listeners.count(listener), listener)
 
     def test_wrong_tokens(self):

@@ -56,8 +56,9 @@ void weir_gate_note(struct weir_gate *gate, enum weir_door door,
     gate->refused[door][refusal]++;
     if (gate->log)
         weir_log_limited(gate->log, kinds[door][refusal], WEIR_LOG_WARNING,
-                         "%s door: %s refused (%s): %s", weir_door_name(door),
-                         address, weir_refusal_name(refusal), why);
+                         "%s listener: %s refused (%s): %s",
+                         weir_door_name(door), address,
+                         weir_refusal_name(refusal), why);
 }
 
 int weir_gate_identify(struct weir_gate *gate, const struct weir_caller *who,

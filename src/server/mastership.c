@@ -91,8 +91,8 @@ static void on_kept(void *context, uint64_t number, int error, const char *why)
     if (error < 0 && !m->is_troubled)
         weir_log_limited(
             m->log, WEIR_LOG_LEASES, WEIR_LOG_WARNING,
-            "a new holder waits for its lease, and holders of the next "
-            "master will have to: %s; trying again",
+            "a new lease holder waits for its lease, and so will holders "
+            "at the next master: %s; trying again",
             why);
     m->is_troubled = error < 0;
     if (error < 0) {
@@ -120,7 +120,7 @@ static void begin(struct weir_mastership *m, uint64_t found)
 {
     weir_instant now = weir_clock_now();
     weir_log_limited(m->log, WEIR_LOG_LEASES, WEIR_LOG_INFO,
-                     "hands out leases, term %llu",
+                     "this root hands out leases, term %llu",
                      (unsigned long long)m->term);
     weir_root_lease_alone(m->root, m->is_alone);
     /* Vacant since now, and not since the former one was lost: another server
@@ -139,7 +139,7 @@ static void end(struct weir_mastership *m, const char *why)
 {
     if (weir_root_leases(m->root))
         weir_log_limited(m->log, WEIR_LOG_LEASES, WEIR_LOG_WARNING,
-                         "hands out no leases: %s%s", why, m->master);
+                         "this root hands out no leases: %s%s", why, m->master);
     tell_end(m);
 }
 
@@ -156,13 +156,13 @@ static void on_news(void *context, const struct weir_election_news *news)
     if (m->is_alone && m->is_beside && !m->is_resigning)
         weir_log_limited(
             m->log, WEIR_LOG_LEASES, WEIR_LOG_WARNING,
-            "hands out no leases: %s%sanother root on this store does, "
-            "and this one stands by for it; --election says how they "
-            "are to be elected",
+            "this root hands out no leases: %s%sanother root on this "
+            "store does, and this one stands by; choose their election "
+            "with --election",
             news->master, news->master[0] ? ", " : "");
     m->is_alone = false;
     snprintf(m->master, sizeof m->master, "%s", news->master);
-    end(m, m->master[0] ? "the master is " : "it isn't known who does");
+    end(m, m->master[0] ? "the master is " : "the master isn't known");
 }
 
 static void on_resigned(void *context)
@@ -191,8 +191,8 @@ static int stand_beside(struct weir_mastership *m,
     if (error < 0)
         weir_log_limited(
             m->log, WEIR_LOG_LEASES, WEIR_LOG_WARNING,
-            "%s; should another root on this store hand out leases, "
-            "nobody would notice",
+            "%s; if another root on this store hands out leases, this "
+            "root won't notice",
             diag.text);
     return error;
 }
@@ -247,7 +247,7 @@ bool weir_mastership_holds(struct weir_mastership *m)
         return false;
     if (weir_election_holds(m->election))
         return true;
-    end(m, "its time is over");
+    end(m, "its mastership is over, ");
     return false;
 }
 

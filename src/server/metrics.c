@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * server/metrics.c - figures of the root, and of some quotas.
+ * server/metrics.c - metrics of the root, and of some quotas.
  *
- * Names of instances are as many as a site has clients, and what asks for
- * metrics keeps each label for weeks: so only the quotas that refused most
- * are told one by one. The rest is in the totals. */
+ * A site has as many names of instances as clients, and a metrics store keeps
+ * each label for weeks: so only the quotas that refused most are printed one by
+ * one. The rest is in the totals. */
 
 #include "server/metrics.h"
 
@@ -75,15 +75,15 @@ static void print_root(FILE *out, const struct weir_metrics_source *of)
           "Reports that came again and were not counted again.",
           (double)s.reports_repeated },
         { "weir_counts_total", "counter", "Counts merged.", (double)s.counts },
-        { "weir_fills_total", "counter", "Fills told to limiters.",
+        { "weir_fills_total", "counter", "Fills sent to limiters.",
           (double)s.fills },
         { "weir_pushes_total", "counter",
-          "Messages of fills that nobody asked for.", (double)s.pushes },
+          "Messages of fills sent without a report.", (double)s.pushes },
         { "weir_protocol_errors_total", "counter",
           "Links dropped because the peer broke the protocol.",
           (double)s.protocol_errors },
         { "weir_root_busy_ratio", "gauge",
-          "Of the time that the root's thread could have had, what it used.",
+          "Share of the CPU time open to the root's thread that it used.",
           (double)s.busy_ppm / 1e6 },
         { "weir_root_stretch_seconds", "gauge",
           "An overloaded root asks for reports no closer than this.",
@@ -162,7 +162,7 @@ static void print_upstream(FILE *out, const struct weir_upstream *upstream,
     weir_metrics_figures(out, figures, WEIR_COUNT_OF(figures));
     static const char age[] = "weir_region_age_seconds";
     weir_metrics_head(out, age, "gauge",
-                      "Since a topmost root was heard; +Inf: never.");
+                      "Time since a message of a topmost root; +Inf: never.");
     if (s.region.age == WEIR_NEVER)
         fprintf(out, "%s +Inf\n", age);
     else
@@ -209,7 +209,7 @@ static void print_column(FILE *out, enum column column,
             continue;
         fprintf(out, "%s{quota=\"", head->name);
         weir_metrics_label(out, busy[i].name, busy[i].name_len);
-        /* Refusals that nobody felt must not look like the others. */
+        /* Refusals of a shadow quota must not look like real ones. */
         const char *mode = weir_busy_mode(&busy[i]);
         if (mode)
             fprintf(out, "\",mode=\"%s", mode);
@@ -234,8 +234,9 @@ static void print_adaptive_limits(FILE *out,
         }
     }
     static const char flight[] = "weir_adaptive_in_flight_units";
-    weir_metrics_head(out, flight, "gauge",
-                      "In flight when the limits were told, in all processes.");
+    weir_metrics_head(
+        out, flight, "gauge",
+        "In flight when the limits were reported, in all processes.");
     for (size_t i = 0; i < count; i++) {
         fprintf(out, "%s{quota=\"", flight);
         weir_metrics_label(out, seen[i].name, strlen(seen[i].name));
@@ -275,7 +276,7 @@ static int print_adaptive(FILE *out, struct weir_root *root, weir_instant now)
     return 0;
 }
 
-/* The remembered limiters: the last ones. */
+/* The limiters that the root remembers: the last ones. */
 static void print_debtors(FILE *out, const struct weir_root *root,
                           weir_instant now)
 {

@@ -10,23 +10,23 @@
 
 struct weir_gate;
 
-/* What the page is about; all borrowed. */
+/* The sources of the metrics; all borrowed. */
 struct weir_metrics_source {
     struct weir_root *root;
     const char *name; /* of the root */
     const char *version;
     bool store_up;
     size_t edits_waiting;
-    const struct weir_gate *gate;            /* NULL: nothing is told of it */
+    const struct weir_gate *gate;            /* NULL: no metrics of it */
     const struct weir_snapshot *snapshot;    /* NULL: likewise */
     const struct weir_upstream *upstream;    /* NULL: likewise */
     const struct weir_doorman_source *file;  /* NULL: likewise */
     const struct weir_door_doorman *doorman; /* NULL: likewise */
 };
 
-/* The page, malloc'ed, or NULL when there is no memory. At most
- * WEIR_METRICS_QUOTAS_MAX quotas have figures of their own: those that
- * refused most. */
+/* The metrics, malloc'ed, or NULL when there is no memory. At most
+ * WEIR_METRICS_QUOTAS_MAX quotas have metrics of their own: those that refused
+ * most. */
 char *weir_metrics_print(const struct weir_metrics_source *source,
                          weir_instant now, size_t *out_len);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * server/metrics_leases.c - figures of leases, under our names and under those
- * that Doorman had, so that its graphs go on. */
+ * server/metrics_leases.c - metrics of leases, under Weir's names and under
+ * Doorman's, so that graphs of Doorman go on. */
 
 #include <inttypes.h>
 
@@ -15,21 +15,23 @@ static void print_own(FILE *out, const struct weir_metrics_source *of)
         { "weir_lease_master", "gauge",
           "Whether this root hands out the leases.",
           weir_root_leases(of->root) },
-        { "weir_lease_term", "gauge", "The highest term heard of.",
+        { "weir_lease_term", "gauge", "The highest term known.",
           (double)weir_root_lease_term(of->root) },
         { "weir_leased_quotas", "gauge", "Leased quotas in use, at the master.",
           (double)s.leased },
-        { "weir_lease_holders", "gauge", "Who has, or wants, some of them.",
+        { "weir_lease_holders", "gauge",
+          "Lease holders that have, or want, some of them.",
           (double)s.lease_holders },
         { "weir_lease_grants_total", "counter",
-          "Grants that answered somebody.", (double)s.lease_grants },
+          "Grants that answered a request.", (double)s.lease_grants },
         { "weir_lease_pushes_total", "counter",
-          "Grants that nobody had asked for.", (double)s.lease_pushes },
+          "Grants sent without a request.", (double)s.lease_pushes },
         { "weir_lease_refused_total", "counter",
-          "Asks for a quota that isn't leased or isn't here, or without room.",
+          "Requests for a quota that isn't leased or isn't here, or without "
+          "room.",
           (double)s.lease_refused },
         { "weir_lease_dropped_total", "counter",
-          "Asks that came late or twice.", (double)s.lease_dropped },
+          "Requests that came late or twice.", (double)s.lease_dropped },
     };
     weir_metrics_figures(out, figures, WEIR_COUNT_OF(figures));
 }
@@ -77,12 +79,13 @@ static void print_methods(FILE *out, const struct weir_door_doorman_stats *s)
         fprintf(out, "%s{method=\"%s\"} %" PRIu64 "\n", requests,
                 weir_doorman_method_name((enum weir_doorman_method)i),
                 s->methods[i].requests);
-    weir_metrics_head(out, errors, "counter", "Those that were refused.");
+    weir_metrics_head(out, errors, "counter", "Calls that were refused.");
     for (int i = 0; i < WEIR_DOORMAN_METHODS; i++)
         fprintf(out, "%s{method=\"%s\"} %" PRIu64 "\n", errors,
                 weir_doorman_method_name((enum weir_doorman_method)i),
                 s->methods[i].errors);
-    weir_metrics_head(out, took, "histogram", "How long they took, seconds.");
+    weir_metrics_head(out, took, "histogram",
+                      "Durations of the calls, seconds.");
     for (int i = 0; i < WEIR_DOORMAN_METHODS; i++)
         print_histogram(out, took,
                         weir_doorman_method_name((enum weir_doorman_method)i),
@@ -127,7 +130,7 @@ static double value_of(enum column column, const struct weir_broker_stats *s)
     return 0;
 }
 
-/* The first that are met: who has more looks at /debug/resources. */
+/* The first quotas of the walk: all of them are on /debug/resources. */
 static void print_column(FILE *out, const struct weir_root *root,
                          enum column column, weir_instant now)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * server/metrics_parts.h - what the parts of the metrics' page share. */
+ * server/metrics_parts.h - shared by the parts of the metrics. */
 
 #ifndef WEIR_METRICS_PARTS_H
 #define WEIR_METRICS_PARTS_H
@@ -15,7 +15,7 @@ struct weir_metrics_figure {
     double value;
 };
 
-/* metrics.c: the two lines before a figure; a label's value, escaped; figures
+/* metrics.c: the two lines before a metric; a label's value, escaped; metrics
  * without labels, with their heads. */
 void weir_metrics_head(FILE *out, const char *name, const char *type,
                        const char *help);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * server/past.c - a ring of samples for each of a bounded number of names.
  *
- * Kept are the busiest quotas, and what pages look at. The busiest are found
- * by a walk of all that is in use, some times a minute and only while that is
- * cheap (WEIR_PAST_WALK_MAX in use are a few milliseconds); a root of a
- * million instances keeps what is looked at. A second costs a look-up of each
- * name that is kept.
+ * The names are the top k of the quotas, and quotas that pages show. The top k
+ * is found by a walk of all quotas in use, some times a minute and only while
+ * that is cheap (WEIR_PAST_WALK_MAX in use are a few milliseconds); a root of a
+ * million instances keeps only the quotas that pages show. Each second costs a
+ * look-up of each kept name.
  *
- * Names are found by going through all: there are few, and most differ in
+ * A name is found by comparing it with all: there are few, and most differ in
  * their length or first bytes. */
 
 #include "server/past.h"
@@ -17,10 +17,10 @@
 
 struct kept {
     char name[WEIR_NAME_MAX];
-    size_t name_len;     /* 0: nobody */
-    weir_instant wanted; /* when last */
+    size_t name_len;     /* 0: the slot is free */
+    weir_instant wanted; /* time of the last request for it */
     size_t count;        /* of samples */
-    size_t next;         /* where the next goes */
+    size_t next;         /* index of the next one */
 };
 
 struct weir_past {
@@ -37,7 +37,7 @@ static struct weir_past_sample *ring(const struct weir_past *past,
     return past->samples + (kept - past->kept) * WEIR_PAST_SAMPLES;
 }
 
-/* ---- Who is kept ---- */
+/* ---- The kept names ---- */
 
 static const struct kept *find(const struct weir_past *past,
                                struct weir_text name)
@@ -51,7 +51,8 @@ static const struct kept *find(const struct weir_past *past,
     return NULL;
 }
 
-/* A free place, or that of who was wanted longest ago; NULL: all still are. */
+/* A free slot, or that of the name wanted longest ago; NULL: all are still
+ * wanted. */
 static struct kept *make_room(struct weir_past *past, weir_instant now)
 {
     struct kept *oldest = &past->kept[0];
@@ -107,7 +108,7 @@ static void sample(struct weir_past *past, struct kept *kept, weir_instant now)
         return;
     struct weir_past_sample *at = ring(past, kept);
     size_t last = (kept->next + WEIR_PAST_SAMPLES - 1) % WEIR_PAST_SAMPLES;
-    /* It was forgotten meanwhile, and counts anew. */
+    /* The root forgot the quota meanwhile, and counts it from 0. */
     if (kept->count > 0 &&
         (usage.passed < at[last].passed || usage.refused < at[last].refused))
         kept->count = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * server/port_file.c - --port-file: written beside its place and moved there,
- * so that it is whole or not at all. */
+ * so that a reader finds the whole file or none. */
 
 #include "server/port_file.h"
 

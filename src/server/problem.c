@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * server/problem.c - one table: error, its name, its HTTP status, its title.
  *
- * The form is RFC 9457's, with one member more, "error", for programs. */
+ * The format is RFC 9457's, with one more member, "error", for programs. */
 
 #include "server/problem.h"
 
@@ -17,7 +17,7 @@
     X(WEIR_ECYCLE, 422, "A quota would be its own ancestor")          \
     X(WEIR_EDEPTH, 422, "The chain would be too long")                \
     X(WEIR_EEXIST, 409, "It exists already")                          \
-    X(WEIR_ENOENT, 404, "There is no such thing")                     \
+    X(WEIR_ENOENT, 404, "It doesn't exist")                           \
     X(WEIR_ECHILDREN, 409, "The quota has children")                  \
     X(WEIR_EFULL, 503, "There is no room")                            \
     X(WEIR_ETIMEOUT, 503, "It took too long")                         \
@@ -31,7 +31,7 @@
     X(WEIR_ECONNECT, 503, "No root can be reached")                   \
     X(WEIR_ECLOSED, 503, "The root is stopping")                      \
     X(WEIR_ENOTREADY, 503, "The root has not read its quotas yet")    \
-    X(WEIR_ECREDENTIAL, 401, "Nobody is known by that credential")    \
+    X(WEIR_ECREDENTIAL, 401, "The credential isn't known")            \
     X(WEIR_EDENIED, 403, "The credential's role doesn't allow that")  \
     X(WEIR_ECHANGED, 409, "It has been changed since")                \
     X(WEIR_ETLS, 500, "TLS failed")                                   \
@@ -78,7 +78,7 @@ json_t *weir_problem(int error, int status, const struct weir_diag *diag)
     const char *detail =
         diag && diag->text[0] ? diag->text : weir_strerror(error);
     /* A detail that quotes hostile bytes and was cut in the middle of a
-     * character is no JSON text, and is replaced as a whole. */
+     * character isn't JSON text, and is replaced as a whole. */
     json_t *said = json_string(detail);
     if (!said)
         said = json_string(weir_strerror(error));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * server/problem.h - errors as HTTP says them. */
+ * server/problem.h - errors as HTTP problems (RFC 9457). */
 
 #ifndef WEIR_PROBLEM_H
 #define WEIR_PROBLEM_H
@@ -8,13 +8,13 @@
 
 #include "base/base.h"
 
-/* The HTTP status that goes with it. */
+/* The HTTP status of an error. */
 int weir_error_status(int error);
-/* The error of that name, or 0: what a client makes of a problem. */
+/* The error of that name, or 0: for a client that has received a problem. */
 int weir_error_named(const char *name);
 
-/* {type, title, status, detail, error}, and line and column if 'diag' knows
- * them. 'detail' is what 'diag' says, else the error's own sentence. NULL: no
+/* {type, title, status, detail, error}, and line and column if 'diag' has them.
+ * 'detail' is the text of 'diag', else the error's own sentence. NULL: no
  * memory. */
 json_t *weir_problem(int error, int status, const struct weir_diag *diag);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * server/query.c - what is asked behind the '?' of a path.
+ * server/query.c - query parameters of a request.
  *
- * A value is decoded into the caller's memory; what can't be what it should is
+ * A value is decoded into the caller's memory; a value of the wrong form is
  * refused with a sentence that names its key. */
 
 #include "server/query.h"

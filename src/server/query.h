@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * server/query.h - the values in a request's query: flags, numbers, names.
+ * server/query.h - query parameters of a request: flags, numbers, names.
  *
- * 'query' is as it came, without '?'. Each returns 0, or WEIR_EINVAL with
- * 'diag' filled; a key that isn't there is no error. */
+ * 'query' is as received, without '?'. Each function returns 0, or WEIR_EINVAL
+ * with 'diag' filled; a missing key is no error. */
 
 #ifndef WEIR_QUERY_H
 #define WEIR_QUERY_H
 
 #include "base/base.h"
 
-/* KEY=1: sets '*out', which keeps its value if the key isn't there. */
+/* KEY=1: sets '*out', which keeps its value without the key. */
 int weir_query_flag(struct weir_text query, const char *key, bool *out,
                     struct weir_diag *diag);
 /* KEY=N from 1 to 'max'; likewise. */

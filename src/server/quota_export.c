@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * server/quota_export.c - the fields that somebody entered.
+ * server/quota_export.c - the fields that an operator entered.
  *
- * A default that is written out becomes an entry of its own when it is read
- * back: a burst of "1s" that nobody chose would stay 1s when the other burst
- * is made smaller. So what is exported leaves defaults out. */
+ * If a default were written out, an import would make it an entry of its own: a
+ * burst of "1s" that was never entered would stay 1s when the other burst is
+ * made smaller. So an export leaves defaults out. */
 
 #include "server/quota_export.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * server/reach.c - an open address without TLS or credentials is a mistake that
- * nobody notices until somebody else does. So it is refused at the start, by
- * the name of the option that is missing, unless somebody insists. */
+ * stays unnoticed until it is exploited. So it is refused at the start, with
+ * the name of the missing option, unless --insecure is given. */
 
 #include "server/reach.h"
 
@@ -18,17 +18,17 @@ int weir_reach_check(const struct weir_reach *reach, struct weir_diag *diag)
                              "without TLS; ",
                              prefix, "cert and ", prefix, "key are missing",
                              NULL);
-    /* Whoever names an authority means to keep others out. */
+    /* An operator who names an authority means to keep others out. */
     if (reach->tls_ca && !reach->credentials)
         return weir_diag_set(diag, WEIR_EINVAL, prefix,
-                             "ca says whose "
-                             "certificates count, and --credentials, what "
-                             "they may do, is missing",
+                             "ca names the authority of clients' "
+                             "certificates, and --credentials, their "
+                             "rights, is missing",
                              NULL);
     return 0;
 }
 
-/* Strangers can reach such an address, and read what goes over it. */
+/* Other hosts can reach such an address, and read its traffic. */
 int weir_reach_check_place(const struct weir_reach *reach, const char *option,
                            const struct weir_place *place,
                            struct weir_diag *diag)
@@ -46,7 +46,7 @@ int weir_reach_check_place(const struct weir_reach *reach, const char *option,
                       reach->credentials ? "" : " and --credentials", " are",
                       NULL);
     return weir_diag_set(diag, WEIR_EINVAL, option, " ", place->address.host,
-                         ": strangers can reach that address, and ",
+                         ": other hosts can reach that address, and ",
                          missing.text,
                          " missing; `weir cert` makes certificates to try. "
                          "Or listen on loopback, or insist with --insecure",
@@ -75,7 +75,7 @@ void weir_reach_warn_of_names(const struct weir_reach *reach,
                        : weir_credentials_certificates(credentials);
     if (count > 0)
         weir_log(log, WEIR_LOG_WARNING,
-                 "%zu lines of %s name certificates, and without %sca "
-                 "nobody is asked for one: they let nobody in",
+                 "%zu lines of %s name certificates, but without %sca "
+                 "clients show none: these lines admit no client",
                  count, reach->credentials, reach->prefix);
 }

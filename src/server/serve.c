@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT
- * server/serve.c - a root as a process: what is made in which order, and how
- * it ends.
+ * server/serve.c - a root as a process: the order of its start, and how it
+ * ends.
  *
- *     store's thread --news--> loop: root node, administration, two doors
+ *     store's thread --news--> loop: root node, administration, two listeners
  *     a Doorman file, election ----^
  *
- * Each second the files of certificates and credentials are looked at, and
- * strangers who have stayed too long are dropped.
+ * Each second the files of certificates and credentials are checked for
+ * changes, and unauthenticated peers that have stayed too long are dropped.
  *
- * A stop has two parts. First nobody new is let in and the edits that were
- * begun are waited for, as long as the store may take for one. Then calls
- * and links are told to go, and the loop runs until all is written. A second
- * signal ends the process at once: whatever was answered is in the store.
+ * A stop has two parts. First no new connection is accepted and the edits under
+ * way are waited for, as long as the store may take for one. Then calls and
+ * links are ended, and the loop runs until all is written. A second signal ends
+ * the process at once: every answered edit is in the store.
  *
- * A store that can't be reached at the start is no reason not to serve, if
- * there is a snapshot: the first word of trouble loads it, and the store's own
- * word, when it comes, goes over it as if it had been read from the store. */
+ * If the store can't be reached at the start, the root serves from a snapshot,
+ * if there is one: the first report of trouble loads it, and the store's own
+ * set, when it comes, replaces it as if the snapshot had been read from the
+ * store. */
 
 #include "server/serve.h"
 
@@ -43,11 +44,11 @@
 
 #define DAY_S 86400
 #define CONNECTIONS (WEIR_CONNECTIONS_MAX + WEIR_HTTP_CONNECTIONS_MAX)
-#define LOOK_S 1           /* whether files have changed */
+#define LOOK_S 1           /* interval of checks of the files */
 #define WARN_DAYS 14       /* before a certificate ends */
-#define STOP_LOOK_MS 10    /* whether edits still wait */
-#define STOP_EDITS_MS 5000 /* for the edits that were begun */
-#define STOP_WRITE_S 3     /* for what is queued */
+#define STOP_LOOK_MS 10    /* interval of checks of waiting edits */
+#define STOP_EDITS_MS 5000 /* for the edits under way */
+#define STOP_WRITE_S 3     /* to write queued bytes */
 
 struct serve {
     const struct weir_serve_options *options;
@@ -72,17 +73,17 @@ struct serve {
     struct weir_tls *grpc_tls;            /* NULL: plain text; so is the next */
     struct weir_tls *http_tls;
     struct weir_gate gate; /* borrows the three above */
-    weir_instant warn_at;  /* of the certificate's end, again */
+    weir_instant warn_at;  /* when to warn of the certificate's end again */
     struct weir_door_grpc *grpc;
     struct weir_door_http *http;   /* NULL: off */
     struct weir_inner_door *inner; /* likewise */
     struct weir_zone_watch zones;  /* of exact quotas' windows */
     weir_instant stop_until;       /* 0: not stopping */
     bool ready;
-    bool troubled; /* of a Doorman file, and that was told */
-    bool failed;   /* it can't stand: it ends */
-    bool loading;  /* the snapshot is being handed out */
-    bool serving;  /* the root goes by it … */
+    bool troubled; /* trouble of a Doorman file was reported */
+    bool failed;   /* it can't join the election: it ends */
+    bool loading;  /* the snapshot is being read */
+    bool serving;  /* the root serves from it … */
     bool leaving;  /* … until the store's set is settled */
     char name[WEIR_NAME_MAX + 1];
 };
@@ -106,7 +107,7 @@ static int take_change(void *context, const struct weir_change *change)
     return 0;
 }
 
-/* What the root goes by until its store comes. */
+/* Loads the quotas that the root serves until its store answers. */
 static void load_snapshot(struct serve *serve)
 {
     struct weir_diag diag = { 0 };
@@ -128,15 +129,16 @@ static void load_snapshot(struct serve *serve)
     serve->loading = false;
 }
 
-/* Not before the store's own set stands: one that breaks off is dropped, and
- * what is served is still the snapshot's. */
+/* Not before the store's own set is complete: a set that breaks off is dropped,
+ * and the root still serves the snapshot's. */
 static void leave_snapshot(struct serve *serve)
 {
     serve->serving = serve->leaving = false;
     weir_snapshot_set_serving(serve->snapshot, false);
 }
 
-/* Of a store: the first word of it, another than before, an older state. */
+/* Called when a store answers first, when another one does, or an older
+ * state. */
 static void on_store(void *context, const struct weir_store_id *id,
                      uint64_t epoch)
 {
@@ -155,8 +157,8 @@ static void on_store(void *context, const struct weir_store_id *id,
     serve->leaving = true;
     if (!same)
         weir_log_limited(&serve->log, WEIR_LOG_STORE, WEIR_LOG_WARNING,
-                         "the store that answers is "
-                         "another than that of the snapshot, which is dropped");
+                         "the store that answers isn't "
+                         "that of the snapshot, and the snapshot is dropped");
     else if (epoch < from)
         weir_log_limited(&serve->log, WEIR_LOG_STORE, WEIR_LOG_WARNING,
                          "the store is at epoch %llu, "
@@ -165,8 +167,8 @@ static void on_store(void *context, const struct weir_store_id *id,
                          (unsigned long long)epoch, from);
     else
         weir_log_limited(&serve->log, WEIR_LOG_STORE, WEIR_LOG_INFO,
-                         "the store is back: from the "
-                         "snapshot at epoch %llu on to %llu",
+                         "the store is back: it replaces the "
+                         "snapshot at epoch %llu by epoch %llu",
                          from, (unsigned long long)epoch);
 }
 
@@ -187,7 +189,7 @@ static void tell_file(struct serve *serve, int error, const char *why)
     serve->troubled = error < 0;
     if (error == 0 && was_troubled)
         weir_log_limited(&serve->log, WEIR_LOG_STORE, WEIR_LOG_INFO,
-                         "well again: the quotas are "
+                         "the Doorman file is well again: the quotas are "
                          "those of %s",
                          serve->options->doorman_config);
     if (error < 0)
@@ -217,7 +219,8 @@ static void on_trouble(void *context, int error, const char *why)
 
 static int stand(struct serve *serve, struct weir_diag *diag);
 
-/* Who has no quotas could be elected and give nothing, while others could. */
+/* Joins the election late: a root without quotas could be elected and grant
+ * nothing, while others could grant. */
 static void stand_at_last(struct serve *serve)
 {
     struct weir_diag diag = { 0 };
@@ -245,7 +248,7 @@ static void on_epoch(void *context, uint64_t epoch)
         : first        ? "ready; "
                        : "",
         count, (unsigned long long)epoch,
-        serve->serving ? "; edits fail till the store is there" : "");
+        serve->serving ? "; edits fail until the store answers" : "");
     stand_at_last(serve);
 }
 
@@ -261,8 +264,8 @@ static void warn_of_end(struct serve *serve, weir_instant now)
     serve->warn_at = now + (weir_duration)DAY_S * WEIR_SECOND;
     if (left < 0)
         weir_log(&serve->log, WEIR_LOG_ERROR,
-                 "the certificate %s has ended: nobody who checks it comes "
-                 "in; replace it, no restart is needed",
+                 "the certificate %s has ended: clients that check it don't "
+                 "connect; replace it, no restart is needed",
                  serve->options->reach.tls_cert);
     else
         weir_log(&serve->log, WEIR_LOG_WARNING,
@@ -271,8 +274,8 @@ static void warn_of_end(struct serve *serve, weir_instant now)
                  serve->options->reach.tls_cert, (long long)(left / DAY_S));
 }
 
-/* Both doors show the same files. Who stands in by a certificate of an
- * authority that isn't in them any more goes. */
+/* Both listeners show the same files. A peer whose certificate's authority is
+ * no longer in them is disconnected. */
 static void reload_tls(struct serve *serve)
 {
     struct weir_diag why = { 0 };
@@ -301,7 +304,7 @@ static void warn_of_names(const struct serve *serve)
                              &serve->log);
 }
 
-/* Whoever stands in is looked at again. */
+/* Connected peers are checked again. */
 static void reload_credentials(struct serve *serve)
 {
     struct weir_diag why = { 0 };
@@ -381,9 +384,9 @@ static void on_signal(void *context, enum weir_signal signal)
         return;
     case WEIR_SIGNAL_RELOAD:
         weir_log(&serve->log, WEIR_LOG_INFO, "SIGHUP: %s",
-                 serve->source ? "reads the Doorman file again"
+                 serve->source ? "reading the Doorman file again"
                  : serve->grpc_tls || serve->credentials
-                     ? "reads certificates and credentials again"
+                     ? "reading certificates and credentials again"
                      : "nothing to reload; quotas are read as they change");
         look_again(serve, true);
         return;
@@ -418,7 +421,8 @@ static void free_events(struct serve *serve)
     }
 }
 
-/* Before the doors and the administration, which only borrow it. */
+/* Called before the listeners and the administration are freed: they borrow
+ * it. */
 static void free_leasing(struct serve *serve)
 {
     if (serve->grpc)
@@ -431,7 +435,7 @@ static void free_leasing(struct serve *serve)
     weir_doorman_source_free(&serve->source);
 }
 
-/* Nothing but sockets that are being written is left on the loop then. */
+/* After this only sockets with unsent bytes are left on the loop. */
 static void end_gracefully(struct serve *serve)
 {
     if (serve->snapshot)
@@ -472,10 +476,10 @@ static void write_rest(struct serve *serve)
 
 /* ---- Start ---- */
 
-/* Beside the store's file, so that fleets of one machine don't meet; among a
- * user's own files where the store is none. False: none is kept, for nobody
- * named one and the next start would look elsewhere, the name being that of a
- * port of chance. */
+/* The path is beside the store's file, so that fleets of one machine don't
+ * meet; without a file it is among the user's own files. False: no snapshot is
+ * kept, because none was named and the next start would use another path: the
+ * root's name has a port that the system chose. */
 static bool name_snapshot(const struct serve *serve, char path[WEIR_PATH_MAX])
 {
     const struct weir_serve_options *options = serve->options;
@@ -503,7 +507,7 @@ static int open_snapshot(struct serve *serve, struct weir_diag *diag)
     char path[WEIR_PATH_MAX];
     if (!name_snapshot(serve, path))
         return 0;
-    /* What can't be made shows when the file can't. */
+    /* An error here shows again when the file can't be made. */
     if (!serve->options->snapshot)
         (void)weir_serve_make_folders(path);
     struct weir_snapshot_options options = {
@@ -518,7 +522,7 @@ static int open_snapshot(struct serve *serve, struct weir_diag *diag)
     return error;
 }
 
-/* The store that nobody named: made when it isn't there and never was. */
+/* Makes the default store if it doesn't exist and never did. */
 static int make_own_store(struct serve *serve, struct weir_diag *diag)
 {
     const char *path = serve->options->store + strlen("sqlite:");
@@ -693,7 +697,7 @@ static int open_file(struct serve *serve, struct weir_diag *diag)
     return error;
 }
 
-/* Where the quotas come from. */
+/* Opens the source of the quotas. */
 static int open_source(struct serve *serve, struct weir_diag *diag)
 {
     if (serve->region)
@@ -762,7 +766,7 @@ static int open_doors(struct serve *serve, struct weir_diag *diag)
                      : 0;
 }
 
-/* ---- Who hands out leases ---- */
+/* ---- The election of the master ---- */
 
 static void on_mastership(void *context)
 {
@@ -807,7 +811,7 @@ static int stand(struct serve *serve, struct weir_diag *diag)
 
 static int watch_events(struct serve *serve, struct weir_diag *diag)
 {
-    /* Without a store it waits for nothing. */
+    /* Without a store the event waits for nothing. */
     int fd = serve->store ? weir_store_thread_fd(serve->store) : -1;
     serve->store_event =
         event_new(serve->base, fd, serve->store ? EV_READ | EV_PERSIST : 0,
@@ -831,7 +835,7 @@ static void say_security(const struct serve *serve)
         (!options->http_off && !weir_address_is_loopback(&options->http));
     if (open && (!serve->grpc_tls || !serve->credentials))
         weir_log(&serve->log, WEIR_LOG_WARNING,
-                 "--insecure: whoever reaches this root may read%s",
+                 "--insecure: any client that reaches this root may read%s",
                  serve->credentials ? " what others send, their tokens too"
                                     : " and edit its quotas");
     warn_of_names(serve);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * server/serve_options.c - the command line of `weir serve`, a setter for
- * each option in one table.
+ * server/serve_options.c - the command line of `weir serve`, a setter for each
+ * option in one table.
  *
- * Doorman's flags are options beside ours, most of them other names of one.
- * As Go's they may have one dash (getopt_long_only() allows it), and where
- * the quotas come from a Doorman file, those that nobody gave are looked for
- * in the environment: the command line is read first, and then of the rows
- * that are Doorman's those whose field nobody has named there, be it by another
- * option. */
+ * Doorman's flags are options too, most of them other names of one. Like Go's
+ * flags they may have one dash (getopt_long_only() allows it). If the quotas
+ * come from a Doorman file, flags that weren't given are looked for in the
+ * environment: the command line is read first, and then those of Doorman's rows
+ * whose field no option has set. */
 
 #include "server/serve_options.h"
 
@@ -403,7 +402,7 @@ static int set_hostname(struct weir_serve_options *options, const char *value,
         return weir_diag_set(diag, WEIR_EINVAL, "--hostname ", value,
                              ": a host's name or address, without a port",
                              NULL);
-    /* Without brackets: whoever shows it sets some. */
+    /* Without brackets: code that prints it adds them. */
     strcpy(options->hostname, address.host);
     return 0;
 }
@@ -446,7 +445,7 @@ static int set_etcd_key(struct weir_serve_options *options, const char *value,
     return 0;
 }
 
-/* ---- Doorman's flags that say it otherwise ---- */
+/* ---- Doorman's flags with values of another form ---- */
 
 static int set_port_of(struct weir_address *address, const char *option,
                        const char *value, struct weir_diag *diag)
@@ -472,7 +471,7 @@ static int set_debug_port(struct weir_serve_options *options, const char *value,
     return set_port_of(&options->http, "--debug_port", value, diag);
 }
 
-/* "" is none. */
+/* "": no election. */
 static int set_master_lock(struct weir_serve_options *options,
                            const char *value, struct weir_diag *diag)
 {
@@ -480,7 +479,7 @@ static int set_master_lock(struct weir_serve_options *options,
     return value[0] ? set_election_key(options, value, diag) : 0;
 }
 
-/* Of one "" is none as well. */
+/* "": no upstream. */
 static int set_parent(struct weir_serve_options *options, const char *value,
                       struct weir_diag *diag)
 {
@@ -503,7 +502,7 @@ static int set_key_file(struct weir_serve_options *options, const char *value,
     return 0;
 }
 
-/* As Go reads it. */
+/* The words that Go accepts. */
 static int set_tls(struct weir_serve_options *options, const char *value,
                    struct weir_diag *diag)
 {
@@ -522,7 +521,7 @@ static int set_tls(struct weir_serve_options *options, const char *value,
                                         ": true or false", NULL);
 }
 
-/* Its name is told by who calls. */
+/* The caller reports the flag's name. */
 static int set_nothing(struct weir_serve_options *options, const char *value,
                        struct weir_diag *diag)
 {
@@ -537,7 +536,7 @@ struct row {
     setter *set;
     int argument;      /* as of getopt_long() */
     bool doorman;      /* a flag of Doorman's, which the environment may have */
-    const char *field; /* what it sets, if other options do so too; else NULL */
+    const char *field; /* the field it sets, if other options do too; or NULL */
 };
 #define OURS(NAME, SET)                           \
     {                                             \
@@ -592,7 +591,7 @@ static const struct row rows[] = {
     OURS("etcd-cert", set_etcd_cert),
     OURS("etcd-key", set_etcd_key),
     DOORMANS_OF("config", "config", set_doorman_config),
-    DOORMANS("hostname", set_hostname), /* ours as well */
+    DOORMANS("hostname", set_hostname), /* one of Weir's too */
     DOORMANS_OF("listen", "port", set_port),
     DOORMANS_OF("http", "debug_port", set_debug_port),
     DOORMANS_OF("etcd", "etcd_endpoints", set_etcd_endpoints),
@@ -673,7 +672,7 @@ static int take_variable(struct weir_serve_options *options,
     char shown[64];
     snprintf(shown, sizeof shown, "%.*s", (int)(sizeof PREFIX - 1 + len),
              variable);
-    /* What Kubernetes tells of a service called doorman. */
+    /* Kubernetes sets such variables for a service called doorman. */
     bool of_kubernetes = strncmp(value, "tcp://", 6) == 0;
     if (!row || of_kubernetes) {
         remark(options, shown,
@@ -693,7 +692,8 @@ static int take_variable(struct weir_serve_options *options,
                      : 0;
 }
 
-/* Only where the quotas are Doorman's, so that nobody is surprised. */
+/* Only if the quotas are Doorman's: else the variables are another
+ * program's. */
 static int read_environment(struct weir_serve_options *options,
                             const bool given[ROWS], struct weir_diag *diag)
 {
@@ -805,7 +805,7 @@ static int check_open(const struct weir_serve_options *options,
     return weir_reach_check_place(&options->reach, option, &place, diag);
 }
 
-/* Its limiter shows nothing, and its clients speak plain text. */
+/* Its limiter shows no credential, and its clients use plain text. */
 static int check_resp(const struct weir_serve_options *options,
                       struct weir_diag *diag)
 {

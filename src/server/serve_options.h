@@ -17,7 +17,7 @@
 
 struct weir_serve_options {
     char store[WEIR_PATH_MAX]; /* "sqlite:FILE" */
-    bool own_store;            /* not named: made when it isn't there */
+    bool own_store;            /* the default one: made if it doesn't exist */
     const char *region;        /* NULL: a top root; borrowed, as are the next
                                 * four */
     const char *upstream_ca, *upstream_cert, *upstream_key;
@@ -27,13 +27,13 @@ struct weir_serve_options {
     uint32_t slots;             /* of a region's table */
     const char *doorman_config; /* NULL: no Doorman file; borrowed, as are the
                                  * next */
-    struct weir_doorman_place doorman; /* where it is */
+    struct weir_doorman_place doorman; /* parsed */
     bool doorman_insecure;             /* Doorman's calls need no credential */
     enum weir_election_kind election;
     const char *election_path; /* of the lock; "": none */
     const char *election_key;  /* of etcd; NULL: the default */
     weir_duration election_ttl;
-    char hostname[256]; /* without brackets; "": that of 'listen' */
+    char hostname[256]; /* without brackets; "": the host of 'listen' */
     struct weir_address etcd[WEIR_ETCD_ENDPOINTS_MAX];
     uint32_t etcd_count;
     struct weir_login_options etcd_login;
@@ -45,33 +45,33 @@ struct weir_serve_options {
     struct weir_place resp;    /* for clients of Redis … */
     bool resp_on;
     bool resp_counted;       /* … whose keys the fleet counts */
-    const char *name;        /* NULL: host and port; borrowed from argv, as
-                                * what 'reach' has */
+    const char *name;        /* NULL: host and port; borrowed from argv, like
+                              * the texts of 'reach' */
     struct weir_reach reach; /* certificates and credentials */
     struct weir_settings settings;
-    const char *snapshot; /* NULL: where none was named; borrowed */
+    const char *snapshot; /* NULL: the default path; borrowed */
     bool snapshot_off;
     const char *port_file; /* NULL: none; borrowed from argv */
     enum weir_log_level log_level;
-    /* What the log should hear first: flags without a meaning. */
+    /* For the log: flags without a meaning. */
     struct weir_diag remarks[WEIR_OPTION_REMARKS_MAX];
     size_t remark_count; /* that are kept */
 };
 
-/* What `weir serve --help` prints. */
+/* The text of `weir serve --help`. */
 extern const char weir_serve_help[];
 
 /* "SCHEME/home/me/.local/share/weir/NAME". False: there is no HOME. */
 bool weir_serve_own_file(const char *scheme, const char *name,
                          char path[WEIR_PATH_MAX]);
 
-/* Those that lead to the file, if they aren't there. 0 or WEIR_ESYSTEM. */
+/* Makes the folders of the path, if they don't exist. 0 or WEIR_ESYSTEM. */
 int weir_serve_make_folders(const char *path);
 
 /* "HOST:PORT", "[V6]:PORT". */
 void weir_serve_show(const struct weir_address *address, uint16_t port,
                      char *buf, size_t size);
-/* The same, of a root that listens on 'port', as clients are told of it. */
+/* The same, of a root that listens on 'port', as clients know it. */
 void weir_serve_identity(const struct weir_serve_options *options,
                          uint16_t port, char out[WEIR_MASTER_MAX + 1]);
 

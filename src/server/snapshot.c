@@ -2,23 +2,23 @@
  * server/snapshot.c - the snapshot is written: pieces from the loop, to the
  * disk by a thread.
  *
- * One job at a time lies between the two, and the loop makes the next only
- * when the last is done; so there is one piece in memory, whatever the disk
- * does, and each side owns all that it touches while it is its turn: the job
- * and the maker's bytes belong to the thread from post() until on_news().
+ * One job at a time is between the two, and the loop makes the next only when
+ * the last is done; so there is one piece in memory, however slow the disk is,
+ * and each side owns all that it touches while it is its turn: the job and the
+ * maker's bytes belong to the thread from post() until on_news().
  *
  *     idle --dirty--> OPEN -> WRITE -> WRITE ... -> FINISH --> idle
  *                       \________\_________\______ DROP __/   (an error, or
  *                                                  another store)
  *
- * Pieces go in the order of epochs. A quota that changes while they are
- * written moves to the end of that order, so when the cursor has reached the
- * end, what was written is the set as it is at that moment, however long it
- * took and whatever changed. But the end must be one at which the root has
- * settled: half an edit isn't a set that anybody made.
+ * Pieces go in the order of epochs. A quota that changes while they are written
+ * moves to the end of that order. So when the cursor has reached the end, the
+ * file has the set as it is at that moment, however long it took and whatever
+ * changed. But the root must have settled there: half an edit isn't a set that
+ * ever was in the store.
  *
  * A lock on the file that is being made keeps two roots with one path from
- * writing into each other. */
+ * writing into the same file. */
 
 #include "server/snapshot.h"
 
@@ -39,7 +39,7 @@
 
 #include "os/clock.h"
 
-#define LOOK_MS 1000 /* whether there is something to write */
+#define LOOK_MS 1000 /* interval of checks for changes */
 #define UNSETTLED_MS 20
 
 enum job { NONE, OPEN, WRITE, FINISH, DROP, QUIT };
@@ -55,7 +55,7 @@ struct weir_snapshot {
     int fd; /* the thread is done with the job */
     pthread_t thread;
 
-    /* Guarded by the mutex: 'job', which the thread sets back to NONE. */
+    /* The mutex guards 'job', which the thread sets back to NONE. */
     pthread_mutex_t mutex;
     pthread_cond_t wake;
     enum job job;
@@ -67,7 +67,7 @@ struct weir_snapshot {
     int file; /* -1: none */
 
     /* The loop's. */
-    enum job last;                      /* what was posted; NONE: idle */
+    enum job last;                      /* the thread works on it */
     bool busy;                          /* the thread is at it */
     bool forgotten;                     /* drop what is being written */
     const struct weir_catalog *catalog; /* that is being written */
@@ -95,7 +95,7 @@ static int fail(struct weir_snapshot *s, const char *what)
                          ": ", strerror(errno), NULL);
 }
 
-/* Whether the name still leads to what was opened by it. */
+/* Whether the path still leads to the open file. */
 static bool is_in_place(const struct weir_snapshot *s)
 {
     struct stat named, opened;
@@ -103,8 +103,8 @@ static bool is_in_place(const struct weir_snapshot *s)
            named.st_dev == opened.st_dev && named.st_ino == opened.st_ino;
 }
 
-/* Another root may have given the file its last name between our opening and
- * locking it: then we hold a snapshot that is good, and must not empty it. */
+/* Another root may have renamed the file between our open() and flock(): then
+ * it is a complete snapshot, and must not be emptied. */
 static int open_file(struct weir_snapshot *s)
 {
     s->file = open(s->made, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
@@ -134,7 +134,7 @@ static int write_bytes(struct weir_snapshot *s)
     return 0;
 }
 
-/* The name is on the disk only when its folder is. */
+/* The name is on the disk only after its folder is. */
 static int sync_folder(struct weir_snapshot *s)
 {
     char *folder = strdup(s->path);
@@ -217,7 +217,7 @@ static void post(struct weir_snapshot *s, enum job job)
     s->busy = true;
 }
 
-/* The descriptor was readable: what the thread had is the loop's again. */
+/* The descriptor was readable: the thread's job is done. */
 static void take_news(struct weir_snapshot *s)
 {
     uint64_t ignored;
@@ -228,7 +228,7 @@ static void take_news(struct weir_snapshot *s)
     pthread_mutex_unlock(&s->mutex);
 }
 
-/* ---- The loop: what to write ---- */
+/* ---- The loop: changes ---- */
 
 static void wait_for(struct weir_snapshot *s, long ms)
 {
@@ -242,8 +242,8 @@ static void wait_to_look(struct weir_snapshot *s)
     wait_for(s, every < LOOK_MS ? (long)every + 1 : LOOK_MS);
 }
 
-/* The epoch that limiters may know: below that of the catalog while an edit
- * is being handed over. */
+/* The epoch that limiters may know: below that of the catalog while an edit is
+ * being handed over. */
 static uint64_t root_epoch(const struct weir_snapshot *s)
 {
     struct weir_root_stats stats;
@@ -357,7 +357,7 @@ static void write_end(struct weir_snapshot *s)
         post(s, FINISH);
 }
 
-/* The thread is idle, the file open: what comes next? */
+/* The thread is idle, the file open: posts the next job. */
 static void write_more(struct weir_snapshot *s)
 {
     if (s->forgotten || s->catalog != weir_root_catalog(s->root)) {
@@ -524,7 +524,7 @@ void weir_snapshot_free(struct weir_snapshot **snapshot)
     *snapshot = NULL;
 }
 
-/* ---- For the rest of the root ---- */
+/* ---- Functions for the rest of the root ---- */
 
 bool weir_snapshot_usable(const struct weir_snapshot *snapshot)
 {
@@ -550,8 +550,8 @@ void weir_snapshot_forget(struct weir_snapshot *snapshot)
     snapshot->forgotten = true;
 }
 
-/* The loop turns no more. Nothing bounds how long a disk takes; who can't
- * wait sends the second signal. */
+/* The loop has stopped. Nothing bounds how long a disk takes; an operator who
+ * can't wait sends the second signal. */
 void weir_snapshot_finish(struct weir_snapshot *s)
 {
     struct pollfd news = { s->fd, POLLIN, 0 };
@@ -566,7 +566,7 @@ void weir_snapshot_finish(struct weir_snapshot *s)
             return;
         s->next_at = 0;
         turn(s);
-        /* It waits for the rest of an edit, which won't come any more. */
+        /* It waits for the rest of an edit, which can't come any more. */
         if (!s->busy && s->last != NONE)
             return;
     }

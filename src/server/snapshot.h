@@ -32,36 +32,37 @@ struct weir_snapshot_options {
     weir_duration every; /* 0: WEIR_SNAPSHOT_EVERY */
 };
 
-/* Looks what is there already, and begins to keep it up to date. What is there
- * and isn't sound is said in the log; it is replaced in time. 0, WEIR_ENOMEM,
- * WEIR_ESYSTEM (no thread). */
+/* Reads a present snapshot, and begins to keep it up to date. A snapshot that
+ * isn't sound is logged, and replaced in time. 0, WEIR_ENOMEM, WEIR_ESYSTEM (no
+ * thread). */
 int weir_snapshot_new(const struct weir_snapshot_options *options,
                       struct weir_snapshot **out, struct weir_diag *diag);
-/* What is being written is given up. NULL inside is legal. */
+/* A file that is being written is given up. NULL inside is legal. */
 void weir_snapshot_free(struct weir_snapshot **snapshot);
 
-/* Whether there is a sound one, as far as is known. */
+/* Whether there is a sound snapshot, as far as is known. */
 bool weir_snapshot_usable(const struct weir_snapshot *snapshot);
-/* Hands its quotas out. As weir_snapshot_read(). */
+/* Hands out the snapshot's quotas. As weir_snapshot_read(). */
 int weir_snapshot_load(struct weir_snapshot *snapshot,
                        const struct weir_snapshot_sink *sink,
                        struct weir_diag *diag);
-/* Whether the root goes by it just now; for those who ask. */
+/* Whether the root serves from it now; for the state below. */
 void weir_snapshot_set_serving(struct weir_snapshot *snapshot, bool serving);
 
-/* The root's quotas are about to be replaced by those of another store: what
- * is being written is given up. To be told before the root is. */
+/* The root's quotas are about to be replaced by another store's: the file that
+ * is being written is given up. Call it before the root is changed. */
 void weir_snapshot_forget(struct weir_snapshot *snapshot);
-/* Writes what isn't written yet, and waits for it: for a graceful stop. */
+/* Writes the changes that aren't written yet, and waits for it: for a graceful
+ * stop. */
 void weir_snapshot_finish(struct weir_snapshot *snapshot);
 
 struct weir_snapshot_state {
     const char *path;               /* borrowed */
-    bool usable;                    /* there is a sound one … */
-    struct weir_snapshot_info info; /* … and what is in it */
-    bool serving;                   /* the root goes by it */
-    uint64_t written;               /* so often */
-    uint64_t failures;              /* likewise */
+    bool usable;                    /* there is a sound snapshot … */
+    struct weir_snapshot_info info; /* … and its contents */
+    bool serving;                   /* the root serves from it */
+    uint64_t written;               /* number of snapshots */
+    uint64_t failures;              /* number of failed tries */
     char problem[WEIR_DIAG_MAX];    /* of the last try; "": none */
     weir_duration longest_turn;     /* of the loop */
 };

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT
  * server/snapshot_file.c - the bytes of a snapshot.
  *
- * A snapshot is used when nothing else is left, so a wrong one would be worse
- * than none: a fleet would be ruled by quotas that nobody set. It is read
- * twice. The first time nothing is done with it but to look: every length,
- * every quota as the wire's decoder looks at it, the order of epochs, the
- * checksum, and that nothing follows. Only the second time is it handed out.
- * Between the two it can't change: who writes a new one writes another file
- * and renames it, and the descriptor stays at the old one.
+ * A snapshot is used when there is no other source, so a wrong one would be
+ * worse than none: a fleet would be ruled by quotas that were never set. It is
+ * read twice. The first time it is only checked: every length, every quota as
+ * the wire's decoder checks it, the order of epochs, the checksum, and that
+ * nothing follows. Only the second time is it handed out. Between the two it
+ * can't change: a writer makes a new file and renames it, and the descriptor
+ * stays at the old one.
  *
  * The checksum is a chain: the hash of each part has that of the parts before
- * it as its seed. It is there against disks and half-written files, not
- * against people, who could as well edit the store.
+ * it as its seed. It protects against disks and half-written files, not against
+ * attackers, who could as well edit the store.
  *
- * The wire's own encoding is used, so that there is one format of a quota
- * that can be wrong, and its fuzzer looks after this one too. */
+ * The quotas have the wire's encoding, so that there is one format of a quota
+ * that can be wrong, and its fuzzer covers this one too. */
 
 #include "server/snapshot_file.h"
 
@@ -32,7 +32,7 @@
 #define HEADER_SIZE (MAGIC_SIZE + 4 + 16 + 8)
 #define LENGTH_SIZE 4
 #define END_SIZE (LENGTH_SIZE + 5 * 8)
-/* What the decoder needs at most: for each quota, and for each byte. */
+/* The decoder's memory at most: for each quota, and for each byte. */
 #define ARENA_QUOTA 2048
 #define ARENA_BYTE (WEIR_DECODE_ARENA_SIZE / WEIR_MESSAGE_BYTES_MAX)
 
@@ -53,7 +53,7 @@ static uint64_t get_number(const char *p, size_t size)
     return value;
 }
 
-/* ---- Making one ---- */
+/* ---- Writing ---- */
 
 static int fit(struct weir_snapshot_maker *maker, size_t len)
 {
@@ -129,7 +129,7 @@ void weir_snapshot_maker_fini(struct weir_snapshot_maker *maker)
     *maker = (struct weir_snapshot_maker){ 0 };
 }
 
-/* ---- Reading one ---- */
+/* ---- Reading ---- */
 
 struct reader {
     FILE *file;       /* owned */
@@ -150,7 +150,7 @@ static int refuse(struct reader *r, int error, const char *why)
                          "; it isn't used", NULL);
 }
 
-/* By errno. */
+/* The message is errno's. */
 static int refuse_unread(struct reader *r)
 {
     return weir_diag_set(r->diag, WEIR_ESYSTEM, "the snapshot ", r->path,
@@ -205,8 +205,8 @@ static int hand_out(struct reader *r, const struct weir_quotas *quotas,
     return 0;
 }
 
-/* The decoder's memory, as large as the piece asks for: one for the largest
- * that there can be would be 32 MiB. */
+/* Fits the decoder's memory to the piece: for the largest possible piece it
+ * would be 32 MiB. */
 static int fit_arena(struct reader *r, size_t len)
 {
     size_t size = WEIR_QUOTAS_MAX * ARENA_QUOTA + len * ARENA_BYTE;
@@ -258,7 +258,7 @@ static int read_end(struct reader *r)
     return 0;
 }
 
-/* From the header to the end. */
+/* Reads the parts from the header to the end. */
 static int walk(struct reader *r, const struct weir_snapshot_sink *sink)
 {
     r->checksum = r->epoch = r->changes = 0;

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: MIT
  * server/store_thread.c - the store's thread, and two queues.
  *
- * Asks go one way (edit, or just "look again"), news the other; one mutex
- * guards both lists and nothing is called while it is held. News wakes the
+ * Requests go one way (edit, or just "look again"), news the other; one mutex
+ * guards both lists, and no callback is called while it is held. News wakes the
  * loop through an eventfd.
  *
- *                 asks                        news
+ *                 requests                    news
  *     loop -> [edit|log|sync] --> thread -> [changes|settle|done] -> loop
  *
- * The thread keeps 'handed', the epoch up to which the loop has been told
- * everything. Each look reads what lies above it. If the store turns out to be
+ * The thread keeps 'handed', the epoch up to which it has passed everything to
+ * the loop. Each look reads the changes above it. If the store turns out to be
  * another one, or to have gone back, 'handed' begins at 0 again and the loop is
  * told to forget.
  *
- * Of a whole set the loop serves nothing before it is settled, so it is handed
- * over as it is read. A million quotas must not lie in memory twice: past a
- * bound of waiting batches the reading waits for the loop. Where it breaks off
- * the next begins again: the loop may have gone over to its snapshot since.
- * What comes later is served as it is handed over, and an edit must not be
- * served by half because the store went away in the middle: all that is new is
- * held until the reading has come to its end. That is as much memory as the
+ * The loop doesn't serve a whole set before it is settled, so a whole set is
+ * passed on as it is read. A million quotas must not be in memory twice: past a
+ * bound of waiting batches the reading waits for the loop. If it breaks off,
+ * the next reading begins again: the loop may have gone over to its snapshot
+ * since. Later changes are served as they are passed on, and an edit must not
+ * be served by half because the store failed in the middle. So changes are
+ * withheld until the reading has reached its end. That is as much memory as the
  * edit took where it was made. */
 
 #include "server/store_thread.h"
@@ -63,7 +63,7 @@ struct ask {
     struct ask *next;
     struct weir_changes changes; /* owned */
     struct weir_edit edit;       /* its changes are those above */
-    uint64_t epoch;              /* to be undone */
+    uint64_t epoch;              /* to undo */
     struct weir_store_log_ask log;
     char text[WEIR_NAME_MAX + 1]; /* of edit.who or log.name */
     void *ask;
@@ -76,9 +76,9 @@ struct weir_store_thread {
     int fd;    /* owned */
     pthread_t thread;
 
-    /* Guards what follows, up to the next comment. */
+    /* The mutex guards the members up to the next comment. */
     pthread_mutex_t mutex;
-    pthread_cond_t wake;  /* the thread: an ask, or stop */
+    pthread_cond_t wake;  /* the thread: a request, or stop */
     pthread_cond_t drain; /* the thread: the loop took a batch */
     struct ask *asks, **asks_end;
     struct news *news, **news_end;
@@ -88,8 +88,8 @@ struct weir_store_thread {
     /* The thread's own. */
     struct weir_store *store; /* NULL: not open */
     struct weir_store_id id;
-    bool known;  /* 'id' says something */
-    bool broken; /* a whole set was begun and not handed over to its end */
+    bool known;  /* 'id' is valid */
+    bool broken; /* a whole set was begun and not passed on to its end */
     uint64_t handed;
     weir_instant look_at;
     weir_instant retry_at;
@@ -129,8 +129,8 @@ static void post(struct weir_store_thread *t, struct news *news)
 static struct news *news_new(enum news_type type)
 {
     struct news *news = calloc(1, sizeof *news);
-    /* Without these bytes the loop and the store would drift apart in
-     * silence. */
+    /* If this batch were dropped, the loop and the store would differ from then
+     * on, unnoticed. */
     if (!news)
         abort();
     news->type = type;
@@ -156,7 +156,8 @@ static void flush_batch(struct weir_store_thread *t)
     t->batch = NULL;
 }
 
-/* Ends the holding. What is held goes to the loop, or was never read. */
+/* Ends the withholding. 'whole': the batches go to the loop, else they are
+ * dropped. */
 static void release_held(struct weir_store_thread *t, bool whole)
 {
     struct news *held = t->held;
@@ -206,7 +207,7 @@ static void tell_trouble(struct weir_store_thread *t, int error,
     post(t, news);
 }
 
-/* What else than a lock went wrong is cured by opening anew, if at all. */
+/* An error other than a lock is cured by opening again, if at all. */
 static int fail(struct weir_store_thread *t, int error,
                 const struct weir_diag *diag)
 {
@@ -224,22 +225,20 @@ static int open_store(struct weir_store_thread *t, struct weir_diag *diag)
     if (t->store)
         return 0;
     int error = weir_store_open(t->url, &t->store, diag);
-    /* It was there: to make another one in its place would be the wrong
-     * advice. */
+    /* The store existed: the advice to make one would be wrong. */
     char shown[WEIR_STORE_SHOW_MAX];
     if (error == WEIR_ENOENT && (t->known || t->listener.patient))
         error = weir_diag_set(diag, WEIR_ESTORE, "the quota store ",
                               weir_store_show(t->url, shown),
                               " is gone; "
-                              "put it back, or start again with the one that "
-                              "is to be used",
+                              "put it back, or start again with another store",
                               NULL);
     if (error < 0)
         return fail(t, error, diag);
     return 0;
 }
 
-/* Below the floor, removals that weren't handed over are forgotten. */
+/* Below the floor, removals that weren't passed on are forgotten. */
 static bool is_same(struct weir_store_thread *t, const struct weir_store_id *id,
                     uint64_t epoch, uint64_t floor)
 {
@@ -279,7 +278,7 @@ static int read_changes(struct weir_store_thread *t, bool whole,
     return error;
 }
 
-/* Hands over what is new. 0, or the error with 'diag' filled. */
+/* Passes new changes on. 0, or the error with 'diag' filled. */
 static int look(struct weir_store_thread *t, struct weir_diag *diag)
 {
     int error = open_store(t, diag);
@@ -346,9 +345,9 @@ static int do_ask(struct weir_store_thread *t, struct ask *ask,
     return error;
 }
 
-/* What was edited is in the store even if it can't be read back just now: a
- * later look hands it over, so this is no failure of the edit; nor of a log
- * that was read. */
+/* An edit is in the store even if it can't be read back just now: a later look
+ * passes it on, so that is no failure of the edit; nor of a log that was
+ * read. */
 static void serve_ask(struct weir_store_thread *t, struct ask *ask)
 {
     struct news *news = news_new(NEWS_DONE);
@@ -381,7 +380,7 @@ static struct timespec poll_deadline(void)
     return at;
 }
 
-/* The next ask, or NULL when it is time to look. */
+/* The next request, or NULL when it is time to look. */
 static struct ask *next_ask(struct weir_store_thread *t, bool *stop)
 {
     struct timespec until = poll_deadline();
@@ -575,7 +574,7 @@ void weir_store_thread_turn(struct weir_store_thread *t, weir_instant now)
 {
     uint64_t ignored;
     ssize_t got = read(t->fd, &ignored, sizeof ignored);
-    (void)got; /* nothing to read is no harm: the list says what there is */
+    (void)got; /* nothing to read is no harm: the list has the news */
     for (size_t changes = 0; changes < 8 * WEIR_STORE_BATCH;) {
         struct news *news = take_news(t);
         if (!news)

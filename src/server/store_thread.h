@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * server/store_thread.h - a quota store on a thread of its own, so that a
- * file that is slow, locked or gone never stops the loop.
+ * server/store_thread.h - a quota store on a thread of its own, so that a file
+ * that is slow, locked or gone never stops the loop.
  *
  *     loop                                        thread
  *      | -- weir_store_thread_edit(changes) ---->  | weir_store_edit()
@@ -10,8 +10,8 @@
  *      |     on_store, on_change …, on_settle,     |   weir_store_changed()
  *      |     on_edit(context, error)               |
  *
- * Everything comes in the order in which the store said it: what an edit
- * changed is handed over before the word that the edit is done. */
+ * News comes in the order of the store: the changes of an edit are passed on
+ * before the edit's on_done. */
 
 #ifndef WEIR_STORE_THREAD_H
 #define WEIR_STORE_THREAD_H
@@ -20,70 +20,70 @@
 #include "server/changes.h"
 #include "store/store.h"
 
-#define WEIR_STORE_POLL_MS 25     /* weir_store_changed() */
-#define WEIR_STORE_LOOK_MS 1000   /* whether the store is well at all */
-#define WEIR_STORE_RETRY_MS 250   /* to open one that couldn't be */
-#define WEIR_STORE_BATCH 1024     /* changes handed over at once */
-#define WEIR_STORE_BATCHES_MAX 64 /* waiting for the loop; then reading does */
+#define WEIR_STORE_POLL_MS 25     /* interval of weir_store_changed() */
+#define WEIR_STORE_LOOK_MS 1000   /* interval of checks of its identity */
+#define WEIR_STORE_RETRY_MS 250   /* interval of tries to open the store */
+#define WEIR_STORE_BATCH 1024     /* changes passed on at once */
+#define WEIR_STORE_BATCHES_MAX 64 /* waiting for the loop; then reading waits */
 
 struct weir_store_thread;
 
-/* All called from weir_store_thread_turn(). What is pointed to is borrowed
- * during the call. */
+/* All called from weir_store_thread_turn(). Pointers are valid during the
+ * call. */
 struct weir_store_listener {
     void *context;
-    /* A store that can't be opened at the start is no error either: it is
-     * tried until it comes (the root has a snapshot to go by). */
+    /* A store that can't be opened at the start is no error either: it is tried
+     * until it opens (the root may serve from a snapshot). */
     bool patient;
-    /* A whole set begins, of which all changes follow up to the settle:
-     * another store than before, an older state of it, or once more what broke
-     * off. What stood before may be served till then. */
+    /* A whole set begins; all its changes follow up to the settle: of another
+     * store than before, of an older state, or again after a reading broke off.
+     * The former set may be served until then. */
     void (*on_store)(void *context, const struct weir_store_id *id,
                      uint64_t epoch, uint64_t floor, weir_instant now);
     void (*on_change)(void *context, const struct weir_change *change,
                       weir_instant now);
-    /* every change up to the newest was handed over */
+    /* every change up to the newest was passed on */
     void (*on_settle)(void *context, weir_instant now);
-    /* the store can't be used (error < 0, 'why' for people), or can again
-     * (0); told when it changes */
+    /* the store can't be used (error < 0, 'why' for people), or can again (0);
+     * called when that changes */
     void (*on_trouble)(void *context, int error, const char *why);
-    /* what was asked for is over; 'epoch' is the newest */
+    /* a request is done; 'epoch' is the newest */
     void (*on_done)(void *context, void *ask, int error,
                     const struct weir_diag *diag, uint64_t epoch,
                     weir_instant now);
 };
 
-/* Opens the store at 'url' and starts the thread. A store that is locked is
- * no error: it is tried again. Otherwise as weir_store_open(), unless the
- * listener is patient. The thread blocks all signals. */
+/* Opens the store at 'url' and starts the thread. A store that is locked is no
+ * error: it is tried again. Otherwise as weir_store_open(), unless the listener
+ * is patient. The thread blocks all signals. */
 int weir_store_thread_new(const char *url,
                           const struct weir_store_listener *listener,
                           struct weir_store_thread **out,
                           struct weir_diag *diag);
-/* Waits for the edit that runs (some 2 s at most). Asks that were not begun
- * are dropped without a word. NULL inside is legal. */
+/* Waits for the edit that runs (some 2 s at most). Requests that were not begun
+ * are dropped unanswered. NULL inside is legal. */
 void weir_store_thread_free(struct weir_store_thread **thread);
 
 /* Readable while there is news. Owned by the thread object. */
 int weir_store_thread_fd(const struct weir_store_thread *thread);
-/* Hands over what has come, a bounded part of it: if there is more, the
+/* Calls the listener for news, a bounded part of it: if there is more, the
  * descriptor stays readable. */
 void weir_store_thread_turn(struct weir_store_thread *thread, weir_instant now);
 
-/* Asks for what is new in the store, at once. 0 or WEIR_ENOMEM. */
+/* Requests the newest changes of the store, at once. 0 or WEIR_ENOMEM. */
 int weir_store_thread_sync(struct weir_store_thread *thread, void *ask);
-/* Asks for weir_store_edit(): 'changes' is taken over (emptied), also on
- * failure; of 'edit' the rest counts, and is copied. 0 or WEIR_ENOMEM. */
+/* Requests weir_store_edit(): 'changes' is taken over (emptied), also on
+ * failure; the other members of 'edit' are copied. 0 or WEIR_ENOMEM. */
 int weir_store_thread_edit(struct weir_store_thread *thread,
                            struct weir_changes *changes,
                            const struct weir_edit *edit, void *ask);
-/* Asks for weir_store_undo(). 0 or WEIR_ENOMEM. */
+/* Requests weir_store_undo(). 0 or WEIR_ENOMEM. */
 int weir_store_thread_undo(struct weir_store_thread *thread, uint64_t epoch,
                            struct weir_text who, void *ask);
-/* Asks for weir_store_log(). 'each' is called on the store's thread, and
- * nothing of 'context' may be touched elsewhere before on_done. 'end' is
- * called once with it when the thread has done with it, on any thread, also
- * if this fails. 0 or WEIR_ENOMEM. */
+/* Requests weir_store_log(). 'each' is called on the store's thread, and no
+ * other thread may touch 'context' before on_done. 'end' is called once with it
+ * when the thread has done with it, on any thread, also if this fails. 0 or
+ * WEIR_ENOMEM. */
 struct weir_store_log_ask {
     uint64_t below;
     struct weir_text name; /* copied; WEIR_NAME_MAX bytes at most */

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * server/upstream.c - messages between the links above and the region.
  *
- * Nothing is decided here. What a link brings goes into the region, and the
- * pump is asked for a turn; what the region has to say is said in that turn,
- * once, however many messages came: so counts that were carried in one turn
- * leave in one report. */
+ * Nothing is decided here. A link's messages go into the region, and on_news
+ * asks for a turn; the region's messages are sent in that turn, once, however
+ * many came: so counts that arrived in one turn leave in one report. */
 
 #include "server/upstream.h"
 
@@ -32,7 +31,7 @@ struct weir_upstream {
     struct up_link links[WEIR_ROOTS_MAX];
     const char *addresses[WEIR_ROOTS_MAX]; /* of the links */
     bool up[WEIR_ROOTS_MAX];
-    bool serving; /* by the snapshot */
+    bool serving; /* from the snapshot */
     char text[1024];
     struct weir_arena arena; /* of the decoder */
     char *out;               /* of the encoder */
@@ -84,12 +83,12 @@ static void leave_snapshot(struct weir_upstream *upstream)
     weir_snapshot_set_serving(upstream->options.snapshot, false);
     weir_log(upstream->options.log, WEIR_LOG_INFO,
              "an upstream root answers: "
-             "from the snapshot on to what it says");
+             "its quotas replace the snapshot's");
 }
 
 /* ---- Events ---- */
 
-/* What is said of each; "": nothing. The text follows. */
+/* The text of an event's line; "": none. The event's text follows. */
 struct saying {
     enum weir_event_type type;
     enum weir_log_level level;
@@ -100,14 +99,14 @@ static const struct saying sayings[] = {
     { WEIR_EVENT_ROOT_DOWN, WEIR_LOG_WARNING, "upstream root " },
     { WEIR_EVENT_READY, WEIR_LOG_INFO, "the quotas are complete" },
     { WEIR_EVENT_STALE, WEIR_LOG_WARNING,
-      "the region is cut off: no topmost root is heard, and quotas go by "
-      "their on_stale" },
+      "the region is cut off: no topmost root answers, and each quota goes "
+      "by its on_stale" },
     { WEIR_EVENT_FRESH, WEIR_LOG_INFO,
-      "a topmost root is heard again: the region shares the limits" },
+      "a topmost root answers again: the region shares the limits" },
     { WEIR_EVENT_TABLE_FULL, WEIR_LOG_WARNING,
       "no room to count a quota for the upstream (see --slots): " },
     { WEIR_EVENT_STORE_CHANGED, WEIR_LOG_WARNING,
-      "an upstream root speaks for another quota store: " },
+      "an upstream root has another quota store: " },
     { WEIR_EVENT_ROOT_STRETCH, WEIR_LOG_INFO,
       "an upstream root asks for fewer reports: " },
     { WEIR_EVENT_CREDENTIAL, WEIR_LOG_WARNING, "" },
@@ -117,7 +116,8 @@ static const struct saying sayings[] = {
     { WEIR_EVENT_DENIED, WEIR_LOG_ERROR,
       "the credential shown upstream may not take from a quota, which the "
       "region counts alone: " },
-    { WEIR_EVENT_LOST, WEIR_LOG_WARNING, "more happened than can be said" },
+    { WEIR_EVENT_LOST, WEIR_LOG_WARNING,
+      "more events happened than can be logged" },
 };
 
 static void say(struct weir_upstream *upstream, const struct weir_event *event)
@@ -131,7 +131,7 @@ static void say(struct weir_upstream *upstream, const struct weir_event *event)
                              "%s%s", sayings[i].words, event->text);
 }
 
-/* The link tells of its loss itself, with the reason. */
+/* The link logs its loss itself, with the reason. */
 static void say_events(struct weir_upstream *upstream)
 {
     struct weir_event event;
@@ -183,7 +183,7 @@ static void on_down(void *context, const char *why)
     const char *misplaced =
         weir_region_misplaced(upstream->region, link->index);
     if (misplaced && was_up)
-        why = misplaced; /* else it is what was so before */
+        why = misplaced; /* else it keeps the reason from before */
     struct weir_event event = { .type = WEIR_EVENT_ROOT_DOWN };
     snprintf(event.text, sizeof event.text, "%.100s: %.88s",
              weir_root_link_text(link->link), why);
@@ -198,14 +198,14 @@ static void on_file(void *context, const char *why)
     say(link->upstream, &event);
 }
 
-/* ---- The pump ---- */
+/* ---- The loop's turn ---- */
 
 static bool fit_out(struct weir_upstream *upstream, size_t size)
 {
     char *out = weir_mem_grow(&weir_mem_system, upstream->out, 1,
                               &upstream->out_size, size);
     if (!out)
-        return false; /* the region says it again */
+        return false; /* the region makes it again */
     upstream->out = out;
     return true;
 }
@@ -334,7 +334,7 @@ void weir_upstream_free(struct weir_upstream **upstream)
     *upstream = NULL;
 }
 
-/* ---- What people look at ---- */
+/* ---- State for people ---- */
 
 void weir_upstream_look(const struct weir_upstream *upstream,
                         struct weir_upstream_state *out, weir_instant now)
@@ -346,8 +346,8 @@ void weir_upstream_look(const struct weir_upstream *upstream,
     };
     for (uint32_t i = 0; i < out->count; i++) {
         out->problems[i] = weir_region_misplaced(upstream->region, i);
-        /* A link that was refused is tried again, and stands each time until
-         * it is refused once more. */
+        /* A link that was refused is tried again, and counts as connected each
+         * time until it is refused once more. */
         out->up[i] = upstream->up[i] && !out->problems[i];
     }
     weir_region_look(upstream->region, &out->region, now);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * server/upstream.h - a region's links to the roots above it: what a service's
- * background thread is to a limiter node, on the root's own loop.
+ * server/upstream.h - a region's links to the roots above it: the background
+ * thread of libweir has the same task for a limiter node, but here the links
+ * are on the root's own loop.
  *
  *     upstream roots <- os/root_link -> weir_region (node/region.h)
  *                                          |  the root half: door_grpc
  *
- * The door of limiters is the pump of both halves: in each of its turns it
- * calls weir_upstream_tick(), says what the root half has to say, and calls
+ * The gRPC listener runs both halves: in each of its turns it calls
+ * weir_upstream_tick(), sends the root half's messages, and calls
  * weir_upstream_flush(). */
 
 #ifndef WEIR_UPSTREAM_H
@@ -28,9 +29,9 @@ struct weir_upstream_options {
     uint32_t count;                  /* 1 .. WEIR_ROOTS_MAX, as of the region */
     struct weir_login_options login; /* the paths are copied */
     struct weir_log *log;            /* borrowed */
-    /* What to go by until an upstream root answers; borrowed; NULL: nothing. */
+    /* The quotas until an upstream root answers; borrowed; NULL: none. */
     struct weir_snapshot *snapshot;
-    /* Something came from above: a turn of the pump is due. */
+    /* A message came from above: a turn of the gRPC listener is due. */
     void (*on_news)(void *context);
     void *context;
 };
@@ -43,27 +44,27 @@ int weir_upstream_new(const struct weir_upstream_options *options,
 /* Closes the links. NULL inside is legal. */
 void weir_upstream_free(struct weir_upstream **upstream);
 
-/* ---- For the pump ---- */
+/* ---- For the gRPC listener ---- */
 
 void weir_upstream_tick(struct weir_upstream *upstream, weir_instant now);
 void weir_upstream_flush(struct weir_upstream *upstream, weir_instant now);
 weir_instant weir_upstream_deadline(const struct weir_upstream *upstream,
                                     weir_instant now);
 
-/* ---- What people look at ---- */
+/* ---- State for people ---- */
 
 struct weir_upstream_state {
     const char *name;                     /* of the region; borrowed */
     uint32_t count;                       /* upstream roots … */
     const char *const *addresses;         /* … as text; borrowed */
     bool up[WEIR_ROOTS_MAX];              /* … connected, and not refused */
-    const char *problems[WEIR_ROOTS_MAX]; /* why it was refused; static;
-                                           * NULL: it wasn't */
+    const char *problems[WEIR_ROOTS_MAX]; /* why it was refused; static; NULL:
+                                           * it wasn't */
     struct weir_region_state region;
 };
 void weir_upstream_look(const struct weir_upstream *upstream,
                         struct weir_upstream_state *out, weir_instant now);
-/* "a:7077, b:7077": for who is to be sent there. */
+/* "a:7077, b:7077": for clients that have to use them. */
 const char *weir_upstream_text(const struct weir_upstream *upstream);
 
 #endif /* WEIR_UPSTREAM_H */

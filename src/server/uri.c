@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * server/uri.c - percent-encoding, and what is behind the '?'.
+ * server/uri.c - percent-encoding, and query parameters.
  *
- * Names of quotas may hold anything but control characters, slashes among
- * it, so that a path can't be taken apart at its slashes after decoding:
- * what follows "/v1/quotas/" is one name, decoded as a whole. That is why
- * the helpers of the HTTP library, which decode for everybody alike, aren't
- * used: both doors share these. */
+ * Names of quotas may contain any character but control characters, also
+ * slashes, so that a path can't be split at its slashes after decoding: the
+ * rest after "/v1/quotas/" is one name, decoded as a whole. That is why the
+ * helpers of the HTTP library, which decode every path alike, aren't used: both
+ * listeners share these. */
 
 #include "server/uri.h"
 

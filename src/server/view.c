@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * server/view.c - which view a path asks for, and GET /v1/usage.
+ * server/view.c - the views and their paths, and GET /v1/usage.
  *
- * A view is a question about the moment that is answered at once, as JSON, out
- * of a source's own memory. Doors and roles are the callers' matter. */
+ * A view answers a request about the present at once, as JSON, from a source's
+ * own memory. The callers choose the listener and check the role. */
 
 #include "server/view.h"
 
@@ -19,7 +19,7 @@ void weir_view_hex(const uint8_t *bytes, size_t len, char *out)
         snprintf(out + 2 * i, 3, "%02x", bytes[i]);
 }
 
-/* ---- What sources tell ---- */
+/* ---- Parts of a source's answers ---- */
 
 json_t *weir_view_sum(uint64_t passed, uint64_t refused, size_t instances)
 {
@@ -109,7 +109,7 @@ static const struct {
     view_fn *view;
 } known[] = {
     { "/v1/live", weir_view_live },
-    /* A listener may repeat it each second; here it is asked once. */
+    /* A listener may repeat it each second; this answers once. */
     { WEIR_PAGE_EVENTS, weir_view_live },
     { "/v1/past", weir_view_past },
     { "/v1/why", weir_view_why },

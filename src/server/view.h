@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * server/view.h - what the page looks at, whoever shows it.
+ * server/view.h - the page's data, of a root or of a limiter.
  *
  *     weir serve: a root            weir agent: a limiter
  *     view_root.c                   cli/agent_page.c
  *              \                      /
- *            struct weir_view_source: facts, usages, who rules a name
+ *        struct weir_view_source: facts, usages, the rule of a name
  *                        |
  *     /v1/live /v1/events /v1/past /v1/why /v1/usage      (view_*.c)
  *                        |
  *                    one page
  *
- * A root knows all limiters together and quotas as they were entered; a
- * limiter knows its own process, and quotas as it decides by them. Each fills
- * the same source, and everything behind that is one. One thread. */
+ * A root knows all limiters together and quotas as they were entered; a limiter
+ * knows its own process, and quotas as it decides by them. Each fills the same
+ * source, and the rest is common code. One thread. */
 
 #ifndef WEIR_VIEW_H
 #define WEIR_VIEW_H
@@ -22,11 +22,11 @@
 #include "server/busiest.h"
 #include "server/uri.h"
 
-#define WEIR_VIEW_WATCH_MAX 100  /* quotas watched in one picture */
-#define WEIR_VIEW_TOP_MAX 20     /* quotas in a picture's top lists */
+#define WEIR_VIEW_WATCH_MAX 100  /* quotas watched in one live view */
+#define WEIR_VIEW_TOP_MAX 20     /* quotas in each of its top lists */
 #define WEIR_VIEW_USAGE_MAX 1000 /* quotas in one usage */
 
-/* Who shows it, and how it is; texts are borrowed until the next turn. */
+/* The process and its state; texts are borrowed until the next turn. */
 struct weir_view_facts {
     const char *kind; /* "root", "limiter"; static */
     const char *name, *version;
@@ -37,18 +37,19 @@ struct weir_view_facts {
     uint64_t epoch, quotas, unknown, limiters, reports;
 };
 
-/* What rules a name, and how it is decided by whoever shows it. */
+/* The quota or template that rules a name, and how this process decides by
+ * it. */
 struct weir_ruled {
     struct weir_text name;   /* of the quota or template */
-    struct weir_text parent; /* of the name that was asked for; absent: none */
+    struct weir_text parent; /* of the requested name; absent: none */
     enum weir_mode mode;
     enum weir_kind kind;
     struct weir_limit limit; /* of the quota */
-    double low, high;        /* units, by which it is decided here */
+    double low, high;        /* units, by which this process decides */
     double leak;             /* units a second; likewise */
     bool leased;             /* 'leak' is the part that it was granted */
-    const char *elsewhere;   /* static: why its fill doesn't decide here;
-                               * NULL: it does */
+    const char *elsewhere;   /* static: why its fill doesn't decide here; NULL:
+                              * it does */
     bool asks;               /* elsewhere: a peek would ask a store */
 };
 
@@ -56,17 +57,17 @@ struct weir_view_source {
     struct weir_usages usages;
     void *context; /* of all below */
     void (*facts)(void *context, struct weir_view_facts *out);
-    /* False: nothing does. Texts are borrowed until the next call. */
+    /* False: no quota rules it. Texts are borrowed until the next call. */
     bool (*rule)(void *context, struct weir_text name, struct weir_ruled *out,
                  weir_instant now);
-    /* What would become of a request now. NULL: who shows it decides
+    /* The decision that a request would get now. NULL: this process decides
      * nothing. */
     void (*peek)(void *context, struct weir_text name, uint64_t weight,
                  struct weir_reply *out, weir_instant now);
     /* {template: {passed, refused, instances}}, of its instances together. A
      * new reference. */
     json_t *(*templates)(void *context, weir_instant now);
-    /* Of a name that is adaptive, more; NULL: nothing is known. A new
+    /* More about an adaptive quota's name; NULL: nothing is known. A new
      * reference. */
     json_t *(*adaptive)(void *context, struct weir_text name, weir_instant now);
 };
@@ -77,7 +78,7 @@ struct weir_views;
 struct weir_views *weir_views_new(const struct weir_view_source *source);
 /* NULL inside is legal. */
 void weir_views_free(struct weir_views **views);
-/* To be called about each second: keeps what /v1/past tells. */
+/* Call it about each second: takes the samples of /v1/past. */
 void weir_views_tick(struct weir_views *views, weir_instant now);
 
 /* The path of each view, as drawn above; NULL past the last. */
@@ -91,12 +92,12 @@ int weir_views_answer(struct weir_views *views, const struct weir_uri *uri,
 
 /* ---- For sources ---- */
 
-/* What a template's instances passed and refused together. A new reference, as
- * the next. */
+/* The units that a template's instances passed and refused together. A new
+ * reference, as the next. */
 json_t *weir_view_sum(uint64_t passed, uint64_t refused, size_t instances);
 /* A row of the tree, [name, parent or null, limit, mode]: a tenth of the work
- * that an export is, which looks at each field (10,000 quotas by curl: 0.1 s
- * for 1.2 s). */
+ * of an export, which reads each field (10,000 quotas by curl: 0.1 s instead of
+ * 1.2 s). */
 json_t *weir_view_brief(const struct weir_quota *quota);
 
 /* ---- For view_*.c ---- */
@@ -107,10 +108,10 @@ struct weir_past;
 struct weir_views {
     struct weir_view_source source;
     struct weir_past *past;      /* owned */
-    struct weir_view_live *live; /* owned; NULL: nobody has asked yet */
+    struct weir_view_live *live; /* owned; NULL: not requested yet */
 };
 
-/* One of a list of quotas in use. A new reference. */
+/* An entry of a list of quotas in use. A new reference. */
 json_t *weir_view_busy(const struct weir_views *views,
                        const struct weir_busy *busy, weir_instant now);
 /* Ends with its NUL. */

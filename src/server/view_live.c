@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * server/view_live.c - a picture of the moment, for who looks each second.
+ * server/view_live.c - the live view: the present state, for pages that request
+ * it each second.
  *
- * It has what a page needs to stay true: whether all is well, the quotas
- * that the page shows (?watch=), and the top of all that are in use. The first
- * two cost what is asked for. The top, and what templates' instances sum up
- * to, cost a walk of all that is in use, which may be a million: so all who
- * look share one walk, and the next comes no sooner than a second later and
- * fifty times the time that this one took. However many look and whatever is
- * in use, the loop gives them a fiftieth of its time for that; the lists are
- * then older than the picture, and 'listed_at' says how old.
+ * It has whether all is well, the quotas that the page shows (?watch=), and the
+ * top k of all quotas in use. The first two cost what is asked for. The top k,
+ * and the sums of templates' instances, cost a walk of all quotas in use, which
+ * may be a million. So all readers share one walk, and the next comes no sooner
+ * than a second later and fifty times the duration of the last one. However
+ * many readers and quotas there are, walks take a fiftieth of the loop's time;
+ * the lists are then older than the rest, and 'listed_at' gives their time.
  *
- * Rates are the reader's to make: counts only grow, and 'at' is their clock. */
+ * The page computes rates: counts only grow, and 'at' is their clock. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +24,8 @@
 #define WALK_SHARE 50
 
 struct weir_view_live {
-    weir_instant made; /* when the walk was */
-    weir_instant next; /* not before then another */
+    weir_instant made; /* time of the walk */
+    weir_instant next; /* time of the next walk, at the earliest */
     size_t used;
     json_t *busiest, *refused; /* arrays; owned */
     json_t *templates;         /* name -> sum; owned */
@@ -94,9 +94,9 @@ static const struct weir_view_live *look(struct weir_views *views,
     return live;
 }
 
-/* ---- What is watched ---- */
+/* ---- Watched quotas ---- */
 
-/* What is known of one that is in use, by its name; NULL: nothing. */
+/* The usage of a quota in use, by its name; NULL: there is none. */
 static json_t *watched_object(const struct weir_views *views,
                               struct weir_text name, weir_instant now)
 {
@@ -153,7 +153,7 @@ static int read_watched(struct weir_views *views, struct weir_text query,
     struct weir_text text;
     if (!weir_uri_query(query, "watch", &text))
         return 0;
-    /* Decoded it is no longer than it came. */
+    /* The decoded text is no longer than the encoded one. */
     char *buf = malloc(text.len + 1);
     if (!buf)
         return WEIR_ENOMEM;
@@ -169,7 +169,7 @@ static int read_watched(struct weir_views *views, struct weir_text query,
     return error;
 }
 
-/* ---- The past ---- */
+/* ---- Recent samples ---- */
 
 static json_t *past_object(const struct weir_views *views,
                            struct weir_text name, weir_instant now)
@@ -207,7 +207,7 @@ int weir_view_past(struct weir_views *views, struct weir_text query,
     return error;
 }
 
-/* ---- The picture ---- */
+/* ---- The view ---- */
 
 /* 'watched' is stolen. */
 static json_t *picture(const struct weir_views *views, json_t *watched,

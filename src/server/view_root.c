@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * server/view_root.c - a root as the page looks at it: the catalog says what
- * rules a name, the merged counts how it stands.
+ * server/view_root.c - a root as a source of views: the catalog has the quotas
+ * and templates, the merged counts their state.
  *
- * A root decides nothing: it knows the fill of all limiters together, which is
- * what counted quotas go by. Where a process decides by itself it says so. */
+ * A root decides nothing: it knows the fill of all limiters together, by which
+ * counted quotas are decided. If each process decides by itself, the view says
+ * so. */
 
 #include <stdio.h>
 
@@ -11,9 +12,9 @@
 #include "server/adaptive_seen.h"
 #include "server/admin_parts.h"
 
-/* ---- What rules a name ---- */
+/* ---- The quota of a name ---- */
 
-/* Where a root can't see the decision; NULL: a leaky bucket of all limiters
+/* Why the root can't see the decision; NULL: a leaky bucket of all limiters
  * together, or permits of theirs, or nothing to decide. */
 static const char *elsewhere(const struct weir_quota *quota)
 {
@@ -21,7 +22,7 @@ static const char *elsewhere(const struct weir_quota *quota)
         return NULL;
     switch (quota->sharing) {
     case WEIR_ADAPTIVE:
-        return "each process holds a limit of its own by what it measures";
+        return "each process has a limit of its own, by its measurements";
     case WEIR_LEASED:
         return "each process keeps to the part that it was granted";
     case WEIR_EXACT:
@@ -84,7 +85,7 @@ static bool rule(void *context, struct weir_text name, struct weir_ruled *out,
     return true;
 }
 
-/* ---- What else there is ---- */
+/* ---- Other parts of the source ---- */
 
 static void facts(void *context, struct weir_view_facts *out)
 {
@@ -124,7 +125,7 @@ static json_t *templates(void *context, weir_instant now)
     return object;
 }
 
-/* NULL: no process told of an adaptive limit of that name. */
+/* NULL: no process reported an adaptive limit of that name. */
 static json_t *adaptive(void *context, struct weir_text name, weir_instant now)
 {
     const struct weir_admin *admin = context;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * server/view_why.c - GET /v1/why: what stands between a name and a pass.
+ * server/view_why.c - GET /v1/why: why a request by a name passes or not.
  *
  * A request by a name is charged to a chain: the quota or template that rules
- * the name, its parent, and so on. Each link is shown as it is here and now,
+ * the name, its parent, and so on. Each link is shown in its present state,
  * with the chance that it refuses, which a bucket's fill tells. A root knows
- * the fill of all limiters together, which is what those of counted quotas go
- * by, but not what a process decides by itself (a leased grant, an adaptive
- * limit, a local bucket): of such a link no chance is told, but where to look.
+ * the fill of all limiters together, by which counted quotas are decided, but
+ * not the decisions that a process makes alone (a leased grant, an adaptive
+ * limit, a local bucket): for such a link it gives no chance, but the reason.
  *
- * A limiter is where to look. Its buckets are those that decide; of links that
- * something else decides it tells what a peek, a decision that charges nothing,
- * says now: if that passes, all did, and if it doesn't, the link that refused
- * is named, and nothing is known of the others. */
+ * A limiter decides by its own buckets. For links that are decided elsewhere it
+ * gives the present result of a peek, a decision that charges nothing: if that
+ * passes, all links did, and if it doesn't, the refusing link is named, and
+ * nothing is known of the others. */
 
 #include <stdio.h>
 #include <string.h>
@@ -19,24 +19,24 @@
 #include "server/query.h"
 #include "server/view.h"
 
-/* What a link does to this request, as far as it can be said. */
+/* How a link treats this request, as far as it is known. */
 struct link_view {
     char name[WEIR_NAME_MAX];
     size_t name_len;
     char ruler[WEIR_NAME_MAX];
     struct weir_ruled ruled; /* 'name' is in 'ruler'; no parent */
     bool in_use;
-    struct weir_usage usage;   /* zero when it isn't; the debtor's texts live
+    struct weir_usage usage;   /* zero if it isn't; the debtor's texts live
                                 * until the answer is made */
     double chance;             /* that it refuses; below 0: not known here */
     weir_duration retry_after; /* of a chance of 1; WEIR_NEVER: none */
 };
 
-/* From the name up. */
+/* The links from the name upwards. */
 struct chain {
     struct link_view link[WEIR_DEPTH_MAX];
     size_t count;
-    char missing[WEIR_NAME_MAX]; /* a parent that isn't there */
+    char missing[WEIR_NAME_MAX]; /* a missing parent */
     size_t missing_len;          /* 0: none */
 };
 
@@ -95,7 +95,8 @@ static void see(const struct weir_views *views, struct link_view *link,
     judge(link, weight);
 }
 
-/* False: nothing rules the name. Its parent is the next name. */
+/* False: no quota rules the name. '*out_parent' is the length of the parent's
+ * name, the next one. */
 static bool add_link(const struct weir_views *views, struct chain *chain,
                      struct weir_text name, char *parent, size_t *out_parent,
                      weir_instant now)
@@ -142,7 +143,7 @@ static bool has_unknown(const struct chain *chain)
     bool unknown = false;
     for (size_t i = 0; i < chain->count; i++) {
         if (chain->link[i].ruled.asks)
-            return false; /* nobody's store is asked for a look */
+            return false; /* a view makes no request to a store */
         unknown |= chain->link[i].chance < 0;
     }
     return unknown;
@@ -174,7 +175,7 @@ static void ask(const struct weir_views *views, struct weir_text name,
         settle(&chain->link[i], &reply);
 }
 
-/* ---- In words ---- */
+/* ---- Sentences ---- */
 
 static void seconds(weir_duration time, char *buf, size_t size)
 {
@@ -189,8 +190,8 @@ static void say_refused(const struct link_view *link, double weight, char *buf,
     if (link->retry_after != WEIR_NEVER) {
         seconds(link->retry_after, wait, sizeof wait);
         snprintf(buf, size,
-                 "the bucket is full (%.4g of %.6g): refuses for %s if nobody "
-                 "else comes",
+                 "the bucket is full (%.4g of %.6g): refuses for %s, longer if "
+                 "other requests come",
                  link->usage.fill, ruled->high, wait);
     } else if (ruled->kind == WEIR_RATE) {
         snprintf(buf, size, "a weight of %.6g never fits into a burst of %.6g",
@@ -232,7 +233,7 @@ static void say(const struct link_view *link, double weight, char *buf,
                  ruled->low);
 }
 
-/* Of a leased one: what of the limit it is that the figures are of. */
+/* For a leased quota: the part of the limit that the figures describe. */
 static void say_part(const struct weir_ruled *ruled, char *buf, size_t size)
 {
     size_t len = strlen(buf);
@@ -243,7 +244,7 @@ static void say_part(const struct weir_ruled *ruled, char *buf, size_t size)
                  ruled->leak, ruled->kind == WEIR_RATE ? " a second" : "");
 }
 
-/* Of a bucket that may refuse: the limiter that reported beyond max_debt. */
+/* For a bucket that may refuse: the limiter that reported beyond max_debt. */
 static void say_debtor(const struct link_view *link, char *buf, size_t size)
 {
     const struct weir_debtor *debtor = &link->usage.debtor;
@@ -300,7 +301,7 @@ static json_t *link_object(const struct link_view *link, double weight)
 
 /* ---- The answer ---- */
 
-/* What is seen of the chain so far. */
+/* The result of the links so far. */
 struct verdict {
     double passes; /* the chance that all known links let it pass */
     bool unknown;  /* a link isn't known here */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * server/zone_watch.c - offsets of zones, asked of the system's files. */
+ * server/zone_watch.c - offsets of time zones, read from the system's files. */
 
 #include "server/zone_watch.h"
 
