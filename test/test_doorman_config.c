@@ -213,7 +213,7 @@ static void mends_with_a_warning(void **state)
     warned("resources:\n- {identifier_glob: a, capacity: 1e15,\n"
            "   algorithm: " ALGORITHM "}\n" STAR,
            1, 2,
-           "the entry of 'a' has a capacity beyond what a limit can be: it is "
+           "the entry of 'a' has a capacity that a limit can't have: it is "
            "1e11 at most, and 0 if it is tiny");
     warned("resources:\n- {capacity: 1, algorithm: " ALGORITHM "}\n" STAR, 1, 2,
            "an entry without identifier_glob matches nothing");

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT
- * cli/agent_page.c - a limiter as the page looks at it.
+ * cli/agent_page.c - a limiter as a source of views.
  *
- * A root has quotas as they were entered and counts of all limiters; here is
- * one process's table, with quotas as they are in force (quota/table_show.c).
- * So a quota is put together again of what a slot says: a leak of 100 units a
- * second is shown as 100/s, even if somebody wrote 6000/min. What only roots
- * have (edits, their history, other limiters) is answered by where to find it.
+ * A root has quotas as they were entered and counts of all limiters; this
+ * source has one process's table, with quotas as they are in force
+ * (quota/table_show.c). So a quota is put together from a slot: a leak of 100
+ * units a second is shown as 100/s, even if 6000/min was entered. Requests for
+ * data of roots only (edits, their history, other limiters) are answered by the
+ * roots' addresses.
  *
- * Sums. A slot counts on when another name gets it, so a sum is the slot's less
- * what it stood at when this name was first seen there; in a slot's first life
- * that is nothing.
+ * Sums. A slot counts on when another name gets it, so a sum is the slot's
+ * count less its count when this name was first seen there; in a slot's first
+ * life that is 0.
  *
- * Time. The doors are on this thread: what takes long here is waited for by
- * those who ask. To look at a slot takes some 0.4 us, too long for all that may
- * be in use. So a sweep comes by, some slots a second, more while somebody
- * looks, and leaves in a row what it found; a walk reads rows and names only,
- * and looks again at those few that it chooses. What is asked for by its name
- * is looked at in any case. */
+ * Time. The listeners are on this thread: a long task here delays clients. To
+ * read a slot takes some 0.4 us, too long for all that may be in use. So a
+ * sweep reads some slots a second, more while a page is open, and notes each in
+ * a row; a walk reads rows and names only, and reads again the few slots that
+ * it chooses. A slot requested by its name is read in any case. */
 
 #include "cli/agent_page.h"
 
@@ -32,20 +32,20 @@
 #include "server/query.h"
 #include "server/view.h"
 
-#define BRIEF_SLOTS 2000 /* looked at for one page of the tree: about 1 ms */
+#define BRIEF_SLOTS 2000 /* read for one page of the tree: about 1 ms */
 #define SWEEP_IDLE 2000  /* slots a second, … */
-#define SWEEP_SEEN 8000  /* … and so many more while somebody looks */
+#define SWEEP_SEEN 8000  /* … and so many more while a page is open */
 #define SWEEP_EVERY (900 * WEIR_MILLISECOND)
 
-/* What is known of a slot. */
+/* The last reading of a slot. */
 struct row {
-    uint32_t generation; /* whose the sums are; 0: nobody's yet */
-    bool used;           /* as the sweep found it, and so is all that follows */
+    uint32_t generation; /* the generation of the sums; 0: no sums yet */
+    bool used;           /* at the last sweep, and so are all members below */
     float fill;
     uint32_t ruler;     /* of an instance: the slot of its template, … */
-    uint32_t instances; /* … in whose row they are summed up, for a moment */
+    uint32_t instances; /* … its row has their sum, during sum_up() */
     uint64_t passed, refused;
-    uint64_t count_before, refused_before; /* when the sums began */
+    uint64_t count_before, refused_before; /* at the begin of the sums */
 };
 
 struct weir_agent_page {
@@ -53,23 +53,23 @@ struct weir_agent_page {
     struct weir_views *views;
     struct weir_web_views asked;
     struct row *rows;      /* by slot */
-    uint32_t hand;         /* of the sweep */
-    weir_instant swept_at; /* for who looks */
+    uint32_t hand;         /* the next slot of the sweep */
+    weir_instant swept_at; /* for an open page */
     uint32_t walked;       /* the slot of the last usage of a walk, … */
     char walked_name[WEIR_NAME_MAX + 1]; /* … and its name */
     char name[WEIR_NAME_MAX + 1];
-    char roots[WEIR_DIAG_MAX]; /* where quotas are edited, for people */
+    char roots[WEIR_DIAG_MAX]; /* where to edit quotas, for people */
     uint8_t incarnation[WEIR_INCARNATION_SIZE];
     weir_instant started;
-    /* What the last answer's texts point into. */
+    /* The texts of the last answer. */
     struct weir_slot_show show;
     struct weir_quota quota;
 };
 
-/* ---- A quota of what a slot says ---- */
+/* ---- A slot's quota ---- */
 
-/* One that no period makes whole, to a part in a thousand: 1250/1000 s, or one
- * unit in so many seconds, 1/56h. */
+/* A rate that isn't whole in any period, to a part in a thousand: 1250/1000 s,
+ * or one unit in so many seconds, 1/56h. */
 static struct weir_limit odd_limit_of(double rate)
 {
     double pause = 1 / rate;
@@ -84,7 +84,7 @@ static struct weir_limit odd_limit_of(double rate)
     };
 }
 
-/* As few digits as say it: 100/s, 90/min. */
+/* The shortest form: 100/s, 90/min. */
 static struct weir_limit limit_of(double rate, bool gauge)
 {
     static const uint64_t periods[] = { 1, 60, 3600, 86400 };
@@ -102,7 +102,7 @@ static struct weir_limit limit_of(double rate, bool gauge)
     return odd_limit_of(rate);
 }
 
-/* What a meter, a store or what is measured decides by. */
+/* The limit of a quota that a bucket state, a store or measurements decide. */
 static struct weir_limit limit_elsewhere(struct weir *weir,
                                          const struct weir_slot_show *show)
 {
@@ -119,7 +119,7 @@ static struct weir_burst burst_of(double units)
                                     isinf(units) ? 0 : (uint64_t)ceil(units) };
 }
 
-/* Of the slot in page->show. */
+/* The quota of the slot in page->show. */
 static const struct weir_quota *quota_of(struct weir_agent_page *page)
 {
     const struct weir_slot_show *show = &page->show;
@@ -140,14 +140,14 @@ static const struct weir_quota *quota_of(struct weir_agent_page *page)
     return quota;
 }
 
-/* ---- What is in use ---- */
+/* ---- Usage ---- */
 
 static bool has_quota(const struct weir_slot_show *show)
 {
     return show->state > WEIR_SLOT_PLACEHOLDER;
 }
 
-/* A row of the slot in page->show, its sums begun if need be. */
+/* The row of the slot in page->show; begins its sums with a new generation. */
 static struct row *row_of(struct weir_agent_page *page, uint32_t slot)
 {
     const struct weir_slot_show *show = &page->show;
@@ -162,7 +162,8 @@ static struct row *row_of(struct weir_agent_page *page, uint32_t slot)
     return row;
 }
 
-/* How the slot in page->show stands, into its row; whether it is in use. */
+/* Notes the state of the slot in page->show in its row; returns whether it is
+ * in use. */
 static bool note(struct weir_agent_page *page, uint32_t slot)
 {
     const struct weir_slot_show *show = &page->show;
@@ -170,7 +171,7 @@ static bool note(struct weir_agent_page *page, uint32_t slot)
     row->fill = (float)show->fill;
     row->ruler = show->ruler_len > 0 ? show->ruler_slot : WEIR_SLOT_NONE;
     row->passed = show->count - row->count_before;
-    /* It may be short for an instant (quota/table.h). */
+    /* The count may be low for an instant (quota/table.h). */
     row->refused = show->refused > row->refused_before
                        ? show->refused - row->refused_before
                        : 0;
@@ -253,7 +254,7 @@ static bool used_of(void *context, struct weir_text name,
     return true;
 }
 
-/* ---- What rules a name ---- */
+/* ---- The rule of a name ---- */
 
 static const char *elsewhere(const struct weir_slot_show *show)
 {
@@ -262,7 +263,7 @@ static const char *elsewhere(const struct weir_slot_show *show)
     if (show->sharing == WEIR_EXACT)
         return "its store, or a root, decides each request";
     if (show->sharing == WEIR_ADAPTIVE)
-        return "this process holds a limit of its own by what it measures";
+        return "this process has a limit of its own, by its measurements";
     return "a window or a log decides, and no bucket";
 }
 
@@ -299,7 +300,7 @@ static void peek(void *context, struct weir_text name, uint64_t weight,
     (void)weir_peek_by_name(page->weir, name.p, name.len, weight, out, now);
 }
 
-/* ---- What else the views want ---- */
+/* ---- Other parts of the source ---- */
 
 static const char *trouble(const struct weir_status *status)
 {
@@ -307,7 +308,7 @@ static const char *trouble(const struct weir_status *status)
         return "No root was heard for stale_after: each quota goes by its "
                "on_stale";
     if (status->roots > 0 && status->roots_up == 0)
-        return "No root can be reached: decisions go by what is counted here";
+        return "No root can be reached: decisions go by this process's counts";
     return NULL;
 }
 
@@ -332,8 +333,8 @@ static void facts(void *context, struct weir_view_facts *out)
     };
 }
 
-/* A template has no use of its own: its row is where its instances' is summed
- * up. Returns how many there are. */
+/* A template has no usage of its own: its row gets the sum of its instances.
+ * Returns how many templates there are. */
 static size_t sum_up(struct weir_agent_page *page,
                      uint32_t templates[WEIR_TEMPLATES_MAX])
 {
@@ -379,7 +380,7 @@ static json_t *templates(void *context, weir_instant now)
 
 /* ---- The tree, and the roots ---- */
 
-/* NULL: the slot in page->show is no quota's or template's. */
+/* NULL: the slot in page->show has neither a quota nor a template. */
 static json_t *brief_row(struct weir_agent_page *page)
 {
     const struct weir_slot_show *show = &page->show;
@@ -388,7 +389,7 @@ static json_t *brief_row(struct weir_agent_page *page)
     return weir_view_brief(quota_of(page));
 }
 
-/* In the order of slots: 'after' is where to go on. */
+/* In the order of slots: 'after' is the slot to begin at. */
 static int brief(struct weir_agent_page *page, struct weir_text query,
                  json_t **out, struct weir_diag *diag, weir_instant now)
 {
@@ -440,7 +441,7 @@ static int roots(struct weir_agent_page *page, struct weir_text query,
     json_t *list = json_array();
     for (uint32_t i = 0; i < count; i++)
         json_array_append_new(list, root_object(&root[i], status.epoch, now));
-    /* Of a shared table another process may have the links. */
+    /* With a shared table another process may have the links. */
     *out = json_pack("{s:o, s:I, s:I, s:b}", "roots", list, "named",
                      (json_int_t)status.roots, "reports",
                      (json_int_t)status.reports, "elsewhere",
@@ -467,7 +468,7 @@ static void name_roots(struct weir_agent_page *page)
                                 "%s%s", i > 0 ? ", " : "", root[i].address);
 }
 
-/* What roots have and a limiter hasn't. */
+/* Refuses paths of data that roots have and a limiter hasn't. */
 static int send_to_root(struct weir_agent_page *page, struct weir_text path,
                         struct weir_diag *diag)
 {
@@ -487,7 +488,7 @@ static int send_to_root(struct weir_agent_page *page, struct weir_text path,
     return 0;
 }
 
-/* The agent's own views, beside weir_views. */
+/* The agent's own views, in addition to weir_views. */
 static const struct {
     const char *path;
     int (*answer)(struct weir_agent_page *page, struct weir_text query,

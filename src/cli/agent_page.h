@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * cli/agent_page.h - what the page of an agent is told: its own limiter, as a
- * source of views (server/view.h). One thread. */
+ * cli/agent_page.h - the agent's own limiter, as a source of views
+ * (server/view.h). One thread. */
 
 #ifndef WEIR_CLI_AGENT_PAGE_H
 #define WEIR_CLI_AGENT_PAGE_H
@@ -18,7 +18,7 @@ void weir_agent_page_free(struct weir_agent_page **page);
 /* For weir_web_new(); lives as long as the page. */
 const struct weir_web_views *weir_agent_page_views(
     const struct weir_agent_page *page);
-/* To be called about each second. */
+/* Call it about each second. */
 void weir_agent_page_tick(struct weir_agent_page *page, weir_instant now);
 
 #endif /* WEIR_CLI_AGENT_PAGE_H */

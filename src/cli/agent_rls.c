@@ -2,9 +2,9 @@
  * cli/agent_rls.c - Envoy's rate limit service of `weir agent`.
  *
  * The file may be replaced as editors, `cp` and Kubernetes do it: it counts as
- * changed when the path leads to another file, size or time than before, and
- * is read in the second after. What can't be read then leaves the limits of
- * before in force, and is said once. */
+ * changed when the path leads to another file, size or time than before, and is
+ * read in the second after. If it can't be read, the previous limits stay in
+ * force, and that is logged once. */
 
 #include "cli/agent_rls.h"
 
@@ -31,7 +31,7 @@ static int refuse_file(const char *path, struct weir_diag *diag)
     return weir_diag_set(diag, WEIR_ESYSTEM, path, ": ", strerror(errno), NULL);
 }
 
-/* The bytes, malloc'ed; NULL: 'diag' says why. */
+/* The file's bytes, malloc'ed; NULL: 'diag' says why. */
 static char *read_text(const char *path, size_t *out_len,
                        struct weir_diag *diag)
 {
@@ -73,7 +73,7 @@ static bool is_changed(struct weir_agent_rls *rls)
 {
     struct stat now = { 0 };
     const struct stat *seen = &rls->seen;
-    /* A file that has gone is one that changed. */
+    /* A file that was removed has changed. */
     (void)stat(rls->options->config, &now);
     bool same = now.st_ino == seen->st_ino && now.st_dev == seen->st_dev &&
                 now.st_size == seen->st_size &&
@@ -100,7 +100,7 @@ void weir_agent_rls_look(struct weir_agent_rls *rls, bool all)
         tell_loaded(rls);
     else
         weir_log(rls->log, WEIR_LOG_ERROR,
-                 "%s:%u: %s: the limits of before stay in force",
+                 "%s:%u: %s: the previous limits stay in force",
                  rls->options->config, diag.line, diag.text);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * cli/agent_rls.h - Envoy's rate limit service of `weir agent`: its options,
- * the file of limits, read again as it changes, and the doors of its own; the
- * HTTP door has it at /json. One thread, that of the loop. */
+ * the file of limits, read again as it changes, and its own listeners; the HTTP
+ * listener has it at /json. One thread, that of the loop. */
 
 #ifndef WEIR_AGENT_RLS_H
 #define WEIR_AGENT_RLS_H
@@ -21,23 +21,23 @@ struct weir_agent_rls_options {
 
 struct weir_agent_rls;
 
-/* Whether the options say anything but places. */
+/* Whether the options have more than listen addresses. */
 bool weir_agent_rls_is_asked(const struct weir_agent_rls_options *options);
-/* Opens the doors at 'places', as many as the options have, which may be none.
- * All is borrowed. Returns 0; or an exit status, after the error was said. */
+/* Opens the listeners at 'places', as many as the options have, perhaps none.
+ * All is borrowed. Returns 0; or an exit status, after printing the error. */
 int weir_agent_rls_open(const struct weir_door_host *host,
                         const struct weir_agent_rls_options *options,
                         const struct weir_place *places,
                         const struct weir_log *log,
                         struct weir_agent_rls **out);
-/* Who answers; NULL as 'rls' is. */
+/* The service that answers; NULL if 'rls' is. */
 struct weir_rls_desk *weir_agent_rls_desk(struct weir_agent_rls *rls);
-/* Each second; with 'all' also what hasn't changed. A file that can't be read
- * is said in the log, and the limits of before stay. NULL is legal. */
+/* Call it each second; 'all': reads unchanged files too. A file that can't be
+ * read is logged, and the previous limits stay. NULL is legal. */
 void weir_agent_rls_look(struct weir_agent_rls *rls, bool all);
 /* Credentials were read again. NULL is legal. */
 void weir_agent_rls_recheck(struct weir_agent_rls *rls);
-/* Where the i-th listens; NULL: there is none. */
+/* The listen address of the i-th listener; NULL: there is none. */
 const struct weir_place *weir_agent_rls_place(const struct weir_agent_rls *rls,
                                               size_t i);
 /* NULL inside is legal. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * cli/cert_make.c - X.509 by OpenSSL.
  *
- * Three kinds differ in their extensions only. The authority may sign leaves
- * and nothing else (pathlen 0). A leaf says what it is for, so that a
- * client's certificate can't be shown by somebody who plays a root. The names
- * that count are the subject's alternative names; the common name is for
- * people, and for the credentials of a root. */
+ * The three kinds differ in their extensions only. The authority may sign
+ * leaves and nothing else (pathlen 0). A leaf has its purpose, so that a stolen
+ * client's certificate can't be used by a false root. The names that are
+ * checked are the subject's alternative names; the common name is for people,
+ * and for the credentials of a root. */
 
 #include "cli/cert_make.h"
 
@@ -24,15 +24,15 @@
 
 #define SERIAL_BYTES 16
 #define DAY_S 86400L
-#define EARLIER_S (-3600L) /* clocks that are a little late see it valid */
+#define EARLIER_S (-3600L) /* a clock that is a little late sees it as valid */
 
-/* Whose hands a certificate comes from; both NULL: its own. */
+/* The signer of a certificate; both NULL: itself. */
 struct signer {
     X509 *cert;    /* owned */
     EVP_PKEY *key; /* owned */
 };
 
-/* The reason that OpenSSL keeps; what it says is for those who know it. */
+/* OpenSSL's reason; its words need knowledge of OpenSSL. */
 static int refuse_openssl(const char *what, struct weir_diag *diag)
 {
     const char *why = ERR_reason_error_string(ERR_get_error());
@@ -50,7 +50,7 @@ static int refuse_file(int error, const char *path, const char *why,
     return weir_diag_set(diag, error, path, ": ", why, NULL);
 }
 
-/* ---- Who signs ---- */
+/* ---- The signer ---- */
 
 static FILE *open_signer(const char *path, struct weir_diag *diag)
 {
@@ -130,7 +130,7 @@ static bool is_ip(const char *name)
            inet_pton(AF_INET6, name, &address) == 1;
 }
 
-/* What may stand in a DNS name of a certificate; one '*' label included. */
+/* The characters of a DNS name in a certificate; one '*' label included. */
 static bool is_dns(const char *name)
 {
     static const char known[] = "abcdefghijklmnopqrstuvwxyz"
@@ -138,7 +138,7 @@ static bool is_dns(const char *name)
     return name[strspn(name, known)] == '\0';
 }
 
-/* Taken as it is: no syntax of OpenSSL's own is between. */
+/* Adds the name as it is, without OpenSSL's own syntax. */
 static bool add_alternative(GENERAL_NAMES *list, const char *name)
 {
     bool ip = is_ip(name);
@@ -226,7 +226,7 @@ static bool set_serial(X509 *cert)
     return set;
 }
 
-/* A leaf that outlived its authority would fail while it says it is valid. */
+/* A leaf that outlived its authority would fail before its own end. */
 static bool set_times(X509 *cert, const X509 *issuer, unsigned days)
 {
     if (!X509_gmtime_adj(X509_getm_notBefore(cert), EARLIER_S) ||
@@ -315,7 +315,7 @@ static int write_files(const char *cert_path, X509 *cert, const char *key_path,
     return refuse_file(WEIR_ESYSTEM, cert_path, strerror(errno), diag);
 }
 
-/* A client looks for the name by which it called, and finds no other kind. */
+/* A client looks only for the name by which it called, so the kind matters. */
 static int check_names(const struct weir_cert_request *request,
                        struct weir_diag *diag)
 {

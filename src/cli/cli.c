@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * cli/cli.c - options, typos, errors: one hand for all commands. */
+ * cli/cli.c - options, typos and errors of all commands. */
 
 #include "cli/cli.h"
 
@@ -31,8 +31,7 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* How many letters to change, add or drop; two that stand the wrong way
- * round count as one. */
+/* How many letters to change, add or drop; two swapped letters count as one. */
 static size_t distance(const char *a, size_t n, const char *b, size_t m)
 {
     size_t rows[WORD_MAX + 1][WORD_MAX + 1];
@@ -146,8 +145,8 @@ static int refuse_option(const char *typed, const char *command,
     return -1;
 }
 
-/* The tables that getopt_long() wants; the letter is a number so that it is
- * known from its option's. */
+/* The tables for getopt_long(); an option's letter is a number, so that the
+ * option can be found by it. */
 static void make_tables(const struct weir_cli_option *options, size_t count,
                         struct option *out, char *letters)
 {
@@ -222,7 +221,7 @@ static int parse(const char *help, const struct weir_cli_option *options,
     }
 }
 
-/* Whether one of the roots is a URL; then that was said. */
+/* Whether one of the roots is a URL; if so, prints an error. */
 static bool refuse_scheme(const char *roots)
 {
     const char *colon = strstr(roots, "://");
@@ -274,12 +273,12 @@ int weir_cli_parse(struct weir_cli *cli, const char *help,
     return at;
 }
 
-/* ---- No root that tells its quotas ---- */
+/* ---- Advice if no root sends its quotas ---- */
 
 #define OTHER_FILES "look at --tls-ca, --tls-cert and --tls-key"
 
-/* By words of the reason, which peers and links have in common; the first
- * that is in it. */
+/* Advice by a word of the reason, which peers and links share; the first word
+ * found decides. */
 static const struct advice {
     const char *word;
     const char *text;
@@ -306,8 +305,8 @@ const char *weir_cli_advice(const char *why)
     return "start one with `weir serve` or name others with --roots";
 }
 
-/* Told from within a weir_open() that fails, and by nobody else read: there
- * is one limiter in a command. */
+/* Set by a callback within weir_open(), and read only if that fails: a command
+ * has one limiter. */
 static char open_failure[sizeof((struct weir_event *)0)->text];
 
 static void on_event(void *context, const struct weir_event *event)

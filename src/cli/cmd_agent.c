@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: MIT
- * cli/cmd_agent.c - weir agent: a limiter for programs that have none.
+ * cli/cmd_agent.c - weir agent: a limiter for programs without libweir.
  *
- *     programs of this host --HTTP, RESP--> doors --weir_take()--> a limiter
- *                                                                     |
- *     roots <------------ reports, quotas (libweir's thread) ---------+
+ *     programs of this host --HTTP, RESP--> listeners --weir_take()--> limiter
+ *                                                                        |
+ *     roots <------------ reports, quotas (libweir's thread) ------------+
  *
- * The limiter is one like any other: an agent on each host is a fleet of as
- * many limiters, however many programs ask. The doors are on this thread's
- * loop; libweir's own thread speaks to the roots, and what it tells is read
- * here as events.
+ * The limiter is an ordinary one: an agent on each host is a fleet of as many
+ * limiters, however many programs use them. The listeners are on this thread's
+ * loop; libweir's own thread connects to the roots, and its events are read
+ * here.
  *
- * With --table the limiter's table is a file's, on which other processes decide
- * by libweir themselves; whoever of them may holds its office, agents are one
- * of them.
+ * With --table the limiter's table is in a file, which other processes use by
+ * libweir itself; the agent is one of the processes that may run its reporter.
  *
- * With all roots dead the doors go on, as each quota's on_stale says; with the
- * agent dead its clients have nobody to ask, and what they do then is theirs
- * to say. */
+ * With all roots dead the agent goes on, as each quota's on_stale says; with
+ * the agent dead its clients get no answer, and decide by themselves. */
 
 #include <errno.h>
 #include <event2/event.h>
@@ -39,8 +37,8 @@
 #include "server/reach.h"
 
 #define HTTP_DEFAULT "127.0.0.1:7079"
-#define PLACES_MAX 4 /* of one kind of door */
-#define KINDS 3      /* of doors */
+#define PLACES_MAX 4 /* of one kind of listener */
+#define KINDS 3      /* of listeners */
 
 static const char agent_help[] =
     "Runs a limiter on this host for programs that have none of their own:\n"
@@ -60,18 +58,18 @@ static const char agent_help[] =
     "  --rls PLACE          Envoy's rate limit service (gRPC)\n"
     "  --envoy-config FILE  the limits that --rls and /json go by, as written\n"
     "                       for envoyproxy/ratelimit: see weir-envoy(7)\n"
-    "  --rls-headers WHAT   limit, ietf: what is said downstream     [none]\n"
-    "  --rls-shadow         refuse nobody, and say what would have been\n"
+    "  --rls-headers WHAT   limit, ietf: headers added downstream     [none]\n"
+    "  --rls-shadow         refuse no request; answer what it would have been\n"
     "  --table FILE         a table that processes share: they map it, and\n"
     "                       decide by libweir themselves (/dev/shm/…)\n"
     "  --name NAME          as `weir top` shows it            [weir and pid]\n"
     "  --quotas-max N       quotas and instances in memory          [65536;\n"
     "                       with --table 16384]\n"
-    "  --credentials FILE   who may ask, as of `weir serve`: roles take, read\n"
+    "  --credentials FILE   clients' roles, as of `weir serve`: take, read\n"
     "  --door-tls-cert FILE   speak TLS at addresses, and show this\n"
     "  --door-tls-key FILE    its key; both are read again as they change\n"
-    "  --door-tls-ca FILE     whose certificates clients may show\n"
-    "  --insecure           addresses that strangers reach, without all that\n"
+    "  --door-tls-ca FILE     the authority of clients' certificates\n"
+    "  --insecure           addresses that other hosts reach, without TLS\n"
     "  --port-file FILE     the places, once they are open\n"
     "  --log-level LEVEL    error, warning, info, debug             [info]\n"
     "  --roots HOST:PORT,…  all roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
@@ -89,7 +87,7 @@ struct options {
     const char *log_level, *public_origin;
 };
 
-/* What a client of each kind of door says that it speaks over TLS. */
+/* ALPN names: the protocol that a client of each kind offers over TLS. */
 enum kind { KIND_HTTP, KIND_RESP, KIND_RLS };
 static const char *const alpns[KINDS] = {
     [KIND_HTTP] = "http/1.1",
@@ -114,10 +112,10 @@ struct agent {
     struct weir_web *web[PLACES_MAX];
     struct weir_throttle *throttle; /* NULL: the fleet counts */
     struct weir_resp_door *resp[PLACES_MAX];
-    struct weir_agent_rls *rls; /* NULL: no such door */
+    struct weir_agent_rls *rls; /* NULL: no such listener */
 };
 
-/* ---- Who may ask ---- */
+/* ---- Authorization ---- */
 
 static int admit(void *context, const struct weir_door_guest *guest,
                  struct weir_door_taker *out, struct weir_diag *diag,
@@ -155,7 +153,7 @@ static void on_refused(void *context, const char *address, const char *why,
                    now);
 }
 
-/* Whoever stands in is looked at again. */
+/* Connected clients are checked again. */
 static void recheck(struct agent *agent)
 {
     for (size_t i = 0; i < PLACES_MAX; i++) {
@@ -178,7 +176,8 @@ static void look_at_certificates(struct agent *agent, bool all)
         changed |= weir_tls_is_changed(agent->tls[i]);
     if (!changed)
         return;
-    /* Each, or what can't be read would be read again each second. */
+    /* All of them, or a file that can't be read would be read again each
+     * second. */
     for (size_t i = 0; i < KINDS; i++)
         failed |= weir_tls_reload(agent->tls[i], &why) < 0;
     if (failed) {
@@ -225,7 +224,7 @@ static void on_look(evutil_socket_t fd, short what, void *context)
     weir_log_tick(&agent->log);
 }
 
-/* ---- What the limiter tells ---- */
+/* ---- The limiter's events ---- */
 
 static enum weir_log_level urgency(enum weir_event_type type)
 {
@@ -267,13 +266,13 @@ static const char *title(enum weir_event_type type)
     case WEIR_EVENT_READY:
         return "ready: the quotas of a root are complete here";
     case WEIR_EVENT_STALE:
-        return "no root was heard for stale_after: on_stale rules";
+        return "no root answered for stale_after: on_stale decides";
     case WEIR_EVENT_FRESH:
-        return "a root is heard again";
+        return "a root answers again";
     case WEIR_EVENT_TABLE_FULL:
         return "no room for more names: raise --quotas-max";
     case WEIR_EVENT_STORE_CHANGED:
-        return "a root speaks for another quota store";
+        return "a root has another quota store";
     case WEIR_EVENT_ROOT_STRETCH:
         return "an overloaded root asks for fewer reports";
     case WEIR_EVENT_FORKED:
@@ -281,9 +280,9 @@ static const char *title(enum weir_event_type type)
     case WEIR_EVENT_LOST:
         return "events were lost";
     case WEIR_EVENT_CREDENTIAL:
-        return "what is shown to roots can't be used";
+        return "the credential shown to roots can't be used";
     case WEIR_EVENT_QUOTA_UNKNOWN:
-        return "a quota is of a later version and lets all pass";
+        return "a quota is of a later version and passes all";
     case WEIR_EVENT_EXACT_AWAY:
         return "a store of exact quotas doesn't answer";
     case WEIR_EVENT_EXACT_BACK:
@@ -291,9 +290,9 @@ static const char *title(enum weir_event_type type)
     case WEIR_EVENT_ZONE:
         return "a time zone isn't known here, its windows go by UTC";
     case WEIR_EVENT_ADAPTIVE_FULL:
-        return "adaptive quotas found no room and let all pass";
+        return "adaptive quotas found no room and pass all";
     case WEIR_EVENT_ELSEWHERE:
-        return "leases are handed out by a root to which no link leads";
+        return "leases are handed out by a root that isn't connected";
     case WEIR_EVENT_TABLE:
         return "the shared table can't be used";
     case WEIR_EVENT_OFFICE:
@@ -492,7 +491,7 @@ static int open_rls(struct agent *agent)
                                places, &agent->log, &agent->rls);
 }
 
-/* A line a place: "http=127.0.0.1:7079". */
+/* A line for each listen address: "http=127.0.0.1:7079". */
 static int write_places(const struct agent *agent)
 {
     char text[3 * PLACES_MAX * (WEIR_PLACE_TEXT_MAX + 8)] = "";

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * cli/cmd_cert.c - weir cert ca, server, client: what to try TLS with. Each
- * says which command comes next. */
+ * cli/cmd_cert.c - weir cert ca, server, client: certificates to try TLS with.
+ * Each prints the command to run next. */
 
 #include <errno.h>
 #include <limits.h>
@@ -26,8 +26,8 @@ static const char cert_help[] =
     "\n"
     "  --days N     how long it is valid   [3650 for a ca, 365 for others]\n"
     "\n"
-    "Nothing is overwritten. Files are readable by you only. Whoever has\n"
-    "DIR/ca.key can be anybody: keep it away from the roots.\n"
+    "Nothing is overwritten. Files are readable by you only. The owner of\n"
+    "DIR/ca.key can pose as any client or root: keep it off the roots.\n"
     "\n"
     "    weir cert ca certs\n"
     "    weir cert server certs localhost 127.0.0.1\n"
@@ -72,7 +72,7 @@ static bool parse_days(const char *text, unsigned *out)
     return true;
 }
 
-/* It becomes a file's name and a common name. */
+/* The name becomes a file's name and a common name. */
 static int check_name(const char *name)
 {
     struct weir_diag diag = { 0 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * cli/cmd_lab.c - weir lab: its subcommands, and those that only look. */
+ * cli/cmd_lab.c - weir lab: its subcommands, and those that only read. */
 
 #include <stdio.h>
 #include <stdlib.h>

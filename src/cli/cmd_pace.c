@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * cli/cmd_pace.c - weir pace: standard input to standard output at a rate,
- * and nothing lost. Options, the file of jobs, and what is said at the end;
- * the parts are in pace.h. */
+ * without loss. Options, the file of jobs, and the messages at the end; the
+ * parts are in pace.h. */
 
 #include "cli/pace.h"
 
@@ -39,7 +39,7 @@ static const char pace_help[] =
     "                       and where to go on from\n"
     "  -p, --progress       how far it is, on standard error\n"
     "  --roots HOST:PORT,…  for --quota    [$WEIR_ROOTS or 127.0.0.1:7077]\n"
-    "  --json               what was done, as JSON on standard error\n"
+    "  --json               the result, as JSON on standard error\n"
     "\n"
     "Ctrl-C stops after the unit that is being written. Exit status 0: all\n"
     "was written, 1: stopped before the end, 2: an error. See weir-pace(1).\n";
@@ -87,7 +87,7 @@ static int read_rate(const char *where, const char *text,
         return weir_cli_fail("%s: %s", where, diag.text);
     if (out->unlimited)
         return weir_cli_fail("%s: without a limit there is nothing to pace; "
-                             "`cat` does it",
+                             "use `cat`",
                              where);
     if (out->units == 0)
         return weir_cli_fail("%s: nothing would ever go at a rate of 0", where);
@@ -105,7 +105,7 @@ static int read_burst(struct options *options)
     return 0;
 }
 
-/* What doesn't go together, in one place. */
+/* All checks of options that exclude each other. */
 static int check(const struct options *options)
 {
     int ways = !!options->rate + !!options->quota + !!options->jobs;
@@ -125,7 +125,7 @@ static int check(const struct options *options)
 
 /* ---- A file of jobs: RATE INPUT OUTPUT ---- */
 
-/* Takes a word off 'line', in place; "…" may hold blanks. NULL: no more. */
+/* Takes a word off 'line', in place; "…" may contain blanks. NULL: no more. */
 static char *next_word(char **line)
 {
     char *at = *line + strspn(*line, " \t");
@@ -243,7 +243,7 @@ static int make_jobs(struct options *options)
                : 0;
 }
 
-/* ---- What lets them go ---- */
+/* ---- The gate ---- */
 
 static int use_pacer(const struct options *options, struct weir_pace *pace)
 {
@@ -263,8 +263,8 @@ static int use_pacer(const struct options *options, struct weir_pace *pace)
     return pace->pacer ? 0 : weir_cli_fail("%s", weir_strerror(WEIR_ENOMEM));
 }
 
-/* Nobody can say max_entries here, so it is what the rate needs. Bytes go in
- * chunks, of which far fewer pass than there may be. */
+/* There is no option for max_entries, so it is set to fit the rate. Bytes go in
+ * chunks, far fewer than max_entries. */
 static int size_log(const struct options *options, struct weir_quota *quota)
 {
     uint64_t units = quota->limit.units;
@@ -307,8 +307,8 @@ static int use_algorithm(const struct options *options,
     case WEIR_TOKEN_BUCKET:
     case WEIR_TOKEN_BUCKETS:
     case WEIR_PERMITS:
-        return weir_cli_fail("--algorithm %s paces nothing; token_bucket is "
-                             "what you want",
+        return weir_cli_fail("--algorithm %s paces nothing; use "
+                             "token_bucket",
                              options->algorithm);
     }
     if (options->burst)
@@ -332,7 +332,7 @@ static int choose_way(const struct options *options, struct weir_pace *pace,
 
 /* ---- Beginning and end ---- */
 
-/* Better known before hours of work than after them. */
+/* Checked at the start: an error after hours of work would come too late. */
 static int check_state(const char *path)
 {
     char folder[4096];
@@ -396,7 +396,7 @@ static void tell_end(const struct options *options, bool closed,
                 bytes, state_note(options, note, sizeof note));
 }
 
-/* The state is there if and only if something is left to be done. */
+/* The state exists if and only if part of the input isn't written yet. */
 static int end(const struct options *options, const struct weir_pace *pace)
 {
     bool closed = false, failed = false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * cli/cmd_quota.c - weir quota set, get, ls, rm; the others are in quota_*.c.
- */
+ * cli/cmd_quota.c - weir quota set, get, ls, rm; the others are in
+ * quota_*.c. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "server/uri.h"
 
 static const char quota_help[] =
-    "What may be used, by whom, how fast.\n"
+    "Reads and edits quotas: the limits of rates and concurrency.\n"
     "\n"
     "    weir quota set site limit=1000/s\n"
     "    weir quota set 'client/*' limit=50/s parent=site\n"
@@ -21,15 +21,15 @@ static const char quota_help[] =
     "  set NAME FIELD=VALUE ...   create it, or change these fields\n"
     "  get NAME                   show every field\n"
     "  ls [GLOB]                  list, one a line\n"
-    "  tree [NAME]                who is part of whom\n"
+    "  tree [NAME]                draw parents and children\n"
     "  rm NAME ...                remove\n"
     "  reset NAME ...             empty the bucket, everywhere\n"
     "  import [--replace] FILE    make them as in a YAML file\n"
     "  export                     write that file\n"
-    "  log [NAME]                 who changed what, and when\n"
+    "  log [NAME]                 list edits, with time and author\n"
     "  undo EPOCH                 take an edit back\n"
     "  import --shadow FILE       try a whole set beside the live one\n"
-    "  diff [FILE]                in what the shadow set differs\n"
+    "  diff [FILE]                show how the shadow set differs\n"
     "  promote                    make the shadow set the live one\n"
     "  discard                    drop the shadow set\n"
     "\n"
@@ -65,7 +65,7 @@ static const char ls_help[] =
     "    weir quota ls\n"
     "    weir quota ls 'client/*' --usage\n"
     "\n"
-    "  --usage              what is used of them, as this root sees it\n"
+    "  --usage              their usage, as this root counts it\n"
     "  --shadow             those of the shadow set\n"
     "  --roots HOST:PORT,…  the roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
     "  --json               a JSON list\n";
@@ -139,7 +139,8 @@ int weir_cli_quota_path(const char *name, const char *query, char *buf)
     return 0;
 }
 
-/* Adds a page to 'list'. Returns the name to go on behind, or NULL. */
+/* Adds a page to 'list'. Returns the name after which the next begins, or
+ * NULL. */
 static const char *add_page(json_t *list, json_t *page)
 {
     json_array_extend(list, json_object_get(page, "quotas"));
@@ -212,7 +213,7 @@ static void print_fields(void)
     }
 }
 
-/* "team=web,env=prod" as an object; NULL after an error that was said. */
+/* "team=web,env=prod" as an object; NULL after printing an error. */
 static json_t *labels_object(const char *typed)
 {
     char buf[WEIR_LABELS_MAX];
@@ -239,8 +240,8 @@ static const struct weir_field *find_field(const char *key)
     return NULL;
 }
 
-/* The value in the type that JSON has for it, if it is sound. NULL: it isn't
- * UTF-8; of labels: an error was said. */
+/* The value in the JSON type of its field, if it is sound. NULL: it isn't
+ * UTF-8; of labels: an error was printed. */
 static json_t *value_object(const struct weir_field *field, const char *typed)
 {
     struct weir_text text = weir_text_of(typed);
@@ -287,7 +288,7 @@ static int check_description(const char *text)
     size_t clean = weir_utf8_clean(weir_text_of(text), "\t\n");
     if (!text[clean])
         return 0;
-    /* What lies above ASCII comes behind a first byte of 0xC2. */
+    /* Control characters above ASCII have 0xC2 as their first byte. */
     bool wide = text[clean] & 0x80;
     return weir_cli_fail("the description holds the control character 0x%02x "
                          "at byte %zu; of those, only tab and newline are "
@@ -295,7 +296,7 @@ static int check_description(const char *text)
                          (unsigned char)text[clean + wide], clean + 1);
 }
 
-/* What the root would say about a field, without asking it. */
+/* The root's check of a field, made here. */
 static int check_field(const char *key, const char *value)
 {
     if (strcmp(key, "labels") == 0)
@@ -309,7 +310,7 @@ static int check_field(const char *key, const char *value)
     return strcmp(key, "description") == 0 ? check_description(value) : 0;
 }
 
-/* "limit=100/s" into the object. */
+/* Adds "limit=100/s" to the object. */
 static int add_field(json_t *object, const char *argument)
 {
     const char *equals = strchr(argument, '=');
@@ -330,7 +331,7 @@ static int add_field(json_t *object, const char *argument)
         return refuse_field(key);
     if (json_object_get(object, key))
         return weir_cli_fail("%s is given twice; say it once", key);
-    /* Its default is no limit at all, which nobody should get by a typo. */
+    /* The default is no limit at all, which a typo should not set. */
     if (!equals[1] && strcmp(key, "limit") == 0)
         return weir_cli_fail("limit= would let everything through; if that is "
                              "meant, write limit=unlimited");
@@ -361,8 +362,8 @@ static void print_set_labels(json_t *labels)
     }
 }
 
-/* " limit=1000/s parent=…": what was asked for, as it is now; what the quota
- * hasn't any more is empty. */
+/* " limit=1000/s parent=…": the requested fields with their values now; a field
+ * that the quota no longer has is empty. */
 static void print_set(json_t *fields, const json_t *answer)
 {
     const char *key;
@@ -384,8 +385,8 @@ static void print_set(json_t *fields, const json_t *answer)
     putchar('\n');
 }
 
-/* Each process has its min for itself: together they may be more than what is
- * behind them bears, which is seen too late. */
+/* Each process has its own min: the sum may exceed the capacity of the
+ * protected service, which would be noticed too late. */
 static void warn_of_min(struct weir_root_client *client, const json_t *quota)
 {
     const char *fleet = weir_cli_text(quota, "fleet_max");
@@ -659,7 +660,7 @@ static json_t *names_object(char **names, int count)
     return json_pack("{s:o}", "names", list);
 }
 
-/* One edit of the quotas that are named. 'done': its key in the answer. */
+/* One edit of all named quotas. 'done': its key in the answer. */
 static int edit_named(const char *verb, const char *path, const char *help,
                       const char *done, int argc, char **argv)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * cli/cmd_replay.c - weir replay: what would have been refused. */
+ * cli/cmd_replay.c - weir replay: which requests would have been refused. */
 
 #include "cli/replay.h"
 
@@ -179,7 +179,7 @@ static int tell(const struct replay *replay, const struct options *options)
 static int read_all(struct replay *replay, const struct options *options,
                     int argc, char **argv)
 {
-    /* The small files first: what is wrong in them is known at once. */
+    /* The small files first: an error in them is known at once. */
     int status = weir_replay_set_read(&replay->set, options->quotas);
     if (status == 0 && options->compare)
         status = weir_replay_set_read(&replay->other, options->compare);

@@ -51,7 +51,7 @@ static void add_limiter(struct weir_rows *rows, const json_t *limiter)
     }
 }
 
-/* Those that are connected; the rest may be a thousand runs of a script. */
+/* Prints connected limiters; the rest may be a thousand runs of a script. */
 static void print_limiters(json_t *limiters)
 {
     static const char *const heads[] = { "LIMITER", "HEARD", "EPOCH", "IN USE",
@@ -93,7 +93,7 @@ static void add_limit(struct weir_rows *rows, const char *limiter,
     weir_rows_add(rows, buf);
 }
 
-/* Where processes have found limits of their own. */
+/* Prints the limits that processes have found. */
 static void print_limits(json_t *limiters)
 {
     static const char *const heads[] = { "LIMITER",   "ADAPTIVE", "LIMIT",
@@ -145,7 +145,7 @@ static void print_store(const json_t *store)
            weir_cli_text(store, "state"), problem[0] ? "; " : "", problem);
 }
 
-/* Where a region's root has its quotas from. */
+/* Prints the roots that a region has its quotas from. */
 static void print_region(json_t *region)
 {
     const json_t *age = json_object_get(region, "age_s");

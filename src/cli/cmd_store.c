@@ -22,7 +22,7 @@ static const char store_help[] =
     "\n"
     "  init URL         makes an empty store\n"
     "  upgrade URL      brings one that an older Weir made up to date\n"
-    "  migrate FROM TO  makes TO and copies FROM into it, with all it knows;\n"
+    "  migrate FROM TO  makes TO and copies all of FROM into it;\n"
     "                   FROM takes no edits from then on\n"
     "  restored URL     says that a backup was put back, so that roots and\n"
     "                   limiters forget what they know, begin anew; or that\n"
@@ -31,7 +31,7 @@ static const char store_help[] =
     "Several roots may serve one store: a file on one machine, a database on\n"
     "many. A password is best kept out of URLs: libpq reads ~/.pgpass.\n";
 
-/* A file that can't be made is mostly one whose folder isn't there. */
+/* Most often a file can't be made because its folder doesn't exist. */
 static int refuse_file(const char *url, const struct weir_diag *diag)
 {
     const char *path = url + strcspn(url, ":") + 1;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * cli/cmd_take.c - weir take: one limiter, used as a service would.
  *
- * It is a limiter like any other: it connects to all roots, waits until one
- * has told its quotas, decides in its own memory, and says its counts before
- * it ends. So it begins with what the roots' fills tell it, and a loop of
- * `weir take` in a shell is held to the limit as one process is. */
+ * It is an ordinary limiter: it connects to all roots, waits until one has sent
+ * its quotas, decides in its own memory, and sends its counts before it ends.
+ * So it begins with the roots' fills, and a loop of `weir take` in a shell is
+ * held to the limit as one process is. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -45,9 +45,9 @@ static const char take_help[] =
 struct take {
     struct weir_cli cli;
     bool peek, charge, refund, quiet;
-    const char *wait;  /* NULL: no */
-    const char *hold;  /* likewise */
-    const char *klass; /* likewise: none */
+    const char *wait;  /* NULL: don't wait */
+    const char *hold;  /* NULL: no */
+    const char *klass; /* NULL: none */
     const char *weight_text, *count_text, *timeout_text;
     uint64_t weight;
     uint64_t count;
@@ -107,11 +107,11 @@ static int check(struct take *take)
     return 0;
 }
 
-/* ---- What came of it ---- */
+/* ---- The result ---- */
 
 static void show_duration(weir_duration duration, char *buf, size_t size)
 {
-    /* Nobody waits for microseconds. */
+    /* Microseconds don't matter to people. */
     weir_duration step =
         duration > WEIR_SECOND ? WEIR_SECOND / 10 : WEIR_MILLISECOND;
     weir_duration shown = (duration + step - 1) / step * step;
@@ -119,9 +119,9 @@ static void show_duration(weir_duration duration, char *buf, size_t size)
     buf[len] = '\0';
 }
 
-/* Whose refusal mode shadow hid. A reply names the quota that decided, and a
- * shadow decides nothing: but when the chain has only one, it was that one.
- * Returns false if it has several, or isn't to be learned. */
+/* The quota in mode shadow that would have refused. A reply names the quota
+ * that decided, and a shadow decides nothing: but if the chain has just one, it
+ * was that one. False: it has several, or the answer can't be had. */
 static bool find_shadow(const struct take *take, char *out)
 {
     struct weir_root_client *client = weir_cli_connect(&take->cli);
@@ -156,7 +156,7 @@ static void print_shadow(const struct take *take)
         puts("passed (shadow: would be limited by a quota in mode shadow)");
 }
 
-/* " at level 1", where a later one of several buckets paid. */
+/* " at level 1", if a later one of several buckets paid. */
 static const char *show_level(const struct weir_reply *reply, char *buf,
                               size_t size)
 {
@@ -166,8 +166,8 @@ static const char *show_level(const struct weir_reply *reply, char *buf,
     return buf;
 }
 
-/* " (counted in redis://…)": what decided an exact quota; what was granted to
- * this process of a leased one. */
+/* " (counted in redis://…)": the store that decided an exact quota; the amount
+ * granted to this process of a leased one. */
 static void show_ground(const struct take *take, const struct weir_reply *reply,
                         char *buf, size_t size)
 {
@@ -257,7 +257,7 @@ static void print_many(const struct take *take, uint64_t passed,
     printf(", limited %" PRIu64 "\n", limited);
 }
 
-/* ---- Asking ---- */
+/* ---- Requests ---- */
 
 static enum weir_verdict ask(const struct take *take, struct weir_handle handle,
                              struct weir_reply *reply)
@@ -268,8 +268,8 @@ static enum weir_verdict ask(const struct take *take, struct weir_handle handle,
         return weir_wait(handle, take->weight, take->wait_max, reply);
     if (!take->charge && !take->refund)
         return weir_take(handle, take->weight, reply, 0);
-    /* Charges and refunds have no verdict; the peek is for the note that
-     * the name is unknown. */
+    /* Charges and refunds have no verdict; the peek is for the note that the
+     * name is unknown. */
     weir_peek(handle, 0, reply, 0);
     if (take->charge)
         weir_charge(handle, take->weight, 0);
@@ -278,7 +278,7 @@ static enum weir_verdict ask(const struct take *take, struct weir_handle handle,
     return WEIR_PASS;
 }
 
-/* What a verdict alone doesn't say. */
+/* Prints the facts that a verdict doesn't have. */
 static void note(const struct take *take, const struct weir_reply *reply)
 {
     if (reply->unknown)
@@ -287,7 +287,7 @@ static void note(const struct take *take, const struct weir_reply *reply)
                 "weir quota set %s limit=100/s\n",
                 take->name, take->name);
     if (reply->stale)
-        fprintf(stderr, "weir: no root was heard for a while, or no store of "
+        fprintf(stderr, "weir: no root answered for a while, or no store of "
                         "an exact quota; decided by on_stale\n");
 }
 
@@ -312,7 +312,7 @@ static int ask_all(const struct take *take, struct weir_handle handle)
     return passed == take->count ? WEIR_EXIT_OK : WEIR_EXIT_LIMITED;
 }
 
-/* Why no root told its quotas: what the last link said. */
+/* Prints why no root sent its quotas: the last link's reason. */
 static int refuse_unready(struct take *take, struct weir *weir)
 {
     struct weir_status status;
@@ -341,7 +341,7 @@ static int check_denied(struct weir *weir)
     return 0;
 }
 
-/* While others see it in flight. */
+/* Holds the permit: other processes count it as in flight. */
 static int hold(const struct take *take, struct weir_handle handle)
 {
     struct weir_permit permit;
@@ -387,8 +387,8 @@ static int run(struct take *take)
     } else {
         int error =
             weir_handle_open(weir, take->name, strlen(take->name), &handle);
-        /* A process as short-lived as this one decides on what the fleet
-         * has counted only if it waits to hear of it. */
+        /* A process as short-lived as this one decides on the fleet's counts
+         * only if it waits for them. */
         bool synced = error < 0 || weir_sync(weir, take->timeout) == 0;
         status = check_denied(weir);
         if (!synced && status == 0)
@@ -401,7 +401,7 @@ static int run(struct take *take)
         if (error == 0)
             weir_handle_close(handle);
     }
-    /* An exact quota is denied only when it is asked. */
+    /* An exact quota is denied only by the answer to a request. */
     if (status != WEIR_EXIT_ERROR && check_denied(weir) != 0)
         status = WEIR_EXIT_ERROR;
     weir_close(weir);

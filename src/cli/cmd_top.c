@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * cli/cmd_top.c - weir top: what is offered, passed and limited per second,
- * quota by quota.
+ * cli/cmd_top.c - weir top: the units offered, passed and limited per second,
+ * by quota.
  *
- * A root tells counts that only grow. Two samples make rates; a sample of
- * another incarnation (the root was restarted, or another one answers) makes
- * a new beginning. A quota that the sample before didn't show has begun to be
- * used, so all it has was made since. */
+ * A root sends counts that only grow. Two samples make rates; a sample of
+ * another incarnation (the root was restarted, or another one answers) begins
+ * anew. A quota that the sample before didn't have was not in use then, so all
+ * its units came since. */
 
 #include <errno.h>
 #include <poll.h>
@@ -23,7 +23,7 @@
 #include "server/uri.h"
 
 static const char top_help[] =
-    "Shows what is offered, passed and limited per second, the busiest quota\n"
+    "Shows units offered, passed and limited per second, the busiest quota\n"
     "first. Units, as the root sees them: a quota in a chain counts what went\n"
     "through it, so that a parent holds its children's. In mode shadow,\n"
     "'limited' is what would have been; it passed all the same.\n"
@@ -137,7 +137,7 @@ static double figure(const json_t *entry, const char *key)
     return json_number_value(json_object_get(entry, key));
 }
 
-/* Of an adaptive quota where its processes stand, if any told of it. */
+/* The limit of an adaptive quota in its processes, if any was reported. */
 static const char *limit_shown(const json_t *entry)
 {
     const json_t *adaptive = json_object_get(entry, "adaptive");
@@ -164,8 +164,8 @@ static void make_line(const struct sample *before, const json_t *entry,
     out->offered = out->passed + out->limited;
 }
 
-/* What the shadow set would have done of the quota's name; it may have none
- * by that name. */
+/* The decisions of the shadow set for the quota's name; it may have no quota of
+ * that name. */
 static void add_shadow(const struct sample *before, const struct sample *after,
                        struct line *line)
 {
@@ -182,7 +182,7 @@ static void add_shadow(const struct sample *before, const struct sample *after,
     line->would_refuse = limited > 0 ? limited / seconds : 0;
 }
 
-/* Adds those that only the shadow set has in use. */
+/* Adds quotas in use that only the shadow set has. */
 static size_t add_only_shadow(const struct sample *after, struct line *lines,
                               size_t count)
 {
@@ -249,8 +249,8 @@ static void make_bar(const struct line *line, char *out)
         snprintf(out, 16, "-");
 }
 
-/* Live and shadow side by side; a set that has no quota of the name in use
- * shows nothing. */
+/* Live and shadow side by side; a set without a quota of that name has
+ * blanks. */
 static void print_both(const struct top *top, const struct line *lines,
                        size_t count, FILE *out)
 {
@@ -337,7 +337,7 @@ static void print_json(const struct line *lines, size_t count, bool shadow,
     json_decref(object);
 }
 
-/* Lines as wide as they are; the screen cuts them. */
+/* Lines of any width; the screen cuts them. */
 static void print_table(const struct top *top, const struct line *lines,
                         size_t count, FILE *out)
 {
@@ -350,8 +350,8 @@ static void print_table(const struct top *top, const struct line *lines,
 }
 
 /* ---- The screen ----
- * What it shows is a text of whole lines, kept so that it can be painted
- * again when the window changes. */
+The screen's text is kept in whole lines, so that it can be painted again
+when the window changes. ---- */
 
 static size_t count_lines(const char *text)
 {
@@ -390,7 +390,7 @@ static void paint(const struct top *top)
     size_t shown = count > rows ? rows - 1 : count;
     const char *line = top->text;
     fputs("\033[0m\033[H\033[J", stdout);
-    /* A newline behind the last one would scroll the first away. */
+    /* A newline after the last line would scroll the first away. */
     for (size_t i = 0; i < shown; i++) {
         size_t len = strcspn(line, "\n");
         fputs(i > 0 ? "\n" : "", stdout);
@@ -458,8 +458,8 @@ static void on_signal(int signal)
         interrupted = 1;
 }
 
-/* They come while ppoll() waits and at no other time, so that none is missed
- * between a look and the wait. */
+/* Signals come only while ppoll() waits, so that none is missed between a check
+ * and the wait. */
 static void catch_signals(sigset_t *out_before)
 {
     static const int caught[] = { SIGINT, SIGTERM, SIGWINCH };
@@ -500,7 +500,7 @@ static int64_t monotonic_ms(void)
 
 enum key { KEY_NONE, KEY_MEASURE, KEY_END };
 
-/* Reads a key that was pressed. A terminal that is gone presses KEY_END. */
+/* Reads a pressed key. A closed terminal gives KEY_END. */
 static enum key read_key(void)
 {
     char key = 0;
@@ -547,7 +547,7 @@ static void say_trouble(struct top *top, const struct weir_diag *diag)
         close_text(top, out);
 }
 
-/* Until the first interval has passed there is nothing else to show. */
+/* Shown until the first interval has passed. */
 static void say_measuring(struct top *top)
 {
     FILE *out = open_text(top);

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * cli/lab_agent.c - a service without a service: one limiter and the load
- * that a live run wants it to have.
+ * cli/lab_agent.c - a process of a live run: one limiter and the load that the
+ * run gives it.
  *
- * It uses libweir as a stranger would, through weir.h alone.
+ * It uses libweir through weir.h alone, as any service would.
  *
- * A source of requests is a sum that grows by rate × time and a threshold:
- * when the sum is above it, a request is made, the threshold is taken off the
- * sum, and the next is drawn (1 for regular arrivals, an exponential of mean 1
- * for Poisson's). So the rate may change at any time, and both kinds of
- * arrivals stay what they are.
+ * A source of requests is a sum that grows by rate × time and a threshold: when
+ * the sum is above it, a request is made, the threshold is subtracted, and the
+ * next is drawn (1 for regular arrivals, an exponential of mean 1 for
+ * Poisson's). So the rate may change at any time, and the kind of arrivals
+ * stays the same.
  *
- * Time that this process didn't have is no time of its service: what is
- * longer than GAP_MAX was a pause (SIGSTOP), and its requests were never
- * made. */
+ * While this process is paused, its service is too: a gap longer than GAP_MAX
+ * was a pause (SIGSTOP), and its requests were never made. */
 
 #include "cli/lab_agent.h"
 
@@ -30,7 +29,7 @@
 #include "os/clock.h"
 
 #define GAP_MAX (100 * WEIR_MILLISECOND)
-/* Requests that are due within so much of each other are made together. */
+/* Requests that are due within this time of each other are made together. */
 #define BATCH (1 * WEIR_MILLISECOND)
 #define WAIT_MAX (100 * WEIR_MILLISECOND)
 
@@ -50,12 +49,12 @@ struct agent {
     struct weir_rng rng;
     struct source sources[WEIR_LIVE_LOADS_MAX];
     size_t count;
-    weir_instant now;   /* up to here, all that was due is made */
-    weir_instant start; /* 0: not told yet */
+    weir_instant now;   /* requests due before this instant are made */
+    weir_instant start; /* 0: not received yet */
     weir_duration step;
-    uint64_t sample;                /* the last that was told */
-    bool ready;                     /* was told */
-    char line[WEIR_AGENT_LINE_MAX]; /* of input, up to here */
+    uint64_t sample;                /* the last one printed */
+    bool ready;                     /* "ready" was printed */
+    char line[WEIR_AGENT_LINE_MAX]; /* the input line so far */
     size_t len;
 };
 
@@ -98,9 +97,9 @@ static void make_requests(struct agent *agent)
     }
 }
 
-/* ---- Telling ---- */
+/* ---- Output ---- */
 
-/* NaN where another quota of the chain is nearer to its limit. */
+/* NaN if another quota of the chain is nearer to its limit. */
 static double fill_seen(const struct agent *agent, const struct source *source)
 {
     struct weir_reply reply;
@@ -124,7 +123,7 @@ static void tell_sample(struct agent *agent)
     fflush(stdout);
 }
 
-/* The step that has ended last; those missed in a pause are not told. */
+/* Prints the last step that has ended; steps missed in a pause are left out. */
 static void tell_step(struct agent *agent)
 {
     if (agent->start == 0 || agent->now < agent->start + agent->step)
@@ -136,8 +135,8 @@ static void tell_step(struct agent *agent)
     tell_sample(agent);
 }
 
-/* An event is a reason to look; the status says how it stands, some moments
- * later perhaps, so that is looked at in every turn. */
+/* An event may come some moments before the status changes, so the status is
+ * checked in every turn. */
 static void tell_ready(struct agent *agent)
 {
     struct weir_event event;
@@ -153,7 +152,7 @@ static void tell_ready(struct agent *agent)
     fflush(stdout);
 }
 
-/* ---- Obeying ---- */
+/* ---- Input ---- */
 
 static int add_load(struct agent *agent, const char *text)
 {
@@ -182,7 +181,7 @@ static int set_rate(struct agent *agent, const char *text)
     double per_s;
     if (sscanf(text, "%zu %lf", &i, &per_s) != 2 || i >= agent->count)
         return WEIR_ESYNTAX;
-    make_requests(agent); /* up to here by the old rate */
+    make_requests(agent); /* the old rate holds up to now */
     agent->sources[i].per_s = per_s;
     return 0;
 }
@@ -250,7 +249,7 @@ static int read_lines(struct agent *agent)
 
 /* ---- The loop ---- */
 
-/* Until the next request or sample. */
+/* The time until the next request or sample. */
 static weir_duration time_to_wait(const struct agent *agent)
 {
     double wait = WAIT_MAX;
@@ -279,7 +278,8 @@ static int run(struct agent *agent)
         weir_duration wait = time_to_wait(agent);
         struct timespec in = { .tv_nsec = (long)wait };
         int count = ppoll(fds, WEIR_COUNT_OF(fds), &in, NULL);
-        /* Orders first: what came during a pause is older than its end. */
+        /* Input first: lines that came during a pause are older than its
+         * end. */
         if (count > 0 && fds[0].revents) {
             int error = read_lines(agent);
             if (error < 0)

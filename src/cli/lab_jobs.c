@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * cli/lab_jobs.c - many seeds at once, heard of in their order.
+ * cli/lab_jobs.c - many seeds at once, with results in the seeds' order.
  *
- * A run shares nothing with another, so each has a thread. What they make is
- * kept in a ring until its turn has come:
+ * A run shares nothing with another, so each has a thread. Its result is kept
+ * in a ring until its turn has come:
  *
  *      seed   first ....... heard .......... claimed ....... last
  *                           |<--- ring ----->|
  *
- * Threads claim the next seed while the ring has room, so that one slow seed
- * doesn't let the memory grow with all that are done behind it.
+ * Threads claim the next seed while the ring has room, so that memory is
+ * bounded while one slow seed holds back the results after it.
  *
- * A run that trips over an assertion takes the whole process with it: what
- * is wrong then is in memory, and going on would prove nothing. But the seed
- * is worth all: each thread keeps the command that replays its run, and the
- * signal's handler writes it. */
+ * A failed assertion in a run ends the whole process: memory is wrong then, and
+ * going on would prove nothing. But the seed must be known: each thread keeps
+ * the command that replays its run, and the signal's handler writes it. */
 
 #include "cli/lab_jobs.h"
 
@@ -42,11 +41,12 @@ struct weir_lab_progress {
 struct pool {
     const struct weir_lab_jobs *jobs;
     pthread_mutex_t lock; /* of all below */
-    pthread_cond_t moved; /* something was claimed, made or heard of */
+    pthread_cond_t moved; /* a seed was claimed, or its result made or passed
+                           * on */
     uint64_t count;       /* of seeds; the indices below begin at 0 */
     uint64_t claimed, heard;
-    bool over;   /* no more are wanted */
-    void **ring; /* owned; what is made, by index */
+    bool over;   /* no more results are wanted */
+    void **ring; /* owned; results, by index */
     bool *made;  /* owned; likewise */
     size_t ring_size;
     struct weir_lab_progress *progress; /* owned; by index in the ring */
@@ -61,10 +61,10 @@ static _Thread_local char replay_text[REPLAY_MAX];
 static void on_crash(int signal_number)
 {
     (void)signal_number;
-    /* Nothing can be done about a text that can't be written. */
+    /* If the text can't be written, nothing can be done about it. */
     ssize_t written = write(STDERR_FILENO, replay_text, strlen(replay_text));
     (void)written;
-    /* Returns into what caused it, which now ends us. */
+    /* Returns to the cause of the signal, which now ends the process. */
 }
 
 static void watch_crashes(void)
@@ -89,7 +89,7 @@ static void note_replay(const struct weir_lab_jobs *jobs, uint64_t seed)
 
 /* ---- The bar ---- */
 
-/* Held: the lock. */
+/* The caller holds the lock. */
 static void clear_bar(struct pool *pool)
 {
     if (pool->bar && pool->bar_at)
@@ -132,7 +132,8 @@ void weir_lab_progress(void *context, double part)
 
 /* ---- Threads ---- */
 
-/* Whether there is another seed to run; waits for room. Held: the lock. */
+/* Whether there is another seed to run; waits for room. The caller holds the
+ * lock. */
 static bool claim(struct pool *pool, uint64_t *out_index)
 {
     while (!pool->over && pool->claimed < pool->count &&
@@ -167,7 +168,7 @@ static void *work(void *context)
     return NULL;
 }
 
-/* Hears of what is made, in order. */
+/* Passes results on, in order. */
 static void hear(struct pool *pool)
 {
     const struct weir_lab_jobs *jobs = pool->jobs;
@@ -179,7 +180,7 @@ static void hear(struct pool *pool)
             continue;
         }
         clear_bar(pool);
-        /* With the lock: nobody draws into what is printed now. */
+        /* With the lock: no other thread draws a bar into the output now. */
         pool->over = !jobs->done(jobs->context, jobs->first + pool->heard,
                                  pool->ring[place]);
         pool->made[place] = false;
@@ -230,7 +231,7 @@ void weir_lab_jobs_run(const struct weir_lab_jobs *jobs)
            pthread_create(&started[running], NULL, work, &pool) == 0)
         running++;
     if (running == 0)
-        abort(); /* not even one */
+        abort(); /* not even one thread */
     hear(&pool);
     for (unsigned i = 0; i < running; i++)
         pthread_join(started[i], NULL);
@@ -240,7 +241,7 @@ void weir_lab_jobs_run(const struct weir_lab_jobs *jobs)
     free(pool.progress);
 }
 
-/* ---- Numbers as typed ---- */
+/* ---- Numbers on the command line ---- */
 
 int weir_lab_count_parse(const char *option, const char *text, uint64_t max,
                          uint64_t *out)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * cli/lab_jobs.h - many seeds at once, heard of in their order. */
+ * cli/lab_jobs.h - many seeds at once, with results in the seeds' order. */
 
 #ifndef WEIR_LAB_JOBS_H
 #define WEIR_LAB_JOBS_H
@@ -7,10 +7,10 @@
 #include "cli/cli.h"
 
 #define WEIR_LAB_JOBS_MAX 256
-/* At most so many seeds in one command. */
+/* The maximum of seeds in one command. */
 #define WEIR_LAB_SEEDS_MAX 1000000
 
-/* How far one run is, told by whoever runs it. */
+/* The progress of one run, reported by the run. */
 struct weir_lab_progress;
 /* 'part' of 0 .. 1; 'progress' as 'context' of weir_run_options. */
 void weir_lab_progress(void *progress, double part);
@@ -22,19 +22,20 @@ struct weir_lab_jobs {
     /* Runs a seed, on any thread. */
     void *(*run)(void *context, uint64_t seed,
                  struct weir_lab_progress *progress);
-    /* Has it, in the order of the seeds, on the thread that called; owns
-     * 'made'. False: no more are run or heard of. */
+    /* Gets a result, in the order of the seeds, on the thread that called; owns
+     * 'made'. False: no more seeds are run or passed on. */
     bool (*done)(void *context, uint64_t seed, void *made);
-    /* Not NULL: disposes of what 'done' isn't to hear of. */
+    /* Not NULL: frees a result that 'done' doesn't get. */
     void (*drop)(void *context, void *made);
-    /* A command that runs the seed again, said if that run kills us. */
+    /* Writes the command that runs the seed again; printed if that run
+     * crashes. */
     void (*replay)(void *context, uint64_t seed, char *buf, size_t size);
 };
 
 /* Shows a bar on standard error if that is a terminal. */
 void weir_lab_jobs_run(const struct weir_lab_jobs *jobs);
 
-/* "7" or "1..20". Says what is wrong. Returns 0 or an exit status. */
+/* "7" or "1..20". Prints an error. Returns 0 or an exit status. */
 int weir_lab_seeds_parse(const char *option, const char *text,
                          uint64_t *out_first, uint64_t *out_last);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * cli/lab_models.c - weir lab models: what the lab can play but fleets. The
- * models' own tables say what they can be told, measure and show, so this is
- * their manual. */
+ * cli/lab_models.c - weir lab models: the lab's experiments other than fleets.
+ * The models' own tables list their parameters, measures and series, so this
+ * command is their manual. */
 
 #include <stdio.h>
 #include <string.h>
@@ -14,8 +14,8 @@
 
 static const char models_help[] =
     "Lists the models: experiments that a scenario plays in the place of a\n"
-    "fleet, with the statement `model NAME field=value …`. With a name: what\n"
-    "that one can be told, what it measures, what it shows over time.\n"
+    "fleet, with the statement `model NAME field=value …`. With a name: the\n"
+    "model's parameters, its measures, and its series over time.\n"
     "\n"
     "    weir lab models pacing\n"
     "    weir lab show pacing       a scenario that uses it\n";

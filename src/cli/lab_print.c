@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * cli/lab_print.c - tables of what came out.
+ * cli/lab_print.c - tables of results.
  *
  * One seed is shown by its values, several by mean ± standard deviation. Few
  * variants are columns, so that they are read side by side; many are rows. */
@@ -30,7 +30,7 @@ struct printing {
 
 /* ---- Values ---- */
 
-/* 0.998, 12.3, 4567; "-" for what couldn't be found. */
+/* 0.998, 12.3, 4567; "-" for a value that wasn't found. */
 static void format_value(double value, char *buf, size_t size)
 {
     double magnitude = fabs(value);
@@ -96,7 +96,7 @@ static const char *variant_name(const struct weir_scenario *scenario)
     return scenario->variant ? scenario->variant : "";
 }
 
-/* One variant at several seeds: a column for each way to sum up. */
+/* One variant at several seeds: a column for each statistic. */
 static void print_seeds(const struct printing *printing)
 {
     const struct weir_scenario *only = printing->batches[0].scenarios[0];
@@ -257,7 +257,7 @@ static void print_found(const struct printing *printing, size_t variant,
     fputs(failed > named ? ", …" : "", printing->out);
 }
 
-/* Of an instant of the run; others are of its end, or of all of it. */
+/* Whether the line is about an instant of the run, not its end or all of it. */
 static bool is_during(const struct weir_scenario *scenario,
                       const struct weir_outcome_line *line)
 {
@@ -283,7 +283,8 @@ static void print_expectation(const struct printing *printing, size_t variant,
     fputc('\n', printing->out);
 }
 
-/* A run that a checker stopped has judged less than the others. */
+/* A run that a checker stopped has judged fewer expectations than the
+ * others. */
 static size_t least_expectations(const struct printing *printing,
                                  size_t variant)
 {
@@ -308,7 +309,7 @@ static void print_expectations(const struct printing *printing)
     }
 }
 
-/* ---- All of it ---- */
+/* ---- The whole output ---- */
 
 static void print_head(const struct printing *printing)
 {
@@ -361,7 +362,8 @@ void weir_lab_print(const struct weir_batch *batches, size_t count,
                                  .out = out };
     print_head(&printing);
     print_measures(&printing);
-    /* A claim speaks of the scenario as it is written, not of two settings. */
+    /* A claim is about the scenario as it is written, not about two
+     * settings. */
     if (!compared)
         print_claims(&printing);
     print_expectations(&printing);

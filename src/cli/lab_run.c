@@ -3,8 +3,8 @@
  *
  * A plan is a list of variants that run at each of the seeds: those of one
  * scenario, or, to compare, those of one scenario twice, under two settings.
- * What comes out of a seed is a batch. JSON and CSV are written batch by
- * batch; tables and figures, which are about all seeds, at the end. */
+ * The results of a seed are a batch. JSON and CSV are written batch by batch;
+ * tables and figures, which are about all seeds, at the end. */
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static const char run_help[] =
     "      --until-event N         stop before that event\n"
     "      --trace                 every event to standard error\n"
     "\n"
-    "Exit status 0: all that was expected held, 1: some did not, 2: an error.\n"
+    "Exit status 0: all expectations held, 1: some did not, 2: an error.\n"
     "See weir-lab(1); scenarios are written as weir-scenario(5) says.\n";
 
 static const char compare_help[] =
@@ -47,11 +47,11 @@ static const char compare_help[] =
     "    weir lab compare weir-fleet --set slack=off --vs --set slack=on\n"
     "    weir lab compare weir-fleet --vs --set rtt=100ms --out figures\n"
     "\n"
-    "What stands before --vs is the first setting; it may be none. The other\n"
+    "The options before --vs are the first setting; it may be none. The other\n"
     "options are those of `weir lab run`, but --live, --patience,\n"
     "--variant, --until-event and --trace.\n";
 
-/* What was asked for, as typed. */
+/* The request, as typed. */
 struct request {
     const char *name;
     const char *seed, *seeds, *jobs, *variant, *out, *until_event, *patience;
@@ -65,7 +65,7 @@ struct plan {
     struct weir_scenario **scenarios; /* owned, and each of them */
     size_t count;
     size_t split;              /* from here on they are of the second source */
-    char (*labels)[LABEL_MAX]; /* owned; names of what is compared */
+    char (*labels)[LABEL_MAX]; /* owned; names of the compared sides */
     uint64_t first, last, until_event;
     weir_duration patience;
     unsigned threads;
@@ -76,7 +76,7 @@ struct plan {
 
 /* ---- One seed, on any thread ---- */
 
-/* What a seed made: a result for each variant, or why the run of one was
+/* The results of a seed: one for each variant, or the reason why a variant was
  * refused. */
 struct made {
     struct weir_result **results;
@@ -144,9 +144,9 @@ static void drop_made(void *context, void *item)
     free(made);
 }
 
-/* ---- The command that runs it again ---- */
+/* ---- The command that replays a seed ---- */
 
-/* A word as a shell reads it back. */
+/* Quotes a word for the shell. */
 static void add_word(FILE *out, const char *word)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
@@ -162,7 +162,7 @@ static void add_word(FILE *out, const char *word)
     fputc('\'', out);
 }
 
-/* Of one variant; plan->count: of all. */
+/* The command for one variant; plan->count: for all. */
 static void write_replay(const struct plan *plan, uint64_t seed, size_t variant,
                          uint64_t event, FILE *out)
 {
@@ -201,7 +201,7 @@ static void replay_seed(void *context, uint64_t seed, char *buf, size_t size)
     buf[size - 1] = '\0';
 }
 
-/* ---- What came out, seed by seed ---- */
+/* ---- Results, seed by seed ---- */
 
 static void say_violations(const struct plan *plan,
                            const struct weir_batch *batch)
@@ -273,7 +273,7 @@ static void finish(struct plan *plan)
     struct weir_diag diag = { 0 };
     int error =
         weir_output_figures(plan->kept, plan->kept_count, request->out, &diag);
-    /* Without gnuplot the rest is there, and diag says what to do. */
+    /* Without gnuplot the rest is written, and diag says what to do. */
     if (error == WEIR_ENOENT)
         fprintf(stderr, "weir: %s\n", diag.text);
     else if (error)
@@ -291,7 +291,7 @@ static void run_plan(struct plan *plan)
     if (plan->until_event)
         fprintf(stderr,
                 "weir: stops before event %" PRIu64
-                "; what comes out is of the run until then\n",
+                "; the results are of the run until then\n",
                 plan->until_event);
     struct weir_lab_jobs jobs = { .first = plan->first,
                                   .last = plan->last,
@@ -348,7 +348,7 @@ static int parse_numbers(struct plan *plan)
     return 0;
 }
 
-/* The variants of one source, behind those that are there. */
+/* Adds the variants of one source to the plan. */
 static int add_variants(struct plan *plan, const struct weir_lab_source *source)
 {
     size_t count = weir_script_variants(source->script);
@@ -380,7 +380,7 @@ static int refuse_variant(const struct plan *plan)
                          nearest ? nearest : names[0]);
 }
 
-/* --variant: the others go. */
+/* --variant: drops the other variants. */
 static int choose_variant(struct plan *plan)
 {
     const char *asked = plan->request.variant;
@@ -402,7 +402,7 @@ static int choose_variant(struct plan *plan)
     return 0;
 }
 
-/* What is compared is named by its settings. */
+/* The compared sides are named by their settings. */
 static void name_sides(struct plan *plan)
 {
     plan->labels = calloc(plan->count, sizeof *plan->labels);
@@ -501,7 +501,7 @@ int weir_cli_lab_run(int argc, char **argv)
     return carry_out(&request);
 }
 
-/* One side of --vs. Returns as weir_cli_parse(). */
+/* Parses one side of --vs. Returns as weir_cli_parse(). */
 static int parse_side(struct request *request, size_t side, int argc,
                       char **argv)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * cli/lab_source.h - scenarios as they are asked for on the command line: by
- * the name of a built-in one or of a file, with --set. */
+ * cli/lab_source.h - scenarios named on the command line: a built-in one's name
+ * or a file's, with --set. */
 
 #ifndef WEIR_LAB_SOURCE_H
 #define WEIR_LAB_SOURCE_H
@@ -15,19 +15,19 @@ struct weir_lab_source {
     struct weir_script *script; /* owned */
 };
 
-/* The text of 'name': a built-in scenario, or a file if it holds a '/' or
- * ends with ".weir". Says what is wrong. Returns 0 or an exit status; the
- * source can be closed in either case. */
+/* The text of 'name': a built-in scenario, or a file if it contains a '/' or
+ * ends with ".weir". Prints an error. Returns 0 or an exit status; the source
+ * can be closed in either case. */
 int weir_lab_find(struct weir_lab_source *source, const char *name);
 /* Finds, reads, and applies --set ('sets' may be NULL). Likewise. */
 int weir_lab_open(struct weir_lab_source *source, const char *name,
                   const struct weir_cli_values *sets);
 void weir_lab_close(struct weir_lab_source *source);
 
-/* Builds a variant, or says what is wrong with it (NULL). */
+/* Builds a variant, or prints the error in it (NULL). */
 struct weir_scenario *weir_lab_build(const struct weir_lab_source *source,
                                      size_t variant);
-/* Says why a scenario was refused, with the line shown. Returns
+/* Prints why a scenario was refused, with the line shown. Returns
  * WEIR_EXIT_ERROR. */
 int weir_lab_refuse(const struct weir_lab_source *source,
                     const struct weir_diag *diag);

@@ -38,7 +38,7 @@ struct swarm {
 
 struct made {
     struct weir_scenario *scenario;
-    struct weir_result *result; /* NULL: refused, as diag says */
+    struct weir_result *result; /* NULL: refused; diag says why */
     struct weir_diag diag;
 };
 

@@ -18,44 +18,44 @@
  * for. So no second sees more than ten milliseconds' worth beyond the rate. */
 #define WEIR_PACE_QUANTUM WEIR_PACER_QUANTUM_MIN
 #define WEIR_PACE_LAG (9 * WEIR_MILLISECOND)
-/* How far behind a state file may be when the process is killed. */
+/* The longest time that a state file may lag when the process is killed. */
 #define WEIR_PACE_SAVE_EVERY WEIR_SECOND
 
-/* What a unit is. */
+/* The kinds of units. */
 enum weir_pace_by { WEIR_PACE_LINE, WEIR_PACE_BYTE, WEIR_PACE_RECORD };
 struct weir_pace_unit {
     enum weir_pace_by by;
-    uint64_t record; /* bytes of one */
+    uint64_t record; /* bytes of one record */
 };
 
-/* ---- pace_gate.c: what lets a single job go, but for the pacer ---- */
+/* ---- pace_gate.c: other gates of a single job than the pacer ---- */
 
 struct weir_pace_gate {
-    weir_instant next; /* when to ask again, after a 0 */
-    uint64_t chunk;    /* units asked for at once, at most */
-    /* By an algorithm: */
+    weir_instant next; /* when to ask again, after a take of 0 */
+    uint64_t chunk;    /* units of one request, at most */
+    /* For an algorithm: */
     struct weir_meter_rule rule;
-    void *state;       /* owned; NULL: by a quota */
-    weir_instant seen; /* the instant it was last asked at */
-    /* By a live quota: */
+    void *state;       /* owned; NULL: a quota */
+    weir_instant seen; /* the instant of the last request */
+    /* For a live quota: */
     struct weir *weir; /* owned */
     struct weir_handle handle;
     uint64_t reserved; /* units that may go at … */
     weir_instant go_at;
-    bool unknown; /* said that no quota rules the name */
+    bool unknown; /* it was printed that no quota rules the name */
 };
 
-/* By an algorithm of 'quota' alone (which passed weir_quota_check()). 0 or an
- * exit status. */
+/* A gate by the algorithm of 'quota' alone (which passed weir_quota_check()). 0
+ * or an exit status. */
 int weir_pace_gate_algorithm(struct weir_pace_gate *gate,
                              const struct weir_quota *quota,
                              const struct weir_pace_unit *unit);
-/* By the live quota of that name, for units of 'unit'. 0, or an exit status
- * after saying why. */
+/* A gate by the live quota of that name, for units of 'unit'. 0, or an exit
+ * status after printing the error. */
 int weir_pace_gate_quota(struct weir_pace_gate *gate,
                          const struct weir_cli *cli, const char *name,
                          const struct weir_pace_unit *unit);
-/* How many of 'most' units may go now, and takes them; 0: ask at 'next'. */
+/* Takes as many of 'most' units as may go now; 0: ask at 'next'. */
 uint64_t weir_pace_gate_take(struct weir_pace_gate *gate, uint64_t most,
                              weir_instant now);
 void weir_pace_gate_fini(struct weir_pace_gate *gate, weir_instant now);
@@ -66,60 +66,62 @@ struct weir_pace_job {
     const char *input;  /* borrowed; "-": standard input */
     const char *output; /* "-": standard output */
     struct weir_pace_unit unit;
-    struct weir_limit rate; /* units 0: by a gate */
+    struct weir_limit rate; /* units 0: a gate instead */
     int in, out;            /* -1: not open; owned unless standard */
     uint64_t size;          /* bytes of input, if that is known; else 0 */
     char *buf;              /* owned; WEIR_PACE_BUFFER bytes, of which … */
     size_t begin, end;      /* … these are read and not written, … */
-    size_t granted;      /* … the first so many of which may be written … */
-    size_t scanned;      /* … and so many behind those end no unit */
-    uint64_t open_bytes; /* a record longer than the buffer: still to come */
-    bool open;           /* in the middle of a unit that is, or a line */
+    size_t granted;         /* … the first of which may be written … */
+    size_t scanned;         /* … and so many after those contain no end of a
+                          * unit */
+    uint64_t open_bytes;    /* a record longer than the buffer: still to come */
+    bool open;              /* in the middle of a unit that is, or a line */
     bool eof;
-    bool blocked;            /* the output takes nothing just now … */
+    bool blocked;            /* the output is full at present … */
     weir_instant blocked_at; /* … since then */
     weir_duration waited;    /* for the output, in all */
-    bool done;               /* all that will be written is */
-    bool failed;        /* and that isn't all, for a reason that was said */
-    bool closed;        /* the reader has gone */
+    bool done;               /* nothing more will be written */
+    bool failed;        /* … and part is missing, after a printed error */
+    bool closed;        /* the output's reader has closed it */
     uint64_t bytes;     /* written */
     uint64_t units;     /* granted */
     char last;          /* byte written */
-    EVP_MD_CTX *digest; /* owned: of what was written */
+    EVP_MD_CTX *digest; /* owned: of the written bytes */
 };
 
-/* Opens both ends of all. Output files are emptied, or gone on with ('again'),
- * after all was opened and none of them is another job's output or anybody's
- * input. 0, or an exit status after saying why: then no file that was there
+/* Opens both ends of all. Output files are emptied, or continued ('again'),
+ * after all were opened and none of them is another job's output or any job's
+ * input. 0, or an exit status after printing the error: then no existing file
  * has lost anything. */
 int weir_pace_jobs_open(struct weir_pace_job *jobs, size_t count, bool again);
 void weir_pace_job_close(struct weir_pace_job *job);
 /* Whether there is room to read into, and reads. */
 bool weir_pace_job_wants(const struct weir_pace_job *job);
 void weir_pace_job_read(struct weir_pace_job *job);
-/* Whether a whole unit is there that hasn't been granted (or one that is
- * longer than the buffer has begun). */
+/* Whether the buffer has a whole unit that isn't granted (or the begin of one
+ * that is longer than the buffer). */
 bool weir_pace_job_has_unit(struct weir_pace_job *job);
-/* Lets up to 'units' go; returns how many there were. */
+/* Grants up to 'units'; returns how many there were. */
 uint64_t weir_pace_job_grant(struct weir_pace_job *job, uint64_t units);
-/* Writes what doesn't block, after poll() has said that something doesn't. */
+/* Writes without blocking, after poll() has reported the output as writable. */
 void weir_pace_job_write(struct weir_pace_job *job);
-/* Nothing goes but the rest of a unit of which a part has gone. */
+/* Writes nothing more but the rest of a unit that is partly written. */
 void weir_pace_job_stop(struct weir_pace_job *job);
-/* Takes back what was granted and not written, but for the first 'keep'
- * bytes. */
+/* Takes back granted bytes that aren't written, but for the first 'keep'. */
 void weir_pace_job_drop(struct weir_pace_job *job, size_t keep);
-/* Units written: those granted, but for what drop() would take back. */
+/* Units written: the granted ones, but for those that drop() would take
+ * back. */
 uint64_t weir_pace_job_written(const struct weir_pace_job *job);
 
-/* ---- pace_state.c: where it was stopped ---- */
+/* ---- pace_state.c: where a job was stopped ---- */
 
-/* Skips what a state file says was written. '*out_again' is whether there was
- * such a file. 0, or an exit status after saying why. */
+/* Skips the input that a state file names as written. '*out_again' is whether
+ * there was such a file. 0, or an exit status after printing the error. */
 int weir_pace_state_resume(const char *path, struct weir_pace_job *jobs,
                            size_t count, bool *out_again);
-/* Writes it, whole or not at all; 'durable': waits until it is on the disk,
- * which can take longer than a turn. 0, or an exit status after saying why. */
+/* Writes the file, whole or not at all; 'durable': waits until it is on the
+ * disk, which can take longer than a turn. 0, or an exit status after printing
+ * the error. */
 int weir_pace_state_save(const char *path, const struct weir_pace_job *jobs,
                          size_t count, bool durable);
 
@@ -130,7 +132,7 @@ struct weir_pace_progress {
     bool on, bar;      /* 'bar': on a terminal, drawn over itself */
     const char *quota; /* NULL: the rate is the jobs' */
     weir_instant start;
-    weir_instant next; /* when to draw */
+    weir_instant next; /* when to draw next */
     struct {
         weir_instant at;
         uint64_t units;
@@ -150,18 +152,18 @@ void weir_pace_progress_end(struct weir_pace_progress *progress,
 struct weir_pace {
     struct weir_pace_job *jobs;
     size_t count;
-    struct weir_pacer *pacer;    /* its jobs are these, by index; or NULL: */
+    struct weir_pacer *pacer;    /* has these jobs, by index; or NULL: */
     struct weir_pace_gate *gate; /* for the only job */
     struct weir_pace_progress progress;
-    const char *state;      /* borrowed: where to note how far it is, each
-                                   * WEIR_PACE_SAVE_EVERY; or NULL */
-    weir_instant save_next; /* when to do that */
+    const char *state;      /* borrowed: the file of the state, written each
+                             * WEIR_PACE_SAVE_EVERY; or NULL */
+    weir_instant save_next; /* when to write it next */
     bool stopped;           /* by a signal */
-    weir_duration late;     /* by being woken later than can be made up
-                                   * for, all jobs together */
+    weir_duration late;     /* lost by late wake-ups that can't be made up for,
+                             * all jobs together */
 };
-/* Until all is written or a signal asks for the end; a second one asks for it
- * at once. 0, or an exit status after saying why. */
+/* Runs until all is written or a signal asks for the end; a second signal ends
+ * it at once. 0, or an exit status after printing the error. */
 int weir_pace_run(struct weir_pace *pace);
 
 #endif /* WEIR_PACE_H */

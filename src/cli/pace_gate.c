@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * cli/pace_gate.c - what else than the pacer can say when a unit may go: one
- * of the algorithms alone, or a live quota.
+ * cli/pace_gate.c - gates other than the pacer: one of the algorithms alone, or
+ * a live quota.
  *
  * An algorithm is asked at the instant at which the unit could have gone, not
- * at the one at which this process was woken: a wake-up comes some dozens of
- * microseconds late, and at 1,000 units a second those would be lost each
- * time. It is never asked for more than WEIR_PACE_LAG ago.
+ * at the wake-up of this process: a wake-up comes some dozens of microseconds
+ * late, and at 1,000 units a second those would be lost each time. It is never
+ * asked for an instant more than WEIR_PACE_LAG ago.
  *
- * A live quota is asked by weir_reserve(): the units are taken at once and
- * may go after a wait, so that several processes get their turns in order. */
+ * A live quota is asked by weir_reserve(): the units are taken at once and may
+ * go after a wait, so that several processes get their turns in order. */
 
 #include "cli/pace.h"
 
@@ -23,7 +23,7 @@
 #define READY_TIMEOUT (5 * WEIR_SECOND)
 #define WAIT_MAX WEIR_SECOND
 #define BYTES_AT_ONCE 4096
-/* Bytes are asked for in such parts of what passes in a window. */
+/* A request for bytes is for this part of a window's units. */
 #define CHUNKS_A_WINDOW 100
 
 /* ---- By an algorithm ---- */
@@ -98,7 +98,7 @@ static int open_quota(struct weir_pace_gate *gate, const struct weir_cli *cli,
     weir_peek(gate->handle, 0, &reply, 0);
     if (reply.unknown)
         return refuse_unknown(name);
-    /* So that the first units count what others have sent. */
+    /* So that the first units respect the counts of others. */
     if (weir_sync(gate->weir, READY_TIMEOUT) < 0)
         fprintf(stderr, "weir: no root answered in time; going on what is "
                         "known here\n");
@@ -118,7 +118,7 @@ int weir_pace_gate_quota(struct weir_pace_gate *gate,
     return status ? status : open_quota(gate, cli, name);
 }
 
-/* Refused: asks for less if less would pass, later if not. */
+/* After a refusal: asks for less if less would pass, later if not. */
 static void put_off(struct weir_pace_gate *gate, const struct weir_reply *reply,
                     weir_instant now)
 {

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT
  * cli/pace_job.c - units from an input to an output, byte for byte.
  *
- *     buf:  [ written | granted | scanned, no end yet | not looked at | room ]
- *                     begin                                          end
+ *     buf:  [ written | granted | scanned, no end yet | not scanned | room ]
+ *                     begin                                         end
  *
- * Units are granted whole, and what is granted is written before anything
- * else; so the output is the input up to the end of some unit, always but in
- * the middle of a write. A unit that doesn't fit the buffer is 'open': it was
- * let go with what there was of it, and the rest follows as it is read.
+ * Units are granted whole, and granted bytes are written before anything else.
+ * So except during a write, the output is the input up to the end of some unit.
+ * A unit that doesn't fit the buffer is 'open': it was granted with the bytes
+ * that were there, and the rest follows as it is read.
  *
  * A pipe is written to in pieces of PIPE_BUF at most, each after poll() has
- * said that there is room: then a write doesn't block, whoever else has the
- * pipe open (O_NONBLOCK would be theirs as well), and all of it gets there or
- * nothing does. A piece ends where a unit does, unless one is longer than
- * that. And it is made as small as the rate
- * allows: what stands in a pipe has left here and not arrived there, and a
- * reader that was away for a while would be given all of it at once. */
+ * reported room: then a write doesn't block, even if other processes have the
+ * pipe open (O_NONBLOCK would apply to theirs as well), and it is complete or
+ * not done at all. A piece ends where a unit does, unless one is longer than
+ * that. The pipe is made as small as the rate allows: bytes in a pipe have left
+ * here and not arrived there, and a reader that paused for a while would get
+ * all of them at once. */
 
 #include "cli/pace.h"
 
@@ -27,7 +27,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Of a pipe: what goes in so long, at so many bytes a line. */
+/* The size of a pipe: the bytes of this span, at so many bytes a line. */
 #define PIPE_SPAN (10 * WEIR_MILLISECOND)
 #define LINE_BYTES 256
 #define PIPE_BYTES_MAX (64u << 10)
@@ -55,7 +55,8 @@ static void narrow_pipe(const struct weir_pace_job *job)
                                                      : job->unit.record;
     weir_u128 bytes = (weir_u128)job->rate.units * each * PIPE_SPAN /
                       (job->rate.per ? job->rate.per : 1);
-    /* Without that right, or with more in it, it stays as it is. */
+    /* On an error the pipe keeps its size, e.g. without the right to change
+     * it. */
     if (bytes < PIPE_BYTES_MAX)
         (void)fcntl(job->out, F_SETPIPE_SZ,
                     bytes > PIPE_BUF ? (int)bytes : PIPE_BUF);
@@ -77,7 +78,7 @@ static int open_input(struct weir_pace_job *job)
     return job->in < 0 ? fail(job, job->input) : 0;
 }
 
-/* As it is: it is emptied when all are known to be sound. */
+/* Opened as it is: it is emptied when all are known to be sound. */
 static int open_output(struct weir_pace_job *job, bool again)
 {
     bool standard = strcmp(job->output, "-") == 0;
@@ -93,14 +94,14 @@ static bool is_same_file(int a, int b)
            x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* By whatever name: a file that is read as well would be emptied, or grow by
- * what is read of it. */
+/* Compares files, not names: an output that is read as well would be emptied,
+ * or grow by its own bytes. */
 static int check_output(const struct weir_pace_job *jobs, size_t count,
                         size_t at)
 {
     for (size_t i = 0; i < count; i++) {
         if (is_same_file(jobs[at].out, jobs[i].in))
-            return weir_cli_fail("%s: it is read, too; nothing was written. "
+            return weir_cli_fail("%s: a job reads it too; nothing was written. "
                                  "Name another output",
                                  jobs[at].output);
         if (i != at && is_same_file(jobs[at].out, jobs[i].out))
@@ -167,8 +168,8 @@ static size_t unread(const struct weir_pace_job *job)
     return job->end - job->begin - job->granted;
 }
 
-/* Bytes of the unit that begins behind what is granted, if all of it is
- * there; else 0. */
+/* Bytes of the unit after the granted ones, if all of it is in the buffer; else
+ * 0. */
 static size_t whole_unit(struct weir_pace_job *job)
 {
     size_t there = unread(job);
@@ -195,7 +196,8 @@ static bool is_full(const struct weir_pace_job *job)
     return job->end - job->begin == WEIR_PACE_BUFFER;
 }
 
-/* A unit without end: the last one, or one that is longer than the buffer. */
+/* Whether there is a unit without end: the last one, or one longer than the
+ * buffer. */
 static bool has_part(const struct weir_pace_job *job)
 {
     return unread(job) > 0 && (job->eof || (is_full(job) && job->granted == 0));
@@ -240,7 +242,7 @@ uint64_t weir_pace_job_grant(struct weir_pace_job *job, uint64_t units)
     return count;
 }
 
-/* What was just read belongs to an open unit, up to its end. */
+/* The bytes just read belong to an open unit, up to its end. */
 static void go_on_open(struct weir_pace_job *job)
 {
     size_t there = unread(job);
@@ -297,7 +299,7 @@ void weir_pace_job_read(struct weir_pace_job *job)
     note_end(job);
 }
 
-/* Whether nothing is missing of the unit that was begun last. */
+/* Whether the last unit that was begun is complete. */
 static bool is_between(const struct weir_pace_job *job)
 {
     switch (job->unit.by) {
@@ -311,7 +313,7 @@ static bool is_between(const struct weir_pace_job *job)
     return true;
 }
 
-/* Units that end in what is granted, behind the first 'keep' bytes. */
+/* Units that end within the granted bytes, after the first 'keep' of them. */
 static uint64_t units_behind(const struct weir_pace_job *job, size_t keep)
 {
     const char *from = job->buf + job->begin + keep;
@@ -362,9 +364,9 @@ void weir_pace_job_stop(struct weir_pace_job *job)
     job->done = job->granted == 0 && !job->open;
 }
 
-/* How much goes at once: up to the last end of a unit that fits, so that a
- * reader that goes away has a whole number of them. A part only of a unit that
- * doesn't fit. */
+/* The bytes of the next write: up to the last end of a unit that fits, so that
+ * a reader that closes the pipe has got a whole number of units. A part only of
+ * a unit that doesn't fit. */
 static size_t piece_of(const struct weir_pace_job *job)
 {
     const char *from = job->buf + job->begin;

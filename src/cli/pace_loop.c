@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  * cli/pace_loop.c - one thread, many inputs and outputs, one ppoll().
  *
- *     turn -> grant units -> ppoll says that the output takes them -> write
+ *     turn -> grant units -> ppoll: the output is writable -> write
  *
- * A job that has no unit, or whose output takes nothing, isn't ready, and
- * saves up no more than its burst: a reader that was away for two seconds is
- * behind by two seconds afterwards, and isn't flooded with them. (A moment,
- * WEIR_PACE_LAG, is forgiven.) The moment
- * between a turn and the write is none of that: only an output about which
- * ppoll() said nothing, when it came back for any other reason, is blocked.
+ * A job without a unit, or with a full output, isn't ready, and saves up no
+ * more than its burst: a reader that paused for two seconds is behind by two
+ * seconds afterwards, and isn't flooded. (A short time, WEIR_PACE_LAG, is
+ * forgiven.) The time between a turn and the write doesn't count as blocked: an
+ * output is blocked only if ppoll() returned for another reason and didn't
+ * report it as writable.
  *
- * Signals come by a descriptor, so that there is no handler, nothing global
- * and no race between looking and sleeping. */
+ * Signals come by a descriptor, so that there is no handler, nothing global and
+ * no race between a check and sleeping. */
 
 #include "cli/pace.h"
 
@@ -29,14 +29,14 @@
 
 #define PRIORITY (-15)
 
-/* Without a bar nothing needs to be looked at. */
+/* Without a bar there is nothing to do between events. */
 #define IDLE_MAX (3600 * WEIR_SECOND)
 
 struct loop {
     struct weir_pace *pace;
-    struct pollfd *polled; /* owned: the signals, then in and out of each */
+    struct pollfd *polled; /* owned: the signals, then in and out of each job */
     int signals;
-    bool hurry; /* a second signal */
+    bool hurry; /* a second signal came */
 };
 
 /* ---- Turns ---- */
@@ -49,7 +49,7 @@ static void update_ready(struct weir_pace *pace, struct weir_pace_job *job,
         weir_pacer_ready(pace->pacer, (uint32_t)(job - pace->jobs), ready, now);
 }
 
-/* By the gate: the only job takes all it may. */
+/* By the gate: the only job takes all units that it may. */
 static void take_by_gate(struct weir_pace *pace, weir_instant now)
 {
     struct weir_pace_job *job = pace->jobs;
@@ -87,7 +87,7 @@ static void take_turns(struct weir_pace *pace, weir_instant now)
     }
 }
 
-/* ---- What there is to wait for ---- */
+/* ---- The events to wait for ---- */
 
 static void ask_for(struct loop *loop, size_t index)
 {
@@ -97,7 +97,7 @@ static void ask_for(struct loop *loop, size_t index)
     bool reads =
         weir_pace_job_wants(job) && (!loop->pace->stopped || job->open);
     *in = (struct pollfd){ .fd = reads ? job->in : -1, .events = POLLIN };
-    /* Without events it still tells that the reader has gone. */
+    /* Even without events, poll() reports that the reader has closed it. */
     *out = (struct pollfd){ .fd = job->done ? -1 : job->out,
                             .events = job->granted > 0 ? POLLOUT : 0 };
 }
@@ -112,7 +112,8 @@ static weir_instant next_turn(const struct weir_pace *pace)
     return waits ? pace->gate->next : WEIR_NEVER;
 }
 
-/* A file that can't be written is said once; it is tried again at the end. */
+/* A file that can't be written is reported once; it is tried again at the
+ * end. */
 static void save_state(struct weir_pace *pace, weir_instant now)
 {
     if (!pace->state || now < pace->save_next)
@@ -145,7 +146,7 @@ static int wait_for_something(struct loop *loop)
     return 0;
 }
 
-/* ---- What came ---- */
+/* ---- Handling events ---- */
 
 static void hear_signal(struct loop *loop)
 {
@@ -225,8 +226,8 @@ int weir_pace_run(struct weir_pace *pace)
     sigaddset(&wanted, SIGTERM);
     sigaddset(&wanted, SIGHUP);
     sigprocmask(SIG_BLOCK, &wanted, &before);
-    /* It sleeps nearly always, and each wake-up that comes late is a flaw of
-     * the rate. Who may not have that goes on without. */
+    /* The process sleeps nearly always, and each late wake-up disturbs the
+     * rate. Without the right to this priority it goes on. */
     (void)setpriority(PRIO_PROCESS, 0, PRIORITY);
     struct loop loop = {
         .pace = pace,

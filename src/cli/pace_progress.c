@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * cli/pace_progress.c - how far `weir pace` is, on standard error.
+ * cli/pace_progress.c - the progress of `weir pace`, on standard error.
  *
  *     [######--------]  43 %  4311 lines  1000/s (set: 1000/s)  0:05 left
  *
- * On a terminal it is drawn over itself five times a second, elsewhere it is
- * a line every ten seconds. What is left is known when the inputs are files:
- * by bytes, at the mean size of what has gone so far. */
+ * On a terminal it is drawn over itself five times a second, elsewhere it is a
+ * line every ten seconds. The time left is known when the inputs are files: by
+ * bytes, at the mean size of the units so far. */
 
 #include "cli/pace.h"
 
@@ -36,7 +36,7 @@ static struct sum add_up(const struct weir_pace_job *jobs, size_t count)
         sum.done += jobs[i].done;
         sum.sized = sum.sized && jobs[i].size > 0;
     }
-    /* Once all are done, what they were set to is still worth telling. */
+    /* Once all are done, their rates are still shown. */
     for (size_t i = 0; i < count; i++)
         if (jobs[i].rate.per > 0 && (!jobs[i].done || sum.done == count))
             sum.rate +=
@@ -44,7 +44,7 @@ static struct sum add_up(const struct weir_pace_job *jobs, size_t count)
     return sum;
 }
 
-/* Over the last second and a half; 0: nothing to tell from yet. */
+/* The rate over the last second and a half; 0: no samples yet. */
 static double rate_now(struct weir_pace_progress *progress, uint64_t units,
                        weir_instant now)
 {
@@ -99,7 +99,7 @@ static size_t put_bar(char *at, const struct sum *sum)
            (size_t)snprintf(at + len, BAR_MAX, "] %3.0f %%  ", part * 100);
 }
 
-/* A line without its end; returns its length. */
+/* Writes a line without its end; returns its length. */
 static size_t compose(struct weir_pace_progress *progress, char *line,
                       const struct weir_pace_job *jobs, size_t count,
                       weir_instant now)

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * cli/pace_state.c - where `weir pace` was stopped, and how it goes on.
+ * cli/pace_state.c - the state file of `weir pace`: where it was stopped.
  *
  *     weir-pace 1
  *     BYTES UNITS SHA256 INPUT
  *
- * a line for each input. Going on means to read so many bytes once more and
- * to let none of them through; the sum says whether they are the same ones,
- * and without it a log that was rotated meanwhile would be cut in its middle.
- * The file appears whole or not at all: written beside, then renamed. That is
- * done once a second as well, so that a process that is killed repeats no more
- * than that; then it isn't waited for until it is on the disk, because no line
- * goes meanwhile. */
+ * a line for each input. To go on, that many bytes are read again and not
+ * written; the sum proves that they are the same ones: otherwise a log that was
+ * rotated meanwhile would be cut in its middle.
+ *
+ * The file is replaced as a whole: written beside, then renamed. That is done
+ * once a second as well, so that a process that is killed repeats no more than
+ * that second; then it doesn't wait until the file is on the disk, because no
+ * line goes meanwhile. */
 
 #include "cli/pace.h"
 
@@ -95,7 +96,7 @@ static int refuse_input(const char *path, const struct weir_pace_job *job,
                          name, path, why, path);
 }
 
-/* Reads up to the place where it was stopped. */
+/* Reads up to the place where the job was stopped. */
 static int skip(const char *path, struct weir_pace_job *job,
                 const struct entry *entry)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * cli/quota_files.c - the whole set at once: weir quota tree, import, export.
  *
- * The file is read and written here; the root knows JSON only. So an error
- * in the file is found before a root is asked, and shown where it is. */
+ * The file is read and written here; the root knows JSON only. So an error in
+ * the file is found before a root is asked, and shown with its place. */
 
 #include <errno.h>
 #include <stdio.h>
@@ -15,8 +15,8 @@
 #include "wire/yaml.h"
 
 static const char tree_help[] =
-    "Draws who is part of whom: a request to a quota must pass all that are\n"
-    "above it.\n"
+    "Draws the parents and children: a request to a quota must pass all that\n"
+    "are above it.\n"
     "\n"
     "    weir quota tree\n"
     "    weir quota tree site\n"
@@ -38,7 +38,7 @@ static const char import_help[] =
     "        parent: site\n"
     "        limit: 50/s\n"
     "\n"
-    "  --replace            remove what the file doesn't name\n"
+    "  --replace            remove quotas that the file doesn't name\n"
     "  --from envoy         FILE is a configuration of envoyproxy/ratelimit:\n"
     "                       see weir-envoy(7)\n"
     "  --exact STORE        with --from: count as there, in windows of the\n"
@@ -91,8 +91,8 @@ static size_t find(const struct forest *forest, struct weir_text name)
     return found ? (size_t)(found - forest->entries) : SIZE_MAX;
 }
 
-/* A template whose parent has captures is drawn under the quota of that name
- * with a glob for each, where its instances hang. */
+/* A template whose parent has captures is drawn under the quota whose name has
+ * a glob for each of them, the parent of its instances. */
 static size_t find_parent(const struct forest *forest, struct weir_text name)
 {
     if (name.len == 0)
@@ -113,7 +113,7 @@ static size_t find_parent(const struct forest *forest, struct weir_text name)
 static void add_child(struct entry *parent, size_t child)
 {
     size_t n = parent->child_count;
-    /* Room doubles whenever the count is a power of two. */
+    /* The room doubles whenever the count is a power of two. */
     if ((n & (n - 1)) == 0) {
         size_t *grown =
             realloc(parent->children, (n ? 2 * n : 1) * sizeof *grown);
@@ -196,7 +196,7 @@ static void print_facts(const struct weir_quota *quota)
     putchar('\n');
 }
 
-/* 'prefix' is what stands before the children's branches. */
+/* 'prefix' is printed before the children's branches. */
 static void print_branch(struct forest *forest, size_t index, char *prefix,
                          size_t len, unsigned depth)
 {
@@ -207,7 +207,7 @@ static void print_branch(struct forest *forest, size_t index, char *prefix,
     for (size_t i = 0; i < entry->child_count; i++) {
         size_t child = entry->children[i];
         bool last = i + 1 == entry->child_count;
-        /* What is drawn for templates may go in a ring; chains never do. */
+        /* The drawn parents of templates may form a ring; chains never do. */
         if (forest->entries[child].seen || depth > 2 * WEIR_DEPTH_MAX)
             continue;
         printf("%.*s%s", (int)len, prefix, last ? "└─ " : "├─ ");
@@ -254,8 +254,8 @@ static int show_tree(struct forest *forest, const char *name, bool json)
                                  name);
     }
     json_t *out = json ? json_array() : NULL;
-    /* First those that hang on nothing; then whatever is left, so that a
-     * ring of templates isn't left out. */
+    /* First quotas without parent; then the rest, so that a ring of templates
+     * isn't left out. */
     for (size_t i = 0; i < 2 * forest->count; i++) {
         size_t index = i % forest->count;
         const struct entry *entry = &forest->entries[index];
@@ -407,9 +407,9 @@ static char *read_file(const char *path, size_t *out_len)
     return NULL;
 }
 
-#define SHOWN_MAX 160 /* columns of a line that is shown */
+#define SHOWN_MAX 160 /* columns of a line in an error */
 
-/* file:line:column, the line, and a caret under the place. */
+/* Prints file:line:column, the line, and a caret under the place. */
 static int show_place(const char *path, const char *text, size_t len,
                       const struct weir_diag *diag)
 {
@@ -482,12 +482,12 @@ static int send_import(const struct weir_cli *cli, const char *file,
 }
 
 /* ---- A shadow set in parts ----
- *
- * A root takes 64 MiB at once, which isn't a million quotas. A shadow set is
- * in force nowhere, so it may come in parts: the first takes the place of the
- * set that is there, the others are added. Each part must find its parents
- * and overflow quotas there, so those without parent come first, then their
- * children, and templates last. */
+
+A root takes 64 MiB at once, which isn't a million quotas. A shadow set isn't
+in force, so it may come in parts: the first replaces the present set, the
+others are added. Each part must find its parents and overflow quotas on the
+root, so quotas without parent come first, then their children, and templates
+last. ---- */
 
 #define PART_MAX (16u << 20) /* bytes */
 #define RANK_TEMPLATE (WEIR_DEPTH_MAX + 1)
@@ -508,7 +508,7 @@ static size_t rank_of(const json_t *parents, const json_t *quota)
     return depth;
 }
 
-/* The same quotas, those first that others need; a new reference. */
+/* The same quotas, parents and overflow quotas first; a new reference. */
 static json_t *sort_list(json_t *list)
 {
     json_t *parents = json_object();
@@ -530,7 +530,7 @@ static json_t *sort_list(json_t *list)
     return ranks[0];
 }
 
-/* As many from '*at' on as fit. */
+/* Takes as many quotas from '*at' on as fit. */
 static json_t *next_part(const json_t *list, size_t *at)
 {
     json_t *part = json_array();
@@ -560,7 +560,7 @@ static void add_counts(json_t *sums, const json_t *answer)
     }
 }
 
-/* Where the root didn't answer, nobody knows whether it took the part. */
+/* If the root didn't answer, it is unknown whether it took the part. */
 static int refuse_part(const char *file, size_t sent, size_t total, int error,
                        const struct weir_diag *diag)
 {
@@ -621,7 +621,7 @@ static int send_shadow(const struct weir_cli *cli, const char *file,
     return status;
 }
 
-/* What a file's text is read by: 0 and a body, or an error with its place. */
+/* Parses a file's text: 0 and a body, or an error with its place. */
 typedef int read_file_fn(struct weir_text text, const char *exact, json_t **out,
                          struct weir_diag *diag);
 

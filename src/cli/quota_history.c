@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * cli/quota_history.c - weir quota log, undo: who changed what, and taking it
- * back. */
+ * cli/quota_history.c - weir quota log, undo: the edits and their authors, and
+ * taking one back. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "wire/quota_json.h"
 
 static const char log_help[] =
-    "Shows what was edited, when and by whom, the newest first.\n"
+    "Shows the edits with time and author, the newest first.\n"
     "\n"
     "    weir quota log\n"
     "    weir quota log site --max 5\n"
@@ -24,9 +24,9 @@ static const char log_help[] =
     "  --roots HOST:PORT,…  the roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
     "  --json               a JSON list\n"
     "\n"
-    "Who is the name of a token or certificate, or anonymous. Lines without\n"
-    "WHEN and WHO are of the same edit as the one above. EPOCH is what `weir\n"
-    "quota undo` takes, and any of an edit's will do.\n";
+    "WHO is the name of a token or certificate, or anonymous. Lines without\n"
+    "WHEN and WHO are of the same edit as the one above. `weir quota undo`\n"
+    "takes an EPOCH; each epoch of an edit will do.\n";
 
 static const char undo_help[] =
     "Takes back the edit that made an epoch, all that it changed, unless one\n"
@@ -39,7 +39,7 @@ static const char undo_help[] =
     "\n"
     "An undo is an edit of its own and can be undone. A reset can't.\n";
 
-/* ---- A change in words ---- */
+/* ---- The text of a change ---- */
 
 /* A value on one line. */
 static void print_value(FILE *out, const struct weir_quota *quota,
@@ -62,7 +62,7 @@ static bool is_same(const struct weir_quota *a, const struct weir_quota *b,
            memcmp(x, y, len) == 0;
 }
 
-/* "limit=5/s parent=site": what somebody entered. */
+/* "limit=5/s parent=site": the entered fields. */
 static void print_entered(FILE *out, const struct weir_quota *quota)
 {
     size_t count;
@@ -92,12 +92,12 @@ static void print_difference(FILE *out, const struct weir_quota *before,
         print_value(out, after, fields[i].name);
         gap = ", ";
     }
-    /* A default that was written out, or the other way round. */
+    /* A default was written out, or a written default dropped. */
     if (!gap[0])
         fputs("as it was, but entered otherwise", out);
 }
 
-/* False when that side isn't there. */
+/* False: that side doesn't exist. */
 static bool read_side(json_t *entry, const char *key, struct weir_quota *quota)
 {
     weir_quota_init(quota);
@@ -106,7 +106,7 @@ static bool read_side(json_t *entry, const char *key, struct weir_quota *quota)
            weir_quota_from_json(object, quota, NULL) == 0;
 }
 
-/* malloc'ed. */
+/* The text is malloc'ed. */
 static char *describe(json_t *entry)
 {
     char *text;
@@ -138,7 +138,7 @@ static bool is_same_edit(const json_t *a, const json_t *b)
            json_equal(json_object_get(a, "edit"), json_object_get(b, "edit"));
 }
 
-/* When and who stand at the first line of an edit only. */
+/* The columns WHEN and WHO are filled in the first line of an edit only. */
 static void print_entry(struct weir_rows *rows, json_t *entry, bool first)
 {
     char when[32], epoch[24], name[WEIR_NAME_MAX + 16];
@@ -180,7 +180,7 @@ static void print_log(const json_t *entries)
     weir_rows_print(&rows, stdout);
 }
 
-/* At most 'max' entries, page by page. NULL after an error that was said. */
+/* At most 'max' entries, page by page. NULL after printing an error. */
 static json_t *read_log(struct weir_root_client *client, const char *query,
                         uint64_t max)
 {

@@ -11,23 +11,23 @@
 #include "wire/quota_json.h"
 
 static const char diff_help[] =
-    "Shows in what the shadow set, or a FILE, differs from the live set.\n"
+    "Shows how the shadow set, or a FILE, differs from the live set.\n"
     "\n"
     "    weir quota diff\n"
     "    weir quota diff quotas.yaml\n"
     "\n"
-    "LIMITED is what each refused of the live traffic since this root first\n"
-    "saw it, and which part that is; of a template, what its instances did.\n"
-    "Of a quota in a chain, what it refused itself, and what was asked of it\n"
-    "and refused above. WOULD BE is the same of the shadow set, which mostly\n"
-    "has been there for a shorter time: compare the percentages.\n"
+    "LIMITED is the live traffic that each quota refused since this root\n"
+    "first saw it, and its share; of a template, the sum of its instances.\n"
+    "In a chain it is the part that the quota itself refused, and the part\n"
+    "that was refused above it. WOULD BE is the same of the shadow set, which\n"
+    "mostly exists for a shorter time: compare the percentages.\n"
     "\n"
     "  --roots HOST:PORT,…  the roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
     "  --json               a JSON list\n";
 
 static const char promote_help[] =
-    "Makes the shadow set the live one, in one edit: what it doesn't name is\n"
-    "removed, and there is no shadow set any more.\n"
+    "Makes the shadow set the live one, in one edit: quotas that it doesn't\n"
+    "name are removed, and there is no shadow set any more.\n"
     "\n"
     "    weir quota import new.yaml --shadow\n"
     "    weir top --shadow\n"
@@ -49,10 +49,10 @@ static const char discard_help[] =
 
 /* ---- diff ---- */
 
-/* A quota of either side, or neither's. */
+/* A name, and the quota of each side, if it has one. */
 struct pair {
     const char *name;            /* borrowed */
-    json_t *sides[2];            /* live, other; borrowed; NULL: not there */
+    json_t *sides[2];            /* live, other; borrowed; NULL: none */
     struct weir_quota quotas[2]; /* borrowed from 'sides' */
 };
 
@@ -82,7 +82,7 @@ static void read_quota(struct pair *pair, int side)
     json_t *object = pair->sides[side];
     if (!object)
         return;
-    /* Out of the object while it is read, and kept in it. */
+    /* Taken out of the object while the quota is read, and kept beside it. */
     json_t *usage = json_incref(json_object_get(object, "usage"));
     json_object_del(object, "usage");
     drop_foreign(object);
@@ -91,7 +91,7 @@ static void read_quota(struct pair *pair, int side)
         json_object_set_new(object, "usage", usage);
 }
 
-/* Both lists into pairs, by name. */
+/* Merges both lists into pairs, by name. */
 static void make_pairs(struct pairs *pairs)
 {
     size_t most =
@@ -154,8 +154,8 @@ struct difference {
     char values[2][WEIR_FIELD_VALUE_MAX + 1];
 };
 
-/* The next field from '*at' on in which the two differ. A quota that is there
- * on one side only differs in being there. */
+/* The next field from '*at' on in which the two differ. If the quota is on one
+ * side only, that is the one difference. */
 static bool next_difference(const struct pair *pair, size_t *at,
                             struct difference *out)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * cli/replay.h - the parts of `weir replay`: access logs become requests,
- * requests meet a set of quotas in virtual time, and what came of it is
- * printed. */
+ * cli/replay.h - the parts of `weir replay`: access logs become requests, a set
+ * of quotas decides them in virtual time, and the results are printed. */
 
 #ifndef WEIR_REPLAY_H
 #define WEIR_REPLAY_H
@@ -21,14 +20,14 @@
 #define WEIR_REPLAY_BINS 240     /* of the time of a log */
 #define WEIR_REPLAY_PARTS_MAX 32 /* of a --key */
 
-/* ---- replay_key.c: which name a line asks for ---- */
+/* ---- replay_key.c: the name that a line asks for ---- */
 
 enum weir_replay_field {
     WEIR_REPLAY_LITERAL,
     WEIR_REPLAY_CLIENT,
     WEIR_REPLAY_USER,
     WEIR_REPLAY_METHOD,
-    WEIR_REPLAY_PATH, /* without what begins with '?' */
+    WEIR_REPLAY_PATH, /* without the query */
     WEIR_REPLAY_DIR,  /* the first part of the path */
     WEIR_REPLAY_PROTOCOL,
     WEIR_REPLAY_STATUS,
@@ -43,7 +42,7 @@ struct weir_replay_key {
     size_t count;
 };
 struct weir_log_line;
-/* '{client}/{method}'. 0, or an exit status after saying why. */
+/* '{client}/{method}'. 0, or an exit status after printing the error. */
 int weir_replay_key_parse(const char *text, struct weir_replay_key *out);
 /* Writes a line's name to 'buf' (WEIR_NAME_MAX bytes). Returns its length, or
  * WEIR_ENAME: it would be empty or too long. */
@@ -59,9 +58,9 @@ const char *weir_replay_json(struct weir_text text, struct weir_log_line *out,
 
 /* ---- replay_read.c: logs into memory ---- */
 
-/* Texts by number, each once. A zeroed one is empty. */
+/* Texts by number, each once. A zeroed set is empty. */
 struct weir_replay_texts {
-    struct weir_text *items; /* owned, and what each points to */
+    struct weir_text *items; /* owned, and the bytes of each */
     uint32_t count;
     size_t capacity;
     struct weir_index index;
@@ -77,7 +76,7 @@ struct weir_replay_request {
 enum weir_replay_format {
     WEIR_REPLAY_ANY, /* JSON if a line begins with '{' */
     WEIR_REPLAY_COMBINED,
-    WEIR_REPLAY_VHOST, /* combined behind the host and its port */
+    WEIR_REPLAY_VHOST, /* combined, after the host and its port */
     WEIR_REPLAY_JSON,
 };
 
@@ -96,21 +95,21 @@ struct weir_replay_log {
         const char *file; /* borrowed */
         uint64_t line;
         const char *why;
-        char text[72]; /* how it begins, for people */
+        char text[72]; /* its begin, for people */
     } shown[WEIR_REPLAY_BAD_SHOWN];
 };
 
-/* The number of a text; a new one if it is new ('*out_new'). UINT32_MAX: there
- * are WEIR_REPLAY_TEXTS_MAX of them. */
+/* The number of a text; a new number if the text is new ('*out_new').
+ * UINT32_MAX: there are WEIR_REPLAY_TEXTS_MAX of them. */
 uint32_t weir_replay_intern(struct weir_replay_texts *texts,
                             struct weir_text text, bool *out_new);
 void weir_replay_texts_fini(struct weir_replay_texts *texts);
 
-/* Reads a file, gzipped or not; "-": standard input. 0, or an exit status
- * after saying why. */
+/* Reads a file, gzipped or not; "-": standard input. 0, or an exit status after
+ * printing the error. */
 int weir_replay_read(struct weir_replay_log *log, const char *path);
-/* Puts what was read in order; requests of one second are spread over it.
- * 0, or an exit status when there is none. */
+/* Sorts the requests by time; requests of one second are spread over it. 0, or
+ * an exit status when there is none. */
 int weir_replay_sort(struct weir_replay_log *log);
 void weir_replay_log_fini(struct weir_replay_log *log);
 
@@ -124,14 +123,14 @@ struct weir_replay_set {
     struct weir_index index;      /* of the quotas by name */
     struct weir_catalog *catalog; /* owned */
 };
-/* 0, or an exit status after saying why, with the place. */
+/* 0, or an exit status after printing the error, with the place. */
 int weir_replay_set_read(struct weir_replay_set *set, const char *path);
 void weir_replay_set_fini(struct weir_replay_set *set);
 /* The quota of that name, by index; -1: none. */
 int weir_replay_set_find(const struct weir_replay_set *set,
                          struct weir_text name);
-/* Whom a name's request asks, from the name itself up: indexes of quotas, and
- * what each is called for this name. Returns how many. */
+/* The chain of a name, from the name itself up: indexes of quotas, and their
+ * names for this name. Returns how many. */
 struct weir_replay_link {
     int quota;
     uint8_t len;
@@ -141,8 +140,8 @@ size_t weir_replay_chain(const struct weir_replay_set *set,
                          struct weir_text name,
                          struct weir_replay_link out[WEIR_DEPTH_MAX]);
 
-/* A table with these quotas (borrowed), for so many names: all that would ask
- * somewhere else decides here. */
+/* A table with these quotas (borrowed), for so many names: quotas that would
+ * ask a store or a root are decided here. */
 struct weir_replay_table {
     struct weir_table *table;
     size_t size; /* of its block; owned */
@@ -152,41 +151,42 @@ struct weir_replay_table {
 void weir_replay_table_init(struct weir_replay_table *table,
                             const struct weir_quota *quotas, size_t count,
                             size_t names, uint64_t seed, weir_instant now);
-/* Before decisions at 'now', if that is at 'zones_until' or later. */
+/* To be called before decisions at 'now', if that is at 'zones_until' or
+ * later. */
 void weir_replay_table_zones(struct weir_replay_table *table, weir_instant now);
 void weir_replay_table_fini(struct weir_replay_table *table);
 
 /* ---- replay_run.c ---- */
 
-/* What came to one quota of a file. */
+/* The requests to one quota of a file. */
 struct weir_replay_count {
     uint64_t asked, refused;  /* requests */
     uint64_t units;           /* of the refused ones */
     weir_instant first, last; /* refused */
     weir_instant worst;       /* the minute with the most refused … */
-    uint64_t worst_refused;   /* … and how many */
-    uint64_t minute_refused;  /* of the minute that is running */
+    uint64_t worst_refused;   /* … and the number of them */
+    uint64_t minute_refused;  /* of the current minute */
     uint64_t asked_in[WEIR_REPLAY_BINS], refused_in[WEIR_REPLAY_BINS];
 };
 struct weir_replay_client {
     uint32_t client;
     uint32_t asked, refused;
-    int mostly; /* the quota that refused him most, about */
+    int mostly; /* the quota that refused most of its requests, about */
     uint32_t votes;
 };
 struct weir_replay_result {
     const struct weir_replay_set *set;
     struct weir_replay_count all, *quotas; /* owned; one each */
-    struct weir_replay_client *clients;    /* owned; those refused most first,
-                                            * once it is sorted */
+    struct weir_replay_client *clients;    /* owned; the most refused first,
+                                            * after sorting */
     uint32_t client_count;
-    uint64_t unknown; /* no quota rules the name */
+    uint64_t unknown; /* requests by names that no quota rules */
     uint64_t crowded; /* names for which the table had no room */
     uint64_t shadow;  /* would have been refused by a quota in mode shadow */
     uint8_t *refused; /* owned: a bit a request */
     weir_instant begin, end;
 };
-/* 0, or an exit status after saying why. */
+/* 0, or an exit status after printing the error. */
 int weir_replay_run(const struct weir_replay_log *log,
                     const struct weir_replay_set *set, uint64_t seed,
                     struct weir_replay_result *out);
@@ -196,14 +196,14 @@ void weir_replay_result_fini(struct weir_replay_result *result);
 
 struct weir_replay_suggestion {
     int quota;
-    bool none; /* no limit would do: 'why' */
+    bool none; /* no limit is small enough: 'why' */
     struct weir_diag why;
     struct weir_limit limit;
     uint64_t asked, refused; /* under it, by this quota alone */
 };
-/* For each quota the smallest limit (whole units in the quota's own time)
- * under which it would have refused at most 'share' of what asked it. '*out'
- * is owned by the caller, set->count of them. */
+/* For each quota the smallest limit (whole units in the quota's own time) under
+ * which it would have refused at most 'share' of its requests. '*out' is owned
+ * by the caller, set->count of them. */
 int weir_replay_suggest(const struct weir_replay_log *log,
                         const struct weir_replay_set *set, double share,
                         uint64_t seed, struct weir_replay_suggestion **out);
@@ -220,7 +220,8 @@ struct weir_replay_report {
 };
 void weir_replay_print(const struct weir_replay_report *report);
 json_t *weir_replay_to_json(const struct weir_replay_report *report);
-/* One page that needs nothing else. 0, or an exit status after saying why. */
+/* One page without external parts. 0, or an exit status after printing the
+ * error. */
 int weir_replay_page(const struct weir_replay_report *report, const char *path);
 /* "17 May 2015 10:05:03" in UTC; 'buf' holds 32 bytes; returned. */
 const char *weir_replay_time(weir_instant at, char *buf);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * cli/replay_json.c - a log line that is a JSON object: nginx's, Caddy's,
- * Traefik's and others' words for the same things. */
+ * cli/replay_json.c - a log line that is a JSON object, with the field names of
+ * nginx, Caddy, Traefik and others. */
 
 #include "cli/replay.h"
 
@@ -12,7 +12,7 @@
 #include "lab/log_line.h"
 
 #define NAMES_MAX 8
-#define BYTES_BELOW 0x1p63     /* what surely fits 64 bits */
+#define BYTES_BELOW 0x1p63     /* a smaller number fits 64 bits */
 #define MILLISECONDS_FROM 1e11 /* no log is from the year 5138 */
 
 static const char *const client_names[NAMES_MAX] = {
@@ -42,7 +42,7 @@ static const char *const referer_names[NAMES_MAX] = { "referer", "http_referer",
 static const char *const agent_names[NAMES_MAX] = { "agent", "http_user_agent",
                                                     "user_agent" };
 
-/* Of the object itself, or of its "request" (Caddy). */
+/* The value in the object itself, or in its "request" (Caddy). */
 static json_t *value(const json_t *object, const char *const *names)
 {
     const json_t *inner = json_object_get(object, "request");
@@ -144,7 +144,7 @@ static bool read_time(const json_t *found, int64_t *out, uint32_t *out_ns)
 
 /* ---- The line ---- */
 
-/* A number becomes the text that it is, and lives with the object. */
+/* A number becomes its text, which lives with the object. */
 static struct weir_text status_of(json_t *object)
 {
     char digits[24];

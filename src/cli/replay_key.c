@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * cli/replay_key.c - '{client}/{method}': which name a line asks for. */
+ * cli/replay_key.c - '{client}/{method}': the name that a line asks for. */
 
 #include "cli/replay.h"
 
@@ -31,7 +31,7 @@ int weir_replay_key_parse(const char *text, struct weir_replay_key *out)
 {
     *out = (struct weir_replay_key){ .count = 0 };
     if (!text[0])
-        return weir_cli_fail("--key: write which name a request asks for, "
+        return weir_cli_fail("--key: write the name that a request asks for, "
                              "for example '{client}/{method}'");
     while (*text) {
         if (out->count == WEIR_REPLAY_PARTS_MAX)

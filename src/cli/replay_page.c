@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * cli/replay_page.c - what a replay came to, as one page: no script, nothing
- * from elsewhere, figures as SVG in the text. */
+ * cli/replay_page.c - the results of a replay as one page: no script, no
+ * external parts, figures as SVG in the text. */
 
 #include "cli/replay.h"
 

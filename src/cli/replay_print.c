@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * cli/replay_print.c - what a replay came to, for people and as JSON. */
+ * cli/replay_print.c - the results of a replay, for people and as JSON. */
 
 #include "cli/replay.h"
 
@@ -46,7 +46,7 @@ static double share_of(uint64_t part, uint64_t whole)
     return whole > 0 ? (double)part / (double)whole : 0;
 }
 
-/* "5.2 %", and never "0 %" for what is some. */
+/* "5.2 %", and never "0 %" for a part above 0. */
 static const char *percent(uint64_t part, uint64_t whole, char *buf)
 {
     double value = 100 * share_of(part, whole);
@@ -145,7 +145,7 @@ static void print_quotas(const struct weir_replay_result *result)
     putchar('\n');
 }
 
-/* Each mark is a part of the time, the highest the most in this row. */
+/* Each mark is a part of the time; the highest mark is the most in this row. */
 static void print_marks(const uint64_t bins[WEIR_REPLAY_BINS])
 {
     static const char *const marks[] = { "·", "▁", "▂", "▃", "▄",
@@ -216,7 +216,7 @@ static void print_clients(const struct weir_replay_report *report,
     putchar('\n');
 }
 
-/* A burst given in time, or by nobody, can come to less than a unit. */
+/* A burst given in time, or a default one, can come to less than a unit. */
 static bool has_no_burst(const struct weir_quota *quota)
 {
     uint64_t low, high;
@@ -403,7 +403,7 @@ static json_t *count_object(const struct weir_replay_count *count)
 static json_t *text_of(struct weir_text text)
 {
     json_t *made = json_stringn(text.p, text.len);
-    return made ? made : json_string("?"); /* a client that is no UTF-8 */
+    return made ? made : json_string("?"); /* a client that isn't UTF-8 */
 }
 
 static json_t *clients_list(const struct weir_replay_report *report,

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * cli/replay_read.c - access logs into memory: of each line 24 bytes, and
- * each key and client once.
+ * cli/replay_read.c - access logs into memory: of each line 24 bytes, and each
+ * key and client once.
  *
  * A log isn't in the order of time (a line is written when its request ends),
- * several logs never are, and a comparison or a search meets the same
- * requests many times: so all is read first, then put in order, then replayed.
+ * several logs never are, and a comparison or a search needs the same requests
+ * many times: so all is read first, then sorted, then replayed.
  *
- * Lines are looked for in large pieces; the rest of a piece is moved to its
- * beginning and the next one read behind it. A line of more than
- * WEIR_REPLAY_LINE_MAX is no request of anybody's, and skipped without being
+ * Lines are searched in large pieces; the rest of a piece is moved to its
+ * beginning and the next one read after it. A line of more than
+ * WEIR_REPLAY_LINE_MAX can't be a request, and is skipped without being
  * kept. */
 
 #include "cli/replay.h"
@@ -102,7 +102,7 @@ static void note_bad(struct reader *reader, struct weir_text line,
     log->shown[place].text[len] = '\0';
 }
 
-/* The name and the client by number. NULL, or why not. */
+/* Numbers the name and the client. NULL, or why not. */
 static const char *intern(struct weir_replay_log *log,
                           const struct weir_log_line *line,
                           struct weir_replay_request *out)
@@ -217,7 +217,7 @@ static size_t read_lines(struct reader *reader, const char *piece, size_t len)
     }
 }
 
-/* A part of a line that won't fit: it is told once, and thrown away. */
+/* Handles a part of a line that won't fit: reported once, and dropped. */
 static size_t keep(struct reader *reader, char *buf, const char *from,
                    size_t len)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * cli/replay_run.c - requests meet quotas, in virtual time.
+ * cli/replay_run.c - decides requests by quotas, in virtual time.
  *
- * Decisions are those of the table that every limiter has, each at the
- * instant of its request; what is counted about them is here. A name is
- * looked up once: from then on its request is a number, its place in the table
- * a ref, and its chain a short list of quotas. */
+ * Decisions are those of the table that every limiter has, each at the instant
+ * of its request; this file counts them. A name is looked up once: from then on
+ * its request is a number, its slot in the table a ref, and its chain a short
+ * list of quotas. */
 
 #include "cli/replay.h"
 
@@ -15,7 +15,7 @@
 #define MINUTE (60 * WEIR_SECOND)
 #define NOBODY (-1)
 
-/* What is known of one name. */
+/* A name after its look-up. */
 struct known {
     struct weir_ref ref;
     bool looked_up, unknown;
@@ -52,7 +52,7 @@ static void look_up(struct run *run, struct known *known, struct weir_text name,
         known->chain[i] = links[i].quota;
 }
 
-/* Of whose template or name the quota is that a reply names. */
+/* The quota that a reply names, by its name or its template's. */
 static int quota_named(struct run *run, const struct weir_reply *reply)
 {
     struct weir_text name = { reply->quota, reply->quota_len };
@@ -83,7 +83,8 @@ static size_t bin_of(const struct weir_replay_result *result, weir_instant at)
 static void count_refused(struct weir_replay_count *count, uint32_t weight,
                           size_t bin, weir_instant at)
 {
-    /* The minute of the one before, which ends here if this is another. */
+    /* The minute of the request before ends here if this request is in
+     * another. */
     if (count->refused == 0 || count->last / MINUTE != at / MINUTE)
         count->minute_refused = 0;
     count->minute_refused++;
@@ -99,7 +100,7 @@ static void count_refused(struct weir_replay_count *count, uint32_t weight,
 }
 
 /* The quota that most of a client's refusals came from, if one had half of
- * them: each of another takes a vote away. */
+ * them: each refusal by another takes a vote away. */
 static void vote(struct weir_replay_client *client, int quota)
 {
     if (client->votes == 0)

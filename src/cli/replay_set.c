@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * cli/replay_set.c - a file of quotas as a root would hold it, and as one
- * limiter would that sees all requests: in a table of its own.
+ * cli/replay_set.c - a file of quotas in the table of one limiter that gets all
+ * requests.
  *
- * One process sees everything here, so whatever the quota says about sharing,
- * its counts are exact. What would ask a store decides in the table, by the
- * same arithmetic. */
+ * One process decides every request here, so its counts are exact, whatever
+ * sharing a quota has. Quotas that would ask a store are decided in the table,
+ * by the same arithmetic. */
 
 #include "cli/replay.h"
 
@@ -136,7 +136,7 @@ static int32_t offset_of(void *context, struct weir_text zone)
     struct zones *zones = context;
     int32_t offset = 0;
     int64_t until = INT64_MAX;
-    /* A zone that isn't known was refused when the file was read. */
+    /* An unknown zone was refused when the file was read. */
     if (!weir_tz_fixed(zone, &offset))
         (void)weir_zone_at(zone, zones->at, &offset, &until, NULL);
     zones->until = until < zones->until ? until : zones->until;
@@ -190,7 +190,7 @@ void weir_replay_table_init(struct weir_replay_table *table,
         .meter_bytes = meter_bytes(quotas, count, table->slots),
     };
     table->size = weir_table_size(&options);
-    /* Pages that cost nothing until they are used. */
+    /* Unused pages cost nothing. */
     void *block = mmap(NULL, table->size, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (block == MAP_FAILED)

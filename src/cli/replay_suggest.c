@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * cli/replay_suggest.c - under which limit would so few have been refused?
+ * cli/replay_suggest.c - the smallest limit under which few requests would have
+ * been refused.
  *
- * Each quota is looked at alone: the requests whose chain it is in, its
- * instances apart, and the decisions of a table that holds nothing else. What
- * it refuses falls as its limit rises (bursts said in time rise with it), so
- * the smallest limit is found by halving, a replay a step; it is exact to one
- * unit of the quota's own time. Together, quotas refuse less than the sum: who
- * is refused by one asks nothing of the next, and that is replayed as well, at
- * the end, by who calls.
+ * Each quota is replayed alone: the requests whose chain it is in, its
+ * instances apart, and the decisions of a table without other quotas. Its
+ * refusals fall as its limit rises (bursts given in time rise with it), so the
+ * smallest limit is found by halving, a replay a step; it is exact to one unit
+ * of the quota's own time. Together, quotas refuse less than the sum: a request
+ * that one refuses isn't charged to the next. The caller replays that as well,
+ * at the end.
  *
  * Rejected: one pass that computes for each request the limit under which it
- * would have passed. What passes depends on what was refused before, so the
- * level of each request depends on the limit that is sought. */
+ * would have passed. A pass depends on the refusals before it, so the level of
+ * each request depends on the limit that is sought. */
 
 #include "cli/replay.h"
 
@@ -28,7 +29,7 @@ struct asked {
 };
 
 struct search {
-    struct weir_quota quota; /* alone; its limit is tried */
+    struct weir_quota quota; /* alone; with the limit that is tried */
     struct asked *asked;     /* owned */
     size_t count;
     const struct weir_replay_texts *instances;
@@ -36,8 +37,9 @@ struct search {
     uint64_t seed;
 };
 
-/* Whom every request asks. A key's chain is looked up once, whatever the
- * number of quotas, and requests lie by quota, in the order of time. */
+/* The quotas that each request asks. A key's chain is looked up once, whatever
+ * the number of quotas, and requests are grouped by quota, in the order of
+ * time. */
 struct links {
     struct link {
         uint32_t quota, instance; /* the instance by the quota's number */
@@ -51,7 +53,7 @@ struct links {
     size_t *begin; /* owned: of each quota, and the end */
 };
 
-/* ---- What came to the quotas ---- */
+/* ---- The requests of the quotas ---- */
 
 static void look_up_keys(struct links *links, const struct weir_replay_log *log,
                          const struct weir_replay_set *set)
@@ -79,7 +81,7 @@ static void look_up_keys(struct links *links, const struct weir_replay_log *log,
     links->first[log->keys.count] = links->count;
 }
 
-/* First how many come to each, then each to its place. */
+/* First counts the requests of each quota, then moves each to its place. */
 static void sort_requests(struct links *links,
                           const struct weir_replay_log *log, size_t quotas)
 {
@@ -146,13 +148,13 @@ static void gather(struct search *search, const struct weir_replay_log *log,
 
 /* ---- Trying ---- */
 
-/* How many are refused under that limit. */
+/* The number of requests refused under that limit. */
 static uint64_t refused_at(struct search *search, uint64_t units)
 {
     struct weir_replay_table tried;
     uint64_t refused = 0;
     search->quota.limit.units = units;
-    /* A limit that such a quota can't have refuses everybody. */
+    /* A limit that such a quota can't have refuses all requests. */
     if (weir_quota_check(&search->quota, NULL) < 0)
         return search->count;
     weir_instant begin = search->asked[0].at;
@@ -187,9 +189,9 @@ static bool is_valid(struct search *search, uint64_t units,
     return weir_quota_check(&search->quota, diag) == 0;
 }
 
-/* The next one to try above 'below', which refuses too many; 'below': there is
- * none. Beyond the highest limit that the quota's other fields allow, that one
- * itself; '*diag' then says what is in the way of a higher one. */
+/* The next limit to try above 'below', which refuses too many; 'below': there
+ * is none. Beyond the highest limit that the quota's other fields allow, that
+ * limit itself; '*diag' then says why a higher one isn't allowed. */
 static uint64_t next_above(struct search *search, uint64_t below,
                            struct weir_diag *diag)
 {
@@ -209,7 +211,7 @@ static uint64_t next_above(struct search *search, uint64_t below,
     return good;
 }
 
-/* The smallest that refuses at most 'most'; 0: none does. */
+/* The smallest limit that refuses at most 'most'; 0: none does. */
 static uint64_t find_least(struct search *search, uint64_t from, uint64_t most,
                            struct weir_diag *diag)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * cli/root_client.c - one question at a time, on a loop that runs until it
- * is answered.
+ * cli/root_client.c - one request at a time, on a loop that runs until it is
+ * answered.
  *
- * Which root answers doesn't matter: they share a store. So the first is
- * asked that can be reached, and kept. A question that only reads goes on to
- * the next root whatever happened to it; an edit does so only if no
- * connection came about, for a root that fell silent may have made it. */
+ * All roots share a store, so any of them can answer. The client uses the first
+ * that it can reach, and keeps it. A request that only reads goes on to the
+ * next root after any error; an edit does so only if no connection was made,
+ * because a root that went silent may have made it. */
 
 #include "cli/root_client.h"
 
@@ -27,8 +27,8 @@
 struct root {
     struct weir_address address;
     char name[300];
-    char why[160]; /* it couldn't be asked */
-    bool refused;  /* … for the handshake of TLS failed */
+    char why[160]; /* why the request failed */
+    bool refused;  /* … because the handshake of TLS failed */
 };
 
 struct weir_root_client {
@@ -42,7 +42,7 @@ struct weir_root_client {
     bool opened; /* 'link' was connected */
     bool lost;
 
-    /* The question. */
+    /* The request. */
     int32_t call;
     struct weir_text method, path, body; /* borrowed */
     size_t sent;                         /* bytes of the body */
@@ -54,7 +54,7 @@ struct weir_root_client {
     char *reply; /* owned */
     size_t reply_len;
     bool too_big;
-    char said[160]; /* by the trailers */
+    char said[160]; /* from the trailers */
 };
 
 /* ---- The link's callbacks ---- */
@@ -186,7 +186,7 @@ static void run(struct weir_root_client *c)
         event_free(timeout);
 }
 
-/* False: the credentials can't be read, as the root's 'why' says. */
+/* False: the credentials can't be read; the root's 'why' has the reason. */
 static bool begin_call(struct weir_root_client *c)
 {
     struct root *root = &c->roots[c->current];
@@ -218,7 +218,7 @@ static void begin(struct weir_root_client *c)
     send_body(c);
 }
 
-/* Whether the root answered; if not, its 'why' says the reason. */
+/* Whether the root answered; if not, its 'why' has the reason. */
 static bool ask_root(struct weir_root_client *c)
 {
     struct root *root = &c->roots[c->current];
@@ -260,8 +260,8 @@ static int refuse_all(struct weir_root_client *c, struct weir_diag *diag)
                                 c->roots[i].why);
     }
     if (refused)
-        return weir_diag_set(diag, WEIR_ECONNECT, "no root lets us in at ",
-                             list,
+        return weir_diag_set(diag, WEIR_ECONNECT,
+                             "no root admits this client at ", list,
                              "; look at --tls-ca, --tls-cert and "
                              "--tls-key",
                              NULL);
@@ -283,7 +283,7 @@ static int refuse_half(struct weir_root_client *c, struct weir_diag *diag)
                          NULL);
 }
 
-/* It is there, and didn't take the call itself. */
+/* Whether the root is there, and refused the call itself. */
 static bool was_refused(const struct weir_root_client *c)
 {
     return c->done && !c->lost && c->grpc_status != WEIR_GRPC_OK &&
@@ -305,7 +305,7 @@ static int refuse_call(struct weir_root_client *c, struct weir_diag *diag)
         NULL);
 }
 
-/* What a root answered to a question that it couldn't. */
+/* Reads the error of a root that couldn't fulfil a request. */
 static int read_problem(struct weir_root_client *c, json_t *answer,
                         struct weir_diag *diag)
 {
@@ -365,7 +365,7 @@ static int ask(struct weir_root_client *c, bool edit, json_t **out,
     return error < 0 ? error : refuse_all(c, diag);
 }
 
-/* And again while no root has read its quotas, for 'patience'. */
+/* Repeats the request while no root has read its quotas, for 'patience'. */
 static int ask_for(struct weir_root_client *c, weir_duration patience,
                    bool edit, json_t **out, int *out_status,
                    struct weir_diag *diag)
@@ -494,7 +494,7 @@ void weir_root_client_free(struct weir_root_client **client)
         return;
     weir_h2_link_close(&c->link);
     if (c->base) {
-        /* What the link still has to say (GOAWAY) leaves here. */
+        /* The rest of the link's output (GOAWAY) is sent here. */
         event_base_loop(c->base, EVLOOP_NONBLOCK);
         event_base_free(c->base);
     }

@@ -22,7 +22,7 @@ void weir_rows_add(struct weir_rows *rows, const char *cell)
         size_t capacity = rows->capacity ? 2 * rows->capacity : 64;
         char **cells = realloc(rows->cells, capacity * sizeof *cells);
         if (!cells)
-            abort(); /* a table for people isn't worth more */
+            abort(); /* a table for people isn't worth more care */
         rows->cells = cells;
         rows->capacity = capacity;
     }

@@ -10,10 +10,10 @@
 
 #define WEIR_COLUMNS_MAX 10
 
-/* Rows of texts, kept until they are printed. A zeroed one is empty. */
+/* Rows of texts, kept until they are printed. A zeroed struct is empty. */
 struct weir_rows {
     size_t columns;
-    unsigned right; /* bit n: column n stands at the right */
+    unsigned right; /* bit n: column n is right-aligned */
     bool bold_head; /* for a terminal: the first row stands out */
     char **cells;   /* owned, and each of them */
     size_t count;   /* of cells */

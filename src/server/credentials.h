@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * server/credentials.h - the file that `--credentials` names: which client may
- * do what.
+ * server/credentials.h - the file that `--credentials` names: the rights of
+ * clients.
  *
  * A line a credential; '#' begins a comment:
  *

@@ -145,7 +145,7 @@ static void warn_of_limit(struct weir_doorman_config *config,
     if (!sound)
         weir_doorman_yaml_warn(&config->yaml, out->line, "the entry of ",
                                weir_text_show(out->glob, shown),
-                               " has a capacity beyond what a limit can be: "
+                               " has a capacity that a limit can't have: "
                                "it is 1e11 at most, and 0 if it is tiny");
 }
 

@@ -53,7 +53,7 @@ static void say(const struct by_etcd *by, enum weir_log_level level,
                      "election: %s", text);
 }
 
-/* ---- What has changed ---- */
+/* ---- Changes ---- */
 
 static void log_change(const struct by_etcd *by,
                        const struct weir_candidate_change *change)
@@ -73,7 +73,7 @@ static void log_change(const struct by_etcd *by,
         [WEIR_CANDIDATE_OTHER] = "another is master",
         [WEIR_CANDIDATE_VACANT] = "nobody is master",
         [WEIR_CANDIDATE_UNKNOWN] =
-            "who is master isn't known: etcd hasn't been heard for a ttl",
+            "the master isn't known: etcd hasn't answered for a ttl",
         [WEIR_CANDIDATE_RAN_OUT] =
             "no longer master: etcd confirmed no keep-alive for a ttl (or "
             "this process was stopped)",

@@ -109,10 +109,10 @@ static void print_calls(FILE *out, const struct weir_door_doorman *door)
 
 enum column { HAS, WANTS, SUBCLIENTS, CAPACITY };
 static const char *const columns[][2] = {
-    [HAS] = { "doorman_server_has", "What clients were granted." },
+    [HAS] = { "doorman_server_has", "Capacity granted to clients." },
     [WANTS] = { "doorman_server_wants", "What they want." },
     [SUBCLIENTS] = { "doorman_server_subclients", "How many they are." },
-    [CAPACITY] = { "weir_lease_capacity", "What there is to be granted." },
+    [CAPACITY] = { "weir_lease_capacity", "Capacity that can be granted." },
 };
 
 static double value_of(enum column column, const struct weir_broker_stats *s)

@@ -836,7 +836,7 @@ static void say_security(const struct serve *serve)
     if (open && (!serve->grpc_tls || !serve->credentials))
         weir_log(&serve->log, WEIR_LOG_WARNING,
                  "--insecure: any client that reaches this root may read%s",
-                 serve->credentials ? " what others send, their tokens too"
+                 serve->credentials ? " the traffic of others, their tokens too"
                                     : " and edit its quotas");
     warn_of_names(serve);
     weir_log(&serve->log, WEIR_LOG_INFO, "%s, %s",

@@ -69,7 +69,8 @@ struct weir_snapshot {
     /* The loop's. */
     enum job last;                      /* the thread works on it */
     bool busy;                          /* the thread is at it */
-    bool forgotten;                     /* drop what is being written */
+    bool forgotten;                     /* drop the file that is being
+                                         * written */
     const struct weir_catalog *catalog; /* that is being written */
     struct weir_cursor cursor;
     uint64_t from; /* the epoch of the last change written */

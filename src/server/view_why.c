@@ -136,7 +136,7 @@ static void climb(const struct weir_views *views, struct weir_text name,
     }
 }
 
-/* ---- What a limiter decides now ---- */
+/* ---- A limiter's decision now ---- */
 
 static bool has_unknown(const struct chain *chain)
 {
