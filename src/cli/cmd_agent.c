@@ -59,7 +59,7 @@ static const char agent_help[] =
     "  --envoy-config FILE  the limits that --rls and /json go by, as written\n"
     "                       for envoyproxy/ratelimit: see weir-envoy(7)\n"
     "  --rls-headers WHAT   limit, ietf: headers added downstream     [none]\n"
-    "  --rls-shadow         refuse no request; answer what it would have been\n"
+    "  --rls-shadow         pass all requests; each status has the verdict\n"
     "  --table FILE         a table that processes share: they map it, and\n"
     "                       decide by libweir themselves (/dev/shm/…)\n"
     "  --name NAME          as `weir top` shows it            [weir and pid]\n"

@@ -14,7 +14,7 @@
 static const char lab_help[] =
     "Whole fleets in one process, in virtual time, from a seed: the same\n"
     "limiters and roots that services and `weir serve` run, over a simulated\n"
-    "network, with what goes wrong in one.\n"
+    "network, with the faults of one.\n"
     "\n"
     "    weir lab list\n"
     "    weir lab run weir-fleet --out figures\n"
@@ -22,7 +22,7 @@ static const char lab_help[] =
     "\n"
     "  list     the scenarios that come with the program\n"
     "  show     print one, to begin one's own with\n"
-    "  check    read a file and say what is wrong with it\n"
+    "  check    read a file and show the errors in it\n"
     "  models   experiments that aren't fleets, for one's own scenarios\n"
     "  run      run a scenario, in the simulator or in real processes\n"
     "  compare  run it under two settings, side by side\n"
@@ -106,12 +106,12 @@ static int run_show(int argc, char **argv)
 }
 
 static const char check_help[] =
-    "Reads scenarios, builds every variant of theirs, and says what is wrong\n"
-    "with them; runs nothing.\n"
+    "Reads scenarios, builds every variant of theirs, and shows the errors;\n"
+    "runs nothing.\n"
     "\n"
     "    weir lab check mine.weir\n"
     "\n"
-    "  --set KEY=VALUE  instead of what the file sets KEY to\n";
+    "  --set KEY=VALUE  instead of the file's value of KEY\n";
 
 static int check_one(const char *name, const struct weir_cli_values *sets)
 {

@@ -19,8 +19,8 @@
 #define WORDS 3
 
 static const char pace_help[] =
-    "Copies standard input to standard output at a rate. What is too early\n"
-    "waits; nothing is lost, split or reordered.\n"
+    "Copies standard input to standard output at a rate. Units that are too\n"
+    "early wait; nothing is lost, split or reordered.\n"
     "\n"
     "    weir pace --rate 1000/s < requests | ./replay-them\n"
     "    weir pace --rate 2MiB/s --by byte --progress < big.img > /mnt/img\n"
@@ -32,12 +32,12 @@ static const char pace_help[] =
     "      --algorithm A    token_bucket, leaky_queue, fixed_window,\n"
     "                       sliding_log or sliding_window  [token_bucket]\n"
     "      --quota NAME     at the rate of a live quota, shared with all\n"
-    "                       others who take from it, instead of --rate\n"
+    "                       others that take from it, instead of --rate\n"
     "      --jobs FILE      many files, each at a rate of its own; lines of\n"
     "                       RATE INPUT OUTPUT\n"
-    "      --state FILE     where to note how far it came when it is stopped,\n"
-    "                       and where to go on from\n"
-    "  -p, --progress       how far it is, on standard error\n"
+    "      --state FILE     notes the progress when it is stopped, and\n"
+    "                       goes on from there\n"
+    "  -p, --progress       the progress, on standard error\n"
     "  --roots HOST:PORT,…  for --quota    [$WEIR_ROOTS or 127.0.0.1:7077]\n"
     "  --json               the result, as JSON on standard error\n"
     "\n"
@@ -473,7 +473,7 @@ int weir_cli_pace(int argc, char **argv)
     if (at < 0)
         return weir_cli_parsed(at);
     if (at < argc)
-        return weir_cli_fail("standard input is what is paced: weir pace "
+        return weir_cli_fail("only standard input is paced: weir pace "
                              "--rate … < %s",
                              argv[at]);
     int status = prepare(&options);

@@ -12,8 +12,8 @@
 #define TOP_DEFAULT 10
 
 static const char replay_help[] =
-    "Puts access logs through a file of quotas, in virtual time, and tells\n"
-    "what would have been refused: by which quota, to whom, when.\n"
+    "Puts access logs through a file of quotas, in virtual time, and shows\n"
+    "the requests that quotas would have refused, by quota, client and time.\n"
     "\n"
     "    weir quota export > quotas.yaml\n"
     "    weir replay --quotas quotas.yaml --key '{client}' access.log*.gz\n"
@@ -21,7 +21,7 @@ static const char replay_help[] =
     "    weir replay --quotas quotas.yaml --suggest 0.1% access.log\n"
     "\n"
     "      --quotas FILE    as `weir quota export` writes it\n"
-    "  -k, --key NAME       what a request asks for; {client}, {user},\n"
+    "  -k, --key NAME       the name of a request; {client}, {user},\n"
     "                       {method}, {path}, {dir}, {protocol}, {status},\n"
     "                       {referer}, {agent} stand for its own  [{client}]\n"
     "      --weight W       requests, or bytes: of the answer   [requests]\n"

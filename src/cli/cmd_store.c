@@ -25,7 +25,7 @@ static const char store_help[] =
     "  migrate FROM TO  makes TO and copies all of FROM into it;\n"
     "                   FROM takes no edits from then on\n"
     "  restored URL     says that a backup was put back, so that roots and\n"
-    "                   limiters forget what they know, begin anew; or that\n"
+    "                   limiters drop their state and begin anew; or that\n"
     "                   a store that was migrated is to be used after all\n"
     "\n"
     "Several roots may serve one store: a file on one machine, a database on\n"

@@ -25,7 +25,7 @@ static const char take_help[] =
     "    weir take --wait=30s nightly-jobs && ./job\n"
     "    weir take --hold=5s connections\n"
     "\n"
-    "  -w, --weight UNITS   what the request costs                     [1]\n"
+    "  -w, --weight UNITS   cost of the request                        [1]\n"
     "  -n, --count N        ask that many times                        [1]\n"
     "      --peek           decide, and charge nothing\n"
     "      --charge         count without asking\n"
@@ -82,7 +82,7 @@ static int check(struct take *take)
         return weir_cli_fail("choose one of --peek, --charge, --refund, and "
                              "--wait or --hold or both");
     if (take->klass && !take->hold)
-        return weir_cli_fail("--class is of what is in flight; say --hold");
+        return weir_cli_fail("--class is for units in flight; add --hold");
     int status = parse_units("--weight", take->weight_text, &take->weight);
     if (status == 0)
         status = parse_units("--count", take->count_text, &take->count);
@@ -393,7 +393,7 @@ static int run(struct take *take)
         status = check_denied(weir);
         if (!synced && status == 0)
             fprintf(stderr, "weir: no root answered in time; deciding on "
-                            "what is known here\n");
+                            "the counts of this process\n");
         if (error < 0 && error != WEIR_EFULL)
             status = weir_cli_fail("%s: %s", take->name, weir_strerror(error));
         else if (status == 0)

@@ -24,16 +24,16 @@
 
 static const char top_help[] =
     "Shows units offered, passed and limited per second, the busiest quota\n"
-    "first. Units, as the root sees them: a quota in a chain counts what went\n"
-    "through it, so that a parent holds its children's. In mode shadow,\n"
-    "'limited' is what would have been; it passed all the same.\n"
+    "first. Units, as the root sees them: a quota in a chain counts all units\n"
+    "that went through it, so that a parent has its children's. In mode\n"
+    "shadow, 'limited' units would have been limited, but passed.\n"
     "\n"
     "    weir top\n"
     "    weir top --once 'client/*'\n"
     "\n"
     "  --once               measure one interval, print it, end\n"
     "  --interval TIME      how long to measure                        [1s]\n"
-    "  --shadow             beside it what the shadow set would do\n"
+    "  --shadow             beside it the counts of the shadow set\n"
     "  --roots HOST:PORT,…  the first that answers\n"
     "                                      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
     "  --json               a JSON object each interval, on a line\n"
@@ -361,7 +361,7 @@ static size_t count_lines(const char *text)
     return count;
 }
 
-/* Prints what fits: a character takes a column, a colour none. */
+/* Prints the part that fits: a character takes a column, a colour none. */
 static void print_cut(const char *line, size_t len, size_t columns)
 {
     size_t end = 0;

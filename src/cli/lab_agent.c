@@ -218,7 +218,7 @@ static int obey(struct agent *agent, const char *line)
             weir_cli_fail("lab agent: %s: %s", line, weir_strerror(error));
         return error;
     }
-    weir_cli_fail("lab agent: what is '%s'?", line);
+    weir_cli_fail("lab agent: unknown line '%s'", line);
     return WEIR_ESYNTAX;
 }
 

@@ -27,10 +27,10 @@ static const char run_help[] =
     "    weir lab run mine.weir --out figures\n"
     "\n"
     "      --seed N, --seeds A..B  one run for each                     [1]\n"
-    "      --set KEY=VALUE         instead of what the file sets KEY to\n"
+    "      --set KEY=VALUE         instead of the file's value of KEY\n"
     "      --variant NAME          this one alone\n"
     "      --live                  real processes, in real time\n"
-    "      --patience DURATION     wait so long for what is late there  [0]\n"
+    "      --patience DURATION     wait so long for late expectations   [0]\n"
     "      --json                  a JSON object for each seed, one a line\n"
     "      --out DIR               series as CSV, figures as SVG\n"
     "      --jobs N                seeds at once              [processors]\n"
@@ -273,7 +273,7 @@ static void finish(struct plan *plan)
     struct weir_diag diag = { 0 };
     int error =
         weir_output_figures(plan->kept, plan->kept_count, request->out, &diag);
-    /* Without gnuplot the rest is written, and diag says what to do. */
+    /* Without gnuplot the rest is written, and diag has an advice. */
     if (error == WEIR_ENOENT)
         fprintf(stderr, "weir: %s\n", diag.text);
     else if (error)

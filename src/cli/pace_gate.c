@@ -80,8 +80,8 @@ static int refuse_unready(struct weir *weir, const char *roots)
 
 static int refuse_unknown(const char *name)
 {
-    return weir_cli_fail("no quota rules '%s', and what no quota rules goes "
-                         "as fast as it can; make one: weir quota set %s "
+    return weir_cli_fail("no quota rules '%s', and a name without quota "
+                         "goes as fast as it can; make one: weir quota set %s "
                          "limit=1000/s",
                          name, name);
 }
@@ -100,8 +100,8 @@ static int open_quota(struct weir_pace_gate *gate, const struct weir_cli *cli,
         return refuse_unknown(name);
     /* So that the first units respect the counts of others. */
     if (weir_sync(gate->weir, READY_TIMEOUT) < 0)
-        fprintf(stderr, "weir: no root answered in time; going on what is "
-                        "known here\n");
+        fprintf(stderr, "weir: no root answered in time; going on the "
+                        "counts of this process\n");
     return 0;
 }
 

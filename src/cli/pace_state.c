@@ -122,8 +122,8 @@ static int skip(const char *path, struct weir_pace_job *job,
     return strcmp(sum, entry->sum) == 0
                ? 0
                : refuse_input(path, job,
-                              "what was let through is another "
-                              "text");
+                              "the part that was written has "
+                              "changed");
 }
 
 static struct weir_pace_job *find(struct weir_pace_job *jobs, size_t count,

@@ -91,8 +91,8 @@ static size_t find(const struct forest *forest, struct weir_text name)
     return found ? (size_t)(found - forest->entries) : SIZE_MAX;
 }
 
-/* A template whose parent has captures is drawn under the quota whose name has
- * a glob for each of them, the parent of its instances. */
+/* If a template's parent has captures, the template is drawn under the quota
+ * with a glob for each of them: the parent of its instances. */
 static size_t find_parent(const struct forest *forest, struct weir_text name)
 {
     if (name.len == 0)

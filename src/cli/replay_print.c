@@ -261,7 +261,7 @@ static void print_set(const struct weir_replay_report *report,
     print_no_burst(result->set);
     if (result->crowded > 0)
         printf("%" PRIu64 " names found no room in the table, and were "
-               "counted only by what is above them.\n\n",
+               "counted only by the quotas above.\n\n",
                result->crowded);
     if (result->all.refused == 0)
         return;
@@ -333,8 +333,8 @@ static void print_suggested(const struct weir_replay_report *report)
                               .bold_head = isatty(STDOUT_FILENO) };
     char buf[64];
     printf("The smallest limits under which each quota alone, with its bursts "
-           "as they are,\nwould have refused at most %.6g %% of what asked "
-           "it:\n\n",
+           "as they are,\nwould have refused at most %.6g %% of its "
+           "requests:\n\n",
            100 * report->share);
     for (size_t i = 0; i < WEIR_COUNT_OF(heads); i++)
         weir_rows_add(&rows, heads[i]);

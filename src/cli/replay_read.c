@@ -342,7 +342,7 @@ static void spread(struct weir_replay_log *log)
 static int refuse(const struct weir_replay_log *log)
 {
     if (log->bad == 0)
-        return weir_cli_fail("there is no line in what was given");
+        return weir_cli_fail("there is no line in the input");
     return weir_cli_fail("this is no access log: of %" PRIu64 " lines none "
                          "can be read. %s:%" PRIu64 ": %s\n    %s",
                          log->lines, log->shown[0].file, log->shown[0].line,

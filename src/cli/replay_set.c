@@ -2,7 +2,7 @@
  * cli/replay_set.c - a file of quotas in the table of one limiter that gets all
  * requests.
  *
- * One process decides every request here, so its counts are exact, whatever
+ * One process decides every request here, so its counts are exact for any
  * sharing a quota has. Quotas that would ask a store are decided in the table,
  * by the same arithmetic. */
 

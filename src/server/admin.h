@@ -75,7 +75,7 @@ void weir_admin_set_upstream(struct weir_admin *admin,
 /* For a root with a Doorman file: its refusal of an edit names that file. */
 void weir_admin_set_doorman(struct weir_admin *admin,
                             const struct weir_doorman_source *source);
-/* The Doorman calls whose counters are shown. Borrowed; NULL: none. */
+/* The source of the counters of Doorman's calls. Borrowed; NULL: none. */
 void weir_admin_set_calls(struct weir_admin *admin,
                           const struct weir_door_doorman *calls);
 

@@ -3,7 +3,7 @@
  * force here.
  *
  * An edit may depend on the present quotas (PATCH changes some fields of a
- * quota; an import says what it changed), and another root may have edited the
+ * quota; an import lists its changes), and another root may have edited the
  * same store a moment ago. So each edit goes twice to the store's thread:
  *
  *     request -> queue -> sync -> changes made -> edit -> applied -> answer
@@ -203,8 +203,7 @@ static int read_body(const struct weir_admin_call *call, json_t **out,
     return 0;
 }
 
-/* An edit whose body and path name different quotas is a mistake in one of
- * them. */
+/* If body and path name different quotas, one of them is a mistake. */
 static int check_names(const struct weir_admin_call *call, json_t *body,
                        struct weir_diag *diag)
 {

@@ -177,7 +177,7 @@ static int read_quota(struct weir_admin_call *call, json_t *object,
         error = weir_diag_set(diag, WEIR_EQUOTA,
                               "only a rate can be "
                               "previewed: how long units are held isn't known "
-                              "from what was offered",
+                              "from the load",
                               NULL);
     return error;
 }
@@ -187,7 +187,7 @@ static int make_model(const struct weir_quota *quota, struct model *out)
     *out = (struct model){ .leaky = quota->algorithm == WEIR_LEAKY };
     weir_quota_bucket(quota, &out->bucket);
     weir_quota_meter(quota, 0, &out->rule);
-    /* Without a limit the quota is a bucket, whatever algorithm it names. */
+    /* Without a limit the quota is a bucket, for any algorithm. */
     out->leaky |= out->rule.algorithm == WEIR_LEAKY;
     if (out->leaky)
         return 0;

@@ -115,7 +115,7 @@ void weir_admin_get_quota(struct weir_admin_call *call)
                                quota_object(call, quota, usage));
 }
 
-/* The index of the first quota whose name comes after 'name'. */
+/* The index of the first quota with a name after 'name'. */
 static size_t index_after(struct weir_catalog *catalog, struct weir_text name)
 {
     size_t low = 0;

@@ -56,7 +56,7 @@ struct weir_busy_query {
     bool shadow;            /* the shadow set's, else the live one's */
     size_t max;
 };
-/* Fills 'out' with at most 'max' quotas of the set whose names match, highest
+/* Fills 'out' with at most 'max' quotas of the set with matching names, highest
  * rank first. Returns how many; '*out_used' is how many of the set are in use.
  * O(used * log max). */
 size_t weir_busiest(const struct weir_usages *usages,

@@ -15,7 +15,7 @@
  *
  * A peer is identified when a call begins, before a byte of it is kept: by the
  * certificate of the connection and the authorization of the call. An unknown
- * peer's call ends there, whatever method it names. The role is checked as soon
+ * peer's call ends there, for any method. The role is checked as soon
  * as the needed role is known: of a Link at once, of a Call by its first
  * message. When credentials are reloaded, each stream is identified and
  * admitted again, by the authorization that it keeps for that: so no message is
@@ -772,9 +772,9 @@ static bool is_other(const struct weir_identity *now,
            !weir_name_set_equal(&now->take, &before->take);
 }
 
-/* Ends a stream whose credential is withdrawn or lacks the role now, and a link
- * whose credential has changed. A call that the administration has got is
- * answered. */
+/* Ends a stream if its credential is withdrawn or lacks the role now, and a
+ * link if its credential has changed. A call that the administration has got
+ * is answered. */
 static void recheck_stream(struct stream *stream)
 {
     struct weir_identity identity;

@@ -50,18 +50,18 @@ void weir_door_grpc_kick(struct weir_door_grpc *door);
 void weir_door_grpc_set_mastership(struct weir_door_grpc *door,
                                    struct weir_mastership *mastership);
 /* Credentials were read again: ends calls and links that are no longer allowed,
- * and links whose credential may take from other names now. */
+ * and links that may take from other names now. */
 void weir_door_grpc_recheck(struct weir_door_grpc *door);
-/* Certificates were read again: ends the connections whose peer's certificate
- * would no longer be accepted. */
+/* Certificates were read again: ends the connections of peers with a
+ * certificate that would no longer be accepted. */
 void weir_door_grpc_doubt(struct weir_door_grpc *door,
                           const struct weir_tls *tls);
-/* Call it each second: drops connections whose certificate has ended, and those
+/* Call it each second: drops connections with an ended certificate, and those
  * without an admitted credential for WEIR_STRANGER_MAX. */
 void weir_door_grpc_look(struct weir_door_grpc *door);
 /* Takes no new connections. */
 void weir_door_grpc_stop(struct weir_door_grpc *door);
-/* Ends every call and link and writes what is queued: the loop has to run on
+/* Ends every call and link and writes the queued bytes: the loop has to run on
  * until it is empty. NULL inside is legal. */
 void weir_door_grpc_free(struct weir_door_grpc **door);
 

@@ -35,8 +35,8 @@ int weir_door_http_new(const struct weir_door_http_options *options,
 uint16_t weir_door_http_port(const struct weir_door_http *door);
 /* Credentials were read again: each peer is unknown until its next request. */
 void weir_door_http_recheck(struct weir_door_http *door);
-/* Certificates were read again: as weir_door_grpc_doubt(). (A connection whose
- * certificate has ended closes by itself.) */
+/* Certificates were read again: as weir_door_grpc_doubt(). (A connection
+ * closes by itself when its certificate ends.) */
 void weir_door_http_doubt(struct weir_door_http *door);
 /* Takes no new connections. */
 void weir_door_http_stop(struct weir_door_http *door);

@@ -21,7 +21,7 @@
 #include "server/doorman_yaml.h"
 
 struct weir_doorman_config {
-    struct weir_doorman_yaml yaml; /* owns what the templates point to */
+    struct weir_doorman_yaml yaml; /* owns the texts of the templates */
     struct weir_doorman_template *templates; /* owned */
     size_t count;
     const struct weir_doorman_template **sorted; /* owned; by glob, equal ones

@@ -22,7 +22,7 @@ static enum weir_share share_of(enum weir_doorman_kind kind)
     weir_assert(false);
 }
 
-/* Sets what holds when no server answers, as in the original. */
+/* Sets the fields for the time without a server, as in the original. */
 static void set_safe(const struct weir_doorman_template *entry,
                      struct weir_quota *quota)
 {

@@ -86,7 +86,7 @@ static void tell_trouble(struct weir_doorman_source *source)
                           why ? why->text : "");
 }
 
-/* "file:PATH, line 3: what the original says". */
+/* "file:PATH, line 3: the original's message". */
 static int refuse(struct weir_doorman_source *source, int error,
                   const struct weir_diag *inner, struct weir_diag *diag)
 {

@@ -5,7 +5,7 @@
  * Its term is the time of its start in milliseconds since 1970: nothing else
  * rises from one process to the next without being stored. A clock that is set
  * back by more than the process was away makes a term that is too low; an
- * operator for whom that matters uses the lock on a file. */
+ * operator can choose the lock on a file instead. */
 
 #include "server/election.h"
 

@@ -292,7 +292,7 @@ static void receive(struct by_etcd *by, const struct asked *asked,
     if (outcome->answer && outcome->answer->compacted > 0)
         weir_log_limited(by->election->options.log, WEIR_LOG_ETCD,
                          WEIR_LOG_INFO,
-                         "election: etcd has forgotten what is older than its "
+                         "election: etcd has dropped all before its "
                          "revision %lld: reading the key again",
                          (long long)outcome->answer->compacted);
     weir_candidate_receive(&by->candidate, &answer, weir_clock_boot());

@@ -36,7 +36,7 @@ static const char *const levels[] = {
     [WEIR_LOG_DEBUG] = "debug",
 };
 
-/* Kinds whose cause lasts until the operator changes a setting: the time from
+/* Kinds with a cause that lasts until a setting is changed: the time from
  * one line to the next, without a burst. */
 static const weir_duration seldom[WEIR_LOG_KINDS] = {
     [WEIR_LOG_DOORMAN] = 60 * WEIR_SECOND,

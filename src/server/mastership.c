@@ -171,7 +171,7 @@ static void on_resigned(void *context)
     m->is_resigned = true;
 }
 
-/* A server whose file can't be locked serves all the same. */
+/* If the file can't be locked, the server serves all the same. */
 static int stand_beside(struct weir_mastership *m,
                         const struct weir_election_options *options,
                         const char *store)

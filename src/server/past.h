@@ -22,8 +22,8 @@ struct weir_past_sample {
     uint64_t passed, refused;
 };
 
-/* 'usages' is copied. Allocates some 2 MB, of which the system provides what is
- * used. NULL: no memory. */
+/* 'usages' is copied. Allocates some 2 MB, but only used pages take memory.
+ * NULL: no memory. */
 struct weir_past *weir_past_new(const struct weir_usages *usages);
 /* NULL inside is legal. */
 void weir_past_free(struct weir_past **past);

@@ -18,7 +18,7 @@ int weir_reach_check(const struct weir_reach *reach, struct weir_diag *diag)
                              "without TLS; ",
                              prefix, "cert and ", prefix, "key are missing",
                              NULL);
-    /* An operator who names an authority means to keep others out. */
+    /* An authority is named to keep other clients out. */
     if (reach->tls_ca && !reach->credentials)
         return weir_diag_set(diag, WEIR_EINVAL, prefix,
                              "ca names the authority of clients' "

@@ -274,8 +274,8 @@ static void warn_of_end(struct serve *serve, weir_instant now)
                  serve->options->reach.tls_cert, (long long)(left / DAY_S));
 }
 
-/* Both listeners show the same files. A peer whose certificate's authority is
- * no longer in them is disconnected. */
+/* Both listeners show the same files. A peer is disconnected if the
+ * authority of its certificate is no longer in them. */
 static void reload_tls(struct serve *serve)
 {
     struct weir_diag why = { 0 };

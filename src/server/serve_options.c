@@ -6,7 +6,7 @@
  * flags they may have one dash (getopt_long_only() allows it). If the quotas
  * come from a Doorman file, flags that weren't given are looked for in the
  * environment: the command line is read first, and then those of Doorman's rows
- * whose field no option has set. */
+ * with a field that no option has set. */
 
 #include "server/serve_options.h"
 

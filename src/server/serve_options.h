@@ -44,7 +44,7 @@ struct weir_serve_options {
     const char *public_origin; /* NULL: none; borrowed from argv */
     struct weir_place resp;    /* for clients of Redis … */
     bool resp_on;
-    bool resp_counted;       /* … whose keys the fleet counts */
+    bool resp_counted;       /* … with keys that the fleet counts */
     const char *name;        /* NULL: host and port; borrowed from argv, like
                               * the texts of 'reach' */
     struct weir_reach reach; /* certificates and credentials */

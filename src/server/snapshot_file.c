@@ -11,7 +11,7 @@
  *
  * The checksum is a chain: the hash of each part has that of the parts before
  * it as its seed. It protects against disks and half-written files, not against
- * attackers, who could as well edit the store.
+ * attackers: they could as well edit the store.
  *
  * The quotas have the wire's encoding, so that there is one format of a quota
  * that can be wrong, and its fuzzer covers this one too. */

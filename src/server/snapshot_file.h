@@ -28,7 +28,7 @@ struct weir_snapshot_info {
 
 /* ---- Writing ---- */
 
-/* Zeroed: fresh. 'bytes' has what the last call added, until the next one. */
+/* Zeroed: fresh. 'bytes' has the last call's bytes, until the next one. */
 struct weir_snapshot_maker {
     char *bytes; /* owned */
     size_t len;

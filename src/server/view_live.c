@@ -3,12 +3,13 @@
  * it each second.
  *
  * It has whether all is well, the quotas that the page shows (?watch=), and the
- * top k of all quotas in use. The first two cost what is asked for. The top k,
- * and the sums of templates' instances, cost a walk of all quotas in use, which
- * may be a million. So all readers share one walk, and the next comes no sooner
- * than a second later and fifty times the duration of the last one. However
- * many readers and quotas there are, walks take a fiftieth of the loop's time;
- * the lists are then older than the rest, and 'listed_at' gives their time.
+ * top k of all quotas in use. The first two cost little (100 names at most).
+ * The top k, and the sums of templates' instances, cost a walk of all quotas in
+ * use, which may be a million. So all readers share one walk, and the next
+ * comes no sooner than a second later and fifty times the duration of the last
+ * one. However many readers and quotas there are, walks take a fiftieth of the
+ * loop's time; the lists are then older than the rest, and 'listed_at' gives
+ * their time.
  *
  * The page computes rates: counts only grow, and 'at' is their clock. */
 
