@@ -67,12 +67,13 @@ void weir_admin_set_watch(struct weir_admin *admin,
 /* The snapshot that the status shows. Borrowed; NULL: none. */
 void weir_admin_set_snapshot(struct weir_admin *admin,
                              const struct weir_snapshot *snapshot);
-/* For a region's root, which has no store: its refusal of an edit names the
- * upstream. */
+/* For a region's root, which has no store: its status and its refusals of edits
+ * name the upstream. */
 void weir_admin_set_upstream(struct weir_admin *admin,
                              const struct weir_upstream *upstream);
 
-/* For a root with a Doorman file: its refusal of an edit names that file. */
+/* For a root with a Doorman file: its pages and its refusals of edits name that
+ * file. */
 void weir_admin_set_doorman(struct weir_admin *admin,
                             const struct weir_doorman_source *source);
 /* The source of the counters of Doorman's calls. Borrowed; NULL: none. */

@@ -62,7 +62,7 @@ struct weir_doorman_config;
 
 /* Reads the bytes of a file; they needn't outlive the call. On failure '*out'
  * is as it was and 'diag' (may be NULL) has line and sentence: WEIR_ESYNTAX (no
- * YAML, a value of another type, a broken glob), WEIR_EINVAL (the entries
+ * YAML, a value of another type, a broken glob), WEIR_EINVAL (values that
  * contradict each other), WEIR_ENAME (a glob that can't be a quota's name),
  * WEIR_ETOOBIG, WEIR_ENOMEM. */
 int weir_doorman_config_parse(struct weir_text text,

@@ -54,7 +54,7 @@ void weir_doorman_source_look(struct weir_doorman_source *source, bool always);
 struct weir_doorman_source_state {
     const char *text;    /* "file:PATH", "etcd:KEY"; borrowed, as the next two
                           */
-    const char *problem; /* why the file's present state isn't in force; "" */
+    const char *problem; /* why the file's state isn't in force; "": it is */
     const struct weir_doorman_config *config; /* in force; NULL: none yet */
     uint64_t loads;                           /* successful ones */
     uint64_t failures;
