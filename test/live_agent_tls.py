@@ -360,7 +360,7 @@ class Start(Case):
         self.fails("--door-tls-key is missing", *pair[:2])
         self.fails("--door-tls-cert is missing", *pair[2:])
         self.fails("--door-tls-cert and --door-tls-key are missing", *trust)
-        self.fails("--credentials, what they may do, is", *pair, *trust)
+        self.fails("--credentials, their rights, is", *pair, *trust)
         none = self.folder / "none"
         self.fails("none.*No such file", *pair[:2], "--door-tls-key", none)
 

@@ -864,7 +864,7 @@ class Start(Case):
         self.fails("--tls-key is missing", *pair[:2])
         self.fails("--tls-cert is missing", *pair[2:])
         self.fails("--tls-cert and --tls-key are missing", *trust)
-        self.fails("--credentials, what they may do, is", *pair, *trust)
+        self.fails("--credentials, their rights, is", *pair, *trust)
 
     def test_bad_files_are_named(self):
         pair = ["--tls-cert", self.cert, "--tls-key", self.key]

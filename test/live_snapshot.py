@@ -106,7 +106,7 @@ class Snapshot(Case):
         self.assertFalse(status["snapshot"]["serving"])
         self.assertEqual(status["store"]["state"], "ok")
         self.assertRegex(self.root.logged(),
-                         f"from the snapshot at epoch {epoch} on to {epoch}")
+                         f"the snapshot at epoch {epoch} by epoch {epoch}")
         until_equal("the epoch of every limiter", {epoch + 1}, lambda: {
             limiter.seen()["epoch"] for limiter in self.fleet.limiters})
         self.fleet.until_rate("q", 6000, PART)
@@ -227,7 +227,7 @@ class Snapshot(Case):
         until("the other store's set", lambda: not self.snapshot()["serving"]
               and self.root.status()["epoch"] == 0)
         self.assertEqual(self.fleet.weir("quota", "ls")[1].strip(), "")
-        until("a warning", lambda: "another than that of the snapshot" in
+        until("a warning", lambda: "isn't that of the snapshot" in
               self.root.logged())
         self.fleet.set("p", "limit=1/s")
         self.written()
