@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * server/door_doorman.c - Doorman's calls, answered by the lease pools.
  *
- * Each call is decided and answered before the next one is read, so the door
- * keeps nothing of it. Its memory is an arena for the decoder, a list of grants
+ * Each call is decided and answered before the next one is read, so no state is
+ * kept of it. The memory is an arena for the decoder, a list of grants
  * and the bytes of the answer, the last two as large as any call so far needed.
  *
  * An old client's messages and a lease pool's requests differ in this:
