@@ -242,7 +242,7 @@ class Quickstart(Case):
     def test_no_root(self):
         self.fails(r"no root answers at 127.0.0.1:1 \(.*\); start one with "
                    "`weir serve`", "quota", "ls", "--roots", "127.0.0.1:1")
-        self.fails("no root told its quotas within 100ms", "take", "a",
+        self.fails("no root sent its quotas within 100ms", "take", "a",
                    "--timeout", "100ms", "--roots", "127.0.0.1:1")
         self.fails("(?s)127.0.0.1:1 .*127.0.0.1:2", "status", "--roots",
                    "127.0.0.1:1,127.0.0.1:2")

@@ -404,7 +404,7 @@ static void secrets_are_not_for_others(void **state)
     put(file, "read cert ann\n", 0644);
     assert_int_equal(open_file(file, ""), 0);
     put(file, "read cert ann\n", 0666);
-    assert_int_equal(open_file(file, "anybody may write"), WEIR_EINVAL);
+    assert_int_equal(open_file(file, "any user may write"), WEIR_EINVAL);
     put(file, "read cert\n", 0600);
     assert_int_equal(open_file(file, "credentials:1: a line is"), WEIR_ESYNTAX);
 }

@@ -305,7 +305,7 @@ static void peek(void *context, struct weir_text name, uint64_t weight,
 static const char *trouble(const struct weir_status *status)
 {
     if (status->stale)
-        return "No root was heard for stale_after: each quota goes by its "
+        return "No root answered for stale_after: each quota goes by its "
                "on_stale";
     if (status->roots > 0 && status->roots_up == 0)
         return "No root can be reached: decisions go by this process's counts";

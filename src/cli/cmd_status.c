@@ -163,8 +163,8 @@ static void print_region(json_t *region)
     char shown[32] = "";
     if (json_is_real(age))
         show_age(json_number_value(age), shown, sizeof shown);
-    printf("; topmost root heard %s%s%s\n", json_is_real(age) ? shown : "never",
-           json_is_real(age) ? " ago" : "",
+    printf("; last message of the topmost root: %s%s%s\n",
+           json_is_real(age) ? shown : "never", json_is_real(age) ? " ago" : "",
            json_is_true(json_object_get(region, "stale"))
                ? "; STALE: quotas go by their on_stale"
                : "");

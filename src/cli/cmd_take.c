@@ -34,7 +34,7 @@ static const char take_help[] =
     "      --hold=TIME      of kind=concurrency: be in flight for so long;\n"
     "                       with --wait as soon as there is room\n"
     "      --class NAME     … as one of this class, of an adaptive quota\n"
-    "      --timeout TIME   for a root to tell its quotas             [2s]\n"
+    "      --timeout TIME   for a root to send its quotas             [2s]\n"
     "  -q, --quiet          print nothing, say it by the exit status\n"
     "  --roots HOST:PORT,…  all roots      [$WEIR_ROOTS or 127.0.0.1:7077]\n"
     "  --json               the verdict as JSON\n"
@@ -325,7 +325,7 @@ static int refuse_unready(struct take *take, struct weir *weir)
     while (weir_event_next(weir, &event))
         if (event.type == WEIR_EVENT_ROOT_DOWN)
             memcpy(why, event.text, sizeof why);
-    return weir_cli_fail("no root told its quotas within %s (%s); %s",
+    return weir_cli_fail("no root sent its quotas within %s (%s); %s",
                          take->timeout_text, why, weir_cli_advice(why));
 }
 
@@ -433,9 +433,10 @@ int weir_cli_take(int argc, char **argv)
         return weir_cli_fail("one name, please; for example: weir take site");
     take.name = argv[at];
     if (weir_name_is_shadow(weir_text_of(take.name)))
-        return weir_cli_fail("nobody asks for %s; take its name in the live "
-                             "set, and the shadow set is asked too",
-                             take.name);
+        return weir_cli_fail(
+            "no service asks for %s; take its name in the live "
+            "set, and the shadow set is asked too",
+            take.name);
     int status = check(&take);
     return status ? status : run(&take);
 }

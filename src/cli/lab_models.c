@@ -58,7 +58,7 @@ static void print_words(const struct weir_model *model)
 
 static void print_model(const struct weir_model *model)
 {
-    printf("%s: %s\n\nCan be told:\n", model->name, model->sentence);
+    printf("%s: %s\n\nParameters:\n", model->name, model->sentence);
     struct weir_rows rows = { .columns = 2 };
     for (size_t i = 0; model->fields[i].name; i++) {
         char preset[80] = "";

@@ -74,7 +74,7 @@ static int refuse_unready(struct weir *weir, const char *roots)
     while (weir_event_next(weir, &event))
         if (event.type == WEIR_EVENT_ROOT_DOWN)
             memcpy(why, event.text, sizeof why);
-    return weir_cli_fail("no root of %s told its quotas (%s); %s", roots, why,
+    return weir_cli_fail("no root of %s sent its quotas (%s); %s", roots, why,
                          weir_cli_advice(why));
 }
 

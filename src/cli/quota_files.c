@@ -146,7 +146,7 @@ static int make_forest(json_t *list, struct forest *out)
         weir_quota_init(&entry->quota);
         if (weir_quota_from_json(entry->object, &entry->quota, &diag) < 0) {
             forest_free(out);
-            return weir_cli_fail("the root told a quota that this Weir "
+            return weir_cli_fail("the root sent a quota that this Weir "
                                  "doesn't understand: %s",
                                  diag.text);
         }

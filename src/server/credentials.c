@@ -409,11 +409,11 @@ static int check_others(const struct stat *file, const struct set *set,
                         struct weir_diag *diag)
 {
     if (file->st_mode & S_IWOTH)
-        return refuse_file(WEIR_EINVAL, "anybody may write it: chmod 600 it",
+        return refuse_file(WEIR_EINVAL, "any user may write it: chmod 600 it",
                            diag);
     if (set->has_plain && (file->st_mode & S_IROTH))
         return refuse_file(WEIR_EINVAL,
-                           "it holds a plain token and anybody "
+                           "it has a plain token and any user "
                            "may read it: chmod 600 it, or write the token as "
                            "sha256:…",
                            diag);

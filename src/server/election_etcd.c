@@ -71,7 +71,7 @@ static void log_change(const struct by_etcd *by,
     static const char *const words[] = {
         [WEIR_CANDIDATE_WON] = "this server is master",
         [WEIR_CANDIDATE_OTHER] = "another is master",
-        [WEIR_CANDIDATE_VACANT] = "nobody is master",
+        [WEIR_CANDIDATE_VACANT] = "no server is master",
         [WEIR_CANDIDATE_UNKNOWN] =
             "the master isn't known: etcd hasn't answered for a ttl",
         [WEIR_CANDIDATE_RAN_OUT] =
@@ -80,7 +80,7 @@ static void log_change(const struct by_etcd *by,
         [WEIR_CANDIDATE_NO_LEASE] =
             "no longer master: etcd has ended the lease",
         [WEIR_CANDIDATE_KEY_LOST] =
-            "no longer master: somebody removed the key or wrote to it; "
+            "no longer master: a client removed the key or wrote to it; "
             "leave it to Weir alone",
         [WEIR_CANDIDATE_RESIGNED] = "no longer master: handed over",
     };
