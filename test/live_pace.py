@@ -482,10 +482,10 @@ class Jobs(Case):
         os.symlink(other, self.path("pointed"))
         mine = self.path("out")
         for lines, wanted in (
-                (f"100/s {other} {other}\n", "is read"),
-                (f"100/s {other} {self.path('linked')}\n", "is read"),
+                (f"100/s {other} {other}\n", "reads it"),
+                (f"100/s {other} {self.path('linked')}\n", "reads it"),
                 (f"9/s {other} {mine}\n9/s {mine} {self.path('o')}\n",
-                 "is read"),
+                 "reads it"),
                 (f"9/s {self.log} {self.path('pointed')}\n"
                  f"9/s {self.log} {self.path('linked')}\n",
                  "another job writes"),

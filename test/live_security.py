@@ -893,7 +893,7 @@ class Start(Case):
     def test_insecure_insists(self):
         root = self.start("--insecure", listen="0.0.0.0:0",
                           http_at="127.0.0.1:0")
-        until("a warning", lambda: "--insecure: whoever reaches" in
+        until("a warning", lambda: "--insecure: any client that" in
               root.logged())
         self.assertEqual(root.stop(), 0)
 
