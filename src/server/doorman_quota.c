@@ -26,10 +26,10 @@ static enum weir_share share_of(enum weir_doorman_kind kind)
 static void set_safe(const struct weir_doorman_template *entry,
                      struct weir_quota *quota)
 {
-    bool is_open = entry->safe_given && entry->safe_capacity < 0;
-    quota->on_stale = is_open ? WEIR_STALE_PASS : WEIR_STALE_SHARE;
+    bool is_unlimited = entry->safe_given && entry->safe_capacity < 0;
+    quota->on_stale = is_unlimited ? WEIR_STALE_PASS : WEIR_STALE_SHARE;
     /* A rate above the largest limit becomes that limit. */
-    if (entry->safe_given && !is_open)
+    if (entry->safe_given && !is_unlimited)
         (void)weir_limit_of_rate(entry->safe_capacity, &quota->safe_capacity);
 }
 
