@@ -1,13 +1,13 @@
-/* SPDX-License-Identifier: MIT
- * algo/bucket.h - a bucket of leaky.h in one word that nobody races for: the
- * sum of what came in. A fill is a signed number on the bucket's scale. */
+/* SPDX-License-Identifier: MIT algo/bucket.h - a bucket of leaky.h in one word,
+ * without races: the sum of the units that came in. A fill is a signed number
+ * on the bucket's scale. */
 
 #ifndef WEIR_BUCKET_H
 #define WEIR_BUCKET_H
 
 #include "algo/leaky.h"
 
-/* Whether a bucket is as those of leaky.h are. */
+/* Whether a bucket's parameters are within the bounds of leaky.h. */
 static inline bool weir_bucket_check(const struct weir_bucket *bucket)
 {
     return bucket->leak.frac <= WEIR_FRAC_MAX && bucket->leak.whole < 128 &&
@@ -22,9 +22,10 @@ static inline int64_t weir_bucket_top(const struct weir_bucket *bucket)
     return top < WEIR_SCALED_MAX ? top : WEIR_SCALED_MAX;
 }
 
-/* What is in a bucket whose sum is 'in' and whose clock began at 0, below 0
- * what has overflowed since it was empty. More than a bucket can hold is no
- * fill: the sums have gone round while it stood idle, for years. */
+/* The fill of a bucket whose sum is 'in' and whose clock began at 0; below 0:
+ * the units that have overflowed since it was empty. A fill above the most that
+ * a bucket can hold means that the sums wrapped while it was idle, for years:
+ * it is empty. */
 static inline int64_t weir_bucket_fill(const struct weir_bucket *bucket,
                                        uint64_t in, weir_instant now)
 {
@@ -33,7 +34,8 @@ static inline int64_t weir_bucket_fill(const struct weir_bucket *bucket,
     return known ? fill : -WEIR_SCALED_MAX;
 }
 
-/* a + b for a bucket, neither below -WEIR_SCALED_MAX, 'b' at most that. */
+/* fill + scaled, saturated at the bucket's top. Neither is below
+ * -WEIR_SCALED_MAX, and 'scaled' is at most WEIR_SCALED_MAX. */
 static inline int64_t weir_bucket_add(const struct weir_bucket *bucket,
                                       int64_t fill, int64_t scaled)
 {
@@ -43,7 +45,7 @@ static inline int64_t weir_bucket_add(const struct weir_bucket *bucket,
     return top - fill < scaled ? top : fill + scaled;
 }
 
-/* Units on a bucket's scale, as far as a bucket can hold them. */
+/* Units on a bucket's scale, saturated at the most that a bucket can hold. */
 static inline int64_t weir_bucket_scaled(const struct weir_bucket *bucket,
                                          uint64_t units)
 {
@@ -59,7 +61,8 @@ static inline int64_t weir_bucket_units(const struct weir_bucket *bucket,
     return (scaled + (((int64_t)1 << frac) - 1)) >> frac;
 }
 
-/* A fill of one bucket in another, rounded up, at most its top. */
+/* A fill of one bucket on another's scale, rounded up, at most the other's
+ * top. */
 static inline int64_t weir_bucket_carried(const struct weir_bucket *from,
                                           const struct weir_bucket *to,
                                           int64_t fill)
@@ -72,7 +75,7 @@ static inline int64_t weir_bucket_carried(const struct weir_bucket *from,
     return scaled < top ? (int64_t)scaled : top;
 }
 
-/* Whole units that still find room. */
+/* Whole units that still fit. */
 static inline uint64_t weir_bucket_room(const struct weir_bucket *bucket,
                                         int64_t fill)
 {

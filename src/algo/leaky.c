@@ -1,12 +1,12 @@
-/* SPDX-License-Identifier: MIT
- * algo/leaky.c - making a bucket's parameters, and the slow questions.
+/* SPDX-License-Identifier: MIT algo/leaky.c - a bucket's parameters, and the
+ * slow computations.
  *
  * The scale is chosen once, when the parameters are made, from two bounds:
  *
  *   - the leak must fit 8 + 64 bits: below 2^8 scaled units a nanosecond;
  *     held to 2^7 here, so that a year of idling (2^54.8 ns) stays within
  *     2^62 and the signed difference of the sums keeps its sign;
- *   - high burst and the debt above it must stay below WEIR_SCALED_MAX. */
+ *   - the high burst and the debt above it must stay below WEIR_SCALED_MAX. */
 
 #include "algo/leaky.h"
 
@@ -90,7 +90,7 @@ weir_duration weir_leak_wait(struct weir_leak leak, int64_t scaled,
 {
     if (scaled <= 0)
         return 0;
-    /* What has leaked of the next scaled unit already. */
+    /* The part of the next scaled unit that has leaked already. */
     uint64_t begun = elapsed * leak.part;
     return time_of(leak, ((weir_u128)(uint64_t)scaled << 64) - begun);
 }

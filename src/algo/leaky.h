@@ -2,9 +2,9 @@
  * algo/leaky.h - the leaky bucket as a meter, in integers.
  *
  * The bucket is not a level with a time stamp: two words that must change
- * together can't be shared without a lock. It is two sums on one scale, what
- * came in and what could have leaked since an origin that all buckets of a
- * table have in common:
+ * together can't be shared without a lock. It is two sums on one scale: the
+ * units that came in, and those that could have leaked since an origin that all
+ * buckets of a table have in common:
  *
  *     fill(now) = max(0, in - leak(now - origin))
  *
@@ -36,11 +36,11 @@
 
 #define WEIR_FRAC_MAX 20 /* bits of a unit's fraction, at most */
 
-/* No bucket holds more than this, in scaled units; what goes over is
- * saturated. Leaves the sign and two bits for races. */
+/* No bucket holds more than this, in scaled units: charges saturate. Leaves the
+ * sign and two bits for races. */
 #define WEIR_SCALED_MAX ((int64_t)1 << 61)
 
-/* How fast it leaks, per nanosecond, in scaled units: whole + part/2^64. */
+/* The leak rate in scaled units per nanosecond: whole + part/2^64. */
 struct weir_leak {
     uint64_t part;
     uint8_t whole;
@@ -59,11 +59,12 @@ struct weir_bucket {
  * 100 units a nanosecond) and bursts in units (low <= high <= 2^50). */
 void weir_bucket_init(struct weir_bucket *bucket, uint64_t units,
                       weir_duration per, uint64_t low, uint64_t high);
-/* Parameters of a bucket that lets everything through, and nothing. */
+/* Parameters of a bucket that lets everything through, and of one that lets
+ * nothing through. */
 void weir_bucket_open(struct weir_bucket *bucket);
 void weir_bucket_closed(struct weir_bucket *bucket);
 
-/* What leaks in 'elapsed' nanoseconds, modulo 2^64. */
+/* The scaled units that leak in 'elapsed' nanoseconds, modulo 2^64. */
 static inline uint64_t weir_leaked(struct weir_leak leak, uint64_t elapsed)
 {
     return elapsed * leak.whole +
@@ -73,8 +74,8 @@ static inline uint64_t weir_leaked(struct weir_leak leak, uint64_t elapsed)
 /* Nanoseconds until 'scaled' (> 0) has leaked, rounded up; WEIR_NEVER when
  * nothing leaks or it takes longer than 2^63 ns. Slow path. */
 weir_duration weir_leak_time(struct weir_leak leak, int64_t scaled);
-/* The same from an instant on, to the nanosecond: the smallest d for which
- * weir_leaked(elapsed + d) - weir_leaked(elapsed) >= scaled. */
+/* The same counted from an instant, exact to the nanosecond: the smallest d for
+ * which weir_leaked(elapsed + d) - weir_leaked(elapsed) >= scaled. */
 weir_duration weir_leak_wait(struct weir_leak leak, int64_t scaled,
                              uint64_t elapsed);
 

@@ -1,13 +1,13 @@
-/* SPDX-License-Identifier: MIT
- * algo/lineup.c - who comes next: a sorted list a lane.
+/* SPDX-License-Identifier: MIT algo/lineup.c - the wait queue: one sorted list
+ * per lane.
  *
  * Always: a lane is sorted by comes_before(), which is total because tickets
- * are unique; a lane's bit is set where it has a first.
+ * are unique; a lane's bit is set if and only if it has a first place.
  *
- * Rejected: a heap. Who gives up waiting leaves from the middle, and the places
- * lie in memory of those who wait; a list needs neither a search nor memory of
- * its own. Joining is linear only for who overtakes some and not all, and a
- * line is bounded by the threads of a process. */
+ * Rejected: a heap. A waiter that gives up leaves from the middle, and the
+ * places lie in the waiters' memory: a list needs neither a search nor memory
+ * of its own. Joining is linear only for a waiter that overtakes some but not
+ * all others, and a queue is bounded by the threads of a process. */
 
 #include "algo/lineup.h"
 
@@ -36,7 +36,7 @@ static bool comes_before(enum weir_lineup_order order,
     return a->ticket < b->ticket;
 }
 
-/* Between two of its lane; either may be NULL: an end. */
+/* Inserts between two places of its lane; NULL: an end. */
 static void insert(struct weir_lineup *line, struct weir_lineup_place *place,
                    struct weir_lineup_place *before,
                    struct weir_lineup_place *after)
@@ -99,7 +99,7 @@ bool weir_lineup_has_before(const struct weir_lineup *line,
     return next && comes_before(line->order, next, place);
 }
 
-/* Takes the next one off the earlier of two sorted chains. */
+/* Takes the earlier of two sorted chains' first places. */
 static struct weir_lineup_place *pop(enum weir_lineup_order order,
                                      struct weir_lineup_place **a,
                                      struct weir_lineup_place **b)
@@ -125,7 +125,8 @@ static struct weir_lineup_place *merge(enum weir_lineup_order order,
     return first;
 }
 
-/* By 'after' alone. As a binary counter: run[i] is NULL or has 2^i places. */
+/* Merge sort along 'after' alone. The runs form a binary counter: run[i] is
+ * NULL or has 2^i places. */
 static struct weir_lineup_place *sort(enum weir_lineup_order order,
                                       struct weir_lineup_place *place)
 {

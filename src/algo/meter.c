@@ -1,10 +1,9 @@
-/* SPDX-License-Identifier: MIT
- * algo/meter.c - which family answers for which algorithm.
+/* SPDX-License-Identifier: MIT algo/meter.c - dispatches each algorithm to its
+ * family.
  *
- * Eight algorithms are six families: leaky, token bucket and queue are one
- * bucket in one word, of which different questions are asked. A family is a
- * table of seven functions; what every one of them would have to check or to
- * repeat is done here, once. */
+ * Eight algorithms are six families: leaky, token bucket and queue share one
+ * implementation, a bucket in one word. A family is a table of seven functions;
+ * checks that each of them would repeat are done here, once. */
 
 #include "algo/meter_parts.h"
 
@@ -86,7 +85,7 @@ void weir_meter_carry(const struct weir_meter_rule *from, const void *state,
     size_t size = weir_meter_size(from);
     if (is_zero(state, size))
         return;
-    /* What is in flight was let through by no rate. */
+    /* Permits in flight say nothing about units used at a rate. */
     if (from->algorithm == WEIR_PERMITS && to->algorithm != WEIR_PERMITS)
         return;
     if (from->algorithm == to->algorithm) {
@@ -95,7 +94,7 @@ void weir_meter_carry(const struct weir_meter_rule *from, const void *state,
     }
     struct weir_meter_answer at;
     const struct weir_meter_ask look = { .op = WEIR_METER_PEEK };
-    /* A state that isn't zero has begun: a peek doesn't write to it. */
+    /* A peek writes only to a zero state, and this one isn't. */
     weir_meter_step(from, (void *)(uintptr_t)state, &look, &at, now);
     if (at.used > 0)
         family->charge(to, to_state, (uint64_t)at.used, now);

@@ -1,11 +1,11 @@
-/* SPDX-License-Identifier: MIT
- * algo/meter_calendar.c - which minute, hour, day, week or month it is.
+/* SPDX-License-Identifier: MIT algo/meter_calendar.c - the number of a minute,
+ * hour, day, week or month.
  *
- * All but months have one length, and begin so many nanoseconds before a
- * multiple of it. Months are counted from January 1970: when one begins is a
- * sum of days, and which one a day falls into is guessed from the mean length
- * of a month, one too few at most, and put right by looking once. Proleptic
- * Gregorian; leap seconds aren't there, as in every Unix clock. */
+ * All but months have a fixed length, and begin a fixed number of nanoseconds
+ * before a multiple of it. Months are counted from January 1970. The beginning
+ * of a month is a sum of days. The month of a day is estimated from the mean
+ * length of a month, at most one too low, and corrected by one comparison.
+ * Proleptic Gregorian; no leap seconds, as in every Unix clock. */
 
 #include "algo/meter_parts.h"
 
@@ -36,8 +36,9 @@ static int64_t length_of(enum weir_calendar calendar)
     return 0;
 }
 
-/* Hours, and minutes, follow each other on a clock that is set by whole ones:
- * they are told by what is left of the offset, so that none comes twice. */
+/* When a zone's clock is set by whole minutes or hours, these windows follow
+ * each other: they use only the rest of the offset, so that none comes
+ * twice. */
 int64_t weir_calendar_offset(enum weir_calendar calendar, int32_t utc_offset_s)
 {
     int64_t offset = utc_offset_s * (int64_t)WEIR_SECOND;
@@ -67,7 +68,7 @@ static int64_t month_day(int64_t month)
                                         181, 212, 243, 273, 304, 334 };
     int64_t year = 1970 + quotient(month, 12);
     int64_t in_year = month - (year - 1970) * 12;
-    /* A leap day in this year counts from March on. */
+    /* This year's leap day counts from March on. */
     int64_t leaps = leap_days(in_year >= 2 ? year + 1 : year);
     return (year - 1970) * 365 + leaps - leap_days(1970) + before[in_year];
 }
@@ -75,9 +76,9 @@ static int64_t month_day(int64_t month)
 static int64_t month_of(int64_t local)
 {
     int64_t day = quotient(local, DAY);
-    /* 400 years are 146097 days and 4800 months. No month begins three days
-     * before the mean's or two after: four days ago the mean's was this one or
-     * the one before it. */
+    /* 400 years are 146097 days and 4800 months. A month begins less than three
+     * days before its mean beginning and less than two after it. The mean month
+     * of four days ago is this month or the previous one. */
     int64_t month = quotient((day - 4) * 4800, 146097);
     return month_day(month + 1) <= day ? month + 1 : month;
 }

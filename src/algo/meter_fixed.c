@@ -1,14 +1,14 @@
-/* SPDX-License-Identifier: MIT
- * algo/meter_fixed.c - the fixed window: so many units in each.
+/* SPDX-License-Identifier: MIT algo/meter_fixed.c - the fixed window: a number
+ * of units in each.
  *
- *     word 0   the number of the window that word 1 is about
- *     word 1   units counted in it
+ *     word 0 the number of the window that word 1 counts word 1 units counted
+ *     in it
  *
- * The number and not the instant at which it began: where a zone's clocks are
- * set back or forward a day is 25 or 23 hours long, but stays one day. While
- * the clock is before the window that is known, it stands still at its
- * beginning: the state is that window's. So the numbers of minutes and hours
- * must not follow a zone's clocks back: each would last an hour longer. */
+ * Word 0 is a number, not the instant at which the window began: when a zone's
+ * clocks are set back or forward, a day is 25 or 23 hours long but stays one
+ * day. While the clock is before the recorded window, it stands still at that
+ * window's beginning. For this reason the numbers of minutes and hours must not
+ * follow a zone's clocks back: each would last an hour longer. */
 
 #include "algo/meter_parts.h"
 
@@ -20,7 +20,7 @@ static int64_t index_at(const struct weir_meter_rule *rule, weir_instant now)
     return weir_calendar_index(rule->calendar, (int64_t)now + offset);
 }
 
-/* Windows that begin before the clock does, begin with it. */
+/* A window that would begin before the clock's 0 begins at 0. */
 static weir_instant start_of(const struct weir_meter_rule *rule, int64_t index)
 {
     if (rule->calendar == WEIR_CALENDAR_NONE)
@@ -55,7 +55,7 @@ static size_t fixed_size(const struct weir_meter_rule *rule)
     return 2 * sizeof(uint64_t);
 }
 
-/* The window that counts now: the clock's, or the known one if it is later. */
+/* The current window: the clock's, or the recorded one if it is later. */
 static int64_t current(const struct weir_meter_rule *rule,
                        const uint64_t *state, weir_instant now)
 {
@@ -115,7 +115,8 @@ static weir_instant fixed_idle_at(const struct weir_meter_rule *rule,
     return state[1] > 0 && end > now ? end : now;
 }
 
-/* The zone may have been another when the window was known. */
+/* Two days more: the zone may have been another one when the window was
+ * recorded. */
 static bool fixed_sound(const struct weir_meter_rule *rule,
                         const uint64_t *state, weir_instant latest)
 {

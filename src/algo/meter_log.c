@@ -1,27 +1,26 @@
-/* SPDX-License-Identifier: MIT
- * algo/meter_log.c - the sliding log: what was counted, and when.
+/* SPDX-License-Identifier: MIT algo/meter_log.c - the sliding log: each counted
+ * request with its instant.
  *
- *     word 0   first entry, low half; how many, high half
- *     word 1   units in all entries
- *     then a ring of entries { instant, units }, the oldest first
+ *     word 0 index of the first entry, low half; number of entries, high half
+ *     word 1 units in all entries then a ring of entries { instant, units },
+ *     the oldest first
  *
- * An entry counts at 'now' if now - instant < window. Those that don't any
- * more are dropped when something is counted; who only looks steps over them.
- * A log without a place for one more entry refuses; a charge, which can't be
- * refused, joins the newest entry and makes it as late as itself: units then
- * count longer than they should, never shorter. While the clock is before the
- * newest entry, it stands still there.
+ * An entry counts at 'now' if now - instant < window. Older entries are dropped
+ * when a request is counted; a peek skips them. A full log refuses. A charge
+ * can't be refused: it joins the newest entry and sets that entry's instant to
+ * its own. Units then count longer than they should, never shorter. While the
+ * clock is before the newest entry, it stands still there.
  *
- * Rejected: joining whenever the log is full. It would never refuse for want
- * of a place, but under a steady stream all units end up in one entry that
- * is always new. */
+ * Rejected: joining whenever the log is full. A full log would never refuse,
+ * but under a steady stream all units end up in one entry that is always
+ * new. */
 
 #include "algo/meter_parts.h"
 
 struct log {
     const struct weir_meter_rule *rule;
     uint64_t *state;
-    uint32_t first;  /* entry that counts, the oldest */
+    uint32_t first;  /* the oldest entry that counts */
     uint32_t count;  /* entries that count */
     uint64_t used;   /* their units */
     weir_instant at; /* now, or the newest entry's instant if that is later */
@@ -100,7 +99,7 @@ static void log_refund(struct log *log, uint64_t units)
     log_write(log);
 }
 
-/* How long until enough has left the window. */
+/* The time until enough units have left the window. */
 static weir_duration log_wait(const struct log *log, uint64_t weight,
                               weir_instant now)
 {
@@ -156,7 +155,7 @@ static void log_charge(const struct weir_meter_rule *rule, uint64_t *state,
     log_add(&log, units);
 }
 
-/* The same past, told to another log. */
+/* Replays the entries into the other log. */
 static void log_carry(const struct weir_meter_rule *from, const uint64_t *state,
                       const struct weir_meter_rule *to, uint64_t *to_state,
                       weir_instant now)

@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: MIT
- * algo/meter_parts.h - what the families of meters share; for meter*.c only. */
+/* SPDX-License-Identifier: MIT algo/meter_parts.h - shared by the families of
+ * algorithms; for meter*.c only. */
 
 #ifndef WEIR_METER_PARTS_H
 #define WEIR_METER_PARTS_H
@@ -7,8 +7,8 @@
 #include "algo/bucket.h"
 #include "algo/meter.h"
 
-/* A family of algorithms: what meter.h promises, for a sound rule. 'state' is
- * the words that size() counts. */
+/* A family of algorithms: implements meter.h, for a sound rule. 'state' has the
+ * words that size() counts. */
 struct weir_meter_family {
     bool (*check)(const struct weir_meter_rule *rule);
     size_t (*size)(const struct weir_meter_rule *rule);
@@ -17,11 +17,11 @@ struct weir_meter_family {
     void (*step)(const struct weir_meter_rule *rule, uint64_t *state,
                  const struct weir_meter_ask *ask,
                  struct weir_meter_answer *out, weir_instant now);
-    /* Adds 'units', however many and whatever the state; saturates. */
+    /* Adds any number of units to any state; saturates. */
     void (*charge)(const struct weir_meter_rule *rule, uint64_t *state,
                    uint64_t units, weir_instant now);
-    /* From one rule of this family's algorithm to another, when the state
-     * isn't zero. 'to_state' is. */
+    /* weir_meter_carry() for two rules of the same algorithm. 'state' isn't
+     * zero; 'to_state' is. */
     void (*carry)(const struct weir_meter_rule *from, const uint64_t *state,
                   const struct weir_meter_rule *to, uint64_t *to_state,
                   weir_instant now);
@@ -46,7 +46,7 @@ static inline bool weir_quantity_passes(const struct weir_meter_rule *rule,
     return quantity > 0 && weight <= quantity && used <= quantity - weight;
 }
 
-/* Whether what was asked is to be counted. */
+/* Whether this request's weight is counted. */
 static inline bool weir_meter_counts(const struct weir_meter_rule *rule,
                                      const struct weir_meter_ask *ask,
                                      bool passed)
@@ -58,14 +58,14 @@ static inline bool weir_meter_counts(const struct weir_meter_rule *rule,
     return passed || rule->count_refused;
 }
 
-/* Whether that much may be in a window: charges saturate there. */
+/* Whether a window can hold this many units: charges saturate there. */
 static inline bool weir_quantity_holds(const struct weir_meter_rule *rule,
                                        uint64_t units)
 {
     return units <= rule->quantity + WEIR_DEBT_MAX;
 }
 
-/* How much of 'units' is added to 'used', which saturates. */
+/* The part of 'units' that can be added to 'used' before it saturates. */
 static inline uint64_t weir_quantity_adds(const struct weir_meter_rule *rule,
                                           uint64_t used, uint64_t units)
 {
@@ -75,21 +75,22 @@ static inline uint64_t weir_quantity_adds(const struct weir_meter_rule *rule,
     return units < top - used ? units : top - used;
 }
 
-/* The answer about a meter with 'used' in it now. 'retry_after' is for the
- * caller, if it neither passed nor 'never' will. */
+/* Fills the answer for a state with 'used' units in it now. The caller sets
+ * 'retry_after' if the request didn't pass and 'never' is false. */
 void weir_quantity_answer(const struct weir_meter_rule *rule,
                           const struct weir_meter_ask *ask, bool passed,
                           uint64_t used, struct weir_meter_answer *out);
 
 /* ---- Windows of the calendar, in nanoseconds of local time since 1970 ---- */
 
-/* What local time is ahead of UTC by, in ns, where these windows count it. */
+/* The offset of local time from UTC, in ns, as windows of this calendar use
+ * it. */
 int64_t weir_calendar_offset(enum weir_calendar calendar, int32_t utc_offset_s);
 
-/* The number of the window that holds 'local'; consecutive, from 0 for the one
- * that holds 1970-01-01 00:00. */
+/* The number of the window that contains 'local'; consecutive, 0 for the one
+ * that contains 1970-01-01 00:00. */
 int64_t weir_calendar_index(enum weir_calendar calendar, int64_t local);
-/* Where that window begins. */
+/* The beginning of that window. */
 int64_t weir_calendar_start(enum weir_calendar calendar, int64_t index);
 
 #endif /* WEIR_METER_PARTS_H */

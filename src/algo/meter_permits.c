@@ -1,25 +1,26 @@
-/* SPDX-License-Identifier: MIT
- * algo/meter_permits.c - permits: what is in flight, and until when at most.
+/* SPDX-License-Identifier: MIT algo/meter_permits.c - permits: units in flight,
+ * each with an expiry.
  *
- *     word 0   how many permits are out
- *     word 1   units of all of them
- *     then { id, expiry, units } each, the one that ends first in front
+ *     word 0 number of permits in flight word 1 units of all of them then { id,
+ *     expiry, units } each, the earliest expiry first
  *
- * Who begins adds a permit by an id of his own, who is done takes it out by
- * that id; one that nobody takes out, for its process died, ends by itself. So
- * a step that is said twice does no harm: an id that is there already passes
- * and is prolonged, one that isn't there any more is nothing to take out.
+ * A caller adds a permit under an id of its own and removes it by that id when
+ * its work is done. A permit that is never removed, because its process died,
+ * expires. Repeated steps are harmless: an id that is present passes and its
+ * expiry is renewed; removing an absent id does nothing.
  *
- * A permit without a place is refused. A rule with fewer places than there are
- * permits (an edit) makes one of those that end first: it is nobody's to take
- * out, and ends with the last of them. So units count longer than they should,
- * never shorter. While the clock goes back, permits end later.
+ * A permit is refused if there is no free entry. When an edit leaves fewer
+ * entries than there are permits, those that expire first are merged into one:
+ * it has no owner, can't be removed, and expires with the last of them. Units
+ * then count longer than they should, never shorter. While the clock goes back,
+ * permits end later.
  *
- * An ask without an id asks for somebody who is done at once: it is judged, and
- * holds nothing. A charge holds nothing either, for nobody could give it back.
+ * A request without an id is for work that is done at once: it is decided and
+ * stores nothing. A charge stores nothing either: it could not be given back.
  *
- * Rejected: a place by hashing the id. To find one is faster, but to know which
- * end first, and how long who is refused has to wait, is a walk over all. */
+ * Rejected: finding the entry by a hash of the id. The search is faster, but
+ * finding the permits that expire first, and the time that a refused caller has
+ * to wait, is a walk over all. */
 
 #include "algo/meter_parts.h"
 
@@ -32,8 +33,8 @@ enum { ID, EXPIRY, UNITS };
 struct permits {
     const struct weir_meter_rule *rule;
     uint64_t *state;
-    uint64_t ended; /* permits in front that are over */
-    uint64_t count; /* after those */
+    uint64_t ended; /* expired permits at the front */
+    uint64_t count; /* permits after those */
     uint64_t used;  /* their units */
 };
 
@@ -57,8 +58,8 @@ static void read_state(struct permits *permits,
     }
 }
 
-/* Without those that have ended, and nothing behind the last: what is as never
- * used is all zero. */
+/* Drops the expired permits and clears the words behind the last one: an empty
+ * state is all zero. */
 static void write_state(struct permits *permits)
 {
     uint64_t *first = permits->state + 2;
@@ -100,7 +101,7 @@ static void take_out(struct permits *permits, uint64_t i)
             (permits->count - i) * WORDS * sizeof(*permit));
 }
 
-/* Behind all that end no later. There is a place. */
+/* Inserts behind all that end no later. There must be a free entry. */
 static void put_in(struct permits *permits, uint64_t id, weir_instant expiry,
                    uint64_t units)
 {
@@ -123,7 +124,7 @@ static bool passes(const struct permits *permits, uint64_t units)
            (units == 0 || has_place(permits));
 }
 
-/* How long until enough has ended by itself. */
+/* The time until enough units have expired. */
 static weir_duration wait_for(const struct permits *permits, uint64_t units,
                               weir_instant now)
 {
@@ -200,7 +201,7 @@ static void permits_step(const struct weir_meter_rule *rule, uint64_t *state,
     struct permits permits;
     read_state(&permits, rule, state, now);
     if (permits.ended > 0 && ask->op != WEIR_METER_PEEK)
-        write_state(&permits); /* makes the places of those that ended free */
+        write_state(&permits); /* frees the entries of expired permits */
     bool passed = step(&permits, ask, now);
     if (ask->op != WEIR_METER_PEEK)
         write_state(&permits);
@@ -211,14 +212,14 @@ static void permits_step(const struct weir_meter_rule *rule, uint64_t *state,
         out->retry_after = wait_for(&permits, ask->weight, now);
 }
 
-/* What another algorithm let through isn't in flight. */
+/* Units that another algorithm let through aren't in flight. */
 static void permits_charge(const struct weir_meter_rule *rule, uint64_t *state,
                            uint64_t units, weir_instant now)
 {
     (void)rule, (void)state, (void)units, (void)now;
 }
 
-/* Those without a place are the first to end. */
+/* If 'to' has too few entries, the first to expire are merged into one. */
 static void permits_carry(const struct weir_meter_rule *from,
                           const uint64_t *state,
                           const struct weir_meter_rule *to, uint64_t *to_state,
@@ -249,8 +250,8 @@ static weir_instant permits_idle_at(const struct weir_meter_rule *rule,
                               : permit_of(&permits, permits.count - 1)[EXPIRY];
 }
 
-/* Of a lowered limit there may be more out than it is, but never more than of
- * any. */
+/* After the limit was lowered, more units than the limit may be in flight, but
+ * never more than the largest limit. */
 static bool permits_sound(const struct weir_meter_rule *rule,
                           const uint64_t *state, weir_instant latest)
 {

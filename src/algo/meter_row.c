@@ -1,21 +1,20 @@
-/* SPDX-License-Identifier: MIT
- * algo/meter_row.c - two to four buckets in a row: what the first can't pay
- * the next may, at a lower level.
+/* SPDX-License-Identifier: MIT algo/meter_row.c - two to four buckets in a row:
+ * if the first can't pay, the next may, at a lower level.
  *
  * One bucket pays the whole weight, the first that can (RFC 2697, 2698 colour
  * whole packets). A bucket with a rate is a word as in meter_word.c, and the
- * first one's word is 0 only in a row that was never used. A bucket that
- * spills has no rate; its word is its fill, and what has overflowed from the
- * bucket before it since anything was last charged drains it:
+ * first one's word is 0 only in a row that was never used. A bucket that spills
+ * has no rate. Its word is its fill, and the overflow of the bucket before it
+ * since the last charge drains it: | spill: => | spill:
  *
  *     before:   in ----------|          leaked(now) - in > 0: overflowed,
  *     spill:    fill - overflowed       what is left of it goes to the next
  *
- * So a row must write all its words whenever it writes one: the overflow that
- * has been used must be gone from the first word too.
+ * Therefore a row writes all its words whenever it writes one: overflow that
+ * was used must be gone from the first word too.
  *
- * A charge that no bucket can pay is the first one's debt: were it the last
- * one's, those who are served at level 0 would never feel it. */
+ * A charge that no bucket can pay becomes the first one's debt: as the last
+ * one's, it would never delay requests served at level 0. */
 
 #include "algo/meter_parts.h"
 
@@ -101,7 +100,7 @@ static void row_write(const struct weir_meter_rule *rule, uint64_t *words,
         words[0] = 1;
 }
 
-/* A row whose first bucket is closed refuses all. */
+/* A row refuses all if its first bucket is closed. */
 static bool is_closed(const struct weir_meter_rule *rule)
 {
     return rule->bucket[0].bucket.high < 0;
@@ -127,14 +126,14 @@ static weir_duration row_wait(const struct weir_meter_rule *rule,
     int64_t before = row->fill[k] + scaled - bucket->high;
     if (before <= 0)
         return 0;
-    /* What spills comes when all before it are full of tokens. */
+    /* Overflow arrives only when all buckets before are full of tokens. */
     for (; rule->bucket[k].spill; k--)
         before += row->fill[k - 1];
     return weir_leak_wait(rule->bucket[k].bucket.leak, before, now);
 }
 
-/* Which bucket pays what is asked; if none can, whether that is refused, and
- * until when, goes to 'out'. */
+/* The bucket that pays. If none can: 0, and a request that isn't a charge is
+ * refused in 'out', with its retry time. */
 static unsigned row_payer(const struct weir_meter_rule *rule,
                           const struct row *row,
                           const struct weir_meter_ask *ask,
@@ -166,8 +165,8 @@ static void row_charge_to(const struct weir_meter_rule *rule, struct row *row,
                                    weir_bucket_scaled(bucket, units));
 }
 
-/* Never below empty; what one bucket can't hold is no other's. Returns whether
- * anything was given back. */
+/* Never below empty; the excess is not given to another bucket. Returns whether
+ * any units were given back. */
 static bool row_refund(const struct weir_meter_rule *rule, struct row *row,
                        const struct weir_meter_ask *ask)
 {
@@ -178,8 +177,8 @@ static bool row_refund(const struct weir_meter_rule *rule, struct row *row,
     return back > 0;
 }
 
-/* The first bucket that can pay does. Returns whether one has paid something;
- * a peek doesn't. */
+/* The first bucket that can pay does. Returns whether a bucket has changed; a
+ * peek changes none. */
 static bool row_ask(const struct weir_meter_rule *rule, struct row *row,
                     const struct weir_meter_ask *ask,
                     struct weir_meter_answer *out, weir_instant now)

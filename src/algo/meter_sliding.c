@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * algo/meter_sliding.c - the sliding window, estimated from parts.
  *
- * A window W is cut into n parts; part k begins at k * W / n. What is counted
- * goes to the part of its instant. The last window up to now covers n - 1
- * whole parts, what there is of the newest, and an end of the oldest, which
- * counts in proportion, as if what it holds had come evenly:
+ * A window W is cut into n parts; part k begins at k * W / n. Counted units go
+ * to the part that contains their instant. The last window up to now covers n -
+ * 1 whole parts, the newest so far, and an end of the oldest, which counts in
+ * proportion, as if its units had come evenly:
  *
  *        |<--------------- W --------------->|
  *     |..oldest..|.......|.......|.......|newest
@@ -25,12 +25,12 @@
 
 #include "algo/meter_parts.h"
 
-/* The state as it is at some instant, without writing to it. */
+/* The state at an instant, computed without writing to it. */
 struct view {
     const struct weir_meter_rule *rule;
     const uint64_t *state;
-    uint64_t newest; /* number of the part of now */
-    uint64_t passed; /* r: how far the oldest is out, of the window's W */
+    uint64_t newest; /* number of the part that contains now */
+    uint64_t passed; /* r: how much of the oldest is outside, of W */
     uint64_t whole;  /* units in all parts but the oldest */
     uint64_t oldest;
 };
@@ -41,7 +41,7 @@ static uint64_t *word_of_part(const struct weir_meter_rule *rule,
     return state + 2 + part % (rule->sub_windows + 1u);
 }
 
-/* Units of a part that may be unknown; before part 0 there is none. */
+/* Units of a part; 0 if the state doesn't have it, or before part 0. */
 static uint64_t units_of(const struct weir_meter_rule *rule,
                          const uint64_t *state, uint64_t part)
 {
@@ -50,7 +50,7 @@ static uint64_t units_of(const struct weir_meter_rule *rule,
     return state[2 + part % (rule->sub_windows + 1u)];
 }
 
-/* now / W is split off first: what is left, times n, fits 64 bits. */
+/* now / W is split off first: the rest times n fits 64 bits. */
 static uint64_t part_at(const struct weir_meter_rule *rule, weir_instant now,
                         uint64_t *out_passed)
 {
@@ -87,7 +87,7 @@ static void view_at(struct view *view, const struct weir_meter_rule *rule,
     view->whole = all - view->oldest;
 }
 
-/* What the oldest part still counts, rounded up. */
+/* The units of the oldest part that still count, rounded up. */
 static uint64_t oldest_used(const struct view *view)
 {
     uint64_t window = view->rule->window;
@@ -95,8 +95,8 @@ static uint64_t oldest_used(const struct view *view)
     return (uint64_t)((part + window - 1) / window);
 }
 
-/* Rounded up, the fraction passes exactly when the fraction itself does: what
- * it is compared with is whole. */
+/* The rounded-up fraction passes exactly when the fraction itself does, because
+ * it is compared with a whole number. */
 static uint64_t used_of(const struct view *view)
 {
     return view->whole + (view->oldest > 0 ? oldest_used(view) : 0);
@@ -114,8 +114,8 @@ static uint64_t least_passed(const struct view *view, uint64_t weight,
     return window - (uint64_t)((weir_u128)room * window / oldest);
 }
 
-/* How long until enough has left: part by part, and in the part that it is,
- * as far as the oldest must have gone. */
+/* The time until enough units have left the window: part by part, and within
+ * the last part, the fraction of the oldest that must have left. */
 static weir_duration sliding_wait(const struct view *view, uint64_t weight,
                                   weir_instant now)
 {
@@ -125,8 +125,9 @@ static weir_duration sliding_wait(const struct view *view, uint64_t weight,
     uint64_t passed = least_passed(view, weight, whole, view->oldest);
     unsigned last = rule->sub_windows;
     unsigned place = (unsigned)((part + 1) % (last + 1u)); /* the oldest's */
-    /* Its end is the next one's beginning: there it is looked at again. A word
-     * whose part is yet to come still has what an older one left there. */
+    /* The end of a part is the beginning of the next, which is checked in turn.
+     * The word of a part that is yet to come still has an older part's
+     * units. */
     while (passed >= rule->window) {
         part++;
         place = place < last ? place + 1 : 0;
@@ -138,7 +139,7 @@ static weir_duration sliding_wait(const struct view *view, uint64_t weight,
     return instant_of(rule, part, passed) - now;
 }
 
-/* Moves the state on to the view's part. */
+/* Advances the state to the view's newest part. */
 static void advance(const struct view *view, uint64_t *state)
 {
     const struct weir_meter_rule *rule = view->rule;
@@ -219,8 +220,8 @@ static void sliding_charge(const struct weir_meter_rule *rule, uint64_t *state,
     sliding_add(&view, state, units);
 }
 
-/* Each part's units go where the part ended: they count as long as before, or
- * a little longer. */
+/* Each part's units go to the instant at which it ended: they count as long as
+ * before, or a little longer. */
 static void sliding_carry(const struct weir_meter_rule *from,
                           const uint64_t *state,
                           const struct weir_meter_rule *to, uint64_t *to_state,

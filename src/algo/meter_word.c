@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: MIT
  * algo/meter_word.c - one bucket in one word: leaky, token bucket, queue.
  *
- * The word is 'in', what ever came in on the scale of what could have leaked
- * since the clock's 0 (algo/leaky.h has the arithmetic). 0 says that nothing
- * ever came; a sum that happens to be 0 is kept as 1, a scaled unit fuller.
+ * The word is 'in', the sum of all units that came in, on the scale of the leak
+ * since the clock's 0 (algo/leaky.h has the arithmetic). 0: nothing ever came
+ * in; a sum that happens to be 0 is stored as 1, one scaled unit fuller.
  *
  *     leaky          passes if fill + weight <= burst
  *     token_bucket   the same seen from above: tokens = burst - fill
- *     leaky_queue    passes if fill == 0: nobody is before it. A reserve may
- *                    have up to 'burst' units before it, and waits for them
+ *     leaky_queue    passes if fill == 0: no request is before it. A reserve
+ *                    may have up to 'burst' units before it and waits
  *
  * A token bucket's 'initial' below the burst is a first fill of burst -
  * initial, which begins to leak at the first step of any kind. Units above the
- * burst are a fill below 0. They neither grow nor go with time, so they can't
- * be a difference of sums: only such a rule keeps its word one bit to the
- * left, and the lowest bit says which it is:
+ * burst are a fill below 0. They neither grow nor shrink with time, so they
+ * can't be a difference of sums. Only such a rule keeps its word shifted left
+ * by one bit, and the lowest bit tells the two forms apart:
  *
  *     ... in, modulo 2^63 ... | 0       fill = in - leaked
  *     ... units above, scaled | 1       fill = -units
  *
- * Rejected: GCRA's instant in the word. leaky.h says why; and units above the
- * burst would there be time that passes. */
+ * Rejected: GCRA's instant in the word, as leaky.h explains. There, units above
+ * the burst would also be lost as time passes. */
 
 #include "algo/meter_parts.h"
 
@@ -66,7 +66,7 @@ static uint64_t word_of(const struct weir_meter_rule *rule, int64_t fill,
     return shifted ? 2 : 1;
 }
 
-/* Nanoseconds until 'scaled' more units have their turn, or WEIR_NEVER. */
+/* Nanoseconds until 'scaled' more units may pass, or WEIR_NEVER. */
 static weir_duration turn_of(const struct weir_meter_rule *rule, int64_t fill,
                              int64_t scaled, weir_instant now)
 {
@@ -74,14 +74,14 @@ static weir_duration turn_of(const struct weir_meter_rule *rule, int64_t fill,
     if (bucket->high == WEIR_SCALED_MAX)
         return 0;
     bool queue = rule->algorithm == WEIR_LEAKY_QUEUE;
-    /* What must leak first. */
+    /* Scaled units that must leak first. */
     int64_t before = queue ? fill : fill + scaled - bucket->high;
     if (scaled > bucket->high && (queue || before > 0))
         return WEIR_NEVER;
     return weir_leak_wait(bucket->leak, before, now);
 }
 
-/* The most that a reserve may find in the bucket, itself not counted. */
+/* The highest fill at which a reserve is accepted, itself not counted. */
 static int64_t reserve_bound(const struct weir_meter_rule *rule, int64_t scaled)
 {
     const struct weir_bucket *bucket = &rule->bucket[0].bucket;
@@ -90,7 +90,7 @@ static int64_t reserve_bound(const struct weir_meter_rule *rule, int64_t scaled)
     return weir_bucket_top(bucket) - scaled;
 }
 
-/* Whether what is asked may be charged now; if not, 'retry_after' says when. */
+/* Whether the request may be charged now; if not, sets 'retry_after'. */
 static bool word_asks(const struct weir_meter_rule *rule,
                       const struct weir_meter_ask *ask, int64_t fill,
                       int64_t scaled, struct weir_meter_answer *out,
@@ -206,7 +206,7 @@ static size_t word_size(const struct weir_meter_rule *rule)
     return sizeof(uint64_t);
 }
 
-/* Any sum may be; units above the burst are no more than 'initial' gave. */
+/* Any sum is possible; units above the burst are at most those of 'initial'. */
 static bool word_sound(const struct weir_meter_rule *rule,
                        const uint64_t *state, weir_instant latest)
 {

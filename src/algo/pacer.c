@@ -6,22 +6,22 @@
  *
  *     can(now) = burst + floor((now - anchor) * units / per) - sent
  *
- * Nothing is added up from turn to turn, so nothing is rounded twice, and
- * lateness of one turn is no debt of the next. What must not be saved up (an
- * idle job's time beyond its burst, a turn's lateness beyond 'lag') is thrown
- * away by moving the anchor, the one place where earned units are lost:
+ * No sum is carried from turn to turn, so nothing is rounded twice, and one
+ * turn's lateness doesn't affect the next. Time that must not be saved up (an
+ * idle job's beyond its burst, a turn's lateness beyond 'lag') is dropped by
+ * moving the anchor, the only place where earned units are lost:
  *
- *     waiting   saves up at most burst + rate * (quantum + lag)
- *     idle      saves up at most burst, unless it was so for 'lag' at most
+ *     waiting saves up at most burst + rate * (quantum + lag) idle saves up at
+ *     most burst, once idle for longer than 'lag'
  *
- * Ready jobs lie in a heap by the instant at which they are due: when the
- * next unit is earned, but not before a quantum after the last turn. A job's
- * instant stands still while it waits and all others' move past it, so it is
- * served; ties go in the order in which jobs came to wait.
+ * Ready jobs lie in a heap by the instant at which they are due: when the next
+ * unit is earned, but not before a quantum after the last turn. A job's instant
+ * stays fixed while it waits and those of all others move past it, so each job
+ * is served. Ties are served in the order in which jobs began to wait.
  *
- * Rejected: a wheel (its tick would be a smallest quantum, and 10^6 slow jobs
- * would be looked at on each); a token count refilled at each turn (rounds at
- * each turn: 3 units a second in quanta of 10 ms are 0.03 each). */
+ * Rejected: a wheel (its tick would be the smallest quantum, and each tick
+ * would visit up to 10^6 slow jobs); a token count refilled at each turn
+ * (rounds at each turn: 3 units a second in quanta of 10 ms are 0.03 each). */
 
 #include "algo/pacer.h"
 
@@ -34,14 +34,14 @@
 enum state { FREE, IDLE, WAITING, SERVING };
 
 struct job {
-    struct weir_pacer_job rule; /* no field 0 but units */
+    struct weir_pacer_job rule; /* no field is 0 except units */
     weir_instant anchor;
     uint64_t sent;     /* since the anchor */
-    weir_instant turn; /* the next one comes no earlier */
+    weir_instant turn; /* the earliest instant of the next one */
     weir_instant left; /* 0, or when it stopped being ready */
-    weir_instant due;  /* while it waits: its place in the heap … */
-    uint64_t ticket;   /* … and among those due at once */
-    uint32_t place;    /* while it waits: in the heap; free: the next one */
+    weir_instant due;  /* while it waits: its heap key ... */
+    uint64_t ticket;   /* ... and the order among equal keys */
+    uint32_t place;    /* waiting: index in the heap; free: next free job */
     enum state state;
 };
 
@@ -50,7 +50,7 @@ struct weir_pacer {
     uint32_t waiting; /* in the heap */
     uint32_t free;    /* the first of a list, or capacity */
     uint64_t tickets;
-    struct job jobs[]; /* and behind them the heap: numbers of jobs */
+    struct job jobs[]; /* followed by the heap: numbers of jobs */
 };
 
 static uint32_t *heap_of(struct weir_pacer *pacer)
@@ -102,7 +102,7 @@ static void put_at(struct weir_pacer *pacer, uint32_t place, uint32_t number)
     pacer->jobs[number].place = place;
 }
 
-/* Moves 'number' up from a free place to where it belongs. */
+/* Moves 'number' up from a free place to its position. */
 static void rise(struct weir_pacer *pacer, uint32_t place, uint32_t number)
 {
     const struct job *job = &pacer->jobs[number];
@@ -150,7 +150,7 @@ static void leave(struct weir_pacer *pacer, struct job *job)
     rise(pacer, pacer->jobs[last].place, last);
 }
 
-/* ---- What a job has earned ---- */
+/* ---- The units a job has earned ---- */
 
 /* floor(elapsed * units / per). */
 static weir_u128 earned_in(const struct weir_pacer_job *rule,
@@ -164,7 +164,7 @@ static weir_duration since(const struct job *job, weir_instant now)
     return now > job->anchor ? now - job->anchor : 0;
 }
 
-/* How much time's worth a job may save up beside its burst. */
+/* The time whose units a job may save up beside its burst. */
 static weir_duration saved_max(const struct job *job)
 {
     return job->state == IDLE ? 0 : job->rule.quantum + job->rule.lag;
@@ -188,7 +188,7 @@ static uint64_t can(const struct job *job, weir_instant now)
     return (uint64_t)(left < most ? left : most);
 }
 
-/* Throws away what is above what may be saved up. */
+/* Drops units above the most that the job may save up. */
 static void forget(struct job *job, weir_instant now)
 {
     weir_duration most = saved_max(job);
@@ -200,7 +200,7 @@ static void forget(struct job *job, weir_instant now)
     job->sent = 0;
 }
 
-/* When the next unit will have been earned. */
+/* The instant at which the next unit is earned. */
 static weir_instant next_unit(const struct job *job)
 {
     if (job->rule.units == 0)
@@ -226,7 +226,7 @@ static void wait_for_turn(struct weir_pacer *pacer, struct job *job,
 
 /* ---- Jobs ---- */
 
-/* With the defaults written out. */
+/* Fills in the defaults and checks the ranges. */
 static int complete(struct weir_pacer_job *rule)
 {
     rule->burst = rule->burst ? rule->burst : 1;
@@ -268,7 +268,7 @@ int weir_pacer_remove(struct weir_pacer *pacer, uint32_t job)
     return WEIR_OK;
 }
 
-/* The part of a unit that was earned by 'now', as time of another rate. */
+/* The part of a unit earned by 'now', as a duration at the rate of 'to'. */
 static weir_duration part_earned(const struct job *job,
                                  const struct weir_pacer_job *to,
                                  weir_instant now)
@@ -281,7 +281,7 @@ static weir_duration part_earned(const struct job *job,
                            ((weir_u128)job->rule.per * to->units));
 }
 
-/* Rewrites what has been spent in terms of the new numbers. */
+/* Converts the spent units to the new rate. */
 static void convert(struct job *job, const struct weir_pacer_job *to,
                     weir_instant now)
 {

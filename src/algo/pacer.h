@@ -1,6 +1,5 @@
-/* SPDX-License-Identifier: MIT
- * algo/pacer.h - the pacer in memory of the caller's; the rest of its
- * contract is what is installed, weir/pacer.h. Pure. */
+/* SPDX-License-Identifier: MIT algo/pacer.h - the pacer in the caller's memory;
+ * the rest of its contract is in the installed weir/pacer.h. Pure. */
 
 #ifndef WEIR_ALGO_PACER_H
 #define WEIR_ALGO_PACER_H
@@ -10,7 +9,7 @@
 
 /* The bytes a pacer needs; 0 when 'jobs' is out of its range. */
 size_t weir_pacer_size(uint32_t jobs);
-/* Makes one in 'block' (8-byte aligned, weir_pacer_size() bytes). */
+/* Initializes a pacer in 'block' (8-byte aligned, weir_pacer_size() bytes). */
 struct weir_pacer *weir_pacer_init(void *block, uint32_t jobs);
 
 #endif /* WEIR_ALGO_PACER_H */

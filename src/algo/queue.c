@@ -1,17 +1,17 @@
-/* SPDX-License-Identifier: MIT
- * algo/queue.c - first in, first out, at a rate, each until its deadline.
+/* SPDX-License-Identifier: MIT algo/queue.c - first in, first out, at a rate,
+ * with deadlines.
  *
  * Entries are nodes of a fixed pool, in two orders at once: a list in the order
- * of arrival, whose head is let go when the bucket has room for it, and a heap
- * of those that have a deadline, whose top is the next to expire. A node knows
- * its place in the heap, so that it leaves both wherever it is found.
+ * of arrival, whose head is released when the bucket has room for it, and a
+ * heap of the entries with a deadline, whose top is the next to expire. A node
+ * stores its place in the heap, so that it can leave both from any position.
  *
  *     first -> node <-> node <-> node <- last        free -> node -> node
  *                ^                 ^
  *     heap:    [ 0 ............... n )   deadlines, the earliest on top
  *
- * Rejected: looking at deadlines only at the head. The rate would then decide
- * when what has long expired is found, and its places would be missing. */
+ * Rejected: checking deadlines only at the head. Expired entries would then be
+ * found only at the queue's rate, and keep their places until then. */
 
 #include "algo/queue.h"
 
@@ -22,7 +22,7 @@
 
 struct node {
     struct weir_queue_entry entry;
-    uint32_t next; /* in the list, or in the pool */
+    uint32_t next; /* in the list, or in the list of free nodes */
     uint32_t prev;
     uint32_t place; /* in the heap; NONE: no deadline */
     uint32_t unused;
@@ -30,14 +30,14 @@ struct node {
 
 struct weir_queue {
     struct weir_bucket bucket;
-    uint64_t in; /* the bucket's sum; 0: nothing ever went */
+    uint64_t in; /* the bucket's sum; 0: nothing was ever released */
     uint32_t entries;
     uint32_t length;
     uint32_t first;
     uint32_t last;
     uint32_t free;
     uint32_t heap_length;
-    struct node nodes[]; /* and then the heap: the numbers of nodes */
+    struct node nodes[]; /* followed by the heap: numbers of nodes */
 };
 
 static uint32_t *heap_of(const struct weir_queue *queue)
@@ -195,7 +195,7 @@ static void fill_set(struct weir_queue *queue, int64_t fill, weir_instant now)
         queue->in = 1;
 }
 
-/* Nanoseconds until the head's turn, of a queue that has one. */
+/* Nanoseconds until the head's turn; the queue must not be empty. */
 static weir_duration turn_of(const struct weir_queue *queue, weir_instant now)
 {
     const struct weir_bucket *bucket = &queue->bucket;

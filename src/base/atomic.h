@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * base/atomic.h - the only file that names the compiler's atomics.
  *
- * Objects are plain integers in shared memory; every access to one that two
- * threads use goes through here, so that a test build can put a scheduler of
- * its own under each of them. Names say the order: _relaxed, _acquire,
+ * Objects are plain integers in shared memory; every access to an object that
+ * two threads use goes through here, so that a test build can run its own
+ * scheduler under each access. Names say the order: _relaxed, _acquire,
  * _release; without one: sequentially consistent. */
 
 #ifndef WEIR_ATOMIC_H
@@ -33,7 +33,7 @@
     __atomic_compare_exchange_n((p), (expected), (v), false, __ATOMIC_SEQ_CST, \
                                 __ATOMIC_RELAXED)
 
-/* Tells the processor that this is a spin. */
+/* A hint to the processor that this is a spin loop. */
 #if defined(__x86_64__) || defined(__i386__)
 #define weir_pause() __builtin_ia32_pause()
 #elif defined(__aarch64__)
@@ -42,7 +42,8 @@
 #define weir_pause() ((void)0)
 #endif
 
-/* Orders what is before against what is after, for readers of a sequence. */
+/* Order the accesses before the fence against those after it (seqlock
+ * readers). */
 #define weir_fence_acquire() __atomic_thread_fence(__ATOMIC_ACQUIRE)
 #define weir_fence_release() __atomic_thread_fence(__ATOMIC_RELEASE)
 #define weir_fence() __atomic_thread_fence(__ATOMIC_SEQ_CST)
@@ -51,9 +52,10 @@
 
 #include <stddef.h>
 
-/* The test build with a scheduler of its own (test/explore.h): it comes
- * before each access, makes it, and walks through all that may happen. One
- * access at a time, each seen by all at once: orders mean nothing there. */
+/* The test build with its own scheduler (test/explore.h). The scheduler runs
+ * before each access, makes the access, and explores all interleavings. One
+ * access runs at a time and all threads see it at once, so memory orders have
+ * no effect there. */
 enum weir_access {
     WEIR_ACCESS_LOAD,
     WEIR_ACCESS_STORE,
@@ -63,13 +65,13 @@ enum weir_access {
     WEIR_ACCESS_CAS,
 };
 
-/* Makes the access; returns the value before. */
+/* Makes the access; returns the value that was there before it. */
 uint64_t weir_explore_access(enum weir_access access, const void *p,
                              size_t size, uint64_t value);
-/* 'expected' is of the same size as what 'p' points to. */
+/* '*expected' is of the same size as '*p'. */
 bool weir_explore_cas(void *p, void *expected, size_t size, uint64_t value);
-/* Whoever spins isn't scheduled again until another has written the word
- * that it looked at last. */
+/* A spinning thread isn't scheduled again until another thread has written the
+ * word that it read last. */
 void weir_explore_pause(void);
 
 #define WEIR_EXPLORED(access, p, v)                                    \

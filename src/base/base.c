@@ -69,8 +69,8 @@ void *weir_mem_grow(const struct weir_mem *mem, void *array, size_t size,
     return grown;
 }
 
-/* A trap rather than abort(): the pure rooms make no system call, and the
- * core shows the line in a register of this very frame. */
+/* A trap, not abort(): the pure modules make no system call, and the core dump
+ * shows the line in a register of this very frame. */
 void weir_assert_failed(const char *what, const char *file, int line)
 {
     const char *volatile seen_what = what;

@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: MIT
- * base/base.h - the words every other room uses: text, memory, assertions. */
+/* SPDX-License-Identifier: MIT base/base.h - used by every other module: text,
+ * memory, assertions. */
 
 #ifndef WEIR_BASE_H
 #define WEIR_BASE_H
@@ -10,8 +10,8 @@
 
 #include "weir/weir.h"
 
-/* A borrowed run of bytes; who gives it says how long it lives. Not
- * NUL-terminated. An absent text has len 0; 'p' may then be NULL. */
+/* A borrowed run of bytes; the function that returns it says how long it lives.
+ * Not NUL-terminated. An absent text has len 0; 'p' may then be NULL. */
 struct weir_text {
     const char *p;
     size_t len;
@@ -26,8 +26,8 @@ int weir_text_compare(struct weir_text a, struct weir_text b);
 /* A text over a NUL-terminated string; NULL gives an absent text. */
 struct weir_text weir_text_of(const char *s);
 
-/* Why something was refused, for people: written by parsers and validators
- * into memory of the caller. 'line' and 'column' count from 1; 0: unknown. */
+/* The explanation of an error, for people: parsers and validators write it into
+ * the caller's memory. 'line' and 'column' count from 1; 0: unknown. */
 #define WEIR_DIAG_MAX 320
 struct weir_diag {
     uint32_t line;
@@ -39,7 +39,7 @@ struct weir_diag {
  * the list of 'const char *' ends with NULL. Returns 'error'. */
 int weir_diag_set(struct weir_diag *diag, int error, ...);
 
-/* An allocator, for the few parts that must grow. Sizes come back on free.
+/* An allocator, for the few parts that must grow. free() gets the size too.
  * alloc returns zeroed memory or NULL; free(NULL, 0) is legal. */
 struct weir_mem {
     void *context;
@@ -53,7 +53,7 @@ struct weir_mem {
 void *weir_mem_grow(const struct weir_mem *mem, void *array, size_t size,
                     size_t *capacity, size_t need);
 
-/* An assertion stays on in production: for what no input can cause. The
+/* Assertions stay on in production: for conditions that no input can cause. The
  * handler must not return; the default traps. */
 void weir_assert_failed(const char *what, const char *file, int line)
     __attribute__((noreturn, cold));
@@ -79,7 +79,7 @@ static inline weir_instant weir_later(weir_instant a, weir_instant b)
     return a > b ? a : b;
 }
 
-/* 'span' after 'now'; WEIR_NEVER if no instant is so late. */
+/* now + span; WEIR_NEVER on overflow. */
 static inline weir_instant weir_after(weir_instant now, weir_duration span)
 {
     return span < WEIR_NEVER - now ? now + span : WEIR_NEVER;

@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: MIT
- * base/error.c - the sentence of each operating error. */
+/* SPDX-License-Identifier: MIT base/error.c - one sentence for each error
+ * code. */
 
 #include "base/base.h"
 

@@ -1,6 +1,5 @@
-/* SPDX-License-Identifier: MIT
- * base/hash.h - the hash of names: XXH3, 64 bits, seeded, so that a stranger
- * who chooses names can't choose their places. */
+/* SPDX-License-Identifier: MIT base/hash.h - the hash of names: XXH3, 64 bits,
+ * seeded: names from untrusted clients cannot be chosen to collide. */
 
 #ifndef WEIR_HASH_H
 #define WEIR_HASH_H

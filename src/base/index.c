@@ -1,15 +1,15 @@
-/* SPDX-License-Identifier: MIT
- * base/index.c - hash to numbers; see index.h.
+/* SPDX-License-Identifier: MIT base/index.c - a hash index; see index.h.
  *
  * Removal shifts the following entries back into the gap (Knuth, TAOCP 6.4,
- * algorithm R), so there are no tombstones and probes stay short whatever
- * comes and goes. The table is at most three quarters full. */
+ * algorithm R), so there are no tombstones, and probes stay short after any
+ * number of additions and removals. The table is at most three quarters
+ * full. */
 
 #include "base/index.h"
 
 static size_t home(const struct weir_index *index, uint64_t hash)
 {
-    /* The low bits of a good hash; callers pass one. */
+    /* The low bits: callers pass a good hash. */
     return (size_t)hash & (index->capacity - 1);
 }
 
@@ -82,8 +82,8 @@ int weir_index_add(struct weir_index *index, const struct weir_mem *mem,
     return WEIR_OK;
 }
 
-/* Fills the gap with what may stand there: an entry whose home isn't
- * cyclically within (gap, at]. */
+/* Fills the gap with the next entry that may move there: one whose home isn't
+ * cyclically within (gap, at]. Repeats for the gap that this leaves. */
 static void shift_back(struct weir_index *index, size_t gap)
 {
     size_t mask = index->capacity - 1;

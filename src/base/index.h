@@ -1,7 +1,7 @@
-/* SPDX-License-Identifier: MIT
- * base/index.h - from a 64-bit hash to numbers: open addressing, linear
- * probing, backward-shift removal. One thread; grows by the allocator it is
- * given. The caller keeps what the numbers mean and compares keys. */
+/* SPDX-License-Identifier: MIT base/index.h - from a 64-bit hash to numbers:
+ * open addressing, linear probing, backward-shift removal. Not thread-safe;
+ * grows by the allocator that the caller passes. The caller knows the meaning
+ * of the numbers and compares the keys. */
 
 #ifndef WEIR_INDEX_H
 #define WEIR_INDEX_H
@@ -20,8 +20,8 @@ struct weir_index {
 
 /* A zeroed index is empty and valid. */
 void weir_index_fini(struct weir_index *index, const struct weir_mem *mem);
-/* The values stored under 'hash', one a call: begin with '*cursor' 0.
- * Returns false when there are no more. Nothing may change in between. */
+/* The values stored under 'hash', one per call: begin with '*cursor' 0. Returns
+ * false when there are no more. The index must not change in between. */
 bool weir_index_find(const struct weir_index *index, uint64_t hash,
                      size_t *cursor, uint32_t *out_value);
 /* 0 or WEIR_ENOMEM. */

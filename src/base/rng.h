@@ -1,9 +1,9 @@
-/* SPDX-License-Identifier: MIT
- * base/rng.h - chance as an argument.
+/* SPDX-License-Identifier: MIT base/rng.h - a random number generator; the
+ * caller holds its state.
  *
  * SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
- * generators", OOPSLA 2014): one word of state, so a racing update of a
- * shared one loses a step and nothing else. */
+ * generators", OOPSLA 2014): one word of state, so racing updates of a shared
+ * state lose a step and nothing else. */
 
 #ifndef WEIR_RNG_H
 #define WEIR_RNG_H
