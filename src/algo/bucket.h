@@ -1,6 +1,6 @@
-/* SPDX-License-Identifier: MIT algo/bucket.h - a bucket of leaky.h in one word,
- * without races: the sum of the units that came in. A fill is a signed number
- * on the bucket's scale. */
+/* SPDX-License-Identifier: MIT
+ * algo/bucket.h - a bucket of leaky.h in one word, without races: the sum of
+ * the units that came in. A fill is a signed number on the bucket's scale. */
 
 #ifndef WEIR_BUCKET_H
 #define WEIR_BUCKET_H

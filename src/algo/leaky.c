@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: MIT algo/leaky.c - a bucket's parameters, and the
- * slow computations.
+/* SPDX-License-Identifier: MIT
+ * algo/leaky.c - a bucket's parameters, and the slow computations.
  *
  * The scale is chosen once, when the parameters are made, from two bounds:
  *

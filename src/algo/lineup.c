@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: MIT algo/lineup.c - the wait queue: one sorted list
- * per lane.
+/* SPDX-License-Identifier: MIT
+ * algo/lineup.c - the wait queue: one sorted list per lane.
  *
  * Always: a lane is sorted by comes_before(), which is total because tickets
  * are unique; a lane's bit is set if and only if it has a first place.

@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: MIT algo/lineup.h - the wait queue: callers that
- * wait, and which is next.
+/* SPDX-License-Identifier: MIT
+ * algo/lineup.h - the wait queue: callers that wait, and which is next.
  *
  *     weir_lineup_join(&line, &my_place);
  *     next = weir_lineup_next(&line, 0);       ... in the line's order

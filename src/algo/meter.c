@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: MIT algo/meter.c - dispatches each algorithm to its
- * family.
+/* SPDX-License-Identifier: MIT
+ * algo/meter.c - dispatches each algorithm to its family.
  *
  * Eight algorithms are six families: leaky, token bucket and queue share one
  * implementation, a bucket in one word. A family is a table of seven functions;

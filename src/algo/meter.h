@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: MIT algo/meter.h - one decision of any algorithm, on
- * a state of fixed size.
+/* SPDX-License-Identifier: MIT
+ * algo/meter.h - one decision of any algorithm, on a state of fixed size.
  *
  * A bucket state ("meter") has a rule (the quota's numbers) and a state (some
  * words; the rule determines how many). One step makes one request of the state

@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: MIT algo/meter_calendar.c - the number of a minute,
- * hour, day, week or month.
+/* SPDX-License-Identifier: MIT
+ * algo/meter_calendar.c - the number of a minute, hour, day, week or month.
  *
  * All but months have a fixed length, and begin a fixed number of nanoseconds
  * before a multiple of it. Months are counted from January 1970. The beginning

@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: MIT algo/meter_fixed.c - the fixed window: a number
- * of units in each.
+/* SPDX-License-Identifier: MIT
+ * algo/meter_fixed.c - the fixed window: a number of units in each.
  *
  *     word 0 the number of the window that word 1 counts word 1 units counted
  *     in it

@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: MIT algo/meter_log.c - the sliding log: each counted
- * request with its instant.
+/* SPDX-License-Identifier: MIT
+ * algo/meter_log.c - the sliding log: each counted request with its instant.
  *
  *     word 0 index of the first entry, low half; number of entries, high half
  *     word 1 units in all entries then a ring of entries { instant, units },

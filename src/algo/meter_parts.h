@@ -1,5 +1,6 @@
-/* SPDX-License-Identifier: MIT algo/meter_parts.h - shared by the families of
- * algorithms; for meter*.c only. */
+/* SPDX-License-Identifier: MIT
+ * algo/meter_parts.h - shared by the families of algorithms; for meter*.c
+ * only. */
 
 #ifndef WEIR_METER_PARTS_H
 #define WEIR_METER_PARTS_H

@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: MIT algo/meter_permits.c - permits: units in flight,
- * each with an expiry.
+/* SPDX-License-Identifier: MIT
+ * algo/meter_permits.c - permits: units in flight, each with an expiry.
  *
  *     word 0 number of permits in flight word 1 units of all of them then { id,
  *     expiry, units } each, the earliest expiry first

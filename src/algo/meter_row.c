@@ -1,14 +1,15 @@
-/* SPDX-License-Identifier: MIT algo/meter_row.c - two to four buckets in a row:
- * if the first can't pay, the next may, at a lower level.
+/* SPDX-License-Identifier: MIT
+ * algo/meter_row.c - two to four buckets in a row: if the first can't pay, the
+ * next may, at a lower level.
  *
  * One bucket pays the whole weight, the first that can (RFC 2697, 2698 colour
  * whole packets). A bucket with a rate is a word as in meter_word.c, and the
  * first one's word is 0 only in a row that was never used. A bucket that spills
  * has no rate. Its word is its fill, and the overflow of the bucket before it
- * since the last charge drains it: | spill: => | spill:
+ * since the last charge drains it:
  *
  *     before:   in ----------|          leaked(now) - in > 0: overflowed,
- *     spill:    fill - overflowed       what is left of it goes to the next
+ *     spill:    fill - overflowed       the rest of it goes to the next
  *
  * Therefore a row writes all its words whenever it writes one: overflow that
  * was used must be gone from the first word too.

@@ -1,5 +1,6 @@
-/* SPDX-License-Identifier: MIT algo/pacer.h - the pacer in the caller's memory;
- * the rest of its contract is in the installed weir/pacer.h. Pure. */
+/* SPDX-License-Identifier: MIT
+ * algo/pacer.h - the pacer in the caller's memory; the rest of its contract is
+ * in the installed weir/pacer.h. Pure. */
 
 #ifndef WEIR_ALGO_PACER_H
 #define WEIR_ALGO_PACER_H

@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: MIT algo/queue.c - first in, first out, at a rate,
- * with deadlines.
+/* SPDX-License-Identifier: MIT
+ * algo/queue.c - first in, first out, at a rate, with deadlines.
  *
  * Entries are nodes of a fixed pool, in two orders at once: a list in the order
  * of arrival, whose head is released when the bucket has room for it, and a

@@ -1,5 +1,6 @@
-/* SPDX-License-Identifier: MIT algo/queue.h - the leaky bucket as a queue:
- * entries are released at a rate, in order, each before its own deadline.
+/* SPDX-License-Identifier: MIT
+ * algo/queue.h - the leaky bucket as a queue: entries are released at a rate,
+ * in order, each before its own deadline.
  *
  * Bounded, in memory that the caller gives. A pushed entry stays in the queue
  * until it is handed out, once: released when its turn comes, or expired when
@@ -8,8 +9,8 @@
  * position in the queue, and use none of the rate: a queue full of old work
  * neither delays fresh work nor keeps it out.
  *
- * Not thread-safe. 'now' may stand still, and go back a little: an entry whose
- * turn had come then waits for it once more.
+ * Not thread-safe. 'now' may stand still, and go back a little: an entry may
+ * then wait for its turn once more.
  *
  * Source: Turner 1986, the bucket as a queue; deadlines at the head as in
  * CoDel's reasoning (Nichols, Jacobson 2012): late work is worth nothing. */

@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: MIT base/base.h - used by every other module: text,
- * memory, assertions. */
+/* SPDX-License-Identifier: MIT
+ * base/base.h - used by every other module: text, memory, assertions. */
 
 #ifndef WEIR_BASE_H
 #define WEIR_BASE_H

@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: MIT base/error.c - one sentence for each error
- * code. */
+/* SPDX-License-Identifier: MIT
+ * base/error.c - one sentence for each error code. */
 
 #include "base/base.h"
 

@@ -1,5 +1,6 @@
-/* SPDX-License-Identifier: MIT base/hash.h - the hash of names: XXH3, 64 bits,
- * seeded: names from untrusted clients cannot be chosen to collide. */
+/* SPDX-License-Identifier: MIT
+ * base/hash.h - the hash of names: XXH3, 64 bits, seeded: names from untrusted
+ * clients cannot be chosen to collide. */
 
 #ifndef WEIR_HASH_H
 #define WEIR_HASH_H

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: MIT base/index.c - a hash index; see index.h.
+/* SPDX-License-Identifier: MIT
+ * base/index.c - a hash index; see index.h.
  *
  * Removal shifts the following entries back into the gap (Knuth, TAOCP 6.4,
  * algorithm R), so there are no tombstones, and probes stay short after any

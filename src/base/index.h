@@ -1,7 +1,8 @@
-/* SPDX-License-Identifier: MIT base/index.h - from a 64-bit hash to numbers:
- * open addressing, linear probing, backward-shift removal. Not thread-safe;
- * grows by the allocator that the caller passes. The caller knows the meaning
- * of the numbers and compares the keys. */
+/* SPDX-License-Identifier: MIT
+ * base/index.h - from a 64-bit hash to numbers: open addressing, linear
+ * probing, backward-shift removal. Not thread-safe; grows by the allocator that
+ * the caller passes. The caller knows the meaning of the numbers and compares
+ * the keys. */
 
 #ifndef WEIR_INDEX_H
 #define WEIR_INDEX_H

@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: MIT base/rng.h - a random number generator; the
- * caller holds its state.
+/* SPDX-License-Identifier: MIT
+ * base/rng.h - a random number generator; the caller holds its state.
  *
  * SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
  * generators", OOPSLA 2014): one word of state, so racing updates of a shared
