@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * quota/catalog_sort.c - quotas by name.
+ * quota/catalog_sort.c - sorts quotas by name.
  *
- * A merge sort from the bottom up, since the pure rooms have no qsort():
- * glibc's may call malloc(). Runs double from 1; each pass merges pairs of
- * them into the other array. It takes no recursion, and n log n comparisons
- * whatever the order (a million names: a second or two, cache misses in the
- * names' texts). */
+ * A bottom-up merge sort, since the pure modules have no qsort(): glibc's may
+ * call malloc(). Runs double from 1; each pass merges pairs of them into the
+ * other array. No recursion; n log n comparisons in any order (a million names:
+ * a second or two, because of cache misses in the names' texts). */
 
 #include "quota/catalog_sort.h"
 

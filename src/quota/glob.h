@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * quota/glob.h - names of templates: '*' stands for any run of characters,
- * the empty one included; or, with glob=path, what glob_path.h says. Pure. */
+ * quota/glob.h - names of templates: '*' stands for any run of characters, the
+ * empty one included; or, with glob=path, the rules of glob_path.h. Pure. */
 
 #ifndef WEIR_GLOB_H
 #define WEIR_GLOB_H
@@ -8,8 +8,8 @@
 #include "base/base.h"
 #include "quota/quota.h"
 
-/* What the globs of a match stood for, in order; texts point into the name
- * that was matched. Captures past WEIR_CAPTURES_MAX aren't kept. */
+/* The texts that the globs of a match matched, in order; they point into the
+ * matched name. Captures past WEIR_CAPTURES_MAX aren't kept. */
 struct weir_captures {
     struct weir_text text[WEIR_CAPTURES_MAX];
     uint32_t count;
@@ -32,10 +32,10 @@ bool weir_template_match(enum weir_glob glob, struct weir_text pattern,
 int weir_glob_expand(struct weir_text pattern,
                      const struct weir_captures *captures, char *buf);
 
-/* Which of two templates of equal 'order' is tried first: below 0 for 'a',
- * above for 'b', 0 only for equal ones. The one with more bytes that aren't
- * globs, then the lower in byte order. The same whatever both names are
- * prefixed with. */
+/* The order in which two templates of equal 'order' are tried: below 0: 'a'
+ * first; above 0: 'b' first; 0 only for equal names. The one with more bytes
+ * that aren't globs is first, then the lower in byte order. A prefix common to
+ * both names doesn't change the result. */
 int weir_glob_compare(struct weir_text a, struct weir_text b);
 
 #endif /* WEIR_GLOB_H */

@@ -8,7 +8,7 @@
  *     [a-z]    one character of a class, '/' too if it is in it
  *     [^a-z]   one character that isn't
  *     \c       the character c, in a class too
- *     c        itself; ']', '!' and, but in a class, '-' are such
+ *     c        itself; so are ']', '!' and, outside a class, '-'
  *
  * A pattern matches a name from end to end. In a class '-' and ']' stand for
  * themselves only behind a backslash. */
@@ -20,10 +20,10 @@
 
 /* 0, or WEIR_ESYNTAX with the sentence of the original, "syntax error in
  * pattern": a class that doesn't end or is empty, a range without an end, a
- * backslash with nothing behind it, broken UTF-8 in a class. The empty
- * pattern is sound. The whole pattern is looked at, as by Go's path.Match;
- * filepath.Match stops where a name stops matching, and lets a pattern live
- * that is broken behind that place and never matches. 'diag' may be NULL. */
+ * backslash with nothing behind it, broken UTF-8 in a class. The empty pattern
+ * is sound. The whole pattern is checked, as by Go's path.Match; filepath.Match
+ * stops at the first mismatch with a name, so it accepts a pattern that is
+ * broken behind that place and never matches. 'diag' may be NULL. */
 int weir_glob_path_check(struct weir_text pattern, struct weir_diag *diag);
 
 /* Whether 'name' matches. A pattern that weir_glob_path_check() refuses

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: MIT
- * quota/quota_adaptive.c - from the fields of an adaptive quota to a sluice.
+ * quota/quota_adaptive.c - makes a concurrency gate's options from an adaptive
+ * quota's fields.
  *
- * The fields are few on purpose: what a person knows is how long a request may
- * take, and between which bounds the limit may look for itself. All else are
- * the controller's own numbers (adapt/controller.h), which nobody should have
- * to know.
+ * The fields are few on purpose: an operator knows how long a request may take,
+ * and the bounds within which the limit may move. All other numbers are the
+ * controller's own (adapt/controller.h), which operators should not have to
+ * know.
  *
- * A bound that nobody entered is the controller's, and gives way to the one
- * that was, so that entering one alone is no error; as with bursts. The bounds
- * of the fleet become those of a process by an equal part each: which process
- * gets more of the work is nothing that anybody knows beforehand, and what
- * protects the storage is the sum. Where part and own bound differ the nearer
- * one holds, and max outdoes min: twenty processes that each insist on forty
- * are what the storage behind them can't bear.
+ * An unset bound is the controller's, and yields to one that is set, so that
+ * setting one alone is no error; as with bursts. The fleet's bounds are divided
+ * equally among the processes: it is unknown which process will get more of the
+ * work, and only the sum protects the storage. If a process's part and its own
+ * bound differ, the tighter one holds, and max wins over min: twenty processes
+ * that each insist on forty could overload the storage.
  *
- * A class is called by a number that is made of its name, and not by its place
- * in the list. So a service can say it before it has heard of the quota, and an
- * edit that puts another class in front doesn't turn one into the other. Two
- * names with one number are refused here, where somebody reads it; a hash of
- * 32 bits makes that as good as never. Source of the hash: FNV-1a, by
- * G. Fowler, L. C. Noll and K.-P. Vo. */
+ * A class is identified by a number made from its name, not by its place in the
+ * list. A service can use it before it has received the quota, and an edit that
+ * puts another class in front doesn't confuse the two. Two names with the same
+ * number are refused here, where a person reads the message; with a hash of 32
+ * bits that is very unlikely. Source of the hash: FNV-1a, by G. Fowler, L. C.
+ * Noll and K.-P. Vo. */
 
 #include "quota/quota_adaptive.h"
 
@@ -32,8 +32,8 @@ static double real(uint64_t decimal)
     return (double)decimal / WEIR_DECIMAL_ONE;
 }
 
-/* Those of the controllers have four decimals at most, but the least limit,
- * 1/1024: it is shown a little higher. */
+/* The controllers' values have at most four decimals, except the least limit,
+ * 1/1024, which is rounded up. */
 static uint64_t decimal_of(double value)
 {
     uint64_t decimal = (uint64_t)(value * WEIR_DECIMAL_ONE);
@@ -95,7 +95,7 @@ static bool is_class_name(struct weir_text name)
     return name.len > 0 && name.len <= WEIR_SLUICE_NAME_MAX;
 }
 
-/* Takes what is before 'c', or all, off the front. */
+/* Cuts the text before 'c', or all, off the front. */
 static struct weir_text cut(struct weir_text *text, char c)
 {
     const char *found = text->len > 0 ? memchr(text->p, c, text->len) : NULL;
@@ -151,7 +151,8 @@ static int parse_class(struct weir_text part, struct weir_sluice_class *klass,
     return error;
 }
 
-/* Whether one before 'klass' has its number: it, then, has its name too. */
+/* Whether a class before 'klass' has the same number, and so most likely the
+ * same name. */
 static bool is_numbered_before(const struct weir_sluice_options *options,
                                uint32_t klass)
 {
@@ -164,7 +165,7 @@ static bool is_numbered_before(const struct weir_sluice_options *options,
     return false;
 }
 
-/* Without any there is one, of no name. */
+/* An empty text is one class without a name. */
 static int parse_classes(struct weir_text text,
                          struct weir_sluice_options *options,
                          struct weir_diag *diag)
@@ -199,7 +200,7 @@ static int parse_classes(struct weir_text text,
     return error;
 }
 
-/* ---- The sluice ---- */
+/* ---- The concurrency gate's options ---- */
 
 static double smaller(double a, double b)
 {
@@ -211,7 +212,7 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* 'least': of the controller's bounds, that nothing may be below. */
+/* 'least': the lowest value that the controller allows for any bound. */
 static void set_bounds(const struct weir_quota *quota, double processes,
                        double least, struct weir_controller_options *out)
 {
@@ -258,7 +259,7 @@ static int refuse_above(const char *low, uint64_t low_value, const char *high,
                          low, NULL);
 }
 
-/* A bound that was entered, 0: none was. */
+/* Checks a bound that was set; 0: unset. */
 static int check_bound(const struct weir_quota *quota, const char *what,
                        uint64_t bound, struct weir_diag *diag)
 {
@@ -296,7 +297,7 @@ static int check_bounds(const struct weir_quota *quota, struct weir_diag *diag)
     bool nothing = quota->max == 0 && quota->fleet_max == 0;
     if (quota->controller == WEIR_CONTROLLER_NONE && nothing)
         return weir_diag_set(diag, WEIR_EQUOTA,
-                             "controller=none moves nothing:"
+                             "controller=none doesn't move the limit:"
                              " the limit is max; write it as max=40",
                              NULL);
     return 0;
@@ -322,7 +323,8 @@ int weir_quota_check_adaptive(const struct weir_quota *quota,
         error = parse_classes(quota->classes, &options, diag);
     if (error < 0)
         return error;
-    /* What is left of classes, and what somebody may add here and forget. */
+    /* The remaining checks of classes, and a safety net for options added here
+     * later. */
     weir_quota_sluice(quota, 1, &options);
     return weir_sluice_check(&options, diag) < 0 ? WEIR_EQUOTA : 0;
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * quota/quota_algorithm.h - the fields that only some algorithms have. What
- * quota.h declares of them is in quota_algorithm.c too. */
+ * quota/quota_algorithm.h - the fields that only some algorithms have.
+ * quota_algorithm.c also defines quota.h's functions for them. */
 
 #ifndef WEIR_QUOTA_ALGORITHM_H
 #define WEIR_QUOTA_ALGORITHM_H
 
 #include "quota/quota.h"
 
-/* The part of weir_quota_check() that looks at window, tz, sub_windows,
- * max_entries, next_buckets, store and deadline, for a quota whose other
- * fields are sound and which has no field that doesn't apply. */
+/* The part of weir_quota_check() that checks window, tz, sub_windows,
+ * max_entries, next_buckets, store and deadline, for a quota whose other fields
+ * are sound and which has no field that doesn't apply. */
 int weir_quota_check_algorithm(const struct weir_quota *quota,
                                struct weir_diag *diag);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * quota/quota_meter.h - the meter that a quota asks for. */
+ * quota/quota_meter.h - the bucket state rule of a quota. */
 
 #ifndef WEIR_QUOTA_METER_H
 #define WEIR_QUOTA_METER_H
@@ -8,10 +8,10 @@
 #include "quota/quota.h"
 
 /* Makes the rule of a quota that passed weir_quota_check(). 'utc_offset_s' is
- * that of the quota's 'tz' now (os/zone.h); it matters only with a calendar's
- * window. A limit of 0 and no limit leave an algorithm nothing to decide:
- * whatever it is, the rule is then a leaky bucket that always or never
- * refuses. The kind, mode and sharing take no part. */
+ * the offset of the quota's 'tz' now (os/zone.h); it matters only with a
+ * calendar's window. With a limit of 0, or none, the algorithm has nothing to
+ * decide: the rule is then always a leaky bucket that always or never refuses.
+ * The kind, mode and sharing are ignored. */
 void weir_quota_meter(const struct weir_quota *quota, int32_t utc_offset_s,
                       struct weir_meter_rule *out);
 

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: MIT
  * quota/table.c - the block: its layout, names, index, stripes, free slots.
  *
- * A slot's life: free -> making -> published (placeholder, quota, template
- * or instance) -> free, with another generation. Lookups run beside all of
- * it without a lock. What keeps them right:
+ * A slot's life: free -> making -> published (placeholder, quota, template or
+ * instance) -> free, with another generation. Lookups run concurrently, without
+ * a lock. These rules keep them correct:
  *
  *   - a name is complete before its index entry is stored (release), and the
  *     entry is cleared before the name is touched again;
- *   - a slot that is being made is in the index, so that its maker finds it
- *     and makes no second one, but its generation is even: no lookup returns
- *     it, and no ref is to it;
+ *   - a slot that is being made is in the index, so that its maker finds it and
+ *     makes no second one. Its generation is even: no lookup returns it, and no
+ *     ref refers to it;
  *   - a lookup reads the generation before it compares the name: if the slot
- *     changes hands during the comparison, the ref it returns is of the life
+ *     gets another name during the comparison, the returned ref is of the life
  *     that ended, and the take that uses it notices;
  *   - names are read and written as words by relaxed atomics: a torn name
  *     compares unequal, or is a name of the life that ended;
- *   - a slot whose maker was killed is free, or is neither free nor alive
- *     (its generation is even): reset before it leaves the state FREE, dead
- *     before it goes back there. By that weir_table_break_lock() knows it. */
+ *   - a slot whose maker was killed is free, or has an even generation and
+ *     another state than FREE: it is reset before it leaves FREE, and its
+ *     generation becomes even before it returns to FREE.
+ *     weir_table_break_lock() recognizes it by that. */
 
 #include "quota/table_layout.h"
 
@@ -25,7 +26,7 @@
 
 #include "base/hash.h"
 
-/* Of who mustn't wait for the dead. */
+/* For callers that mustn't wait for a dead process. */
 #define LOCK_TRIES 10000
 
 /* ---- Layout ---- */
@@ -62,7 +63,7 @@ static uint32_t area_units(const struct weir_table_options *options)
     return (uint32_t)(bytes / AREA_UNIT);
 }
 
-/* Rules and states of meters, behind all else. Returns where they end. */
+/* Places the rules and bucket states. Returns their end. */
 static uint64_t lay_out_meters(struct weir_table *t, uint64_t at,
                                const struct weir_table_options *options)
 {
@@ -75,7 +76,7 @@ static uint64_t lay_out_meters(struct weir_table *t, uint64_t at,
     return at + (uint64_t)t->area_units * AREA_UNIT;
 }
 
-/* Fills the header's shape; returns the bytes in all. */
+/* Fills the header's sizes and offsets; returns the total bytes. */
 static size_t lay_out(struct weir_table *t,
                       const struct weir_table_options *options)
 {
@@ -127,8 +128,8 @@ size_t weir_table_size(const struct weir_table_options *options)
 static void chance_init(struct chance *chance, uint64_t seed)
 {
     chance->rng.state = weir_rng_mix(seed);
-    /* At the start of a run, somewhere: else the first request in a band
-     * would be refused everywhere. */
+    /* A random place, at the start of a run: otherwise the first request in a
+     * band would be refused in every process. */
     chance->run = weir_rng_mix(chance->rng.state) & ~(uint64_t)15;
 }
 
@@ -151,7 +152,7 @@ struct weir_table *weir_table_init(void *block,
         for (uint32_t k = 0; k < STRIPE_ENTRIES; k++)
             stripe->refusals[k].slot = WEIR_SLOT_NONE;
     }
-    /* release: an observer of the magic sees the rest. */
+    /* release: a reader that sees the magic sees the rest. */
     weir_store_release(&t->magic, WEIR_TABLE_MAGIC);
     return t;
 }
@@ -188,11 +189,11 @@ void weir_table_lock(struct weir_table *t)
 
 void weir_table_unlock(struct weir_table *t)
 {
-    /* release: the next holder sees what this one wrote. */
+    /* release: the next holder sees this one's writes. */
     weir_store_release(&t->writer, 0);
 }
 
-/* ---- Chunks: the tails of long names, the patterns of parents ---- */
+/* ---- Chunks: tails of long names, patterns of parents ---- */
 
 static uint32_t chunk_take(struct weir_table *t)
 {
@@ -206,8 +207,8 @@ static uint32_t chunk_take(struct weir_table *t)
     return t->chunk_used++;
 }
 
-/* Words, so that a reader of a dead name reads words too; of no type, for the
- * bytes have fields as well. */
+/* Copied as words, because a reader of a dead name reads words too; may_alias,
+ * because the bytes also have typed fields. */
 typedef uint64_t __attribute__((may_alias)) any_word;
 
 static void put_words(void *to, const void *from, size_t words)
@@ -234,7 +235,7 @@ bool weir_chunks_store(struct weir_table *t, const char *bytes, size_t len,
 {
     uint32_t first = CHUNK_NONE;
     size_t rest = (len + CHUNK_BYTES - 1) / CHUNK_BYTES;
-    /* From the last chunk to the first, so that each knows its next. */
+    /* From the last chunk to the first, so that each can store its next. */
     while (rest > 0) {
         uint32_t index = chunk_take(t);
         if (index == CHUNK_NONE) {
@@ -256,7 +257,7 @@ bool weir_chunks_store(struct weir_table *t, const char *bytes, size_t len,
 void weir_chunks_load(const struct weir_table *t, uint32_t first, size_t len,
                       char *buf)
 {
-    /* A reader of a dead name may follow chunks of another: every step is
+    /* A reader of a dead name may follow another name's chunks: every step is
      * bounded by the length and by the pool. */
     while (len > 0 && first < t->chunk_count) {
         struct chunk chunk;
@@ -284,8 +285,8 @@ void weir_chunks_free(struct weir_table *t, uint32_t first)
 /* ---- Names ---- */
 
 /* The first 32 bytes of a name as they are stored, without 'more'. Made of
- * loads and shifts: a copy of a length that varies is a call, and reading
- * back what was written in other pieces waits for the writes. */
+ * loads and shifts: a copy of variable length is a function call, and reading
+ * back bytes written in smaller pieces stalls on the stores. */
 struct key {
     uint64_t word[4]; /* len, head[0..2] | [3..10] | [11..18] | [19..26] */
 };
@@ -300,8 +301,8 @@ static inline uint64_t load64(const char *p)
     return word;
 }
 
-/* A name shorter than eight bytes, zeros behind: pieces that overlap where
- * they say the same. */
+/* A name shorter than eight bytes, zero-padded: loads that overlap, with equal
+ * bytes where they do. */
 static inline uint64_t load_short(const char *p, size_t len)
 {
     const unsigned char *bytes = (const unsigned char *)p;
@@ -315,7 +316,7 @@ static inline uint64_t load_short(const char *p, size_t len)
            (uint64_t)bytes[len - 1] << (8 * (len - 1));
 }
 
-/* Eight bytes from 'at' of a name of at least eight, zeros behind its end. */
+/* Eight bytes from 'at' of a name of at least eight, zero-padded. */
 static inline uint64_t load_at(struct weir_text name, size_t at)
 {
     if (at + 8 <= name.len)
@@ -406,7 +407,7 @@ bool weir_table_is_below(const struct weir_table *t, uint32_t slot,
     if (!(weir_load_acquire(&hot->generation) & 1))
         return false;
     uint32_t up = weir_parent(hot);
-    /* Between two edits the parents of a table may go round. */
+    /* Between two edits the parents may form a cycle. */
     for (int i = 0; up != WEIR_SLOT_NONE && i < WEIR_DEPTH_MAX; i++) {
         if (up == above)
             return true;
@@ -505,8 +506,8 @@ static int bucket_room(const struct bucket *bucket)
     return room;
 }
 
-/* The first bucket while two places stay free in it: most lookups then end
- * in their first line. Past that the emptier of the two. */
+/* The first bucket while two places stay free in it: most lookups then end in
+ * their first line. Otherwise the emptier of the two. */
 static struct bucket *choose_bucket(const struct weir_table *t, uint64_t hash)
 {
     struct bucket *first = first_bucket(t, hash);
@@ -548,8 +549,8 @@ static void index_remove(struct weir_table *t, uint32_t slot)
 
 /* ---- Slots ---- */
 
-/* The lines of a free slot whose life begins. Its count goes on: all that is
- * told of counts is differences. */
+/* Resets a free slot whose life begins. Its count continues, because only
+ * differences of counts are reported. */
 static void slot_reset(struct weir_table *t, uint32_t slot)
 {
     struct cold *cold = weir_cold(t, slot);
@@ -565,13 +566,13 @@ static void slot_reset(struct weir_table *t, uint32_t slot)
     struct hot *hot = weir_hot(t, slot);
     uint64_t count = weir_load_relaxed(&hot->count);
     weir_store_relaxed(&cold->settled, count);
-    /* The first use of a slot is told at once: no root knows of it. */
+    /* The first use of a slot is reported at once: no root knows of it. */
     weir_store_relaxed(&cold->report_at, count);
     weir_store_relaxed(&hot->up, UP_NONE);
     weir_store_relaxed(&hot->stop, count + WEIR_COUNT_FAR);
     weir_store_relaxed(&hot->early, WEIR_MINI_FAR);
-    /* release: who is to clear it away finds no parent, no chunks of its
-     * former life. */
+    /* release: a thread that frees it after a crash finds no parent and no
+     * chunks of its former life. */
     weir_store_release(&cold->state, WEIR_SLOT_MAKING);
 }
 
@@ -604,7 +605,7 @@ void weir_slot_publish(struct weir_table *t, uint32_t slot)
 {
     uint32_t *generation = &weir_hot(t, slot)->generation;
     weir_assert(!(*generation & 1));
-    /* release: who finds it alive finds it complete. */
+    /* release: a thread that finds it alive finds it complete. */
     weir_store_release(generation, *generation + 1);
 }
 
@@ -664,11 +665,12 @@ void weir_table_release_stripe(struct weir_table *t, uint32_t stripe)
 {
     if (stripe < t->commons)
         return;
-    /* release: the next owner goes on from this one's counts. */
+    /* release: the next owner continues from this one's counts. */
     weir_store_release(&weir_stripe(t, stripe)->owned, 0);
 }
 
-/* A stripe that threads share needs the locked add; an owner alone doesn't. */
+/* A stripe that threads share needs the locked add; a stripe with one owner
+ * doesn't. */
 static void stripe_count(const struct weir_table *t, uint64_t *counter,
                          uint32_t stripe)
 {

@@ -6,7 +6,7 @@
  *              a slot      a slot       a slot           a slot  a slot
  *
  *     ... stripes | twins | gauges | meters | area map | area   | leased | ...
- *                   16 B    16 B     16 B     1 B        64 B     64 B
+ *                   16 B    32 B     16 B     1 B        64 B     64 B
  *                   a slot  a slot   a slot   a unit     a unit   a slot
  *
  *     ... which slot has which basin | basins    | ...
@@ -16,23 +16,23 @@
  *         16 B     4 B      1 bit     8 B
  *         a pin    a slot   a chunk   a slot and process
  *
- * The pages of twins are touched by nobody before there is a shadow set, those
- * of meters and area by nobody before there is a quota with a meter, those of
- * leased by nobody before there is a quota that is, those of gauges are read,
- * and written by nobody before there is a permit; those of basins, and of which
- * slot has which, by nobody before there is an adaptive quota
- * (table_sluice.c).
+ * Pages stay untouched until they are needed: those of the shadow slots
+ * ("twins") before there is a shadow set, of meters and area before there is a
+ * quota with a bucket state, of leased before there is a leased quota, of gate
+ * slots ("basins") and their map before there is an adaptive quota
+ * (table_sluice.c). Pages of in-flight counters ("gauges") are read, but not
+ * written before there is a quota of kind concurrency.
  *
  * One hot line decides. A take reads the lines of its chain, and writes only
- * 'count' (and 'base' when the bucket stood empty):
+ * 'count' (and 'base' when the bucket was empty):
  *
  *     in   = (count << frac) + base            both modulo
  *     fill = in - leaked(now - origin)         signed, 63 bits
  *
- * Who writes what:
- *     count                takes add, refunds subtract. Nobody sets it.
+ * Writers of each field:
+ *     count                takes add, refunds subtract; never set
  *     base                 the lift (CAS, when fill < 0), the sync (store)
- *     stop, early          the sync; the touch of a take moves 'early'
+ *     stop, early          the sync; touch(), called by a take, moves 'early'
  *     leak, band, high, …  the writer (lock), by the switch below
  *     up                   the writer: the parent; the grandparent is only a
  *                          hint for prefetching, mended by a take that
@@ -40,70 +40,70 @@
  *     generation           the writer: odd while the slot lives
  *
  * The switch. Parameters and 'base' must change together, and a reader must
- * never wait for a writer that was killed. The lowest bit of 'base' says
- * where the parameters are: 0, in the hot line; 1, in the table's one spare
- * copy. The writer
+ * never wait for a writer that was killed. The lowest bit of 'base' tells where
+ * the parameters are: 0: in the hot line; 1: in the table's one spare copy. The
+ * writer
  *
  *     1 fills the spare          2 CAS base -> new base, bit 1
  *     3 rewrites the hot line    4 CAS base -> same base, bit 0
  *
- * A writer killed after 2 leaves a sound slot; the next one, before it uses
- * the spare, finishes 3 and 4 for it. 'meta' carries a sequence that is odd
- * during 3: a reader that saw bit 0 checks that meta did not move under it.
+ * A writer killed after 2 leaves a sound slot; the next writer finishes 3 and 4
+ * before it uses the spare. 'meta' has a sequence that is odd during 3: a
+ * reader that saw bit 0 checks that meta has not changed meanwhile.
  *
- * Telling the sync. 'stop' is the count at which takes are refused until a
- * root answers; 'early' is how far before it somebody must be told: at first
- * "always", so that the next take marks the slot in the dirty bits; the mark
- * moves it to report_at, so that the one that crosses it asks for an early
- * report. One comparison in the hot path serves both.
+ * Notifying the sync. 'stop' is the count at which takes are refused until a
+ * root answers. 'early' is the distance before 'stop' from which a take must
+ * notify the sync. It begins as "always", so that the next take marks the slot
+ * in the dirty bits. The mark moves it to report_at, so that the take that
+ * crosses report_at requests an early report. One comparison in the hot path
+ * serves both.
  *
- * Taking back. A walk reads, an add charges, and between the two a slot may
- * change hands. So the writer moves 'generation' (or a child's 'up') before it
- * reads 'count', and a take adds to 'count' before it reads 'generation' and
- * each 'up' once more, all of it in one order that everybody sees: either the
- * writer finds the slot in use and leaves it, or the take finds the chain
- * changed and takes back what it added.
+ * Taking back. A walk reads, an add charges, and between the two a slot may get
+ * another name. The writer moves 'generation' (or a child's 'up') before it
+ * reads 'count'; a take adds to 'count' before it reads 'generation' and each
+ * 'up' again. All of these are sequentially consistent: either the writer finds
+ * the slot in use and leaves it, or the take finds the chain changed and
+ * subtracts the units that it added.
  *
- * The index. Buckets of eight entries (tag, slot), one line each; a name
- * lives in one of two buckets. A lookup reads at most two lines, a removal
- * clears its entry: no tombstones, no moves, readers never see a gap. The
- * first bucket is taken while it has room to spare, the emptier one after
- * that; with at most 8/3 names a bucket on average no name was ever seen
- * without a place (test_table fills 4 M), and if one is, it is EFULL.
+ * The index. Buckets of eight entries (tag, slot), one line each; a name lives
+ * in one of two buckets. A lookup reads at most two lines, a removal clears its
+ * entry: no tombstones, no moves, readers never see a gap. The first bucket is
+ * taken while it has room to spare, the emptier one after that; with at most
+ * 8/3 names per bucket on average, no name without a place was ever observed
+ * (test_table fills 4 M). If there is one, the result is EFULL.
  *
- * The writer lock. One word in the header; held for microseconds by who
- * makes an instance, pins, puts, drops or sweeps. Decisions never take it,
- * but for the first of a live slot that is asked of the shadow set as well.
+ * The writer lock. One word in the header; held for microseconds to make an
+ * instance, pin, put, drop or sweep. Decisions never take it, except a live
+ * slot's first request that also goes to the shadow set.
  *
- * Meters (table_meter.c). A quota whose algorithm isn't one word that takes
- * add to has a state in the area, and a rule there that it shares with all
- * instances of its template. Its slot carries META_METER (META_AWAY: a store
- * decides), its bucket is one that never refuses: so 'count' goes on as
- * everywhere, and the short way of a take says "hard" for it as for any flag.
- * Rule and state hang on the slot's entry in 'meters':
+ * Bucket states, "meters" (table_meter.c). A quota whose algorithm isn't one
+ * word that takes add to has a state in the area, and a rule there that all
+ * instances of its template share. Its slot has META_METER (META_AWAY: a store
+ * decides) and a bucket that never refuses: 'count' then works as everywhere,
+ * and the fast path of a take judges it HARD, as with any flag. The slot's
+ * entry in 'meters' refers to rule and state:
  *
  *     lock     held for one step's arithmetic, or by the writer while it
- *              puts another rule and state in. It lies outside of the area:
- *              whatever becomes of a meter, a lock is always a lock
- *     serial   moves when a slot gets a meter that had none: who takes back
- *              what it charged finds out that it is another's by now
- *     where    rule and state, in one store: a writer that was killed leaves
- *              the ones before or the ones after
+ *              stores another rule and state. It lies outside of the area,
+ *              so that it stays a lock when rule and state are freed
+ *     serial   moves when a slot without a bucket state gets one: a take
+ *              that gives units back then finds that it is another one
+ *     where    rule and state, in one store: a killed writer leaves the
+ *              old pair or the new pair
  *
- * The area is cut by halves (table_area.c). What a killed writer was doing
- * there is made anew from what the slots refer to.
+ * The area is a buddy allocator (table_area.c). After a killed writer it is
+ * rebuilt from the slots' references.
  *
  * The shadow set (table_shadow.c). 'shadows' counts the quotas and templates
  * whose names begin with WEIR_SHADOW_PREFIX; takes read it on the header's
- * first line, which is written when one comes or goes and never else. A live
- * slot's twin says which slot stands for it in the shadow set. It is written
- * under the lock, and holds for as long as
+ * first line, which is written only when such a quota comes or goes. A live
+ * slot's "twin" entry names its shadow slot. It is written under the lock, and
+ * is valid as long as
  *
- *     the live slot lives (a new life begins without one),
- *     'shadow_version' is the twin's (it moves when names may be ruled by
+ *     the live slot lives (a new life begins without an entry),
+ *     'shadow_version' is the entry's (it moves when names may be ruled by
  *         another quota than before), and
- *     the slot that it names lives (its generation is the twin's).
- */
+ *     the shadow slot lives (its generation is the entry's). */
 
 #ifndef WEIR_TABLE_LAYOUT_H
 #define WEIR_TABLE_LAYOUT_H
@@ -117,8 +117,8 @@
 #define WEIR_TABLE_MAGIC 0x5745495254424c31ull /* "WEIRTBL1" */
 #define WEIR_TABLE_LAYOUT 8
 
-/* A 32-bit float of our own for distances that may be rounded: 26 bits of
- * mantissa, 6 of exponent; decodes in two operations. */
+/* A 32-bit float format for distances that may be rounded: 26 bits of mantissa,
+ * 6 of exponent; decodes in two operations. */
 typedef uint32_t weir_mini;
 #define WEIR_MINI_FAR (((weir_mini)0x3ffffff << 6) | 36) /* ~2^62 */
 
@@ -145,16 +145,16 @@ static inline weir_mini weir_mini_above(int64_t value)
     return weir_mini_of(weir_mini_get(mini) + ((int64_t)1 << (mini & 63)));
 }
 
-/* meta: what of a slot changes together with its parameters. */
-#define META_OFF 0x01u       /* mode off, or a placeholder: not there at all */
+/* meta: bits that change together with a slot's parameters. */
+#define META_OFF 0x01u       /* mode off, or a placeholder: link is ignored */
 #define META_SHADOW 0x02u    /* decides, never refuses */
 #define META_PASS 0x04u      /* stale: passes and counts */
-#define META_LIMIT 0x08u     /* stale: refuses */
-#define META_HOLD 0x10u      /* stale: refuses with the probability in cold */
-#define META_METER 0x20u     /* a meter decides (table_meter.c) */
-#define META_AWAY 0x40u      /* a store decides; its chain isn't this table's */
-#define META_GAUGE 0x80u     /* counts what is in flight (table_permit.c) */
-#define META_ADAPTIVE 0x100u /* a gauge with a sluice (table_sluice.c) */
+#define META_LIMIT 0x08u    /* stale: refuses */
+#define META_HOLD 0x10u      /* stale: refuses with probability cold.hold */
+#define META_METER 0x20u     /* a bucket state decides (table_meter.c) */
+#define META_AWAY 0x40u      /* a store decides, not this table alone */
+#define META_GAUGE 0x80u     /* counts units in flight (table_permit.c) */
+#define META_ADAPTIVE 0x100u /* META_GAUGE with a gate (table_sluice.c) */
 #define META_STALE (META_PASS | META_LIMIT | META_HOLD)
 #define META_FLAGS 0x1ffu
 #define META_WHOLE_SHIFT 9 /* 8 bits: leak.whole */
@@ -173,13 +173,13 @@ static inline struct weir_leak weir_meta_leak(uint32_t meta, uint64_t part)
 
 struct hot {
     uint64_t count;
-    uint64_t base;       /* scaled << 1 | where the parameters are */
+    uint64_t base;       /* scaled << 1 | parameters in the spare */
     uint64_t part;       /* leak.part */
     int64_t high;        /* scaled */
     uint64_t stop;       /* refuse at this count */
     uint64_t up;         /* slots: parent | grandparent << 32 */
     weir_mini band;      /* high - low, scaled */
-    weir_mini early;     /* tell the sync this far before 'stop' */
+    weir_mini early;     /* notify the sync this far before 'stop' */
     uint32_t generation; /* odd while the slot lives */
     uint32_t meta;
 };
@@ -188,8 +188,8 @@ static_assert(sizeof(struct hot) == WEIR_CACHE_LINE, "one line a slot");
 struct cold {
     uint64_t created;
     uint64_t refused;   /* units, without those still in stripes; atomic */
-    uint64_t settled;   /* sync: every root knows the count up to here */
-    uint64_t report_at; /* sync writes, the touch reads */
+    uint64_t settled;   /* sync: acknowledged by every root up to here */
+    uint64_t report_at; /* the sync writes, touch() reads */
     uint32_t rule;      /* instance: its template; template: its overflow */
     uint32_t aux;       /* template: chunks of its parent's pattern;
                          * free slot: the next free one */
@@ -197,7 +197,7 @@ struct cold {
     uint8_t state;      /* enum weir_slot_state; released when complete */
     uint8_t sharing : 3, on_stale : 3, seen : 1, unpinned : 1;
     uint8_t aux_len; /* bytes of the pattern */
-    uint8_t hold;    /* probability of refusal when last told, 1/255 */
+    uint8_t hold;    /* probability of refusal last received, 1/255 */
 };
 static_assert(sizeof(struct cold) == 48, "three quarters of a line a slot");
 
@@ -225,15 +225,15 @@ static_assert(sizeof(struct bucket) == WEIR_CACHE_LINE, "");
 #define STRIPE_ENTRIES 256
 struct refusal {     /* written by the stripe's owner only */
     uint32_t slot;   /* WEIR_SLOT_NONE: empty */
-    uint32_t events; /* refusals ever, whatever the slot; wraps */
+    uint32_t events; /* refusals ever, of all slots; wraps */
     uint64_t units;  /* refused for 'slot' */
 };
-/* The live set's decisions and the shadow set's draw from streams of their
- * own, so that one set makes no difference to what the other decides. */
+/* The live set and the shadow set draw from separate streams, so that neither
+ * changes the other's decisions. */
 enum set { LIVE, SHADOW };
 struct chance {
     struct weir_rng rng;
-    uint64_t run; /* of draws: where it is, and in which order it goes */
+    uint64_t run; /* of draws: its position and its order */
 };
 struct weir_stripe {
     uint32_t owned;          /* 0, or the owner's number + 1; atomic */
@@ -243,37 +243,37 @@ struct weir_stripe {
     uint64_t overflowed;
     uint64_t padding;
     struct refusal refusals[STRIPE_ENTRIES];
-    uint32_t seen[STRIPE_ENTRIES]; /* the sync's: 'events' when last told */
+    uint32_t seen[STRIPE_ENTRIES]; /* the sync's: 'events' at its last read */
 };
 static_assert(sizeof(struct weir_stripe) % WEIR_CACHE_LINE == 0, "");
 
-/* Who stands for a live slot in the shadow set. */
+/* A live slot's shadow slot. */
 struct twin {
-    uint64_t ref;     /* slot | generation << 32; WEIR_SLOT_NONE: nobody */
+    uint64_t ref;     /* slot | generation << 32; WEIR_SLOT_NONE: none */
     uint32_t version; /* of the shadow set when it was found; 0: never */
-    /* Of what the live set let through lately, what passed there and what
-     * didn't: in which proportion a refund is to be given there. Both are
-     * halved when one is full. */
+    /* Recent requests that the live set let through: how many passed the shadow
+     * set and how many did not, which is the probability of applying a refund
+     * there. Both are halved when one is full. */
     uint16_t passed, refused;
 };
 static_assert(sizeof(struct twin) == 16, "");
 
-/* What is in flight by a slot's name (table_permit.c). Written by no edit: it
- * is what permits hold, whatever became of the quota meanwhile. */
+/* Units in flight by a slot's name (table_permit.c). No edit writes it: it is
+ * the sum of the permits, also after the quota was changed or removed. */
 struct gauge {
-    uint64_t held;    /* units that this process's permits hold; atomic */
-    uint64_t others;  /* units that other processes have; the sync's, atomic */
-    uint32_t lanes;   /* bits: lanes in which somebody waits; atomic */
-    uint32_t queue;   /* of a quota: queue_max << 2 | queue; 0: it has none;
-                      * written under the writer lock, atomic */
-    uint64_t awaited; /* units that those who wait want; atomic */
+    uint64_t held;    /* units in flight here; atomic */
+    uint64_t others;  /* units of other processes; the sync's, atomic */
+    uint32_t lanes;   /* bits: lanes with a waiter; atomic */
+    uint32_t queue;   /* a quota's queue_max << 2 | queue; 0: it has none;
+                       * written under the writer lock, atomic */
+    uint64_t awaited; /* units that waiters want; atomic */
 };
 static_assert(sizeof(struct gauge) == 32, "what an enter needs on one line");
 
-/* The meter of a slot; all zero: it has none. */
+/* The bucket state of a slot; all zero: it has none. */
 struct meter {
     uint32_t lock;   /* 0: free */
-    uint32_t serial; /* of what hangs on it */
+    uint32_t serial; /* of the bucket state */
     uint64_t where;  /* unit of the rule + 1, of the state + 1 << 32 */
 };
 static_assert(sizeof(struct meter) == 16, "");
@@ -281,17 +281,17 @@ static_assert(sizeof(struct meter) == 16, "");
 /* Of a slot that is leased, or was until just now (table_lease.c). */
 struct leased {
     uint32_t state;     /* enum weir_leasing; atomic */
-    uint32_t wanted_by; /* which of the slot's lives 'wanted' is of; atomic */
+    uint32_t wanted_by; /* the slot's life that 'wanted' belongs to; atomic */
     uint64_t granted;   /* units a second, a double's bits; INFINITY: all pass;
                        * atomic */
-    struct weir_bucket whole; /* what the quota asks for, for all */
-    uint64_t wanted;  /* what a caller said: likewise a double's bits; atomic */
-    int64_t priority; /* of the quota's wants; of templates too */
+    struct weir_bucket whole; /* of the whole quota */
+    uint64_t wanted;          /* set by a caller: a double's bits; atomic */
+    int64_t priority;         /* of the quota's wants; of templates too */
 };
 static_assert(sizeof(struct leased) == WEIR_CACHE_LINE, "a line a slot");
 
-/* What an adaptive quota asks for, of its fields those that a sluice is made
- * of; of a template, for its instances. */
+/* The fields of an adaptive quota that a concurrency gate is made from; a
+ * template's are for its instances. */
 struct adapting {
     uint64_t percentile, min, max, fleet_min, fleet_max;
     weir_duration target, permit_timeout;
@@ -300,38 +300,39 @@ struct adapting {
     char classes[WEIR_CLASSES_TEXT_MAX];
 };
 
-/* A sluice, with what it was made of. */
+/* A gate slot: a concurrency gate and the rule that it was made from. */
 struct basin {
-    uint32_t slot;   /* whose it is + 1; 0: nobody's; atomic */
-    uint32_t serial; /* moves when it becomes somebody's, and when it is given
-                      * up; even while it is nobody's, or emptied for the next
-                      * life of its slot; atomic */
-    uint32_t made;   /* a sluice was begun in it */
-    uint32_t rule;   /* which of the two is in force: the other is written */
+    uint32_t slot;   /* owning slot + 1; 0: free; atomic */
+    uint32_t serial; /* moves when it gets an owner and when it is given up;
+                      * even while it is free, or while it is emptied for its
+                      * slot's next life; atomic */
+    uint32_t made;   /* a gate was initialized in it */
+    uint32_t rule;   /* the one in force: edits write the other */
     struct adapting rules[2];
     uint32_t klass[WEIR_SLUICE_CLASSES_MAX]; /* numbers; 0: none; atomic */
-    /* In flight by the slot's name since before it had the basin: how much is
-     * left of them, and above 32 bits the life that it is to leave from;
-     * atomic. */
+    /* Untracked permits: units in flight by the slot's name since before it had
+     * the gate slot. Bits 32 and above: the life of the gate that they leave
+     * from; atomic. */
     uint64_t strangers;
     _Alignas(WEIR_CACHE_LINE) unsigned char sluice[];
 };
-/* In the place of a basin's number: the slot wants one, and there was none. */
+/* Instead of a gate slot's number: the slot wants one, and none was free. */
 #define BASIN_WANTED UINT32_MAX
 
-/* Before the state of what stands in for a store. */
+/* Precedes the bucket state that stands in for a store. */
 struct shared {
-    uint64_t limiters; /* by which the rule is divided; 0: never used */
+    uint64_t limiters; /* the rule is divided by it; 0: never used */
 };
 
-/* A rule in the area: of a quota or template, and of its instances. Never
- * changed but for 'refs' and 'utc_offset_s'; an edit makes another. */
+/* A rule in the area: of a quota or template, and of its instances. Only 'refs'
+ * and 'utc_offset_s' change; an edit makes a new rule. */
 struct metering {
-    uint32_t refs;          /* meters that go by it; under the writer lock */
+    uint32_t refs;          /* bucket states that use it; under the writer
+                             * lock */
     int32_t utc_offset_s;   /* of its zone; atomic */
     weir_duration deadline; /* of a store */
     uint16_t store_len;     /* 0: decided here */
-    uint8_t zone_len;       /* 0: UTC, or it says an offset itself */
+    uint8_t zone_len;       /* 0: UTC, or a fixed offset */
     uint8_t on_stale;       /* of a store: enum weir_on_stale */
     struct weir_meter_rule rule;
     char text[]; /* the store, the zone */
@@ -339,11 +340,11 @@ struct metering {
 
 #define AREA_UNIT 64          /* bytes */
 #define AREA_ORDERS 12        /* blocks of AREA_UNIT << 0 .. 11 */
-#define AREA_LEAST (64 << 10) /* bytes, unless somebody says otherwise */
+#define AREA_LEAST (64 << 10) /* bytes, by default */
 #define AREA_NONE UINT32_MAX
 
-/* A zone that a quota names, and what was said of it last: a new rule then
- * begins with that. */
+/* A zone that a quota names, and its last known offset: a new rule begins with
+ * that. */
 struct zone {
     int32_t utc_offset_s;
     uint8_t len;
@@ -351,12 +352,12 @@ struct zone {
 };
 #define ZONES_KNOWN 16
 
-/* How often a process holds a slot. */
+/* How often a process has pinned a slot. */
 struct pin {
     uint32_t slot;
-    uint32_t next; /* of the slot, or of the free ones; index + 1 */
+    uint32_t next; /* of the slot's pins, or of the free ones; index + 1 */
     uint32_t process;
-    uint32_t count; /* 0: it is free */
+    uint32_t count; /* 0: free */
 };
 static_assert(sizeof(struct pin) == 16, "");
 
@@ -383,22 +384,22 @@ struct weir_table {
         basin_of_at, basins_at;
     /* Of a table that processes share; else 0. */
     uint64_t pins_at, pinned_at, kept_at, holds_at;
-    uint32_t commons; /* stripes for who got none: one a process */
+    uint32_t commons; /* shared stripes: one per process */
     uint32_t pin_count;
     uint32_t chunk_count;
     uint32_t bits_words;
     uint32_t area_units;
     uint32_t metered;       /* rules of meters made so far; atomic */
-    uint32_t leased;        /* there was a quota that is leased; atomic */
-    uint32_t basins;        /* there are so many */
-    uint32_t basins_used;   /* basins ever used; atomic */
+    uint32_t leased;        /* there was a leased quota; atomic */
+    uint32_t basins;        /* gate slots in all */
+    uint32_t basins_used;   /* gate slots ever used; atomic */
     uint32_t basins_wanted; /* slots with BASIN_WANTED; atomic */
     uint32_t basin_bytes;
-    uint32_t fleet;   /* processes, by which bounds of a fleet are divided */
-    uint64_t wall;    /* to be added to 'now' for what a calendar rules */
-    uint64_t aligned; /* the same for other windows: as it was at first */
+    uint32_t fleet;   /* processes by which a fleet's bounds are divided */
+    uint64_t wall;    /* added to 'now' for calendar windows */
+    uint64_t aligned; /* the same for other windows: the first value */
 
-    /* Written by few, on a line of their own. */
+    /* Rarely written; on a separate line. */
     _Alignas(WEIR_CACHE_LINE) uint64_t writer; /* lock: 0 free */
     uint32_t used;                             /* slots ever used */
     uint32_t live;
@@ -409,8 +410,8 @@ struct weir_table {
     uint32_t stale;
     uint32_t held; /* fills don't move cold.hold */
     uint32_t template_count;
-    weir_instant barren_till; /* a look for room was in vain */
-    uint32_t spare_slot;      /* whose parameters the spare holds */
+    weir_instant barren_till; /* until then no search for room: one failed */
+    uint32_t spare_slot;      /* the slot whose parameters the spare has */
     uint64_t spare_part;
     int64_t spare_high;
     weir_mini spare_band;
@@ -424,8 +425,8 @@ struct weir_table {
     struct zone zones[ZONES_KNOWN];
     uint32_t area_free[AREA_ORDERS]; /* first free block + 1 of each order */
 
-    _Alignas(WEIR_CACHE_LINE) uint32_t urgent; /* touched by takes */
-    uint32_t reporting; /* a report of all is coming anyway; atomic */
+    _Alignas(WEIR_CACHE_LINE) uint32_t urgent; /* written by takes */
+    uint32_t reporting; /* a report of all changes is scheduled; atomic */
 
     _Alignas(
         WEIR_CACHE_LINE) struct template_entry templates[WEIR_TEMPLATES_MAX];
@@ -442,7 +443,7 @@ static inline struct hot *weir_hot(const struct weir_table *t, uint32_t slot)
 {
     return (struct hot *)weir_table_at(t, sizeof(*t)) + slot;
 }
-/* Whether the slot is still whose handle this is. */
+/* Whether the slot is still in the ref's life. */
 static inline bool weir_ref_is_live(const struct weir_table *t,
                                     struct weir_ref ref)
 {
@@ -503,14 +504,14 @@ static inline uint32_t *weir_pinned(const struct weir_table *t, uint32_t slot)
 {
     return (uint32_t *)weir_table_at(t, t->pinned_at) + slot;
 }
-/* Units of the slot that permits of the process hold. */
+/* Units of the slot that the process has in flight. */
 static inline uint64_t *weir_holds(const struct weir_table *t, uint32_t process,
                                    uint32_t slot)
 {
     return (uint64_t *)weir_table_at(t, t->holds_at) +
            (uint64_t)process * t->slots + slot;
 }
-/* Whose stripe it is: its number. Of a thread that has it. */
+/* The number of the process that owns the stripe; for the owning thread. */
 static inline uint32_t weir_process_of(const struct weir_table *t,
                                        uint32_t stripe)
 {
@@ -518,7 +519,7 @@ static inline uint32_t weir_process_of(const struct weir_table *t,
         return stripe;
     return weir_load_relaxed(&weir_stripe(t, stripe)->owned) - 1;
 }
-/* Which basin a slot has: its number + 1; 0; or BASIN_WANTED. Atomic. */
+/* A slot's gate slot: its number + 1; 0: none; or BASIN_WANTED. Atomic. */
 static inline uint32_t *weir_basin_of(const struct weir_table *t, uint32_t slot)
 {
     return (uint32_t *)weir_table_at(t, t->basin_of_at) + slot;
@@ -549,9 +550,9 @@ static inline uint64_t weir_elapsed(const struct weir_table *t,
     return now > t->origin ? now - t->origin : 0;
 }
 
-/* One consistent look at a link. */
+/* A consistent copy of a link's parameters and state. */
 struct look {
-    uint64_t base; /* as found: for the lift's CAS */
+    uint64_t base; /* as read: for the lift's CAS */
     uint64_t count;
     int64_t fill; /* may be negative */
     int64_t high;
@@ -562,12 +563,13 @@ struct look {
 void weir_look_spare(const struct weir_table *t, uint32_t slot,
                      uint64_t elapsed, struct look *out);
 
-/* A gauge's fill is what is in flight, on a scale of whole units. */
+/* For kind concurrency the fill is the units in flight, on a scale of whole
+ * units. */
 static inline void weir_look_gauge(const struct weir_table *t, uint32_t slot,
                                    struct look *look)
 {
     const struct gauge *gauge = weir_gauge(t, slot);
-    /* Relaxed: who holds something looks again, by a swap. */
+    /* Relaxed: an enter reads it again for its compare-and-swap. */
     look->count = weir_load_relaxed(&gauge->held);
     look->fill = (int64_t)(look->count + weir_load_relaxed(&gauge->others));
 }
@@ -615,20 +617,20 @@ static inline void weir_look(const struct weir_table *t, uint32_t slot,
 }
 
 /* ---- table.c ---- */
-void weir_table_lock(struct weir_table *t); /* by the sync */
+void weir_table_lock(struct weir_table *t); /* for the sync */
 void weir_table_lock_as(struct weir_table *t, uint32_t process);
-/* False: it was taken all the time, some microseconds at least. */
+/* False: it was taken during all tries, some microseconds at least. */
 bool weir_table_try_lock_as(struct weir_table *t, uint32_t process);
 void weir_table_unlock(struct weir_table *t);
 /* Under the lock: the slot of 'name' in any state but free, or NONE. */
 uint32_t weir_slot_find(const struct weir_table *t, struct weir_text name);
 /* Under the lock: takes a free slot (state MAKING) for 'name', or
- * WEIR_SLOT_NONE: no slot, no chunks or no place in the index. Found by
- * weir_slot_find() only, until it is published. */
+ * WEIR_SLOT_NONE: no slot, no chunks or no place in the index. Only
+ * weir_slot_find() finds it until it is published. */
 uint32_t weir_slot_take(struct weir_table *t, struct weir_text name);
 /* Begins its life: from now on any thread finds it. */
 void weir_slot_publish(struct weir_table *t, uint32_t slot);
-/* Ends its life, if that has not ended; gives it back. */
+/* Ends its life, if not ended yet, and frees it. */
 void weir_slot_release(struct weir_table *t, uint32_t slot);
 bool weir_chunks_store(struct weir_table *t, const char *bytes, size_t len,
                        uint32_t *out_first);
@@ -637,96 +639,97 @@ void weir_chunks_load(const struct weir_table *t, uint32_t first, size_t len,
 void weir_chunks_free(struct weir_table *t, uint32_t first);
 
 /* ---- table_take.c ---- */
-/* Lifts a bucket that stood empty, so that its fill is not below 0. */
+/* Lifts a bucket that was empty, so that its fill is not below 0. */
 void weir_slot_lift(struct weir_table *t, uint32_t slot, uint64_t elapsed);
-/* The slot's count has become that: tells the sync if it is near. Returns 0 or
- * WEIR_OUTCOME_KICK. */
+/* The slot's count is 'count' now: notifies the sync if that is near a mark.
+ * Returns 0 or WEIR_OUTCOME_KICK. */
 unsigned weir_slot_note(struct weir_table *t, uint32_t slot, uint64_t count);
 /* Sets the slot's dirty bit. */
 void weir_slot_mark(struct weir_table *t, uint32_t slot);
 /* The slot and all above it. Under the writer lock. */
 void weir_slot_mark_chain(struct weir_table *t, uint32_t slot);
-/* The slot is held: its twin, if it has one, is told of too. Under the writer
- * lock. */
+/* The slot was pinned: marks its shadow slot too, if it has one. Under the
+ * writer lock. */
 void weir_shadow_meet(struct weir_table *t, struct weir_ref ref,
                       weir_instant now);
 
-/* Lets the rest of a decision know that the shadow set wants it too. */
+/* The outcome bit that is set if there is a shadow set. */
 static inline unsigned weir_shadow_outcome(const struct weir_table *t)
 {
-    /* Relaxed: a request beside the edit that brings the set or takes it is
-     * before it or after it. */
+    /* Relaxed: a request concurrent with the edit that adds or removes the set
+     * counts as before or after it. */
     return weir_load_relaxed(&t->shadows) ? WEIR_OUTCOME_SHADOW : 0;
 }
-/* A take or reserve on a slot of the shadow set, as enforced there: draws
- * from that set's chance, explains nothing, counts no unknown name. */
+/* A take or reserve on a slot of the shadow set, as enforced there: draws from
+ * that set's stream, explains nothing, counts no unknown name. */
 unsigned weir_slot_take_shadow(struct weir_table *t, uint32_t stripe,
                                struct weir_ref ref, uint64_t weight,
                                weir_instant now);
 unsigned weir_slot_reserve_shadow(struct weir_table *t, uint32_t stripe,
                                   struct weir_ref ref, uint64_t weight,
                                   weir_duration wait_max, weir_instant now);
-/* Draws from the stripe's chance of a set. */
+/* Draws from the stripe's stream of a set. */
 uint64_t weir_stripe_draw(struct weir_table *t, uint32_t stripe, enum set set);
 
 /* ---- table_permit.c ---- */
-/* Whether permits hold the slot: then it must not be freed. Its generation
- * was moved before, or a permit may come after this. */
+/* Whether the slot has units in flight: then it must not be freed. If its
+ * generation was not moved before, a permit may come after this. */
 bool weir_slot_is_held(const struct weir_table *t, uint32_t slot);
 
-/* Gives back what 'process' holds of the slot. */
+/* Gives back the units that 'process' has in flight at the slot. */
 void weir_gauge_bury(struct weir_table *t, uint32_t slot, uint32_t process);
 
 /* ---- table_share.c; under the lock, but the first ---- */
-/* After a lay-out: where the parts of a shared table lie; returns their end. */
+/* Places the parts of a shared table from 'at' on; returns their end. */
 uint64_t weir_share_lay_out(struct weir_table *t, uint64_t at);
-/* One pin more, or fewer. False: no room, or it holds none. */
+/* Add or remove one pin. False: no room, or the process has none. */
 bool weir_share_pin(struct weir_table *t, uint32_t process, uint32_t slot);
 bool weir_share_unpin(struct weir_table *t, uint32_t process, uint32_t slot);
 /* ---- table_sluice.c ---- */
-/* What basins need behind 'at', a multiple of a line; fills the header. Returns
- * where they end. */
+/* Places the gate slots from 'at' (a multiple of a line) on; fills the header.
+ * Returns their end. */
 uint64_t weir_basins_lay_out(struct weir_table *t, uint64_t at,
                              uint32_t basins);
-/* Under the lock: the slot is ruled by 'quota', or as 'template' is; NULL and
- * NONE: by nobody who is adaptive. 'another': by one that it had nothing to do
- * with. */
+/* Under the lock: the slot is ruled by 'quota', or as 'template' is. 'another':
+ * by an unrelated quota. */
 void weir_slot_adapt(struct weir_table *t, uint32_t slot,
                      const struct weir_quota *quota, bool another,
                      weir_instant now);
 void weir_slot_adapt_as(struct weir_table *t, uint32_t slot, uint32_t template,
                         bool another, weir_instant now);
-/* Under the lock: its life is over. */
+/* Under the lock: frees the slot's gate slot. */
 void weir_slot_unadapt(struct weir_table *t, uint32_t slot);
-/* Under the lock: an instance that found no basin, and there is one. */
+/* Under the lock: whether it is an instance without a gate slot and one is
+ * free. */
 bool weir_slot_wants_basin(const struct weir_table *t, uint32_t slot);
 /* After a killed writer. */
 void weir_basins_mend(struct weir_table *t);
-/* In a fork, where nobody enters or leaves: nothing is in flight; limits stay.
- * Whoever had any of it locked is in another process. */
+/* In a fork, with no enter or leave running: clears the units in flight, keeps
+ * the limits. Threads that held a lock of a gate are in the other process. */
 void weir_basins_forget(struct weir_table *t);
-/* Any thread: lets a permit through the slot's sluice, 'sure': by what its
- * class is sure of alone, and notes in 'hold' what holds it; false: it refuses.
- * True without a note: there is no sluice. */
+/* Any thread: enters the slot's concurrency gate ('sure': only within the
+ * guaranteed part of its class) and writes that to 'hold'; false: the gate
+ * refuses. True with 'hold' unchanged: there is no gate. */
 bool weir_slot_admit(struct weir_table *t, uint32_t slot,
                      struct weir_hold *hold, bool sure, weir_instant now);
-/* In which lane of the slot's line a class waits; see table_line.c. */
+/* The lane of the slot's wait queue for a class; see table_line.c. */
 uint32_t weir_slot_lane(const struct weir_table *t, uint32_t slot,
                         uint32_t klass);
-/* Gives back what admit noted; false: its sluice is another's by now. */
+/* Leaves the gate that admit wrote to 'hold'; false: the gate slot was
+ * reused. */
 bool weir_slot_dismiss(struct weir_table *t, struct weir_hold *hold,
                        enum weir_sample_outcome outcome, weir_instant now);
-/* A permit of 'weight' leaves the slot that came in another way. */
+/* A permit of 'weight' leaves the slot that did not enter its gate. */
 void weir_slot_depart(struct weir_table *t, uint32_t slot, uint64_t weight);
-/* The slot's sluice, for a look; NULL: none. */
+/* The slot's concurrency gate, for reading; NULL: none. */
 struct weir_sluice *weir_slot_sluice(const struct weir_table *t, uint32_t slot);
-/* Whether so many units of no class would be let in now, by what can be seen
- * without entering. */
+/* Whether 'weight' units of no class would be let in now, judged without
+ * entering. */
 bool weir_slot_has_room(const struct weir_table *t, uint32_t slot,
                         uint64_t weight, weir_instant now);
 
 /* ---- table_line.c; under the lock ---- */
-/* The slot is ruled by 'quota', or as 'template' is: who may wait there. */
+/* The slot is ruled by 'quota', or as 'template' is: sets its wait queue. */
 void weir_slot_queue(struct weir_table *t, uint32_t slot,
                      const struct weir_quota *quota);
 void weir_slot_queue_as(struct weir_table *t, uint32_t slot, uint32_t template);
@@ -735,22 +738,22 @@ void weir_slot_queue_as(struct weir_table *t, uint32_t slot, uint32_t template);
 /* A block of at least 'bytes', zeroed: its unit, or AREA_NONE. */
 uint32_t weir_area_take(struct weir_table *t, size_t bytes);
 void weir_area_give(struct weir_table *t, uint32_t unit, size_t bytes);
-/* Units of a block for so many bytes; free blocks of an order. */
+/* Units of a block for 'bytes'; number of free blocks of an order. */
 uint32_t weir_area_units(size_t bytes);
 uint32_t weir_area_count(const struct weir_table *t, unsigned order);
-/* After a killed writer: all is free but what weir_area_keep() says after
- * begin and before end. */
+/* After a killed writer: all blocks are free except those kept by
+ * weir_area_keep() between begin and end. */
 void weir_area_mend_begin(struct weir_table *t);
 void weir_area_keep(struct weir_table *t, uint32_t unit, size_t bytes);
 void weir_area_mend_end(struct weir_table *t);
 
 /* ---- table_meter.c ---- */
-/* Under the lock: what a quota needs of the area besides its slot. 'slot' is
- * its present one. */
+/* Under the lock: plans the rule and bucket state that a quota needs in the
+ * area. 'slot' is its present slot. */
 struct meter_plan {
-    uint64_t where; /* 0: no meter */
+    uint64_t where; /* 0: no bucket state */
     uint32_t flags; /* META_METER or META_AWAY */
-    bool same;      /* as the slot has it already */
+    bool same;      /* the slot has it already */
 };
 /* WEIR_EFULL: the area has no room, nothing has changed. */
 int weir_meter_plan(struct weir_table *t, uint32_t slot,
@@ -758,55 +761,58 @@ int weir_meter_plan(struct weir_table *t, uint32_t slot,
 /* The same for an instance of 'template'. */
 int weir_meter_plan_instance(struct weir_table *t, uint32_t slot,
                              uint32_t template, struct meter_plan *out);
-/* Gives a plan back that wasn't followed. */
+/* Releases a plan that wasn't followed. */
 void weir_meter_unplan(struct weir_table *t, const struct meter_plan *plan);
-/* Follows it: the slot's meter is the plan's, and holds what the one before
- * or the slot's bucket until now held, or ('empty') nothing. To be called
- * before the bucket is switched. */
+/* Follows a plan: the slot gets the plan's bucket state, with the units of its
+ * previous bucket state or bucket, or ('empty') none. Call it before the bucket
+ * is switched. */
 void weir_meter_follow(struct weir_table *t, uint32_t slot,
                        const struct meter_plan *plan, bool empty,
                        weir_instant now);
-/* Units that the slot's meter holds. */
+/* Units in the slot's bucket state. */
 uint64_t weir_meter_units(struct weir_table *t, uint32_t slot,
                           weir_instant now);
-/* Takes the slot's meter away. Returns what it held, for a bucket that takes
+/* Removes the slot's bucket state. Returns its units, for a bucket that takes
  * its place. */
 uint64_t weir_meter_drop(struct weir_table *t, uint32_t slot, weir_instant now);
-/* Whether the slot has no meter or one that holds nothing. */
+/* Whether the slot has no bucket state or an empty one. */
 bool weir_meter_is_idle(struct weir_table *t, uint32_t slot, weir_instant now);
-/* For an audit: units of its state, of its rule, and who goes by that. */
+/* For an audit: area units of its state and of its rule, and the rule's
+ * references. */
 void weir_meter_look(const struct weir_table *t, uint32_t slot,
                      uint32_t *out_own, uint32_t *out_rule, uint32_t *out_refs);
-/* After a killed writer, before slots are cleared away. */
+/* After a killed writer, before slots are freed. */
 void weir_meters_mend(struct weir_table *t);
-/* Of a process that has gone: the meters that it left locked begin anew, by
- * 'by'; 'writer': the writer lock was its too, and is now the caller's: what it
- * was doing to meters is mended, while others step theirs. */
+/* After a process has died: 'by' resets the bucket states that it left locked.
+ * 'writer': it also held the writer lock, which the caller now holds: repairs
+ * its unfinished changes to bucket states, while other threads go on with
+ * theirs. */
 void weir_meters_bury(struct weir_table *t, uint32_t process, uint32_t by,
                       bool writer);
 
-/* Any thread: takes the lock of a slot's meter. Returns its rule, or NULL if
- * it has none; state, or NULL. Both are valid until it is let go. */
+/* Any thread: weir_meter_hold() locks a slot's bucket state and returns its
+ * rule, or NULL; weir_meter_state() returns the state, or NULL. Both are valid
+ * until weir_meter_let_go(). */
 const struct metering *weir_meter_hold(struct weir_table *t, uint32_t slot,
                                        uint32_t stripe);
 void *weir_meter_state(const struct weir_table *t, uint32_t slot);
 void weir_meter_let_go(struct weir_table *t, uint32_t slot);
-/* What 'now' is to a meter. */
+/* 'now' on the clock that a rule's windows use. */
 weir_instant weir_meter_now(const struct weir_table *t,
                             const struct weir_meter_rule *rule,
                             weir_instant now);
 
-/* ---- table_shadow.c; but for the last, under the lock ---- */
-/* A name came under a quota or template of its own (1), no longer is (-1), or
- * its template rules otherwise (0). Of the live set: nothing to do. */
+/* ---- table_shadow.c; under the lock, except the last ---- */
+/* A quota or template of this name was added (1), removed (-1), or its template
+ * changed (0). Does nothing for names of the live set. */
 void weir_shadow_count(struct weir_table *t, struct weir_text name,
                        int difference);
 /* After a killed writer. */
 void weir_shadow_recount(struct weir_table *t);
-/* The slot's new life has no twin yet. */
+/* The slot's new life has no shadow slot yet. */
 void weir_shadow_forget(struct weir_table *t, uint32_t slot);
-/* Slots came free: who found no room in the shadow set asks again. Takes the
- * lock. */
+/* Slots were freed: names that found no room in the shadow set try again. Takes
+ * the lock. */
 void weir_shadow_freed(struct weir_table *t);
 
 /* ---- table_edit.c ---- */
@@ -814,34 +820,34 @@ void weir_shadow_freed(struct weir_table *t);
 void weir_slot_switch(struct weir_table *t, uint32_t slot,
                       const struct weir_bucket *bucket, uint32_t flags,
                       bool empty, weir_instant now);
-/* Under the lock: the switch of all that decides: to the bucket, or to the
- * plan's meter if it has one. */
+/* Under the lock: switches the slot to the bucket, or to the plan's bucket
+ * state if it has one. */
 void weir_slot_measure(struct weir_table *t, uint32_t slot,
                        const struct weir_bucket *bucket, uint32_t flags,
                        const struct meter_plan *plan, bool empty,
                        weir_instant now);
 /* Under the lock: finishes the switch of a writer that was killed. */
 void weir_table_mend_switch(struct weir_table *t);
-/* Under the lock that a writer was killed with: templates are each there once;
- * slots are alive, or free. */
+/* Under the lock of a killed writer: lists each template once, and frees slots
+ * that are not live. */
 void weir_table_mend_slots(struct weir_table *t);
 /* Under the lock: new flags, same parameters. */
 void weir_slot_set_flags(struct weir_table *t, uint32_t slot, uint32_t flags);
-/* The probability with which a look's bucket refuses now, in 1/255. */
+/* The probability with which the bucket refuses now, in 1/255. */
 uint8_t weir_look_refusal(const struct look *look);
-/* Who passed by META_PASS or META_HOLD, whatever the bucket held, owes nothing:
- * of 'weight' units that were just counted those above 'high' are taken out of
- * the bucket again. What was charged stays; so does what a root tells. */
+/* Requests that passed by META_PASS or META_HOLD, whatever the fill, leave no
+ * debt: of 'weight' units that were just counted, those above 'high' are
+ * removed from the bucket. Units charged afterwards stay, as do a root's
+ * fills. */
 void weir_slot_forgive(struct weir_table *t, uint32_t slot, uint64_t weight,
                        uint64_t elapsed);
-/* What a stale table adds to a slot's flags. */
+/* The flags that a stale table adds to a slot. */
 uint32_t weir_slot_stale_flags(const struct weir_table *t, uint32_t slot);
 
 /* ---- table_lease.c ---- */
-/* Under the lock: the slot, of another sharing 'before', is ruled by a quota
- * that asks for 'bucket'; 'another': by one that it had nothing to do with.
- * Gives what is to be switched in instead, if its sharing is, or was,
- * leased. */
+/* Under the lock: the slot, whose sharing was 'before', gets a quota with
+ * 'bucket'; 'another': an unrelated quota. Changes 'bucket' to the one to
+ * switch to if its sharing is, or was, leased. */
 void weir_slot_lease(struct weir_table *t, uint32_t slot,
                      enum weir_sharing before, bool another,
                      struct weir_bucket *bucket);
@@ -850,13 +856,13 @@ void weir_slot_unpinned(struct weir_table *t, uint32_t slot);
 /* Under the lock: weir_table_lease_view(). */
 void weir_slot_lease_view(const struct weir_table *t, uint32_t slot,
                           struct weir_lease_view *out);
-/* Any thread: whether the slot keeps to a grant, which is then written. */
+/* Any thread: whether the slot keeps to a grant; writes the grant if so. */
 bool weir_slot_granted(const struct weir_table *t, uint32_t slot,
                        double *out_granted);
 
 /* ---- table_rule.c ---- */
-/* Under the lock: the slot of 'name', made as instance or ('keep')
- * placeholder if need be. 'depth': quotas below it in the chain. */
+/* Under the lock: the slot of 'name', made as instance or ('keep') placeholder
+ * if need be. 'depth': number of quotas below it in the chain. */
 enum weir_resolved weir_slot_resolve(struct weir_table *t,
                                      struct weir_text name, bool keep,
                                      unsigned depth, uint32_t *out,
@@ -864,22 +870,25 @@ enum weir_resolved weir_slot_resolve(struct weir_table *t,
 /* Under the lock: takes a free slot, evicting if need be. */
 uint32_t weir_slot_make(struct weir_table *t, struct weir_text name,
                         weir_instant now);
-/* Under the lock: looks at up to 'looks' slots from the clock hand on and
- * frees up to 'wanted'; returns how many. */
+/* Under the lock: visits up to 'looks' slots from the clock hand on and frees
+ * up to 'wanted'; returns the number freed. */
 uint32_t weir_table_evict(struct weir_table *t, uint32_t looks, uint32_t wanted,
                           weir_instant now);
-/* Under the lock: an instance or placeholder after the templates changed. */
+/* Under the lock: updates an instance or placeholder after the templates
+ * changed. */
 void weir_slot_rule(struct weir_table *t, uint32_t slot, weir_instant now);
-/* Under the lock, 'before' was its sharing: one that isn't counted any more has
- * no others and no stop. Marked, so that the sync forgets what it was told. */
+/* Under the lock; 'before' was its sharing. If it is no longer counted, clears
+ * the units of other processes and the stop, and marks it so that the sync
+ * drops the roots' values. */
 void weir_slot_share(struct weir_table *t, uint32_t slot,
                      enum weir_sharing before);
-/* Under the lock: its quota is gone; it is a placeholder, whose permits may
- * still be out. */
+/* Under the lock: its quota is gone; makes it a placeholder, which may still
+ * have units in flight. */
 void weir_slot_unrule(struct weir_table *t, uint32_t slot, weir_instant now);
-/* Under the lock: one child or pin less; frees a placeholder without any. */
+/* Under the lock: removes one child or pin; frees a placeholder that has none
+ * left. */
 void weir_slot_unref(struct weir_table *t, uint32_t slot);
-/* Under the lock: frees it, with its hold on its parent. */
+/* Under the lock: frees it and its reference to its parent. */
 void weir_slot_free(struct weir_table *t, uint32_t slot);
 void weir_slot_set_parent(struct weir_table *t, uint32_t slot, uint32_t parent);
 

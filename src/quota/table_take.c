@@ -1,36 +1,39 @@
 /* SPDX-License-Identifier: MIT
  * quota/table_take.c - the decision.
  *
- * One walk up the chain reads and judges, a second charges. Between the two
- * other threads may charge as well: k racing takes can pass 'high' by
- * (k - 1) weights, which is part of the stated bound, and the price of a
- * take that never loops on a word others write.
+ * One walk up the chain reads and judges, a second one charges. Between the
+ * two, other threads may charge as well: k racing takes can exceed 'high' by (k
+ * - 1) weights. That is part of the stated bound, and the price of a take that
+ * never loops on a word that other threads write.
  *
- * What the first walk may find at a link:
+ * Cases at a link in the first walk:
  *
- *     off, placeholder       the link isn't there
+ *     off, placeholder       the link is skipped
  *     fill + weight > high   refused
- *     count at 'stop'        refused: too much that no root has seen
+ *     count at 'stop'        refused: too many units that no root has seen
  *     low < fill             refused if the draw says so: one draw for the
  *                            whole chain, so that the largest of its
  *                            probabilities decides and not their product
  *     shadow                 would be refused: noted, not charged, goes on
- *     meter                  not judged by this walk: when it passes, the
- *                            meters step (table_meter.c), before the charge
+ *     bucket state           not judged by this walk: when it passes, the
+ *     (meter)                bucket states step (table_meter.c), before the
+ *                            charge
  *     store                  the chain isn't decided here alone: nothing is
- *                            charged, who asked goes on by weir_table_begin()
- *     gauge                  judged as a bucket is, and never charged: an enter
- *                            holds it (table_permit.c), before the meters step
+ *                            charged, the caller goes on by weir_table_begin()
+ *     in-flight counter      judged as a bucket is, and never charged: an enter
+ *     (gauge)                adds to it (table_permit.c), before the bucket
+ *                            states step
  *
- * Most takes need none of this but the bare comparison, so each link is first
- * judged by its line alone, in registers; the first link about which that
- * can't say sends the whole chain to the longer walk.
+ * Most takes need only the bare comparison. So each link is first judged by its
+ * line alone, in registers; the first link for which that isn't enough sends
+ * the whole chain to the longer walk.
  *
  * A refused request writes only to its thread's stripe. */
 
 #include "quota/table_walk.h"
 
-/* For what must stay in registers: the compiler counts lines, not calls. */
+/* Forces inlining, to keep values in registers: the compiler's heuristic counts
+ * lines, not calls. */
 #define INLINE static inline __attribute__((always_inline))
 
 /* ---- The stripe ---- */
@@ -47,10 +50,10 @@ static void refusal_evict(struct weir_table *t, struct refusal *entry)
 {
     uint32_t slot = entry->slot;
     uint64_t units = entry->units;
-    /* First out of the entry, then into the slot: a sum taken between the
-     * two is short for a moment, never too high. */
+    /* First out of the entry, then into the slot: a sum read in between is too
+     * low for a moment, never too high. */
     weir_store_relaxed(&entry->slot, WEIR_SLOT_NONE);
-    /* release: who sees a later 'units' sees that the slot has gone. */
+    /* release: a reader of a later 'units' sees that the slot was removed. */
     weir_fence_release();
     if (slot != WEIR_SLOT_NONE && units > 0) {
         weir_fetch_add(&weir_cold(t, slot)->refused, units);
@@ -81,7 +84,7 @@ INLINE unsigned count_refused(struct weir_table *t, uint32_t stripe,
 {
     struct refusal *entry =
         &weir_stripe(t, stripe)->refusals[slot % STRIPE_ENTRIES];
-    /* Those of a stripe that threads share are never anybody's. */
+    /* Entries of a shared stripe have no slot. */
     if (WEIR_UNLIKELY(entry->slot != slot))
         return count_refused_slowly(t, stripe, slot, weight);
     weir_store_relaxed(&entry->units, entry->units + weight);
@@ -90,7 +93,7 @@ INLINE unsigned count_refused(struct weir_table *t, uint32_t stripe,
     return WEIR_OUTCOME_LIMITED;
 }
 
-/* Draws race on the shared stripe: a lost step is no less random. */
+/* Draws race on the shared stripe: a lost step is just as random. */
 static uint64_t draw(struct chance *from)
 {
     uint64_t *state = &from->rng.state;
@@ -100,14 +103,14 @@ static uint64_t draw(struct chance *from)
     return chance;
 }
 
-/* Chance for a decision. Each run of 16 draws falls once into every sixteenth
- * of the range, in strides of 5 up or down from a place that is drawn for the
- * run. Alone each draw is uniform, so that nobody's place in a pattern of
- * requests makes him fare better; of a few in a row almost exactly the right
- * share passes: a quarter of the spread of independent draws over five, a
- * seventh over fifteen. Rejected: any order of the sixteenths (twice that
- * spread), and one sequence without new starts (somebody who comes at every
- * 13th request would pass for long and then be refused for long). */
+/* The random number of a decision. Each run of 16 draws falls once into every
+ * sixteenth of the range, in strides of 5 up or down from a place that is drawn
+ * for the run. Each single draw is uniform, so no position in a pattern of
+ * requests gives a caller an advantage. Of a few in a row, almost exactly the
+ * right share passes: a quarter of the spread of independent draws over five, a
+ * seventh over fifteen. Rejected: a random order of the sixteenths (twice that
+ * spread), and one sequence without new starts (a caller that makes every 13th
+ * request would pass for long and then be refused for long). */
 static uint64_t draw_evenly(struct chance *from)
 {
     uint64_t chance = draw(from);
@@ -116,12 +119,12 @@ static uint64_t draw_evenly(struct chance *from)
     uint64_t place = run % 16;
     uint64_t stride = run & 16 ? 5 : 11;
     uint64_t sixteenth = (run >> 5) + place * stride;
-    /* Relaxed, as the generator: a lost step is a sixteenth drawn twice. */
+    /* Relaxed, as for the generator: a lost step is a sixteenth drawn twice. */
     weir_store_relaxed(word, place < 15 ? run + 1 : chance & ~(uint64_t)15);
     return sixteenth << 60 | chance >> 4;
 }
 
-/* The chance of a walk: one draw for the whole chain. */
+/* The random number of a walk: one draw for the whole chain. */
 static uint64_t walk_chance(struct weir_table *t, uint32_t stripe,
                             struct walk *walk)
 {
@@ -138,7 +141,7 @@ uint64_t weir_stripe_draw(struct weir_table *t, uint32_t stripe, enum set set)
 
 /* ---- Reading ---- */
 
-/* The parameters in the spare, while a writer rewrites the slot's line or
+/* Reads the parameters in the spare, while a writer rewrites the slot's line or
  * after it was killed there. */
 void weir_look_spare(const struct weir_table *t, uint32_t slot,
                      uint64_t elapsed, struct look *out)
@@ -154,8 +157,8 @@ void weir_look_spare(const struct weir_table *t, uint32_t slot,
         uint32_t meta = weir_load_relaxed(&t->spare_meta);
         uint64_t count = weir_load_relaxed(&hot->count);
         weir_fence_acquire();
-        /* First: the spare may by now be another slot's, and the writer that
-         * was to fill it, dead. */
+        /* Checked first: the spare may belong to another slot by now, and the
+         * writer that was filling it may be dead. */
         if (!(base & 1)) {
             weir_look(t, slot, elapsed, out);
             return;
@@ -184,7 +187,7 @@ static bool drawn_against(struct weir_table *t, uint32_t stripe,
                              walk_chance(t, stripe, walk));
 }
 
-/* Whether a slot that carries some flag refuses. */
+/* Whether a stale slot refuses. */
 static bool flagged_refuses(struct weir_table *t, uint32_t stripe,
                             struct walk *walk, uint32_t slot,
                             const struct look *look)
@@ -203,7 +206,7 @@ static bool link_refuses(struct weir_table *t, uint32_t stripe,
 {
     if (WEIR_UNLIKELY(look->flags & META_STALE))
         return flagged_refuses(t, stripe, walk, slot, look);
-    /* Before the stop, which may be of the limit that was until just now. */
+    /* Before the stop, which may still belong to the previous limit. */
     if (weir_look_is_endless(look))
         return false;
     uint64_t stop = weir_load_relaxed(&weir_hot(t, slot)->stop);
@@ -224,8 +227,8 @@ static inline void prefetch_above(const struct weir_table *t, uint64_t up)
         __builtin_prefetch(weir_hot(t, above), 1);
 }
 
-/* Whose decision it is besides. What isn't there is charged nothing, and what
- * counts units in flight is held by permits alone. */
+/* Notes the other deciders of a link. A link that is off isn't charged, and
+ * in-flight counters change by enters and leaves alone. */
 static inline void note_flags(struct walk *walk, uint32_t flags, uint32_t bit)
 {
     if (flags & (META_OFF | META_GAUGE))
@@ -242,8 +245,8 @@ static inline void note_flags(struct walk *walk, uint32_t flags, uint32_t bit)
     walk->quiet |= flags & META_SHADOW ? bit : 0;
 }
 
-/* Judges the chain from 'slot' up. Returns whether it passes; either way
- * 'walk' holds what was seen, up to the refuser. */
+/* Judges the chain from 'slot' up. Returns whether it passes; 'walk' then
+ * describes the links read, up to the refuser. */
 static bool walk_up(struct weir_table *t, uint32_t stripe, uint32_t slot,
                     uint64_t weight, struct walk *walk)
 {
@@ -271,18 +274,18 @@ static bool walk_up(struct weir_table *t, uint32_t stripe, uint32_t slot,
     return true;
 }
 
-/* What a link's line alone says. */
+/* The verdict from a link's line alone. */
 enum judged {
-    EASY, /* passes, far from everything */
-    IDLE, /* passes; the bucket stood empty and is to be lifted */
-    OVER, /* is refused, whatever chance says */
+    EASY, /* passes, not near any bound */
+    IDLE, /* passes; the bucket was empty: lift it */
+    OVER, /* refused, whatever the draw */
     HARD, /* ask link_refuses() */
 };
 
-/* weir_look() and link_refuses() for a slot without flags, outside of its
- * band and of an edit. What was computed from a torn line is thrown away at
- * the end: so little is live at a time that nothing is spilled. Of 'out' only
- * what a lift needs is set. */
+/* weir_look() and link_refuses() for a slot without flags, outside of its band
+ * and of an edit. A result computed from a torn line is discarded at the end:
+ * this keeps so few values live that none is spilled. Sets only the members of
+ * 'out' that a lift needs. */
 INLINE enum judged judge(const struct hot *hot, uint64_t elapsed,
                          uint64_t weight, struct look *out)
 {
@@ -323,19 +326,20 @@ void weir_slot_lift(struct weir_table *t, uint32_t slot, uint64_t elapsed)
     } while (look.fill < 0 && !lift_seen(hot, &look));
 }
 
-/* The count came within 'early' of 'stop': marks the slot, and asks for an
- * early report when it went over report_at.
+/* The count came within 'early' of 'stop': marks the slot, and requests an
+ * early report when the count went over report_at.
  *
  * 'early' moves before the mark is set; weir_table_collect() clears the mark
  * before it moves 'early' back, and reads the count after that. All of these
- * are in the one order of sequentially consistent accesses. So a take that
- * finds 'early' moved, or the mark set, added to the count before the collect
- * that undoes it, which therefore reports it; and no slot stays with 'early'
- * moved and no mark. A distance that became wrong under way, because the sync
- * moved 'stop', is seen and computed again: the sync resets 'early' last.
+ * accesses are sequentially consistent. A take that finds 'early' moved, or the
+ * mark set, has added to the count before the collect that undoes it, which
+ * therefore reports it; and no slot keeps a moved 'early' without a mark. If
+ * the sync moves 'stop' meanwhile, the loop notices and computes the distance
+ * again: the sync resets 'early' last.
  *
- * One that nothing stops, such as a name at its first use, asks for nothing
- * while a report is coming anyway: each of a flood would wake the sync. */
+ * A slot without a stop, such as a name at its first use, requests nothing
+ * while a report is scheduled anyway: otherwise each name of a flood would wake
+ * the sync. */
 __attribute__((noinline)) static unsigned touch(struct weir_table *t,
                                                 uint32_t slot, uint64_t count)
 {
@@ -353,7 +357,8 @@ __attribute__((noinline)) static unsigned touch(struct weir_table *t,
     weir_slot_mark(t, slot);
     if (!over || weir_load_relaxed(&t->urgent))
         return 0;
-    /* In the order of all, after the mark: see weir_table_set_reporting(). */
+    /* Sequentially consistent, after the mark: see
+     * weir_table_set_reporting(). */
     if ((int64_t)(stop - count) >= (int64_t)(WEIR_COUNT_FAR / 2) &&
         weir_load(&t->reporting))
         return 0;
@@ -379,14 +384,14 @@ INLINE unsigned add(struct weir_table *t, uint32_t slot, uint64_t units)
     return is_near(hot, count) ? touch(t, slot, count) : 0;
 }
 
-/* Who sees a wrong hint mends it; the writer may have been faster. */
+/* Corrects a wrong hint; if the CAS fails, the writer was faster. */
 static void mend_hint(struct hot *hot, uint64_t up, uint32_t above)
 {
     weir_cas(&hot->up, &up, weir_up_of((uint32_t)up, above));
 }
 
-/* Whether link i no longer leads to the one that was walked after it; to be
- * asked when both were charged. */
+/* Whether link i no longer leads to the link walked after it; call it when both
+ * are charged. */
 INLINE bool has_moved(struct weir_table *t, const struct walk *walk, uint32_t i)
 {
     if (i + 1 >= walk->links)
@@ -402,7 +407,7 @@ INLINE bool has_moved(struct weir_table *t, const struct walk *walk, uint32_t i)
     return false;
 }
 
-/* Takes back what links 'from' and above were charged. */
+/* Takes back the charges of links 'from' and above. */
 INLINE unsigned uncharge(struct weir_table *t, const struct walk *walk,
                          uint32_t from, uint64_t weight)
 {
@@ -442,7 +447,7 @@ static void count_shadow(struct weir_table *t, uint32_t stripe,
     }
 }
 
-/* A handle's name may have no quota yet. */
+/* A handle's name may have no quota yet: counts the request as unknown. */
 void weir_placeholder_count(struct weir_table *t, uint32_t stripe,
                             uint32_t slot)
 {
@@ -450,7 +455,7 @@ void weir_placeholder_count(struct weir_table *t, uint32_t stripe,
         weir_table_count_unknown(t, stripe);
 }
 
-/* Counts it for the quota that was asked and for the one that refused. */
+/* Counts the refusal for the requested quota and for the refusing one. */
 static inline unsigned refuse(struct weir_table *t, uint32_t stripe,
                               uint32_t asked, uint32_t refuser, uint64_t weight)
 {
@@ -478,7 +483,8 @@ static inline uint64_t clipped(uint64_t weight)
     return weight < WEIR_WEIGHT_MAX ? weight : WEIR_WEIGHT_MAX;
 }
 
-/* By how it was judged: the table may hear a root meanwhile. */
+/* Uses the flags read by the walk: the table may have contact with a root again
+ * by now. */
 static void forgive_walked(struct weir_table *t, const struct walk *walk,
                            uint64_t weight)
 {
@@ -487,7 +493,8 @@ static void forgive_walked(struct weir_table *t, const struct walk *walk,
             weir_slot_forgive(t, walk->slot[i], weight, walk->elapsed);
 }
 
-/* Charges what the meters let pass; what changed meanwhile undoes both. */
+/* Charges a walk that the bucket states let pass; undoes both if the chain
+ * changed meanwhile. */
 static unsigned charge_stepped(struct weir_table *t, const struct walk *walk,
                                struct steps *steps,
                                const struct weir_question *q)
@@ -500,7 +507,7 @@ static unsigned charge_stepped(struct weir_table *t, const struct walk *walk,
     return outcome;
 }
 
-/* The meters of a walk whose buckets let it pass. */
+/* Steps the bucket states of a walk that its buckets let pass. */
 static inline unsigned step_walked(struct weir_table *t, struct walk *walk,
                                    struct steps *steps,
                                    const struct weir_question *q)
@@ -511,7 +518,7 @@ static inline unsigned step_walked(struct weir_table *t, struct walk *walk,
     return weir_walk_step(t, walk, &q->ask, steps);
 }
 
-/* The gauges of an enter whose buckets let it pass. */
+/* Enters the in-flight counters of a walk that its buckets let pass. */
 static inline unsigned hold_walked(struct weir_table *t, struct walk *walk,
                                    const struct weir_question *q,
                                    unsigned *out_kick)
@@ -527,7 +534,7 @@ unsigned weir_walk_decide(struct weir_table *t, const struct weir_question *q,
                           weir_instant now)
 {
     unsigned outcome;
-    unsigned kick = 0; /* of all rounds: no later one asks again */
+    unsigned kick = 0; /* of all rounds: a later one doesn't request again */
     do {
         walk_begin(walk, t, now);
         walk->set = q->set;
@@ -549,7 +556,7 @@ unsigned weir_walk_decide(struct weir_table *t, const struct weir_question *q,
     return outcome | kick;
 }
 
-/* Counts what a take refused, or would have. */
+/* Counts a take's refusal, or the refusals of its links in mode shadow. */
 void weir_walk_count(struct weir_table *t, uint32_t stripe,
                      const struct walk *walk, uint64_t weight, unsigned outcome)
 {
@@ -585,8 +592,8 @@ __attribute__((noinline)) unsigned weir_walk_ask(struct weir_table *t,
     return outcome;
 }
 
-/* What the shadow set leaves to a store passes there: nobody is to wait for
- * an answer that makes no difference to him. */
+/* Links of the shadow set that a store decides pass: no caller should wait for
+ * an answer that doesn't change its verdict. */
 unsigned weir_slot_take_shadow(struct weir_table *t, uint32_t stripe,
                                struct weir_ref ref, uint64_t weight,
                                weir_instant now)
@@ -618,7 +625,7 @@ __attribute__((noinline)) static unsigned take_slowly(
     return weir_walk_ask(t, &q, reply, now) | weir_shadow_outcome(t);
 }
 
-/* The end of a take: it passes one link that stands alone. */
+/* The end of a take that passes, of a link without a parent. */
 INLINE unsigned charge_alone(struct weir_table *t, struct weir_ref ref,
                              uint64_t weight)
 {
@@ -631,8 +638,8 @@ INLINE unsigned charge_alone(struct weir_table *t, struct weir_ref ref,
     return is_near(hot, count) ? touch(t, ref.slot, count) : 0;
 }
 
-/* The take of a chain whose first link passes, or of a link that stands alone;
- * 'lift' says whether the first stood empty, as a link alone then did. */
+/* The take of a chain whose first link passes, or of a single link that was
+ * empty; 'lift': whether the first link was empty. */
 __attribute__((noinline)) static unsigned take_chain(
     struct weir_table *t, uint32_t stripe, struct weir_ref ref, uint64_t weight,
     uint32_t lift, weir_instant now)
@@ -670,8 +677,8 @@ __attribute__((noinline)) static unsigned take_chain(
     return take_slowly(t, stripe, ref, weight, NULL, now);
 }
 
-/* One link that is far from everything, or refuses for certain, is settled
- * here; the others get the arguments where they lie. */
+/* A single link that is not near any bound, or refuses for certain, is decided
+ * here; other cases pass the arguments on in their registers. */
 unsigned weir_table_take(struct weir_table *t, uint32_t stripe,
                          struct weir_ref ref, uint64_t weight,
                          struct weir_reply *reply, weir_instant now)
@@ -709,7 +716,7 @@ unsigned weir_table_peek(struct weir_table *t, uint32_t stripe,
 
 /* ---- Charge, refund, reserve ---- */
 
-/* The chain as it is, without judging it. */
+/* Reads the chain without judging it. */
 static void walk_plainly(struct weir_table *t, struct weir_ref ref,
                          weir_instant now, struct walk *walk)
 {
@@ -718,7 +725,7 @@ static void walk_plainly(struct weir_table *t, struct weir_ref ref,
     do {
         struct look look;
         weir_look(t, slot, walk->elapsed, &look);
-        /* A reservation waits for its turn by `hold`, as ever. */
+        /* A reservation waits for its turn under `hold` too. */
         note_flags(walk, look.flags & ~META_HOLD, 1u << walk->links);
         if (look.fill < 0)
             walk->lift |= 1u << walk->links;
@@ -727,7 +734,7 @@ static void walk_plainly(struct weir_table *t, struct weir_ref ref,
     } while (slot != WEIR_SLOT_NONE && walk->links < WEIR_DEPTH_MAX);
 }
 
-/* How much of 'weight' fits below the bound of debt. */
+/* The part of 'weight' that fits below the bound of debt. */
 static uint64_t below_debt(const struct look *look, uint64_t weight)
 {
     if (weir_look_is_endless(look))
@@ -741,8 +748,8 @@ static uint64_t below_debt(const struct look *look, uint64_t weight)
     return weight < room ? weight : room;
 }
 
-/* A unit only partly in the bucket still is given back whole: the lift takes
- * the part below empty away again. */
+/* A unit that is only partly in the bucket is given back whole: the lift
+ * removes the part below empty again. */
 static uint64_t above_empty(const struct look *look, uint64_t weight)
 {
     if (look->fill <= 0)
@@ -752,8 +759,8 @@ static uint64_t above_empty(const struct look *look, uint64_t weight)
     return weight < in ? weight : in;
 }
 
-/* Charges each link what it can bear, or gives it back; as charge_walked(),
- * but for the amounts, which differ from link to link. */
+/* Charges each link as much as it can take, or gives back; as charge_walked(),
+ * but the amount differs from link to link. */
 static unsigned move_walked(struct weir_table *t, const struct walk *walk,
                             struct weir_ref ref, uint64_t weight, bool back)
 {
@@ -781,7 +788,7 @@ static unsigned move_walked(struct weir_table *t, const struct walk *walk,
     return OUTCOME_MOVED;
 }
 
-/* Charges or gives back along the chain, whatever is there. */
+/* Charges or gives back along the chain, whatever its fills. */
 unsigned weir_walk_move(struct weir_table *t, const struct weir_question *q,
                         struct walk *walk, struct steps *steps,
                         weir_instant now)
@@ -832,7 +839,7 @@ unsigned weir_table_refund(struct weir_table *t, uint32_t stripe,
     return move(t, stripe, ref, ask, now);
 }
 
-/* What one link asks of a reservation: how long, or WEIR_NEVER. */
+/* The wait that one link demands of a reservation, or WEIR_NEVER. */
 static weir_duration link_wait(const struct look *look, uint64_t weight)
 {
     if ((look->flags & (META_OFF | META_SHADOW | META_PASS)) ||
@@ -845,12 +852,12 @@ static weir_duration link_wait(const struct look *look, uint64_t weight)
         return WEIR_NEVER;
     int64_t fill = look->fill > 0 ? look->fill : 0;
     if ((look->flags & META_GAUGE) && fill + scaled > look->high)
-        return WEIR_NEVER; /* nobody knows when somebody leaves */
+        return WEIR_NEVER; /* it is unknown when a permit leaves */
     return weir_leak_time(look->leak, fill + scaled - look->high);
 }
 
-/* How long the whole chain asks for; the link that asks for the most is the
- * refuser, should that be too long. */
+/* The wait that the whole chain demands; the link with the longest one is the
+ * refuser if that is too long. */
 static weir_duration walk_wait(const struct weir_table *t, struct walk *walk,
                                uint64_t weight)
 {
@@ -872,8 +879,8 @@ static weir_duration walk_wait(const struct weir_table *t, struct walk *walk,
     return wait;
 }
 
-/* The buckets' wait first, which charges nothing; then the meters', each of
- * which charges what it lets wait. */
+/* First the buckets' wait, which charges nothing; then the bucket states, which
+ * charge a reservation that they accept. */
 static unsigned reserve_walked(struct weir_table *t,
                                const struct weir_question *q, struct walk *walk,
                                struct steps *steps)

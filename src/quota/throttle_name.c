@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  * quota/throttle_name.c - a limit as a part of a name.
  *
- * Why in the name: a root must know the limit of what it adds up, and a
- * limiter says of each quota that it uses the name and when that was created.
- * With the limit beside the name in that message, two clients that ask for one
- * key by two rates would need a rule which of them stands, on every root alike,
- * and edits that race; and a region would have to pass it on. A name is all of
- * that already. What it costs is some 15 bytes of each name, once a session.
+ * Why in the name: a root must know the limit of a quota that it adds up, and a
+ * limiter sends the name of each quota that it uses and when it was created.
+ * With the limit beside the name in that message, two clients that use one key
+ * with two rates would need a rule for which rate wins, the same on every root,
+ * with racing edits; and a region would have to forward it. A name needs none
+ * of that. The cost is some 15 bytes of each name, once per session.
  *
- * A template for each rate, made by who first asks by it, was the other way.
- * Templates have epochs, which the store alone gives. */
+ * Rejected: a template for each rate, made at the first request with it.
+ * Templates have epochs, which only the store assigns. */
 
 #include "quota/throttle_name.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * quota/throttle_name.h - names that bring their limit along.
+ * quota/throttle_name.h - names that contain their limit.
  *
  *     throttle:16:30/60s:user123
  *              |  |  |   '------ the key, any text that a name may hold
@@ -7,20 +7,19 @@
  *              |  '------------- units in as many seconds: the limit
  *              '---------------- units at once: low_burst and high_burst
  *
- * Everybody who reads such a name makes the same quota of it: of kind rate,
- * counted, leaky, on_stale=share, without a parent. So nothing is stored and
- * nothing announced but the name, and limiters and roots count it together as
- * any instance of a template. It is one (WEIR_SLOT_INSTANCE, of no template):
- * made at its first use, bounded by the places of the table, evicted when it is
- * idle.
+ * Every process that reads such a name derives the same quota from it: of kind
+ * rate, counted, leaky, on_stale=share, without a parent. Only the name is
+ * sent, nothing is stored, and limiters and roots count it together as any
+ * instance of a template. In the table it is an instance (WEIR_SLOT_INSTANCE,
+ * without a template): made at its first use, bounded by the table's slots,
+ * evicted when idle.
  *
- * A quota that is stored under the very name goes first, and so does a template
- * that matches it: names come from clients, and what one says of itself must
- * not outdo what was said of all, as by a template called *. Another rate is
- * another name and another bucket, whatever the key.
+ * A quota stored under exactly that name takes precedence, and so does a
+ * template that matches it: names come from clients, and a client's limit must
+ * not override one set for all names, such as by a template called *. Another
+ * rate is another name and another bucket, even with the same key.
  *
- * Numbers have no sign and no zero before them, so that one rule has one name.
- */
+ * Numbers have no sign and no leading zero, so that one rule has one name. */
 
 #ifndef WEIR_THROTTLE_NAME_H
 #define WEIR_THROTTLE_NAME_H
@@ -29,23 +28,24 @@
 
 #define WEIR_THROTTLE_PREFIX "throttle:"
 
-/* What stands before the key. */
+/* The numbers before the key. */
 struct weir_throttle_rule {
     uint64_t burst;    /* 1 .. WEIR_BURST_MAX */
     uint64_t count;    /* 1 .. WEIR_BURST_MAX, WEIR_LIMIT_MAX a second */
     uint64_t period_s; /* 1 .. WEIR_PERIOD_MAX in seconds */
 };
 
-/* The quota that the name brings, with created and epoch 0, 'out->name' being
- * 'name' (borrowed): sound, but that the key may hold braces, as any instance's
- * name may. False: it brings none. */
+/* The quota that the name contains, with created and epoch 0; 'out->name' is
+ * 'name' (borrowed). It is sound, except that the key may contain braces, as
+ * any instance's name may. False: the name contains none. */
 bool weir_throttle_name_read(struct weir_text name, struct weir_quota *out);
 
-/* Whether it is within its ranges. */
+/* Whether the rule is within its ranges. */
 bool weir_throttle_rule_check(const struct weir_throttle_rule *rule);
 
-/* Its name, in 'buf' of WEIR_NAME_MAX bytes; no NUL. Returns its length; 0: the
- * rule is out of its ranges, or the name would be too long or none. */
+/* Writes the name of a rule and key to 'buf' of WEIR_NAME_MAX bytes; no NUL.
+ * Returns its length; 0: the rule is out of its ranges, or the name would be
+ * too long or not valid. */
 size_t weir_throttle_name_write(const struct weir_throttle_rule *rule,
                                 struct weir_text key, char *buf);
 
