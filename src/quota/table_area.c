@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT
- * quota/table_area.c - room in a table's block for what isn't the same size
- * for every slot: rules and states of meters.
+ * quota/table_area.c - allocates blocks of different sizes in a table's block:
+ * rules and bucket states.
  *
- * Buddies: a block is AREA_UNIT << order bytes, at a multiple of its size. One
- * that is given back joins its other half if that is free, and so on up; one
- * that is wanted is cut from the smallest that will do. A byte a unit says
- * where a free block begins and how large it is; free blocks of an order are a
- * list through their first bytes. What was never used isn't cut yet, so that
- * an area nobody needs costs no page.
+ * A buddy allocator: a block is AREA_UNIT << order bytes, at a multiple of its
+ * size. A block that is given back joins its other half if that is free, and so
+ * on up; a new block is cut from the smallest one that is large enough. A map
+ * has one byte per unit: whether a free block begins there, and its order. Free
+ * blocks of an order are a list through their first bytes. Memory that was
+ * never used isn't cut yet, so that an unused area costs no page.
  *
- * A writer may be killed anywhere in here. Nothing is mended then, but all of
- * it made anew: what the slots refer to is taken, everything else is given
- * back unit by unit, and the joining makes blocks of it.
+ * A writer may be killed anywhere in here. The allocator is then rebuilt, not
+ * repaired: blocks that slots refer to are kept, everything else is given back
+ * unit by unit, and joining makes blocks of it.
  *
- * Rejected: lists by size without joining. A set of quotas that is edited
- * moves from one size to another, and each would keep what it once had.
+ * Rejected: lists by size without joining. When quotas are edited their sizes
+ * change, and each list would keep the memory it once had.
  *
  * Source: K. Knowlton, "A fast storage allocator", CACM 8(10), 1965. */
 
@@ -23,7 +23,7 @@
 #include <string.h>
 
 #define MAP_FREE 0x80u /* | order: a free block begins here */
-#define MAP_KEPT 0x40u /* while it is made anew */
+#define MAP_KEPT 0x40u /* during a rebuild */
 
 /* The first bytes of a free block; units + 1, 0: none. */
 struct gap {
@@ -70,7 +70,7 @@ static void gap_remove(struct weir_table *t, uint32_t unit, unsigned order)
     map_of(t)[unit] = 0;
 }
 
-/* Gives a block back, with as many other halves as are free. */
+/* Gives a block back, joined with its free other halves. */
 static void join(struct weir_table *t, uint32_t unit, unsigned order)
 {
     for (; order + 1 < AREA_ORDERS; order++) {
@@ -83,7 +83,7 @@ static void join(struct weir_table *t, uint32_t unit, unsigned order)
     gap_insert(t, unit, order);
 }
 
-/* Of what was never used, the largest block that may begin there. */
+/* Adds the largest block that can begin at the never-used part. */
 static bool grow(struct weir_table *t)
 {
     uint32_t unit = t->area_used;
@@ -98,7 +98,7 @@ static bool grow(struct weir_table *t)
     return true;
 }
 
-/* The smallest order from 'order' on that has a block; AREA_ORDERS: none. */
+/* The smallest order from 'order' on with a free block; AREA_ORDERS: none. */
 static unsigned order_with_room(const struct weir_table *t, unsigned order)
 {
     while (order < AREA_ORDERS && t->area_free[order] == 0)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * quota/table_edit.c - quotas come, change and go: the sync's half.
+ * quota/table_edit.c - adding, changing and removing quotas, by the sync.
  *
  * An edit keeps the slot, its count and its fill in units; only a quota that
- * was removed and created again begins empty, for it is another one under
- * the same name. Every function takes the writer lock for one slot at a
- * time: a caller who makes an instance waits for one of these steps, never
- * for a whole set. */
+ * was removed and created again begins empty, because it is another one under
+ * the same name. Every function takes the writer lock for one slot at a time: a
+ * caller that makes an instance waits for one of these steps, never for a whole
+ * set. */
 
 #include "quota/glob.h"
 #include "quota/quota_bucket.h"
@@ -13,7 +13,8 @@
 
 #include <string.h>
 
-/* How a put in a full table makes room, a hold of the lock at a time. */
+/* Slots visited and freed by a put in a full table, each time it takes the
+ * lock. */
 #define PUT_LOOKS 1024
 #define PUT_WANTED 32
 
@@ -29,7 +30,7 @@ static uint32_t meta_of(const struct weir_bucket *bucket, uint32_t flags)
 static void switch_finish(struct weir_table *t, uint32_t slot)
 {
     struct hot *hot = weir_hot(t, slot);
-    /* Odd already, if the writer before was killed within 3. */
+    /* Odd already, if the previous writer was killed within step 3. */
     uint32_t seq = (hot->meta & ~(META_SEQ_ONE - 1)) | META_SEQ_ONE;
     uint32_t old = hot->meta & (META_SEQ_ONE - 1);
     weir_store(&hot->meta, seq | old);
@@ -55,7 +56,7 @@ static void spare_fill(struct weir_table *t, uint32_t slot,
                        const struct weir_bucket *bucket, uint32_t flags)
 {
     weir_table_mend_switch(t);
-    /* Odd already, if the writer before was killed in here. */
+    /* Odd already, if the previous writer was killed in here. */
     weir_store(&t->spare_seq, t->spare_seq | 1);
     weir_fence_release();
     weir_store_relaxed(&t->spare_slot, slot);
@@ -68,7 +69,7 @@ static void spare_fill(struct weir_table *t, uint32_t slot,
     weir_store_release(&t->spare_seq, t->spare_seq + 1);
 }
 
-/* The same units on another scale, held within the bound. */
+/* The same units on another scale, within the bound. */
 static int64_t fill_rescaled(const struct look *look, unsigned frac)
 {
     /* A bucket that never refuses doesn't leak: its fill means nothing. */
@@ -92,7 +93,7 @@ void weir_slot_switch(struct weir_table *t, uint32_t slot,
         struct look look;
         weir_look(t, slot, elapsed, &look);
         int64_t fill = empty ? 0 : fill_rescaled(&look, bucket->leak.frac);
-        /* A gauge's look has what is held in the place of the count. */
+        /* For kind concurrency, look.count has the units in flight. */
         uint64_t count = look.flags & META_GAUGE
                              ? weir_load_relaxed(&hot->count)
                              : look.count;
@@ -145,8 +146,8 @@ uint32_t weir_slot_stale_flags(const struct weir_table *t, uint32_t slot)
 typedef uint64_t __attribute__((may_alias)) entry_word;
 static_assert(sizeof(struct template_entry) == sizeof(entry_word), "");
 
-/* One whole entry: a writer that is killed leaves each of them somewhere, and
- * one perhaps twice. */
+/* Stores a whole entry at once: a killed writer leaves each entry somewhere in
+ * the list, one of them perhaps twice. */
 static void entry_store(struct weir_table *t, uint32_t i,
                         struct template_entry entry)
 {
@@ -180,7 +181,7 @@ static bool comes_before(const struct weir_table *t,
     return weir_glob_compare(quota->name, (struct weir_text){ buf, len }) < 0;
 }
 
-/* By halves: for each entry of the same order its name must be loaded. */
+/* Binary search: each entry of the same order requires loading its name. */
 static void template_insert(struct weir_table *t,
                             const struct weir_quota *quota, uint32_t slot)
 {
@@ -204,7 +205,7 @@ static void template_insert(struct weir_table *t,
     t->template_count++;
 }
 
-/* What a template keeps beside its parameters: its place in the order, the
+/* Sets a template's data beside its parameters: its place in the order, the
  * pattern of the parent, the overflow quota. */
 static int template_put(struct weir_table *t, uint32_t slot,
                         const struct weir_quota *quota, weir_instant now)
@@ -227,12 +228,12 @@ static int template_put(struct weir_table *t, uint32_t slot,
         return WEIR_EFULL;
     }
     template_remove(t, slot);
-    /* In this order: a writer that is killed between loses some chunks. */
+    /* In this order: a writer killed in between only loses some chunks. */
     uint32_t chunks = cold->aux;
     cold->aux = aux;
     cold->aux_len = (uint8_t)quota->parent.len;
     weir_chunks_free(t, chunks);
-    /* An instance's rule is its template, which it doesn't hold. */
+    /* An instance's rule is its template, without a reference to it. */
     uint32_t before = another ? WEIR_SLOT_NONE : cold->rule;
     weir_store_relaxed(&cold->rule, overflow);
     if (before != WEIR_SLOT_NONE)
@@ -256,8 +257,8 @@ static void template_forget(struct weir_table *t, uint32_t slot)
         weir_slot_unref(t, overflow);
 }
 
-/* The templates changed: each instance and placeholder asks again who rules
- * it. Skips all else by one byte a slot. */
+/* The templates changed: finds the template of each instance and placeholder
+ * again. Skips other slots by reading one byte each. */
 static void rule_all(struct weir_table *t, weir_instant now)
 {
     for (uint32_t slot = 0; slot < weir_table_used(t); slot++) {
@@ -300,16 +301,16 @@ static void measure(struct weir_table *t, uint32_t slot,
         weir_slot_switch(t, slot, &open, flags | plan->flags, empty, now);
         return;
     }
-    /* In this order: what is taken meanwhile by the meter may be counted here
-     * twice, but is never lost. */
+    /* In this order: units taken meanwhile from the bucket state may be counted
+     * twice, but are never lost. */
     weir_slot_switch(t, slot, bucket, flags, empty, now);
     uint64_t units = weir_meter_drop(t, slot, now);
     if (units > 0 && !empty && bucket->high != WEIR_SCALED_MAX)
         weir_table_add_others(t, slot, (int64_t)(units << bucket->leak.frac));
 }
 
-/* Counts are of another kind, or another life's, from now on: none of them was
- * told to any root, and no mark of the former ones means anything. */
+/* From now on the counts are of another kind, or of another life: none was
+ * reported to a root yet, and the former marks are not valid. */
 static void begin_kind(struct weir_table *t, uint32_t slot)
 {
     uint64_t count = weir_table_count(t, slot);
@@ -328,14 +329,14 @@ void weir_slot_measure(struct weir_table *t, uint32_t slot,
                        weir_instant now)
 {
     weir_table_mend_switch(t);
-    /* What a rate let through isn't in flight, nor the other way round. */
+    /* Units that a rate let through aren't in flight, nor the reverse. */
     bool flips = (weir_hot(t, slot)->meta ^ flags) & META_GAUGE;
     bool making = weir_cold(t, slot)->state == WEIR_SLOT_MAKING;
     measure(t, slot, bucket, flags, plan, empty || flips, now);
     if (flips || (making && (flags & META_GAUGE)))
         begin_kind(t, slot);
-    /* Roots are told of the new kind at once, of what is in flight too: they
-     * may have taken the quota for removed. */
+    /* The new kind and the units in flight are reported at once: roots may have
+     * treated the quota as removed. */
     if (flips && !making)
         weir_slot_mark(t, slot);
 }
@@ -355,7 +356,7 @@ void weir_slot_share(struct weir_table *t, uint32_t slot,
     weir_slot_mark(t, slot);
 }
 
-/* The quota's fields, in a slot whose links are made. */
+/* Sets the quota's fields in a slot whose links are made. */
 static void put_fields(struct weir_table *t, uint32_t slot,
                        const struct weir_quota *quota,
                        const struct meter_plan *plan, weir_instant now)
@@ -384,11 +385,11 @@ static void put_fields(struct weir_table *t, uint32_t slot,
     uint32_t flags = flags_of(quota) | weir_slot_stale_flags(t, slot);
     weir_slot_measure(t, slot, &bucket, flags, plan, another, now);
     weir_slot_share(t, slot, before);
-    /* What is in flight has to be told of again, to a root that took the quota
-     * for another one. */
+    /* The units in flight must be reported again to a root that treated the
+     * quota as another one. */
     if (flags & META_GAUGE)
         weir_slot_mark(t, slot);
-    /* release: who sees the state sees the rest. */
+    /* release: a reader that sees the state sees the rest. */
     weir_store_release(&cold->state,
                        template ? WEIR_SLOT_TEMPLATE : WEIR_SLOT_QUOTA);
     if (!known || template)
@@ -408,7 +409,8 @@ static int put_locked(struct weir_table *t, const struct weir_quota *quota,
     struct meter_plan plan;
     int error = weir_meter_plan(t, slot, quota, &plan);
     if (error == 0) {
-        /* Held: its links may need room, and it may be an idle instance. */
+        /* Protected from eviction: its links may need room, and it may be an
+         * idle instance. */
         cold->refs++;
         error = put_links(t, slot, quota, now);
         cold->refs--;
@@ -434,14 +436,14 @@ static bool is_template(struct weir_table *t, struct weir_text name)
                WEIR_SLOT_TEMPLATE;
 }
 
-/* A quota comes before instances: what is idle makes room, some slots under
- * one hold of the lock, until all were looked at. */
+/* A quota has priority over instances: idle slots are freed for it, some each
+ * time the lock is taken, until all were visited. */
 int weir_table_put(struct weir_table *t, const struct weir_quota *quota,
                    weir_instant now)
 {
     int error = WEIR_EFULL;
     uint32_t looks = 0;
-    /* Without its glob=path the same name may be that of a quota. */
+    /* Without glob=path, the same name may be that of a quota. */
     if (!weir_quota_is_template(quota) && is_template(t, quota->name))
         weir_table_drop(t, quota->name, now);
     while (error == WEIR_EFULL && looks <= weir_table_used(t)) {
@@ -471,8 +473,8 @@ static void drop_slot(struct weir_table *t, uint32_t slot, weir_instant now)
         size_t len = weir_table_name(t, slot, name);
         weir_shadow_count(t, (struct weir_text){ name, len }, -1);
         weir_store_release(&cold->state, WEIR_SLOT_PLACEHOLDER);
-        /* Held by nobody, it is freed, even if a template matches. An enter
-         * may be faster: what it finds limits nothing by then. */
+        /* Without references it is freed, even if a template matches. A
+         * concurrent enter may find it: it limits nothing by then. */
         cold->refs++;
         if (cold->refs > 1 || weir_slot_is_held(t, slot))
             weir_slot_rule(t, slot, now);
@@ -553,10 +555,11 @@ static void stale_slot(struct weir_table *t, uint32_t slot, weir_instant now)
     if ((added & META_HOLD) && !(before & META_HOLD)) {
         struct look look;
         weir_look(t, slot, weir_elapsed(t, now), &look);
-        /* What was learnt while roots spoke: a bucket that nobody fills any
-         * more forgets why it refused. Was there nothing to refuse, what our
-         * own counts made of it since. One that was told full by who can't
-         * ask never knew. */
+        /* Uses the probability learnt while the roots answered, because a
+         * bucket that no root fills any more soon empties. If that is 0, uses
+         * the present fill from this process's own counts. If the table is
+         * held, that fill isn't used: its source had no contact with the
+         * roots. */
         uint8_t learnt = weir_load_relaxed(&cold->hold);
         uint8_t own = t->held ? 0 : weir_look_refusal(&look);
         weir_store_relaxed(&cold->hold, learnt > 0 ? learnt : own);
@@ -583,15 +586,15 @@ bool weir_table_is_stale(const struct weir_table *t)
 
 /* ---- After a writer that was killed ---- */
 
-/* The lives that it had not begun, or not quite ended. Nobody refers to
- * them: children and pins come to slots that are alive. */
+/* Frees slots whose life it had not begun, or not fully ended. Nothing refers
+ * to them: only live slots get children and pins. */
 static void clear_half_lives(struct weir_table *t)
 {
     for (uint32_t slot = 0; slot < t->used; slot++) {
         bool alive = weir_hot(t, slot)->generation & 1;
         if (alive || weir_cold(t, slot)->state == WEIR_SLOT_FREE)
             continue;
-        /* As evict() looks again after it has ended a life. */
+        /* As evict() checks again after it has ended a life. */
         if (weir_slot_is_held(t, slot)) {
             weir_slot_publish(t, slot);
             continue;
@@ -601,7 +604,7 @@ static void clear_half_lives(struct weir_table *t)
     }
 }
 
-/* A slot may be on its way to or from the list. */
+/* Rebuilds the list: a slot may have been on its way to or from it. */
 static void gather_free_slots(struct weir_table *t)
 {
     uint32_t live = 0;
@@ -628,8 +631,8 @@ static bool is_before(const struct weir_table *t, uint32_t end, uint32_t slot)
     return false;
 }
 
-/* An entry that was moved may be there twice, or be of what is no template any
- * more; the one behind the last may be the last. */
+/* An entry being moved may be there twice, or its slot may no longer be a
+ * template; the entry behind the last may be a valid one. */
 static void mend_templates(struct weir_table *t)
 {
     uint32_t count = t->template_count;

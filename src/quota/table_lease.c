@@ -1,40 +1,43 @@
 /* SPDX-License-Identifier: MIT
- * quota/table_lease.c - slots that keep to what they were granted.
+ * quota/table_lease.c - slots that keep to a grant.
  *
- * A quota that is leased decides by a bucket like any other, but its leak is
- * what this process was granted of the quota's limit, and its bursts are that
- * part of the quota's. A grant is switched in as an edit is: takes never wait,
- * and the fill stays in units. Of each such slot the table keeps what its quota
- * asks for as a whole, so that a grant and an edit each find the other's half.
+ * A leased quota decides by a bucket like any other, but the leak is this
+ * process's granted part of the quota's limit, and the bursts are the same part
+ * of the quota's. A grant is switched in as an edit is: takes never wait, and
+ * the fill stays in units. For each such slot the table stores the whole
+ * quota's bucket, so that a grant and an edit each find the other's part.
  *
  *     none -- leased, was counted --> kept ---- grant --> held
  *          -- leased, else ---------> closed -- grant --> held
  *     kept, held -- given up -------> closed
- *     held -- counted --> parting -- told, or given up --> none
+ *     held -- counted --> parting -- root's fill, or given up --> none
  *
- * closed   nothing was granted yet, or all was given back: nothing passes.
- * kept     it was counted until just now, and goes on so until a first grant.
- *          That is for this process alone, where the bucket was the fleet's: so
- *          the fill is cut down with the limit.
- * parting  it is counted again, but this process doesn't know the fleet's fill
- *          yet: until a root tells it, it keeps to its grant.
+ * closed: nothing was granted yet, or all was given back: nothing passes.
  *
- * A limit of units a second needs no rational: 2^-64 of a scaled unit a
- * nanosecond is finer than what a double says, from 10^-3 to 10^11 a second.
- * What is in flight doesn't leak: of a quota of kind concurrency the limit is
- * the whole units of the grant, at once. Permits beyond a lower grant stay out,
- * and whoever lowered it is to count what is held after that. So an enter that
- * held its units looks once more whether they still fit, in the order that all
- * see: it adds, then looks at the limit; a switch stores the limit, then its
- * caller looks at what is held. From counted to leased nothing is let in until
- * there is a grant, be it only of what is held.
+ * kept: it was counted until now, and goes on so until a first grant. The
+ * bucket was the fleet's and becomes this process's alone, so the fill is cut
+ * down with the limit.
  *
- * Bursts of the sum of all shares are the quota's, but that each is at least
- * one unit: else nothing would ever pass of a share that is small.
+ * parting: it is counted again, but this process doesn't know the fleet's fill
+ * yet: it keeps to its grant until a root sends the fill.
  *
- * A bucket that is closed still leaks as the whole quota does, so that an
- * instance that nobody uses is empty one day and can be evicted; one whose
- * grant is nothing doesn't, for it may be granted something again at once. */
+ * A limit in units a second needs no rational number: 2^-64 of a scaled unit a
+ * nanosecond is finer than the precision of a double, from 10^-3 to 10^11 a
+ * second. Units in flight don't leak: for a quota of kind concurrency the limit
+ * is the whole units of the grant, at once. Permits beyond a lower grant stay
+ * in flight, and the caller that lowered it counts them afterwards. For this
+ * reason an enter that has added its units checks again whether they still fit,
+ * in sequentially consistent order: it adds, then reads the limit; a switch
+ * stores the limit, then its caller reads the units in flight. From counted to
+ * leased no permit is let in until there is a grant, even if only of the units
+ * in flight.
+ *
+ * The bursts of all shares add up to the quota's, except that each share has at
+ * least one unit: otherwise a small share would never let anything pass.
+ *
+ * A closed bucket still leaks as the whole quota does, so that an unused
+ * instance becomes empty and can be evicted. A bucket with a grant of 0 doesn't
+ * leak, because it may be granted more at once. */
 
 #include "quota/table_layout.h"
 
@@ -43,16 +46,15 @@
 
 #include "quota/quota_bucket.h"
 
-/* What leaks is below 2^7 scaled units a nanosecond (leaky.c). */
+/* A leak is below 2^7 scaled units a nanosecond (leaky.c). */
 #define SCALED_PER_S_MAX (128e9)
-/* Bursts of a quota without limit, in seconds of what was granted. */
+/* Bursts of a quota without limit, in seconds of the grant. */
 #define LOW_S 1.0
 #define HIGH_S 1.5
 
 /* ---- Real numbers ---- */
 
-/* ceil(value * 2^shift / 10^9), for a value >= 0 of which that is below
- * 2^72. */
+/* ceil(value * 2^shift / 10^9), for a value >= 0 and a result below 2^72. */
 static weir_u128 per_ns(double value, int shift)
 {
     uint64_t bits;
@@ -117,10 +119,10 @@ void weir_bucket_of_rate(struct weir_bucket *bucket, double per_s, double low,
     };
 }
 
-/* ---- What is in force ---- */
+/* ---- The bucket in force ---- */
 
-/* Doubles that any thread reads. Relaxed: who asks beside a change is told of
- * what it is or was. */
+/* Doubles that any thread reads. Relaxed: a reader concurrent with a change
+ * gets the old or the new value. */
 static double get(const uint64_t *word)
 {
     uint64_t bits = weir_load_relaxed(word);
@@ -141,7 +143,7 @@ static double at_least_one(double units)
     return units > 1 ? units : 1;
 }
 
-/* The part of 'whole' that 'granted' is of its limit. */
+/* The part of 'whole' in the proportion of 'granted' to its limit. */
 static void scaled_bucket(const struct weir_bucket *whole, double granted,
                           struct weir_bucket *out)
 {
@@ -219,7 +221,7 @@ static void bucket_in_force(const struct leased *leased,
 
 static void set_state(struct leased *leased, enum weir_leasing state)
 {
-    /* Relaxed: the node looks in from time to time. */
+    /* Relaxed: the node reads it from time to time. */
     weir_store_relaxed(&leased->state, (uint32_t)state);
 }
 
@@ -242,10 +244,10 @@ static enum weir_leasing next_state(enum weir_leasing state,
     return WEIR_LEASING_NONE;
 }
 
-static_assert(WEIR_SHADOW_PREFIX_LEN <= NAME_HEAD, "seen in the head alone");
+static_assert(WEIR_SHADOW_PREFIX_LEN <= NAME_HEAD, "the head contains it");
 
-/* The shadow set asks nobody: its leased quotas are this process's. The slot
- * may not live yet. */
+/* The shadow set has no leases: its leased quotas are local. The slot may not
+ * be live yet. */
 static bool is_shadow(const struct weir_table *t, uint32_t slot)
 {
     const struct name *name = weir_name(t, slot);
@@ -284,7 +286,7 @@ static void switch_to(struct weir_table *t, uint32_t slot,
     weir_slot_switch(t, slot, bucket, flags, false, now);
 }
 
-/* What was the fleet's fill becomes this process's part of it. */
+/* The fleet's fill becomes this process's part of it. */
 static void cut_fill(struct weir_table *t, uint32_t slot, double part,
                      weir_instant now)
 {
@@ -297,7 +299,7 @@ static void cut_fill(struct weir_table *t, uint32_t slot, double part,
     weir_table_add_others(t, slot, -gone);
 }
 
-/* The other way: as if all others had filled their parts as this one. */
+/* The reverse: as if all others had filled their parts as this one. */
 static void grow_fill(struct weir_table *t, uint32_t slot,
                       const struct leased *leased, weir_instant now)
 {
@@ -373,7 +375,7 @@ enum weir_leasing weir_table_leasing(const struct weir_table *t, uint32_t slot)
     return (enum weir_leasing)weir_load_relaxed(&weir_leased(t, slot)->state);
 }
 
-/* ---- What is wanted ---- */
+/* ---- Wants ---- */
 
 unsigned weir_table_want(struct weir_table *t, struct weir_ref ref,
                          double wants)
@@ -382,7 +384,7 @@ unsigned weir_table_want(struct weir_table *t, struct weir_ref ref,
         return WEIR_OUTCOME_STALE_REF;
     struct leased *leased = weir_leased(t, ref.slot);
     put(&leased->wanted, wants);
-    /* release: who sees whose it is sees what it is. */
+    /* release: a reader that sees the generation sees the value. */
     weir_store_release(&leased->wanted_by, ref.generation);
     weir_slot_mark(t, ref.slot);
     return weir_exchange(&t->urgent, 1) ? 0 : WEIR_OUTCOME_KICK;
@@ -402,7 +404,7 @@ bool weir_table_wanted(struct weir_table *t, uint32_t slot, double *out_wants)
 void weir_slot_unpinned(struct weir_table *t, uint32_t slot)
 {
     struct leased *leased = weir_leased(t, slot);
-    /* Relaxed: no want is said while its handle is closed. */
+    /* Relaxed: no thread sets wants while the handle is being closed. */
     if (weir_load_relaxed(&leased->wanted_by) != 0)
         weir_store_relaxed(&leased->wanted_by, 0);
     weir_cold(t, slot)->unpinned =

@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: MIT
- * quota/table_line.c - slots at which somebody waits to enter.
+ * quota/table_line.c - slots at which callers wait to enter.
  *
- * Those who wait are threads, and asleep somewhere else (client/waiting.c). All
- * that the table has of them is a word a slot, beside what is held there:
+ * The waiters are threads that sleep elsewhere (client/waiting.c). The table
+ * has only one word per slot about them, beside the units in flight:
  *
- *     lanes = bits, one for each class of whom somebody waits
+ *     lanes = bits, one for each class with a waiter
  *
- * and, for who gets leases, how many units those want.
+ * and, for leases, the number of units that the waiters want.
  *
- * Who waits says so first and then tries once more; who leaves gives back first
- * and then looks at the word. Both in the one order that everybody sees: so
- * either the one finds the place, or the other the one who wants it.
+ * A waiter sets its lane first and then tries once more; a leave gives its
+ * units back first and then reads the word. Both are sequentially consistent:
+ * either the waiter finds the free units, or the leave finds the waiter.
  *
- * Nobody overtakes. When a place is given back it is free for a moment, until
- * it is handed to who is next; meanwhile the word keeps it from all who pass
- * by. Those of another class may have what that class is sure of, which is no
- * place that anybody waits for, and no more.
+ * No caller overtakes. Units that are given back are free for a moment, until
+ * they are handed to the next waiter; meanwhile the word keeps other callers
+ * out. Callers of another class may use the guaranteed part of their class,
+ * which no waiter is waiting for, and no more.
  *
  * Without classes there is one lane, the last.
  *
- * Rejected: to hand what is held itself from one to the other. It belongs to a
- * class, a chain, a life of a sluice's count; who is next has others. */
+ * Rejected: passing the units in flight directly from one caller to the next.
+ * They belong to a class, a chain and a life of a gate's counter, and the next
+ * waiter has others. */
 
 #include "quota/table_walk.h"
 
@@ -28,7 +29,7 @@
 
 #define QUEUE_BITS 2
 static_assert(WEIR_LINEUP_LANES == WEIR_SLUICE_CLASSES_MAX + 1,
-              "a lane a class, and one of none");
+              "a lane per class, one for none");
 
 static uint32_t packed(const struct weir_quota *quota)
 {
@@ -38,7 +39,7 @@ static uint32_t packed(const struct weir_quota *quota)
 void weir_slot_queue(struct weir_table *t, uint32_t slot,
                      const struct weir_quota *quota)
 {
-    /* A page that no quota of this kind needs isn't touched. */
+    /* Pages stay untouched if no quota of this kind needs them. */
     if (quota->kind == WEIR_CONCURRENCY)
         weir_store_relaxed(&weir_gauge(t, slot)->queue, packed(quota));
 }
@@ -55,7 +56,7 @@ void weir_slot_queue_as(struct weir_table *t, uint32_t slot, uint32_t template)
 void weir_table_queue(const struct weir_table *t, uint32_t slot,
                       enum weir_lineup_order *out_order, uint32_t *out_max)
 {
-    /* Relaxed: an order of a moment ago. */
+    /* Relaxed: the order may have changed since. */
     uint32_t queue = weir_load_relaxed(&weir_gauge(t, slot)->queue);
     struct weir_quota fresh;
     weir_quota_init(&fresh);
@@ -69,12 +70,12 @@ void weir_table_set_line(struct weir_table *t, uint32_t slot, uint32_t lanes,
                          uint64_t units)
 {
     struct gauge *gauge = weir_gauge(t, slot);
-    /* Relaxed: a figure, looked at from time to time. */
+    /* Relaxed: a figure that is read from time to time. */
     weir_store_relaxed(&gauge->awaited, units);
     if (weir_load_relaxed(&gauge->lanes) == lanes)
         return;
-    /* Pairs with the look of who leaves, in weir_table_leave_as(). The fence:
-     * what is in a sluice is looked at by relaxed loads. */
+    /* Pairs with the read of 'lanes' by a leave, in weir_table_leave_as(). The
+     * fence: a gate's units are read by relaxed loads. */
     weir_store(&gauge->lanes, lanes);
     weir_fence();
 }

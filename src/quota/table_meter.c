@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: MIT
- * quota/table_meter.c - meters: what of a slot's decision isn't one word.
+ * quota/table_meter.c - bucket states of several words ("meters").
  *
- * Most algorithms move several words at once, so their state stands under a
- * lock: the one exception to "a decision takes none". It is a word of the
- * slot's own, held for one step's arithmetic; a chain's meters are locked one
- * after the other and never two at a time, so nobody waits in a circle.
+ * Most algorithms change several words at once, so their state is under a lock:
+ * the one exception to "a decision takes none". The lock is a word of the slot,
+ * held for one step's arithmetic. A chain's states are locked one after the
+ * other and never two at a time, so there is no deadlock.
  *
  *     slot --> meter --where--> rule   of the quota, or of its template: one
  *                  '----------> state  for all instances; a state each
  *
- * All or none. A take steps the meters from the leaf up when everything else
- * has passed, and charges the rest after that. What a meter was charged is
- * given back when a later one refuses after all or the chain changed
- * meanwhile, if the slot still has that meter ('serial'). In between another
- * thread may be refused for it: never too much passes, sometimes, beside a
- * refusal, too little.
+ * All or none. A take steps the bucket states from the leaf up when everything
+ * else has passed, and charges the rest after that. When a later state refuses
+ * after all, or the chain has changed meanwhile, the units charged to a state
+ * are given back if the slot still has that state ('serial'). In between,
+ * another thread may be refused because of them: never too much passes, but
+ * beside a refusal sometimes too little.
  *
- * Time. Windows begin where people expect them, so meters don't count from
- * the table's origin but from 1970 in UTC, by an offset that the sync sets.
- * Only calendars follow it as it changes: any other window stays on the first
- * one, so that a clock which is put back doesn't stop it.
+ * Time. Windows begin where people expect them, so their time doesn't count
+ * from the table's origin but from 1970 in UTC, by an offset that the sync
+ * sets. Only calendars follow it as it changes: any other window keeps the
+ * first offset, so that a clock that is set back doesn't stop it.
  *
- * Rejected: compare-and-swap of the whole state. Two words are as many as
- * machines swap; a window has seven and a log thousands. */
+ * Rejected: compare-and-swap of the whole state. Processors swap at most two
+ * words; a window has seven and a log thousands. */
 
 #include "quota/quota_meter.h"
 #include "quota/table_walk.h"
@@ -31,7 +31,7 @@
 
 /* ---- The lock ---- */
 
-/* By who holds the writer lock; anybody else by his stripe + 1. */
+/* The owner's value if it holds the writer lock; else its stripe + 1. */
 #define BY_WRITER UINT32_MAX
 
 static void meter_lock(struct meter *m, uint32_t by)
@@ -46,7 +46,7 @@ static void meter_lock(struct meter *m, uint32_t by)
 
 static void meter_unlock(struct meter *m)
 {
-    /* release: the next holder sees this one's state. */
+    /* release: the next holder sees this one's writes. */
     weir_store_release(&m->lock, 0);
 }
 
@@ -75,25 +75,27 @@ static size_t metering_bytes(const struct metering *of)
     return sizeof(*of) + of->store_len + of->zone_len;
 }
 
-/* What a store decides needs a state for when it doesn't, at most. */
+/* Under a store's decision a state is needed at most for when the store is
+ * away. */
 static size_t state_bytes(const struct metering *of)
 {
     if (of->store_len == 0)
         return weir_meter_size(&of->rule);
-    /* In the place of permits stands what the slot's own hold. */
+    /* For permits, the slot's in-flight counter takes its place. */
     if (of->on_stale != WEIR_STALE_SHARE || of->rule.algorithm == WEIR_PERMITS)
         return 0;
     return sizeof(struct shared) + weir_meter_size(&of->rule);
 }
 
-/* The rule as it is now: in 'spare', if that isn't how it is stored. */
+/* The rule in force now: in 'spare', if it differs from the stored one. */
 static const struct weir_meter_rule *rule_of(const struct metering *of,
                                              struct weir_meter_rule *spare)
 {
     if (of->zone_len == 0)
         return &of->rule;
     *spare = of->rule;
-    /* Relaxed: a step beside the change of a zone is before or after it. */
+    /* Relaxed: a step concurrent with the change of a zone counts as before or
+     * after it. */
     spare->utc_offset_s = weir_load_relaxed(&of->utc_offset_s);
     return spare;
 }
@@ -121,8 +123,7 @@ static void metering_release(struct weir_table *t, uint64_t where)
 
 /* ---- From a quota ---- */
 
-/* A bucket of one word is the slot's own, whatever it is called; and so is
- * one that always or never refuses. */
+/* A bucket of one word is the slot's own bucket, under either name. */
 static bool is_plain(const struct weir_quota *quota)
 {
     return quota->algorithm == WEIR_LEAKY ||
@@ -131,8 +132,8 @@ static bool is_plain(const struct weir_quota *quota)
 
 static uint32_t meter_flags(const struct weir_quota *quota)
 {
-    /* A limit of nothing refuses here; but what is in flight is a store's to
-     * take back. */
+    /* A limit of 0 refuses here; but for units in flight the store must be
+     * asked, to take them back. */
     bool gauge = quota->kind == WEIR_CONCURRENCY;
     if (quota->limit.unlimited || (quota->limit.units == 0 && !gauge))
         return 0;
@@ -148,7 +149,7 @@ static struct weir_text store_of(const struct weir_quota *quota)
     return quota->store.len > 0 ? quota->store : WEIR_TEXT("root");
 }
 
-/* A zone whose offset somebody with a clock must say. */
+/* A zone whose offset the sync must set; empty: none. */
 static struct weir_text zone_of(const struct weir_quota *quota,
                                 int32_t *out_offset_s)
 {
@@ -196,8 +197,8 @@ static struct zone *zone_find(struct weir_table *t, struct weir_text name)
     return NULL;
 }
 
-/* What the sync was told. More zones than are known here are as new at each
- * edit: their windows may begin anew then. */
+/* Stores a zone's last offset. Zones beyond ZONES_KNOWN are new at each edit:
+ * their windows may restart then. */
 static void zone_learn(struct weir_table *t, struct weir_text name,
                        int32_t utc_offset_s)
 {
@@ -211,7 +212,7 @@ static void zone_learn(struct weir_table *t, struct weir_text name,
         zone->utc_offset_s = utc_offset_s;
 }
 
-/* A rule that is to be, and its texts. */
+/* A rule to be made, and its texts. */
 struct wanted {
     struct weir_text store, zone;
     struct metering head; /* without them */
@@ -249,8 +250,8 @@ static uint32_t metering_make(struct weir_table *t, const struct wanted *wanted)
     if (unit == AREA_NONE)
         return AREA_NONE;
     uint32_t made = t->metered + 1;
-    /* Relaxed: for the sync, which makes rules, and for who is a child of
-     * fork(), in which all is still. Round once, it isn't "none". */
+    /* Relaxed: read by the sync, which makes rules, and by a child of fork(),
+     * in which no other thread runs. After a wrap it isn't "none". */
     weir_store_relaxed(&t->metered, made > 0 ? made : 1);
     struct metering *of = weir_area(t, unit);
     *of = wanted->head;
@@ -260,7 +261,7 @@ static uint32_t metering_make(struct weir_table *t, const struct wanted *wanted)
     return unit;
 }
 
-/* A state for the rule in 'unit'; the plan then holds both. */
+/* Takes a state for the rule in 'unit'; the plan then has both. */
 static int plan_state(struct weir_table *t, uint32_t unit,
                       struct meter_plan *out)
 {
@@ -324,7 +325,7 @@ void weir_meter_unplan(struct weir_table *t, const struct meter_plan *plan)
         metering_release(t, plan->where);
 }
 
-/* ---- A slot's meter comes, changes, goes ---- */
+/* ---- A slot's bucket state comes, changes, goes ---- */
 
 static void step_at(const struct weir_table *t, uint64_t where,
                     const struct weir_meter_ask *ask,
@@ -336,7 +337,7 @@ static void step_at(const struct weir_table *t, uint64_t where,
                     weir_meter_now(t, rule, now));
 }
 
-/* What was used so far, by another rule. */
+/* Carries the used units over to another rule. */
 static void carry(const struct weir_table *t, uint64_t from, uint64_t to,
                   weir_instant now)
 {
@@ -344,14 +345,14 @@ static void carry(const struct weir_table *t, uint64_t from, uint64_t to,
     const struct metering *after = metering_of(t, to);
     struct weir_meter_rule spare[2];
     const struct weir_meter_rule *rule = rule_of(after, &spare[1]);
-    /* What a store has is the store's. */
+    /* The units in a store stay there. */
     if (before->store_len > 0 || after->store_len > 0)
         return;
     weir_meter_carry(rule_of(before, &spare[0]), state_of(t, from), rule,
                      state_of(t, to), weir_meter_now(t, rule, now));
 }
 
-/* ... and by the slot's own bucket. */
+/* The same from the slot's own bucket. */
 static void carry_bucket(const struct weir_table *t, uint32_t slot, uint64_t to,
                          weir_instant now)
 {
@@ -404,7 +405,7 @@ void weir_meter_follow(struct weir_table *t, uint32_t slot,
         metering_release(t, before);
 }
 
-/* Under the meter's lock. */
+/* Under the bucket state's lock. */
 static uint64_t units_locked(const struct weir_table *t, uint64_t where,
                              weir_instant now)
 {
@@ -427,7 +428,7 @@ uint64_t weir_meter_units(struct weir_table *t, uint32_t slot, weir_instant now)
 
 uint64_t weir_meter_drop(struct weir_table *t, uint32_t slot, weir_instant now)
 {
-    /* A table without meters never touches their pages. */
+    /* A table without bucket states never touches their pages. */
     if (!t->metered)
         return 0;
     struct meter *m = weir_meter(t, slot);
@@ -446,8 +447,8 @@ static bool is_idle_locked(const struct weir_table *t, uint64_t where,
                            weir_instant now)
 {
     const struct metering *of = metering_of(t, where);
-    /* A store forgets by itself, and what stands in for it is only for an
-     * emergency. */
+    /* A store drops idle states itself, and the state that stands in for it is
+     * only for emergencies. */
     if (of->store_len > 0)
         return true;
     struct weir_meter_rule spare;
@@ -479,8 +480,8 @@ void weir_meter_look(const struct weir_table *t, uint32_t slot,
 
 /* ---- After a killed writer ---- */
 
-/* Of a thread that stopped within a step nobody knows how far it came: its
- * meter begins anew. */
+/* It is unknown how far a thread came that stopped within a step: its bucket
+ * state starts anew. */
 static void mend_meter(struct weir_table *t, struct meter *m)
 {
     struct metering *of = metering_of(t, m->where);
@@ -495,8 +496,8 @@ static void mend_meter(struct weir_table *t, struct meter *m)
     meter_unlock(m);
 }
 
-/* An edit changes the meter first and the slot's flags after it. Who goes by
- * the old ones would ask for ever for a meter that is a store's now. */
+/* An edit changes the bucket state first and the slot's flags after it. With
+ * the old flags a decision would retry for ever, if a store decides now. */
 static void mend_flags(struct hot *hot, uint32_t meta,
                        const struct metering *of)
 {
@@ -506,7 +507,7 @@ static void mend_flags(struct hot *hot, uint32_t meta,
         weir_store_relaxed(&hot->meta, mended);
 }
 
-/* A meter that its slot no longer goes by, or not yet, is none. */
+/* Drops bucket states that their slots don't use yet, or no longer. */
 static void forget_half_meters(struct weir_table *t)
 {
     uint32_t used = weir_table_used(t);
@@ -543,7 +544,7 @@ void weir_meters_mend(struct weir_table *t)
 
 /* ---- After a process that has gone ---- */
 
-/* Nobody else touches what a dead one has locked, but who does this too. */
+/* Only other reapers touch a state that a dead process has locked. */
 static void begin_anew(const struct weir_table *t, struct meter *m,
                        uint32_t lock, uint32_t by)
 {
@@ -555,8 +556,8 @@ static void begin_anew(const struct weir_table *t, struct meter *m,
     meter_unlock(m);
 }
 
-/* A meter that its slot no longer goes by, or not yet: it is none, unless
- * somebody steps it just now. */
+/* Drops a bucket state that its slot doesn't use yet, or no longer, unless a
+ * thread is stepping it now. */
 static void forget_half_meter(struct weir_table *t, uint32_t slot)
 {
     struct meter *m = weir_meter(t, slot);
@@ -570,7 +571,8 @@ static void forget_half_meter(struct weir_table *t, uint32_t slot)
         mend_flags(hot, meta, metering_of(t, where));
         return;
     }
-    /* Its holder may be dead as well: then it stays till the slot is freed. */
+    /* Its holder may be dead as well: the state then stays until the slot is
+     * freed. */
     uint32_t free = 0;
     if (!weir_cas(&m->lock, &free, BY_WRITER))
         return;
@@ -578,7 +580,7 @@ static void forget_half_meter(struct weir_table *t, uint32_t slot)
     meter_unlock(m);
 }
 
-/* Under the writer lock: the area is what the slots refer to. */
+/* Under the writer lock: rebuilds the area from the slots' references. */
 static void remake_area(struct weir_table *t)
 {
     uint32_t used = weir_table_used(t);
@@ -613,7 +615,7 @@ void weir_meters_bury(struct weir_table *t, uint32_t process, uint32_t by,
     uint32_t used = t->metered ? weir_table_used(t) : 0;
     for (uint32_t slot = 0; slot < used; slot++) {
         struct meter *m = weir_meter(t, slot);
-        /* acquire: the state is the dead one's. */
+        /* acquire: the dead process wrote the state. */
         uint32_t lock = weir_load_acquire(&m->lock);
         if (is_left_by(t, lock, process, writer))
             begin_anew(t, m, lock, by);
@@ -622,7 +624,7 @@ void weir_meters_bury(struct weir_table *t, uint32_t process, uint32_t by,
         remake_area(t);
 }
 
-/* ---- Any thread: a walk's meters ---- */
+/* ---- Any thread: a walk's bucket states ---- */
 
 bool weir_link_step(struct weir_table *t, const struct walk *walk, uint32_t i,
                     const struct weir_meter_ask *ask,
@@ -631,7 +633,7 @@ bool weir_link_step(struct weir_table *t, const struct walk *walk, uint32_t i,
     struct meter *m = weir_meter(t, walk->slot[i]);
     meter_lock(m, walk->stripe + 1);
     uint64_t where = weir_load_relaxed(&m->where);
-    /* An edit may have taken it away, or made it a store's. */
+    /* An edit may have removed it, or moved it to a store. */
     bool some = where >> 32 != 0 && metering_of(t, where)->store_len == 0;
     if (some)
         step_at(t, where, ask, out, walk->now);
@@ -674,7 +676,7 @@ void weir_walk_step_back(struct weir_table *t, const struct walk *walk,
     steps->charged = 0;
 }
 
-/* What a meter that passed adds to the answer for the chain. */
+/* Adds a bucket state that passed to the answer for the chain. */
 static void note_step(struct steps *steps, const struct walk *walk, uint32_t i,
                       const struct weir_meter_ask *ask,
                       const struct weir_meter_answer *answer)
@@ -690,8 +692,8 @@ static void note_step(struct steps *steps, const struct walk *walk, uint32_t i,
         steps->wait = answer->wait;
 }
 
-/* Whether a step would pass. A peek knows of no wait, so what has a short
- * state steps on a copy; all that lets wait is among it. */
+/* Whether a step would pass. A peek ignores 'wait_max', so a short state is
+ * stepped on a copy; all algorithms that can wait have short states. */
 static bool would_pass(const struct weir_table *t, uint64_t where,
                        const struct weir_meter_ask *ask, weir_instant now)
 {
@@ -713,7 +715,8 @@ static bool would_pass(const struct weir_table *t, uint64_t where,
     return answer.passed;
 }
 
-/* The first link whose meter would refuse; WEIR_DEPTH_MAX: none. */
+/* The first link with a bucket state that would refuse; WEIR_DEPTH_MAX:
+ * none. */
 static uint32_t find_refuser(struct weir_table *t, const struct walk *walk,
                              const struct weir_meter_ask *ask)
 {
@@ -732,7 +735,8 @@ static uint32_t find_refuser(struct weir_table *t, const struct walk *walk,
     return WEIR_DEPTH_MAX;
 }
 
-/* Refused at link 'i': so that it counts, if the quota counts refusals. */
+/* Refuses at link 'i', with a step there, so that it counts if the quota counts
+ * refusals. */
 static unsigned refuse_at(struct weir_table *t, struct walk *walk, uint32_t i,
                           const struct weir_meter_ask *ask, struct steps *steps)
 {
@@ -750,9 +754,9 @@ static unsigned refuse_at(struct weir_table *t, struct walk *walk, uint32_t i,
 unsigned weir_walk_step(struct weir_table *t, struct walk *walk,
                         const struct weir_meter_ask *ask, struct steps *steps)
 {
-    /* What was charged can't always be given back as it was (a bucket at a
-     * lower level paid, say). So with several meters all are looked at first,
-     * and only a race has anything to give back. */
+    /* A charge can't always be undone exactly (for example if a bucket at a
+     * lower level paid). So with several bucket states all are checked first,
+     * and units are given back only after a race. */
     bool several = (walk->meters & (walk->meters - 1)) != 0;
     if (several && may_refuse(ask->op) && charges(ask->op)) {
         uint32_t refuser = find_refuser(t, walk, ask);
@@ -781,7 +785,7 @@ unsigned weir_walk_step(struct weir_table *t, struct walk *walk,
     return 0;
 }
 
-/* ---- Any thread: for what stands in for a store ---- */
+/* ---- Any thread: for the state that stands in for a store ---- */
 
 const struct metering *weir_meter_hold(struct weir_table *t, uint32_t slot,
                                        uint32_t stripe)
@@ -815,7 +819,7 @@ bool weir_table_store_of(const struct weir_table *t, uint32_t slot,
     if (!t->metered ||
         (state != WEIR_SLOT_QUOTA && state != WEIR_SLOT_TEMPLATE))
         return false;
-    /* Only the sync takes a quota's rule away. */
+    /* Only the sync removes a quota's rule. */
     const struct metering *of =
         metering_of(t, weir_load_relaxed(&weir_meter(t, slot)->where));
     if (!of || of->store_len == 0)
@@ -840,7 +844,7 @@ void weir_table_set_zones(struct weir_table *t, weir_zone_offset_fn *offset_of,
         uint8_t state = weir_load_acquire(&weir_cold(t, slot)->state);
         if (state != WEIR_SLOT_QUOTA && state != WEIR_SLOT_TEMPLATE)
             continue;
-        /* Only the sync takes a quota's rule away. */
+        /* Only the sync removes a quota's rule. */
         struct metering *of =
             metering_of(t, weir_load_relaxed(&weir_meter(t, slot)->where));
         if (!of || of->zone_len == 0)

@@ -1,44 +1,44 @@
 /* SPDX-License-Identifier: MIT
- * quota/table_permit.c - what is in flight: holding it, and giving it back.
+ * quota/table_permit.c - units in flight: entering and leaving.
  *
- * A quota of kind concurrency is a gauge. Its limit is units at a time; an
- * enter holds some of them, until its leave. So the word that decides is what
- * permits hold, and it has to be right to the unit for ever: one unit too many
- * is a permit lost, one too few is a limit overrun, and nothing leaks that
- * would heal it. Hence, for each slot, one word of its own:
+ * A quota of kind concurrency has an in-flight counter ("gauge"). Its limit is
+ * units at a time; an enter puts some of them in flight, until its leave. The
+ * word that decides is the sum of the permits, and it must be right to the unit
+ * for ever: one unit too many is a lost permit, one too few exceeds the limit,
+ * and no leak ever corrects it. Hence each slot has one separate word:
  *
- *     held = the sum of the permits that were entered by this slot and not
+ *     held = the sum of the permits that entered by this slot and have not
  *            left yet, and of enters under way that will give theirs back
  *
- * Only enters, leaves and a fork write it. An edit doesn't: neither another
- * limit nor another kind, neither "off" nor a removal changes what is going on
- * out there. So a quota that is edited, removed and created again under a name
- * that somebody holds knows at once what is in flight, and a permit says no
- * more than slots and a weight: it is given back whatever has become of the
- * quotas. In return a slot that permits hold is never given to another name
- * (table_rule.c). Both sides of that speak in the one order that everybody
- * sees: an enter adds, then looks whether its chain still is the one it walked
- * (charge_walked() in table_take.c); the writer ends the slot's life or
- * unlinks it, then looks at 'held'. One of the two sees the other.
+ * Only enters, leaves and a fork write it. An edit doesn't: another limit,
+ * another kind, "off" or a removal doesn't change the work that is in flight.
+ * So a quota that is edited, removed and created again under a name with
+ * permits knows at once what is in flight. A permit record holds only slots and
+ * a weight, and is given back whether or not the quotas still exist. In return,
+ * a slot with units in flight is never given to another name (table_rule.c).
+ * Both sides use sequentially consistent accesses: an enter adds, then checks
+ * that its chain still is the one it walked (charge_walked() in table_take.c);
+ * the writer ends the slot's life or unlinks it, then reads 'held'. One of the
+ * two sees the other.
  *
- * An enter adds by comparing and swapping, unlike a take: what is in flight is
- * never above the limit, by not even one unit, however many race, but where
- * the limit was lowered below what is in flight already. The price is a loop
- * on a word that others write; each round means that somebody else got on.
- * A chain's gauges are held one after the other, from the root down, and given
- * back if one of them refuses: so an enter that is refused in the end may let
- * another be refused, as if it had been there.
+ * An enter adds by compare-and-swap, unlike a take: the units in flight never
+ * exceed the limit, not even by one unit in any race, unless the limit was
+ * lowered below the units already in flight. The price is a loop on a word that
+ * other threads write; each round means that another thread made progress. The
+ * counters of a chain are entered one after the other, from the root down, and
+ * left again if one of them refuses: an enter that is refused in the end may
+ * cause another to be refused, as if it had been let in.
  *
- * An adaptive quota is a gauge that a sluice guards (table_sluice.c). Who is
- * let through there is held here as everywhere, and the quota's limit, if it
- * has one, is a cap on that. The sluice is asked first: a refusal by it writes
- * nothing that others read.
+ * An adaptive quota has a concurrency gate in front of its counter
+ * (table_sluice.c). Permits that the gate lets in are counted here as all
+ * others, and the quota's own limit, if it has one, caps them. The gate is
+ * entered first: its refusal writes nothing that other threads read.
  *
  * Rejected: 'count' of the hot line as that word, by the bucket's arithmetic
- * without its leak. Takes by a quota of kind rate add to it, and an edit of
- * the kind would have to tell theirs from what is in flight while both go on.
- * Rejected: the sum under the meters' lock: twice the price, and a thread that
- * is stopped would stop others. */
+ * without its leak. Takes by a quota of kind rate add to it, and an edit of the
+ * kind would have to separate their units from those in flight while both go
+ * on. Rejected: the sum under the bucket states' lock: twice the price, and a
+ * stopped thread would stop others. */
 
 #include "quota/table_walk.h"
 
@@ -47,20 +47,20 @@ bool weir_slot_is_held(const struct weir_table *t, uint32_t slot)
     return weir_load(&weir_gauge(t, slot)->held) != 0;
 }
 
-/* What must hold for an enter: so much in flight at most, of it held here not
- * yet so much that no root has seen. */
+/* The bounds of an enter: the most units in flight, and the count here at which
+ * a root must answer first. */
 struct bounds {
     int64_t most;
     uint64_t stop;
 };
 
-/* Holds 'weight' units if they fit; '*out_held' is what is held then. */
+/* Adds 'weight' units if they fit; '*out_held' is the sum then. */
 static bool gauge_hold(struct gauge *gauge, uint64_t weight,
                        const struct bounds *bounds, uint64_t *out_held)
 {
     uint64_t held = weir_load(&gauge->held);
     do {
-        /* Relaxed: others' units are as old as the last word of a root. */
+        /* Relaxed: others' units are as old as a root's last message. */
         uint64_t fill = held + weir_load_relaxed(&gauge->others);
         if ((int64_t)(fill + weight) > bounds->most ||
             (int64_t)(held - bounds->stop) >= 0)
@@ -70,9 +70,9 @@ static bool gauge_hold(struct gauge *gauge, uint64_t weight,
     return true;
 }
 
-/* Whether a root is to hear soon that what is held has sunk: by as much below
- * what it knows as 'report_at' is above. Both marks are the sync's, and as old
- * as each other or nearly so; a report too many does no harm. */
+/* Whether a root must soon learn that the units in flight have decreased: by as
+ * much below its value as 'report_at' is above. Both marks are the sync's and
+ * of nearly the same age; an unneeded report does no harm. */
 static bool has_sunk(const struct weir_table *t, uint32_t slot, uint64_t held)
 {
     uint64_t report_at = weir_load_relaxed(&weir_cold(t, slot)->report_at);
@@ -88,7 +88,8 @@ static bool is_leased(const struct weir_table *t, uint32_t slot)
     return weir_table_leasing(t, slot) != WEIR_LEASING_NONE;
 }
 
-/* Whether it has come down to the limit by this: a lower grant waits for it. */
+/* Whether this leave brought the units down to the limit: a lower grant waits
+ * for that. */
 static bool fits_again(const struct weir_table *t, uint32_t slot,
                        uint64_t before, uint64_t left)
 {
@@ -99,15 +100,15 @@ static bool fits_again(const struct weir_table *t, uint32_t slot,
     return (int64_t)before > look.high && (int64_t)left <= look.high;
 }
 
-/* Looked at when all is given back; see table_line.c. */
+/* Called when the units are given back; see table_line.c. */
 static unsigned next_at(const struct weir_table *t, uint32_t slot)
 {
     uint32_t lanes = weir_load(&weir_gauge(t, slot)->lanes);
     return WEIR_UNLIKELY(lanes != 0) ? WEIR_OUTCOME_NEXT : 0;
 }
 
-/* At most what is held: of a permit that was copied and left twice the rest is
- * nobody's, and below 0 the word would be no sum any more. */
+/* Gives back at most the units in flight: if a copied permit leaves twice, the
+ * excess is dropped, because a negative word would not be a sum any more. */
 static unsigned gauge_give_back(struct weir_table *t, uint32_t slot,
                                 uint64_t weight)
 {
@@ -125,20 +126,19 @@ static unsigned gauge_give_back(struct weir_table *t, uint32_t slot,
     return next | (weir_exchange(&t->urgent, 1) ? 0 : WEIR_OUTCOME_KICK);
 }
 
-/* Whether what is held by a leased slot, since just now, still fits: a lower
- * grant may have come since it was judged. If so it is counted, for who wants
- * to know how much is used. */
+/* Whether units just added to a leased slot still fit: a lower grant may have
+ * come since they were judged. If they fit, counts them for the lease view. */
 static bool still_fits(struct weir_table *t, uint32_t slot, uint64_t weight)
 {
     struct hot *hot = weir_hot(t, slot);
     struct look look;
-    /* In the order of all: the limit's switch ends by swapping 'base', and
-     * what is held is read after it. */
+    /* Sequentially consistent: the limit's switch ends by swapping 'base', and
+     * 'held' is read after it. */
     (void)weir_load(&hot->base);
     weir_look(t, slot, 0, &look);
     if (!weir_look_is_endless(&look) && look.fill > look.high)
         return false;
-    /* Relaxed: a sum. */
+    /* Relaxed: only a sum. */
     weir_fetch_add(&hot->count, weight);
     return true;
 }
@@ -148,8 +148,8 @@ static void note_held(struct weir_hold *hold, uint32_t slot)
     hold->slot[hold->links++] = slot;
 }
 
-/* One that only counts lets everything pass, and so do those that a stale
- * table doesn't ask, or has asked before. */
+/* A slot that only counts lets everything pass, and so does one with a stale
+ * flag: it was judged before. */
 static struct bounds bounds_of(const struct weir_table *t, uint32_t slot,
                                const struct look *look)
 {
@@ -160,10 +160,11 @@ static struct bounds bounds_of(const struct weir_table *t, uint32_t slot,
     return (struct bounds){ look->high, stop };
 }
 
-/* Of a table that processes share: what of it is the process's. Before what is
- * held grows and after it has sunk, so that who is killed in between has too
- * much given back: that is made up for when nobody holds the slot any more, a
- * unit that nobody gives back never. Relaxed: read when the process is gone. */
+/* In a shared table: the process's part of the units in flight. Written before
+ * 'held' grows and after it decreases: if the process is killed in between, too
+ * much is given back, which is corrected when the slot has no units in flight;
+ * a unit never given back would not be. Relaxed: read when the process is
+ * dead. */
 static void note_hold(struct weir_table *t, uint32_t process, uint32_t slot,
                       uint64_t units)
 {
@@ -175,13 +176,13 @@ static void note_hold(struct weir_table *t, uint32_t process, uint32_t slot,
 void weir_gauge_bury(struct weir_table *t, uint32_t slot, uint32_t process)
 {
     uint64_t *holds = weir_holds(t, process, slot);
-    /* Not written where there is nothing: its page may be nobody's. */
+    /* Not written if it is 0: its page may be untouched. */
     if (weir_load_relaxed(holds) == 0)
         return;
     gauge_give_back(t, slot, weir_exchange(holds, 0));
 }
 
-/* How somebody may go in where others wait. */
+/* How a caller may enter a slot where others wait. */
 enum way { OPEN, SURE, SHUT };
 
 static bool is_first(const struct weir_turn *turn, uint32_t slot)
@@ -285,8 +286,8 @@ unsigned weir_walk_see(struct weir_table *t, struct walk *walk,
     return 0;
 }
 
-/* A slot that is alone, without other flags, far from an edit: most of them.
- * False: that isn't so, or it is full; nothing is held. */
+/* The common case: a single slot without other flags, not being edited. False:
+ * another case, or it is full; nothing is in flight. */
 static bool enter_alone(struct weir_table *t, struct weir_ref ref,
                         uint64_t weight, struct weir_hold *out,
                         unsigned *out_kick, weir_instant now)
@@ -326,8 +327,8 @@ unsigned weir_table_enter(struct weir_table *t, uint32_t stripe,
         .hold = out_hold,
     };
     unsigned outcome = weir_walk_ask(t, &q, reply, now);
-    /* A kick is a kick, though what it was for was undone: its mark is set,
-     * and nobody asks again before that was looked at. */
+    /* The kick stays, even if its cause was undone: the mark is set, and no
+     * other thread kicks before the sync has read it. */
     return outcome | kick | weir_shadow_outcome(t);
 }
 
@@ -366,14 +367,14 @@ bool weir_walk_tell_turn(const struct weir_table *t, const struct walk *walk,
     return turn->kind != WEIR_TURN_ALONE || !is_leased(t, slot);
 }
 
-/* The slot + 1 whose sluice still holds it; 0: none does. */
+/* The slot + 1 whose concurrency gate the permit is still in; 0: none. */
 static uint32_t guarded_by(const struct weir_table *t,
                            const struct weir_hold *hold)
 {
     if (hold->basin == 0)
         return 0;
     const struct basin *basin = weir_basin(t, hold->basin - 1);
-    /* Relaxed: while the serial is the hold's, so is the slot. */
+    /* Relaxed: while the serial is the permit record's, so is the slot. */
     uint32_t slot = weir_load_relaxed(&basin->slot);
     return weir_load(&basin->serial) == hold->serial ? slot : 0;
 }
@@ -390,15 +391,16 @@ unsigned weir_table_leave_as(struct weir_table *t, struct weir_hold *hold,
         if (WEIR_UNLIKELY(weir_load_relaxed(&t->basins_used) != 0) &&
             slot + 1 != guarded) {
             weir_slot_depart(t, slot, hold->weight);
-            kick |= next_at(t, slot); /* looked at before there was room */
+            kick |= next_at(t, slot); /* read before there was room */
         }
     }
-    /* Another's since it was looked at: then he was a stranger there. */
+    /* The gate slot was reused after the check, so the permit was entered there
+     * as untracked. */
     if (hold->basin != 0 &&
         !weir_slot_dismiss(t, hold, (enum weir_sample_outcome)outcome, now) &&
         guarded != 0)
         weir_slot_depart(t, guarded - 1, hold->weight);
-    if (guarded != 0) /* so here */
+    if (guarded != 0) /* as above */
         kick |= next_at(t, guarded - 1);
     hold->links = 0;
     return kick;
@@ -417,7 +419,7 @@ uint64_t weir_table_held(const struct weir_table *t, uint32_t slot)
 void weir_table_forget_holds(struct weir_table *t)
 {
     for (uint32_t slot = 0; slot < weir_table_used(t); slot++) {
-        /* Not written where there is nothing: its page may be nobody's. */
+        /* Not written if it is 0: its page may be untouched. */
         if (weir_slot_is_held(t, slot))
             weir_store(&weir_gauge(t, slot)->held, 0);
         if (weir_table_is_awaited(t, slot))

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * quota/table_policy.c - what a quota allows, for who tells it to others. */
+ * quota/table_policy.c - a quota's limit, for responses that state it. */
 
 #include "quota/quota_meter.h"
 #include "quota/table_walk.h"
 
-/* Of a window or log; false: a bucket, or no meter. */
+/* For a bucket state with a window or several buckets; false: another one, or
+ * none. */
 static bool window_policy(struct weir_table *t, uint32_t stripe, uint32_t slot,
                           struct weir_policy *out)
 {

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * quota/table_receipt.c - chains that aren't decided here alone.
+ * quota/table_receipt.c - charge records, for chains that aren't decided here
+ * alone.
  *
- * The links that a store counts come last: what this process can refuse by
- * itself costs nobody a trip, and what a store was charged is hard to take
- * back. So everything else is charged first, and a receipt says what, for the
- * case that a store refuses. By then some milliseconds have passed: a slot
- * may have ended its life, and an edit may have given it another meter. What
- * is given back is found by generation and serial, or not at all.
+ * Links that a store counts come last: a refusal by this process then costs no
+ * round trip, and a charge in a store is hard to take back. Everything else is
+ * charged first, and a charge record lists it, for the case that a store
+ * refuses. By then some milliseconds have passed: a slot may have ended its
+ * life, and an edit may have given it another bucket state. Units are given
+ * back only if generation and serial still match.
  *
- * A quota that shares its limit while its store is away has a meter for that.
- * It is the quota's own rule over the number of limiters that do the same, as
- * the roots told it last; whenever that number moves, a bucket is carried over
- * to its new rate. */
+ * A quota that shares its limit while its store is away has a bucket state for
+ * that. Its rule is the quota's own, divided by the number of limiters that do
+ * the same, as last received from the roots; whenever that number changes, a
+ * bucket is carried over to its new rate. */
 
 #include "quota/table_walk.h"
 
@@ -35,7 +36,7 @@ static unsigned begin(struct weir_table *t, const struct weir_question *q,
     return weir_walk_reserve(t, q, walk, steps, now);
 }
 
-/* Whether the chain is as it was walked: then so are its generations. */
+/* Whether the chain is as it was walked: then the generations are, too. */
 static bool is_as_walked(const struct weir_table *t, const struct walk *walk,
                          struct weir_ref ref)
 {
@@ -75,7 +76,7 @@ static void write_receipt(const struct weir_table *t,
     if (!charged_all(q->ask.op))
         return;
     out->stepped = steps->charged;
-    /* Else it can't be said any more whose count it is: it stays. */
+    /* Otherwise it is unknown which slots have the count: it stays. */
     if (is_as_walked(t, walk, q->ref))
         out->charged = ((1u << walk->links) - 1) & ~walk->skip;
 }
@@ -131,8 +132,8 @@ static bool lives(const struct weir_table *t,
            receipt->generation[i];
 }
 
-/* As a take does it: first the count, then a look whether the slot still is
- * the one that is meant. */
+/* As in a take: first the count, then a check whether the slot is still in the
+ * same life. */
 static void give_back(struct weir_table *t, const struct weir_receipt *receipt,
                       uint32_t i)
 {
@@ -179,7 +180,7 @@ void weir_table_count_refused(struct weir_table *t, uint32_t stripe,
                     WEIR_OUTCOME_LIMITED);
 }
 
-/* ---- Away ---- */
+/* ---- Requests to a store ---- */
 
 static bool away_locked(const struct metering *of, struct weir_away *out)
 {
@@ -196,7 +197,7 @@ static bool away_locked(const struct metering *of, struct weir_away *out)
     return true;
 }
 
-/* The slot is the same name's for as long as it is held. */
+/* The slot keeps its name as long as it has units in flight. */
 bool weir_table_away_held(struct weir_table *t, uint32_t stripe, uint32_t slot,
                           struct weir_away *out)
 {

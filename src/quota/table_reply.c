@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * quota/table_reply.c - what a decision tells of itself, when it is asked.
+ * quota/table_reply.c - explains a decision, if the caller wants a reply.
  *
- * The links are looked at once more: who wants a reply pays for it, and takes
- * without one carry nothing along. So beside other threads a reply may speak
- * of a moment later than the verdict's. */
+ * The links are read once more: only callers that want a reply pay for it, and
+ * takes without one carry no data for it. With other threads at work, a reply
+ * may therefore describe a moment later than the verdict's. */
 
 #include "quota/table_walk.h"
 
 #include <string.h>
 
 #define HOLD_RETRY WEIR_SECOND
-/* A grant is asked for within so long. */
+/* A grant is requested within this time. */
 #define GRANT_RETRY (100 * WEIR_MILLISECOND)
 
 void weir_reply_name(const struct weir_table *t, uint32_t slot,
@@ -29,7 +29,8 @@ weir_duration weir_table_jitter(struct weir_table *t, uint32_t stripe,
                                   64);
 }
 
-/* A meter's own account; false: it has gone meanwhile. */
+/* The answer of a link's bucket state; false: it has none, or it was
+ * removed. */
 static bool peek_meter(struct weir_table *t, const struct walk *walk,
                        uint32_t i, uint64_t weight,
                        struct weir_meter_answer *out)
@@ -42,7 +43,7 @@ static bool peek_meter(struct weir_table *t, const struct walk *walk,
 
 /* ---- Refused ---- */
 
-/* How long until the refuser would let the weight pass for certain. */
+/* The time until the refuser would certainly let the weight pass. */
 static weir_duration retry_after(const struct look *look, uint64_t weight,
                                  bool stopped)
 {
@@ -60,7 +61,7 @@ static weir_duration retry_after(const struct look *look, uint64_t weight,
     return wait < least ? least : wait;
 }
 
-/* What is granted may be more soon: nothing is too heavy for ever. */
+/* The grant may soon be larger: no weight is too heavy for ever. */
 static void explain_lease(const struct weir_table *t, uint32_t slot,
                           struct weir_reply *reply)
 {
@@ -74,7 +75,7 @@ static void explain_lease(const struct weir_table *t, uint32_t slot,
         reply->retry_after = HOLD_RETRY;
 }
 
-/* Refused by its sluice: when is another likely to leave? */
+/* Refused by its concurrency gate: estimates when a permit will leave. */
 static void explain_sluice(const struct weir_table *t, uint32_t slot,
                            const struct walk *walk, uint64_t weight,
                            struct weir_reply *reply)
@@ -131,7 +132,7 @@ struct room {
     int64_t fill;
 };
 
-/* What is left at a link; false: it limits nothing. */
+/* The units left at a link; false: it limits nothing. */
 static bool room_at(struct weir_table *t, const struct walk *walk, uint32_t i,
                     struct room *out)
 {
@@ -158,7 +159,7 @@ static bool room_at(struct weir_table *t, const struct walk *walk, uint32_t i,
     return true;
 }
 
-/* Names the link nearest to its limit, and what is left there. */
+/* Names the link nearest to its limit, and the units left there. */
 static void explain_pass(struct weir_table *t, const struct walk *walk,
                          struct weir_reply *reply)
 {

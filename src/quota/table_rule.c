@@ -1,34 +1,36 @@
 /* SPDX-License-Identifier: MIT
- * quota/table_rule.c - who rules a name: instances, placeholders, references.
+ * quota/table_rule.c - the rule of a name: instances, placeholders, references.
  *
  * A name in the table is one of
  *
  *     quota, template   put by the sync
- *     instance          made of the first template that matches, or by its
- *                       own name (throttle_name.h); evicted when nobody needs
- *                       it
- *     placeholder       no quota rules it, but somebody refers to it: a
- *                       handle, a child, a template's overflow. Passes.
+ *     instance          made from the first template that matches, or from its
+ *                       own name (throttle_name.h); evicted when it is not
+ *                       needed
+ *     placeholder       no quota rules it, but it is referred to: by a handle,
+ *                       a child, a template's overflow. Passes.
  *
- * 'refs' counts children and pins. A child holds its parent, so what can be
- * evicted is always a leaf, and a chain never leads through a freed slot.
- * What permits hold isn't freed either, not even if its quota was removed: it
- * stays as a placeholder, so that they are given back to nobody else.
+ * 'refs' counts children and pins. A child refers to its parent, so a slot that
+ * can be evicted is always a leaf, and a chain never leads through a freed
+ * slot. A slot with units in flight isn't freed either, even if its quota was
+ * removed: it stays as a placeholder, so that permits are never given back to
+ * another name.
  *
- * Making an instance may make its parent, and that one's: recursion is
- * bounded by WEIR_DEPTH_MAX, beyond which the chain just ends. */
+ * Making an instance may make its parent, and the parent's parent: recursion is
+ * bounded by WEIR_DEPTH_MAX, beyond which the chain ends. */
 
 #include "quota/glob.h"
 #include "quota/quota_bucket.h"
 #include "quota/table_layout.h"
 #include "quota/throttle_name.h"
 
-/* Slots a caller in need of one looks at before it gives up. */
+/* Slots that a caller visits to evict one before it gives up. */
 #define EVICT_LOOK_MAX 256
 #define BARREN (20 * WEIR_MILLISECOND)
-/* Freed for a meter: one may be too small, or not beside another. */
+/* Freed for a bucket state: one may be too small, or not adjacent to a free
+ * block. */
 #define EVICT_METERS 8
-/* Slots swept in one hold of the lock: some microseconds. */
+/* Slots swept each time the lock is taken: some microseconds. */
 #define SWEEP_HOLD 32
 
 /* ---- References ---- */
@@ -41,8 +43,8 @@ void weir_slot_free(struct weir_table *t, uint32_t slot)
         weir_slot_unref(t, parent);
 }
 
-/* Frees a placeholder that nobody refers to. As in evict(): the generation
- * first, then a last look whether some enter was faster. */
+/* Frees a placeholder without references. As in evict(): the generation first,
+ * then a last check whether an enter was faster. */
 static void free_placeholder(struct weir_table *t, uint32_t slot)
 {
     struct hot *hot = weir_hot(t, slot);
@@ -84,9 +86,9 @@ void weir_slot_set_parent(struct weir_table *t, uint32_t slot, uint32_t parent)
 
 /* ---- Eviction ---- */
 
-/* Whether nobody needs the slot, as it looks now; '*out_count' is its count
- * then. A placeholder is idle as soon as nobody holds it: one that was
- * resolved and never pinned. */
+/* Whether the slot is not needed now; '*out_count' is its count then. A
+ * placeholder is idle as soon as it has no references: one that was resolved
+ * and never pinned. */
 static bool is_idle(struct weir_table *t, uint32_t slot, uint64_t *out_count,
                     weir_instant now)
 {
@@ -108,10 +110,10 @@ static bool is_idle(struct weir_table *t, uint32_t slot, uint64_t *out_count,
            weir_meter_is_idle(t, slot, now);
 }
 
-/* Frees an instance that nobody needs. The generation moves before the count
+/* Frees an instance that is not needed. The generation moves before the count
  * is read for the last time (table_layout.h). If a take came in between, the
- * slot lives on under another generation: the old one can't come back, for
- * the even one between may have been seen. */
+ * slot lives on under another generation: the old one can't be restored,
+ * because a thread may have seen the even one in between. */
 static bool evict(struct weir_table *t, uint32_t slot, weir_instant now)
 {
     uint64_t count;
@@ -138,8 +140,9 @@ uint32_t weir_table_evict(struct weir_table *t, uint32_t looks, uint32_t wanted,
     return freed;
 }
 
-/* One look in vain is enough for a while, in which the sweep comes by: a flood
- * of names would else hold the lock for some hundred slots at each of them. */
+/* After one failed search there is none for a while, until the sweep has
+ * passed: otherwise each name of a flood would hold the lock for some hundred
+ * slots. */
 uint32_t weir_slot_make(struct weir_table *t, struct weir_text name,
                         weir_instant now)
 {
@@ -158,7 +161,7 @@ bool weir_table_is_crowded(const struct weir_table *t)
     return t->slots - weir_table_live(t) < t->slots / 8 + 1;
 }
 
-/* Whether it is an instance that found no room for its template's meter. */
+/* Whether it is an instance that found no room for its bucket state. */
 static bool lacks_meter(const struct weir_table *t, uint32_t slot)
 {
     const struct cold *cold = weir_cold(t, slot);
@@ -204,7 +207,7 @@ uint32_t weir_table_sweep(struct weir_table *t, uint32_t count,
     return freed;
 }
 
-/* ---- Who rules a name ---- */
+/* ---- The rule of a name ---- */
 
 static uint32_t match_template(const struct weir_table *t,
                                struct weir_text name,
@@ -225,7 +228,7 @@ static uint32_t match_template(const struct weir_table *t,
     return WEIR_SLOT_NONE;
 }
 
-/* The parent that a template gives to a name, made if need be; or
+/* The parent that a template gives to a name, made if necessary; or
  * WEIR_SLOT_NONE. */
 static uint32_t parent_by(struct weir_table *t, uint32_t template,
                           const struct weir_captures *captures, unsigned depth,
@@ -256,9 +259,9 @@ static bool leads_to(const struct weir_table *t, uint32_t from, uint32_t slot)
     return false;
 }
 
-/* Patterns of templates may lead back to where they came from: the chain
- * ends there. The slot is held while its ancestors are made, or it might be
- * evicted to make room for them. */
+/* Patterns of templates may form a cycle: the chain ends there. The slot is
+ * referenced while its ancestors are made, or it might be evicted to make room
+ * for them. */
 static void link_instance(struct weir_table *t, uint32_t slot,
                           uint32_t template,
                           const struct weir_captures *captures, unsigned depth,
@@ -273,8 +276,8 @@ static void link_instance(struct weir_table *t, uint32_t slot,
     cold->refs--;
 }
 
-/* Copies the template's parameters: an instance is its quota. One that finds
- * no room for its meter limits nothing by itself, and WEIR_EFULL says so. */
+/* Copies the template's parameters. An instance without room for its bucket
+ * state limits nothing itself: WEIR_EFULL. */
 static int become_instance(struct weir_table *t, uint32_t slot,
                            uint32_t template, bool empty, weir_instant now)
 {
@@ -307,7 +310,8 @@ static int become_instance(struct weir_table *t, uint32_t slot,
     return error;
 }
 
-/* What its name brings. Whatever quota had the name before was another. */
+/* The slot gets the quota that its name contains. Any previous quota of the
+ * name was another one. */
 static void become_throttle(struct weir_table *t, uint32_t slot,
                             const struct weir_quota *brought, weir_instant now)
 {
@@ -325,7 +329,7 @@ static void become_throttle(struct weir_table *t, uint32_t slot,
                       true, now);
     weir_slot_share(t, slot, before);
     weir_slot_set_parent(t, slot, WEIR_SLOT_NONE);
-    /* Last: by it weir_slot_rule() knows that all of this was done. */
+    /* Last: weir_slot_rule() recognizes by it that all of this was done. */
     weir_store_relaxed(&cold->rule, WEIR_SLOT_NONE);
     weir_store_release(&cold->state, WEIR_SLOT_INSTANCE);
 }
@@ -401,8 +405,8 @@ static enum weir_resolved no_room(struct weir_table *t, uint32_t template,
     return WEIR_RESOLVED_CHAIN;
 }
 
-/* Instances of the shadow set leave half of the table to the live set; past
- * that they take the places of what is idle. */
+/* Instances of the shadow set leave half of the table to the live set; beyond
+ * that they replace idle slots. */
 static bool may_make(struct weir_table *t, struct weir_text name,
                      uint32_t template, weir_instant now)
 {
@@ -412,7 +416,8 @@ static bool may_make(struct weir_table *t, struct weir_text name,
     return weir_table_evict(t, EVICT_LOOK_MAX, 1, now) > 0;
 }
 
-/* A new instance; what is idle makes room for its meter, once in a while. */
+/* Makes a new instance; from time to time, idle slots are freed for its bucket
+ * state. */
 static int make_room(struct weir_table *t, uint32_t slot, uint32_t template,
                      weir_instant now)
 {
@@ -437,7 +442,7 @@ enum weir_resolved weir_slot_resolve(struct weir_table *t,
     uint32_t slot = weir_slot_find(t, name);
     if (slot != WEIR_SLOT_NONE) {
         uint8_t state = weir_cold(t, slot)->state;
-        /* Being made further down in this very chain: a cycle. */
+        /* It is being made further down in this same chain: a cycle. */
         if (state == WEIR_SLOT_MAKING ||
             (state == WEIR_SLOT_PLACEHOLDER && !keep))
             return WEIR_RESOLVED_NONE;
@@ -471,7 +476,7 @@ enum weir_resolved weir_slot_resolve(struct weir_table *t,
     return WEIR_RESOLVED;
 }
 
-/* Without the lock: most names are there. */
+/* Without the lock: most names are present. */
 static bool find_ruled(struct weir_table *t, struct weir_text name,
                        struct weir_ref *out)
 {
@@ -487,14 +492,15 @@ static bool find_ruled(struct weir_table *t, struct weir_text name,
 
 void weir_slot_mark_chain(struct weir_table *t, uint32_t slot)
 {
-    /* Between two edits the parents of a table may go round. */
+    /* Between two edits the parents may form a cycle. */
     for (unsigned i = 0; slot != WEIR_SLOT_NONE && i < WEIR_DEPTH_MAX; i++) {
         weir_slot_mark(t, slot);
         slot = weir_parent(weir_hot(t, slot));
     }
 }
 
-/* Roots tell of what is held, before it is first asked. */
+/* The marks make the roots send fills of a pinned slot before its first
+ * request. */
 static void hold(struct weir_table *t, struct weir_ref ref, weir_instant now)
 {
     weir_cold(t, ref.slot)->refs++;

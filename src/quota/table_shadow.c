@@ -1,45 +1,45 @@
 /* SPDX-License-Identifier: MIT
- * quota/table_shadow.c - the shadow set: what it would have said.
+ * quota/table_shadow.c - the shadow set: the decisions of a set under trial.
  *
- * A new set of quotas is tried on live traffic by having its quotas in the
- * same table, under names of their own, and by asking each request once more
- * there. All of a set works unchanged (chains, templates, counts told to the
- * roots, fills from them), because to the rest of the table its quotas are
- * quotas. Only three things tell the sets apart: a template rules names of
- * its own set, a decision draws from the chance of its set, and instances of
- * the shadow set leave half of the slots to the live one. So the live set
- * decides as if the other weren't there, draw by draw, but for room: a table
- * that fills up past its half is full earlier by what the shadow set holds.
+ * A new set of quotas is tried on live traffic: its quotas are in the same
+ * table, under separate names, and each request is repeated there. All features
+ * of a set work unchanged (chains, templates, counts reported to the roots,
+ * fills from them), because the rest of the table treats its quotas as any
+ * quotas. Only three things separate the sets: a template rules names of its
+ * own set, a decision draws from the random stream of its set, and instances of
+ * the shadow set leave half of the slots to the live set. The live set decides,
+ * draw by draw, as if the other weren't there, except for room: a table that
+ * fills beyond its half is full earlier because of the shadow set's slots.
  *
  *     request --> live slot --decides--> answer
  *                    |
  *                  twin ----> slot of "shadow:" + name --decides--> counts
  *
- * The step from a name to its twin is a look-up, perhaps the making of an
- * instance, so a slot remembers it (table_layout.h says for how long). It is
- * written under the lock because slots change hands only there: a memo that
- * a slow thread writes can't fall into the slot's next life. A full table is
- * remembered as well, as the quota that stands in, and forgotten when the
- * sweep has freed something.
+ * The step from a name to its shadow slot ("twin") is a look-up, and may make
+ * an instance, so a slot remembers the result (table_layout.h says for how
+ * long). It is written under the lock because slots are freed only there: a
+ * result that a slow thread writes can't reach the slot's next life. "Full" is
+ * remembered as well, as the overflow quota, and dropped when the sweep has
+ * freed slots.
  *
- * What it costs: one link taken by handle, gcc -O2 of a release build on a
- * busy machine, 20 million takes each, processor time: 13 to 15 ns without a
- * shadow set, 73 with a twin, 46 where the set has nothing for the name. The
- * live take leaves its short way then.
+ * Cost: one link taken by handle, gcc -O2 of a release build on a busy machine,
+ * 20 million takes each, processor time: 13 to 15 ns without a shadow set, 73
+ * with a shadow slot, 46 if the set has no quota for the name. The live take
+ * then leaves its fast path.
  *
- * Rejected: a second table for the shadow set (its own sync, fork, memory and
- * names), and finding the twin by its name for each request (a hash of up to
- * 255 bytes, and the index). */
+ * Rejected: a second table for the shadow set (with its own sync, fork, memory
+ * and names), and finding the shadow slot by name for each request (a hash of
+ * up to 255 bytes, and the index). */
 
 #include <string.h>
 
 #include "quota/table_layout.h"
 
-/* A slot may change hands between memo and decision; that often in a row it
- * isn't worth the time of a request. */
+/* A slot may be freed between look-up and decision; after so many in a row,
+ * further tries aren't worth a request's time. */
 #define STALE_TRIES 4
 
-/* Requests that the proportion for refunds looks back on, about. */
+/* About so many recent requests decide the probability of refunds. */
 #define ODDS_MAX 256
 
 /* ---- The set ---- */
@@ -76,7 +76,7 @@ void weir_shadow_recount(struct weir_table *t)
 
 void weir_shadow_forget(struct weir_table *t, uint32_t slot)
 {
-    /* A table without shadow set never touches the pages of the twins. */
+    /* A table without a shadow set never touches the pages of 'twins'. */
     if (t->shadow_version == 0)
         return;
     struct twin *twin = weir_twin(t, slot);
@@ -87,7 +87,7 @@ void weir_shadow_forget(struct weir_table *t, uint32_t slot)
 
 void weir_shadow_freed(struct weir_table *t)
 {
-    /* Relaxed: one that is set just now waits for the next sweep. */
+    /* Relaxed: a flag set just now waits for the next sweep. */
     if (!weir_load_relaxed(&t->shadow_short))
         return;
     weir_table_lock(t);
@@ -96,12 +96,12 @@ void weir_shadow_freed(struct weir_table *t)
     weir_table_unlock(t);
 }
 
-/* ---- Twins ---- */
+/* ---- Shadow slots ---- */
 
 static const struct weir_ref nobody = { WEIR_SLOT_NONE, 0 };
 
-/* "shadow:" + 'name' in 'buf'; len 0 when that is longer than a name can be,
- * or 'name' is of the shadow set itself. */
+/* "shadow:" + 'name' in 'buf'; len 0 when that is too long for a name, or
+ * 'name' is of the shadow set itself. */
 static struct weir_text shadow_name(struct weir_text name,
                                     char buf[WEIR_NAME_MAX])
 {
@@ -143,13 +143,13 @@ static struct weir_ref learn_locked(struct weir_table *t, struct weir_ref ref,
     uint32_t version = t->shadow_version;
     struct weir_ref found =
         resolve_locked(t, (struct weir_text){ buf, len }, now);
-    /* To make room for its twin, an idle slot may itself have gone. */
+    /* The slot itself, if idle, may have been evicted to make room. */
     if (!weir_ref_is_live(t, ref))
         return found;
     struct twin *twin = weir_twin(t, ref.slot);
     weir_store_relaxed(&twin->ref,
                        found.slot | (uint64_t)found.generation << 32);
-    /* release: who sees the version sees the twin of it, or a later one;
+    /* release: a reader that sees the version sees its 'ref', or a later one;
      * pairs with twin_of(). */
     weir_store_release(&twin->version, version);
     return found;
@@ -170,9 +170,9 @@ static struct weir_ref twin_of(struct weir_table *t, uint32_t stripe,
                                struct weir_ref ref, weir_instant now)
 {
     const struct twin *twin = weir_twin(t, ref.slot);
-    /* acquire: pairs with learn_locked(). It also orders the look at the
-     * slot's generation behind it, which has moved before a memo of the next
-     * life was written. */
+    /* acquire: pairs with learn_locked(). It also orders the read of the slot's
+     * generation after it: the generation moves before an entry of the next
+     * life is written. */
     uint32_t version = weir_load_acquire(&twin->version);
     uint64_t word = weir_load_relaxed(&twin->ref);
     struct weir_ref found = { (uint32_t)word, (uint32_t)(word >> 32) };
@@ -194,9 +194,9 @@ void weir_shadow_meet(struct weir_table *t, struct weir_ref ref,
         weir_slot_mark_chain(t, twin.slot);
 }
 
-/* ---- The odds of a refund ---- */
+/* ---- The probability of a refund ---- */
 
-/* Relaxed, all of them: a lost count leaves as good a sample. */
+/* All relaxed: the sample is as good without a lost count. */
 static void note_odds(struct twin *twin, bool passed)
 {
     uint16_t *one = passed ? &twin->passed : &twin->refused;
@@ -207,7 +207,7 @@ static void note_odds(struct twin *twin, bool passed)
         weir_store_relaxed(one, (uint16_t)(count + 1));
         return;
     }
-    /* All of one kind: nothing to learn, and nothing to write. */
+    /* All of one kind: nothing to write. */
     if (others == 0)
         return;
     weir_store_relaxed(one, (uint16_t)(count / 2));

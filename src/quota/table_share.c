@@ -1,56 +1,57 @@
 /* SPDX-License-Identifier: MIT
- * quota/table_share.c - what of a table is whose, when processes share it.
+ * quota/table_share.c - ownership in a table that processes share.
  *
- * Any of them may be killed between two instructions. What it had in the table
- * would be lost to all for good, so everything that somebody can have says
- * whose it is:
+ * Any process may be killed between two instructions. Its locks, pins and
+ * permits would be lost to all for good, so each of them records its owner:
  *
  *     the writer lock    number + 1
- *     a meter's lock     stripe + 1; by who holds the writer lock: that
- *     a stripe           number + 1; and one a process without saying
- *     a handle's hold    a pin: slot, number, how often
+ *     a bucket state's   stripe + 1; BY_WRITER if the owner holds the writer
+ *       lock             lock
+ *     a stripe           number + 1; the shared ones belong to one process
+ *                        each
+ *     a handle's pin     slot, number, how often
  *     a permit's units   a word for each number and slot
  *
- * and who learns that a process is gone (client/block.c; nothing here knows of
- * processes but their numbers) buries it. Nobody else looks at these marks:
- * who finds a lock taken waits as ever, until its holder or a gravedigger
- * lets go of it.
+ * A process that learns of another's death (client/block.c; this file knows
+ * processes only by their numbers) reaps it. Other code ignores these records:
+ * a thread that finds a lock taken waits as ever, until its holder or a reaper
+ * releases it.
  *
- * Burying may be cut short by the death of who does it, so that each step can
- * be made twice, and is done when it can't be seen any more. The order: the
- * locks first, with what they guard, because they are waited for; then what is
- * only held.
+ * The reaper may die too, so each step can be repeated, and a step that is
+ * complete leaves no trace to be repeated. Order: the locks first, with the
+ * data that they guard, because other threads wait for them; then pins, stripes
+ * and permits.
  *
- * What a killed writer leaves. The switch has two copies (table_layout.h);
- * states and index entries go by single stores. Everything else is made anew
- * from what the slots say: the lists of free slots and of free chunks, the
- * area, the order of templates, and how often a slot is referred to:
+ * After a killed writer. The switch has two copies (table_layout.h); states and
+ * index entries change by single stores. Everything else is rebuilt from the
+ * slots: the lists of free slots and of free chunks, the area, the order of
+ * templates, and the number of references to a slot:
  *
  *     refs = children + templates that overflow into it + pins
  *
- * The lock goes from the dead to the gravedigger in one swap, so nobody sees
- * the table half done; should that one die as well, the lock is his by then.
- * Which quotas the writer would have put is the sync's: it begins with the
- * whole set.
+ * The lock goes from the dead process to the reaper in one swap, so no thread
+ * sees a half-repaired table; if the reaper dies as well, it is the lock's
+ * owner by then. Which quotas the writer would still have put is the sync's
+ * task: it starts again with the whole set.
  *
- * What a killed taker leaves. It charged the chain from the root down, so at
- * worst some quotas are charged for a request that nobody served. A slot that
- * it was about to mark is marked with all that isn't settled.
+ * After a killed taker. It charged the chain from the root down, so at worst
+ * some quotas are charged for a request that was never served. A slot that it
+ * was about to mark is marked with all that aren't settled.
  *
- * Who buries mustn't wait for a lock whose holder may have died just now:
- * nobody else might be there to break it. So it tries for some time, and comes
- * again.
+ * A reaper mustn't wait for a lock whose holder may have died just now: there
+ * may be no other process to break it. It tries for some time, and repeats
+ * later.
  *
- * Rejected: a robust mutex of the C library. The kernel gives it back, but
- * threads that exec()ed or were never told of it don't say whose it was, and a
- * pure room can't wait in one. Rejected: locks that carry a time after which
- * they may be broken: a process that is stopped isn't dead. */
+ * Rejected: a robust mutex of the C library. The kernel releases it, but
+ * threads that called exec() or were never registered don't tell who owned it,
+ * and a pure module can't wait in one. Rejected: locks with a time after which
+ * they may be broken: a stopped process isn't dead. */
 
 #include "quota/table_layout.h"
 
 #include <string.h>
 
-/* Pins looked at in one hold of the lock: some microseconds. */
+/* Pins visited each time the lock is taken: some microseconds. */
 #define PINS_A_HOLD 64
 
 static uint64_t line_aligned(uint64_t bytes)
@@ -90,7 +91,8 @@ void weir_table_shape(const struct weir_table *t,
 
 /* ---- Pins; under the lock ---- */
 
-/* The place that says which pin is the process's; 0 is in it if none is. */
+/* The place of the process's pin in the slot's list; it contains 0 if there is
+ * none. */
 static uint32_t *pin_place(struct weir_table *t, uint32_t process,
                            uint32_t slot)
 {
@@ -127,13 +129,13 @@ bool weir_share_pin(struct weir_table *t, uint32_t process, uint32_t slot)
     pin->slot = slot;
     pin->process = process;
     pin->next = 0;
-    /* release: from now on it is a pin, in whatever list. */
+    /* release: from now on it is a pin, in any list. */
     weir_store_release(&pin->count, 1);
     *place = number;
     return true;
 }
 
-/* Takes the pin at the place out. */
+/* Removes the pin at the place. */
 static void pin_drop(struct weir_table *t, uint32_t *place)
 {
     uint32_t number = *place;
@@ -159,9 +161,9 @@ bool weir_share_unpin(struct weir_table *t, uint32_t process, uint32_t slot)
     return true;
 }
 
-/* All that a process holds by a pin. A placeholder that nobody holds by then
- * isn't freed here, where nothing may wait for a meter's lock: the sweep does.
- */
+/* Removes a pin with all its counts. A placeholder left without references
+ * isn't freed here, because a reaper must not wait for a bucket state's lock:
+ * the sweep frees it. */
 static void pin_bury(struct weir_table *t, uint32_t number)
 {
     const struct pin *pin = weir_pin(t, number - 1);
@@ -255,7 +257,8 @@ static void mend_refs(struct weir_table *t)
         refer(t, weir_pin(t, i)->slot, weir_pin(t, i)->count);
 }
 
-/* Chunks that a chain keeps. One that is kept already ends it: the rest is. */
+/* Marks the chunks of a chain as kept. A chunk that is marked already ends it:
+ * the rest is marked too. */
 static void keep_chain(struct weir_table *t, uint32_t first)
 {
     uint64_t *kept = weir_table_at(t, t->kept_at);
@@ -304,7 +307,7 @@ static void bury_writer(struct weir_table *t, uint32_t process, uint32_t by)
     weir_table_unlock(t);
 }
 
-/* ---- Burying ---- */
+/* ---- Reaping ---- */
 
 static void bury_stripes(struct weir_table *t, uint32_t process)
 {
@@ -325,7 +328,7 @@ void weir_table_bury_locks(struct weir_table *t, uint32_t process, uint32_t by)
 {
     weir_assert(process < t->commons && by < t->commons);
     uint64_t dead = process + 1;
-    /* The meters first: who mends may have to wait for them. */
+    /* The bucket states first: the repair may have to wait for their locks. */
     weir_meters_bury(t, process, by, false);
     if (weir_load(&t->writer) == dead && weir_cas(&t->writer, &dead, by + 1))
         bury_writer(t, process, by);

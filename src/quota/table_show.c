@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * quota/table_show.c - a slot as people look at it.
+ * quota/table_show.c - a view of a slot for people.
  *
- * The table keeps of a quota what decides, in the form in which it decides: a
- * leak in fractions of a unit a nanosecond, not "100/s". So what is shown is
- * what is in force, and not what was entered. It is copied under the writer
- * lock, so that name, parent and figures are of one life and one edit; who
- * decides doesn't wait for that. */
+ * The table stores a quota in the form in which it decides: a leak in fractions
+ * of a unit a nanosecond, not "100/s". The view therefore has the values in
+ * force, not those entered. It is copied under the writer lock, so that name,
+ * parent and figures are of one life and one edit; decisions don't wait for
+ * that lock. */
 
 #include <math.h>
 
@@ -85,7 +85,7 @@ static void show(const struct weir_table *t, uint32_t slot,
     out->count = out->gauge ? 0 : look.count;
     out->refused = weir_table_refused(t, slot);
     show_parent(t, slot, out);
-    /* An instance without one brought its limit in its name. */
+    /* An instance without a template has its limit in its name. */
     out->ruler_slot =
         out->state == WEIR_SLOT_INSTANCE ? cold->rule : WEIR_SLOT_NONE;
     if (out->ruler_slot != WEIR_SLOT_NONE)
@@ -95,7 +95,8 @@ static void show(const struct weir_table *t, uint32_t slot,
 bool weir_table_show(struct weir_table *table, uint32_t process, uint32_t slot,
                      struct weir_slot_show *out, weir_instant now)
 {
-    /* Not all of it: a walk of a large table would write a kilobyte a slot. */
+    /* Not all of it: a walk of a large table would write a kilobyte per
+     * slot. */
     memset(out, 0, offsetof(struct weir_slot_show, name));
     out->parent[0] = out->ruler[0] = '\0';
     weir_table_lock_as(table, process);

@@ -1,42 +1,46 @@
 /* SPDX-License-Identifier: MIT
- * quota/table_sluice.c - slots whose limit is found by how long requests take.
+ * quota/table_sluice.c - slots whose limit is found from the latency of
+ * requests.
  *
- * An adaptive quota is a gauge (table_permit.c) with a sluice in front of it
- * (adapt/sluice.h). The gauge stays the truth of what is in flight by the name,
- * so edits, forks, eviction and reports work as they do for any other; it
- * refuses only by the quota's own limit, if it has one. What the sluice counts
- * is how many are in flight of those that it let in: it may write some off that
- * never come back, which the gauge never does.
+ * An adaptive quota has an in-flight counter (table_permit.c) with a
+ * concurrency gate ("sluice", adapt/sluice.h) in front of it. The counter
+ * remains the true number of units in flight by the name, so edits, forks,
+ * eviction and reports work as for any other slot; it refuses only by the
+ * quota's own limit, if it has one. The gate counts the units in flight that it
+ * let in: it may write off some that never come back, which the counter never
+ * does.
  *
  *     slot --basin_of--> basin { rule, class numbers, sluice }
  *
- * A sluice is 20 times what all else of a slot is together, so they are few and
- * lie in basins that are handed out, one to each template, quota and instance
- * that is adaptive. A template's is never entered: it keeps the rule for its
- * instances. A slot that finds no basin lets all pass and counts; an instance
- * gets one when the sweep comes by and there is one again.
+ * A gate is 20 times as large as the rest of a slot, so there are few. They lie
+ * in gate slots ("basins"), which are assigned to templates, quotas and
+ * instances that are adaptive. A template's gate is never entered: its gate
+ * slot keeps the rule for its instances. A slot without a gate slot lets all
+ * pass and counts; an instance gets one when the sweep passes and one is free
+ * again.
  *
- * A basin changes hands while threads may be in the middle of an enter. Its
- * sluice is never made anew in its memory then, but emptied as an edit does it
- * (weir_sluice_edit()), so that a late enter finds a sound one. Who has entered
- * looks at the basin's serial once more: if it has moved, it was another's
- * sluice, and he leaves it again; while it is even, nobody enters. A permit
- * says basin and serial, so it never leaves a sluice that it didn't enter. All
- * of these are in the one order that everybody sees.
+ * A gate slot may be reassigned while threads are in the middle of an enter.
+ * Its gate is then not made anew in its memory, but emptied as by an edit
+ * (weir_sluice_edit()), so that a late enter finds a sound one. After entering,
+ * a thread reads the gate slot's serial again: if it has moved, the thread
+ * entered another slot's gate and leaves it again. While the serial is even, no
+ * thread enters. A permit record has gate slot and serial, so it never leaves a
+ * gate that it didn't enter. All of these accesses are sequentially consistent.
  *
- * Strangers. What is in flight by the name when a slot gets its basin has no
- * permit of the sluice. They are counted in as one block, and each permit
- * without a sluice that leaves the slot takes its units out of that. Who came
- * in between the counting and the publishing is missed, and when he leaves,
- * another is taken for him: by so little, until then, may more be in flight.
+ * Untracked permits ("strangers"). Units in flight by the name when a slot gets
+ * its gate slot have no permit of the gate. They are counted in as one block,
+ * and each permit without a gate that leaves the slot takes its units out of
+ * that block. A permit that enters between the counting and the publishing is
+ * missed; when it leaves, the units of another are taken out instead. Until
+ * then, that many units more may be in flight.
  *
- * A rule is kept twice, and the one in force isn't written: a fork may find the
- * other one torn, and makes its sluices of what was in force.
+ * A rule is stored twice, and the copy in force isn't written: a fork may find
+ * the other copy torn, and makes its gates from the one in force.
  *
- * Rejected: to let the sluice alone count. A permit that it has written off
- * would hold its slot no more, and a table that evicts the slot would give it
- * back to somebody else. Rejected: a sluice a slot, made when it is asked for
- * first: who decides must not wait for the writer lock. */
+ * Rejected: letting the gate alone count. A permit that it has written off
+ * would no longer protect its slot; if the table then evicted the slot, the
+ * permit would be given back to another name. Rejected: a gate for each slot,
+ * made at first use: a decision must not wait for the writer lock. */
 
 #include "quota/table_layout.h"
 
@@ -44,9 +48,9 @@
 
 #include "quota/quota_adaptive.h"
 
-/* How often an edit asks for a controller that is busy: each hold lasts some
- * microseconds, unless its thread is stopped in the middle. Nobody edits again
- * what was given up, so that is only after more than a second. */
+/* How often an edit tries to lock a busy controller: each hold lasts some
+ * microseconds, unless its thread is stopped meanwhile. An abandoned edit is
+ * not repeated, so it is given up only after more than a second. */
 #define EDIT_TRIES 10000000
 #define VIEW_TRIES 10000
 
@@ -57,7 +61,7 @@ static uint64_t in_lines(uint64_t bytes)
     return (bytes + WEIR_CACHE_LINE - 1) / WEIR_CACHE_LINE * WEIR_CACHE_LINE;
 }
 
-/* Of the largest kind: an edit may bring any. */
+/* The size for the largest kind: an edit may set any kind. */
 static uint32_t basin_bytes(void)
 {
     size_t most = 0;
@@ -89,8 +93,7 @@ static struct weir_sluice *sluice_of(struct basin *basin)
 
 static uint32_t number_of(const struct weir_table *t, uint32_t slot)
 {
-    /* acquire: what is in the basin was written before; pairs with the release
-     * in have_basin(). */
+    /* acquire: the gate slot was written before; pairs with have_basin(). */
     return t->basins > 0 ? weir_load_acquire(weir_basin_of(t, slot)) : 0;
 }
 
@@ -152,7 +155,7 @@ static void set_rule(struct basin *basin, const struct adapting *rule)
     weir_store_release(&basin->rule, other);
 }
 
-/* Relaxed: an enter beside an edit may take one class for another, and counts
+/* Relaxed: an enter concurrent with an edit may use another class, and counts
  * there until it leaves. */
 static void set_classes(struct basin *basin,
                         const struct weir_sluice_options *options)
@@ -174,7 +177,7 @@ static uint32_t place_of(const struct basin *basin, uint32_t klass)
     return klass == 0 ? WEIR_SLUICE_CLASSES_MAX : place;
 }
 
-/* ---- Cells come and go; under the writer lock ---- */
+/* ---- Gate slots come and go; under the writer lock ---- */
 
 static void edit(const struct weir_table *t, struct basin *basin, bool anew,
                  weir_instant now)
@@ -188,7 +191,7 @@ static void edit(const struct weir_table *t, struct basin *basin, bool anew,
     set_classes(basin, &options);
 }
 
-/* A sluice of the basin's rule in which nobody is. */
+/* Makes an empty gate with the gate slot's rule. */
 static void begin(const struct weir_table *t, struct basin *basin,
                   weir_instant now)
 {
@@ -215,8 +218,8 @@ static void find_strangers(const struct weir_table *t, struct basin *basin,
     weir_store(&basin->strangers, (uint64_t)found.life << 32 | found.units);
 }
 
-/* Who left while they were counted may have looked for strangers before there
- * were any: there are no more than is held. */
+/* A permit that left during the counting may have looked for untracked units
+ * before there were any: reduce them to the units in flight. */
 static void forget_gone(struct weir_table *t, struct basin *basin,
                         uint32_t slot)
 {
@@ -234,7 +237,7 @@ static struct basin *free_basin(struct weir_table *t)
     }
     if (t->basins_used == t->basins)
         return NULL;
-    /* release: who looks through them sees them zero. */
+    /* release: a thread that walks them sees the new one zeroed. */
     weir_store_release(&t->basins_used, t->basins_used + 1);
     return weir_basin(t, t->basins_used - 1);
 }
@@ -254,7 +257,7 @@ static void set_number(struct weir_table *t, uint32_t slot, uint32_t number)
     weir_store(weir_basin_of(t, slot), number);
 }
 
-/* Another one each time: odd while permits of it can be had. */
+/* A new serial each time: odd while the gate can be entered. */
 static void set_serial(struct basin *basin, bool open)
 {
     uint32_t next = basin->serial + 1;
@@ -286,7 +289,7 @@ void weir_slot_unadapt(struct weir_table *t, uint32_t slot)
     weir_store(&basin->slot, 0);
 }
 
-/* Nobody of the shadow set is ever in flight. */
+/* Slots of the shadow set never have units in flight. */
 static bool is_of_shadow_set(const struct weir_table *t, uint32_t slot)
 {
     char name[WEIR_NAME_MAX + 1];
@@ -300,8 +303,8 @@ static void adapt(struct weir_table *t, uint32_t slot,
     struct basin *basin = basin_of(t, slot);
     if (basin) {
         set_rule(basin, rule);
-        /* Shut while it is emptied: who was let in between would be in it by
-         * no serial that he could leave with. */
+        /* Shut while it is emptied: a permit let in meanwhile would have no
+         * valid serial to leave with. */
         if (another)
             set_serial(basin, false);
         edit(t, basin, another, now);
@@ -334,7 +337,7 @@ void weir_slot_adapt(struct weir_table *t, uint32_t slot,
     adapt(t, slot, &rule, another, now);
 }
 
-/* An instance whose template found no basin has no rule to go by. */
+/* An instance whose template has no gate slot has no rule to use. */
 void weir_slot_adapt_as(struct weir_table *t, uint32_t slot, uint32_t template,
                         bool another, weir_instant now)
 {
@@ -363,7 +366,7 @@ bool weir_slot_wants_basin(const struct weir_table *t, uint32_t slot)
 
 /* ---- After a killed writer, and a fork ---- */
 
-/* A basin belongs to the slot that says so; others are free. */
+/* A gate slot belongs to the slot that refers to it; others are free. */
 void weir_basins_mend(struct weir_table *t)
 {
     uint32_t wanting = 0;
@@ -410,7 +413,7 @@ void weir_basins_forget(struct weir_table *t)
 
 /* ---- Any thread ---- */
 
-/* Unpacked: what the sluice itself writes and reads. */
+/* Unpacks the permit record into the gate's own form. */
 static struct weir_sluice_permit permit_of(const struct weir_hold *hold)
 {
     return (struct weir_sluice_permit){
@@ -468,13 +471,13 @@ bool weir_slot_admit(struct weir_table *t, uint32_t slot,
     struct basin *basin = weir_basin(t, number - 1);
     uint32_t serial = weir_load(&basin->serial);
     if ((serial & 1) == 0 || weir_load_relaxed(&basin->slot) != slot + 1)
-        return true; /* it is shut, or another's */
+        return true; /* it is shut, or another slot's */
     struct weir_sluice_permit permit;
     if (!enter(basin, hold, sure, &permit, now))
         return false;
     if (WEIR_LIKELY(weir_load(&basin->serial) == serial))
         note(hold, &permit, number, serial);
-    else /* another's by now: the chain, too, will be found to have moved */
+    else /* reassigned: the chain will be found to have moved, too */
         weir_sluice_leave(sluice_of(basin), &permit, WEIR_SAMPLE_IGNORED, now);
     return true;
 }
@@ -485,7 +488,7 @@ bool weir_slot_dismiss(struct weir_table *t, struct weir_hold *hold,
     struct basin *basin = weir_basin(t, hold->basin - 1);
     struct weir_sluice_permit permit = permit_of(hold);
     hold->basin = 0;
-    /* If it moves after this, the sluice knows the permit's life no more. */
+    /* If it moves after this, the gate no longer knows the permit's life. */
     if (weir_load(&basin->serial) != hold->serial)
         return false;
     weir_sluice_leave(sluice_of(basin), &permit, outcome, now);
@@ -498,7 +501,7 @@ void weir_slot_depart(struct weir_table *t, uint32_t slot, uint64_t weight)
     if (!basin)
         return;
     uint64_t left =
-        weir_load_relaxed(&basin->strangers); /* the swap finds out */
+        weir_load_relaxed(&basin->strangers); /* the CAS checks it */
     uint32_t units;
     do {
         units = weight < (uint32_t)left ? (uint32_t)weight : (uint32_t)left;
@@ -596,8 +599,8 @@ void weir_table_tick(struct weir_table *t, weir_instant now)
     for (uint32_t i = 0; i < weir_load_acquire(&t->basins_used); i++) {
         struct basin *basin = weir_basin(t, i);
         struct weir_sluice *sluice = sluice_of(basin);
-        /* Not while it is made: in zero memory all is due, and nothing is let
-         * in. */
+        /* Not while it is being made: in zeroed memory everything is due, and
+         * no permit is let in. */
         bool open = weir_load(&basin->serial) & 1;
         if (open && weir_sluice_deadline(sluice) <= now)
             weir_sluice_tick(sluice, now);

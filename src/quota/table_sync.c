@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * quota/table_sync.c - what the sync reads and writes beside the takes.
+ * quota/table_sync.c - the sync's reads and writes concurrent with takes.
  *
- * Everything here runs against takes on other threads and never stops one.
- * The sync never touches 'count'; it stores 'base', which the lift may also
- * move: both are a bucket's 'in', and the later one has seen more. */
+ * Everything here runs concurrently with takes on other threads and never stops
+ * one. The sync never writes 'count'; it stores 'base', which the lift may also
+ * move: the later write has more information. */
 
 #include "quota/table_layout.h"
 
 #include <string.h>
 
-/* ---- What happened ---- */
+/* ---- Changes since the last report ---- */
 
 size_t weir_table_bits_words(const struct weir_table *t)
 {
@@ -40,8 +40,8 @@ static void rearm(struct weir_table *t, uint32_t word, uint64_t marked)
     }
 }
 
-/* Refusals in stripes set no bits; the entries that moved since the last
- * look do it here. */
+/* Refusals in stripes set no bits when they happen: entries that changed since
+ * the last collect set them here. */
 static void collect_refusals(struct weir_table *t, uint64_t *bits)
 {
     uint32_t entries = t->slots < STRIPE_ENTRIES ? t->slots : STRIPE_ENTRIES;
@@ -77,14 +77,14 @@ void weir_table_collect(struct weir_table *t, uint64_t *bits)
 
 uint64_t weir_table_count(const struct weir_table *t, uint32_t slot)
 {
-    /* Relaxed: what is asked of a slot beside an edit is of before or after. */
+    /* Relaxed: a read concurrent with an edit counts as before or after it. */
     if (weir_load_relaxed(&weir_hot(t, slot)->meta) & META_GAUGE)
         return weir_load(&weir_gauge(t, slot)->held);
     return weir_load(&weir_hot(t, slot)->count);
 }
 
-/* The slot is looked at before and after its units: the entry may be on its
- * way to another slot. */
+/* Reads the slot before and after its units: the entry may be moving to another
+ * slot. */
 static uint64_t entry_units(const struct refusal *entry, uint32_t slot)
 {
     if (weir_load_acquire(&entry->slot) != slot)
@@ -115,9 +115,9 @@ bool weir_table_is_urgent(const struct weir_table *t)
 
 void weir_table_set_reporting(struct weir_table *t, bool reporting)
 {
-    /* Relaxed: nobody else writes it. The store is in the order of all, before
-     * a collect that follows: a take that still sees the report coming in
-     * touch() has set its mark before that, and is in it. */
+    /* Relaxed: no other thread writes it. The store is sequentially consistent,
+     * before the collect that follows: a take that still reads 'reporting' in
+     * touch() has set its mark before that, so the collect finds it. */
     if (weir_load_relaxed(&t->reporting) != reporting)
         weir_store(&t->reporting, reporting);
 }
@@ -156,20 +156,20 @@ void weir_table_view(struct weir_table *t, uint32_t slot,
     weir_table_unlock(t);
 }
 
-/* ---- What the roots said ---- */
+/* ---- Values from the roots ---- */
 
 void weir_table_set_slack(struct weir_table *t, uint32_t slot,
                           uint64_t report_at, uint64_t stop)
 {
-    /* The distance as 'early' can say it, a little longer than asked: so
-     * that the report is never asked for late. */
+    /* The distance as 'early' can represent it, rounded up, so that the report
+     * is never requested late. */
     int64_t distance = (int64_t)(stop - report_at);
     if (distance > 0)
         report_at = stop - (uint64_t)weir_mini_get(weir_mini_above(distance));
     weir_store_relaxed(&weir_cold(t, slot)->report_at, report_at);
     weir_store_release(&weir_hot(t, slot)->stop, stop);
-    /* 'early' was a distance to the former stop: let the next take set it
-     * anew, it is marked at worst once too often. */
+    /* 'early' was a distance to the former stop: the next take sets it again;
+     * at worst one mark too many. */
     weir_store(&weir_hot(t, slot)->early, WEIR_MINI_FAR);
 }
 
@@ -252,7 +252,7 @@ uint64_t weir_table_settled(const struct weir_table *t, uint32_t slot)
     return weir_load_relaxed(&weir_cold(t, slot)->settled);
 }
 
-/* ---- What a region's limiters counted ---- */
+/* ---- Counts of a region's limiters ---- */
 
 bool weir_table_carry(struct weir_table *t, struct weir_ref ref, int64_t units,
                       uint64_t refused, weir_instant now)
@@ -274,7 +274,7 @@ bool weir_table_carry(struct weir_table *t, struct weir_ref ref, int64_t units,
     return true;
 }
 
-/* Whether it is worth a report, up or down, the sync finds out. */
+/* The sync decides whether the change, up or down, is worth a report. */
 static void carry_held(struct weir_table *t, uint32_t slot, uint64_t units)
 {
     bool moves = weir_table_held(t, slot) != units;

@@ -2,9 +2,9 @@
  * quota/table_take.c - the decision.
  *
  * One walk up the chain reads and judges, a second one charges. Between the
- * two, other threads may charge as well: k racing takes can exceed 'high' by (k
- * - 1) weights. That is part of the stated bound, and the price of a take that
- * never loops on a word that other threads write.
+ * two, other threads may charge as well: k racing takes can exceed 'high' by
+ * (k - 1) weights. That is part of the stated bound, and the price of a take
+ * that never loops on a word that other threads write.
  *
  * Cases at a link in the first walk:
  *
