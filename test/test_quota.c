@@ -362,7 +362,7 @@ static void what_is_adaptive(void **state)
         { "classes=a,b,c,d,e,f,g,h,i", "8 classes at most" },
         { "classes=abcdefghijklmnopqrstuvwxyz012345", "31 at most" },
         { "limit=5/s", "has no period; write limit=5" },
-        { "on_stale=hold", "what is in flight has none" },
+        { "on_stale=hold", "units in flight have none" },
         { "algorithm=token_bucket", "kind=concurrency has no algorithm" },
         { "kind=rate;limit=5/s", "goes with kind=concurrency only" },
         { "sharing=local;max=4", "max goes with sharing=adaptive only; leave "

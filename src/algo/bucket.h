@@ -22,10 +22,10 @@ static inline int64_t weir_bucket_top(const struct weir_bucket *bucket)
     return top < WEIR_SCALED_MAX ? top : WEIR_SCALED_MAX;
 }
 
-/* The fill of a bucket whose sum is 'in' and whose clock began at 0; below 0:
+/* The fill of a bucket with the sum 'in' and a clock that began at 0; below 0:
  * the units that have overflowed since it was empty. A fill above the most that
  * a bucket can hold means that the sums wrapped while it was idle, for years:
- * it is empty. */
+ * it counts as empty. */
 static inline int64_t weir_bucket_fill(const struct weir_bucket *bucket,
                                        uint64_t in, weir_instant now)
 {

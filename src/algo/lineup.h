@@ -54,7 +54,7 @@ void weir_lineup_join(struct weir_lineup *line,
 void weir_lineup_leave(struct weir_lineup *line,
                        struct weir_lineup_place *place);
 
-/* The next waiter of all lanes except those whose bits are in 'without'; NULL:
+/* The next waiter of all lanes except those with a bit in 'without'; NULL:
  * none. */
 struct weir_lineup_place *weir_lineup_next(const struct weir_lineup *line,
                                            uint32_t without);

@@ -9,16 +9,16 @@
  * as the step does, and is tested against it.
  *
  * Invariants:
- *   - A state of zero bytes was never used, whatever the rule. A name that a
- *     store has lost, or a fresh block, needs no initialization.
+ *   - A state of zero bytes was never used, under any rule. A name that a store
+ *     has lost, or a fresh block, needs no initialization.
  *   - A refused step, or a peek, changes nothing that a later step sees,
  *     unless the rule says 'count_refused'. One exception: the first step of a
  *     token bucket with 'initial' below its burst, of any kind, starts it.
- *   - A step whose clock stands still or goes back never finds the state
- *     emptier than at the latest instant that it has recorded. (Windows and
- *     the log stand still. A bucket in one word records no instant: it is
- *     found fuller by the units that leak in the time that the clock went
- *     back, and only until the clock has caught up.)
+ *   - If the clock stands still or goes back, a step never finds the state
+ *     emptier than at the latest instant that it has recorded. (Windows and the
+ *     log stand still. A bucket in one word records no instant: it is found
+ *     fuller by the units that leak in the time that the clock went back, and
+ *     only until the clock has caught up.)
  *   - Integers only. Fractions are rounded towards refusing; a bucket is
  *     always right to one scaled unit (2^-frac units).
  *   - 'retry_after' is exact: without other requests, the same request passes
@@ -117,8 +117,7 @@ struct weir_meter_rule {
 enum weir_meter_op {
     WEIR_METER_TAKE = 1, /* charges if it passes */
     WEIR_METER_PEEK,     /* charges nothing */
-    /* Charges whatever the state; saturates at WEIR_DEBT_MAX above the
-     * bound. */
+    /* Charges at any fill; saturates at WEIR_DEBT_MAX above the bound. */
     WEIR_METER_CHARGE,
     /* Gives units back, never below empty; a window's newest units first. Right
      * after a take it undoes the take exactly, with one exception: units above

@@ -164,7 +164,7 @@ static weir_duration since(const struct job *job, weir_instant now)
     return now > job->anchor ? now - job->anchor : 0;
 }
 
-/* The time whose units a job may save up beside its burst. */
+/* The time for which a job may save up units beside its burst. */
 static weir_duration saved_max(const struct job *job)
 {
     return job->state == IDLE ? 0 : job->rule.quantum + job->rule.lag;

@@ -2,9 +2,9 @@
  * algo/queue.c - first in, first out, at a rate, with deadlines.
  *
  * Entries are nodes of a fixed pool, in two orders at once: a list in the order
- * of arrival, whose head is released when the bucket has room for it, and a
- * heap of the entries with a deadline, whose top is the next to expire. A node
- * stores its place in the heap, so that it can leave both from any position.
+ * of arrival, with the next entry to release at its head, and a heap of the
+ * entries with a deadline, with the next to expire on top. A node stores its
+ * place in the heap, so that it can leave both from any position.
  *
  *     first -> node <-> node <-> node <- last        free -> node -> node
  *                ^                 ^

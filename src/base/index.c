@@ -83,7 +83,7 @@ int weir_index_add(struct weir_index *index, const struct weir_mem *mem,
     return WEIR_OK;
 }
 
-/* Fills the gap with the next entry that may move there: one whose home isn't
+/* Fills the gap with the next entry that may move there: its home must not be
  * cyclically within (gap, at]. Repeats for the gap that this leaves. */
 static void shift_back(struct weir_index *index, size_t gap)
 {

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: MIT
  * quota/catalog.c - a whole set of quotas in memory.
  *
- * A node is one allocation: the quota, its links and its texts. Four ways
- * lead to it:
+ * A node is one allocation: the quota, its links and its texts. Four structures
+ * refer to it:
  *
  *     buckets   hash of the name, open addressing: find in O(1)
- *     log       (epoch, node) in the order of epochs: what changed since?
+ *     log       (epoch, node) in the order of epochs: changes since an epoch
  *     templates in the order in which they are tried
  *     children  a list through the nodes that name the same parent
  *
  * A node stands for a name rather than for a quota: it is LIVE, a TOMBSTONE
- * (removed, remembered for those who must hear of it) or a PHANTOM, which is
- * only named as parent. Phantoms are needed because changes come in the
- * order of epochs: a parent that was edited late is heard of after its
- * children.
+ * (removed, kept for limiters that must learn of it) or a PHANTOM, a name that
+ * is only referred to as a parent. Phantoms are needed because changes come in
+ * the order of epochs: a parent that was edited late comes after its children.
  *
  * The log is an array, not a list, because a reader's place in it must
  * survive applies: a place is an epoch, found by bisection, and the index
@@ -23,8 +22,8 @@
  *
  *     log   [ 3:a | 4:- | 7:b | 8:- | 9:c | 12:a' ]   '-' a hole
  *
- * Texts are copied into a new node at each change. So a pointer handed out
- * lives until that name changes, and the node's neighbours are told. */
+ * Texts are copied into a new node at each change. A pointer handed out is
+ * valid until that name changes; the neighbours' links are then updated. */
 
 #include "quota/catalog.h"
 
@@ -39,7 +38,7 @@ enum state { LIVE, TOMBSTONE, PHANTOM };
 
 struct node {
     struct weir_quota quota; /* first: a quota's address is its node's */
-    struct node *child;      /* first of those that name this as parent */
+    struct node *child;      /* first of the nodes with this parent */
     struct node *sibling_next;
     struct node *sibling_prev;
     size_t size; /* of the allocation */
@@ -65,7 +64,7 @@ struct weir_catalog {
     size_t log_count;
     size_t log_capacity;
     size_t log_holes;
-    size_t first_tomb; /* no tombstone lies before this place of the log */
+    size_t first_tomb; /* no tombstone is before this place of the log */
     const struct weir_quota **templates;
     size_t template_count;
     size_t template_capacity;
@@ -76,7 +75,8 @@ struct weir_catalog {
     size_t tombstones;
     uint64_t epoch;
     uint64_t floor;
-    struct weir_quota *brought; /* owned: by the name asked for last */
+    struct weir_quota *brought; /* owned: the quota in the last name looked
+                                 * up */
 };
 
 #define BUCKETS_MIN 64
@@ -119,7 +119,7 @@ static uint32_t hash_name(const struct weir_catalog *catalog,
     return (uint32_t)weir_hash(name, catalog->seed);
 }
 
-/* Where the name is, or the empty bucket where it would be. */
+/* The bucket of the name, or the empty one where it would be. */
 static size_t find_bucket(const struct weir_catalog *catalog,
                           struct weir_text name, uint32_t hash)
 {
@@ -167,8 +167,8 @@ static int reserve_buckets(struct weir_catalog *catalog)
     return 0;
 }
 
-/* Takes a node out and closes the gap: what was pushed past it by a
- * collision moves back, so that no marker of removal is needed. */
+/* Removes a node and closes the gap: nodes pushed past it by a collision move
+ * back, so that no marker of removal is needed. */
 static void remove_bucket(struct weir_catalog *catalog, size_t hole)
 {
     size_t mask = catalog->bucket_count - 1;
@@ -188,7 +188,7 @@ static void remove_bucket(struct weir_catalog *catalog, size_t hole)
     catalog->node_count--;
 }
 
-/* A phantom that nobody names is forgotten. */
+/* Frees a phantom without children. */
 static void drop_phantom(struct weir_catalog *catalog, struct node *node)
 {
     if (node->state != PHANTOM || node->children > 0)
@@ -231,7 +231,7 @@ static void link_child(struct node *parent, struct node *node)
     parent->children++;
 }
 
-/* The node of a parent's name, made as a phantom if need be. */
+/* The node of a parent's name, made as a phantom if necessary. */
 static struct node *need_parent(struct weir_catalog *catalog,
                                 struct weir_text name)
 {
@@ -337,7 +337,7 @@ static void enter_log(struct weir_catalog *catalog, struct node *node)
         (struct entry){ node->quota.epoch, node };
 }
 
-/* Forgets the oldest tombstone. Its node goes, or lives on as a phantom. */
+/* Drops the oldest tombstone. Its node is freed, or becomes a phantom. */
 static void forget_tombstone(struct weir_catalog *catalog)
 {
     struct entry *entry = &catalog->log[catalog->first_tomb];
@@ -425,7 +425,7 @@ void weir_catalog_set_floor(struct weir_catalog *catalog, uint64_t epoch)
 
 /* ---- Applying ------------------------------------------------------- */
 
-/* All that an apply may need, taken before anything changes. */
+/* Reserves all memory that an apply may need, before anything changes. */
 static int reserve(struct weir_catalog *catalog)
 {
     if (reserve_buckets(catalog) < 0)
@@ -439,7 +439,7 @@ static int reserve(struct weir_catalog *catalog)
     return reserve_log(catalog);
 }
 
-/* The node of a name, if there is one, gives way to its successor. */
+/* Replaces the node of a name, if there is one. */
 static void replace_node(struct weir_catalog *catalog, struct node *old,
                          struct node *node)
 {
@@ -511,7 +511,7 @@ int weir_catalog_apply(struct weir_catalog *catalog,
         unlink_child(catalog, old);
     if (parent)
         parent->children--;
-    /* a set that isn't checked may hold a quota that is its own parent */
+    /* an unchecked set may have a quota that is its own parent */
     if (parent == old && parent)
         parent = node;
     replace_node(catalog, old, node);
@@ -519,7 +519,7 @@ int weir_catalog_apply(struct weir_catalog *catalog,
     return 0;
 }
 
-/* ---- Asking --------------------------------------------------------- */
+/* ---- Reading -------------------------------------------------------- */
 
 const struct weir_quota *weir_catalog_get(const struct weir_catalog *catalog,
                                           struct weir_text name)
@@ -597,7 +597,7 @@ static size_t bisect(const struct weir_catalog *catalog, uint64_t epoch)
     return from;
 }
 
-/* A cursor is the epoch it handed out last and the place after it. */
+/* A cursor is the last epoch that it returned and the place after it. */
 bool weir_catalog_since(const struct weir_catalog *catalog, uint64_t epoch,
                         struct weir_cursor *cursor, struct weir_change *out)
 {
@@ -620,8 +620,8 @@ bool weir_catalog_since(const struct weir_catalog *catalog, uint64_t epoch,
     return true;
 }
 
-/* Grows 'sorted' to twice the quotas (the second half is the sort's) and
- * fills it. */
+/* Grows 'sorted' to twice the quotas (the second half is scratch) and fills
+ * it. */
 static bool sort(struct weir_catalog *catalog)
 {
     void *array =

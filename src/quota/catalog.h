@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * quota/catalog.h - a whole set of quotas: the tree a store holds, kept in
- * memory by a root, checked by every edit, walked by epoch when a limiter
- * asks what changed. Pure; grows by the allocator it is given. */
+ * quota/catalog.h - a whole set of quotas: the tree of a store, kept in memory
+ * by a root, checked at every edit, walked by epoch when a limiter asks for
+ * changes. Pure; grows by the allocator that the caller passes. */
 
 #ifndef WEIR_CATALOG_H
 #define WEIR_CATALOG_H
@@ -10,11 +10,11 @@
 #include "quota/quota.h"
 
 /* One change of a set: a quota as it is now, or the removal of a name. A
- * removal carries only name, epoch and 'order' 0. A quota is 'reduced' where
- * it came over a link from a newer version and can't be decided by this one:
- * then it only has a name and a place, and lets all pass. 'resets' is for edits
- * alone: a quota that exists is to begin anew, with an empty bucket. It is then
- * a new creation under the same name, and the store says so by 'created'. */
+ * removal has only name, epoch and 'order' 0. A quota is 'reduced' if a newer
+ * version sent it and this version can't decide it: it has only a name and a
+ * place in the tree, and lets all pass. 'resets' is for edits only: an existing
+ * quota starts again with an empty bucket. It is then a new creation under the
+ * same name, with a new 'created'. */
 struct weir_change {
     bool removed;
     bool reduced;
@@ -29,32 +29,32 @@ struct weir_catalog *weir_catalog_new(const struct weir_mem *mem,
                                       uint64_t hash_seed);
 void weir_catalog_free(struct weir_catalog *catalog);
 
-/* How many quotas (templates included), and the highest epoch applied. */
+/* The number of quotas (templates included), and the highest epoch applied. */
 size_t weir_catalog_count(const struct weir_catalog *catalog);
 uint64_t weir_catalog_epoch(const struct weir_catalog *catalog);
 
-/* Would this edit leave a sound tree? Checks the quota itself
- * (weir_quota_check), that its parent exists (a template's parent with
- * captures may exist or not), that no cycle and no chain deeper than
- * WEIR_DEPTH_MAX arises ('diag' names the path), that 'overflow' exists and
- * is no template, that a removed quota exists and has no children, that
- * there are at most WEIR_TEMPLATES_MAX templates. Returns 0 or the error
- * with 'diag' filled. Changes nothing. */
+/* Whether this edit would leave a sound tree. Checks the quota itself
+ * (weir_quota_check), that its parent exists (a template's parent with captures
+ * may exist or not), that no cycle and no chain deeper than WEIR_DEPTH_MAX
+ * arises ('diag' names the path), that 'overflow' exists and is no template,
+ * that a removed quota exists and has no children, that there are at most
+ * WEIR_TEMPLATES_MAX templates. Returns 0 or the error with 'diag' filled.
+ * Changes nothing. */
 int weir_catalog_check(const struct weir_catalog *catalog,
                        const struct weir_change *change,
                        struct weir_diag *diag);
 
-/* Does 'name' stand soundly in the catalog as it is: a quota's parent,
- * overflow, chain and place; or, of a name without quota, that nothing
- * names it. An edit of several changes applies all and asks this for each,
- * so that no order of them matters. Errors as weir_catalog_check(). */
+/* Whether 'name' is sound in the present catalog: a quota's parent, overflow,
+ * chain and place; for a name without a quota, that no quota refers to it. An
+ * edit of several changes applies all, then checks each, so that their order
+ * doesn't matter. Errors as weir_catalog_check(). */
 int weir_catalog_check_place(const struct weir_catalog *catalog,
                              struct weir_text name, struct weir_diag *diag);
 
-/* Applies a change as a store hands it out, its epoch being higher than
- * that of any before; all texts are copied. The tree is not checked again.
- * A change whose epoch is not above the catalog's is ignored (0).
- * Returns 0 or WEIR_ENOMEM: then nothing has changed. */
+/* Applies a change as a store hands it out, its epoch being higher than that of
+ * any before; all texts are copied. The tree is not checked again. A change
+ * with an epoch not above the catalog's is ignored (0). Returns 0 or
+ * WEIR_ENOMEM: then nothing has changed. */
 int weir_catalog_apply(struct weir_catalog *catalog,
                        const struct weir_change *change);
 
@@ -68,16 +68,15 @@ const struct weir_quota *weir_catalog_template(
 const struct weir_quota *weir_catalog_get(const struct weir_catalog *catalog,
                                           struct weir_text name);
 
-/* Whether a quota of that name was removed, as far as is remembered: since the
- * floor. */
+/* Whether a quota of that name was removed since the floor. */
 bool weir_catalog_removed(const struct weir_catalog *catalog,
                           struct weir_text name);
 
 /* The quota that rules 'name': exact, else the first template of its set (live
  * or shadow) by order (ties: weir_glob_compare()) with 'captures' filled (count
- * 0 for the others), else the one that the name brings (quota/throttle_name.h;
- * it lives until the next call, and borrows 'name'); NULL when there is none.
- */
+ * 0 for the others), else the one that the name contains
+ * (quota/throttle_name.h; it lives until the next call, and borrows 'name');
+ * NULL when there is none. */
 const struct weir_quota *weir_catalog_find(const struct weir_catalog *catalog,
                                            struct weir_text name,
                                            struct weir_captures *captures);
@@ -92,9 +91,9 @@ struct weir_cursor {
 bool weir_catalog_since(const struct weir_catalog *catalog, uint64_t epoch,
                         struct weir_cursor *cursor, struct weir_change *out);
 
-/* Removals are remembered up to WEIR_TOMBSTONES_MAX; older ones are
- * forgotten and the floor rises to the epoch of the last forgotten one: who
- * stands below the floor must be sent the whole set. */
+/* At most WEIR_TOMBSTONES_MAX removals are kept. When an older one is dropped,
+ * the floor rises to its epoch: a limiter with an epoch below the floor must be
+ * sent the whole set. */
 #define WEIR_TOMBSTONES_MAX 100000
 uint64_t weir_catalog_floor(const struct weir_catalog *catalog);
 void weir_catalog_set_floor(struct weir_catalog *catalog, uint64_t epoch);
@@ -108,8 +107,8 @@ const struct weir_quota *weir_catalog_at(struct weir_catalog *catalog,
 /* How many quotas name 'name' as parent (literally; not by captures). */
 size_t weir_catalog_children(const struct weir_catalog *catalog,
                              struct weir_text name);
-/* They, one by one: the first for 'after' NULL, then the one after that
- * child, then NULL. In no order. */
+/* These children, one per call: the first for 'after' NULL, then the one after
+ * that child, then NULL. In no particular order. */
 const struct weir_quota *weir_catalog_child(const struct weir_catalog *catalog,
                                             struct weir_text name,
                                             const struct weir_quota *after);

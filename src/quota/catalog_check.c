@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: MIT
- * quota/catalog_check.c - would this edit leave a sound tree?
+ * quota/catalog_check.c - whether an edit leaves a sound tree.
  *
- * Only what an edit touches is looked at, as the rest was sound before:
+ * Only the parts that an edit touches are checked, as the rest was sound
+ * before:
  *
- *     above   the ancestors by the new parent, up to the root. Meeting the
+ *     above   the ancestors of the new parent, up to the root. Finding the
  *             quota itself there is a cycle.
  *     below   the deepest of the descendants, through the lists of children
  *             (a quota that moves takes them along).
  *
- * ancestors + itself + depth below <= WEIR_DEPTH_MAX. Both walks are bounded
- * by that depth, so a broken set (a store written by something else) can't
- * make them endless; the walk below visits every descendant once.
+ * ancestors + itself + depth below <= WEIR_DEPTH_MAX. Both walks are bounded by
+ * that depth, so a broken set (a store written by another program) can't make
+ * them endless; the walk below visits every descendant once.
  *
- * At most one quota of a chain is adaptive: each finds its limit by how long
- * the same requests take, and two that did would blame each other.
+ * At most one quota of a chain is adaptive: it finds its limit from the latency
+ * of its requests, and two in a chain would disturb each other.
  *
- * A template's parent with captures names a quota that is known only when
- * the template is used, so there is nothing to walk: the limiter's table
- * holds the chain of each instance to the same depth. */
+ * A template's parent with captures is known only when the template is used, so
+ * there is nothing to walk: the limiter's table bounds the chain of each
+ * instance by the same depth. */
 
 #include <string.h>
 
@@ -35,10 +36,11 @@ static int refuse_missing(const struct weir_catalog *catalog,
         return weir_diag_set(diag, error, "the ", what, " ", shown,
                              " doesn't exist; create it first", NULL);
     if (weir_text_equal(ruler->name, name))
-        return weir_diag_set(diag, error, "the ", what, " ", shown,
-                             " is what its name says, and transient; create a "
-                             "quota of that name first",
-                             NULL);
+        return weir_diag_set(
+            diag, error, "the ", what, " ", shown,
+            " exists only by its name, and is transient; create "
+            "a quota of that name first",
+            NULL);
     char pattern[WEIR_SHOW_MAX];
     return weir_diag_set(diag, error, "the ", what, " ", shown,
                          " is only an instance of the template ",
@@ -46,7 +48,7 @@ static int refuse_missing(const struct weir_catalog *catalog,
                          "; create a quota of that name first", NULL);
 }
 
-/* "a -> b -> c -> a", by the parents as they would be. */
+/* "a -> b -> c -> a", by the parents as they would be after the edit. */
 static int refuse_cycle(const struct weir_catalog *catalog,
                         const struct weir_quota *quota, struct weir_diag *diag)
 {
@@ -79,8 +81,8 @@ static int refuse_depth(const struct weir_quota *quota, struct weir_diag *diag)
                          NULL);
 }
 
-/* How many levels lie below 'name', counted up to 'most'. A walk over the
- * tree by the lists of children, with the way back kept in 'path'. */
+/* The number of levels below 'name', counted up to 'most'. Walks the tree by
+ * the lists of children, with the way back in 'path'. */
 static size_t height(const struct weir_catalog *catalog, struct weir_text name,
                      size_t most)
 {
@@ -149,7 +151,7 @@ static const struct weir_quota *adaptive_below(
     }
 }
 
-/* The chains through 'quota', whose own ancestors are sound. */
+/* Checks the chains through 'quota'; its own ancestors are sound. */
 static int check_adaptive(const struct weir_catalog *catalog,
                           const struct weir_quota *quota,
                           struct weir_diag *diag)
@@ -214,7 +216,7 @@ static int check_overflow(const struct weir_catalog *catalog,
                           WEIR_EQUOTA, diag);
 }
 
-/* A quota with children may become a template by its glob alone. */
+/* A quota with children may become a template by an edit of its glob. */
 static int check_children(const struct weir_catalog *catalog,
                           const struct weir_quota *quota,
                           struct weir_diag *diag)
@@ -322,8 +324,8 @@ int weir_catalog_check(const struct weir_catalog *catalog,
         error = check_template_count(catalog, quota, diag);
     if (error < 0)
         return error;
-    /* who keeps its parent keeps its place: spares the walk over a million
-     * descendants when the limit of their root is edited */
+    /* a quota that keeps its parent keeps its place: this avoids a walk over a
+     * million descendants when the limit of their root is edited */
     const struct weir_quota *old = weir_catalog_get(catalog, quota->name);
     bool adapts = quota->sharing == WEIR_ADAPTIVE;
     if (old && old->glob == quota->glob &&

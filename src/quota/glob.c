@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: MIT
  * quota/glob.c - matching names against templates.
  *
- * Each glob takes the shortest run that lets the rest match, so what stands
- * between two globs is simply searched for, left to right, and only the last
- * glob has no choice: what follows it must sit at the end of the name.
+ * Each glob takes the shortest run that lets the rest match, so the text
+ * between two globs is simply searched for, left to right. Only the last glob
+ * has no choice: the text after it must be at the end of the name.
  *
  *     pattern   s3_ * _put_ * _x          (pieces: "s3_" "_put_" "_x")
  *     name      s3_ a_b _put_ c_x _x
  *               |head   |first find  |tail, pinned to the end
  *
- * Searching each piece at its first place is enough: a later place would
- * leave a shorter rest, and what matches in it matches in the longer one.
- * So there is no backtracking, and the worst case is pattern x name bytes
- * compared (names have 255). A backtracking matcher would be exponential in
- * the globs unless it forgot all but the last, which is this one in disguise.
+ * Trying each piece only at its first place is enough: a later place would
+ * leave a shorter rest, and a match in the shorter rest is a match in the
+ * longer one too. There is no backtracking, and the worst case is pattern x
+ * name bytes compared (names have 255). A backtracking matcher would be
+ * exponential in the number of globs unless it kept only the last one, which is
+ * the same as this algorithm.
  *
- * Of templates that match the same name, the one that says more rules:
- * "api_user_*" before "api_*". What was made first would be another choice,
- * but then a set that is copied, promoted or undone would rule otherwise than
- * the one that it was made from.
+ * Of templates that match the same name, the one with more literal bytes rules:
+ * "api_user_*" before "api_*". Rejected: the template made first. A set that is
+ * copied, promoted or undone would then rule differently from its original.
  *
- * Globs work on bytes. UTF-8 makes that right: no character's bytes occur
- * inside another's, so a literal piece is found at characters only. */
+ * Globs work on bytes. This is correct for UTF-8: no character's bytes occur
+ * inside another's, so a literal piece is found only at characters. */
 
 #include "quota/glob.h"
 
@@ -45,7 +45,7 @@ static struct weir_text literal(struct weir_text pattern)
     return (struct weir_text){ pattern.p, len };
 }
 
-/* Where 'piece' first occurs in 'text'; text.len + 1 if it doesn't. */
+/* The first offset of 'piece' in 'text'; text.len + 1 if there is none. */
 static size_t find(struct weir_text text, struct weir_text piece)
 {
     for (size_t at = 0; at + piece.len <= text.len; at++) {

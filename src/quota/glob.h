@@ -21,7 +21,7 @@ struct weir_captures {
 bool weir_glob_match(struct weir_text pattern, struct weir_text name,
                      struct weir_captures *captures);
 
-/* Whether a template's name, whose kind of glob is 'glob', matches 'name'. As
+/* Whether a template's name, of the kind 'glob', matches 'name'. As
  * weir_glob_match(); WEIR_GLOB_PATH captures nothing. */
 bool weir_template_match(enum weir_glob glob, struct weir_text pattern,
                          struct weir_text name, struct weir_captures *captures);

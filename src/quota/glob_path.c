@@ -1,28 +1,27 @@
 /* SPDX-License-Identifier: MIT
  * quota/glob_path.c - matching by the rules of Go's filepath.Match.
  *
- * Theory of operation. A pattern is a row of pieces, each of which but the
+ * Theory of operation. A pattern is a sequence of pieces; each piece but the
  * first has a run of stars before it:
  *
  *     db? * [a-c]x / * z        pieces: "db?"  *"[a-c]x/"  *"z"
  *
- * A piece stands for one character of the name at each step, so whether it
- * matches at a place is found in one go. A star takes the shortest run after
- * which its piece matches (the last piece: matches and ends the name), and
- * what it took is never thought over. That is what Go does, and why there is
- * neither recursion nor backtracking: each piece is tried at each byte of the
- * name once, at worst.
+ * Each step of a piece matches one character of the name, so one pass decides
+ * whether it matches at a place. A star takes the shortest run after which its
+ * piece matches (the last piece must also end the name), and the run is never
+ * changed later. Go does the same, so there is neither recursion nor
+ * backtracking: each piece is tried at each byte of the name once, at worst.
  *
- * For nearly all patterns the shortest run is as good as any: a longer one
- * leaves less of the name, and what matches in less matches in more. Two
- * corners are kept as they are in Go, because the files were written for it:
- *   - a class may match '/', where a later star can't follow: "*[^a]*b" does
- *     not match "x/yb", though "x", "/", "y" would do;
- *   - a star goes on by bytes, and half a character is one that is broken:
- *     "*??" matches the one character of three bytes.
+ * For nearly all patterns the shortest run is as good as any: a longer run
+ * leaves less of the name, and a match in less is a match in more. Two corner
+ * cases are kept as in Go, because the files were written for it:
+ *   - a class may match '/', which a later star can't pass: "*[^a]*b" does not
+ *     match "x/yb", although "x", "/", "y" would match;
+ *   - a star advances by bytes, and half a character is a broken one: "*??"
+ *     matches one character of three bytes.
  *
- * Where a piece ends is decided as in Go too: at a star outside brackets, the
- * brackets counted without looking for what is sound in them. */
+ * The end of a piece is also decided as in Go: at a star outside brackets,
+ * without checking the brackets' contents. */
 
 #include "quota/glob_path.h"
 
@@ -30,7 +29,7 @@
 
 #include "quota/quota_text.h"
 
-#define BROKEN 0xFFFDu /* what stands for a byte that isn't UTF-8 */
+#define BROKEN 0xFFFDu /* stands for a byte that isn't UTF-8 */
 #define NO_MATCH SIZE_MAX
 #define BAD_CLASS (-1)
 
@@ -49,7 +48,7 @@ static size_t next_character(struct weir_text text, uint32_t *out_character)
     return 1;
 }
 
-/* Takes the stars at the start of '*pattern' away, and the piece behind them:
+/* Removes the stars at the start of '*pattern', and the piece behind them:
  * '*out_piece'. Returns whether there were stars. */
 static bool next_piece(struct weir_text *pattern, struct weir_text *out_piece)
 {
@@ -72,7 +71,7 @@ static bool next_piece(struct weir_text *pattern, struct weir_text *out_piece)
     return star;
 }
 
-/* Takes one end of a range from a class; false: there is none, or nothing
+/* Takes one end of a range from a class; false: there is none, or nothing is
  * behind it, where at least the bracket must be. */
 static bool class_end(struct weir_text *piece, uint32_t *out_character)
 {
@@ -88,7 +87,7 @@ static bool class_end(struct weir_text *piece, uint32_t *out_character)
     return true;
 }
 
-/* Takes a class, whose bracket is at the start of '*piece'. 1 or 0: whether
+/* Takes a class, with its bracket at the start of '*piece'. 1 or 0: whether
  * 'character' is in it, or BAD_CLASS. */
 static int take_class(struct weir_text *piece, uint32_t character)
 {
@@ -115,8 +114,8 @@ static int take_class(struct weir_text *piece, uint32_t character)
     return found != negated;
 }
 
-/* Takes one step of a piece that isn't empty and the part of 'name', which
- * isn't empty either, that it stands for: its bytes, or NO_MATCH. */
+/* Takes one step of 'piece' and returns the number of bytes of 'name' that it
+ * matches, or NO_MATCH. Neither may be empty. */
 static size_t take_step(struct weir_text *piece, struct weir_text name)
 {
     uint32_t character;
@@ -135,7 +134,8 @@ static size_t take_step(struct weir_text *piece, struct weir_text name)
     return 1;
 }
 
-/* The bytes at the start of 'name' that 'piece' stands for, or NO_MATCH. */
+/* The number of bytes at the start of 'name' that 'piece' matches, or
+ * NO_MATCH. */
 static size_t match_piece(struct weir_text piece, struct weir_text name)
 {
     struct weir_text rest = name;
@@ -148,8 +148,8 @@ static size_t match_piece(struct weir_text piece, struct weir_text name)
     return name.len - rest.len;
 }
 
-/* Where behind 'piece' the name goes on; NO_MATCH if the piece can't be
- * placed. With a star it may be moved on, up to the next '/'. */
+/* The offset in 'name' behind the match of 'piece'; NO_MATCH if there is none.
+ * With a star the piece may match later, up to the next '/'. */
 static size_t place_piece(struct weir_text piece, bool star, bool last,
                           struct weir_text name)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * quota/labels.c - the free labels of a quota.
  *
- * Labels are one text, "key=value" lines sorted by key, because a quota
- * borrows all it has: so two quotas' labels are the same exactly when the
- * bytes are, and a store, a message and a comparison need not know what they
- * are. What people write, in any order and on one line, is put into that
- * form once, by weir_labels_parse(): an insertion sort in the caller's
- * buffer, as there are 64 labels at most. */
+ * Labels are one text, "key=value" lines sorted by key, because a quota borrows
+ * all its data: two quotas' labels are equal exactly when their bytes are, and
+ * a store, a message and a comparison can treat them as plain text.
+ * weir_labels_parse() converts labels as people write them, in any order and on
+ * one line, to that form once: an insertion sort in a buffer, as there are 64
+ * labels at most. */
 
 #include "quota/quota.h"
 
@@ -30,7 +30,7 @@ static bool take_line(struct weir_text *text, char separator,
     return true;
 }
 
-/* A line without '=' is a key without value. */
+/* A line without '=' is a key without a value. */
 static void split(struct weir_text line, struct weir_text *out_key,
                   struct weir_text *out_value)
 {

@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: MIT
- * quota/limit_rate.c - limits as units a second, for who shares them out.
+ * quota/limit_rate.c - limits as units a second, for lease pools.
  *
- * A limit is two integers, a broker's capacity and a Doorman file's a double.
- * One way is a division, rounded once: num / den is taken to 64 bits and a
- * sticky one, which a conversion then rounds to the nearest double.
+ * A limit is two integers; the capacity of a lease pool and of a Doorman file
+ * is a double. From a limit to a double is one division, rounded once: num /
+ * den is taken to 64 bits and a sticky one, which a conversion then rounds to
+ * the nearest double.
  *
  *     units x 10^9 << s
  *     -----------------  =  1xxxxx…xxx|y  x 2^-s
  *           per
  *
- * The way back is to find, of all limits which that division brings to 'rate',
- * the one that a person would have written: digits over a power of ten, if
- * that comes back; else the simplest fraction of units over nanoseconds, which
- * Euclid's algorithm leads to by its convergents. One of those comes back
- * always, if the rate isn't below a unit in the longest period P: the last
+ * The way back finds, of all limits that this division turns into 'rate', the
+ * one that a person would have written: digits over a power of ten, if that
+ * gives 'rate' again; else the simplest fraction of units over nanoseconds, by
+ * the convergents of Euclid's algorithm. One of these always gives 'rate'
+ * again, if the rate isn't below one unit in the longest period P: the last
  * convergent p/q with q <= P is off by less than 1 / (q x P), so relatively by
- * less than 1 / (p x P) <= 2^-54.8, and half of a double's last place is
- * 2^-54 at least. */
+ * less than 1 / (p x P) <= 2^-54.8, and half of a double's last place is 2^-54
+ * at least. */
 
 #include "quota/quota.h"
 
 #include <string.h>
 
 /* num / den to the nearest double. 'num' > 0, 'den' 1 .. WEIR_PERIOD_MAX, so
- * that the quotient of what is shifted to the left end has 64 bits. */
+ * that the quotient of 'num' shifted to the left end has 64 bits. */
 static double divided(weir_u128 num, uint64_t den)
 {
     int shift = 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * quota/name_set.c - globs one after the other in one block.
+ * quota/name_set.c - a set of globs, one after the other in one block.
  *
- * A value without pointers: credentials are read again while links and
- * connections still use a set of the former ones. A block of 512 bytes
- * is copied in less time than a certificate's names are compared, and holds
- * more globs than a line of a file that people read. */
+ * A value without pointers: credentials are reloaded while links and
+ * connections still use a set of the former ones. A block of 512 bytes is
+ * copied in less time than a certificate's names are compared, and holds more
+ * globs than a line of a file that people read. */
 
 #include "quota/name_set.h"
 

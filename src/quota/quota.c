@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * quota/quota.c - is this quota sound, and what do its bursts come to?
+ * quota/quota.c - checks a quota, and computes its bursts.
  *
- * A quota is checked at every door: by the command line's root, by the store
- * inside its transaction, by a limiter that hears it on the wire. So the
- * check trusts nothing, not even that an enumeration holds one of its
- * values.
+ * A quota is checked wherever it enters: by the root that the command line
+ * uses, by the store inside its transaction, by a limiter that receives it on
+ * the wire. The check trusts nothing, not even that an enumeration has one of
+ * its values.
  *
- * Which kind, sharing and algorithm go together is one table, first match
- * wins, 0 stands for any value. A row without 'reason' is what this version
- * can do; every other row says what to write instead. What no row names
+ * One table has the combinations of kind, sharing and algorithm; the first
+ * match wins, 0 matches any value. A row without 'reason' is supported; every
+ * other row's 'reason' says what to write instead. A combination without a row
  * doesn't exist.
  *
  *     kind         sharing  algorithm
@@ -23,17 +23,17 @@
  *     concurrency  counted  (leaky)         yes
  *     concurrency  adaptive (leaky)         yes
  *
- * A quota of kind concurrency has no algorithm, and so none of an algorithm's
+ * A quota of kind concurrency has no algorithm, and none of an algorithm's
  * fields: its limit is units at a time, nothing leaks and no window ends. The
  * field stays at its default.
  *
- * Then every field that is set must belong to that kind, algorithm and sharing
- * (quota_fields.c), and the fields that only some have must be sound
- * (quota_algorithm.c, quota_lease.c, quota_adaptive.c).
+ * Every field that is set must belong to that kind, algorithm and sharing
+ * (quota_fields.c), and the fields of single algorithms and sharings must be
+ * sound (quota_algorithm.c, quota_lease.c, quota_adaptive.c).
  *
- * Bursts are compared as they were entered where both are units or both are
- * time, and in units of the limit else; with limit 0 or none at all such a
- * comparison means nothing and is left out. */
+ * Bursts are compared as they were entered if both are units or both are time,
+ * otherwise in units of the limit; with limit 0 or unlimited the latter means
+ * nothing and is left out. */
 
 #include "quota/quota.h"
 
@@ -58,8 +58,8 @@ static const struct combination combinations[] = {
     { WEIR_RATE, WEIR_COUNTED, WEIR_LEAKY, NULL },
     { WEIR_RATE, WEIR_COUNTED, WEIR_TOKEN_BUCKET, NULL },
     { WEIR_RATE, WEIR_COUNTED, WEIR_LEAKY_QUEUE,
-      "algorithm=leaky_queue can't be counted: a turn in the queue is one "
-      "process's to give; use sharing=exact or local, or algorithm=leaky" },
+      "algorithm=leaky_queue can't be counted: only one process can give out "
+      "turns of a queue; use sharing=exact or local, or algorithm=leaky" },
     { WEIR_RATE, WEIR_COUNTED, WEIR_TOKEN_BUCKETS,
       "algorithm=token_buckets can't be counted: which bucket paid is known "
       "in one place only; use sharing=exact or local, or "
@@ -145,8 +145,8 @@ bool weir_quota_is_template(const struct weir_quota *quota)
             (holds(name, '?') || holds(name, '[') || holds(name, '\\')));
 }
 
-/* The same rule for a name, a parent and an overflow; 'what' is how the
- * field is called. */
+/* The same rule for a name, a parent and an overflow; 'what' is the field's
+ * name in messages. */
 static int check_name(struct weir_text name, const char *what,
                       struct weir_diag *diag)
 {
@@ -273,8 +273,8 @@ static int check_parent(const struct weir_quota *quota, struct weir_diag *diag)
         return error;
     if (holds(quota->parent, '*'))
         return weir_diag_set(diag, WEIR_ENAME, "the parent ", shown,
-                             " holds a '*'; write {1} for what the first "
-                             "'*' of the name matched",
+                             " holds a '*'; write {1} for the text that the "
+                             "name's first '*' matched",
                              NULL);
     return check_captures(quota, diag);
 }
@@ -304,8 +304,8 @@ static int check_pattern(const struct weir_quota *quota, struct weir_diag *diag)
         return weir_diag_set(diag, WEIR_ENAME, "the name ", shown,
                              " has a "
                              "syntax error in its pattern; with glob=path a "
-                             "[ ends with ], and a \\ is followed by what it "
-                             "stands for",
+                             "[ ends with ], and a \\ is followed by the "
+                             "character that it stands for",
                              NULL);
     if (quota->glob != WEIR_GLOB_PATH &&
         count_globs(quota->name) > WEIR_CAPTURES_MAX)
@@ -328,7 +328,7 @@ static int check_names(const struct weir_quota *quota, struct weir_diag *diag)
     return error < 0 ? error : check_overflow(quota, diag);
 }
 
-/* Units at a time: of no period. */
+/* Units at a time: no period. */
 static int check_in_flight(const struct weir_quota *quota,
                            struct weir_diag *diag)
 {
@@ -336,7 +336,7 @@ static int check_in_flight(const struct weir_quota *quota,
     if (quota->on_stale == WEIR_STALE_HOLD)
         return weir_diag_set(diag, WEIR_EQUOTA,
                              "on_stale=hold refuses a part "
-                             "of a rate, and what is in flight has none; use "
+                             "of a rate, and units in flight have none; use "
                              "share, pass or limit",
                              NULL);
     if (limit->unlimited || limit->units == 0)

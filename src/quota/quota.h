@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * quota/quota.h - what a quota is: its fields, their texts, which go
- * together. Pure: no I/O, no allocation. */
+ * quota/quota.h - a quota: its fields, their texts, their valid combinations.
+ * Pure: no I/O, no allocation. */
 
 #ifndef WEIR_QUOTA_H
 #define WEIR_QUOTA_H
@@ -12,9 +12,9 @@
 #include "algo/meter.h"
 #include "quota/lease.h"
 
-/* The enumerations leave room: a value that a later version defines is
- * refused today by weir_quota_check(), by name. The numbers are the wire's
- * and the stores': never reuse one. */
+/* The enumerations can grow: weir_quota_check() refuses a value that a later
+ * version defines and names the field. The numbers are in the wire format and
+ * in the stores: never reuse one. */
 enum weir_kind { WEIR_RATE = 1, WEIR_CONCURRENCY = 2 };
 enum weir_sharing {
     WEIR_LOCAL = 1,
@@ -23,7 +23,7 @@ enum weir_sharing {
     WEIR_EXACT = 4,
     WEIR_ADAPTIVE = 5,
 };
-/* enum weir_algorithm is algo/meter.h's. */
+/* enum weir_algorithm is in algo/meter.h. */
 enum weir_mode { WEIR_ENFORCE = 1, WEIR_SHADOW = 2, WEIR_OFF = 3 };
 enum weir_on_stale {
     WEIR_STALE_PASS = 1,
@@ -32,13 +32,14 @@ enum weir_on_stale {
     WEIR_STALE_HOLD = 4,
 };
 
-/* Who gets how much of a leased quota where more is wanted than there is;
- * lease/share.h says it to the unit. (enum weir_algorithm says how a holder
- * keeps to what it has.) */
+/* How a leased quota is divided when more is wanted than the limit;
+ * lease/share.h has the exact rules. (enum weir_algorithm decides how a lease
+ * holder keeps to its part.) */
 enum weir_share {
-    WEIR_SHARE_NONE = 1,         /* what it wants; the limit doesn't matter */
-    WEIR_SHARE_STATIC = 2,       /* … at most the whole limit */
-    WEIR_SHARE_PROPORTIONAL = 3, /* by what is wanted beyond an equal part */
+    WEIR_SHARE_NONE = 1,         /* as much as wanted; the limit is ignored */
+    WEIR_SHARE_STATIC = 2,       /* as much as wanted, at most the whole
+                                  * limit */
+    WEIR_SHARE_PROPORTIONAL = 3, /* by the wants beyond an equal part */
     WEIR_SHARE_FAIR = 4,         /* weighted max-min */
     WEIR_SHARE_PRIORITY = 5,     /* the higher priority first, then fair */
 };
@@ -46,14 +47,14 @@ enum weir_share {
 /* How a template's name matches others. */
 enum weir_glob {
     WEIR_GLOB_NAME = 1, /* quota/glob.h: '*' is any run of characters */
-    WEIR_GLOB_PATH = 2, /* quota/glob_path.h: the rules of Go's filepath.Match,
-                         * which captures nothing */
+    WEIR_GLOB_PATH = 2, /* quota/glob_path.h: the rules of Go's filepath.Match;
+                         * no captures */
 };
 
-/* The shadow set: a whole set that is tried beside the live one. Its quotas
- * are ordinary ones whose names, parents and overflow quotas begin with this;
- * no name of the live set does (the doors refuse it). A template rules names
- * of its own set only. */
+/* The shadow set: a second set of quotas that is tried beside the live one. Its
+ * quotas are ordinary ones, but their names, parents and overflow quotas begin
+ * with this prefix; names of the live set don't (the protocols refuse them). A
+ * template rules names of its own set only. */
 #define WEIR_SHADOW_PREFIX "shadow:"
 #define WEIR_SHADOW_PREFIX_LEN (sizeof(WEIR_SHADOW_PREFIX) - 1)
 #define WEIR_SHADOW_NAME_MAX (WEIR_NAME_MAX - WEIR_SHADOW_PREFIX_LEN)
@@ -63,7 +64,7 @@ static inline bool weir_name_is_shadow(struct weir_text name)
     return name.len >= WEIR_SHADOW_PREFIX_LEN &&
            memcmp(name.p, WEIR_SHADOW_PREFIX, WEIR_SHADOW_PREFIX_LEN) == 0;
 }
-/* A name of the shadow set without its prefix; any other as it is. */
+/* A name of the shadow set without its prefix; any other name unchanged. */
 static inline struct weir_text weir_name_live(struct weir_text name)
 {
     if (!weir_name_is_shadow(name))
@@ -90,30 +91,30 @@ static inline struct weir_text weir_name_live(struct weir_text name)
 #define WEIR_REFRESH_MIN (100 * WEIR_MILLISECOND)
 #define WEIR_DECAY_ONE 1000000000u /* a decay_factor of 1 */
 #define WEIR_CLASSES_TEXT_MAX 512  /* bytes of classes */
-#define WEIR_DECIMAL_ONE 10000u    /* a 1 of min, max, percentile, … */
-#define WEIR_WAITERS_MAX 1000000u  /* who wait for a permit */
+#define WEIR_DECIMAL_ONE 10000u    /* 1 in min, max, percentile, ... */
+#define WEIR_WAITERS_MAX 1000000u  /* callers that wait for a permit */
 #define WEIR_MAX_DEBT_MIN WEIR_SECOND
 #define WEIR_MAX_DEBT_MAX WEIR_PERIOD_MAX
 #define WEIR_PERMIT_TIMEOUT_MIN (100 * WEIR_MILLISECOND)
 #define WEIR_PERMIT_TIMEOUT_MAX (86400 * WEIR_SECOND)
 
-/* A rate as it was entered: 'units' every 'per' nanoseconds; or, of kind
+/* A rate as it was entered: 'units' every 'per' nanoseconds; or, for kind
  * concurrency, units at a time, without a period. units 0 refuses all;
  * 'unlimited' only counts. */
 struct weir_limit {
     uint64_t units;
-    weir_duration per; /* 1 ns .. WEIR_PERIOD_MAX; 0: units at a time, of kind
-                        * concurrency only, where it says nothing with 0 units
-                        * or unlimited */
+    weir_duration per; /* 1 ns .. WEIR_PERIOD_MAX; 0: units at a time, for kind
+                        * concurrency only, which ignores it with 0 units or
+                        * unlimited */
     bool unlimited;
 };
 #define WEIR_PERIOD_MAX (366ull * 86400 * WEIR_SECOND)
 
-/* A burst as it was entered: units, or time of the limit. 'unset': nobody
- * entered it, and 'amount' says nothing: read a quota's bursts through
- * weir_quota_effective() or weir_quota_bursts() only. A low_burst that is
- * unset is 1 s, but never above high_burst; a high_burst that is unset is
- * 1.5 s, but never below low_burst: so entering one alone is no error. */
+/* A burst as it was entered: units, or time of the limit. 'unset': not entered,
+ * 'amount' is not valid: read a quota's bursts through weir_quota_effective()
+ * or weir_quota_bursts() only. An unset low_burst is 1 s, but never above
+ * high_burst; an unset high_burst is 1.5 s, but never below low_burst: entering
+ * one alone is no error. */
 struct weir_burst {
     uint64_t amount; /* units, or nanoseconds */
     bool in_time;
@@ -123,14 +124,14 @@ struct weir_burst {
 /* A window as it was entered. 'unset': it is the limit's period; read it
  * through weir_quota_window(). */
 struct weir_window {
-    weir_duration length; /* of no meaning with a calendar, but in what
-                           * weir_quota_window() says: a month has 30 d */
+    weir_duration length; /* ignored with a calendar; weir_quota_window() fills
+                           * it: a month has 30 d */
     enum weir_calendar calendar;
     bool unset;
 };
 
-/* Of refresh and learning: nobody entered it, and it is what
- * weir_quota_refresh() or weir_quota_learning() says. */
+/* For refresh and learning: not entered; weir_quota_refresh() and
+ * weir_quota_learning() return the value in force. */
 #define WEIR_DURATION_UNSET UINT64_MAX
 
 /* A quota. All texts are borrowed. The fields from 'window' on belong to some
@@ -139,12 +140,14 @@ struct weir_window {
 struct weir_quota {
     struct weir_text name;        /* 1 .. WEIR_NAME_MAX bytes of UTF-8 */
     struct weir_text parent;      /* absent: a root of the tree */
-    struct weir_text overflow;    /* templates: the quota that stands in */
+    struct weir_text overflow;    /* templates: the quota for instances without
+                                   * room */
     struct weir_text description; /* UTF-8 */
     struct weir_text labels;      /* "key=value\n…", sorted by key, unique;
                                    * keys [A-Za-z0-9_./-]{1,63}, values
                                    * UTF-8 without control characters */
-    uint64_t id;      /* the store's, never reused; 0: not stored yet */
+    uint64_t id;      /* assigned by the store, never reused; 0: not stored
+                       * yet */
     uint64_t epoch;   /* of its last change */
     uint64_t created; /* the epoch at which the name was created */
     uint32_t order;   /* templates: lowest first, then by glob.h */
@@ -161,33 +164,34 @@ struct weir_quota {
     struct weir_text next_buckets; /* of token_buckets: "LIMIT:BURST, …" */
     struct weir_text store;        /* of sharing exact; absent: the root */
     struct weir_burst initial;     /* token_bucket; unset: the burst */
-    weir_duration deadline;        /* of a decision by a store */
+    weir_duration deadline;        /* time for a decision by a store */
     uint32_t sub_windows;
     uint32_t max_entries;            /* 0: weir_quota_entries() */
-    struct weir_limit safe_capacity; /* of a client whose lease is over; 'per'
-                                      * 0: unset, which is dynamic: the limit
-                                      * by the number of clients */
+    struct weir_limit safe_capacity; /* for a client after its lease; 'per' 0:
+                                      * unset, dynamic: the limit by the number
+                                      * of clients */
     weir_duration lease;
     weir_duration refresh;        /* or WEIR_DURATION_UNSET */
     weir_duration learning;       /* or WEIR_DURATION_UNSET; 0: none */
     weir_duration permit_timeout; /* of kind concurrency */
-    weir_duration max_debt;       /* of counted rates: time of the limit that
-                                   * one limiter may put into the bucket, and
-                                   * more with a large burst:
-                                   * count/merge_debt.c */
-    weir_duration target;         /* of a controller, this and what follows */
+    weir_duration max_debt;       /* counted rates: time of the limit that one
+                                   * limiter may put into the bucket; more with
+                                   * a large burst: count/merge_debt.c */
+    weir_duration target;         /* this and the following: of a controller */
     struct weir_text classes;     /* "sync:observed, bulk:50%"; absent: one */
-    /* In 1 / WEIR_DECIMAL_ONE; 0: unset, which is the controller's default;
-     * of the fleet none. */
+    /* In 1 / WEIR_DECIMAL_ONE; 0: unset: the controller's default; for the
+     * fleet: none. */
     uint64_t percentile;
     uint64_t min, max;             /* permits of a process */
     uint64_t fleet_min, fleet_max; /* permits of all processes together */
-    int64_t priority;              /* of wants; the higher, the earlier */
-    uint32_t decay_factor;         /* in 1 / WEIR_DECAY_ONE: 1 .. that */
+    int64_t priority;              /* of wants; a higher one is served
+                                    * earlier */
+    uint32_t decay_factor;         /* in 1 / WEIR_DECAY_ONE: 1 ..
+                                    * WEIR_DECAY_ONE */
     enum weir_share share_algorithm;
     enum weir_controller_kind controller;
-    enum weir_lineup_order queue; /* who of those that wait comes first */
-    uint32_t queue_max;           /* so many wait in a process, 1 .. */
+    enum weir_lineup_order queue; /* the order of waiting callers */
+    uint32_t queue_max;           /* callers that may wait in a process, 1 .. */
     enum weir_glob glob;
     bool count_refused;
 };
@@ -205,19 +209,19 @@ int weir_name_check(struct weir_text name, struct weir_diag *diag);
 bool weir_quota_is_template(const struct weir_quota *quota);
 
 /* Checks a quota alone: the name, the ranges, low <= high, the table of
- * combinations. Returns 0, WEIR_ENAME or WEIR_EQUOTA with 'diag' filled:
- * what is wrong, and what to write instead. */
+ * combinations. Returns 0, WEIR_ENAME or WEIR_EQUOTA with 'diag' filled: the
+ * error, and a correction. */
 int weir_quota_check(const struct weir_quota *quota, struct weir_diag *diag);
 
-/* The bursts as a person would enter them, none of them 'unset': what is
- * the same when read back, and what goes on the wire. */
+/* The bursts in force, in the form in which they are entered, never 'unset'.
+ * Reading them back gives the same; the wire carries them so. */
 void weir_quota_effective(const struct weir_quota *quota,
                           struct weir_burst *out_low,
                           struct weir_burst *out_high);
 
-/* The bursts in units, as the bucket uses them: time turned into units of
- * the limit, high at least one unit. All but leaky have one burst: low is
- * high. Only for a quota of kind rate that passed the check and isn't
+/* The bursts in units, as the bucket uses them: time converted to units of the
+ * limit, high at least one unit. All algorithms but leaky have one burst: low
+ * is high. Only for a quota of kind rate that passed the check and isn't
  * unlimited. */
 void weir_quota_bursts(const struct weir_quota *quota, uint64_t *out_low,
                        uint64_t *out_high);
@@ -230,29 +234,29 @@ uint64_t weir_burst_units(const struct weir_limit *limit,
 struct weir_window weir_quota_window(const struct weir_quota *quota);
 
 /* Units that pass in one window: limit x window, rounded down, at most
- * WEIR_METER_QUANTITY_MAX, as without a limit. For a quota that has windows
- * and passed the check: 0 with a limit of 0 only. */
+ * WEIR_METER_QUANTITY_MAX, which is also the value without a limit. For a quota
+ * that has windows and passed the check: 0 only with a limit of 0. */
 uint64_t weir_quota_quantity(const struct weir_quota *quota);
 
-/* Entries of a sliding log in force: max_entries, or as many as units pass in
- * a window, 1 .. 1024. */
+/* Entries of a sliding log in force: max_entries, or the units that pass in a
+ * window, 1 .. 1024. */
 uint32_t weir_quota_entries(const struct weir_quota *quota);
 
-/* How often leases are renewed that a root gives which is 'level' levels below
- * the topmost (0): refresh x decay_factor^level, WEIR_REFRESH_MIN at least.
- * Without a refresh a quarter of the lease, at most 15 s. For a leased quota
+/* The renewal interval of leases granted by a root 'level' levels below the
+ * topmost (0): refresh x decay_factor^level, at least WEIR_REFRESH_MIN. If
+ * refresh is unset: a quarter of the lease, at most 15 s. For a leased quota
  * that passed the check: at most the lease. */
 weir_duration weir_quota_refresh(const struct weir_quota *quota,
                                  unsigned level);
-/* How long a root that takes over learns: without 'learning' the lease. */
+/* The learning time of a root that takes over; if unset, the lease. */
 weir_duration weir_quota_learning(const struct weir_quota *quota);
-/* What a broker is told: units a second, or at a time; 'safe' below 0:
+/* The capacity of a lease pool: units a second, or at a time; 'safe' below 0:
  * dynamic. */
 double weir_quota_capacity(const struct weir_quota *quota);
 double weir_quota_safe(const struct weir_quota *quota);
 
-/* One of token_buckets' further buckets. 'spill': it has no limit and gets
- * what overflows from the one before. */
+/* One of token_buckets' further buckets. 'spill': it has no limit and gets the
+ * overflow of the one before. */
 struct weir_next_bucket {
     struct weir_limit limit;
     uint64_t burst; /* units, 1 .. WEIR_BURST_MAX */
@@ -263,8 +267,8 @@ struct weir_next_bucket {
 int weir_next_bucket_parse(struct weir_text *text, struct weir_next_bucket *out,
                            struct weir_diag *diag);
 
-/* "+03:00", "-11:30", "UTC", "" (UTC): seconds east of Greenwich. false: it is
- * no such text, so at best the name of a zone. */
+/* "+03:00", "-11:30", "UTC", "" (UTC): seconds east of Greenwich. false:
+ * another text, which may be the name of a zone. */
 bool weir_tz_fixed(struct weir_text tz, int32_t *out_offset_s);
 
 /* ---- Fields as texts: one table serves the command line, YAML, JSON and
@@ -283,50 +287,50 @@ enum weir_field_type {
 };
 struct weir_field {
     const char *name;
-    enum weir_field_type type; /* how YAML and JSON show it */
+    enum weir_field_type type; /* its type in YAML and JSON */
     bool read_only;
     const char *help; /* one sentence, with the default */
 };
 const struct weir_field *weir_quota_fields(size_t *out_count);
 
-/* Sets a field from what a person wrote. Texts stay borrowed from 'value'.
- * An empty value resets to the default. Returns 0, WEIR_ENOENT (no such
- * field: 'diag' names the nearest) or WEIR_EQUOTA (the value). */
+/* Sets a field from a text that a person wrote. Texts stay borrowed from
+ * 'value'. An empty value resets to the default. Returns 0, WEIR_ENOENT (no
+ * such field: 'diag' names the nearest) or WEIR_EQUOTA (the value). */
 int weir_quota_set(struct weir_quota *quota, struct weir_text field,
                    struct weir_text value, struct weir_diag *diag);
 
-/* Writes a field's value as weir_quota_set() would read it back without
- * loss. Returns the bytes written (no NUL), at most 'size'; 0 for a field
- * that doesn't exist, or is at its default and doesn't apply. A value at its
- * default is written too, one that is unset (a burst, a window …) as the one
- * in force: who must keep 'unset' asks weir_quota_is_default() first.
- * WEIR_FIELD_VALUE_MAX bytes always suffice. */
+/* Writes a field's value as weir_quota_set() would read it back without loss.
+ * Returns the bytes written (no NUL), at most 'size'; 0 for a field that
+ * doesn't exist, or is at its default and doesn't apply. A value at its default
+ * is written too, an unset one (a burst, a window, ...) as the one in force: to
+ * keep 'unset', call weir_quota_is_default() first. WEIR_FIELD_VALUE_MAX bytes
+ * always suffice. */
 #define WEIR_FIELD_VALUE_MAX 4200
 size_t weir_quota_get(const struct weir_quota *quota, const char *field,
                       char *buf, size_t size);
 /* Whether the field has its default value (an export leaves it out). */
 bool weir_quota_is_default(const struct weir_quota *quota, const char *field);
 
-/* Whether the field means anything with the quota's kind, algorithm, window
- * and sharing. A sound quota has every other at its default. */
+/* Whether the field has an effect with the quota's kind, algorithm, window and
+ * sharing. A sound quota has every other field at its default. */
 bool weir_quota_applies(const struct weir_quota *quota, const char *field);
-/* The part of weir_quota_check() that says so: WEIR_EQUOTA for a field that
- * is set and doesn't apply, with what it goes with and the edit that gives up
- * all such fields, as "sharing=counted lease= refresh=". */
+/* The part of weir_quota_check() that checks this: WEIR_EQUOTA for a field that
+ * is set and doesn't apply. 'diag' says what the field requires and the edit
+ * that resets all such fields, as "sharing=counted lease= refresh=". */
 int weir_quota_check_fields(const struct weir_quota *quota,
                             struct weir_diag *diag);
 
-/* For who keeps a quota: the bytes of all its texts together, and their move
- * into a block of as many, which 'quota' then borrows. */
+/* To store a quota: the bytes of all its texts together, and copying them into
+ * a block of that size, which 'quota' then borrows. */
 size_t weir_quota_texts_size(const struct weir_quota *quota);
 void weir_quota_texts_move(struct weir_quota *quota, char *block);
 
-/* Whether two quotas say the same: all fields but id, epoch and created. */
+/* Whether two quotas are equal in all fields but id, epoch and created. */
 bool weir_quota_equal(const struct weir_quota *a, const struct weir_quota *b);
 
-/* Puts labels that a person wrote into the form that 'labels' has: "b=2, a=1"
+/* Converts labels that a person wrote into the form of 'labels': "b=2, a=1"
  * becomes "a=1\nb=2" in 'buf' of WEIR_LABELS_MAX bytes, where '*out' then
- * points; 'text' must not be in 'buf'. A text with a line feed is taken by
+ * points; 'text' must not be in 'buf'. A text with a line feed is split by
  * lines, in which commas and blanks are part of a value. WEIR_EQUOTA: a key or
  * value isn't allowed, or a key comes twice. */
 int weir_labels_parse(struct weir_text text, char *buf, struct weir_text *out,
@@ -345,14 +349,14 @@ int weir_limit_parse(struct weir_text text, struct weir_limit *out,
                      struct weir_diag *diag);
 size_t weir_limit_format(const struct weir_limit *limit, char *buf,
                          size_t size);
-/* ---- Limits as numbers, as brokers and Doorman's files have them ---- */
+/* ---- Limits as numbers, for lease pools and Doorman's files ---- */
 
-/* Units a second: the nearest double. Of unlimited WEIR_LIMIT_MAX. */
+/* Units a second: the nearest double. Unlimited: WEIR_LIMIT_MAX. */
 double weir_limit_rate(const struct weir_limit *limit);
-/* The limit of which weir_limit_rate() is 'rate' again, with the digits that a
- * person would write: 0.1 is 1/10s. Returns 0; or 1: it can't be, and '*out' is
- * the nearest that can (WEIR_LIMIT_MAX, a unit in WEIR_PERIOD_MAX, or 0); or
- * WEIR_EINVAL: NaN, infinite or below 0. */
+/* The limit for which weir_limit_rate() returns 'rate' again, with the digits
+ * that a person would write: 0.1 is 1/10s. Returns 0; or 1: there is no such
+ * limit, and '*out' is the nearest (WEIR_LIMIT_MAX, a unit in WEIR_PERIOD_MAX,
+ * or 0); or WEIR_EINVAL: NaN, infinite or below 0. */
 int weir_limit_of_rate(double rate, struct weir_limit *out);
 
 /* The same, or "40", "16Ki": units at a time. */
@@ -373,7 +377,7 @@ int weir_ratio_parse(struct weir_text text, uint32_t *out,
                      struct weir_diag *diag);
 size_t weir_ratio_format(uint32_t ratio, char *buf, size_t size);
 /* "0.25", "40", "99.9": above 0, with 4 decimals at most; in 1 /
- * WEIR_DECIMAL_ONE. 'what' is what is to be called so. */
+ * WEIR_DECIMAL_ONE. 'what' names the value in messages. */
 int weir_decimal_parse(struct weir_text text, const char *what, uint64_t *out,
                        struct weir_diag *diag);
 size_t weir_decimal_format(uint64_t decimal, char *buf, size_t size);

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: MIT
- * quota/quota_algorithm.c - windows, further buckets, zones and stores: what
- * they come to, and whether they are sound.
+ * quota/quota_algorithm.c - windows, further buckets, zones and stores: their
+ * values in force, and their checks.
  *
  * A limit is a rate, and a window turns it into a quantity: limit x window,
- * rounded down. What is rounded away must be little, so a window into which
- * less than one unit fits is refused: it would refuse everything. By default
- * the window is the period that the limit was entered with, and the quantity
- * the number before the stroke.
+ * rounded down. A window into which less than one unit fits is refused: it
+ * would refuse everything. By default the window is the period of the limit as
+ * entered, and the quantity the number before the slash.
  *
- * A sliding log keeps an entry a take. Where more units pass in a window than
- * it would have entries by default, it would refuse earlier than the limit
- * says; so then a person must say how many takes it shall remember.
+ * A sliding log keeps one entry per take. If more units pass in a window than
+ * the default number of entries, it would refuse earlier than the limit says;
+ * the operator must then set how many takes it keeps.
  *
- * The name of a zone is only looked at here, not looked up: which zones there
- * are, a machine's files know (os/zone.h). A store's address is read to the
- * letter, because it is connected to by every limiter: one that nobody can
- * read is better refused at the edit. */
+ * Only the syntax of a zone's name is checked here: the zones that exist are in
+ * a machine's files (os/zone.h). A store's address is checked strictly, because
+ * every limiter connects to it: an invalid one is better refused at the
+ * edit. */
 
 #include "quota/quota_algorithm.h"
 
@@ -123,7 +122,7 @@ static bool two_digits(const char *p, int32_t *out)
     return sound;
 }
 
-#define TZ_HOURS_MAX 14 /* as far as any zone has ever gone, Kiribati */
+#define TZ_HOURS_MAX 14 /* the largest offset of any zone (Kiribati) */
 
 bool weir_tz_fixed(struct weir_text tz, int32_t *out_offset_s)
 {
@@ -198,7 +197,7 @@ static int check_sliding_log(const struct weir_quota *quota,
         return weir_diag_set(diag, WEIR_EQUOTA,
                              "max_entries may be 1 to "
                              "4096; for more use algorithm=sliding_window, "
-                             "which counts",
+                             "which only counts",
                              NULL);
     uint64_t quantity = weir_quota_quantity(quota);
     bool guessed = quota->max_entries == 0 && !quota->limit.unlimited;
@@ -221,8 +220,8 @@ static int refuse_bucket(struct weir_text part, struct weir_diag *diag)
 {
     char shown[WEIR_SHOW_MAX];
     return weir_diag_set(diag, WEIR_EQUOTA, weir_text_show(part, shown),
-                         " is none of next_buckets; write LIMIT:BURST in "
-                         "units as 20/s:200, or spill:500",
+                         " is not a bucket of next_buckets; write LIMIT:BURST "
+                         "in units as 20/s:200, or spill:500",
                          NULL);
 }
 
@@ -270,7 +269,7 @@ int weir_next_bucket_parse(struct weir_text *text, struct weir_next_bucket *out,
     size_t len = comma ? (size_t)(comma - text->p) : text->len;
     struct weir_text part = weir_text_trim((struct weir_text){ text->p, len });
     int got = parse_bucket(part, out, diag);
-    /* A comma at the end has an empty bucket behind it, which is none. */
+    /* A comma at the end has an empty bucket behind it, which is an error. */
     if (got > 0 && comma && len + 1 == text->len)
         return refuse_bucket((struct weir_text){ NULL, 0 }, diag);
     if (got > 0) {

@@ -8,8 +8,8 @@
 #include "quota/quota.h"
 
 /* The part of weir_quota_check() that checks window, tz, sub_windows,
- * max_entries, next_buckets, store and deadline, for a quota whose other fields
- * are sound and which has no field that doesn't apply. */
+ * max_entries, next_buckets, store and deadline, for a quota with sound other
+ * fields and no field that doesn't apply. */
 int weir_quota_check_algorithm(const struct weir_quota *quota,
                                struct weir_diag *diag);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * quota/quota_bucket.c - limiters and roots make their buckets of a quota in
- * the same way, so that both speak of the same fill. */
+ * quota/quota_bucket.c - limiters and roots derive a quota's bucket in the same
+ * way, so that they agree on its fill. */
 
 #include "quota/quota_bucket.h"
 

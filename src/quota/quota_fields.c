@@ -2,20 +2,19 @@
  * quota/quota_fields.c - a quota's fields as texts.
  *
  * One table, FIELDS, is behind everything that names a field: the command
- * line's NAME=VALUE, YAML, JSON, the columns of a store, the help. A row says
- * how a field is called and shown, where it lies in struct weir_quota, which
- * shape it has and what it belongs to; reading, writing and comparing go by
- * the shape. So a new field is one row, and can't be forgotten on one of the
- * ways.
+ * line's NAME=VALUE, YAML, JSON, the columns of a store, the help. A row has a
+ * field's name and type, its member in struct weir_quota, its shape and the
+ * quotas that it belongs to; reading, writing and comparing use the shape. A
+ * new field is one row, and can't be missed in one of these uses.
  *
  * A field that belongs to some algorithms or sharings only is refused with any
- * other rather than ignored, by what 'belongings' says of it; at its default
- * it is then not shown at all. A text whose shape has words has its default in
- * the first of them, and is kept as none.
+ * other rather than ignored, according to 'belongings'; at its default it is
+ * then not shown at all. If a text's row has words, the first is its default,
+ * and is stored as an absent text.
  *
- * Values of enumerations are words in tables of their own. A word with a
- * 'reason' is known by name and not built; the rest of what isn't built here
- * is said by the table of combinations in quota.c. */
+ * Values of enumerations are words in separate tables. A word with a 'reason'
+ * is known but not implemented; other combinations that aren't implemented are
+ * in the table in quota.c. */
 
 #include "quota/quota.h"
 
@@ -24,134 +23,134 @@
 #include "quota/quota_adaptive.h"
 #include "quota/quota_text.h"
 
-#define FIELDS(X)                                                            \
-    X(name, TEXT, false, SHAPE_TEXT, NULL, ALL,                              \
-      "The unique name, 1 to 255 bytes of UTF-8; with '*' a template.")      \
-    X(parent, TEXT, false, SHAPE_TEXT, NULL, ALL,                            \
-      "The quota above; a template's may use {1} to {9}. Default: none.")    \
-    X(kind, TEXT, false, SHAPE_WORD, kinds, ALL,                             \
-      "What is counted: rate (units over time) or concurrency (units in "    \
-      "flight). Default: rate.")                                             \
-    X(limit, TEXT, false, SHAPE_LIMIT, NULL, ALL,                            \
-      "100/s, 90000/s, 100MiB/s, 5/min, 1000/month, 0 (refuses all) or "     \
-      "unlimited; of concurrency units at a time, 40. Default: unlimited.")  \
-    X(low_burst, TEXT, false, SHAPE_BURST, NULL, LEAKY,                      \
-      "Of leaky: fill above which some are refused, in units or time of "    \
-      "the limit. Default: 1s, but never above high_burst.")                 \
-    X(high_burst, TEXT, false, SHAPE_BURST, NULL, BUCKETS,                   \
-      "The bucket's size: fill above which all are refused, in units or "    \
-      "time of the limit. Default: 1.5s, but never below low_burst.")        \
-    X(max_debt, TEXT, false, SHAPE_DURATION, NULL, COUNTED,                  \
-      "Of a counted rate: how much of a bucket one process can fill, as "    \
-      "time of the limit, 1s to 366d. Default: 60s.")                        \
-    X(algorithm, TEXT, false, SHAPE_WORD, algorithms, ALL,                   \
-      "How it decides: leaky, leaky_queue, token_bucket, token_buckets, "    \
-      "fixed_window, sliding_log or sliding_window. Default: leaky.")        \
-    X(window, TEXT, false, SHAPE_WINDOW, NULL, WINDOWS,                      \
-      "Of windows and the log: a duration; of fixed_window also minute, "    \
-      "hour, day, week or month. Default: the limit's period.")              \
-    X(tz, TEXT, false, SHAPE_TEXT, utc, CALENDARS,                           \
-      "Of a calendar's window: UTC, +03:00 or a zone as Europe/Berlin. "     \
-      "Default: UTC.")                                                       \
-    X(sub_windows, NUMBER, false, SHAPE_COUNT, NULL, SLIDING_WINDOW,         \
-      "Of sliding_window: into how many parts a window is cut, 1 to 60. "    \
-      "Default: 4.")                                                         \
-    X(max_entries, NUMBER, false, SHAPE_COUNT, NULL, SLIDING_LOG,            \
-      "Of sliding_log: how many takes it remembers, 1 to 4096. Default: "    \
-      "as many as units pass in a window, if that is at most 1024.")         \
-    X(count_refused, FLAG, false, SHAPE_FLAG, flags, WINDOWS,                \
-      "Of windows and the log: whether the refused count too, yes or no. "   \
-      "Default: no.")                                                        \
-    X(initial, TEXT, false, SHAPE_BURST, NULL, INITIAL,                      \
-      "Of token_bucket: what is in it at the first use, in units or time "   \
-      "of the limit. Default: high_burst.")                                  \
-    X(next_buckets, TEXT, false, SHAPE_TEXT, NULL, TOKEN_BUCKETS,            \
-      "Of token_buckets: LIMIT:BURST of 1 to 3 further buckets, as in "      \
-      "20/s:200, spill:500. Default: none.")                                 \
-    X(sharing, TEXT, false, SHAPE_WORD, sharings, ALL,                       \
-      "How processes share the quota: local, counted, leased, exact or "     \
-      "adaptive. Default: counted.")                                         \
-    X(store, TEXT, false, SHAPE_TEXT, root, EXACT,                           \
-      "Of exact: what decides, root, redis://HOST:PORT, "                    \
-      "rediss://HOST:PORT or memcached://HOST:PORT. Default: root.")         \
-    X(deadline, TEXT, false, SHAPE_DURATION, NULL, EXACT,                    \
-      "Of exact: how long the store may take to decide. Default: 20ms.")     \
-    X(share_algorithm, TEXT, false, SHAPE_WORD, shares, LEASED,              \
-      "Of leased: who gets how much, none, static, proportional_share, "     \
-      "fair_share or priority. Default: fair_share.")                        \
-    X(safe_capacity, TEXT, false, SHAPE_CAPACITY, NULL, LEASED,              \
-      "Of leased: what on_stale=share gives a process, as a limit. "         \
-      "Default: dynamic, the limit by the number of processes.")             \
-    X(lease, TEXT, false, SHAPE_DURATION, NULL, LEASED,                      \
-      "Of leased: how long a share lasts without renewal, 1s to 24h. "       \
-      "Default: 60s.")                                                       \
-    X(refresh, TEXT, false, SHAPE_DURATION, NULL, LEASED,                    \
-      "Of leased: how often shares are renewed, 100ms up to the lease. "     \
-      "Default: a quarter of the lease, at most 15s.")                       \
-    X(learning, TEXT, false, SHAPE_DURATION, NULL, LEASED,                   \
-      "Of leased: how long a new root gives no more than processes say "     \
-      "they have, 0s to 24h. Default: the lease.")                           \
-    X(priority, NUMBER, false, SHAPE_I64, NULL, LEASED,                      \
-      "Of leased: of what processes want, below 0 too; the highest comes "   \
-      "first. Default: 0.")                                                  \
-    X(decay_factor, TEXT, false, SHAPE_RATIO, NULL, LEASED,                  \
-      "Of leased: refresh is shorter by it at each level of roots, above 0 " \
-      "and at most 1. Default: 1.")                                          \
-    X(controller, TEXT, false, SHAPE_WORD, controllers, ADAPTIVE,            \
-      "Of adaptive: what moves the limit, target, percentile, request, "     \
-      "vegas, gradient2, envoy or none. Default: target.")                   \
-    X(target, TEXT, false, SHAPE_DURATION, NULL, TARGETS,                    \
-      "Of adaptive: how long a request may take. Default: 200ms.")           \
-    X(percentile, TEXT, false, SHAPE_DECIMAL, NULL, PERCENTILES,             \
-      "Of adaptive: of how many requests in a hundred that is asked, as "    \
-      "99.9. Default: 95; of envoy 50.")                                     \
-    X(min, TEXT, false, SHAPE_DECIMAL, NULL, ADAPTIVE,                       \
-      "Of adaptive: the least limit of a process; with target also below "   \
-      "1, as 0.25. Default: the controller's.")                              \
-    X(max, TEXT, false, SHAPE_DECIMAL, NULL, ADAPTIVE,                       \
-      "Of adaptive: the highest limit of a process. "                        \
-      "Default: the controller's.")                                          \
-    X(fleet_min, TEXT, false, SHAPE_DECIMAL, fleet, ADAPTIVE,                \
-      "Of adaptive: the least limit of all processes together. "             \
-      "Default: none.")                                                      \
-    X(fleet_max, TEXT, false, SHAPE_DECIMAL, fleet, ADAPTIVE,                \
-      "Of adaptive: the highest limit of all processes together. "           \
-      "Default: none.")                                                      \
-    X(classes, TEXT, false, SHAPE_TEXT, NULL, ADAPTIVE,                      \
-      "Of adaptive: NAME:observed (never refused) or NAME:50% (a share) "    \
-      "with commas, as sync:observed,bulk:50%. Default: none.")              \
-    X(permit_timeout, TEXT, false, SHAPE_DURATION, NULL, PERMITS,            \
-      "Of concurrency that is leased, exact or adaptive: when a permit "     \
-      "comes back by itself. Default: 60s.")                                 \
-    X(queue, TEXT, false, SHAPE_WORD, queues, WAITS,                         \
-      "Of concurrency: who waits for a permit and comes first, fifo, lifo "  \
-      "or priority. Default: fifo.")                                         \
-    X(queue_max, NUMBER, false, SHAPE_COUNT, NULL, WAITS,                    \
-      "Of concurrency: so many wait in a process; one more is refused at "   \
-      "once. Default: 1000.")                                                \
-    X(mode, TEXT, false, SHAPE_WORD, modes, ALL,                             \
-      "enforce, shadow (says what it would refuse) or off. "                 \
-      "Default: enforce.")                                                   \
-    X(on_stale, TEXT, false, SHAPE_WORD, stales, ALL,                        \
-      "What rules without a root, store or lease: pass, limit, "             \
-      "share or hold. Default: pass.")                                       \
-    X(order, NUMBER, false, SHAPE_U32, NULL, ALL,                            \
-      "Of a template: the first match rules, lowest first. Default: 0.")     \
-    X(glob, TEXT, false, SHAPE_WORD, globs, ALL,                             \
-      "Of a template: name ('*' is any run of characters) or path (as "      \
-      "Go's filepath.Match). Default: name.")                                \
-    X(overflow, TEXT, false, SHAPE_TEXT, NULL, ALL,                          \
-      "Of a template: the quota for instances without room. "                \
-      "Default: none.")                                                      \
-    X(description, TEXT, false, SHAPE_TEXT, NULL, ALL,                       \
-      "Free text, up to 1024 bytes. Default: none.")                         \
-    X(labels, MAP, false, SHAPE_TEXT, NULL, ALL,                             \
-      "Free key=value pairs, up to 64. Default: none.")                      \
-    X(id, NUMBER, true, SHAPE_U64, NULL, ALL,                                \
-      "The store's number for the quota, never used again.")                 \
-    X(epoch, NUMBER, true, SHAPE_U64, NULL, ALL,                             \
-      "The store's epoch at the last change.")                               \
-    X(created, NUMBER, true, SHAPE_U64, NULL, ALL,                           \
+#define FIELDS(X)                                                              \
+    X(name, TEXT, false, SHAPE_TEXT, NULL, ALL,                                \
+      "The unique name, 1 to 255 bytes of UTF-8; with '*' a template.")        \
+    X(parent, TEXT, false, SHAPE_TEXT, NULL, ALL,                              \
+      "The quota above; a template's may use {1} to {9}. Default: none.")      \
+    X(kind, TEXT, false, SHAPE_WORD, kinds, ALL,                               \
+      "The kind of count: rate (units over time) or concurrency (units in "    \
+      "flight). Default: rate.")                                               \
+    X(limit, TEXT, false, SHAPE_LIMIT, NULL, ALL,                              \
+      "100/s, 90000/s, 100MiB/s, 5/min, 1000/month, 0 (refuses all) or "       \
+      "unlimited; of concurrency units at a time, 40. Default: unlimited.")    \
+    X(low_burst, TEXT, false, SHAPE_BURST, NULL, LEAKY,                        \
+      "Of leaky: fill above which some are refused, in units or time of "      \
+      "the limit. Default: 1s, but never above high_burst.")                   \
+    X(high_burst, TEXT, false, SHAPE_BURST, NULL, BUCKETS,                     \
+      "The bucket's size: fill above which all are refused, in units or "      \
+      "time of the limit. Default: 1.5s, but never below low_burst.")          \
+    X(max_debt, TEXT, false, SHAPE_DURATION, NULL, COUNTED,                    \
+      "Of a counted rate: how much of a bucket one process can fill, as "      \
+      "time of the limit, 1s to 366d. Default: 60s.")                          \
+    X(algorithm, TEXT, false, SHAPE_WORD, algorithms, ALL,                     \
+      "How it decides: leaky, leaky_queue, token_bucket, token_buckets, "      \
+      "fixed_window, sliding_log or sliding_window. Default: leaky.")          \
+    X(window, TEXT, false, SHAPE_WINDOW, NULL, WINDOWS,                        \
+      "Of windows and the log: a duration; of fixed_window also minute, "      \
+      "hour, day, week or month. Default: the limit's period.")                \
+    X(tz, TEXT, false, SHAPE_TEXT, utc, CALENDARS,                             \
+      "Of a calendar's window: UTC, +03:00 or a zone as Europe/Berlin. "       \
+      "Default: UTC.")                                                         \
+    X(sub_windows, NUMBER, false, SHAPE_COUNT, NULL, SLIDING_WINDOW,           \
+      "Of sliding_window: into how many parts a window is cut, 1 to 60. "      \
+      "Default: 4.")                                                           \
+    X(max_entries, NUMBER, false, SHAPE_COUNT, NULL, SLIDING_LOG,              \
+      "Of sliding_log: how many takes it remembers, 1 to 4096. Default: "      \
+      "as many as units pass in a window, if that is at most 1024.")           \
+    X(count_refused, FLAG, false, SHAPE_FLAG, flags, WINDOWS,                  \
+      "Of windows and the log: whether refused units count too, yes or no. "   \
+      "Default: no.")                                                          \
+    X(initial, TEXT, false, SHAPE_BURST, NULL, INITIAL,                        \
+      "Of token_bucket: its tokens at the first use, in units or time "        \
+      "of the limit. Default: high_burst.")                                    \
+    X(next_buckets, TEXT, false, SHAPE_TEXT, NULL, TOKEN_BUCKETS,              \
+      "Of token_buckets: LIMIT:BURST of 1 to 3 further buckets, as in "        \
+      "20/s:200, spill:500. Default: none.")                                   \
+    X(sharing, TEXT, false, SHAPE_WORD, sharings, ALL,                         \
+      "How processes share the quota: local, counted, leased, exact or "       \
+      "adaptive. Default: counted.")                                           \
+    X(store, TEXT, false, SHAPE_TEXT, root, EXACT,                             \
+      "Of exact: the store that decides, root, redis://HOST:PORT, "            \
+      "rediss://HOST:PORT or memcached://HOST:PORT. Default: root.")           \
+    X(deadline, TEXT, false, SHAPE_DURATION, NULL, EXACT,                      \
+      "Of exact: how long the store may take to decide. Default: 20ms.")       \
+    X(share_algorithm, TEXT, false, SHAPE_WORD, shares, LEASED,                \
+      "Of leased: how shares are set, none, static, proportional_share, "      \
+      "fair_share or priority. Default: fair_share.")                          \
+    X(safe_capacity, TEXT, false, SHAPE_CAPACITY, NULL, LEASED,                \
+      "Of leased: a process's limit under on_stale=share. "                    \
+      "Default: dynamic, the limit by the number of processes.")               \
+    X(lease, TEXT, false, SHAPE_DURATION, NULL, LEASED,                        \
+      "Of leased: how long a share lasts without renewal, 1s to 24h. "         \
+      "Default: 60s.")                                                         \
+    X(refresh, TEXT, false, SHAPE_DURATION, NULL, LEASED,                      \
+      "Of leased: how often shares are renewed, 100ms up to the lease. "       \
+      "Default: a quarter of the lease, at most 15s.")                         \
+    X(learning, TEXT, false, SHAPE_DURATION, NULL, LEASED,                     \
+      "Of leased: how long a new root gives no more than processes report "    \
+      "they have, 0s to 24h. Default: the lease.")                             \
+    X(priority, NUMBER, false, SHAPE_I64, NULL, LEASED,                        \
+      "Of leased: of a process's wants, below 0 too; the highest comes "       \
+      "first. Default: 0.")                                                    \
+    X(decay_factor, TEXT, false, SHAPE_RATIO, NULL, LEASED,                    \
+      "Of leased: refresh is shorter by it at each level of roots, above 0 "   \
+      "and at most 1. Default: 1.")                                            \
+    X(controller, TEXT, false, SHAPE_WORD, controllers, ADAPTIVE,              \
+      "Of adaptive: how the limit moves, target, percentile, request, "        \
+      "vegas, gradient2, envoy or none. Default: target.")                     \
+    X(target, TEXT, false, SHAPE_DURATION, NULL, TARGETS,                      \
+      "Of adaptive: how long a request may take. Default: 200ms.")             \
+    X(percentile, TEXT, false, SHAPE_DECIMAL, NULL, PERCENTILES,               \
+      "Of adaptive: for how many requests in 100 target must hold, as "        \
+      "99.9. Default: 95; of envoy 50.")                                       \
+    X(min, TEXT, false, SHAPE_DECIMAL, NULL, ADAPTIVE,                         \
+      "Of adaptive: the least limit of a process; with target also below "     \
+      "1, as 0.25. Default: the controller's.")                                \
+    X(max, TEXT, false, SHAPE_DECIMAL, NULL, ADAPTIVE,                         \
+      "Of adaptive: the highest limit of a process. "                          \
+      "Default: the controller's.")                                            \
+    X(fleet_min, TEXT, false, SHAPE_DECIMAL, fleet, ADAPTIVE,                  \
+      "Of adaptive: the least limit of all processes together. "               \
+      "Default: none.")                                                        \
+    X(fleet_max, TEXT, false, SHAPE_DECIMAL, fleet, ADAPTIVE,                  \
+      "Of adaptive: the highest limit of all processes together. "             \
+      "Default: none.")                                                        \
+    X(classes, TEXT, false, SHAPE_TEXT, NULL, ADAPTIVE,                        \
+      "Of adaptive: NAME:observed (never refused) or NAME:50% (a share) "      \
+      "with commas, as sync:observed,bulk:50%. Default: none.")                \
+    X(permit_timeout, TEXT, false, SHAPE_DURATION, NULL, PERMITS,              \
+      "Of concurrency that is leased, exact or adaptive: when a permit "       \
+      "comes back by itself. Default: 60s.")                                   \
+    X(queue, TEXT, false, SHAPE_WORD, queues, WAITS,                           \
+      "Of concurrency: the order of waiting callers, fifo, lifo or priority. " \
+      "Default: fifo.")                                                        \
+    X(queue_max, NUMBER, false, SHAPE_COUNT, NULL, WAITS,                      \
+      "Of concurrency: callers that may wait in a process; more are refused "  \
+      "at once. Default: 1000.")                                               \
+    X(mode, TEXT, false, SHAPE_WORD, modes, ALL,                               \
+      "enforce, shadow (reports refusals without refusing) or off. "           \
+      "Default: enforce.")                                                     \
+    X(on_stale, TEXT, false, SHAPE_WORD, stales, ALL,                          \
+      "The decision without a root, store or lease: open, closed, "            \
+      "share or hold. Default: open.")                                         \
+    X(order, NUMBER, false, SHAPE_U32, NULL, ALL,                              \
+      "Of a template: the first match rules, lowest first. Default: 0.")       \
+    X(glob, TEXT, false, SHAPE_WORD, globs, ALL,                               \
+      "Of a template: name ('*' is any run of characters) or path (as "        \
+      "Go's filepath.Match). Default: name.")                                  \
+    X(overflow, TEXT, false, SHAPE_TEXT, NULL, ALL,                            \
+      "Of a template: the quota for instances without room. "                  \
+      "Default: none.")                                                        \
+    X(description, TEXT, false, SHAPE_TEXT, NULL, ALL,                         \
+      "Free text, up to 1024 bytes. Default: none.")                           \
+    X(labels, MAP, false, SHAPE_TEXT, NULL, ALL,                               \
+      "Free key=value pairs, up to 64. Default: none.")                        \
+    X(id, NUMBER, true, SHAPE_U64, NULL, ALL,                                  \
+      "The store's number for the quota, never used again.")                   \
+    X(epoch, NUMBER, true, SHAPE_U64, NULL, ALL,                               \
+      "The store's epoch at the last change.")                                 \
+    X(created, NUMBER, true, SHAPE_U64, NULL, ALL,                             \
       "The store's epoch at which the name was created.")
 
 enum shape {
@@ -163,7 +162,7 @@ enum shape {
     SHAPE_CAPACITY, /* a limit, or dynamic */
     SHAPE_DURATION,
     SHAPE_RATIO,
-    SHAPE_DECIMAL, /* with 'words' 0 is none, else unset */
+    SHAPE_DECIMAL, /* 0 is unset; "none" if there are 'words' */
     SHAPE_FLAG,
     SHAPE_COUNT, /* U32 from 1 */
     SHAPE_U32,
@@ -196,7 +195,7 @@ enum belongs {
 #define WINDOWS \
     (BIT(WEIR_FIXED_WINDOW) | BIT(WEIR_SLIDING_WINDOW) | BIT(WEIR_SLIDING_LOG))
 
-/* What a quota must be for a field to mean anything. */
+/* The quotas for which a field has an effect. */
 static const struct belonging {
     uint32_t kinds;
     uint32_t algorithms;
@@ -255,7 +254,7 @@ static const struct belonging {
 struct word {
     const char *text; /* NULL ends a table */
     int value;
-    const char *reason; /* why the word isn't taken; NULL: it is */
+    const char *reason; /* why the word isn't accepted; NULL: it is */
 };
 
 static const struct word kinds[] = {
@@ -333,7 +332,7 @@ static const struct word utc[] = { { "UTC", 0, NULL }, { NULL, 0, NULL } };
 static const struct word fleet[] = { { "none", 0, NULL }, { NULL, 0, NULL } };
 static const struct word root[] = { { "root", 0, NULL }, { NULL, 0, NULL } };
 
-/* The first two are those that are written. */
+/* The first two are used for output. */
 static const struct word flags[] = {
     { "no", false, NULL },  { "yes", true, NULL }, { "false", false, NULL },
     { "true", true, NULL }, { NULL, 0, NULL },
@@ -379,8 +378,8 @@ static size_t least(size_t a, size_t b)
 
 #define NEAR_MAX 24
 
-/* How many letters must change to make one word of the other (Levenshtein),
- * over a single row of the table. */
+/* The number of letters to change to turn one word into the other
+ * (Levenshtein), with a single row of the table. */
 static size_t distance(struct weir_text a, struct weir_text b)
 {
     size_t row[NEAR_MAX + 1];
@@ -635,9 +634,10 @@ static bool same(size_t field, const struct weir_quota *a,
     weir_assert(!"a field has a shape");
 }
 
-/* ---- What a field belongs to ---- */
+/* ---- Whether a field applies ---- */
 
-/* What is in flight knows no algorithm. */
+/* Whether the field is for rates only and the quota counts units in flight:
+ * these have no algorithm. */
 static bool is_of_rates(const struct weir_quota *quota, size_t field)
 {
     return quota->kind == WEIR_CONCURRENCY &&
@@ -814,12 +814,12 @@ bool weir_quota_equal(const struct weir_quota *a, const struct weir_quota *b)
     return true;
 }
 
-/* ---- What doesn't belong ---- */
+/* ---- Fields that don't apply ---- */
 
 #define EDIT_MAX 160
 
-/* The field because of which 'field' doesn't apply, and its value: what
- * somebody has just edited, most often. */
+/* The field because of which 'field' doesn't apply, and its value: most often
+ * the one just edited. */
 static void out_reason(const struct weir_quota *quota, size_t field,
                        struct weir_out *out)
 {

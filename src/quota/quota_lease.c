@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * quota/quota_lease.c - leases: how long, how often renewed, are they sound?
+ * quota/quota_lease.c - leases: their times, and whether they are sound.
  *
- * What nobody entered follows from the lease. It is renewed four times while
- * it lasts, so that three renewals in a row may be lost (Doorman's examples
- * have the same four: 60 s and 15 s), but each 15 s at least: the broker's
- * picture of who wants what shouldn't be older only because leases are long. A
- * new root learns for a lease, since after that nobody can have what it hasn't
- * heard of.
+ * Unset times follow from the lease. It is renewed four times while it lasts,
+ * so that three renewals in a row may be lost (Doorman's examples have the same
+ * four: 60 s and 15 s), but at least every 15 s: the lease pool's data about
+ * wants shouldn't be older only because leases are long. A new root learns for
+ * one lease: after that, no lease holder can have units that the root hasn't
+ * learned of.
  *
  * decay_factor is Doorman's (doc/design.md): each level below the topmost root
- * renews more often than the one above: with 0.5 what changes at the top is all
- * the way down within twice the topmost interval, however deep the tree is. It
- * is kept in billionths, to be the same number on every machine. */
+ * renews more often than the one above: with 0.5, a change at the top reaches
+ * the bottom within twice the topmost interval, at any depth of the tree. It is
+ * stored in billionths, to be the same number on every machine. */
 
 #include "quota/quota_lease.h"
 

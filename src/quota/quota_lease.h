@@ -10,8 +10,8 @@
 
 /* The part of weir_quota_check() that checks safe_capacity, lease, refresh,
  * learning, decay_factor, permit_timeout and queue_max, and the limit of a
- * leased quota; for a quota whose other fields are sound and which has no field
- * that doesn't apply. */
+ * leased quota; for a quota with sound other fields and no field that doesn't
+ * apply. */
 int weir_quota_check_lease(const struct weir_quota *quota,
                            struct weir_diag *diag);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * quota/quota_meter.c - limiters, roots, stores and the lab make their meters
- * of a quota in the same way, so that all speak of the same units.
+ * quota/quota_meter.c - limiters, roots, stores and the lab derive a quota's
+ * bucket state rule in the same way, so that they agree on units.
  *
- * A meter draws no chance, so it has no band between a low and a high burst:
- * where the table's hot bucket begins to refuse some at the low burst, a leaky
- * meter lets all pass up to the high one. */
+ * A bucket state draws no random numbers, so it has no band between a low and a
+ * high burst: the table's hot bucket begins to refuse some at the low burst,
+ * but a leaky bucket state lets all pass up to the high one. */
 
 #include "quota/quota_meter.h"
 
@@ -45,7 +45,7 @@ static void put_buckets(const struct weir_quota *quota,
     weir_meter_buckets(out, rates, count);
 }
 
-/* A limit of nothing refuses, and yet takes back what is out. */
+/* A limit of 0 refuses, but still takes permits in flight back. */
 static void put_permits(const struct weir_quota *quota,
                         struct weir_meter_rule *out)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * quota/quota_text.c - small writers and readers of text, without stdio.
  *
- * The pure rooms may not call snprintf(): it reads the locale, may allocate
- * and drags the whole of stdio behind it. What is needed instead is little:
- * append, cut at the end, numbers, and the strict reading of UTF-8 (Unicode
- * 15, table 3-7: a lead byte fixes the range of the second byte, every
- * further one is 80..BF). */
+ * The pure modules may not call snprintf(): it reads the locale, may allocate
+ * and pulls in all of stdio. Only a few functions are needed instead: append,
+ * cut at the end, numbers, and strict decoding of UTF-8 (Unicode 15, table 3-7:
+ * a lead byte fixes the range of the second byte, every further one is
+ * 80..BF). */
 
 #include "quota/quota_text.h"
 
@@ -49,8 +49,8 @@ const char *weir_number_show(uint64_t number, char *buf)
     return buf;
 }
 
-/* The range of the second byte is where overlong forms, surrogates and what
- * lies past U+10FFFF are told apart. */
+/* The range of the second byte excludes overlong forms, surrogates and
+ * characters past U+10FFFF. */
 static size_t sequence_length(unsigned char lead, unsigned char *out_from,
                               unsigned char *out_to)
 {
@@ -99,10 +99,10 @@ static bool is_control(uint32_t character, const char *allowed)
     return true;
 }
 
-/* How many bytes at the start are printable ASCII, in steps of eight as long as
- * there are so many: a set of a million names is hardly anything else. In each
- * byte of a word the highest bit says that it is not: it was set, or the byte
- * is below 0x20, or 0x7F. */
+/* The number of bytes at the start that are printable ASCII, in steps of eight
+ * if possible: nearly all bytes of a million names are. The highest bit of each
+ * byte of a word marks a byte that is not: it was set, or the byte is below
+ * 0x20, or 0x7F. */
 static size_t plain_prefix(struct weir_text text)
 {
     const uint64_t ones = UINT64_MAX / 255;

@@ -6,7 +6,8 @@
 
 #include "base/base.h"
 
-/* A buffer that is written from left to right and silently cut at 'size'. */
+/* A buffer that is written from left to right; text beyond 'size' is dropped
+ * silently. */
 struct weir_out {
     char *buf;
     size_t size;
@@ -27,8 +28,8 @@ const char *weir_text_show(struct weir_text text, char *buf);
 #define WEIR_NUMBER_MAX 21
 const char *weir_number_show(uint64_t number, char *buf);
 
-/* The text behind the first 'len' bytes, <= text.len. An absent text, whose
- * pointer is NULL, stays absent: NULL + 0 is undefined in C. */
+/* The text behind the first 'len' bytes, <= text.len. An absent text has the
+ * pointer NULL and stays absent: NULL + 0 is undefined in C. */
 static inline struct weir_text weir_text_drop(struct weir_text text, size_t len)
 {
     weir_assert(len <= text.len);
@@ -38,7 +39,7 @@ static inline struct weir_text weir_text_drop(struct weir_text text, size_t len)
     return text;
 }
 
-/* Without the blanks at both ends. */
+/* The text without the blanks at both ends. */
 struct weir_text weir_text_trim(struct weir_text text);
 
 /* Decimal digits and nothing else, within 64 bits. */

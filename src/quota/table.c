@@ -15,8 +15,8 @@
  *     that ended, and the take that uses it notices;
  *   - names are read and written as words by relaxed atomics: a torn name
  *     compares unequal, or is a name of the life that ended;
- *   - a slot whose maker was killed is free, or has an even generation and
- *     another state than FREE: it is reset before it leaves FREE, and its
+ *   - if a slot's maker was killed, the slot is free, or has an even generation
+ *     and another state than FREE: it is reset before it leaves FREE, and its
  *     generation becomes even before it returns to FREE.
  *     weir_table_break_lock() recognizes it by that. */
 
@@ -549,7 +549,7 @@ static void index_remove(struct weir_table *t, uint32_t slot)
 
 /* ---- Slots ---- */
 
-/* Resets a free slot whose life begins. Its count continues, because only
+/* Resets a free slot for its next life. Its count continues, because only
  * differences of counts are reported. */
 static void slot_reset(struct weir_table *t, uint32_t slot)
 {

@@ -141,9 +141,8 @@ void weir_table_bury_locks(struct weir_table *table, uint32_t process,
  * if it returns false: the writer lock was taken for long, perhaps by another
  * dead process. */
 bool weir_table_bury(struct weir_table *table, uint32_t process, uint32_t by);
-/* Marks every slot whose count isn't settled, or that has units in flight, or
- * ('all') that was ever used: the process that would have reported it is
- * gone. */
+/* Marks every slot that has an unsettled count or units in flight, or ('all')
+ * that was ever used: the process that would have reported it is gone. */
 void weir_table_mark_unsettled(struct weir_table *table, bool all);
 /* The options that a table was made with; only for a sound block. */
 void weir_table_shape(const struct weir_table *table,
@@ -248,7 +247,7 @@ struct weir_turn {
 };
 /* weir_table_enter() for a caller that waits, or will wait if this is refused.
  * A refusal isn't counted, except by a leased quota with WEIR_TURN_ALONE: the
- * lease manager must learn what is wanted. */
+ * lease manager must learn the wants. */
 unsigned weir_table_enter_turn(struct weir_table *table, struct weir_ref ref,
                                uint64_t weight, struct weir_hold *out_hold,
                                struct weir_turn *turn, struct weir_reply *reply,
@@ -319,8 +318,8 @@ struct weir_receipt {
     uint32_t links;
     uint32_t away;    /* bits: links that a store decides */
     uint32_t quiet;   /* bits: of those, the ones in mode shadow */
-    uint32_t charged; /* bits: links whose count was charged */
-    uint32_t stepped; /* bits: links whose bucket state was charged */
+    uint32_t charged; /* bits: links with a charged count */
+    uint32_t stepped; /* bits: links with a charged bucket state */
     uint32_t slot[WEIR_DEPTH_MAX];
     uint32_t generation[WEIR_DEPTH_MAX];
     uint32_t serial[WEIR_DEPTH_MAX]; /* of the bucket states */

@@ -356,7 +356,7 @@ void weir_slot_share(struct weir_table *t, uint32_t slot,
     weir_slot_mark(t, slot);
 }
 
-/* Sets the quota's fields in a slot whose links are made. */
+/* Sets the quota's fields in a slot; its links are made. */
 static void put_fields(struct weir_table *t, uint32_t slot,
                        const struct weir_quota *quota,
                        const struct meter_plan *plan, weir_instant now)
@@ -586,8 +586,8 @@ bool weir_table_is_stale(const struct weir_table *t)
 
 /* ---- After a writer that was killed ---- */
 
-/* Frees slots whose life it had not begun, or not fully ended. Nothing refers
- * to them: only live slots get children and pins. */
+/* Frees slots with a life that it had not begun, or not fully ended. Nothing
+ * refers to them: only live slots get children and pins. */
 static void clear_half_lives(struct weir_table *t)
 {
     for (uint32_t slot = 0; slot < t->used; slot++) {

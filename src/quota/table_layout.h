@@ -76,12 +76,12 @@
  * instance, pin, put, drop or sweep. Decisions never take it, except a live
  * slot's first request that also goes to the shadow set.
  *
- * Bucket states, "meters" (table_meter.c). A quota whose algorithm isn't one
- * word that takes add to has a state in the area, and a rule there that all
- * instances of its template share. Its slot has META_METER (META_AWAY: a store
- * decides) and a bucket that never refuses: 'count' then works as everywhere,
- * and the fast path of a take judges it HARD, as with any flag. The slot's
- * entry in 'meters' refers to rule and state:
+ * Bucket states, "meters" (table_meter.c). If a quota's algorithm isn't one
+ * word that takes add to, the quota has a state in the area, and a rule there
+ * that all instances of its template share. Its slot has META_METER (META_AWAY:
+ * a store decides) and a bucket that never refuses: 'count' then works as
+ * everywhere, and the fast path of a take judges it HARD, as with any flag. The
+ * slot's entry in 'meters' refers to rule and state:
  *
  *     lock     held for one step's arithmetic, or by the writer while it
  *              stores another rule and state. It lies outside of the area,
@@ -95,7 +95,7 @@
  * rebuilt from the slots' references.
  *
  * The shadow set (table_shadow.c). 'shadows' counts the quotas and templates
- * whose names begin with WEIR_SHADOW_PREFIX; takes read it on the header's
+ * with names that begin with WEIR_SHADOW_PREFIX; takes read it on the header's
  * first line, which is written only when such a quota comes or goes. A live
  * slot's "twin" entry names its shadow slot. It is written under the lock, and
  * is valid as long as
@@ -268,7 +268,7 @@ struct gauge {
                        * written under the writer lock, atomic */
     uint64_t awaited; /* units that waiters want; atomic */
 };
-static_assert(sizeof(struct gauge) == 32, "what an enter needs on one line");
+static_assert(sizeof(struct gauge) == 32, "an enter's fields on one line");
 
 /* The bucket state of a slot; all zero: it has none. */
 struct meter {
@@ -411,7 +411,7 @@ struct weir_table {
     uint32_t held; /* fills don't move cold.hold */
     uint32_t template_count;
     weir_instant barren_till; /* until then no search for room: one failed */
-    uint32_t spare_slot;      /* the slot whose parameters the spare has */
+    uint32_t spare_slot;      /* the slot of the parameters in the spare */
     uint64_t spare_part;
     int64_t spare_high;
     weir_mini spare_band;
@@ -835,19 +835,18 @@ void weir_table_mend_slots(struct weir_table *t);
 void weir_slot_set_flags(struct weir_table *t, uint32_t slot, uint32_t flags);
 /* The probability with which the bucket refuses now, in 1/255. */
 uint8_t weir_look_refusal(const struct look *look);
-/* Requests that passed by META_PASS or META_HOLD, whatever the fill, leave no
- * debt: of 'weight' units that were just counted, those above 'high' are
- * removed from the bucket. Units charged afterwards stay, as do a root's
- * fills. */
+/* Requests that passed by META_PASS or META_HOLD leave no debt: of 'weight'
+ * units that were just counted, those above 'high' are removed from the bucket.
+ * Units charged afterwards stay, as do a root's fills. */
 void weir_slot_forgive(struct weir_table *t, uint32_t slot, uint64_t weight,
                        uint64_t elapsed);
 /* The flags that a stale table adds to a slot. */
 uint32_t weir_slot_stale_flags(const struct weir_table *t, uint32_t slot);
 
 /* ---- table_lease.c ---- */
-/* Under the lock: the slot, whose sharing was 'before', gets a quota with
- * 'bucket'; 'another': an unrelated quota. Changes 'bucket' to the one to
- * switch to if its sharing is, or was, leased. */
+/* Under the lock: the slot gets a quota with 'bucket'; 'before': its previous
+ * sharing; 'another': an unrelated quota. Changes 'bucket' to the one to switch
+ * to if its sharing is, or was, leased. */
 void weir_slot_lease(struct weir_table *t, uint32_t slot,
                      enum weir_sharing before, bool another,
                      struct weir_bucket *bucket);

@@ -149,7 +149,7 @@ static struct weir_text store_of(const struct weir_quota *quota)
     return quota->store.len > 0 ? quota->store : WEIR_TEXT("root");
 }
 
-/* A zone whose offset the sync must set; empty: none. */
+/* The zone, if the sync must set its offset; else empty. */
 static struct weir_text zone_of(const struct weir_quota *quota,
                                 int32_t *out_offset_s)
 {

@@ -11,9 +11,9 @@
  *            left yet, and of enters under way that will give theirs back
  *
  * Only enters, leaves and a fork write it. An edit doesn't: another limit,
- * another kind, "off" or a removal doesn't change the work that is in flight.
- * So a quota that is edited, removed and created again under a name with
- * permits knows at once what is in flight. A permit record holds only slots and
+ * another kind, "off" or a removal doesn't change the work that is in flight. A
+ * quota that is edited, removed and created again under a name with permits
+ * therefore has the right number at once. A permit record holds only slots and
  * a weight, and is given back whether or not the quotas still exist. In return,
  * a slot with units in flight is never given to another name (table_rule.c).
  * Both sides use sequentially consistent accesses: an enter adds, then checks
@@ -367,7 +367,7 @@ bool weir_walk_tell_turn(const struct weir_table *t, const struct walk *walk,
     return turn->kind != WEIR_TURN_ALONE || !is_leased(t, slot);
 }
 
-/* The slot + 1 whose concurrency gate the permit is still in; 0: none. */
+/* The slot + 1 of the concurrency gate that the permit is still in; 0: none. */
 static uint32_t guarded_by(const struct weir_table *t,
                            const struct weir_hold *hold)
 {

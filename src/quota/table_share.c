@@ -38,12 +38,12 @@
  * some quotas are charged for a request that was never served. A slot that it
  * was about to mark is marked with all that aren't settled.
  *
- * A reaper mustn't wait for a lock whose holder may have died just now: there
- * may be no other process to break it. It tries for some time, and repeats
- * later.
+ * A reaper mustn't wait for a lock: its holder may have died just now, and
+ * there may be no other process to break it. It tries for some time, and
+ * repeats later.
  *
- * Rejected: a robust mutex of the C library. The kernel releases it, but
- * threads that called exec() or were never registered don't tell who owned it,
+ * Rejected: a robust mutex of the C library. The kernel releases it, but after
+ * an exec(), or for a thread that was never registered, the owner is unknown,
  * and a pure module can't wait in one. Rejected: locks with a time after which
  * they may be broken: a stopped process isn't dead. */
 

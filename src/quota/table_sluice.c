@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * quota/table_sluice.c - slots whose limit is found from the latency of
- * requests.
+ * quota/table_sluice.c - slots with a limit found from the latency of requests.
  *
  * An adaptive quota has an in-flight counter (table_permit.c) with a
  * concurrency gate ("sluice", adapt/sluice.h) in front of it. The counter
@@ -97,7 +96,7 @@ static uint32_t number_of(const struct weir_table *t, uint32_t slot)
     return t->basins > 0 ? weir_load_acquire(weir_basin_of(t, slot)) : 0;
 }
 
-/* The slot's basin, or NULL. */
+/* The slot's gate slot, or NULL. */
 static struct basin *basin_of(const struct weir_table *t, uint32_t slot)
 {
     uint32_t number = number_of(t, slot);
@@ -337,7 +336,7 @@ void weir_slot_adapt(struct weir_table *t, uint32_t slot,
     adapt(t, slot, &rule, another, now);
 }
 
-/* An instance whose template has no gate slot has no rule to use. */
+/* If the template has no gate slot, its instances have no rule to use. */
 void weir_slot_adapt_as(struct weir_table *t, uint32_t slot, uint32_t template,
                         bool another, weir_instant now)
 {

@@ -638,7 +638,7 @@ INLINE unsigned charge_alone(struct weir_table *t, struct weir_ref ref,
     return is_near(hot, count) ? touch(t, ref.slot, count) : 0;
 }
 
-/* The take of a chain whose first link passes, or of a single link that was
+/* The take of a chain after its first link passed, or of a single link that was
  * empty; 'lift': whether the first link was empty. */
 __attribute__((noinline)) static unsigned take_chain(
     struct weir_table *t, uint32_t stripe, struct weir_ref ref, uint64_t weight,

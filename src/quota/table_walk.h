@@ -15,7 +15,7 @@ struct walk {
     uint64_t elapsed;
     uint64_t chance;
     uint32_t links;
-    uint32_t lift;     /* bits: links whose bucket is below empty */
+    uint32_t lift;     /* bits: links with a bucket below empty */
     uint32_t skip;     /* bits: links not to be charged */
     uint32_t shadow;   /* bits: links that would have refused */
     uint32_t free;     /* bits: links that pass whatever the fill */
@@ -26,7 +26,7 @@ struct walk {
     uint32_t adaptive; /* bits: of those, the ones with a gate */
     uint32_t refuser;  /* index of a link, or WEIR_DEPTH_MAX */
     uint32_t stripe;   /* the caller's stripe */
-    enum set set;      /* the set from whose stream it draws */
+    enum set set;      /* the set that it draws from */
     bool drawn;
     weir_instant now;
     uint32_t slot[WEIR_DEPTH_MAX];

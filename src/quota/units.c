@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * quota/units.c - limits, bursts, durations and units as people write them.
  *
- * Everything is an exact rational from the first digit on; no floating point
- * takes part, because what a person entered must come back as it was entered
- * and a limit must mean the same on every machine:
+ * Everything is an exact rational from the first digit on, without floating
+ * point, because a value must be shown as it was entered and a limit must mean
+ * the same on every machine:
  *
  *     1.5 Mi B / 10 min
  *     |   |  |   |  '- period: a fixed number of nanoseconds
@@ -14,12 +14,12 @@
  *
  *     (15 x 2^20) / 10 units every 10 min, reduced: 1572864 units / 10 min
  *
- * A fraction that is left moves into the period ("1.5/s" is 3 every 2 s), so
- * a limit is two integers. The period itself is not reduced against the
- * units: 60/min is another wish than 1/s to the person who reads it.
+ * A remaining fraction moves into the period ("1.5/s" is 3 every 2 s), so a
+ * limit is two integers. The period itself is not reduced against the units: to
+ * a reader, 60/min means something else than 1/s.
  *
- * Numbers have at most NUMBER_DIGITS digits, so that times the longest period
- * (3.2 x 10^16 ns) they stay below 2^128. */
+ * Numbers have at most NUMBER_DIGITS digits, so that they stay below 2^128 when
+ * multiplied by the longest period (3.2 x 10^16 ns). */
 
 #include "quota/quota.h"
 
@@ -140,7 +140,7 @@ static bool is_word(struct weir_text text, const char *word)
     return true;
 }
 
-/* Says why a text doesn't begin with a number. */
+/* Sets the message for a text that doesn't begin with a number. */
 static int refuse_number(struct weir_text text, const char *what,
                          struct weir_diag *diag)
 {
@@ -198,7 +198,7 @@ static int refuse_factor(struct weir_text name, struct weir_diag *diag)
 {
     char shown[WEIR_SHOW_MAX];
     return weir_diag_set(diag, WEIR_EQUOTA, weir_text_show(name, shown),
-                         " is no factor that Weir knows; write k M G T or "
+                         " is not a factor that Weir knows; write k M G T or "
                          "Ki Mi Gi Ti, with or without a B",
                          NULL);
 }
@@ -251,8 +251,8 @@ int weir_duration_parse(struct weir_text text, weir_duration *out,
     return whole_duration(number, unit->value, out, diag);
 }
 
-/* Decimals of a fraction 'rest' / 'unit' ('unit' a power of ten), without
- * the zeros at the end. */
+/* Decimals of a fraction 'rest' / 'unit' ('unit' is a power of ten), without
+ * trailing zeros. */
 static void out_fraction(struct weir_out *out, uint64_t rest, uint64_t unit)
 {
     if (rest == 0)
@@ -316,7 +316,7 @@ size_t weir_ratio_format(uint32_t ratio, char *buf, size_t size)
     return out.len;
 }
 
-#define DECIMAL_MAX (1ull << 53) /* what a double can say */
+#define DECIMAL_MAX (1ull << 53) /* a double's integers */
 
 int weir_decimal_parse(struct weir_text text, const char *what, uint64_t *out,
                        struct weir_diag *diag)
@@ -349,7 +349,7 @@ size_t weir_decimal_format(uint64_t decimal, char *buf, size_t size)
     return out.len;
 }
 
-/* By the numbers of enum weir_calendar. */
+/* Indexed by enum weir_calendar. */
 static const struct scale calendars[] = {
     { "", 0 },      { "minute", MINUTE }, { "hour", HOUR },
     { "day", DAY }, { "week", WEEK },     { "month", MONTH },
