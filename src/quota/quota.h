@@ -214,7 +214,8 @@ bool weir_quota_is_template(const struct weir_quota *quota);
 int weir_quota_check(const struct weir_quota *quota, struct weir_diag *diag);
 
 /* The bursts in force, in the form in which they are entered, never 'unset'.
- * Reading them back gives the same; the wire carries them so. */
+ * Reading them back gives the same; the wire format carries them in this
+ * form. */
 void weir_quota_effective(const struct weir_quota *quota,
                           struct weir_burst *out_low,
                           struct weir_burst *out_high);

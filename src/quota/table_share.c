@@ -19,7 +19,7 @@
  *
  * The reaper may die too, so each step can be repeated, and a step that is
  * complete leaves no trace to be repeated. Order: the locks first, with the
- * data that they guard, because other threads wait for them; then pins, stripes
+ * data that they guard, because other threads wait for them; then stripes, pins
  * and permits.
  *
  * After a killed writer. The switch has two copies (table_layout.h); states and

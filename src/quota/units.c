@@ -198,7 +198,7 @@ static int refuse_factor(struct weir_text name, struct weir_diag *diag)
 {
     char shown[WEIR_SHOW_MAX];
     return weir_diag_set(diag, WEIR_EQUOTA, weir_text_show(name, shown),
-                         " is not a factor that Weir knows; write k M G T or "
+                         " is no factor that Weir knows; write k M G T or "
                          "Ki Mi Gi Ti, with or without a B",
                          NULL);
 }
