@@ -258,8 +258,8 @@ struct twin {
 };
 static_assert(sizeof(struct twin) == 16, "");
 
-/* Units in flight by a slot's name (table_permit.c). No edit writes it: it is
- * the sum of the permits, also after the quota was changed or removed. */
+/* Units in flight by a slot's name (table_permit.c). No edit writes 'held': it
+ * is the sum of the permits, also after the quota was changed or removed. */
 struct gauge {
     uint64_t held;    /* units in flight here; atomic */
     uint64_t others;  /* units of other processes; the sync's, atomic */
@@ -719,7 +719,7 @@ uint32_t weir_slot_lane(const struct weir_table *t, uint32_t slot,
  * reused. */
 bool weir_slot_dismiss(struct weir_table *t, struct weir_hold *hold,
                        enum weir_sample_outcome outcome, weir_instant now);
-/* A permit of 'weight' leaves the slot that did not enter its gate. */
+/* A permit of 'weight' that did not enter the slot's gate leaves the slot. */
 void weir_slot_depart(struct weir_table *t, uint32_t slot, uint64_t weight);
 /* The slot's concurrency gate, for reading; NULL: none. */
 struct weir_sluice *weir_slot_sluice(const struct weir_table *t, uint32_t slot);

@@ -10,16 +10,16 @@
  *     held = the sum of the permits that entered by this slot and have not
  *            left yet, and of enters under way that will give theirs back
  *
- * Only enters, leaves and a fork write it. An edit doesn't: another limit,
- * another kind, "off" or a removal doesn't change the work that is in flight. A
- * quota that is edited, removed and created again under a name with permits
- * therefore has the right number at once. A permit record holds only slots and
- * a weight, and is given back whether or not the quotas still exist. In return,
- * a slot with units in flight is never given to another name (table_rule.c).
- * Both sides use sequentially consistent accesses: an enter adds, then checks
- * that its chain still is the one it walked (charge_walked() in table_take.c);
- * the writer ends the slot's life or unlinks it, then reads 'held'. One of the
- * two sees the other.
+ * Only enters, leaves, forks, reapers and weir_table_carry_held() write it. An
+ * edit doesn't: another limit, another kind, "off" or a removal doesn't change
+ * the work that is in flight. A quota that is edited, removed and created again
+ * under a name with permits therefore has the right number at once. A permit
+ * record holds only slots and a weight, and is given back whether or not the
+ * quotas still exist. In return, a slot with units in flight is never given to
+ * another name (table_rule.c). Both sides use sequentially consistent accesses:
+ * an enter adds, then checks that its chain still is the one it walked
+ * (charge_walked() in table_take.c); the writer ends the slot's life or unlinks
+ * it, then reads 'held'. One of the two sees the other.
  *
  * An enter adds by compare-and-swap, unlike a take: the units in flight never
  * exceed the limit, not even by one unit in any race, unless the limit was
