@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * lab/check.c - the checkers' life: what they see, and when each judges.
+ * lab/check.c - the checkers' life: the events that they observe, and when each
+ * checker judges.
  *
  *     a pass         the books are written; unseen_bound
  *     a decision     verdicts
- *     a message      of a root: what it gives; at a root: conservation; at a
- *                    limiter: epochs, what it was told
- *     an event       the store's edits; one bucket a time, by turns; bounds
- *     the end        agreement, conservation, chance
+ *     a message      from a root: its slacks; at a root: conservation; at a
+ *                    limiter: epochs, the fills that it takes
+ *     an event       the store's edits; one bucket at a time, in turn; bounds
+ *     the end        agreement, conservation, random refusals
  *
- * Each costs as much as what it looks at, whatever the size of the fleet, so
- * every run of the lab is checked. The first violation is kept, and nothing is
- * judged after it. */
+ * The cost of a judgement depends on the objects that it reads, not on the size
+ * of the fleet, so every run of the lab is checked. The first violation is
+ * kept, and nothing is judged after it. */
 
 #include "lab/check.h"
 
@@ -40,7 +41,7 @@ void weir_check_fail(struct weir_check *check, const char *checker,
     va_end(arguments);
 }
 
-/* ---- What is seen ---- */
+/* ---- Observed events ---- */
 
 /* A link of a chain was charged 'units' just now. */
 static void charged(struct weir_check *check, uint32_t limiter, uint32_t index,
@@ -60,7 +61,8 @@ static void charged(struct weir_check *check, uint32_t limiter, uint32_t index,
     } else if ((uint64_t)units > quota->weight_most) {
         quota->weight_most = (uint64_t)units;
     }
-    /* A take never goes above high, as its limiter sees it; a charge may. */
+    /* A take never fills the bucket above high in its limiter's view; a charge
+     * may. */
     bool over_high = view.fill > view.bucket.high;
     weir_check_unseen_passed(check, limiter, index, units, over_high);
 }
@@ -91,8 +93,8 @@ static void on_counted(void *context, uint32_t limiter, struct weir_ref ref,
     }
 }
 
-/* How long counts may have waited: a count made while report n was on its way
- * comes with n + 1; and n was made after n - 1 had come. */
+/* Bounds the wait of a count: a count made while report n was in transit is in
+ * report n + 1, and report n was made after report n - 1 had arrived. */
 static void note_report(struct weir_check *check, uint32_t limiter,
                         uint32_t root, const struct weir_message *message)
 {
@@ -157,7 +159,7 @@ static void on_received(void *context, struct weir_place to, uint32_t from,
     }
 }
 
-/* The store isn't read here: amid an edit some roots don't have it yet. */
+/* The store isn't read here: during an edit some roots don't have it yet. */
 static void on_said(void *context, uint32_t root, uint32_t limiter,
                     const struct weir_message *message)
 {
@@ -175,7 +177,7 @@ static void forget_limiter(struct weir_check *check, uint32_t limiter)
     *known = (struct check_limiter){ 0 };
 }
 
-/* Nothing can wait for longer than since then. */
+/* No count of the limiter is older than this instant. */
 static void begin_limiter(struct weir_check *check, uint32_t limiter)
 {
     for (uint32_t r = 0; r < check->root_count; r++)
@@ -247,7 +249,7 @@ void weir_check_free(struct weir_check *check)
     free(check);
 }
 
-/* ---- When it is judged ---- */
+/* ---- Judgements ---- */
 
 void weir_check_decided(struct weir_check *check, uint32_t limiter,
                         struct weir_text name, uint64_t weight,
@@ -255,11 +257,11 @@ void weir_check_decided(struct weir_check *check, uint32_t limiter,
 {
     struct weir_table *table = weir_fleet_table(check->fleet, limiter);
     struct weir_ref ref;
-    /* Of a name without a slot there is nothing to be said. */
+    /* A name without a slot isn't judged. */
     if (!table || weight > WEIR_WEIGHT_MAX ||
         !weir_table_find(table, name, &ref))
         return;
-    /* Refused, it is to be reported too. */
+    /* A refusal is reported, too. */
     check->busy_at = weir_fleet_now(check->fleet);
     const struct check_charged *charged = &check->charged;
     bool seen = charged->limiter == limiter && charged->ref.slot == ref.slot &&
@@ -287,8 +289,9 @@ static void check_bounds(struct weir_check *check)
             WEIR_FLEET_INBOX_BYTES);
 }
 
-/* A report follows the answer to the one before. So the answers, as they come
- * to the limiter, say how often it made one, whatever the network does. */
+/* The limiter sends a report after the answer to the one before. So the
+ * arrivals of answers at the limiter bound its rate of reports, whatever the
+ * network does. */
 void weir_check_answered(struct weir_check *check, uint32_t limiter,
                          uint32_t root)
 {

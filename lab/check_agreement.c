@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: MIT
- * lab/check_agreement.c - limiters hold what roots tell, and in the end all
- * say the same, and the truth.
+ * lab/check_agreement.c - limiters hold the fills that roots send, and in the
+ * end roots and limiters agree with the truth.
  *
- * Whenever a root tells a limiter a fill, the limiter's bucket holds that, and
- * what it has counted since, or more (another root may have told more).
+ * Whenever a limiter takes a root's fill, its bucket holds that fill and the
+ * units counted since, or more (another root may have told more).
  *
- * When the network is whole and nobody asks for anything, within
- * WEIR_CHECK_SETTLE
+ * When the network is whole and no requests are made, within WEIR_CHECK_SETTLE
  *
- *     every limiter has all answered and the store's newest quotas
+ *     every limiter has an answer to all its reports and the store's newest
+ *         quotas
  *     every root holds the true bucket, if no doubt about the quota ever
- *         arose: not less, and more only by what leaked from the truth while
- *         counts were on their way
- *     every limiter that a root has told of a quota since all was well holds
- *         that root's bucket, but for what isn't worth telling, either way:
- *         the grain of the room
+ *         arose: not less, and more only by the units that leaked from the
+ *         truth while counts were in transit
+ *     every limiter that a root has sent a fill since holds that root's bucket,
+ *         up to changes too small to send, either way: the grain of the room
  *
- * Doubt is what a root that lives can't know any more: counts that died with a
- * limiter before it heard of them (another root may have), roots that died and
- * learnt from limiters, counts that came late, refunds of what another bucket
- * holds. */
+ * A doubt arises when a living root can no longer know all units: counts that
+ * died with a limiter before that root heard of them (another root may have),
+ * roots that died and learnt fills from limiters, late counts, and refunds of
+ * units that another bucket holds. */
 
 #include <math.h>
 
@@ -27,7 +26,7 @@
 
 #define NAME "agreement"
 
-/* The root has told the limiter just now, which has taken it. */
+/* The limiter has just taken the root's fill. */
 void weir_check_agreement_told(struct weir_check *check, uint32_t limiter,
                                uint32_t root, const struct weir_fill *fill,
                                const struct check_quota *quota)
@@ -41,7 +40,7 @@ void weir_check_agreement_told(struct weir_check *check, uint32_t limiter,
     if (!cell || view.sharing != WEIR_COUNTED || view.unlimited ||
         quota->refunded > 0)
         return;
-    /* What the root had heard when it spoke, or a little more. */
+    /* Units counted since the root's fill, or a little more. */
     double since = fmax(0, (double)(int64_t)(view.count - cell->last));
     double least = (double)fill->fill / WEIR_FILL_ONE + since;
     double own = ldexp((double)view.fill, -view.bucket.leak.frac);
@@ -87,7 +86,7 @@ static void check_root_fill(struct weir_check *check, struct check_quota *quota,
         !weir_check_root_bucket(check, root, quota, &held))
         return;
     double truth = weir_check_truth(check, quota);
-    /* Before an edit it may have leaked faster. */
+    /* Before an edit the quota may have leaked faster. */
     double late =
         quota->per_ns_most * (double)(check->lateness + check->behind);
     double off = weir_check_ahead(check, quota);
@@ -136,7 +135,7 @@ static void check_limiter_fill(struct weir_check *check, uint32_t limiter,
                 "root%u, which has told it, %.3f",
                 limiter + 1, own, quota->name, r + 1, held.fill);
     }
-    /* What it was told was on its way for a time that it can't know. */
+    /* The limiter can't know how long the fill was in transit. */
     double off = quota->per_ns_most * (double)(check->lateness + check->behind);
     if (own > most + off)
         weir_check_fail(

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * lab/check_book.c - the checkers' books: which quota each slot is, and what
- * all tables let through of it.
+ * lab/check_book.c - the checkers' books: the quota of each slot, and the units
+ * that all tables let through of it.
  *
- * The truth is taken from where it is made: a slot's count is all that its
- * table ever let through, so each link of a chain is charged in the books what
- * the table charged it, whatever its modes and parents were at that instant.
- * The true bucket leaks as the store's quota says, from the edit on, by the
- * world's clock.
+ * The truth is taken at its source. A slot's count is the sum of all units that
+ * its table ever let through, so the books charge each link of a chain with the
+ * same units as the table, whatever its modes and parents were at that instant.
+ * The true bucket leaks at the rate of the store's quota, from the edit on, by
+ * the world's clock.
  *
- * A node's clock may run ahead of the world's, and what is in its bucket then
- * leaks too early: once for all that the clock gained. The books add up such
- * gains over all nodes, and, for what is held in the end, the losses: a clock
- * that is set back makes buckets fuller. */
+ * A node's clock may run ahead of the world's. Its bucket then leaks too early,
+ * once for the whole time that the clock gained. The books add up these gains
+ * over all nodes, and the losses for the comparison at the end: a clock that is
+ * set back makes buckets fuller. */
 
 #include <math.h>
 
@@ -45,7 +45,7 @@ double weir_check_truth(struct weir_check *check, struct check_quota *quota)
 
 /* ---- Quotas ---- */
 
-/* How a double sees a bucket's parameter. */
+/* A bucket's scaled parameter in units. */
 static double units_of(const struct weir_bucket *bucket, int64_t scaled)
 {
     return (double)scaled / (double)((uint64_t)1 << bucket->leak.frac);
@@ -56,7 +56,7 @@ static double leak_per_ns(const struct weir_quota *quota)
     return (double)quota->limit.units / (double)quota->limit.per;
 }
 
-/* The units that one limiter may put into a bucket (weir-quota(5)). */
+/* Units that one limiter may put into a bucket (weir-quota(5)). */
 static double debt_of(const struct weir_check *check,
                       const struct weir_quota *quota, double high)
 {
@@ -74,8 +74,8 @@ static double high_of(const struct weir_quota *quota)
     return quota->limit.unlimited ? 0 : units_of(&rule, rule.high);
 }
 
-/* Takes over what the store says of the name. Another creation is another
- * quota, which begins empty. */
+/* Takes over the name's rule from the store. A new creation is another quota,
+ * which begins empty. */
 static void rule(struct weir_check *check, struct check_quota *quota)
 {
     struct weir_text name = { quota->name, quota->len };
@@ -160,8 +160,8 @@ struct check_slot *weir_check_slot_of(struct weir_check *check,
     weir_check_unseen_slot_ends(check, entry, limiter, slot, false);
     char name[WEIR_NAME_MAX + 1];
     size_t len = weir_table_name(table, slot, name);
-    /* A life that begins between two looks begins with what was counted when
-     * the one before was last seen. */
+    /* A life that began since the last read starts from the count at that
+     * read. */
     *entry = (struct check_slot){ .generation = view.generation,
                                   .count = entry->count };
     if (len > 0)
@@ -202,7 +202,7 @@ void weir_check_follow_store(struct weir_check *check)
     struct weir_change change;
     uint64_t epoch = check->epoch;
     while (weir_catalog_since(store, epoch, &cursor, &change)) {
-        /* Two edits of a name in one event: the first wasn't seen. */
+        /* Two edits of a name in one event: the first one wasn't observed. */
         if (change.quota.epoch != epoch + 1)
             check->blind = change.quota.epoch - 1;
         remember(check, &change);

@@ -3,24 +3,26 @@
  *
  * Three statements, each exact:
  *
- *   cells    a root's total of a limiter's slot is never above what the table
- *            let through (a report counted twice would be); in the end, where
- *            both live and are linked, it is that
- *   sums     what a root says has passed rises by what its cells did
- *   buckets  a root's bucket moves by what came in and by what leaked, and by
+ *   cells    a root's total of a limiter's slot is never above the table's
+ *            count (a report counted twice would be); in the end, if both run
+ *            and are linked, the two are equal
+ *   sums     a root's total of passed units rises by the sum of its cells'
+ *            rises
+ *   buckets  a root's bucket moves by its reported units and its leak, and by
  *            nothing else: an image of each is kept, by plain arithmetic, on
- *            the root's own clock. What is presumed is on top of it, so the
- *            image may be below 0, but never both together
+ *            the root's own clock. Presumed units come on top, so the image
+ *            may be below 0, but never the image and the presumed units
+ *            together
  *
- * What the product means to do otherwise is allowed for, no more: late counts
- * fill a bucket and put nobody into debt (the image takes the root's word
- * between adding none and filling it); a newborn root takes over what limiters
- * knew (it may hold more); an edit keeps units, up to high and one limiter's
- * debt under the new rule; units that a root counts as beyond a limiter's debt
- * are in no bucket, and a root counts none as beyond while the bucket with them
- * would hold less than such a debt; a clock that is set back makes a bucket
- * fuller. A root that doesn't know the store's newest edits, because it is
- * paused, isn't judged until it does. */
+ * Five intended deviations are allowed. Late counts fill a bucket but put no
+ * limiter into debt: the image takes over the root's value between adding none
+ * of them and filling the bucket. A cold root takes over fills from limiters,
+ * so it may hold more. An edit keeps units, up to high and one limiter's debt
+ * under the new rule. Units that a root counts as beyond a limiter's debt are
+ * in no bucket; a root counts none as beyond while the bucket with them would
+ * hold less than such a debt. A clock that is set back makes a bucket fuller. A
+ * root without the store's newest edits, because it is paused, isn't judged
+ * until it has them. */
 
 #include <math.h>
 
@@ -40,7 +42,7 @@ static weir_instant own_now(const struct weir_check *check, uint32_t root)
     return weir_fleet_clock_of(check->fleet, (struct weir_place){ true, root });
 }
 
-/* Reads a copy: asking the root itself would lift its bucket. */
+/* Reads a copy: a query of the root would advance its bucket. */
 bool weir_check_root_bucket(struct weir_check *check, uint32_t index,
                             const struct check_quota *quota,
                             struct check_held *out)
@@ -83,14 +85,14 @@ const struct weir_cell *weir_check_cell(struct weir_check *check,
 
 /* ---- The image ---- */
 
-/* How the root's bucket may stand. */
+/* Range of values that the root's bucket may have. */
 struct span {
     double least, most;
 };
 
 static const struct span anything = { -INFINITY, INFINITY };
 
-/* A bucket is a whole number of its scale, plain arithmetic isn't. */
+/* Rounding: a bucket is a whole number of its scale, the image isn't. */
 static double grain(const struct check_quota *quota)
 {
     return ldexp(2, -quota->rule.leak.frac) + 1e-6 * quota->high;
@@ -107,16 +109,16 @@ static void hold(struct weir_check *check, uint32_t root,
         image->passed = image->beyond_debt = 0;
         return;
     }
-    /* Of one who is gone, or silent, nothing is presumed any more; a bucket
-     * that was empty is found to be so when the root looks again. */
+    /* A root stops presuming units of limiters that left or fell silent; it
+     * notices an empty bucket only at its next look. */
     if (held.pace != image->pace) {
         span = anything;
         image->sure = false;
     }
-    /* A bucket without a limit holds nothing, whatever passed. */
+    /* A bucket without a limit holds nothing, however many units passed. */
     if (quota->rule.high == WEIR_SCALED_MAX)
         span = anything;
-    /* The bucket is never below 0, what was presumed included. */
+    /* The bucket with the presumed units is never below 0. */
     double least = fmax(0, span.least + held.presumed);
     double most = fmax(0, span.most + held.presumed);
     if (held.fill < least - tolerance || held.fill > most + tolerance)
@@ -125,7 +127,7 @@ static void hold(struct weir_check *check, uint32_t root,
             "%s, root%u holds %.3f units of \"%s\", and should hold "
             "%.3f .. %.3f, %.3f of it presumed",
             when, root + 1, held.fill, quota->name, least, most, held.presumed);
-    /* Roundings don't add up. */
+    /* Takes over the root's value, so that roundings don't add up. */
     image->bucket.fill = held.fill - held.presumed;
     image->passed = held.passed;
     image->beyond_debt = held.beyond_debt;
@@ -134,8 +136,8 @@ static void hold(struct weir_check *check, uint32_t root,
     image->seen = true;
 }
 
-/* Brings the image to now. False: it can't be judged, for the clock was set
- * back, or the root didn't follow the store, now or when it was last seen. */
+/* Brings the image to now. False: it can't be judged, since the clock was set
+ * back, or the root didn't follow the store, now or at the last read. */
 static bool bring(struct weir_check *check, uint32_t root,
                   struct check_quota *quota)
 {
@@ -193,12 +195,12 @@ void weir_check_conservation_edit(struct weir_check *check,
              CHECK_TOLERANCE, "after an edit");
         if (another)
             image->unseen = 0;
-        /* One that is paused goes on leaking by the rule of before. */
+        /* A paused root goes on leaking by the former rule. */
         if (!weir_check_root_follows(check, r))
             quota->clean = false;
     }
-    /* What limiters hadn't reported of the quota before comes to the new one,
-     * if they never saw that it was gone. */
+    /* Limiters that never saw the removal report their remaining units of the
+     * former quota to the new one. */
     if (another && quota->total > 0)
         quota->clean = false;
 }
@@ -211,7 +213,7 @@ static const struct weir_use *use_of(struct weir_check *check, uint32_t root,
     return &weir_fleet_root(check->fleet, root)->merge.uses[cell->use - 1];
 }
 
-/* The quota that the root's cell is a part of. */
+/* The quota of the root's limiter cell. */
 static struct check_quota *quota_of(struct weir_check *check, uint32_t root,
                                     const struct weir_cell *cell)
 {
@@ -230,7 +232,7 @@ static const struct weir_announce *announce_of(const struct weir_report *report,
     return NULL;
 }
 
-/* Whether a newborn root may have taken over what the limiter knew. */
+/* Whether a cold root may have taken over the limiter's fill. */
 static bool adopts(struct weir_check *check, uint32_t index,
                    const struct weir_announce *announce)
 {
@@ -241,9 +243,9 @@ static bool adopts(struct weir_check *check, uint32_t index,
     return young && announce && announce->fill > 0;
 }
 
-/* A root that gave up a limiter's cells, when it was gone and its buckets were
- * empty, has heard nothing: what it had heard, and couldn't answer, is said
- * again (late, so that it adds nothing). */
+/* A root that dropped a limiter's cells while the limiter was away and its
+ * buckets were empty knows none of its counts. The limiter reports the
+ * unanswered ones again, as late counts, so they add nothing. */
 void weir_check_conservation_hello(struct weir_check *check, uint32_t root,
                                    uint32_t limiter)
 {
@@ -257,9 +259,9 @@ void weir_check_conservation_hello(struct weir_check *check, uint32_t root,
     }
 }
 
-/* Units that the report must have brought of the slot, from what the root had
- * heard before, or, of a slot that is new to it, from what is announced.
- * False: they can't be known. */
+/* Units that the report must have brought for the slot: its count less the
+ * root's former count or, for a slot new to the root, less the announced count.
+ * False: unknown. */
 static bool foreseen(struct check_told *told, const struct weir_use *use,
                      const struct weir_cell *cell,
                      const struct weir_announce *announce, int64_t *out_units)
@@ -271,25 +273,26 @@ static bool foreseen(struct check_told *told, const struct weir_use *use,
     told->heard = cell->last;
     told->created = use->created;
     *out_units = (int64_t)(cell->last - heard);
-    /* Less: the slot's life is another. */
+    /* Less than before: the slot has begun another life. */
     return (known || announce) && *out_units >= 0;
 }
 
-/* How a count may have been taken. */
+/* How a root may have counted a report's units of a slot. */
 struct taking {
-    bool sure; /* that it brought 'units' */
+    bool sure; /* it brought 'units', for certain */
     int64_t units;
-    uint64_t quicker; /* its pace, than before … */
-    bool silent;      /* … which had perhaps been given up */
-    bool alone;       /* nobody else has a cell, and this one is announced */
-    bool late;        /* of some it may be said that they have drained */
-    bool capped;      /* they put nobody into debt */
-    bool adopted;     /* the limiter's picture may have been taken over */
+    uint64_t quicker; /* increase of its pace … */
+    bool silent;      /* … which the root had perhaps stopped presuming */
+    bool alone;       /* no other limiter has a cell, and this one is
+                       * announced */
+    bool late;        /* some units may count as drained */
+    bool capped;      /* they put no limiter into debt */
+    bool adopted;     /* the root may have taken over the limiter's fill */
 };
 
-/* A bucket that nobody used was swept away, and is made again: what has passed
- * there is less than before, or all of it is what the only one says who uses
- * it, and has just announced it. */
+/* Whether the root removed an unused bucket and made it again. Then its total
+ * of passed units is less than before, or equals the count of its only limiter,
+ * which has just announced it. */
 static bool is_new(const struct taking *taking, uint64_t before,
                    uint64_t passed)
 {
@@ -300,8 +303,8 @@ static bool is_new(const struct taking *taking, uint64_t before,
            (int64_t)passed == taking->units;
 }
 
-/* No limiter has put more into a bucket than there is in it, unless another one
- * took some back. */
+/* No limiter has put more into a bucket than the bucket holds, unless another
+ * limiter took some back. */
 static void check_beyond(struct weir_check *check, uint32_t root,
                          const struct check_quota *quota, double with_all,
                          uint64_t beyond)
@@ -315,7 +318,7 @@ static void check_beyond(struct weir_check *check, uint32_t root,
                         quota->debt, with_all);
 }
 
-/* What it made of the bucket. */
+/* Judges the bucket after the report. */
 static void check_bucket(struct weir_check *check, uint32_t root,
                          struct check_quota *quota, const struct taking *taking)
 {
@@ -407,7 +410,7 @@ void weir_check_conservation_report(struct weir_check *check, uint32_t root,
 
 /* ---- The end ---- */
 
-/* Of a limiter that lives, a root that it is linked to knows all. */
+/* A root knows all counts of each running limiter that is linked to it. */
 static void check_known(struct weir_check *check, uint32_t root,
                         uint32_t limiter)
 {

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * lab/check_epochs.c - what nodes have of the store is what the store had.
+ * lab/check_epochs.c - nodes have the quotas that the store had.
  *
- * The store's edits are remembered, each in its epoch. A limiter that says it
- * has all up to epoch e is asked for every name's last edit up to e: the quota
- * is there with that rule, parent and mode, or is gone. Epochs of nodes only
- * rise; a limiter's may begin again while it is sent the whole set anew (a
- * second root begins with all of it), and isn't judged until that is
- * complete. */
+ * The store's edits are remembered, each with its epoch. A limiter at epoch e
+ * is checked for the last edit of every name up to e: the quota is there with
+ * that rule, parent and mode, or is gone. Epochs of nodes only rise. A
+ * limiter's epoch may restart while it receives the whole set anew (a second
+ * root begins with all of it); it isn't judged until the set is complete. */
 
 #include "lab/check_parts.h"
 #include "quota/table_layout.h"
 
 #define NAME "epochs"
-/* Of more edits than this nobody goes through all for each message. */
+/* With more edits than this they aren't all checked for each message. */
 #define VERSIONS_MAX 1000
 
 static bool is_last(const struct weir_check *check, size_t at, uint64_t epoch)

@@ -1,79 +1,81 @@
 /* SPDX-License-Identifier: MIT
- * lab/check_unseen.c - the stated bound: what the fleet let through, in one
- * bucket, is never above
+ * lab/check_unseen.c - the stated bound: the units that the fleet let through,
+ * in one bucket, are never above
  *
  *     high + sum over limiters of (2 slack + weight)
  *          + grain + over + (sum of paces - limit) * age, if above 0
  *
- * Why it holds, for a quota and one root R to which all who use it are linked.
- * R's bucket is what it heard of and, since each last reported, what it
- * presumes of him (merge.c). Two statements:
+ * Proof, for a quota and one root R to which all limiters that use it are
+ * linked. R's bucket is the sum of the units reported and of the units that R
+ * presumes of each limiter since its last report (merge.c). Two statements:
  *
- * 1. Of a limiter that passes, R hasn't heard of more, beside what it
- *    presumes, than its allowance: with slack s told, at most 2s (at least one
- *    unit), and a weight more for the take that crosses the stop; or what was
- *    beside when that was told.
+ * 1. Of a limiter that passes a request, the units that R neither heard of nor
+ *    presumes are at most the limiter's allowance. With slack s told, that is
+ *    2s (at least one unit), and one weight more for the take that crosses the
+ *    stop; or the units beside R's bucket when s was told, if these are more.
  *
- * 2. A report moves units from an allowance into R's bucket: no change. When
- *    R tells a slack it gives of the room up to 'high' to each its part: so
- *    right after, bucket and allowances are at most high + the allowances of
- *    the others. And what is in the bucket already doesn't go away when a
- *    slack is lowered; it leaks. Hence the ceiling:
+ * 2. A report moves units from an allowance into R's bucket: the sum stays.
+ *    When R sends a slack, it gives each limiter a part of the room up to
+ *    'high'. Right after, bucket and allowances are at most high + the
+ *    allowances of the other limiters. Lowering a slack doesn't remove units
+ *    from the bucket; they leak. Hence the ceiling:
  *
- *     ceiling = max(high + sum of allowances, what it was, less the leak)
+ *     ceiling = max(high + sum of allowances, former ceiling less the leak)
  *
- * To which there come: what R doesn't find worth a push (the grain, a 32nd of
- * the room); what limiters go on to pass at the paces that are presumed, while
- * the picture of the one that passes is on its way and 'age' old; and 'over'.
- * Two buckets with one leak, whose inflows never differ by more than d, differ
- * by d now and d once more that leaked from only one of them while the other
- * was empty (the reflection map is Lipschitz). 'over' is the latter: the most
- * that R presumed and nobody had counted, since the true bucket was empty.
+ * Three terms are added: the changes too small for R to push (the grain, a 32nd
+ * of the room); the units that other limiters pass, at the paces presumed,
+ * while the passing limiter's root fill is on its way and 'age' old; and
+ * 'over'. Two buckets with one leak and inflows that never differ by more than
+ * d differ by d now, and by d once more that leaked from only one of them while
+ * the other was empty (the reflection map is Lipschitz). 'over' is that second
+ * d: the most that R presumed beyond the units counted, since the true bucket
+ * was last empty.
  *
- * It is promised while slack is on, and suspended, for one quota and root, from
- * a pass that the root's slack doesn't hold: of a limiter that has not been
- * told of the slot in this session (a first use, a reconnect), whose link is
- * cut, or, beside other roots, hasn't been answered on for PATIENCE, or is
- * asked for fewer reports (another's slack may rule). Also by an edit, until
- * all limiters have it; by late counts, a death with unreported counts, a
- * refund: then there is in the truth what the root will never know of; and if
- * of somebody with unheard counts R heard nothing for so long that it presumes
- * nothing. It is taken up again when all whom the root's slack didn't hold have
- * been answered ('loose' until then), from where the fleet stands: what the
- * root can't know of is then put on top ('beyond'), until the bucket has been
- * empty.
+ * The bound is promised while slack is on. It is suspended, for one quota and
+ * root, from a pass that the root's slack doesn't limit. Such a limiter has not
+ * been told of the slot in this session (first use, reconnect), or its link is
+ * cut, or, with several roots, this root hasn't answered for PATIENCE or asks
+ * for fewer reports (another root's slack may rule). The bound is also
+ * suspended by an edit until all limiters have it; by late counts, a death with
+ * unreported counts, or a refund, since the truth then has units that the root
+ * never learns of; and when R has not heard from a limiter with unreported
+ * counts for so long that it presumes nothing. It is resumed when every limiter
+ * that the root's slack didn't limit has been answered ('loose' until then),
+ * from the fleet's present state. The units unknown to the root are then added
+ * ('beyond') until the bucket has been empty.
  *
- * A slack itself is at most half of the room that it is told with. That is
- * judged where a root draws it up, by the rule that it has then, and not where
- * it is taken: what was on its way when the rule was edited gives of the room
- * that there was, and may come when every limiter has the edit of another root,
- * by a faster link. The limiter takes it for what it is, this root's last word,
- * and beside it goes by the smallest of those that the others told; the sum of
- * allowances has it. But no room was left for it by statement 2, so the bound
- * is taken up again from there. */
+ * A slack is at most half of the room that it is told with. That is judged
+ * where a root composes it, by the root's rule at that time, not where the
+ * limiter takes it: a slack in transit during an edit was computed from the
+ * room before the edit. It may arrive when every limiter already has the edit
+ * from another root, over a faster link. The limiter accepts it as this root's
+ * last word and obeys the smallest slack of all roots; the sum of allowances
+ * includes it. But statement 2 left no room for it, so the bound is resumed
+ * from there. */
 
 #include <math.h>
 
 #include "lab/check_parts.h"
 
 #define NAME "unseen_bound"
-/* As limiters: how long a silent link's slack rules beside others that
- * answer; and until its slack rules again, a tick of theirs. */
+/* As in limiters: for how long a silent link's slack rules beside other links
+ * that answer, and, after it answers again, until its slack rules again (a tick
+ * of the limiter). */
 #define PATIENCE (500 * WEIR_MILLISECOND)
 #define RULES_AGAIN (200 * WEIR_MILLISECOND)
-/* Whether all limiters have an edit is asked no more often than this. */
+/* Least time between two checks whether all limiters have an edit. */
 #define RETRY (10 * WEIR_MILLISECOND)
 
 /* ---- The ceiling ---- */
 
-/* What was presumed too much while the bucket was empty has leaked all the
- * same. */
+/* Units presumed in excess while the bucket was empty have leaked
+ * nevertheless. */
 void weir_check_unseen_presumed(struct check_image *image, double presumed)
 {
     image->over = fmax(image->over, presumed - (double)image->unseen);
 }
 
-/* What a clock that runs ahead, or is set back, makes of what is presumed. */
+/* Error of the presumed units by clocks that ran ahead or were set back. */
 static double astray(const struct weir_check *check, uint64_t pace)
 {
     double off = (double)(check->ahead + check->behind);
@@ -102,7 +104,7 @@ void weir_check_unseen_doubt(struct check_quota *quota)
         quota->image[r].firm = false;
 }
 
-/* Whether every limiter decides by the quota as it is now. */
+/* Whether every limiter decides by the quota's current rule. */
 static bool all_have(struct weir_check *check, struct check_quota *quota)
 {
     if (!quota->edited)
@@ -121,7 +123,7 @@ static bool all_have(struct weir_check *check, struct check_quota *quota)
     return true;
 }
 
-/* What of the slot the root hasn't heard of. */
+/* Units of the slot that the root hasn't heard of. */
 static int64_t unheard(struct weir_check *check, const struct check_slot *slot,
                        uint32_t limiter, uint32_t index, uint32_t root)
 {
@@ -131,8 +133,9 @@ static int64_t unheard(struct weir_check *check, const struct check_slot *slot,
     return (int64_t)(slot->count - heard);
 }
 
-/* The same of all limiters. What has died in between was never subtracted
- * from the running sum, so a small fleet is asked anew. */
+/* Units of all limiters that the root hasn't heard of. The running sum still
+ * has the units of limiters that died, so in a small fleet they are counted
+ * anew. */
 static void count_unheard(struct weir_check *check,
                           const struct check_quota *quota,
                           struct check_image *image, uint32_t root)
@@ -150,7 +153,7 @@ static void count_unheard(struct weir_check *check,
     }
 }
 
-/* From where the fleet stands. */
+/* Resumes the bound from the fleet's present state. */
 static bool take_up(struct weir_check *check, struct check_quota *quota,
                     uint32_t root)
 {
@@ -186,8 +189,8 @@ static weir_instant limiter_now(const struct weir_check *check,
     return weir_fleet_clock_of(check->fleet, place);
 }
 
-/* Whether the limiter goes, as to that slot, by roots that have time, and this
- * one has none. */
+/* Whether the limiter ignores this overloaded root's slack for the slot,
+ * because another root that isn't overloaded has told one. */
 static bool is_passed_over(const struct weir_check *check, uint32_t limiter,
                            uint32_t root, const struct check_slot *slot)
 {
@@ -202,14 +205,14 @@ static bool is_passed_over(const struct weir_check *check, uint32_t limiter,
     return false;
 }
 
-/* Whether the root's slack surely holds the limiter. With several roots one
- * that hasn't answered of late, or is overloaded, may not. */
+/* Whether the root's slack certainly limits the limiter. With several roots,
+ * the slack of a root that hasn't answered lately or is overloaded may not. */
 static bool holds(const struct weir_check *check, uint32_t limiter,
                   uint32_t root, const struct check_slot *slot)
 {
     const struct check_link *link = &check->limiters[limiter].link[root];
     weir_instant now = limiter_now(check, limiter);
-    /* A link that is up again isn't yet what it was. */
+    /* A new session after a reconnect hasn't told the slack yet. */
     if (!weir_fleet_linked(check->fleet, limiter, root) ||
         weir_fleet_root(check->fleet, root)->peers[limiter].session !=
             link->session ||
@@ -220,7 +223,7 @@ static bool holds(const struct weir_check *check, uint32_t limiter,
             !is_passed_over(check, limiter, root, slot));
 }
 
-/* Whether the root has heard of the limiter of late. */
+/* Whether the root has heard from the limiter lately. */
 static bool is_heard(const struct weir_check *check, uint32_t limiter,
                      uint32_t root, const struct check_slot *slot)
 {
@@ -229,7 +232,7 @@ static bool is_heard(const struct weir_check *check, uint32_t limiter,
     return holds(check, limiter, root, slot) && silent < check->pace_good;
 }
 
-/* Of what the root hasn't heard of, what it doesn't presume either. */
+/* Units that the root has neither heard of nor presumes. */
 static double beside(struct weir_check *check, const struct check_slot *slot,
                      uint32_t limiter, uint32_t index, uint32_t root)
 {
@@ -245,8 +248,7 @@ static double beside(struct weir_check *check, const struct check_slot *slot,
                        : units;
 }
 
-/* No limiter counts more, beside what R has heard of and presumes, than its
- * slack lets it. */
+/* No limiter counts more units beside R's bucket than its slack allows. */
 static void judge_slack(struct weir_check *check, const struct check_slot *slot,
                         uint32_t limiter, uint32_t index, uint32_t root)
 {
@@ -263,8 +265,8 @@ static void judge_slack(struct weir_check *check, const struct check_slot *slot,
                     limiter + 1, more, quota->name, root + 1, most);
 }
 
-/* Whether of some limiter the root has heard nothing for so long that it
- * presumes nothing any more: the bound is suspended. */
+/* Whether the root hasn't heard from some limiter for so long that it presumes
+ * nothing of it any more: the bound is suspended. */
 static bool let_go(struct weir_check *check, struct check_quota *quota,
                    uint32_t root)
 {
@@ -314,7 +316,7 @@ static void judge(struct weir_check *check, struct check_quota *quota,
         image->slack, image->over, moved, image->beyond);
 }
 
-/* ---- What limiters were told ---- */
+/* ---- Slacks that limiters were told ---- */
 
 static void untell(struct weir_check *check, struct check_quota *quota,
                    struct check_told *told, uint32_t root)
@@ -328,7 +330,7 @@ static void untell(struct weir_check *check, struct check_quota *quota,
     told->told = false;
 }
 
-/* 'beside': what it has counted that the root hasn't heard of, nor presumes. */
+/* 'beside': units counted that the root has neither heard of nor presumes. */
 static void tell(struct weir_check *check, struct check_quota *quota,
                  struct check_told *told, uint32_t root, double slack,
                  double beside)
@@ -344,10 +346,10 @@ static void tell(struct weir_check *check, struct check_quota *quota,
     image->told++;
 }
 
-/* Whether what dies may be news to a root for good. What another root has
- * answered for is settled; but one whose link was cut by then never heard of
- * it, roots don't tell each other, and the limiter that would have told it
- * comes back with nothing. */
+/* Whether counts that die with the limiter may be unknown to a root for good.
+ * Counts that another root answered are settled. But a root whose link was cut
+ * by then never heard of them: roots don't report to each other, and the
+ * limiter comes back with nothing. */
 static bool dies_unheard(struct weir_check *check,
                          const struct check_slot *slot, uint32_t limiter,
                          uint32_t index, uint32_t root)
@@ -374,8 +376,8 @@ void weir_check_unseen_slot_ends(struct weir_check *check,
     }
 }
 
-/* What was counted, and answered by nobody, the next root will hear of only
- * if the limiter comes back. */
+/* Counts that no root has answered reach the next root only if the limiter
+ * reports them again. */
 static void untold_of(struct weir_check *check, struct check_slot *slot,
                       uint32_t limiter, uint32_t index, uint32_t root)
 {
@@ -399,8 +401,8 @@ void weir_check_unseen_root(struct weir_check *check, uint32_t root)
     }
 }
 
-/* Else it is of another, that came late or again: the limiter takes nothing of
- * it. */
+/* Whether the message is of the current session. Otherwise it is late or
+ * repeated, and the limiter ignores it. */
 static bool is_of_session(const struct weir_check *check, uint32_t limiter,
                           uint32_t root, const struct weir_message *message)
 {
@@ -408,7 +410,7 @@ static bool is_of_session(const struct weir_check *check, uint32_t limiter,
     return message->session == weir_limiter_session(node, root);
 }
 
-/* A session begins: what was told before rules no more. */
+/* A session begins: slacks told before no longer rule. */
 void weir_check_unseen_welcome(struct weir_check *check, uint32_t limiter,
                                uint32_t root,
                                const struct weir_message *message)
@@ -460,9 +462,9 @@ void weir_check_unseen_report(struct weir_check *check, uint32_t limiter,
     }
 }
 
-/* A slot that the root doesn't know is to be announced again; and of one that
- * isn't announced, and answered for, in this session a limiter takes no fill:
- * its former owner may be meant. */
+/* A slot that is unknown to the root must be announced again. Until the root
+ * has answered the announcement in this session, the limiter takes no fill of
+ * the slot, since the fill may mean the slot's former owner. */
 static void forget_unknown(struct weir_check *check, uint32_t limiter,
                            uint32_t root, const struct weir_fills *fills)
 {
@@ -481,8 +483,8 @@ static bool is_announced(const struct check_link *link,
     return told->announced > 0 && told->announced <= link->number;
 }
 
-/* Whether the limiter takes the message, as count/tally.c says: the answer it
- * waits for, or one that isn't older than what it has. */
+/* Whether the limiter takes the message, as in count/tally.c: it is the answer
+ * that the limiter waits for, or not older than the last one. */
 static bool taken(struct check_link *link, const struct weir_fills *fills)
 {
     bool answer = fills->answer && fills->number == link->number + 1;
@@ -517,14 +519,15 @@ static void note_travel(struct weir_check *check, uint32_t limiter,
                             : since - cell->told_at;
 }
 
-/* The room with which a slack is told. */
+/* The room from which the slack was computed. */
 static double room_told(const struct check_quota *quota,
                         const struct weir_fill *fill)
 {
     return quota->high - (double)fill->fill / WEIR_FILL_ONE;
 }
 
-/* Whether so much is given as can't be of that fill under the rule. */
+/* Whether the slack exceeds half of the room that the fill leaves under the
+ * rule. */
 static bool has_too_much(const struct check_quota *quota,
                          const struct weir_fill *fill)
 {
@@ -532,8 +535,9 @@ static bool has_too_much(const struct check_quota *quota,
            fmax(0, room_told(quota, fill)) + CHECK_TOLERANCE;
 }
 
-/* The quota of which the root speaks, by its own word and ours; NULL: they
- * don't agree, as when the slot has another owner by now. */
+/* The quota that the root's fill is about, if the root's name for the slot is
+ * the checkers' name; NULL otherwise, for example if the slot has another owner
+ * by now. */
 static const struct check_quota *meant(struct weir_check *check, uint32_t root,
                                        uint32_t limiter, uint32_t slot)
 {
@@ -609,10 +613,10 @@ void weir_check_unseen_fills(struct weir_check *check, uint32_t limiter,
     }
 }
 
-/* ---- What they count ---- */
+/* ---- Passes ---- */
 
-/* How old a limiter's picture is: the others' paces in it are good for some
- * intervals. */
+/* Age of a limiter's root fill, capped: paces are presumed for some report
+ * intervals only. */
 static weir_duration age_of(const struct weir_check *check,
                             const struct check_told *told)
 {

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
- * lab/check_verdicts.c - a limiter decides as it says it does.
+ * lab/check_verdicts.c - a limiter decides by the documented rule.
  *
- * The state from which a take was decided is known afterwards: nothing has
- * happened since, and a pass added its weight. So without asking the limiter
- * before (which would draw from its chance) each link's fill is held against
- * the rule, in the table's own integers:
+ * The state from which a take was decided is known afterwards: nothing else has
+ * happened since, and a pass added its weight. So each link's fill is compared
+ * with the rule after the decision, in the table's own integers. Asking the
+ * limiter before would use up its random numbers.
  *
  *     passed    fill + weight <= high, below the stop, at every link; all
  *               links were charged the weight, those that are off nothing
- *     refused   some link says so, for certain or by chance; none was charged
+ *     refused   some link refuses, for certain or at random; none was charged
  *
- * Chance can't be judged once, but often: the probabilities of all decisions
- * that hung on it are summed, and at the end what was refused must be within
- * SIGMAS standard deviations of that. (Draws that are steadier than
- * independent ones pass as well.) */
+ * A single random refusal can't be judged, many can: the probabilities of all
+ * random decisions are summed, and at the end the number of refusals must be
+ * within SIGMAS standard deviations of the sum. (Draws with a lower variance
+ * than independent ones pass as well.) */
 
 #include <math.h>
 
@@ -22,12 +22,12 @@
 
 #define NAME "verdicts"
 #define SIGMAS 6
-#define SPARE 5 /* refusals: a few draws aren't a bell curve */
+#define SPARE 5 /* refusals: few draws aren't normally distributed */
 
-/* How one link had to decide. */
+/* The decisions that one link's rule allows. */
 struct ruling {
-    bool never, may; /* it refuses for certain; it refuses at times */
-    double chance;   /* of that */
+    bool never, may; /* it refuses for certain; it refuses at random */
+    double chance;   /* of a random refusal */
 };
 
 static struct ruling by_fill(const struct look *look, int64_t fill,
@@ -55,7 +55,7 @@ static struct ruling by_flags(const struct weir_table *table, uint32_t slot,
                             .chance = chance };
 }
 
-/* 'charged': units that this take added to the link since. */
+/* 'charged': units that this take has added to the link. */
 static struct ruling rule(const struct weir_table *table, uint32_t slot,
                           const struct look *look, uint64_t weight,
                           int64_t charged)
@@ -90,7 +90,7 @@ static void fail(struct weir_check *check, uint32_t limiter,
         (unsigned long long)weir_hot(table, slot)->stop);
 }
 
-/* What a pass charged a link. */
+/* Whether a pass charged the link the right number of units. */
 static bool rightly_charged(const struct look *look, int64_t charged,
                             uint64_t weight)
 {

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: MIT
  * lab/fleet.h - a fleet in one process: limiters and roots, the same objects
- * that libweir and the daemon link, over a simulated network, store, clocks
- * and processors.
+ * that libweir and the daemon link, over a simulated network, store, clocks and
+ * processors.
  *
- * A node runs on its own clock and its own processor: messages that come
- * while it works wait (in a bounded buffer, as a socket's), and what it says
- * leaves when its work is done. After each call into a node its outbox is
- * drained, as the contract of the nodes asks.
+ * A node runs on its own clock and its own processor. Messages that arrive
+ * while it works wait in a bounded buffer, as in a socket's; its messages leave
+ * when its work is done. After each call into a node its outbox is drained, as
+ * the contract of the nodes demands.
  *
- * There are two times. The world's (weir_fleet_now()) is the lab's alone.
- * Each node's clock shows an hour of its own from the first moment on, so
- * whoever calls a node's or a table's function by hand gives it
- * weir_fleet_clock_of() for 'now'.
+ * There are two times. The world's time (weir_fleet_now()) is known to the lab
+ * alone. Each node's clock starts at an hour of its own, so a caller of a
+ * node's or a table's function passes weir_fleet_clock_of() as 'now'.
  *
- * Nodes are named by struct weir_place. One thread. Runs out of memory by
- * abort(): a simulation that goes on after that proves nothing. */
+ * Nodes are named by struct weir_place. One thread. Aborts if memory runs out:
+ * a simulation that goes on after that proves nothing. */
 
 #ifndef WEIR_FLEET_H
 #define WEIR_FLEET_H
@@ -25,8 +24,8 @@
 
 #define WEIR_FLEET_LIMITERS_MAX 65536
 #define WEIR_FLEET_ROOTS_MAX WEIR_ROOTS_MAX
-/* On one way of a link a message waits at most behind so many bytes, sent and
- * not taken yet, whatever a limiter does; a root is held at half. */
+/* Bound of the bytes sent and not yet taken before a message on one way of a
+ * link, whatever a limiter does; a root is paused at half of it. */
 #define WEIR_FLEET_INBOX_BYTES (256u << 10)
 
 struct weir_fleet;
@@ -39,37 +38,38 @@ struct weir_place {
 struct weir_fleet_options {
     uint64_t seed;
     uint32_t limiters, roots;
-    uint32_t limiters_started;     /* the first so many; the others when told */
+    uint32_t limiters_started;     /* so many first ones; the others later */
     uint32_t slots;                /* of each limiter's table */
     uint32_t asks;                 /* of each limiter, under way at once */
     uint32_t leases;               /* of each limiter, as its option */
     struct weir_net net;           /* of every link, both ways */
     struct weir_settings settings; /* report_interval > 0 */
-    /* Of each root the roots above it, as bits: it is a region's then, and has
-     * its quotas from them. None: a topmost one. Limiters link to all roots
-     * but those that weir_fleet_allow() forbids. */
+    /* For each root the roots above it, as bits: it then is a region's root and
+     * has its quotas from them. None: a topmost root. Limiters link to all
+     * roots but those that weir_fleet_allow() forbids. */
     uint32_t upstream[WEIR_FLEET_ROOTS_MAX];
 };
 
-/* Who looks on; any may be NULL. Called from within the event. */
+/* Callbacks of a watcher; any may be NULL. Called from within the event. */
 struct weir_fleet_watch {
     void *context;
     /* A take, charge (+) or refund (-) went through on the limiter: 'ref' is
      * the leaf's slot in its table. */
     void (*counted)(void *context, uint32_t limiter, struct weir_ref ref,
                     int64_t weight);
-    /* A message was taken by a node, which hasn't said anything to it yet
-     * ('from': the limiter, also a region's root as one, or root at the other
-     * end; its kind tells which). */
+    /* A node has taken a message and not yet answered ('from': the limiter or
+     * root at the other end, by the message's kind; a region's root may be the
+     * limiter). */
     void (*received)(void *context, struct weir_place to, uint32_t from,
                      const struct weir_message *message);
-    /* A root has drawn up a message for the limiter (also a region's root as
-     * one), which goes on its way next. Perhaps amid an edit of the store, of
-     * which other roots know nothing yet. */
+    /* A root has composed a message for the limiter (possibly a region's root),
+     * which is sent next. During an edit of the store other roots may not have
+     * the edit yet. */
     void (*said)(void *context, uint32_t root, uint32_t limiter,
                  const struct weir_message *message);
-    /* Before a node dies, its memory still there; after one was born, before
-     * it has links. Not called for what weir_fleet_new() starts. */
+    /* Before a node dies, with its memory still there; after a node was born,
+     * before it has links. Not called for the nodes that weir_fleet_new()
+     * starts. */
     void (*dying)(void *context, struct weir_place place);
     void (*born)(void *context, struct weir_place place);
 };
@@ -84,8 +84,8 @@ struct weir_world *weir_fleet_world(struct weir_fleet *fleet);
 weir_instant weir_fleet_now(const struct weir_fleet *fleet);
 /* Everything up to and including 'until' happens. */
 void weir_fleet_run(struct weir_fleet *fleet, weir_instant until);
-/* The first error a node answered with, 0 if none: its link was then
- * dropped, and tried again 50 ms later. */
+/* The first error that a node returned, 0: none. Its link was then dropped, and
+ * is tried again 50 ms later. */
 int weir_fleet_error(const struct weir_fleet *fleet);
 
 /* ---- The quota store, shared by all roots ---- */
@@ -111,15 +111,15 @@ const struct weir_catalog *weir_fleet_catalog(const struct weir_fleet *fleet);
 unsigned weir_fleet_take(struct weir_fleet *fleet, uint32_t limiter,
                          struct weir_text name, uint64_t weight,
                          struct weir_reply *reply);
-/* The outcome bits of weir_table_enter(), and its leave. What a node held is
- * gone with it: the hold of one that was killed is not to be given back. */
+/* The outcome bits of weir_table_enter(), and its leave. A permit record is
+ * lost with its node: after a kill it must not be given back. */
 unsigned weir_fleet_enter(struct weir_fleet *fleet, uint32_t limiter,
                           struct weir_text name, uint64_t weight,
                           struct weir_hold *out_hold);
 void weir_fleet_leave(struct weir_fleet *fleet, uint32_t limiter,
                       struct weir_hold *hold);
-/* As weir_limiter_ask(); a limiter that isn't running has no root. Answers
- * are for the caller to fetch from weir_fleet_limiter(). */
+/* As weir_limiter_ask(); a limiter that isn't running has no root. The caller
+ * fetches the answers from weir_fleet_limiter(). */
 int weir_fleet_ask(struct weir_fleet *fleet, uint32_t limiter,
                    const struct weir_step_ask *ask, uint64_t ticket);
 void weir_fleet_charge(struct weir_fleet *fleet, uint32_t limiter,
@@ -129,18 +129,19 @@ void weir_fleet_refund(struct weir_fleet *fleet, uint32_t limiter,
 
 /* ---- Faults ---- */
 
-/* SIGKILL: its memory and its links are gone. Start: born again, empty, a
- * new incarnation. Both do nothing where there is nothing to do. */
+/* SIGKILL: its memory and its links are gone. Start: born again, empty, as a
+ * new incarnation. Killing a node that doesn't run or starting one that does
+ * has no effect. */
 void weir_fleet_kill(struct weir_fleet *fleet, struct weir_place place);
 void weir_fleet_start(struct weir_fleet *fleet, struct weir_place place);
-/* Its links break and are made anew; its memory stays. */
+/* The node's links break and are made anew; its memory stays. */
 void weir_fleet_reset(struct weir_fleet *fleet, struct weir_place place);
 /* SIGSTOP and SIGCONT: nothing runs, links stay up, messages wait. A limiter
  * that is paused takes no requests (LIMITED, and not counted). */
 void weir_fleet_pause(struct weir_fleet *fleet, struct weir_place place,
                       bool paused);
-/* What a node's processor takes for a message, read or written, and for a
- * count, announcement, fill or quota in it (both 0: nothing). */
+/* Time that a node's processor takes for each message, read or written, and for
+ * each count, announcement, fill or quota in it (both 0: none). */
 void weir_fleet_cpu(struct weir_fleet *fleet, struct weir_place place,
                     weir_duration per_message, weir_duration per_item);
 /* The node's clock jumps by 'step' nanoseconds (may be negative) and runs on
@@ -148,16 +149,16 @@ void weir_fleet_cpu(struct weir_fleet *fleet, struct weir_place place,
 void weir_fleet_clock(struct weir_fleet *fleet, struct weir_place place,
                       int64_t step, double drift_ppm);
 
-/* What to call a region's root, in its place as a limiter of the roots above
- * it, where a function here asks for a limiter of a link. */
+/* The index of a region's root as a limiter of the roots above it, for
+ * functions that take a limiter of a link. */
 uint32_t weir_fleet_upper(const struct weir_fleet *fleet, uint32_t root);
 
 /* Ways between a limiter and a root, as bits. */
 enum weir_way { WEIR_WAY_UP = 1, WEIR_WAY_DOWN = 2, WEIR_WAY_BOTH = 3 };
-/* Messages of these ways vanish from now on, those in flight too ('cut' 0:
- * none do). With both ways cut the link is also seen to be down by its ends,
- * after 'noticed' (0: at once); with one way nobody is told. A link that is
- * down doesn't come up over a cut of any kind. */
+/* From now on messages of these ways vanish, those in flight too ('cut' 0: none
+ * do). With both ways cut, both ends also see the link go down after 'noticed'
+ * (0: at once); with one way cut, neither does. A link that is down doesn't
+ * come up over a cut of any kind. */
 void weir_fleet_cut(struct weir_fleet *fleet, uint32_t limiter, uint32_t root,
                     enum weir_way cut, weir_duration noticed);
 /* Whether the limiter links to the root at all (at first: all do). */
@@ -166,30 +167,30 @@ void weir_fleet_allow(struct weir_fleet *fleet, uint32_t limiter, uint32_t root,
 void weir_fleet_net(struct weir_fleet *fleet, uint32_t limiter, uint32_t root,
                     const struct weir_net *net);
 
-/* ---- Looking ---- */
+/* ---- State ---- */
 
-/* How many places there are, of running nodes and others. */
+/* Number of places, of running nodes and others. */
 uint32_t weir_fleet_limiters(const struct weir_fleet *fleet);
 uint32_t weir_fleet_roots(const struct weir_fleet *fleet);
 bool weir_fleet_alive(const struct weir_fleet *fleet, struct weir_place place);
-/* NULL: not running. */
+/* NULL: the node isn't running. */
 struct weir_table *weir_fleet_table(const struct weir_fleet *fleet,
                                     uint32_t limiter);
 struct weir_limiter *weir_fleet_limiter(const struct weir_fleet *fleet,
                                         uint32_t limiter);
 struct weir_root *weir_fleet_root(const struct weir_fleet *fleet,
                                   uint32_t root);
-/* NULL: not a region's, or not running. */
+/* NULL: not a region's root, or not running. */
 struct weir_region *weir_fleet_region(const struct weir_fleet *fleet,
                                       uint32_t root);
 /* The connection is up at both ends, and not cut. */
 bool weir_fleet_linked(const struct weir_fleet *fleet, uint32_t limiter,
                        uint32_t root);
-/* The node's own time. */
+/* The reading of the node's clock. */
 weir_instant weir_fleet_clock_of(const struct weir_fleet *fleet,
                                  struct weir_place place);
-/* Units in a limiter's bucket, its count, a root's bucket and what passed
- * there; 0 if unknown. */
+/* Units in a limiter's bucket, its count, units in a root's bucket and the
+ * root's count; 0 if unknown. */
 double weir_fleet_limiter_fill(struct weir_fleet *fleet, uint32_t limiter,
                                struct weir_text name);
 uint64_t weir_fleet_count(struct weir_fleet *fleet, uint32_t limiter,

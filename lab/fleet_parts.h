@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * lab/fleet_parts.h - what a fleet is made of, for the fleet's own files. */
+ * lab/fleet_parts.h - the structs of a fleet, for the fleet's own files. */
 
 #ifndef WEIR_FLEET_PARTS_H
 #define WEIR_FLEET_PARTS_H
@@ -17,10 +17,11 @@ struct weir_node {
     struct weir_place place;
     struct weir_fleet_clock clock;
     weir_duration per_message, per_item; /* of its processor */
-    weir_instant free_at;                /* the world's: its work is done */
+    weir_instant free_at;                /* the world's: when its work is
+                                          * done */
     weir_duration worked;                /* all work begun, … */
-    weir_instant told_at; /* … of which the root was told this long ago, */
-    weir_duration told;   /* … when it was so much */
+    weir_instant told_at; /* … as reported to the root at this instant, … */
+    weir_duration told;   /* … when it was this much */
     bool paused;
     struct weir_packet *inbox, *inbox_last; /* owned; arrived, not taken */
     /* A limiter, if it runs: */
@@ -33,21 +34,22 @@ struct weir_node {
     struct weir_region *region; /* owned; NULL: a topmost root */
 };
 
-/* Between a limiter and a root. Its part looks again later whether the link
- * may stand. */
+/* Between a limiter and a root. Its part tries later again to bring the link
+ * up. */
 struct weir_link {
     struct weir_part part; /* the first member */
     struct weir_fleet *fleet;
     uint32_t limiter, root;
     uint32_t connection; /* rises when it goes up and when it goes down */
-    uint32_t oldest;     /* from which a replay may come: what another process
-                          * sent can't arrive on this one's links */
-    bool up;             /* and both ends were told */
+    uint32_t oldest;     /* the oldest connection from which a replay may come:
+                          * packets of a former process don't arrive on this
+                          * one's links */
+    bool up;             /* and both ends have been informed */
     bool allowed;
-    bool held;               /* the root was told to hold */
-    uint8_t cut;             /* enum weir_way: of these nothing arrives */
-    weir_instant noticed_at; /* of the cut, if all is cut */
-    weir_instant retry_at;   /* after an error: not before */
+    bool held;               /* the root is paused */
+    uint8_t cut;             /* enum weir_way: nothing arrives on these */
+    weir_instant noticed_at; /* when the ends notice a cut of both ways */
+    weir_instant retry_at;   /* earliest retry after an error */
     struct weir_net net;
     struct weir_pipe to_root, to_limiter;
 };
@@ -57,7 +59,8 @@ struct weir_fleet {
     struct weir_world world;
     struct weir_node *limiters, *roots; /* owned */
     struct weir_link *links;            /* owned; [limiter * roots + root] */
-    uint32_t lowers; /* limiters, and in a fleet with regions roots as such */
+    uint32_t lowers; /* limiters, and in a fleet with regions roots acting as
+                      * such */
     struct weir_catalog *store; /* owned */
     uint64_t epoch;             /* of the store */
     bool store_away;
@@ -93,20 +96,21 @@ static inline bool weir_node_alive(const struct weir_node *node)
 
 void weir_node_init(struct weir_node *node, struct weir_fleet *fleet,
                     struct weir_place place);
-/* Its memory begins or ends; nothing is told to its links. */
+/* Creates or frees the node's memory, without informing its links. */
 void weir_node_begin(struct weir_node *node);
 void weir_node_end(struct weir_node *node);
 weir_instant weir_node_now(const struct weir_node *node);
-/* A packet has reached it: taken now, or when it is free. */
+/* A packet has reached the node, which takes it now or when it is free. */
 void weir_node_arrive(struct weir_node *node, struct weir_packet *packet);
-/* Says what it has to say, and sleeps until its deadline: after anything
- * that was done to it. Nothing while it is paused. */
+/* To be called after each change to the node: it sends its messages and sleeps
+ * until its deadline. No effect while it is paused. */
 void weir_node_rest(struct weir_node *node);
-/* It has something to do now. */
+/* The node has work to do now. */
 void weir_node_kick(struct weir_node *node);
-/* The link's end: up or down. 'above': the peer is a root above it. */
+/* The node's end of the link goes up or down. 'above': the peer is a root above
+ * it. */
 void weir_node_link(struct weir_node *node, uint32_t peer, bool above, bool up);
-/* A root reads what is new in the store. */
+/* A root reads the store's new edits. */
 void weir_node_load(struct weir_node *node);
 
 /* ---- fleet_link.c: links ---- */
@@ -114,22 +118,22 @@ void weir_node_load(struct weir_node *node);
 void weir_link_init(struct weir_link *link, struct weir_fleet *fleet,
                     uint32_t limiter, uint32_t root);
 void weir_link_fini(struct weir_link *link);
-/* It is up if it may be. */
+/* Brings the link up if nothing forbids it. */
 void weir_link_settle(struct weir_link *link);
-/* Both ends see it go down; it is for the caller to settle it again. */
+/* Both ends see the link go down; the caller settles it again. */
 void weir_link_break(struct weir_link *link);
-/* After an error of a node. */
+/* Breaks the link after an error of a node. */
 void weir_link_drop(struct weir_link *link);
 static inline struct weir_link *weir_link_of(const struct weir_packet *packet)
 {
     return packet->pipe->owner;
 }
-/* 'leave': when the node has done its work. */
+/* 'leave': when the node's work is done. */
 void weir_link_send(struct weir_link *link, bool to_root,
                     const struct weir_message *message, weir_instant leave);
-/* Whether what arrived may be taken: draws whether it is a replay. */
+/* Whether a packet that arrived may be taken: draws whether it is a replay. */
 bool weir_link_admits(struct weir_link *link, const struct weir_packet *packet);
-/* A packet of it was taken or is gone. */
+/* A packet of the link was taken or is lost. */
 void weir_link_relieve(struct weir_link *link);
 
 #endif /* WEIR_FLEET_PARTS_H */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * lab/live_parts.h - what a live fleet is made of; for live_*.c only. */
+ * lab/live_parts.h - the structs of a live fleet; for live_*.c only. */
 
 #ifndef WEIR_LIVE_PARTS_H
 #define WEIR_LIVE_PARTS_H
@@ -17,7 +17,7 @@ struct weir_live_agent {
     struct weir_live_fleet *fleet;
     struct weir_process *process;                      /* NULL: killed */
     struct weir_live_counts told[WEIR_LIVE_LOADS_MAX]; /* since its start */
-    double rates[WEIR_LIVE_LOADS_MAX];                 /* that it was told */
+    double rates[WEIR_LIVE_LOADS_MAX];                 /* last sent to it */
     uint64_t reports;
     bool ready;
 };
@@ -25,9 +25,9 @@ struct weir_live_agent {
 struct weir_live_root {
     struct weir_live_fleet *fleet;
     struct weir_process *process; /* NULL: killed */
-    struct weir_asker *asker;     /* NULL: its ports aren't known yet */
+    struct weir_asker *asker;     /* NULL: ports not known yet */
     bool paused, ready;
-    bool looking; /* it owes the answer to a look */
+    bool looking; /* a request for fills is unanswered */
     uint64_t asked;
     char last_line[160]; /* of its log */
 };
@@ -37,7 +37,7 @@ struct weir_live_fleet {
     const char *program;
     struct weir_live_watch watch;
     uint64_t seed;
-    uint64_t born; /* agents so far: each has a seed of its own */
+    uint64_t born; /* agents started so far: each has a seed of its own */
     struct event_base *base;
     struct weir_signals *signals;
     char folder[WEIR_LIVE_PATH_MAX]; /* "": not made yet */
@@ -48,7 +48,7 @@ struct weir_live_fleet {
     struct weir_relay **relays; /* limiter after limiter, by root */
     weir_instant start;         /* 0: not begun */
     weir_duration step;
-    bool arrived; /* at the next stage of the start */
+    bool arrived; /* the next stage of the start is reached */
     bool ending;
     int error;
     struct weir_diag why;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * lab/load.h - sources of load: who asks for what, when, and of which
- * limiter.
+ * lab/load.h - sources of load: the requests of a scenario, with their
+ * instants, keys and limiters.
  *
- * Each load of a scenario is a part of the world. It has chance of its own
- * from the seed, so that two settings of one scenario are compared under the
- * same requests. A request costs O(1), whatever the numbers of keys and
+ * Each load of a scenario is a part of the world. It has a random stream of its
+ * own from the seed, so that two settings of one scenario are compared under
+ * the same requests. A request costs O(1), whatever the numbers of keys and
  * limiters.
  *
- * Requests go to limiters that are ready, as a load balancer sees to: that
- * run, aren't paused, and have had quotas. A spread that means one that isn't
- * goes to the next one that is; with none, a request isn't made. */
+ * As behind a load balancer, requests go only to limiters that are ready: that
+ * run, aren't paused, and have had quotas. If the spread selects one that isn't
+ * ready, the next ready one gets the request; without any, the request isn't
+ * made. */
 
 #ifndef WEIR_LOAD_H
 #define WEIR_LOAD_H
@@ -23,9 +24,9 @@
 
 struct weir_loads; /* all loads of one run */
 
-/* Nothing runs until weir_loads_start(). 'check' may be NULL; all outlive the
- * loads. NULL with 'diag' filled: an access log that can't be read, with the
- * line of the scenario that names it. */
+/* Nothing runs until weir_loads_start(). 'check' may be NULL; all arguments
+ * outlive the loads. NULL with 'diag' filled: an unreadable access log, with
+ * the line of the scenario that names it. */
 struct weir_loads *weir_loads_new(struct weir_fleet *fleet,
                                   struct weir_truth *truth,
                                   struct weir_check *check,
@@ -34,10 +35,10 @@ struct weir_loads *weir_loads_new(struct weir_fleet *fleet,
 void weir_loads_free(struct weir_loads *loads);
 /* The scenario begins now. */
 void weir_loads_start(struct weir_loads *loads);
-/* From now on the load has this rate, whatever the steps in its file. */
+/* From now on the load has this rate instead of its steps. */
 void weir_loads_rate(struct weir_loads *loads, const char *name,
                      const struct weir_rate_step *rate);
-/* The limiter was paused or resumed. (Births and deaths are watched.) */
+/* The limiter was paused or resumed. (Births and deaths are observed.) */
 void weir_loads_pause(struct weir_loads *loads, uint32_t limiter, bool paused);
 /* Requests made so far. */
 uint64_t weir_loads_takes(const struct weir_loads *loads);
@@ -46,8 +47,9 @@ uint64_t weir_loads_takes(const struct weir_loads *loads);
 
 struct weir_alias {
     uint32_t count;
-    uint64_t *part;  /* owned: of 2^64, that it is the place itself … */
-    uint32_t *other; /* owned: … and not this one */
+    uint64_t *part;  /* owned: of 2^64, the part of column i that is i itself
+                      * … */
+    uint32_t *other; /* owned: … the rest of the column is this number */
 };
 
 /* Number k from 0 has weight 1 / (k + 1)^skew. */
@@ -55,7 +57,7 @@ void weir_alias_zipf(struct weir_alias *alias, uint32_t count, double skew);
 void weir_alias_fini(struct weir_alias *alias);
 uint32_t weir_alias_draw(const struct weir_alias *alias, struct weir_rng *rng);
 
-/* ---- access_log.c: who asked when ---- */
+/* ---- access_log.c: requests of a log ---- */
 
 struct weir_log_request {
     weir_duration at; /* since the first one */
@@ -64,7 +66,7 @@ struct weir_log_request {
 struct weir_access_log {
     struct weir_log_request *requests; /* owned; in the order of time */
     size_t count;
-    char **clients; /* owned, each */
+    char **clients; /* owned, each string too */
     uint32_t client_count;
 };
 
@@ -75,21 +77,21 @@ int weir_access_log_read(struct weir_access_log *log, const char *path,
                          struct weir_diag *diag);
 void weir_access_log_fini(struct weir_access_log *log);
 
-/* ---- arrivals.c: when the next request comes ---- */
+/* ---- arrivals.c: instants of requests ---- */
 
 /* A rate that changes with time. */
 struct weir_arrival {
     const struct weir_load *load; /* borrowed */
     weir_instant start;           /* of the scenario … */
-    weir_duration span; /* … and how long it runs: nothing comes later */
-    double base_per_s;  /* what "1x" is */
-    bool replaced;      /* 'rate' instead of the load's steps */
+    weir_duration span;           /* … and its length: nothing comes later */
+    double base_per_s;            /* meaning of "1x" */
+    bool replaced;                /* 'rate' rules instead of the load's steps */
     struct weir_rate_step rate;
     weir_instant at; /* of the last arrival … */
     double rest;     /* … and the part of a nanosecond after it */
 };
 
-/* Moves to the next arrival; WEIR_NEVER: there is none any more. */
+/* Moves to the next arrival; WEIR_NEVER: there are no more. */
 weir_instant weir_arrival_next(struct weir_arrival *arrival,
                                struct weir_rng *rng);
 /* Requests a second at 'at', which counts from the scenario's start. */

@@ -1,38 +1,38 @@
 /* SPDX-License-Identifier: MIT
- * lab/log_line.h - one line of a web server's access log, in common or
- * combined format:
+ * lab/log_line.h - one line of a web server's access log, in common or combined
+ * format:
  *
  *     192.0.2.7 - ann [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 200 17
  *         "http://referer/" "agent"
  *
- * Exactly three words stand before the time: with another one in front, as in
- * vhost_combined, that would be taken for the client. */
+ * Exactly three words precede the time: an additional first one, as in
+ * vhost_combined, would be taken for the client. */
 
 #ifndef WEIR_LOG_LINE_H
 #define WEIR_LOG_LINE_H
 
 #include "base/base.h"
 
-/* What stands in a line; texts point into it. */
+/* The fields of a line; texts point into it. */
 struct weir_log_line {
     struct weir_text client, user;
-    struct weir_text method, path, protocol; /* "-" and absent ones, if what
-                                              * was asked was no request */
+    struct weir_text method, path, protocol; /* "-" and absent ones, if the line
+                                              * has no valid request */
     struct weir_text status, referer, agent;
     uint64_t bytes;        /* 0 for "-" */
     int64_t at;            /* seconds since 1970, UTC */
-    struct weir_text rest; /* behind the time */
+    struct weir_text rest; /* after the time */
 };
 
-/* The minute that was read last: lines of one minute follow each other, and
- * it is read once. A zeroed one is good. */
+/* The last minute read: lines of one minute follow each other, and it is parsed
+ * once. Valid if zeroed. */
 struct weir_log_clock {
     char text[23]; /* "17/May/2015:10:05" and "+0000" */
     int64_t at;    /* of its first second */
 };
 
 /* Reads client, user and time, and finds the rest. NULL, or a sentence that
- * says what is missing. */
+ * names the missing part. */
 const char *weir_log_line_begin(struct weir_text line,
                                 struct weir_log_clock *clock,
                                 struct weir_log_line *out);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * lab/memory.h - memory that is there or the end: a simulation that goes on
- * without it proves nothing. Freed with free(). */
+ * lab/memory.h - allocation that aborts on failure: a simulation that goes on
+ * without memory proves nothing. Freed with free(). */
 
 #ifndef WEIR_MEMORY_H
 #define WEIR_MEMORY_H
@@ -17,13 +17,13 @@ static inline void *weir_must(void *p)
     return p;
 }
 
-/* Zeroed; 'count' 0 gives a pointer as well. */
+/* Zeroed; never NULL, also for 'count' 0. */
 static inline void *weir_must_zeroed(size_t count, size_t size)
 {
     return weir_must(calloc(count > 0 ? count : 1, size));
 }
 
-/* Room for 'need' items of 'size' bytes, doubling; the new ones aren't
+/* Grows the array to 'need' items of 'size' bytes, doubling; new items aren't
  * zeroed. */
 static inline void *weir_must_grow(void *array, size_t *capacity, size_t need,
                                    size_t size)

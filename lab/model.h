@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * lab/model.h - scenarios that aren't fleets: one experiment each, played in
+ * lab/model.h - scenarios that aren't fleets: one experiment each, run in
  * virtual time with the product's own pure parts.
  *
- * "model NAME key=value …" stands in a scenario in the place of roots,
- * limiters, quotas and loads. All else of the language is the same: settings,
- * variants, measures, claims, figures. The model says what it can be told
- * (fields), what it measures (metrics) and what it shows over time (series),
- * by names of its own; it holds no copy of what the product decides. */
+ * "model NAME key=value …" replaces roots, limiters, quotas and loads in a
+ * scenario. The rest of the language is the same: settings, variants, measures,
+ * claims, figures. A model declares its parameters (fields), its results
+ * (metrics) and its values over time (series), by names of its own; it has no
+ * copy of the product's decisions. */
 
 #ifndef WEIR_MODEL_H
 #define WEIR_MODEL_H
@@ -40,27 +40,27 @@ struct weir_model_metric {
     const char *sentence;
 };
 
-/* How a series is drawn: summed up to a rate, or by its highest. */
+/* How a series is drawn: summed to a rate, or by its maximum. */
 struct weir_model_series {
     const char *name; /* NULL ends a list */
-    const char *unit; /* of the axis; those of one unit share a panel */
-    bool rate;        /* a sample counts; the figure shows it per second */
+    const char *unit; /* of the axis; series of one unit share a panel */
+    bool rate;        /* a sample is a count; the figure shows it per second */
 };
 
 struct weir_model_run;
 
 struct weir_model {
     const char *name;     /* NULL ends the list of models */
-    const char *sentence; /* what is played */
+    const char *sentence; /* description for people */
     const struct weir_model_field *fields;
     const struct weir_model_metric *metrics;
     const struct weir_model_series *series;
-    /* Plays it once. Deterministic in 'run' alone. */
+    /* Runs it once. Deterministic in 'run' alone. */
     void (*play)(struct weir_model_run *run);
 };
 extern const struct weir_model *const weir_models[]; /* ends with NULL */
 
-/* What a model is given, and what it fills. */
+/* Input and results of a model. */
 struct weir_model_run {
     const double *values; /* by the model's fields */
     uint64_t seed;
@@ -72,7 +72,7 @@ struct weir_model_run {
     uint64_t events, takes;
 };
 
-/* Adds to the sample in which 'at' (since the start) lies, if it is in the
+/* Adds to the sample that contains 'at' (since the start), if it is within the
  * run. */
 void weir_model_add(struct weir_model_run *run, size_t series, weir_duration at,
                     double value);
@@ -81,11 +81,11 @@ void weir_model_add(struct weir_model_run *run, size_t series, weir_duration at,
 
 struct weir_builder;
 int weir_build_model(struct weir_builder *builder);
-/* A field's value, as it is read. */
+/* Prints a field's value as it can be read back. */
 void weir_model_value_print(FILE *out, const struct weir_model_field *field,
                             double value);
 void weir_print_model(FILE *out, const struct weir_scenario *scenario);
-/* Names to choose from, ending with NULL: the fleet's, or the model's. */
+/* Names to choose from, ending with NULL: the fleet's or the model's. */
 const char *const *weir_scenario_metrics(struct weir_scenario *scenario);
 const char *const *weir_scenario_series(struct weir_scenario *scenario);
 

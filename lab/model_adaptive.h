@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * lab/model_adaptive.h - the parts of the model "adaptive": what is measured,
- * and who watches a plant to measure it. */
+ * lab/model_adaptive.h - the parts of the model "adaptive": its metrics, and
+ * the observer of a plant that computes them. */
 
 #ifndef WEIR_MODEL_ADAPTIVE_H
 #define WEIR_MODEL_ADAPTIVE_H
@@ -56,22 +56,22 @@ enum {
     WEIR_ADAPTIVE_SERIES_IN_FLIGHT,
 };
 
-/* Something changes at 'change', and changes back 'lasts' later; then again
- * each 'every'. 0: never. Of each part the first 'grace' isn't settled. */
+/* A change at 'change', reversed 'lasts' later, and repeated each 'every'. 0:
+ * never. The first 'grace' of each phase isn't settled. */
 struct weir_adaptive_phases {
     weir_instant change;
     weir_duration lasts, every, grace;
 };
 
 struct weir_adaptive_look;
-/* 'settle': what is before doesn't count. 'run' is borrowed. */
+/* Requests before 'settle' don't count. 'run' is borrowed. */
 struct weir_adaptive_look *weir_adaptive_look_new(
     struct weir_model_run *run, const struct weir_plant_options *plant,
     const struct weir_adaptive_phases *phases, weir_instant settle);
 void weir_adaptive_look_free(struct weir_adaptive_look *look);
-/* Is weir_plant_options.note; 'context' the look. */
+/* For weir_plant_options.note; 'context' is the look. */
 void weir_adaptive_look_note(void *context, const struct weir_plant_note *note);
-/* The run is over: fills its metrics and series. */
+/* Fills the metrics and series at the end of the run. */
 void weir_adaptive_look_sum_up(struct weir_adaptive_look *look);
 
 #endif /* WEIR_MODEL_ADAPTIVE_H */

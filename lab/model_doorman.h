@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * lab/model_doorman.h - the stage of Doorman's scenarios, for the model's own
- * files: a tree of jobs, clients on its leaves, what they want, what befalls
- * them, what is measured. Two sets of rules play on it.
+ * files: a tree of jobs, clients on its leaves, their wants, mishaps, and
+ * measurements. Two sets of rules run on it.
  *
  * The words are Doorman's: a job is a place in the tree, with some tasks (the
- * processes) of which at most one is master. The stage decides who is master
- * and what clients want, and tells the rules; the rules tell the stage what
+ * processes) of which at most one is master. The stage chooses the masters and
+ * the clients' wants and informs the rules; the rules tell the stage how much
  * each client may use. Instants are since the start of the run. */
 
 #ifndef WEIR_MODEL_DOORMAN_H
@@ -16,7 +16,7 @@
 
 #define WEIR_DOORMAN_NONE UINT32_MAX
 
-/* What the model can be told; the table is in model_doorman.c. */
+/* The model's parameters; the table is in model_doorman.c. */
 enum weir_doorman_field {
     WEIR_DOORMAN_RULES,
     WEIR_DOORMAN_REGIONS,
@@ -81,11 +81,11 @@ enum weir_doorman_series {
 
 struct weir_doorman;
 
-/* ---- model_doorman_agenda.c: what is to be done, and when ---- */
+/* ---- model_doorman_agenda.c: actions by instant ---- */
 
 struct weir_doorman_action {
     weir_instant at;
-    uint64_t number; /* of those posted: the order within an instant */
+    uint64_t number; /* of posting: the order within an instant */
     void (*run)(struct weir_doorman *stage, uint32_t which, weir_instant now);
     uint32_t which;
 };
@@ -100,57 +100,57 @@ void weir_doorman_post(struct weir_doorman *stage, weir_instant at,
                        void (*run)(struct weir_doorman *stage, uint32_t which,
                                    weir_instant now),
                        uint32_t which);
-/* When the next is due; WEIR_NEVER: nothing is. */
+/* The instant of the next action; WEIR_NEVER: there is none. */
 weir_instant weir_doorman_due(const struct weir_doorman *stage);
-/* Runs what is due by 'now' and was posted before the call, in the order of
- * posting. */
+/* Runs the actions that are due by 'now' and were posted before the call, in
+ * the order of posting. */
 void weir_doorman_run_due(struct weir_doorman *stage, weir_instant now);
 
-/* ---- model_doorman_look.c: what is measured ---- */
+/* ---- model_doorman_look.c: measurements ---- */
 
 struct weir_doorman_look {
-    weir_instant at; /* all below holds since */
+    weir_instant at; /* the values below hold since then */
     double given, wanted, capacity;
-    /* Given may not exceed it: the capacity, and after a cut what was out
-     * then, as far as that has not come back since. */
+    /* Bound of 'given': the capacity, and after a cut the capacity that was
+     * handed out then and hasn't come back since. */
     double bound;
     uint32_t without_master; /* jobs */
-    double used;             /* utilisation x ns, of the time that counts */
-    weir_instant over_at;    /* the last instant that was over; WEIR_NEVER */
+    double used;             /* utilisation x ns, over the measured time */
+    weir_instant over_at;    /* the last instant over the bound; WEIR_NEVER */
     bool over, low;
-    size_t drawn; /* samples that have something in them */
+    size_t drawn; /* samples that have a value */
     uint64_t over_instants, over_episodes;
-    double most, least; /* given: of the bound; of what could be used */
-    /* Mishaps: the end of the last one that no other has followed, and of
-     * the first one before whose effect goes on; WEIR_NEVER: none. */
+    double most, least; /* 'given' divided by the bound; by the usable amount */
+    /* Mishaps: the end of the last one, and of the earliest one whose effects
+     * still overlap with it; WEIR_NEVER: none. */
     weir_instant ended, first_ended;
     bool mishaps;
     weir_duration recovery;
-    uint32_t newcomer; /* a client; NONE: no longer, or not yet */
+    uint32_t newcomer; /* a client; NONE: not yet, or no longer waiting */
     weir_instant newcomer_came;
     struct {
         uint64_t count, over, episodes;
         bool was_over;
         double given, given_over, most;
-    } report; /* the rows that the original writes, each five seconds */
+    } report; /* rows of the original's report, each five seconds */
 };
 
 /* ---- The stage ---- */
 
 struct weir_doorman_job {
-    uint32_t level;  /* of the root: 0 */
+    uint32_t level;  /* depth; the root's is 0 */
     uint32_t parent; /* NONE: the root */
-    uint32_t master; /* a task of its own; NONE */
-    bool lost;       /* as a mishap that its election will end */
+    uint32_t master; /* one of its tasks; NONE */
+    bool lost;       /* by a mishap that its election will end */
 };
 
 struct weir_doorman_client {
     uint32_t job;
     double wants;
-    double given; /* that it may use now */
+    double given; /* what it may use now */
 };
 
-/* All are called with the stage as it is after what they tell. */
+/* Each is called after the stage has changed. */
 struct weir_doorman_rules {
     const char *name;
     void (*init)(struct weir_doorman *stage);
@@ -162,13 +162,13 @@ struct weir_doorman_rules {
     void (*wants_changed)(struct weir_doorman *stage, uint32_t client,
                           weir_instant now);
     void (*capacity_changed)(struct weir_doorman *stage, weir_instant now);
-    /* 'old' isn't master any more, and who is now isn't 'old'; either may be
+    /* 'old' is no longer master; the new master isn't 'old'. Either may be
      * NONE. */
     void (*master_changed)(struct weir_doorman *stage, uint32_t job,
                            uint32_t old, weir_instant now);
-    /* What the root takes for handed out, on its way or in use. */
+    /* The capacity that the root considers handed out, in transit or in use. */
     double (*out)(struct weir_doorman *stage, weir_instant now);
-    /* All that happens until the run's end: the agenda, and its own. */
+    /* Runs all until the run's end: the agenda, and the rules' own events. */
     void (*play)(struct weir_doorman *stage);
 };
 extern const struct weir_doorman_rules weir_doorman_weir, weir_doorman_original;
@@ -177,7 +177,7 @@ struct weir_doorman {
     struct weir_model_run *run;
     const double *values; /* by enum weir_doorman_field */
     const struct weir_doorman_rules *rules;
-    void *fleet; /* the rules' own */
+    void *fleet; /* owned by the rules */
     struct weir_rng rng;
     struct weir_doorman_agenda agenda;
     struct weir_doorman_look look;
@@ -188,9 +188,9 @@ struct weir_doorman {
     uint32_t tasks; /* of each job */
 };
 
-/* One of 'count', by chance. */
+/* A random number below 'count'. */
 uint32_t weir_doorman_draw(struct weir_doorman *stage, size_t count);
-/* One more of a metric that counts. */
+/* Adds one to a metric that counts. */
 void weir_doorman_count(struct weir_doorman *stage,
                         enum weir_doorman_metric metric);
 
@@ -201,17 +201,17 @@ void weir_doorman_give(struct weir_doorman *stage, uint32_t client,
 /* ---- model_doorman_look.c, for the stage ---- */
 
 void weir_doorman_look_init(struct weir_doorman *stage);
-/* Wants, capacity or masters have changed: time before 'now' passed under
- * what was. */
+/* Wants, capacity or masters have changed: accounts the time before 'now' under
+ * the former values. */
 void weir_doorman_look_again(struct weir_doorman *stage, weir_instant now);
 void weir_doorman_look_cut(struct weir_doorman *stage, double capacity,
                            weir_instant now);
-/* A mishap begins; one has ended. */
+/* A mishap begins; a mishap has ended. */
 void weir_doorman_mishap_begins(struct weir_doorman *stage);
 void weir_doorman_mishap_ends(struct weir_doorman *stage, weir_instant now);
 /* A row of the original's report. */
 void weir_doorman_report(struct weir_doorman *stage);
-/* The run is over: writes the metrics that are kept here. */
+/* Writes the metrics that are kept here, at the end of the run. */
 void weir_doorman_look_end(struct weir_doorman *stage);
 
 #endif /* WEIR_MODEL_DOORMAN_H */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * lab/model_meter.h - algorithms as models name them: a meter for one key. */
+ * lab/model_meter.h - algorithms as models name them: a bucket state for one
+ * key. */
 
 #ifndef WEIR_MODEL_METER_H
 #define WEIR_MODEL_METER_H
 
 #include "algo/meter.h"
 
-/* "sliding_N" is a sliding window cut into N. Ends with NULL. */
+/* "sliding_N" is a sliding window of N parts. Ends with NULL. */
 extern const char *const weir_model_algorithms[];
 
 struct weir_model_meter {
@@ -14,9 +15,9 @@ struct weir_model_meter {
     void *state; /* owned */
 };
 
-/* 'algorithm' is an index of the words above; 'quantity' units pass in a
- * 'window', which is the rate of buckets too, with room for 'burst' units;
- * 'initial' is what a token bucket holds at first. */
+/* 'algorithm' is an index into the words above. 'quantity' units pass in a
+ * 'window'; this is also the rate of buckets, which have room for 'burst'
+ * units. A token bucket starts with 'initial' units. */
 void weir_model_meter_init(struct weir_model_meter *meter, size_t algorithm,
                            uint64_t quantity, weir_duration window,
                            uint64_t burst, uint64_t initial);

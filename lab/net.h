@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * lab/net.h - the simulated network: pipes that carry the bytes of weir.v1
- * one way, late, and when told so not at all, twice, or in another order.
+ * lab/net.h - the simulated network: pipes that carry the bytes of weir.v1 one
+ * way, with a delay, and if configured with loss, duplication and reordering.
  *
- * A pipe keeps order as TCP does, but for what is let overtake. It outlives
- * connections: a packet bears the number of the one it was sent on, and who
- * it arrives at compares. */
+ * A pipe keeps order as TCP does, except for packets that it lets overtake. It
+ * outlives connections: a packet bears the number of the connection that it was
+ * sent on, and the receiver compares it. */
 
 #ifndef WEIR_NET_H
 #define WEIR_NET_H
@@ -15,11 +15,11 @@ enum weir_delay_shape {
     WEIR_DELAY_FIXED,       /* always 'delay' */
     WEIR_DELAY_UNIFORM,     /* between 'delay' - 'spread' and + 'spread' */
     WEIR_DELAY_EXPONENTIAL, /* 'delay' + an exponential of mean 'spread' */
-    WEIR_DELAY_PARETO,      /* the same, heavy-tailed (shape 1.5), cut at
-                             * 100 times 'spread' */
+    WEIR_DELAY_PARETO,      /* the same, heavy-tailed (shape 1.5), cut at 100
+                             * times 'spread' */
 };
 
-/* What a pipe does to what goes through it. */
+/* Faults of a pipe. */
 struct weir_net {
     enum weir_delay_shape shape;
     weir_duration delay, spread; /* one way */
@@ -28,13 +28,13 @@ struct weir_net {
     double reorder;              /* … may overtake those before it, */
     double replay; /* … in flight at the end of a connection arrives on the
                      * next one */
-    uint64_t bytes_per_s; /* 0: as wide as may be */
+    uint64_t bytes_per_s; /* 0: unlimited */
 };
 
 struct weir_pipe;
 
 struct weir_packet {
-    struct weir_packet *next; /* in whatever queue it stands */
+    struct weir_packet *next; /* in its present queue */
     struct weir_pipe *pipe;
     weir_instant at; /* when it arrives */
     uint32_t connection;
@@ -47,8 +47,8 @@ struct weir_pipe {
     struct weir_part part;    /* the first member */
     struct weir_world *world; /* borrowed, as the next */
     const struct weir_net *net;
-    void *owner; /* of 'arrived' */
-    /* Takes the packet: to be freed by weir_packet_free(). */
+    void *owner; /* argument of 'arrived' */
+    /* Takes over the packet, to be freed by weir_packet_free(). */
     void (*arrived)(void *owner, struct weir_packet *packet);
     struct weir_packet *first; /* owned; by arrival */
     struct weir_packet *last;
@@ -57,16 +57,16 @@ struct weir_pipe {
     uint64_t bytes;       /* of its packets that aren't freed */
 };
 
-/* Makes it of 'world', 'net', 'owner' and 'arrived', which are filled in. */
+/* The caller has filled 'world', 'net', 'owner' and 'arrived'. */
 void weir_pipe_init(struct weir_pipe *pipe);
-/* What is in flight is gone. */
+/* Frees the packets in flight. */
 void weir_pipe_empty(struct weir_pipe *pipe);
 
 /* A packet of 'len' bytes, to be filled and sent or freed. */
 struct weir_packet *weir_packet_new(struct weir_pipe *pipe, size_t len);
 void weir_packet_free(struct weir_packet *packet);
-/* Sends at 'leave' (now or later). The packet is the pipe's from then on.
- * False: it was lost. */
+/* Sends at 'leave' (now or later). The packet then belongs to the pipe. False:
+ * it was lost. */
 bool weir_pipe_send(struct weir_packet *packet, weir_instant leave);
 
 #endif /* WEIR_NET_H */

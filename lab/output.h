@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * lab/output.h - what came out of runs, for programs and for the eye: JSON
- * lines, CSV, figures. The same bytes for the same seeds, whatever the
- * compiler and the order in which the runs ended. (Text for people is the
- * command line's.) */
+ * lab/output.h - results of runs for programs and as figures: JSON lines, CSV,
+ * SVG. The same bytes for the same seeds, whatever the compiler and the order
+ * in which the runs ended. (The command line writes the text for people.) */
 
 #ifndef WEIR_OUTPUT_H
 #define WEIR_OUTPUT_H
@@ -11,27 +10,27 @@
 
 #include "lab/run.h"
 
-/* A figure draws at most so many panels, and curves in one of them. */
+/* Bounds of a figure: its panels, and the curves in one of them. */
 #define WEIR_FIGURE_PANELS_MAX 16
 #define WEIR_FIGURE_CURVES_MAX 12
 
-/* All variants of a scenario at one seed. All is borrowed. */
+/* All variants of a scenario at one seed. All members are borrowed. */
 struct weir_batch {
     const char *name;
     uint64_t seed;
-    struct weir_scenario **scenarios; /* a variant each */
+    struct weir_scenario **scenarios; /* one for each variant */
     struct weir_result **results;
     size_t count;
 };
 
-/* {"scenario":…,"seed":…,"metrics":{…}} and a line feed; with variants,
- * metrics holds an object for each. Behind them "events" and "takes", then
- * "expectations", "claims" and "violations", each only if there are any. A
- * number that couldn't be found is null. */
+/* {"scenario":…,"seed":…,"metrics":{…}} and a line feed; with variants, metrics
+ * has an object for each. "events" and "takes" follow, then "expectations",
+ * "claims" and "violations", each only if there are any. An unknown number is
+ * null. */
 void weir_output_json(const struct weir_batch *batch, FILE *out);
 
-/* Makes the folder unless it is there. 0, or WEIR_ESYSTEM with 'diag' when
- * nothing could be written into it: better known before the runs. */
+/* Makes the folder unless it exists. 0, or WEIR_ESYSTEM with 'diag' if it isn't
+ * writable, so that the error comes before the runs. */
 int weir_output_folder(const char *dir, struct weir_diag *diag);
 
 /* The samples of each variant as DIR/NAME[-VARIANT]-SEED.csv. 0, or
@@ -39,15 +38,15 @@ int weir_output_folder(const char *dir, struct weir_diag *diag);
 int weir_output_csv(const struct weir_batch *batch, const char *dir,
                     struct weir_diag *diag);
 
-/* Every figure of the scenario as DIR/NAME[-N].svg, beside the .gp (a script
- * for gnuplot) and the .dat that it was drawn from. What stands over time is
- * the first batch's; measures are means over all. 0, WEIR_ESYSTEM, or
- * WEIR_ENOENT when gnuplot isn't installed: then all but the .svg is there,
- * and 'diag' says how to go on. */
+/* Writes every figure of the scenario as DIR/NAME[-N].svg, beside its sources:
+ * the .gp (a script for gnuplot) and the .dat. Series over time are the first
+ * batch's; measures are means over all batches. 0, WEIR_ESYSTEM, or WEIR_ENOENT
+ * if gnuplot isn't installed: then only the .svg is missing, and 'diag' says
+ * how to go on. */
 int weir_output_figures(const struct weir_batch *batches, size_t count,
                         const char *dir, struct weir_diag *diag);
 
-/* Whether all variants have their setting of that place the same. */
+/* Whether this setting has the same value in all variants. */
 bool weir_output_is_common(const struct weir_batch *batch, size_t setting);
 
 #endif /* WEIR_OUTPUT_H */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * lab/scenario.h - a scenario as data: what a .weir file says once its
- * settings are put in. weir-scenario(5) is the grammar.
+ * lab/scenario.h - a scenario as data: the content of a .weir file with its
+ * settings put in. weir-scenario(5) is the grammar.
  *
  * A file is read once (weir_script_read) and built once for each of its
  * variants (weir_scenario_build): texts with "$key" replaced, units parsed,
- * names checked. Both back ends, the figures and the random scenarios of the
- * swarm speak this struct and nothing else. Everything is owned by the
- * scenario. Instants are durations since the scenario's start. */
+ * names checked. Both back ends, the figures and the swarm's random scenarios
+ * use this struct and nothing else. The scenario owns everything. Instants are
+ * durations since its start. */
 
 #ifndef WEIR_SCENARIO_H
 #define WEIR_SCENARIO_H
@@ -25,21 +25,21 @@
 
 struct weir_model; /* model.h */
 
-/* Where in the file something stands, for messages of later stages. */
+/* A place in the file, for messages of later stages. */
 struct weir_where {
     uint32_t line, column;
 };
 
-/* Which nodes: a range, or a share of a range drawn from the seed. */
+/* A selection of nodes: a range, or some of a range drawn from the seed. */
 struct weir_selection {
     bool root;            /* else limiters */
     uint32_t first, last; /* from 0, both included */
-    uint32_t count;       /* so many of them, drawn; 0: all */
+    uint32_t count;       /* so many of them, at random; 0: all */
     struct weir_where where;
 };
 
-/* A limiter that one of these names links to the roots that they name with
- * it, and to no other; a limiter that none of them names links to all. */
+/* A limiter in 'limiters' of such entries links to the roots of these entries
+ * only; a limiter in none of them links to all roots. */
 struct weir_linkage {
     struct weir_selection limiters, roots;
 };
@@ -50,7 +50,7 @@ enum weir_arrivals { WEIR_ARRIVALS_POISSON, WEIR_ARRIVALS_REGULAR };
 enum weir_spread {
     WEIR_SPREAD_UNIFORM, /* a limiter drawn for each request */
     WEIR_SPREAD_ROUND_ROBIN,
-    WEIR_SPREAD_STICKY, /* each key has its limiter */
+    WEIR_SPREAD_STICKY, /* each key always goes to the same limiter */
     WEIR_SPREAD_ZIPF,   /* limiter k with weight 1 / k^skew */
 };
 /* From 'at' on: requests a second, over all limiters. */
@@ -70,18 +70,18 @@ struct weir_load {
     weir_duration burst_on, burst_every; /* on at the start of each 'every';
                                           * 0: always */
     char *log;                           /* path of an access log; NULL: none */
-    double log_speed;                    /* 1: as it was */
+    double log_speed;                    /* 1: the log's own speed */
     enum weir_arrivals arrivals;
     enum weir_spread spread;
     double skew;                     /* of WEIR_SPREAD_ZIPF */
-    uint32_t keys;                   /* 1: just the quota */
+    uint32_t keys;                   /* 1: only the quota itself */
     double key_skew;                 /* 0: uniform; else Zipf */
     uint64_t weight_min, weight_max; /* uniform */
     struct weir_selection on;        /* limiters that get it */
     struct weir_where where;
 };
 
-/* ---- What happens at an instant ---- */
+/* ---- Actions ---- */
 
 enum weir_action_kind {
     WEIR_ACTION_KILL,
@@ -92,7 +92,8 @@ enum weir_action_kind {
     WEIR_ACTION_RESUME,
     WEIR_ACTION_CPU,    /* span: per message; span2: per item */
     WEIR_ACTION_CLOCK,  /* step, ppm */
-    WEIR_ACTION_CUT,    /* nodes from others; ways; span: noticed after */
+    WEIR_ACTION_CUT,    /* between nodes and others; ways; span: noticed
+                         * after */
     WEIR_ACTION_MEND,   /* nodes from others; 'some' false: every link */
     WEIR_ACTION_NET,    /* net, of the links between nodes and others; 'some'
                           * false: of every link */
@@ -103,30 +104,30 @@ enum weir_action_kind {
     WEIR_ACTION_EXPECT, /* condition holds within 'span' */
 };
 
-/* ---- What can be asked for ---- */
+/* ---- Quantities and metrics ---- */
 
-/* The state at an instant; both back ends can tell. */
+/* The state at an instant, known to both back ends. */
 enum weir_quantity {
     WEIR_QUANTITY_FILL,      /* of a quota: the largest root's, units */
     WEIR_QUANTITY_SPREAD,    /* of a quota: (largest - smallest root's fill)
                               * / limit */
-    WEIR_QUANTITY_OVER_HIGH, /* of a quota: what the whole fleet passed, in
-                              * one bucket, above high / limit; simulator */
-    WEIR_QUANTITY_LIMIT,     /* of a quota: units/s, NaN while limiters that
-                              * run differ */
+    WEIR_QUANTITY_OVER_HIGH, /* of a quota: units that the fleet passed, in one
+                              * bucket, above high / limit; simulator */
+    WEIR_QUANTITY_LIMIT,     /* of a quota: units/s, NaN while running limiters
+                              * differ */
     WEIR_QUANTITY_READY,     /* limiters that have their quotas */
     WEIR_QUANTITY_LINKS,     /* root links that are up */
     WEIR_QUANTITY_ROOTS,     /* roots that run */
     WEIR_QUANTITY_EPOCHS,    /* newest less oldest epoch among limiters */
 };
-/* What is computed over a window of the run; see metric.h. */
+/* Computed over a window of the run; see metric.c. */
 enum weir_metric {
     WEIR_METRIC_OFFERED_MEAN, /* per second / limit */
     WEIR_METRIC_PASSED_MEAN,
     WEIR_METRIC_PASSED_SD, /* over bins */
     WEIR_METRIC_PASSED_MIN,
     WEIR_METRIC_PASSED_MAX,
-    WEIR_METRIC_PERIOD_S,           /* of the swing of what passes */
+    WEIR_METRIC_PERIOD_S,           /* of the oscillation of the passing rate */
     WEIR_METRIC_REFUSED_SHARE,      /* refused / offered */
     WEIR_METRIC_MAX_FILL_OVER_HIGH, /* limit-seconds */
     WEIR_METRIC_ONSET_EXCESS, /* passed less ideal's passed, limit-seconds */
@@ -139,7 +140,7 @@ enum weir_metric {
     WEIR_METRIC_MESSAGES,      /* both ways, the same */
     WEIR_METRIC_BYTES,         /* both ways, the same */
     WEIR_METRIC_DIVERGENCE,    /* mean |limiter's fill - true| / limit */
-    WEIR_METRIC_WAITING_BYTES, /* most that waited before any node */
+    WEIR_METRIC_WAITING_BYTES, /* most bytes that waited before any node */
     WEIR_METRIC_UNSEEN_SHARE,  /* most of the stated bound that was used */
 };
 #define WEIR_METRIC_COUNT (WEIR_METRIC_UNSEEN_SHARE + 1)
@@ -157,13 +158,14 @@ struct weir_interval {
     weir_duration from, to; /* to 0: the end */
 };
 
-/* "passed_mean of api over 15s..40s"; 'name' is what it is called. */
+/* "passed_mean of api over 15s..40s"; 'name' is the name that the scenario
+ * gives it. */
 struct weir_measure {
     char *name;
     int metric;  /* enum weir_metric, or the model's */
     char *quota; /* NULL: the first */
     struct weir_interval over;
-    double against_per_s; /* stands for the limit; 0: the quota's own */
+    double against_per_s; /* replaces the limit; 0: the quota's own */
     struct weir_where where;
 };
 
@@ -184,8 +186,8 @@ struct weir_action {
     weir_duration at;
     enum weir_action_kind kind;
     struct weir_selection nodes, others;
-    bool some; /* 'nodes' is there; of a link: both, 'nodes' limiters and
-                 * 'others' roots, whatever their order in the file */
+    bool some; /* 'nodes' is set; of a link: both, 'nodes' limiters and 'others'
+                * roots, whatever their order in the file */
     enum weir_way ways;
     weir_duration span, span2;
     int64_t step;
@@ -202,8 +204,9 @@ struct weir_action {
 
 /* ---- Texts for people ---- */
 
-/* "holds if": what was claimed elsewhere, and what must come out if so. A
- * claim that doesn't hold is a result, not a failure. */
+/* "holds if": a claim made elsewhere, and the conditions under which the
+ * scenario confirms it. A claim that doesn't hold is a result, not a
+ * failure. */
 struct weir_claim {
     char *text;
     struct weir_condition *conditions; /* of measures; all must hold */
@@ -231,8 +234,8 @@ struct weir_figure {
     size_t series_count;
     char *quota;
     struct weir_interval over;
-    /* … or a measure against a varied key or, where no key has the name,
-     * against another measure; 'by': a curve for each value of that key. */
+    /* … or a measure against a varied key, or against another measure if no key
+     * has that name; 'by': a curve for each value of that key. */
     const char *measure, *against, *by; /* measure NULL: over time */
     struct weir_where where;
 };
@@ -241,8 +244,8 @@ struct weir_setting {
     char *key, *value;
 };
 
-/* How the ideal limiter refuses in the band: p of the part x of it that is
- * full. The product has the linear curve only. */
+/* How the ideal limiter refuses in the band: the probability by the filled part
+ * x of the band. The product has the linear curve only. */
 enum weir_curve {
     WEIR_CURVE_LINEAR,    /* x */
     WEIR_CURVE_QUADRATIC, /* x^2 */
@@ -253,18 +256,19 @@ enum weir_curve {
 struct weir_scenario {
     char *name;                    /* of the file, without path and ".weir" */
     char *title;                   /* one sentence */
-    char *variant;                 /* NULL: there is one only */
-    struct weir_setting *settings; /* as they came out */
+    char *variant;                 /* NULL: the only one */
+    struct weir_setting *settings; /* with their values in this variant */
     size_t setting_count;
     uint32_t limiters, limiters_started, roots, slots;
-    struct weir_net net; /* of every link; what else a network, cpu or
-                                * clock statement says is an action at 0 */
+    struct weir_net net; /* of every link; other network, cpu and clock
+                          * statements are actions at 0 */
     struct weir_where net_where;
     struct weir_linkage *linkages;
     size_t linkage_count;
     enum weir_curve ideal_curve;
-    struct weir_settings node;      /* what roots tell limiters */
-    const struct weir_model *model; /* plays instead of a fleet; NULL: none */
+    struct weir_settings node;      /* the settings that roots send to
+                                     * limiters */
+    const struct weir_model *model; /* runs instead of a fleet; NULL: none */
     double *model_values;           /* by its fields */
     weir_duration span, bin;        /* bin: of measures over time, 1 s */
     struct weir_quota *quotas;      /* parents first */
@@ -293,34 +297,33 @@ struct weir_scenario {
 struct weir_script;
 
 /* 'text' of the file 'path' (for messages and the name). NULL with 'diag'
- * (line, column and text) filled. 'text' may go afterwards. */
+ * (line, column and text) filled. 'text' isn't used afterwards. */
 struct weir_script *weir_script_read(const char *path, struct weir_text text,
                                      struct weir_diag *diag);
 void weir_script_free(struct weir_script *script);
 const char *weir_script_name(const struct weir_script *script);
 /* Its title, as written ("$key" not replaced). */
 const char *weir_script_title(const struct weir_script *script);
-/* Writes a refusal as people read it into 'buf', cut at 'size', with a NUL:
+/* Writes a refusal for people into 'buf', cut at 'size', with a NUL:
  *
  *     lab/x.weir:3:7: there is no statement 'rots'; did you mean 'roots'?
  *         rots 3
  *         ^
  *
- * 'text' is the file's; without a line in 'diag', or in 'text', the first
- * line alone. Ends with a line feed. */
+ * 'text' is the file's; without a line in 'diag', or if 'text' has no such
+ * line, only the first line is written. Ends with a line feed. */
 void weir_script_show(const char *path, struct weir_text text,
                       const struct weir_diag *diag, char *buf, size_t size);
-/* The word of 'words' (until NULL) that 'typed' was likely meant to be; NULL
- * if none is near. */
+/* The word of 'words' (until NULL) nearest to 'typed'; NULL if none is near. */
 const char *weir_script_nearest(struct weir_text typed,
                                 const char *const *words);
 
 /* "key=value" from --set. WEIR_ENOENT: no "set key" in the file ('diag' names
- * those there are); WEIR_EINVAL: no '=', or a value that can't be one. */
+ * its keys); WEIR_EINVAL: no '=', or an invalid value. */
 int weir_script_set(struct weir_script *script, const char *assignment,
                     struct weir_diag *diag);
-/* 1 or more. What --set gives a value rules over variants: those of "variant"
- * stay, of those of "vary" one is left. */
+/* 1 or more. A value from --set overrides variants: those of "variant" stay, of
+ * those of "vary" one is left. */
 size_t weir_script_variants(const struct weir_script *script);
 /* NULL with 'diag' filled. Claims about variants that --set has taken away
  * are left out. */
@@ -330,24 +333,23 @@ struct weir_scenario *weir_scenario_build(const struct weir_script *script,
 
 /* ---- Making and printing ---- */
 
-/* With the language's defaults, and nothing in it; no title, no run. */
+/* An empty scenario with the language's defaults; no title, no run. */
 struct weir_scenario *weir_scenario_new(const char *name);
 void weir_scenario_free(struct weir_scenario *scenario);
 /* Zeroed memory that the scenario owns. */
 void *weir_scenario_alloc(struct weir_scenario *scenario, size_t size);
 /* A copy that the scenario owns. */
 char *weir_scenario_text(struct weir_scenario *scenario, struct weir_text text);
-/* Room for one item more at the end of a scenario's array of 'count' items of
- * 'size' bytes: the array, perhaps elsewhere, the new item zeroed. */
+/* Grows a scenario's array of 'count' items of 'size' bytes by one zeroed item.
+ * Returns the array, which may have moved. */
 void *weir_scenario_grow(struct weir_scenario *scenario, void *array,
                          size_t count, size_t size);
-/* Puts an action, moved in time where it belongs: after those of the same
- * instant. */
+/* Inserts an action by its time, after those of the same instant. */
 void weir_scenario_act(struct weir_scenario *scenario,
                        const struct weir_action *action);
-/* The scenario as a .weir file that builds to the same (the swarm prints its
- * random ones); settings stay as they came out, variants are gone. Owned by
- * the caller. */
+/* The scenario as a .weir file that builds to the same scenario (the swarm
+ * prints its random ones), with the settings' values and without variants.
+ * Owned by the caller. */
 char *weir_scenario_print(const struct weir_scenario *scenario);
 
 /* Words of the language; NULL-terminated, by the enums' values. */

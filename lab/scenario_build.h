@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * lab/scenario_build.h - a scenario while it is made from a script: what its
- * statements share. */
+ * lab/scenario_build.h - the state shared by the statements while a scenario is
+ * built from a script. */
 
 #ifndef WEIR_SCENARIO_BUILD_H
 #define WEIR_SCENARIO_BUILD_H
@@ -10,31 +10,31 @@
 #include "lab/script.h"
 #include "lab/script_values.h"
 
-/* A quota that a statement named; looked up when all are known. */
+/* A quota named by a statement; checked when all quotas are known. */
 struct weir_mention {
     struct weir_text name;
     struct weir_where where;
 };
-/* An edit, "at T set …": its fields are put on the quota as it then is, when
- * the order of all edits is known. */
+/* An edit, "at T set …": its fields are applied to the quota as it is at T,
+ * when the order of all edits is known. */
 struct weir_edit {
-    struct weir_where where; /* of the verb: whose action it is */
+    struct weir_where where; /* of the verb; identifies its action */
     struct weir_line fields; /* from there on */
 };
 
 struct weir_builder {
     struct weir_scenario *scenario;
     const struct weir_script *script;
-    struct weir_line line; /* at hand */
+    struct weir_line line; /* the present line */
     struct weir_diag *diag;
     struct weir_mention *mentions;
     size_t mention_count;
     struct weir_edit *edits;
     size_t edit_count;
-    struct weir_catalog *catalog; /* quotas as they are at the instant that
-                                   * is looked at */
-    unsigned pass; /* of those through the lines: see scenario_build.c */
-    uint64_t seen; /* statements that may stand once, by their row */
+    struct weir_catalog *catalog; /* quotas at the instant that is being
+                                   * checked */
+    unsigned pass;                /* over the lines: see scenario_build.c */
+    uint64_t seen;                /* statements allowed once, by their row */
 };
 
 /* Refuses at a word. */
@@ -46,10 +46,10 @@ struct weir_builder {
     ((array) = weir_scenario_grow((builder)->scenario, (array), (count), \
                                   sizeof *(array)),                      \
      &(array)[(count)++])
-/* Whether one more fits; else refuses at the line's first word. */
+/* Whether one more item is allowed; else refuses at the line's first word. */
 int weir_build_room(struct weir_builder *builder, size_t count);
 
-/* Whether a statement of this pass was about a fleet. */
+/* Whether a statement of this pass needs a fleet. */
 bool weir_build_has_fleet(const struct weir_builder *builder);
 
 /* Remembers that a quota was named, and returns a copy of the name. */
@@ -64,8 +64,7 @@ int weir_build_nodes(struct weir_builder *builder, struct weir_selection *out);
 int weir_build_nodes_word(struct weir_builder *builder,
                           const struct weir_word *word,
                           struct weir_selection *out);
-/* Takes "NODES <keyword> NODES", of which one are roots and the others
- * limiters. */
+/* Takes "NODES <keyword> NODES": roots on one side, limiters on the other. */
 int weir_build_pair(struct weir_builder *builder, const char *keyword,
                     struct weir_selection *out_limiters,
                     struct weir_selection *out_roots);
@@ -77,8 +76,8 @@ void weir_print_nodes(FILE *out, const struct weir_scenario *scenario,
 
 /* ---- Lists of key=value: scenario_fields.c ---- */
 
-/* One field of a struct that a list fills. What 'read' is given and 'print'
- * prints lies 'offset' bytes into the struct. */
+/* One field of a struct that a list fills. 'read' and 'print' get the member at
+ * 'offset' bytes in the struct. */
 struct weir_script_field {
     const char *name;
     size_t offset;
@@ -89,11 +88,11 @@ struct weir_script_field {
                   const void *member);
 };
 /* Takes the rest of the statement (up to a ';'); 'out_given', which may be
- * NULL, has a bit for each field that was there. */
+ * NULL, gets a bit for each field in the list. */
 int weir_values_read(struct weir_builder *builder,
                      const struct weir_script_field *fields, size_t count,
                      void *object, uint32_t *out_given);
-/* " key=value" for each field that is printed otherwise than in 'base'. */
+/* " key=value" for each field whose text differs from that in 'base'. */
 void weir_fields_print(FILE *out, const struct weir_scenario *scenario,
                        const struct weir_script_field *fields, size_t count,
                        const void *object, const void *base);
@@ -121,13 +120,13 @@ void weir_print_settings(FILE *out, const struct weir_scenario *scenario);
 int weir_build_quota_fields(struct weir_builder *builder,
                             struct weir_quota *quota);
 int weir_build_quota(struct weir_builder *builder);
-/* The quota 'name' as it is before that action (action_count: at the end):
- * false if there is none, '*out' then has the defaults and the name. */
+/* The quota 'name' before that action (action_count: at the end). False if
+ * there is none; '*out' then has the defaults and the name. */
 bool weir_scenario_quota_before(const struct weir_scenario *scenario,
                                 size_t action, const char *name,
                                 struct weir_quota *out);
-/* Sees that every name mentioned is ruled by some quota at some time, puts the
- * edits on the quotas in the order of time, and sees that each is sound. */
+/* Checks that some quota rules each mentioned name at some time, applies the
+ * edits to the quotas in the order of time, and checks each result. */
 int weir_build_edits(struct weir_builder *builder);
 void weir_print_quota(FILE *out, const struct weir_quota *quota,
                       const struct weir_quota *base);
@@ -157,7 +156,7 @@ void weir_print_condition(FILE *out, const struct weir_scenario *scenario,
                           const struct weir_condition *condition);
 void weir_print_asks(FILE *out, const struct weir_scenario *scenario);
 
-/* The words from 'from' to the one at hand, as the log of a run shows them. */
+/* The words from 'from' to the present one, for the log of a run. */
 char *weir_build_words(struct weir_builder *builder, size_t from);
 
 #endif /* WEIR_SCENARIO_BUILD_H */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * lab/script.h - the inside of a file as read, for who builds scenarios from
- * it. */
+ * lab/script.h - the members of a script, for the files that build scenarios
+ * from it. */
 
 #ifndef WEIR_SCRIPT_H
 #define WEIR_SCRIPT_H
 
 #include "lab/script_words.h"
 
-/* What one point of an axis sets. */
+/* The settings of one point of an axis. */
 struct weir_point {
     char *name;
     struct weir_setting *sets;
@@ -15,7 +15,7 @@ struct weir_point {
 };
 /* One "vary", or all "variant" together. */
 struct weir_axis {
-    size_t setting; /* that is varied; SIZE_MAX: the named variants */
+    size_t setting; /* the varied one; SIZE_MAX: the named variants */
     struct weir_point *points;
     size_t count;
 };
@@ -30,22 +30,22 @@ struct weir_script {
     size_t forced_count;
     struct weir_axis *axes;
     size_t axis_count;
-    struct weir_scenario *memory; /* where all of it lies */
+    struct weir_scenario *memory; /* owns all of it */
 };
 
-/* The number of a setting; setting_count: there is none. */
+/* The index of a setting; setting_count: there is none. */
 size_t weir_script_find_setting(const struct weir_script *script,
                                 struct weir_text key);
-/* How many variants the file names, before --set took any away. */
+/* The number of variants in the file, before --set removed any. */
 size_t weir_script_grid(const struct weir_script *script);
 /* "static", "interval=1s,spread=sticky"; NULL: there are none. 'as_set':
- * numbered as they are left by --set, else as the file names them. */
+ * counted among the variants left by --set, else among those of the file. */
 char *weir_script_variant_name(const struct weir_script *script, size_t variant,
                                bool as_set, struct weir_scenario *memory);
-/* Fills the scenario's settings as they are in the variant. */
+/* Fills the scenario's settings with their values in the variant. */
 void weir_script_settle(const struct weir_script *script, size_t variant,
                         struct weir_scenario *scenario);
-/* The last line, for what is missing. */
+/* The last line, as the place of a missing statement. */
 struct weir_where weir_script_last(const struct weir_script *script);
 
 #endif /* WEIR_SCRIPT_H */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * lab/script_values.h - numbers, durations, rates and choices of a scenario:
- * read from a word, and printed so that they are read back the same.
+ * read from a word, and printed so that reading them gives the same value.
  *
  * All return 0 or WEIR_ESYNTAX with 'diag' filled at the word. */
 
@@ -23,20 +23,20 @@ int weir_read_duration(const struct weir_word *word, weir_duration *out,
 /* "20ms", "-20ms". */
 int weir_read_step(const struct weir_word *word, int64_t *out,
                    struct weir_diag *diag);
-/* A part of a whole: "10%" or "0.1". */
+/* A fraction: "10%" or "0.1". */
 int weir_read_share(const struct weir_word *word, double *out,
                     struct weir_diag *diag);
 /* "1000/s", "1.5k/min"; "3x" if 'out_times' isn't NULL. */
 int weir_read_rate(const struct weir_word *word, double *out_per_s,
                    bool *out_times, struct weir_diag *diag);
-/* What a quantity or metric is compared with: a number, "10%" (0.1), "20/s"
+/* A value to compare a quantity or metric with: a number, "10%" (0.1), "20/s"
  * (20), "50ms" (0.05). */
 int weir_read_amount(const struct weir_word *word, double *out,
                      struct weir_diag *diag);
 /* "A..B" or "A.."; not empty, within 'span'. */
 int weir_read_window(const struct weir_word *word, weir_duration span,
                      struct weir_interval *out, struct weir_diag *diag);
-/* One of 'choices' (until NULL): its index. */
+/* One of 'choices' (until NULL): its index. 'what' names them in messages. */
 int weir_read_choice(const struct weir_word *word, const char *what,
                      const char *const *choices, int *out,
                      struct weir_diag *diag);
@@ -47,9 +47,9 @@ void weir_print_step(FILE *out, int64_t value);
 void weir_print_share(FILE *out, double value);
 void weir_print_rate(FILE *out, double per_s, bool times);
 void weir_print_window(FILE *out, const struct weir_interval *window);
-/* Within quotes where it must be. */
+/* In quotes only if necessary. */
 void weir_print_word(FILE *out, struct weir_text text);
-/* Within quotes always. */
+/* Always in quotes. */
 void weir_print_quoted(FILE *out, struct weir_text text);
 
 #endif /* WEIR_SCRIPT_VALUES_H */

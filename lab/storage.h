@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * lab/storage.h - what is behind a limit: storages that get slow.
+ * lab/storage.h - the storage behind a limit, which can get slow.
  *
  *     recent  latency * arrivals of the last second, this one included,
  *             / per_s; at least 'floor'. The storage of Mindbox's article
  *             "Adaptive concurrency limiting": 180 ms, 50/s, no floor
  *     pool    workers with one queue, first come first served; half of
- *             'latency' for sure, and half of it on average by chance
- *     flat    'latency', whatever comes
+ *             'latency' is fixed, a random part has the other half as mean
+ *     flat    always 'latency'
  *
- * Each can become slow for a time, once or again and again, stand still (what
- * would have been answered then is answered later by as long), and give some
- * answers in a row very slowly. When a request will be answered is known when
- * it arrives. One thread; the same calls give the same answers. */
+ * Each can become slow for a time, once or repeatedly; stand still, which
+ * delays all answers due in that time by its length; and give some answers in a
+ * row very slowly. The time of an answer is known when its request arrives. One
+ * thread; the same calls give the same answers. */
 
 #ifndef WEIR_STORAGE_H
 #define WEIR_STORAGE_H
@@ -29,21 +29,21 @@ extern const char *const weir_storage_kinds[];
 
 #define WEIR_STORAGE_WORKERS_MAX 1024
 
-/* Instants count from 0; those of 0 never come. */
+/* Instants count from 0; a 0 here means never. */
 struct weir_storage_options {
     enum weir_storage_kind kind;
     weir_duration latency;
     double per_s;        /* recent: > 0 */
     weir_duration floor; /* recent */
     uint32_t workers;    /* pool: 1 .. WEIR_STORAGE_WORKERS_MAX */
-    /* So many times as slow from 'slow_at' on for 'slow_for' (0: for ever),
-     * and so again each 'slow_every' (0: never). */
+    /* Slower by this factor from 'slow_at' on for 'slow_for' (0: for ever), and
+     * again each 'slow_every' (0: once only). */
     double slowness;
     weir_instant slow_at;
     weir_duration slow_for, slow_every;
-    weir_instant hang_at; /* it stands still from here … */
+    weir_instant hang_at; /* stands still from here … */
     weir_duration hang_for;
-    weir_instant blip_at; /* so many answers from here take 'blip_latency' */
+    weir_instant blip_at; /* from here on so many answers take 'blip_latency' */
     uint32_t blip_count;
     weir_duration blip_latency;
 };
@@ -53,8 +53,8 @@ struct weir_storage *weir_storage_new(
     const struct weir_storage_options *options);
 void weir_storage_free(struct weir_storage *storage);
 
-/* A request arrives: for how long its answer takes. 'now' doesn't go back.
- * Chance is drawn by pools only, one draw each. */
+/* A request arrives: returns the time that its answer takes. 'now' doesn't go
+ * back. Only pools draw random numbers, one each. */
 weir_duration weir_storage_ask(struct weir_storage *storage,
                                struct weir_rng *rng, weir_instant now);
 

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * lab/swarm.h - random scenarios with random faults, each from one number:
- * small fleets in which everything that can go wrong does, under all
- * checkers. */
+ * lab/swarm.h - random scenarios with random faults, each made from one number:
+ * small fleets under every kind of fault and all checkers. */
 
 #ifndef WEIR_SWARM_H
 #define WEIR_SWARM_H
 
 #include "lab/scenario.h"
 
-/* The scenario of that seed: the same for the same seed, on any machine and
- * compiler. Never NULL. */
+/* The scenario of that seed: the same on any machine and compiler. Never
+ * NULL. */
 struct weir_scenario *weir_swarm_scenario(uint64_t seed);
 
 #endif /* WEIR_SWARM_H */

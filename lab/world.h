@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * lab/world.h - virtual time: parts that each have one next instant, a heap
- * of them, and chance from a seed.
+ * lab/world.h - virtual time: parts that each have one next instant, a heap of
+ * them, and random numbers from a seed.
  *
  * Nodes, directions of links, sources of load and the director of faults are
- * all parts: a function that runs when the part's instant has come and then
- * says when it wants to run again. Parts due at the same instant run in an
- * order drawn from the seed, so that one seed is one interleaving and many
- * seeds are many. One thread. */
+ * all parts: a function that runs at the part's instant and then sets the next
+ * one. Parts due at the same instant run in an order drawn from the seed, so
+ * each seed is one interleaving. One thread. */
 
 #ifndef WEIR_WORLD_H
 #define WEIR_WORLD_H
@@ -19,9 +18,10 @@
 
 struct weir_part {
     const char *name; /* its kind, for traces; borrowed */
-    /* Its instant has come; it sleeps afterwards unless it wakes itself. */
+    /* Runs at the part's instant; it sleeps afterwards unless it wakes
+     * itself. */
     void (*run)(struct weir_part *part, weir_instant now);
-    /* The world's own: */
+    /* Private to the world: */
     weir_instant at;
     uint64_t tie;
     size_t place; /* in the heap, + 1; 0: asleep */
@@ -30,7 +30,7 @@ struct weir_part {
 struct weir_world {
     weir_instant now;
     struct weir_rng rng;     /* the one source of chance of all parts */
-    uint64_t events;         /* parts run so far: the number of the next */
+    uint64_t events;         /* parts run so far; the index of the next */
     struct weir_part **heap; /* owned */
     size_t count, capacity;
 };
@@ -38,19 +38,18 @@ struct weir_world {
 void weir_world_init(struct weir_world *world, uint64_t seed);
 void weir_world_fini(struct weir_world *world);
 
-/* The part runs at 'at' (in the past: now) instead of when it would have;
- * WEIR_NEVER: it sleeps. A part that goes away must sleep. */
+/* The part runs at 'at' (in the past: now) and no longer at its former instant;
+ * WEIR_NEVER: it sleeps. A part must sleep before it is freed. */
 void weir_world_wake(struct weir_world *world, struct weir_part *part,
                      weir_instant at);
 /* The part that weir_world_step() would run; NULL: none until 'until'. */
 const struct weir_part *weir_world_next(const struct weir_world *world,
                                         weir_instant until);
-/* Runs the next part if its time is not after 'until', and is at its time;
- * else moves the clock to 'until' and returns false. */
+/* Runs the next part if it is due by 'until', and moves the clock to its
+ * instant; else moves the clock to 'until' and returns false. */
 bool weir_world_step(struct weir_world *world, weir_instant until);
 
-/* Chance that the lab needs everywhere. Probabilities 0 .. 1; one of 0 draws
- * nothing. */
+/* Random draws. Probabilities 0 .. 1; a probability of 0 draws nothing. */
 bool weir_world_chance(struct weir_world *world, double probability);
 /* Exponential with the given mean: the gaps of a Poisson process. */
 double weir_world_exponential(struct weir_world *world, double mean);
