@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT
- * lab/metric.c - what is computed from the series; see run.h.
+ * lab/metric.c - measures computed from the series; see run.h.
  *
- * A window is turned into samples: those that lie in it whole. What is said
- * per second is judged over bins, whole ones too, in parts of the limit of
- * that time: so an edit of the limit is no swing. The limit of a measure
- * "against" another one is that one.
+ * A window is converted to the samples that lie completely in it. Rates are
+ * judged over whole bins, as parts of the limit at that time, so an edit of the
+ * limit isn't an oscillation. A measure "against" another limit is divided by
+ * that limit.
  *
- * The period of a swing comes from the fine samples: from one rise over the
- * mean to the next, on average. A rise counts when what passes has been half
- * a standard deviation below the mean and is half of one above it, so that
- * noise around the mean is no swing. */
+ * The period of an oscillation comes from the samples: the mean time from one
+ * rise over the mean to the next. A rise counts when the passing rate has been
+ * half a standard deviation below the mean and is half of one above it, so that
+ * noise around the mean doesn't count. */
 
 #include <math.h>
 
 #include "lab/memory.h"
 #include "lab/run.h"
 
-/* What a measure looks at. */
+/* A measure's input. */
 struct view {
     const struct weir_sample *samples;
     const struct weir_fleet_sample *fleet;
@@ -41,7 +41,7 @@ static double sum_of(const struct view *view, size_t offset)
     return sum;
 }
 
-/* Units a second: on average over samples 'from' .. 'to' - 1. */
+/* Units a second: mean over samples 'from' .. 'to' - 1. */
 static double limit_over(const struct view *view, size_t from, size_t to)
 {
     if (view->against_per_s > 0)
@@ -137,7 +137,7 @@ static double ideal_sd(const struct view *view)
     return bins_of(view, IDEAL_PASSED).sd;
 }
 
-/* ---- The swing ---- */
+/* ---- Oscillation ---- */
 
 static double deviation(const struct view *view, double mean)
 {
@@ -223,7 +223,7 @@ static double divergence(const struct view *view)
     size_t count = 0;
     for (size_t i = view->from; i < view->to; i++) {
         double value = view->samples[i].divergence;
-        if (isnan(value)) /* nobody knows the quota yet */
+        if (isnan(value)) /* no limiter knows the quota yet */
             continue;
         sum += value;
         count++;
@@ -233,7 +233,7 @@ static double divergence(const struct view *view)
 
 /* ---- The fleet ---- */
 
-/* A second and root link that is up. */
+/* Per second and root link that is up. */
 static double per_link(const struct view *view, size_t offset)
 {
     double sum = 0, link_seconds = 0;
@@ -283,7 +283,7 @@ const char *const weir_metric_sentences[WEIR_METRIC_COUNT] = {
     [WEIR_METRIC_PASSED_MIN] = "the same, lowest bin",
     [WEIR_METRIC_PASSED_MAX] = "the same, highest bin",
     [WEIR_METRIC_PERIOD_S] =
-        "seconds from one rise of what passes over its mean to the next",
+        "seconds from one rise of the passing rate over its mean to the next",
     [WEIR_METRIC_REFUSED_SHARE] = "refused over offered",
     [WEIR_METRIC_MAX_FILL_OVER_HIGH] =
         "most by which what the fleet let through, in one bucket, stood above "

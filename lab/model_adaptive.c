@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * lab/model_adaptive.c - a limit that is moved by latency, before a storage
- * whose capacity nobody knows.
+ * lab/model_adaptive.c - a limit moved by latency, in front of a storage of
+ * unknown capacity.
  *
  * The storages, loads and targets are those of Mindbox's article "Adaptive
- * concurrency limiting" and of its sandbox, and some of ours; gate and
- * controllers are the product's (adapt/). What is not said of a controller is
- * its own default. What can't be (min above max) is made the nearest that can
- * be, so that a figure may run over such a corner. */
+ * concurrency limiting" and of its sandbox, and some of ours; the concurrency
+ * gate and controllers are the product's (adapt/). Unset parameters have the
+ * controller's own defaults. An impossible combination (min above max) is
+ * replaced by the nearest possible one, so that a figure may cover such a
+ * corner. */
 
 #include "lab/model_adaptive.h"
 
@@ -14,14 +15,14 @@
 
 #include "lab/memory.h"
 
-/* By enum weir_controller_kind, and one that is none of them. */
+/* By enum weir_controller_kind, then one that is no controller. */
 static const char *const controllers[] = { "none",   "request",    "percentile",
                                            "target", "vegas",      "gradient2",
                                            "envoy",  "fixed_rate", NULL };
 #define FIXED_RATE WEIR_CONTROLLER_KINDS
 
 static const char *const arrivals[] = { "regular", "poisson", NULL };
-/* By enum weir_guard; then the kind's own. */
+/* By enum weir_guard; then the controller's own. */
 static const char *const guards[] = { "none",      "begun", "left",
                                       "left_bare", "own",   NULL };
 #define OWN_GUARD 4
@@ -105,7 +106,7 @@ static const struct weir_model_field fields[] = {
     A_WORD("controller", WEIR_CONTROLLER_TARGET, controllers,
            "what moves the limit"),
     A_COUNT("instances", 1, 1, WEIR_PLANT_INSTANCES_MAX,
-            "processes before the one storage"),
+            "processes in front of the one storage"),
     A_COUNT("instances_first", 0, 0, WEIR_PLANT_INSTANCES_MAX,
             "... so many until join_at; 0: all"),
     A_TIME("join_at", 0, "when the others join; 0: never"),
@@ -113,7 +114,7 @@ static const struct weir_model_field fields[] = {
     A_RATE("rate", 75, "at which bulk comes"),
     A_TIME("step_at", 0, "when that becomes step_rate; 0: never"),
     A_RATE("step_rate", 300, "see step_at"),
-    A_TIME("bulk_end", 0, "no more bulk comes then; 0: never"),
+    A_TIME("bulk_end", 0, "bulk ends then; 0: never"),
     A_RATE("sync_rate", 0, "at which sync comes"),
     A_WORD("classes", 1, class_words,
            "two: sync is counted and never refused; one: as bulk"),
@@ -151,43 +152,44 @@ static const struct weir_model_field fields[] = {
     A_WORD("guard", OWN_GUARD, guards, "when the limit may grow"),
     A_SHARE("setpoint", 0, "target: of the target; 0: the controller's own"),
     A_SHARE("growth", 0, "target: in a window, at most; the same"),
-    A_RATE("fixed_per_s", 55, "fixed_rate: what passes, of all processes"),
-    A_TIME("settle", 0, "what is before isn't measured"),
+    A_RATE("fixed_per_s", 55,
+           "fixed_rate: rate that passes, all processes together"),
+    A_TIME("settle", 0, "requests before it aren't measured"),
     A_TIME("grace", 30e9, "nor for so long after something changes"),
     { .name = NULL },
 };
 
 static const struct weir_model_metric metrics[] = {
-    { "offered_rps", "requests that come, a second" },
-    { "admitted_rps", "those that are let in, a second" },
+    { "offered_rps", "requests offered, a second" },
+    { "admitted_rps", "requests admitted, a second" },
     { "mean_ms", "latency of the storage, of bulk, mean" },
     { "p95_ms", "the same, 95th percentile" },
     { "p99_ms", "the same, 99th percentile" },
     { "max_ms", "the same, highest" },
-    { "slow_share", "of bulk that was let in, the share over the target" },
+    { "slow_share", "share of admitted bulk over the target" },
     { "windows_over", "share of windows of 15 s with a p95 over the target" },
     { "worst_window_ms", "highest p95 of such a window" },
-    { "refused", "requests that weren't let in" },
+    { "refused", "requests refused" },
     { "refused_rps", "the same, a second" },
     { "limit_min", "lowest limit of a process" },
     { "limit_mean", "the same, as a request found it on average" },
     { "limit_max", "the same, highest" },
     { "period_s", "seconds from one fall of the limit to the next" },
     { "in_flight_max", "most in flight through one process" },
-    { "before_rps", "bulk let in a second, before something changes" },
+    { "before_rps", "bulk admitted a second, before a change" },
     { "before_p95_ms", "its p95 then" },
     { "before_limit", "the highest limit of a process then, from the start" },
-    { "first_rps", "bulk let in a second, for 'grace' after the change" },
+    { "first_rps", "bulk admitted a second, for 'grace' after the change" },
     { "first_p95_ms", "its p95 then" },
     { "after_rps", "the same after that, while it lasts" },
     { "after_p95_ms", "its p95 then" },
     { "back_rps", "the same, 'grace' after it has changed back" },
     { "back_p95_ms", "its p95 then" },
     { "fall_s", "seconds from the change until the limit is lower" },
-    { "sync_admitted", "share of sync that is let in" },
+    { "sync_admitted", "share of sync that is admitted" },
     { "sync_mean_ms", "latency of sync, mean" },
     { "sync_p95_ms", "the same, 95th percentile" },
-    { "bulk_rps", "bulk let in, a second" },
+    { "bulk_rps", "bulk admitted, a second" },
     { "bulk_done_s", "seconds from the start until all bulk is answered" },
     { "bulk_tries", "times that a request of bulk comes, mean" },
     { NULL, NULL },
@@ -205,7 +207,7 @@ static const struct weir_model_series series[] = {
     { NULL, NULL, false },
 };
 
-/* ---- What the fields say ---- */
+/* ---- Options from the fields ---- */
 
 static weir_duration time_of(const double *values, int field)
 {
@@ -230,7 +232,7 @@ static void set_controller(struct weir_controller_options *controller,
         controller->target = 1;
     controller->max = given(values, MAX, controller->max);
     controller->min = given(values, MIN, controller->min);
-    /* Where limits are whole, so are their bounds. */
+    /* Controllers with whole limits need whole bounds. */
     if (controller->kind != WEIR_CONTROLLER_TARGET) {
         controller->max = fmax(controller->max, 1);
         controller->min = fmax(controller->min, 1);
@@ -324,7 +326,7 @@ static struct weir_plant_options plant_of(const struct weir_model_run *run)
     return plant;
 }
 
-/* The first of them that is told of. */
+/* The first change that is configured. */
 static struct weir_adaptive_phases phases_of(const double *values)
 {
     static const struct {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * lab/model_adaptive_look.c - a plant is watched, and measured.
+ * lab/model_adaptive_look.c - an observer of a plant, and its measures.
  *
- * Of each request that is let in its latency is kept until the end: a p95 of
- * all can't be put together from those of parts. A request counts when it
- * comes, not when it is answered, so that it counts under the limit that let
- * it in. Percentiles are by nearest rank.
+ * The latency of each admitted request is kept until the end: a p95 of the
+ * whole can't be computed from those of parts. A request counts at its arrival,
+ * not at its answer, so it counts under the limit that admitted it. Percentiles
+ * are by nearest rank.
  *
- * The article's dashboards show the p95 of each 15 s; so windows_over is about
- * those that lie in the measured time whole. */
+ * The article's dashboards show the p95 of each 15 s, so windows_over counts
+ * the windows that lie completely in the measured time. */
 
 #include "lab/model_adaptive.h"
 
@@ -16,7 +16,7 @@
 #include "lab/memory.h"
 
 #define WINDOW (15 * WEIR_SECOND)
-#define TICK (WEIR_SECOND / 10) /* in which phases' lengths are counted */
+#define TICK (WEIR_SECOND / 10) /* unit of phases' lengths */
 
 enum phase {
     BEFORE, /* settled, before the change */
@@ -38,7 +38,7 @@ struct weir_adaptive_look {
     struct weir_adaptive_phases phases;
     weir_instant settle;
     struct latencies all, bulk, sync, of_phase[PHASES];
-    struct latencies window, bin, sync_bin; /* of this one so far */
+    struct latencies window, bin, sync_bin; /* of the present one so far */
     size_t sample;                          /* of the bin */
     weir_instant window_end;
     uint64_t windows, windows_over, slow, refused, offered;
@@ -46,7 +46,7 @@ struct weir_adaptive_look {
     uint64_t wanting, done, tries; /* bulk, from the start */
     weir_instant done_at;
     double worst_window;
-    double limit[WEIR_PLANT_INSTANCES_MAX]; /* as last seen */
+    double limit[WEIR_PLANT_INSTANCES_MAX]; /* as last read */
     double limit_min, limit_max, limit_sum, limit_before;
     uint64_t limits, falls;
     weir_instant first_fall, last_fall, fall_at;
@@ -102,9 +102,9 @@ static void swap(double *a, double *b)
     *b = kept;
 }
 
-/* Puts in its place what is the nth when they are in order, nothing larger
- * before it and nothing smaller behind (Hoare's "Find", CACM 1961). A sort
- * would take most of the time of a run. */
+/* Puts the nth value in sorted order at its place, with nothing larger before
+ * it and nothing smaller behind (Hoare's "Find", CACM 1961). A sort would take
+ * most of the time of a run. */
 static double find(double *ms, size_t count, size_t nth)
 {
     size_t from = 0, to = count - 1;
@@ -129,7 +129,7 @@ static double find(double *ms, size_t count, size_t nth)
     return ms[nth];
 }
 
-/* NaN: there are none. */
+/* NaN: no values. */
 static double percentile(struct latencies *latencies, size_t percent)
 {
     size_t count = latencies->count;
@@ -219,7 +219,7 @@ static void look_at_time(struct weir_adaptive_look *look, weir_instant now)
 
 /* ---- A request ---- */
 
-/* A limit without bound is none, and no figure. */
+/* An unbounded limit isn't drawn. */
 static double shown(double limit)
 {
     return limit < WEIR_PERMITS_MAX ? limit : 0;

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: MIT
  * lab/model_architectures.c - one traffic, eight ways to share a limit.
  *
- * 'keys' clients each may make limit x window calls a window, and offer
- * 'load' times that, to nodes that a balancer chooses. Half-way, and in the
- * midst of a window, nodes are added. Who decides, and by what:
+ * Each of 'keys' clients may make limit x window calls a window, and offers
+ * 'load' times that, to nodes that a balancer chooses. Half-way, in the middle
+ * of a window, nodes are added. The ways to decide:
  *
- *     local          each node alone, by its part of the limit (that of the
- *                    nodes there were at first: nobody tells it otherwise)
- *     sticky         one node a key, by hash over the nodes there are, the
- *                    whole limit in its memory
- *     broadcast      each node counts alone and tells all others
- *     log            the same by a log that is read 'lag' later
- *     get_then_set   a store: read, decide, write what was read and one more
+ *     local          each node alone, by its part of the limit (computed from
+ *                    the number of nodes at the start, and never updated)
+ *     sticky         one node a key, by hash over the present nodes, the whole
+ *                    limit in its memory
+ *     broadcast      each node counts alone and sends its counts to all others
+ *     log            the same through a log that is read 'lag' later
+ *     get_then_set   a store: read, decide, write the value read plus one
  *     locked         the same under a lock of the key in the store
  *     atomic         one step in the store
  *     counted        Weir: a fleet with slack, the product's own nodes
  *
  * The first seven count in fixed windows, as their articles do; the last in
  * leaky buckets of the same rate, with the default bursts. A message takes half
- * of 'rtt' to the store or to another node. Messages and what the caller waits
- * are counted alike in all. */
+ * of 'rtt' to the store or to another node. Messages and the callers' waits are
+ * counted alike in all. */
 
 #include <math.h>
 #include <stdlib.h>
@@ -57,13 +57,13 @@ static const struct weir_model_field fields[] = {
       .preset = 10,
       .min = 1,
       .max = 1000,
-      .sentence = "that there are at first" },
+      .sentence = "at first" },
     { .name = "added",
       .kind = WEIR_MODEL_COUNT,
       .preset = 5,
       .min = 0,
       .max = 1000,
-      .sentence = "that come half-way" },
+      .sentence = "added half-way" },
     { .name = "keys",
       .kind = WEIR_MODEL_COUNT,
       .preset = 20,
@@ -97,8 +97,8 @@ static const struct weir_model_field fields[] = {
 
 enum { ADMITTED, ADMITTED_MAX, MESSAGES, LATENCY, LATENCY_P99 };
 static const struct weir_model_metric metrics[] = {
-    { "admitted", "what passed over what the limits allow, whole run" },
-    { "admitted_max", "the same, of the window and key where most passed" },
+    { "admitted", "calls passed over calls allowed by the limits, whole run" },
+    { "admitted_max", "the same, maximum of any window and key" },
     { "messages", "sent, per call" },
     { "latency_ms", "milliseconds that a call waits for its decision, mean" },
     { "latency_p99_ms", "the same, 99th percentile" },
@@ -112,15 +112,15 @@ static const struct weir_model_series series[] = {
     { NULL, NULL, false },
 };
 
-/* ---- What all of them share ---- */
+/* ---- Common to all ---- */
 
-/* Something that becomes known, or is done, later; in the order of time. */
+/* An action or news that is due later; in the order of time. */
 struct later {
     weir_instant at;
     uint64_t tie;
     uint32_t key, node;
     uint64_t window; /* the call's */
-    uint64_t read;   /* get_then_set: what was read */
+    uint64_t read;   /* get_then_set: the value read */
     weir_instant asked;
     enum { TOLD, READ, WRITTEN, ASKED } what;
 };
@@ -129,13 +129,13 @@ struct play {
     struct weir_model_run *run;
     enum how how;
     struct weir_world chance;
-    uint32_t nodes; /* now */
+    uint32_t nodes; /* present number */
     uint32_t nodes_most;
     uint32_t keys;
     uint64_t quantity; /* of a key and window */
     weir_duration window, rtt, lag;
-    uint64_t *counts;  /* [node or store][key]: in 'windows' */
-    uint64_t *windows; /* which window each is of */
+    uint64_t *counts;  /* [node or store][key]: of the window in 'windows' */
+    uint64_t *windows; /* the window of each */
     uint64_t *passed;  /* [window][key] */
     size_t window_count;
     struct later *heap;
@@ -144,7 +144,7 @@ struct play {
     double *waits;             /* of calls, ms */
     size_t wait_count, wait_capacity;
     uint64_t calls, admitted, ties;
-    uint64_t messages; /* of a fleet: those before the first call */
+    uint64_t messages; /* of a fleet: until the first call, to be subtracted */
     struct weir_fleet *fleet;
 };
 
@@ -216,7 +216,7 @@ static struct later take_later(struct play *play)
     return first;
 }
 
-/* ---- Deciding in the node's own memory ---- */
+/* ---- Decisions from the node's own memory ---- */
 
 static void decide_alone(struct play *play, uint32_t node, uint32_t key,
                          uint64_t quantity, weir_instant now)
@@ -230,7 +230,7 @@ static void decide_alone(struct play *play, uint32_t node, uint32_t key,
     admit(play, key, now);
     if (play->how != BROADCAST && play->how != LOG)
         return;
-    /* To each of the others; by the log, one there and one to each. */
+    /* To each other node; through the log, one to it and one to each. */
     play->messages += play->nodes - 1 + (play->how == LOG);
     put_later(play,
               (struct later){
@@ -250,14 +250,14 @@ static void hear(struct play *play, const struct later *told)
     }
 }
 
-/* ---- Deciding by what a store holds ---- */
+/* ---- Decisions from a store ---- */
 
 static void ask_store(struct play *play, uint32_t key, weir_instant now)
 {
     weir_instant at = now + play->rtt / 2;
     if (play->how == LOCKED) {
-        /* Lock, read, write with unlock: the lock is held for two round
-         * trips, and those who want it stand in line. */
+        /* Lock, read, write with unlock: the lock is held for two round trips,
+         * and other callers of the key wait for it. */
         weir_instant *till = &play->locked_till[key];
         at = *till > at ? *till : at;
         *till = at + 2 * play->rtt;
@@ -502,7 +502,7 @@ static void play_all(struct weir_model_run *run)
         if (now >= run->span)
             break;
         run_later(&play, now);
-        /* In the midst of a window, as it happens. */
+        /* In the middle of a window. */
         if (!scaled && now >= run->span / 2 + play.window / 2) {
             scaled = true;
             scale_out(&play);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * lab/model_boundary.c - a client that knows when windows begin.
  *
- * Twice a window it asks for as much as a whole window allows: in the last
- * instants before an edge, and in the first ones after it. What counts is the
- * most that passes within one window's length, wherever that begins. */
+ * Twice a window it makes as many calls as a whole window allows: in the last
+ * instants before an edge, and in the first ones after it. The result is the
+ * most that passes within any span of a window's length. */
 
 #include "lab/memory.h"
 #include "lab/model.h"
@@ -36,7 +36,7 @@ static const struct weir_model_field fields[] = {
 enum { MOST, MEAN, REFUSED };
 static const struct weir_model_metric metrics[] = {
     { "admitted_max", "most that passed in any window, over the limit" },
-    { "admitted_mean", "what passed a window, over the limit" },
+    { "admitted_mean", "calls passed a window, over the limit" },
     { "refused_share", "refused over offered" },
     { NULL, NULL },
 };

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT
  * lab/model_doorman.c - Doorman's seven scenarios: a tree of jobs hands a
- * capacity down to clients, and things go wrong.
+ * capacity down to clients, under mishaps.
  *
  *     root ──┬── region ──┬── datacentre ── clients    each job: some tasks,
  *            ├── region   ├── datacentre ── clients    one of them master
  *            └── region   └── datacentre ── clients
  *
- * Here is what both sets of rules have in common: the tree, who is master,
- * what clients want, mishaps. A lost master has left its job's memory with it;
- * the next one, which may be the same task, knows nothing. An election without
- * a loss is the same, but for the time between.
+ * This file is the part common to both sets of rules: the tree, the masters,
+ * the clients' wants, the mishaps. A lost master takes its job's memory with
+ * it; the next one, which may be the same task, knows nothing. An election
+ * without a loss is the same, without the time between.
  *
  * Source: Doorman's design document and simulation (github.com/youtube/
  * doorman, doc/design.md, simulation/). Its mishaps were meant to be 5 spikes,
  * 5 elections and 5 losses of 15; as that program walks its table they are 10,
- * 1 and 4, which is the preset. Where a second loss hits a job that has no
- * master, that program ends with an exception; here nothing happens. */
+ * 1 and 4, which is the preset. If a second loss hits a job without a master,
+ * that program ends with an exception; here it has no effect. */
 
 #include "lab/model_doorman.h"
 
@@ -101,7 +101,7 @@ static const struct weir_model_field fields[] = {
     [WEIR_DOORMAN_REFRESH] = { .name = "refresh",
                                .kind = WEIR_MODEL_DURATION,
                                .preset = 8e9,
-                               .sentence = "of who asks the root" },
+                               .sentence = "of requests to the root" },
     [WEIR_DOORMAN_DECAY] = { .name = "decay",
                              .kind = WEIR_MODEL_SHARE,
                              .preset = 0.5,
@@ -110,9 +110,9 @@ static const struct weir_model_field fields[] = {
     [WEIR_DOORMAN_FIRST] = { .name = "first",
                              .kind = WEIR_MODEL_WORD,
                              .words = first_names,
-                             .sentence = "masters of all: they learn as any "
-                                         "other, or know that nobody has "
-                                         "anything" },
+                             .sentence = "first masters: they learn as any "
+                                         "other, or know that there are no "
+                                         "leases" },
     [WEIR_DOORMAN_ROLL_CALL] = { .name = "roll_call",
                                  .kind = WEIR_MODEL_DURATION,
                                  .preset = 1e9,
@@ -205,8 +205,8 @@ static const struct weir_model_field fields[] = {
 static const struct weir_model_metric metrics[] = {
     { "utilisation", "given / min(capacity, wanted), mean over time from 65 s "
                      "on; safe capacity in use counts as given" },
-    { "shortfall_rows", "instants at which more was given than there was, or "
-                        "than was out at the last cut" },
+    { "shortfall_rows", "instants with more given than the capacity, or "
+                        "than was handed out at the last cut" },
     { "episodes", "how often that began" },
     { "max_given", "given, most, of the larger of these two" },
     { "min_given", "given, least from 65 s on, of min(capacity, wanted)" },
@@ -220,7 +220,7 @@ static const struct weir_model_metric metrics[] = {
     { "report_episodes", "the same, of rows that follow each other one" },
     { "report_max", "given / capacity, most of any row" },
     { "report_over", "given / capacity, mean of the rows over capacity" },
-    { "shortfalls", "times that a job was told less than it had out" },
+    { "shortfalls", "grants to a job below what it had handed out" },
     { "decisions", "answers to clients by the algorithm" },
     { "learning_answers", "answers to clients while learning" },
     { "failures", "requests of clients that found no master" },

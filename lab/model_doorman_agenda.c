@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * lab/model_doorman_agenda.c - what is to be done, and when.
+ * lab/model_doorman_agenda.c - actions by instant.
  *
  * A binary heap by instant, and within an instant by the order of posting. The
- * world (world.h) draws that order instead, which is what one wants of a
- * network; but the original has the order of posting, and what befalls the
- * tree should be the same under both rules. */
+ * world (world.h) draws that order instead, which suits a network; but the
+ * original has the order of posting, and mishaps should be the same under both
+ * rules. */
 
 #include "lab/memory.h"
 #include "lab/model_doorman.h"

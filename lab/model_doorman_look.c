@@ -1,34 +1,36 @@
 /* SPDX-License-Identifier: MIT
- * lab/model_doorman_look.c - what is measured of a tree of leases.
+ * lab/model_doorman_look.c - measurements of a tree of leases.
  *
- * Everything that changes does so between two calls: first the time that has
- * passed is counted under what was, then what is now is judged. So nothing is
- * sampled, and an excess that lasts from one message to the next is seen.
+ * Every change happens between two calls: first the elapsed time is accounted
+ * under the former state, then the new state is judged. So nothing is sampled,
+ * and an excess that lasts from one message to the next is counted.
  *
- * Utilisation is what clients may use, over what they could: the smaller of
- * the capacity and what they want. More than that is not more than all.
+ * Utilisation is the capacity that clients may use, divided by the capacity
+ * that they could use: the smaller of the capacity and their wants. It is
+ * capped at 1.
  *
- * After the capacity is cut more may be out than there is, but never more than
- * at the cut, and what has come back doesn't go out again:
+ * After the capacity is cut, more may be handed out than the capacity, but
+ * never more than at the cut, and returned capacity isn't handed out again:
  *
  *     bound = max(capacity, min(bound, out))
  *
- * Out is what the root takes for it: raises that are under way at the cut are
- * out, though nobody goes by them yet.
+ * 'out' is the root's own figure: raises in transit at the cut are included,
+ * though no client uses them yet.
  *
- * A mishap answers for every dip that begins after its end and before the next
- * mishap begins, and for the one that it ends in, as long as that lasts. So
- * what goes wrong a lease later counts too. */
+ * A mishap accounts for every dip that begins after its end and before the next
+ * mishap, and for the dip during which it ends, as long as that lasts. So
+ * effects a lease time later count too. */
 
 #include <math.h>
 
 #include "lab/model_doorman.h"
 
-/* Before it everybody learns, under the original's rules. */
+/* Until then all masters learn, under the original's rules. */
 #define WATCHED_FROM (65 * WEIR_SECOND)
 #define TOLERANCE 1e-9
 #define ENOUGH 0.95
-/* Of the capacity, for each job without a master, at the foot of a figure. */
+/* Part of the capacity drawn for each job without a master, at the foot of a
+ * figure. */
 #define MARK 0.08
 
 static double could_use(const struct weir_doorman_look *look)
@@ -51,8 +53,8 @@ static void raise_sample(struct weir_model_run *run, size_t series,
     samples[sample] = value > samples[sample] ? value : samples[sample];
 }
 
-/* Levels are drawn by their highest in a sample; what is given by its lowest
- * too, or no dip would be seen. */
+/* Levels are drawn by their maximum in a sample; 'given' by its minimum too, or
+ * dips would be invisible. */
 static void draw_least(struct weir_doorman *stage, size_t sample)
 {
     struct weir_doorman_look *look = &stage->look;
@@ -89,7 +91,7 @@ static void pass_time(struct weir_doorman *stage, weir_instant now)
     look->at = now;
 }
 
-/* ---- What must hold, and what one hopes for ---- */
+/* ---- Bound, and utilisation ---- */
 
 static void judge_bound(struct weir_doorman *stage)
 {
@@ -151,7 +153,7 @@ static void judge(struct weir_doorman *stage)
     draw(stage, stage->look.at);
 }
 
-/* ---- What changes ---- */
+/* ---- Changes ---- */
 
 void weir_doorman_give(struct weir_doorman *stage, uint32_t client,
                        double given, weir_instant now)
@@ -168,7 +170,7 @@ void weir_doorman_look_again(struct weir_doorman *stage, weir_instant now)
 {
     struct weir_doorman_look *look = &stage->look;
     pass_time(stage, now);
-    /* Added up anew: sums of differences would drift. */
+    /* Summed anew: sums of differences would drift. */
     look->given = look->wanted = 0;
     for (size_t i = 0; i < stage->client_count; i++) {
         look->given += stage->clients[i].given;
@@ -225,7 +227,7 @@ void weir_doorman_report(struct weir_doorman *stage)
     look->report.most = fmax(look->report.most, look->given / look->capacity);
 }
 
-/* ---- From the first to the last ---- */
+/* ---- Begin and end ---- */
 
 void weir_doorman_look_init(struct weir_doorman *stage)
 {

@@ -1,27 +1,25 @@
 /* SPDX-License-Identifier: MIT
  * lab/model_doorman_original.c - Doorman's scenarios by Doorman's own rules.
  *
- * This is the simulation that its published figures are of, not its server:
- * whole seconds, calls that take no time, one resource, and a proportional
- * share of its own. What it does is kept as it is, for the figures to be
- * comparable:
+ * This reproduces the simulation behind Doorman's published figures, not its
+ * server: whole seconds, calls that take no time, one resource, and its own
+ * proportional algorithm. Its behaviour is kept unchanged, so that the figures
+ * are comparable:
  *
- *  - Everybody is a thread with a next second. In each second first what was
- *    posted for it is done, then each thread that is due runs once, in the
- *    order in which they were made; a thread that asks for an interval of 0
- *    runs again in the same second.
- *  - A server's book has an entry for each client, or for each *task* of a
- *    job below that ever asked. A task that is master no more is counted until
- *    its lease runs out; an entry that has no lease is kept for ever.
- *  - Who asks again within two seconds gets no answer.
- *  - A server that has no capacity of its own hands out leases of 0.
- *  - A server whose own lease has run out forgets the resource, and with it
- *    what it has handed out.
- *  - Safe capacity is told, and used by nobody.
+ * - Each participant is a thread with a next second. In each second the actions
+ *   posted for it run first, then each thread that is due runs once, in the
+ *   order in which the threads were made; a thread with an interval of 0 runs
+ *   again in the same second. - A server's book has an entry for each client,
+ *   or for each *task* of a job below that ever sent a request. A former
+ *   master's task is counted until its lease runs out; an entry without a lease
+ *   is kept for ever. - A second request within two seconds gets no answer. - A
+ *   server without capacity of its own hands out leases of 0. - A server whose
+ *   own lease has run out forgets the resource, and with it all leases that it
+ *   has handed out. - Safe capacity is sent, and never used.
  *
- * What was tried and rejected: the world's heap, which runs what is due at one
- * instant in an order drawn from the seed. The order of threads is part of
- * what the original is, for whoever asks first is given what is free.
+ * Tried and rejected: the world's heap, which runs the actions of one instant
+ * in an order drawn from the seed. The order of threads is a property of the
+ * original: its first caller gets the free capacity.
  *
  * Source: github.com/youtube/doorman, simulation/ (server.py, client.py,
  * server_state_wrapper.py, algorithm.py, algo_proportional.py, scheduler.py),
@@ -30,7 +28,7 @@
 #include "lab/memory.h"
 #include "lab/model_doorman.h"
 
-/* All in seconds, as the original's. */
+/* All in seconds, as in the original. */
 #define GUARD 2
 #define DEFAULT_INTERVAL 5 /* also between attempts to find a master */
 #define END_OF_TIME 86400
@@ -48,13 +46,13 @@ struct entry {
     bool asked;
     int64_t asked_at;
     double wants;
-    double outstanding; /* of a server: what it has handed out itself */
+    double outstanding; /* of a server: the capacity that it has handed out */
 };
 
 struct server {
-    bool known; /* the resource; all below is of it */
+    bool known; /* the resource is known; the members below are about it */
     struct lease has;
-    int64_t learns_till; /* that second included */
+    int64_t learns_till; /* inclusive */
     struct entry *entries;
     size_t entry_count, entry_room;
     /* Of the task: */
@@ -65,13 +63,13 @@ struct server {
 struct thread {
     bool client;
     uint32_t job, which; /* task of the job, or client */
-    uint32_t master;     /* a thread, as far as it knows; NONE */
+    uint32_t master;     /* a thread, as far as known here; NONE */
     int64_t next;
     struct lease has;     /* of a client */
     struct server server; /* of a task */
 };
 
-/* A request's parts, and what a server makes of it. */
+/* A request, and the server's answer. */
 struct request {
     uint32_t from; /* thread */
     struct lease has;
@@ -111,7 +109,7 @@ static double smaller(double a, double b)
     return a < b ? a : b;
 }
 
-/* No lease is not one that has run out. */
+/* A missing lease hasn't expired. */
 static bool has_expired(const struct lease *lease, int64_t now)
 {
     return lease->held && lease->expiry <= now;
@@ -143,7 +141,7 @@ static void forget(struct server *server)
     server->entry_count = 0;
 }
 
-/* The resource is there from when it is first asked for. */
+/* A server knows the resource from the first request on. */
 static void know(struct weir_doorman *stage, struct server *server)
 {
     if (server->known)
@@ -184,7 +182,7 @@ static struct entry *entry_of(struct server *server, uint32_t thread)
     return entry;
 }
 
-/* ---- What a server hands out ---- */
+/* ---- Leases that a server hands out ---- */
 
 static int64_t refresh_at(const struct weir_doorman *stage, uint32_t level)
 {
@@ -194,7 +192,8 @@ static int64_t refresh_at(const struct weir_doorman *stage, uint32_t level)
     return (int64_t)refresh;
 }
 
-/* Not beyond the server's own, and asked for again before it runs out. */
+/* Doesn't outlast the server's own lease, and is refreshed before it runs
+ * out. */
 static struct lease lease_of(const struct weir_doorman *stage,
                              const struct thread *at, double capacity,
                              int64_t now)
@@ -213,8 +212,8 @@ static struct lease lease_of(const struct weir_doorman *stage,
     return lease;
 }
 
-/* Its proportional share: what is wanted while all fits, else each the same
- * part of what it wants; in either case of what is free now. */
+/* The original's proportional share. While all wants fit, the client gets its
+ * want, else the same part of it as all others; never more than is free now. */
 static double share_of(const struct server *server, double wants)
 {
     double all = sum_wants(server);
@@ -265,8 +264,8 @@ static enum answer ask(struct weir_doorman *stage, uint32_t master,
     return GRANTED;
 }
 
-/* Any task of the job knows who is master. (The original asks one by chance;
- * without that draw both rules meet the same mishaps.) */
+/* Any task of the job knows the master. (The original asks a random one;
+ * without that draw both rules have the same mishaps.) */
 static bool discover(struct weir_doorman *stage, struct thread *thread,
                      uint32_t job)
 {
@@ -345,7 +344,7 @@ static void server_expires(struct weir_doorman *stage, uint32_t which,
         server->has.held = false;
 }
 
-/* It takes what it is told, whatever it has handed out. */
+/* The server takes the grant, however much it has handed out. */
 static void server_is_granted(struct weir_doorman *stage, uint32_t which,
                               struct lease gets)
 {
@@ -383,7 +382,7 @@ static struct request request_of(struct weir_doorman *stage, uint32_t which)
     return request;
 }
 
-/* Before anybody has asked it, a server asks for nothing. */
+/* Before its first request from below, a server requests nothing. */
 static bool take_from_parent(struct weir_doorman *stage, uint32_t which,
                              int64_t now)
 {
@@ -424,7 +423,7 @@ static int64_t run_server(struct weir_doorman *stage, uint32_t which,
     return interval_of(&thread->server.has);
 }
 
-/* ---- What the stage tells ---- */
+/* ---- Events of the stage ---- */
 
 static void init(struct weir_doorman *stage)
 {
@@ -471,7 +470,7 @@ static void client_came(struct weir_doorman *stage, uint32_t client,
                                 .next = seconds(now) });
 }
 
-/* Neither is seen before the next refresh. */
+/* Both changes take effect with the next refresh. */
 static void wants_changed(struct weir_doorman *stage, uint32_t client,
                           weir_instant now)
 {

@@ -1,31 +1,34 @@
 /* SPDX-License-Identifier: MIT
  * lab/model_doorman_weir.c - Doorman's scenarios by Weir's own rules: the
- * product's brokers and holders (src/lease/) over a network that takes time.
+ * product's lease pools and lease holders (src/lease/) over a network with
+ * delays.
  *
  *     job:     [ broker ]<── ask ──.            .── grant, pushed or asked for
  *              [ holder ]── ask ──> parent job  '──> the job below, or client
  *
- * A job's master has a broker, and unless it is the root a holder towards its
- * parent: what the holder has is the broker's capacity, what the broker has
- * out is what the holder has in use. A client is a holder whose use keeps to
- * its limit, and goes by its safe capacity when its lease has run out.
+ * A job's master has a lease pool and, unless it is the root, a lease holder
+ * towards its parent. The lease holder's capacity is the pool's capacity; the
+ * capacity that the pool has handed out is the lease holder's use. A client is
+ * a lease holder whose use stays within its limit; after its lease has run out
+ * it uses its safe capacity.
  *
  * A caller (a job's master, or a client) has a stream to its parent's master,
- * which takes half of 'rtt' each way and keeps the order. Where a master is
- * lost, its streams break, and those at their other ends hear of it half of
- * 'rtt' later; of the next master they hear a round trip after its election.
- * What was on its way to a lost master is lost; what it had sent arrives.
+ * which takes half of 'rtt' each way and keeps the order. When a master is
+ * lost, its streams break, and their other ends notice half of 'rtt' later;
+ * they learn of the next master a round trip after its election. Messages on
+ * their way to a lost master are lost; messages that it had sent arrive.
  *
- * The next master knows nothing but its term, when its job became vacant, and
- * that from then on no lease can last longer than one does. To its parent it is
- * the same holder as its predecessor: jobs have names, and at most one master.
- * That it isn't another is what lets it go on with what its job had out.
+ * The next master knows its term, when its job became vacant, and that from
+ * then on no lease outlasts one lease time; nothing else. To its parent it is
+ * the same lease holder as its predecessor: jobs have names, and at most one
+ * master. This identity lets it continue with the capacity that its job had
+ * handed out.
  *
- * A master that hasn't heard from its parent, or has no number kept where the
- * election is (lease/broker_roll.c), hears what its callers have, and answers
- * nobody: it would tell them 0. They ask again.
+ * A master without a grant from its parent, or without a number kept by the
+ * election (lease/broker_roll.c), receives its callers' leases and answers no
+ * caller: the answer would be 0. The callers ask again.
  *
- * The broker and holder see times that begin at WEIR_WORLD_START. */
+ * Lease pools and lease holders see times that begin at WEIR_WORLD_START. */
 
 #include <math.h>
 
@@ -37,60 +40,61 @@
 
 #define BANDS_MAX 4
 
-/* Whoever asks: a client, or a job towards its parent. */
+/* A sender of requests: a client, or a job towards its parent. */
 struct caller {
     bool client;
     uint32_t which;  /* client, or job */
     uint32_t parent; /* job */
-    uint32_t member; /* its place there */
+    uint32_t member; /* its index there */
     bool lives;
-    bool leased;     /* of a client: its lease ran at the last look */
+    bool leased;     /* of a client: its lease was valid at the last look */
     uint64_t stream; /* 0: none */
-    uint64_t term;   /* of the master it leads to */
+    uint64_t term;   /* of the stream's master */
     struct weir_holder holder;
 };
 
-/* A caller as its parent knows it. */
+/* A parent's record of a caller. */
 struct member {
     uint32_t caller;
     uint32_t holder; /* the broker's number; WEIR_HOLDER_NONE */
-    uint64_t stream; /* by which it last asked */
+    uint64_t stream; /* of its last request */
 };
 
 struct server {
-    uint32_t caller; /* its own, towards its parent; NONE: the root */
-    uint64_t term;   /* of the present master, or the last */
-    uint64_t serial; /* the last of all its masters */
+    uint32_t caller; /* towards its parent; NONE: the root */
+    uint64_t term;   /* of the present or last master */
+    uint64_t serial; /* of grants, over all its masters */
     weir_instant vacant_at;
-    weir_instant asks_from;     /* when its callers have been heard */
-    struct weir_broker *broker; /* owned; NULL: there is no master */
-    bool ready;                 /* it knows what it has */
-    double capacity, safe;      /* as the broker knows it */
-    uint32_t told_clients;      /* in its last ask */
+    weir_instant asks_from;     /* when its callers' roll call is over */
+    struct weir_broker *broker; /* owned; NULL: no master */
+    bool ready;                 /* its own capacity is known */
+    double capacity, safe;      /* as the lease pool has them */
+    uint32_t told_clients;      /* in its last request */
     struct member *members;     /* owned */
     size_t member_count, member_room;
     uint32_t *by_holder; /* owned: the member with that number */
     size_t by_holder_room;
-    uint64_t number;          /* kept where the election is … */
-    uint64_t keeping;         /* … another is under way; 0: none is … */
-    weir_instant kept_at;     /* … and will be there */
-    bool ruled;               /* one of this master's is, or none is to be */
-    struct message *awaiting; /* owned: asks that are answered after that */
+    uint64_t number;          /* kept by the election … */
+    uint64_t keeping;         /* … another is being written; 0: none … */
+    weir_instant kept_at;     /* … until this instant */
+    bool ruled;               /* this master has kept one, or none is to be
+                               * kept */
+    struct message *awaiting; /* owned: requests answered after that */
     size_t awaiting_count, awaiting_room;
-    weir_instant wake; /* the next that is posted */
+    weir_instant wake; /* the earliest posted run */
 };
 
 struct message {
     enum {
         MEET,  /* to a caller: there is a master */
-        BREAK, /* to a caller: its stream is no more */
+        BREAK, /* to a caller: its stream is broken */
         SEVER, /* to a server: the same */
         ASK,
         GRANT
     } what;
     uint32_t caller;
     uint64_t stream, term;
-    uint64_t number; /* of an ask, and its answer; 0: pushed */
+    uint64_t number; /* of a request and its answer; 0: pushed */
     struct weir_band bands[BANDS_MAX];
     size_t band_count;
     double has, safe;
@@ -102,7 +106,7 @@ struct message {
 };
 
 struct fleet {
-    struct weir_rng rng;    /* its own: mishaps don't depend on it */
+    struct weir_rng rng;    /* separate: mishaps don't depend on it */
     struct server *servers; /* owned, by job */
     size_t server_room;
     struct caller *callers; /* owned */
@@ -111,11 +115,11 @@ struct fleet {
     size_t client_room;
     weir_instant *client_wakes; /* owned */
     size_t wake_room;
-    struct message *messages; /* owned: those under way, and free ones */
+    struct message *messages; /* owned: in transit, and free ones */
     size_t message_count, message_room;
     uint32_t free_message;
     uint64_t streams;
-    uint64_t numbers; /* kept by masters: the last */
+    uint64_t numbers; /* the last one kept by any master */
 };
 
 static void *take_memory(void *context, size_t size)
@@ -152,7 +156,7 @@ static weir_instant world(weir_instant now)
     return WEIR_WORLD_START + now;
 }
 
-/* An instant of a broker's or holder's, which may be past. */
+/* An instant of a lease pool or lease holder, which may be past. */
 static weir_instant stage_time(weir_instant at)
 {
     if (at == WEIR_NEVER)
@@ -165,7 +169,7 @@ static weir_duration half_way(const struct weir_doorman *stage)
     return (weir_duration)stage->values[WEIR_DOORMAN_RTT] / 2;
 }
 
-/* Posts 'run' unless something earlier is posted, which will do so. */
+/* Posts 'run' unless an earlier run is posted, which then posts it. */
 static void wake_at(struct weir_doorman *stage, weir_instant *wake,
                     weir_instant at,
                     void (*run)(struct weir_doorman *stage, uint32_t which,
@@ -200,7 +204,7 @@ static void post_message(struct weir_doorman *stage,
     weir_doorman_post(stage, at, deliver, index);
 }
 
-/* There is a master: the caller will know, and have a stream. */
+/* There is a master: the caller will learn of it and get a stream. */
 static void connect(struct weir_doorman *stage, uint32_t caller,
                     weir_instant now)
 {
@@ -215,7 +219,7 @@ static void connect(struct weir_doorman *stage, uint32_t caller,
     post_message(stage, &message, now + 2 * half_way(stage));
 }
 
-/* ---- Asking ---- */
+/* ---- Requests ---- */
 
 static size_t bands_of(struct weir_doorman *stage, const struct caller *caller,
                        double wants, struct weir_band *out)
@@ -253,7 +257,8 @@ static void ask(struct weir_doorman *stage, uint32_t caller, weir_instant now)
     post_message(stage, &message, now + half_way(stage));
 }
 
-/* Asks if it is time to; when it will be, or what it has runs out. */
+/* Asks if it is due. Returns the instant of the next request or of its lease's
+ * end. */
 static weir_instant ask_if_due(struct weir_doorman *stage, uint32_t caller,
                                weir_instant now)
 {
@@ -314,8 +319,8 @@ static struct weir_lease_rule rule_of(const struct weir_doorman *stage,
     };
 }
 
-/* What the job has for its callers now. Between, its safe capacity is theirs,
- * by the number of clients. */
+/* The capacity that the job has for its callers now. When its own lease has run
+ * out, that is its safe capacity for its number of clients. */
 static void tell_capacity(struct weir_doorman *stage, uint32_t job,
                           weir_instant now)
 {
@@ -375,7 +380,7 @@ static void answer_awaiting(struct weir_doorman *stage, struct server *server,
     }
 }
 
-/* The number is where the next master finds it. */
+/* The number is stored where the next master finds it. */
 static void number_kept(struct weir_doorman *stage, uint32_t job,
                         weir_instant now)
 {
@@ -411,7 +416,7 @@ static void keep_number(struct weir_doorman *stage, uint32_t job,
     weir_doorman_post(stage, server->kept_at, number_kept, job);
 }
 
-/* What is out is in use, and what its callers want it wants. */
+/* The capacity handed out counts as used, and the callers' wants as wanted. */
 static void tell_use(struct weir_doorman *stage, struct server *server,
                      weir_instant now)
 {
@@ -517,8 +522,8 @@ static void answer(struct weir_doorman *stage, const struct message *asked,
     run_job(stage, caller->parent, now);
 }
 
-/* It knows what it has. Before it kept a number, it has answered nobody, and
- * the one of the master before is as good as ever. */
+/* The master's own capacity is known. Before it keeps a number it has answered
+ * no caller, so its predecessor's number is still valid. */
 static void be_ready(struct weir_doorman *stage, uint32_t job, weir_instant now)
 {
     struct server *server = &fleet_of(stage)->servers[job];
@@ -627,11 +632,11 @@ static void end_master(struct weir_doorman *stage, uint32_t job,
     weir_broker_free(server->broker);
     server->awaiting_count = 0;
     server->broker = NULL;
-    /* Who has kept no number has answered nobody: as if it hadn't been there,
-     * and the next one finds so. */
+    /* A master that kept no number has answered no caller. For the next master
+     * it never existed. */
     if (server->ruled || server->keeping != 0)
         server->vacant_at = now;
-    if (server->keeping != 0) /* it is written, and nobody was told */
+    if (server->keeping != 0) /* written, but not yet used in an answer */
         server->number = server->keeping;
     server->keeping = 0;
     for (size_t i = 0; i < server->member_count; i++) {
@@ -658,8 +663,8 @@ static void start_caller(struct weir_doorman *stage, uint32_t caller,
     connect(stage, caller, now);
 }
 
-/* What callers may have of the master before; of the first nothing, if the lab
- * is told so. */
+/* The leases that callers may have from the former master; of the first master
+ * none, if the scenario says so. */
 static struct weir_learning learning_of(const struct weir_doorman *stage,
                                         const struct server *server,
                                         const struct weir_lease_rule *rule)
@@ -705,7 +710,7 @@ static void begin_master(struct weir_doorman *stage, uint32_t job,
     run_job(stage, job, now);
 }
 
-/* ---- What the stage tells ---- */
+/* ---- Events of the stage ---- */
 
 static void init(struct weir_doorman *stage)
 {
@@ -732,7 +737,7 @@ static void fini(struct weir_doorman *stage)
     free(fleet);
 }
 
-/* Whose parent knows of it from now on. */
+/* The parent knows the new caller from now on. */
 static uint32_t add_caller(struct weir_doorman *stage, bool client,
                            uint32_t which, uint32_t parent)
 {

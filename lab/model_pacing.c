@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * lab/model_pacing.c - work that waits is let go at a rate: when does it go?
+ * lab/model_pacing.c - waiting work is released at a rate: at which instants?
  *
  * All lines wait from the start, which is a window's beginning; the token
- * bucket holds nothing then, and never more than one. One sender asks the
- * meter for one line after the other, and where it is refused waits as long
- * as the meter says. leaky_queue is the queue itself: the lines are pushed,
- * and come out when their turn has come.
+ * bucket is empty then, and never has more than one token. One sender requests
+ * a permit for one line after the other; if the bucket state refuses, it waits
+ * as long as the answer says. leaky_queue is the queue itself: the lines are
+ * pushed, and come out in turn.
  *
- * It is played twice: undisturbed, and with a sender that stands still for
- * 'stall' at two instants, as one does whose reader is slow. Sending takes no
- * time, so a meter that lets many go at once is seen to do so. */
+ * The model runs it twice: undisturbed, and with a sender that stands still for
+ * 'stall' at two instants, as a sender with a slow reader does. Sending takes
+ * no time, so an algorithm that releases many lines at once shows it. */
 
 #include <math.h>
 
@@ -119,7 +119,7 @@ static void sender_fini(struct sender *sender)
     free(sender->queue);
 }
 
-/* A sender that stands still at 'now' goes on then. */
+/* The end of a stall if the sender stands still at 'now', else 'now'. */
 static weir_instant after_stall(const struct sender *sender, weir_instant now)
 {
     const double *values = sender->run->values;
@@ -132,7 +132,7 @@ static weir_instant after_stall(const struct sender *sender, weir_instant now)
     return now;
 }
 
-/* When the next line goes; asked at 'now'. */
+/* The instant of the next line; asked at 'now'. */
 static weir_instant next_line(struct sender *sender, weir_instant now)
 {
     for (;;) {
@@ -154,7 +154,7 @@ static weir_instant next_line(struct sender *sender, weir_instant now)
     }
 }
 
-/* The most of 'count' instants, in order, within any 'span'. */
+/* The largest number of the 'count' sorted instants within any 'span'. */
 static size_t most_within(const weir_instant *at, size_t count,
                           weir_duration span)
 {
@@ -168,7 +168,7 @@ static size_t most_within(const weir_instant *at, size_t count,
     return most;
 }
 
-/* Of the tenths of a second that the clock counts, from 'from' on. */
+/* The maximum over tenths of a second aligned to the clock, from 'from' on. */
 static double peak_tenth(const weir_instant *at, size_t count,
                          weir_instant from)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * lab/model_stampede.c - thousands who were told to come back at one instant.
+ * lab/model_stampede.c - thousands of clients are told to return at one
+ * instant.
  *
- * Each client wants one call. All come within the first window, more than it
- * lets through; who is refused waits as long as the meter says, and by chance
- * up to 'jitter' of that longer, and comes again, until it passes. Weir's own
+ * Each client makes one call. All arrive within the first window, more than it
+ * allows. A refused client waits as long as the answer says, plus a random part
+ * of up to 'jitter' of that, and tries again until it passes. Weir's own
  * replies have a jitter of a quarter. */
 
 #include "lab/memory.h"
@@ -25,7 +26,7 @@ static const struct weir_model_field fields[] = {
       .preset = 5000,
       .min = 1,
       .max = 1000000,
-      .sentence = "each wants one call" },
+      .sentence = "each makes one call" },
     { .name = "limit",
       .kind = WEIR_MODEL_COUNT,
       .preset = 1000,
@@ -39,7 +40,7 @@ static const struct weir_model_field fields[] = {
     { .name = "jitter",
       .kind = WEIR_MODEL_SHARE,
       .preset = 0.25,
-      .sentence = "of what a client was told to wait, at most" },
+      .sentence = "of the wait that a client was told, at most" },
     { .name = NULL },
 };
 
@@ -70,7 +71,7 @@ struct crowd {
 };
 
 struct client {
-    struct weir_part part; /* first: the world knows it by this */
+    struct weir_part part; /* first: the world's handle */
     struct crowd *crowd;
 };
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * lab/model_windows.c - how far is each estimate of "calls in the last minute"
- * from the truth?
+ * lab/model_windows.c - the error of each estimate of "calls in the last
+ * minute".
  *
- * One stream of calls, Poisson with bursts, is counted by a meter without
- * refusing anything, and at each call what the meter counts stands beside the
- * calls of the last window, one by one. Then a fresh meter refuses, and what
- * it admitted is held against the same exact count. Calls are counted in
+ * One stream of calls, Poisson with bursts, is counted by a bucket state that
+ * refuses nothing, and at each call its count is compared with the exact number
+ * of calls in the last window. Then a fresh bucket state refuses calls, and its
+ * admitted calls are compared with the same exact count. Calls are counted in
  * thousandths, so that an estimate's fraction isn't rounded away. A bucket
- * counts no window: it has a place in the second part only. */
+ * counts no window: it takes part in the second part only. */
 
 #include <math.h>
 
@@ -63,10 +63,10 @@ static const struct weir_model_field fields[] = {
 enum { MEAN, OVER, UNDER, MAX, OVER_ADMITTED, NS, BYTES };
 static const struct weir_model_metric metrics[] = {
     { "error_mean", "|counted - true| over the limit, mean over calls" },
-    { "error_over", "what was counted too much, the same" },
-    { "error_under", "what was counted too little, the same" },
+    { "error_over", "the part counted too much, the same" },
+    { "error_under", "the part counted too little, the same" },
     { "error_max", "largest |counted - true| over the limit" },
-    { "over_admitted", "most that was admitted in any window, over the limit, "
+    { "over_admitted", "most calls admitted in any window, over the limit, "
                        "beyond 1" },
     { "ns_per_decision", "nanoseconds a decision, by this machine's clock" },
     { "bytes_per_key", "of state" },
@@ -90,7 +90,7 @@ static double rate_at(const double *values, weir_instant now)
     return burst ? per_ns * values[BURST_TIMES] : per_ns;
 }
 
-/* A Poisson process of changing rate: one of the highest rate, thinned. */
+/* A Poisson process of varying rate: one of the highest rate, thinned. */
 static weir_instant *make_calls(const struct weir_model_run *run,
                                 size_t *out_count)
 {
@@ -117,7 +117,7 @@ static weir_instant *make_calls(const struct weir_model_run *run,
     return calls;
 }
 
-/* ---- Counting them ---- */
+/* ---- Counting without refusals ---- */
 
 static void meter_init(const struct weir_model_run *run,
                        struct weir_model_meter *meter, uint64_t scale)
@@ -127,7 +127,7 @@ static void meter_init(const struct weir_model_run *run,
                           (weir_duration)run->values[WINDOW], limit, limit);
 }
 
-/* A bin without a call goes on with what the last one said. */
+/* A bin without calls repeats the last value. */
 static void fill_gaps(struct weir_model_run *run, size_t which)
 {
     double *samples = run->series[which];
@@ -170,7 +170,7 @@ static void count_all(struct weir_model_run *run, const weir_instant *calls,
     weir_model_meter_fini(&meter);
 }
 
-/* ---- Refusing them ---- */
+/* ---- Refusing ---- */
 
 static void refuse_some(struct weir_model_run *run, const weir_instant *calls,
                         size_t count)
@@ -195,7 +195,7 @@ static void refuse_some(struct weir_model_run *run, const weir_instant *calls,
     weir_model_meter_fini(&meter);
 }
 
-/* Over the calls again and again, as if one day followed the other. */
+/* Over the calls repeatedly, as if the run were cyclic. */
 static double ns_per_decision(const struct weir_model_run *run,
                               const weir_instant *calls, size_t count)
 {

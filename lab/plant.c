@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * lab/plant.c - requests, processes, a storage, in virtual time; see plant.h.
  *
- * What lies ahead is a heap of answers and of those who come again. The next
- * arrival of each stream isn't in it: there is one of each, and that way
- * answers of the same instant are first, as in the simulation that the
- * article's figures were found with (a permit that is back at the instant at
- * which another is wanted can be had). The world of lab/world.h draws that
- * order from the seed, which is right for fleets, and wrong here. */
+ * Future events are a heap of answers and of repeated requests. The next
+ * arrival of each stream isn't in it: each stream has one only, and this way
+ * answers of the same instant come first, as in the simulation behind the
+ * article's figures (a permit returned at an instant is available to a request
+ * of that instant). The world of lab/world.h draws that order from the seed,
+ * which is right for fleets and wrong here. */
 
 #include "lab/plant.h"
 
@@ -21,7 +21,7 @@ struct event {
     weir_instant at;
     uint64_t order;
     uint32_t instance;
-    bool again; /* one who comes again; else an answer */
+    bool again; /* a repeated request; else an answer */
     enum weir_sample_outcome outcome;
     struct weir_sluice_permit permit;
 };
@@ -39,7 +39,7 @@ struct plant {
     struct weir_storage *storage; /* owned, as all below */
     struct weir_sluice *sluice[WEIR_PLANT_INSTANCES_MAX];
     struct weir_model_meter meter[WEIR_PLANT_INSTANCES_MAX];
-    uint32_t instances; /* that there are now */
+    uint32_t instances; /* present number */
     struct event *heap;
     size_t events, capacity;
     uint64_t order, played, turn;
@@ -47,7 +47,7 @@ struct plant {
     struct weir_rng rng;
 };
 
-/* ---- What lies ahead ---- */
+/* ---- Future events ---- */
 
 static bool is_before(const struct event *a, const struct event *b)
 {
@@ -99,8 +99,8 @@ static void start_instance(struct plant *plant, weir_instant now)
     size_t size = (weir_sluice_size(&o->sluice) + line - 1) / line * line;
     void *block = weir_must(aligned_alloc(line, size));
     plant->sluice[i] = weir_sluice_init(block, &o->sluice, now);
-    /* A meter's quantity is whole: so many in 1,000 s. A bucket has room for
-     * what comes in a tenth of a second. */
+    /* A bucket state's quantity is whole: so many in 1,000 s. A bucket has room
+     * for the arrivals of a tenth of a second. */
     if (o->fixed_per_s > 0)
         weir_model_meter_init(&plant->meter[i], TOKEN_BUCKET,
                               (uint64_t)llround(o->fixed_per_s * 1000),
@@ -164,8 +164,8 @@ static void come(struct plant *plant, bool sync, bool again, weir_instant now)
     struct weir_sluice *sluice = plant->sluice[note.instance];
     struct weir_sluice_permit permit;
     struct weir_sluice_view view;
-    /* Nobody else holds the lock, so it is written. What a window closed by
-     * this very request makes of the limit is the next one's. */
+    /* The lock is free, so this call succeeds. If this request closed a window,
+     * the new limit applies from the next request on. */
     weir_assert(weir_sluice_view(sluice, &view, now));
     note.limit = view.controller.limit;
     note.admitted = lets_in(plant, note.instance, sync, &permit, now);
@@ -222,9 +222,9 @@ static void look_at_time(struct plant *plant, weir_instant *change)
         set_rate(plant, &plant->bulk, o->step_rate, now);
 }
 
-/* ---- All of it ---- */
+/* ---- The run ---- */
 
-/* Plays what is first of all that is due at 'now'. */
+/* Plays the first of the events that are due at 'now'. */
 static void play(struct plant *plant, weir_instant now)
 {
     plant->played++;

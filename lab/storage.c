@@ -2,10 +2,10 @@
  * lab/storage.c - storages that get slow; see storage.h.
  *
  * "Recent" keeps the instants of the last second's arrivals in a ring that
- * doubles. Its latency is fixed on arrival, as the article's simulator has it:
- * who comes later doesn't slow down who is there. So it answers to the rate of
- * what is let in, one second late, and not to what is in flight; that makes it
- * harder to hold than a pool, which answers at once. */
+ * doubles. Its latency is fixed on arrival, as in the article's simulator:
+ * later requests don't slow down earlier ones. So it responds to the rate of
+ * admitted requests, one second late, and not to the number in flight; that
+ * makes it harder to control than a pool, which responds at once. */
 
 #include "lab/storage.h"
 
@@ -20,7 +20,7 @@ struct weir_storage {
     weir_instant *recent; /* owned; a ring, 'capacity' a power of two */
     uint64_t first, arrivals, capacity;
     uint32_t blips;
-    weir_instant busy[WEIR_STORAGE_WORKERS_MAX]; /* until when */
+    weir_instant busy[WEIR_STORAGE_WORKERS_MAX]; /* busy until then */
 };
 
 struct weir_storage *weir_storage_new(

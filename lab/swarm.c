@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: MIT
  * lab/swarm.c - random scenarios; see swarm.h.
  *
- * A seed is turned into a file of the scenario's language, and that is built
- * as any other: so what the swarm does can be read, kept and replayed.
+ * A seed is turned into a file of the scenario's language, which is built as
+ * any other, so a random scenario can be read, kept and replayed.
  *
- * Not everything goes wrong in every scenario. Each has a few kinds of
- * trouble, drawn first: where all of them meet, the checkers must allow for
- * so much that little is left to be judged (swarm testing: Groce et al.,
- * ISSTA 2012). In time:
+ * Each scenario has only a few kinds of trouble, drawn first: if all kinds met,
+ * the checkers would have to allow for so much that little would be judged
+ * (swarm testing: Groce et al., ISSTA 2012). In time:
  *
  *     0        quotas, load
  *     0 .. T   trouble: kills, cuts, edits, … each at a random instant
  *     T .. +1  all is mended, bit by bit, in another order
- *     +1 .. +3 light load: everybody uses everything once more
- *     then     one alone uses something; the others must be told
+ *     +1 .. +3 light load: every limiter uses every quota once more
+ *     then     one limiter alone makes requests; the others must be told
  *     to +16   nothing; then all must agree
  *
- * Half of the limits leak next to nothing within a run, so that a bucket is
- * the sum of what passed and every unit can be seen. */
+ * Half of the limits leak next to nothing within a run, so that a bucket is the
+ * sum of the units passed, and every single unit matters. */
 
 #include "lab/swarm.h"
 
@@ -48,17 +47,17 @@ struct swarm {
     FILE *out;
     unsigned troubles;
     uint32_t limiters, roots;
-    bool parented[6]; /* by index into 'names' */
+    bool parented[6]; /* by index in 'names' */
     bool gone[6];     /* removed by now */
-    bool away;        /* the store is, by now: edits are refused */
+    bool away;        /* the store is away now: edits are refused */
     uint32_t quotas;
     weir_duration trouble_end; /* T */
 };
 
-/* In the order in which they are put; each of them only with those before. */
+/* In the order of creation; each scenario has a first part of them. */
 static const struct {
-    const char *name, *parent, *load; /* 'load': the name that is asked for */
-    bool may_go;                      /* nobody's parent */
+    const char *name, *parent, *load; /* 'load': the name requested */
+    bool may_go;                      /* it is no parent */
 } names[] = {
     { "all", NULL, "all", false },    { "all/some", "all", "all/some", true },
     { "t/*", "all", "t/*", false },   { "u/*/*", "t/{1}", "u/1/*", true },
@@ -66,8 +65,8 @@ static const struct {
 };
 #define NAMES WEIR_COUNT_OF(names)
 
-/* One draw a call or expression: of two, each compiler makes another one
- * first, and the same seed would be two scenarios. */
+/* One draw a call or expression: compilers evaluate two draws in different
+ * orders, and the same seed would give two scenarios. */
 static uint64_t below(struct swarm *s, uint64_t bound)
 {
     return weir_rng_below(&s->rng, bound);
@@ -78,7 +77,7 @@ static bool one_in(struct swarm *s, uint64_t count)
     return below(s, count) == 0;
 }
 
-/* Rather small, sometimes large: a power of two, then within it. */
+/* Rather small, sometimes large: a random power of two, then within it. */
 static uint64_t about(struct swarm *s, unsigned bits_least, unsigned bits_most)
 {
     uint64_t one = (uint64_t)1
@@ -105,7 +104,7 @@ static void say(struct swarm *s, const char *what, ...)
     va_end(arguments);
 }
 
-/* ---- What there is ---- */
+/* ---- Network and quotas ---- */
 
 static void say_network(struct swarm *s)
 {
@@ -202,7 +201,7 @@ static void say_load(struct swarm *s, size_t name)
     say(s, " spread=%s\n", PICK(s, "uniform", "round_robin", "sticky", "zipf"));
 }
 
-/* So much at once that slack and stop must hold it. */
+/* A flood at once, which slack and stop must limit. */
 static void say_flood(struct swarm *s)
 {
     weir_duration from = below(s, s->trouble_end);
@@ -213,7 +212,7 @@ static void say_flood(struct swarm *s)
         (unsigned long long)about(s, 9, 13), ms(from) + 1, ms(until) + 1);
 }
 
-/* One alone asks, and the others are to be told of it. */
+/* One limiter alone makes requests, of which the others must be told. */
 static void say_solo(struct swarm *s)
 {
     weir_duration from = s->trouble_end + MENDING + LIGHT;
@@ -226,7 +225,7 @@ static void say_solo(struct swarm *s)
         1 + (unsigned long long)below(s, s->limiters));
 }
 
-/* Everybody asks for everything, so that all is told again. */
+/* Every limiter uses every quota, so that all fills are sent again. */
 static void say_light_load(struct swarm *s, size_t name)
 {
     weir_duration from = s->trouble_end + MENDING;
@@ -356,7 +355,7 @@ static void move_store(struct swarm *s)
     say(s, "store %s", s->away ? "away" : "back");
 }
 
-/* What happens in which kind of trouble. */
+/* Actions of each kind of trouble. */
 static const struct {
     enum trouble trouble;
     void (*happen)(struct swarm *s);
@@ -367,7 +366,7 @@ static const struct {
     { EDITS, edit },       { EDITS, edit },    { STORE, move_store },
 };
 
-/* Something of the troubles that were drawn; there is one at least. */
+/* A random action of the drawn troubles; at least one is drawn. */
 static void happen(struct swarm *s)
 {
     size_t what;
@@ -377,7 +376,7 @@ static void happen(struct swarm *s)
     menu[what].happen(s);
 }
 
-/* In the order of time, because what can be removed depends on it. */
+/* In the order of time, because the removable quotas depend on it. */
 static void say_trouble(struct swarm *s)
 {
     if (!(s->troubles & ~(unsigned)LOSSES))
@@ -386,7 +385,7 @@ static void say_trouble(struct swarm *s)
     for (uint64_t left = 1 + below(s, 12); left > 0; left--) {
         if (at < s->trouble_end)
             at += 1 + below(s, 2 * (s->trouble_end - at) / (left + 1));
-        /* Often some of it comes at once, and overtakes itself. */
+        /* Often some come at once, and overtake each other. */
         uint64_t times = one_in(s, 3) ? 3 : 1;
         for (uint64_t i = 0; i < times; i++) {
             at += below(s, 30 * WEIR_MILLISECOND);
@@ -399,7 +398,7 @@ static void say_trouble(struct swarm *s)
     }
 }
 
-/* All that may be wrong is mended, in a random order. */
+/* Ends all faults, in a random order. */
 static void say_mending(struct swarm *s)
 {
     static const char *const all[] = {

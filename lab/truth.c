@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT
  * lab/truth.c - one bucket for a whole fleet; see truth.h.
  *
- * Limiters decide on pictures of the past. The truth is what they are held
- * against: the same bucket, to which every pass of every limiter is added at
- * the instant at which it happens. It decides nothing. The ideal limiter
- * decides, on the same requests in the same order, and nobody listens: it has
- * its own draws, so that a fleet behaves the same whether it runs or not.
+ * Limiters decide on root fills that are out of date. The truth is the
+ * reference: the same bucket, to which every pass of every limiter is added at
+ * its instant. It decides nothing. The ideal limiter decides on the same
+ * requests in the same order, and its decisions have no effect: it has its own
+ * draws, so that a fleet behaves the same with and without it.
  *
- * A name's chain follows the store, not some limiter's table: its quota or
- * the first template that matches, the parent it names (captures put in), and
- * so on up. While an edit travels, limiters still charge the chain of before;
+ * A name's chain follows the store, not a limiter's table: its quota or the
+ * first template that matches, its parent (with captures put in), and so on up.
+ * While an edit is being distributed, limiters still charge the former chain;
  * the truth doesn't.
  *
- * As in the product a quota that is off is not charged, and one in mode
- * shadow is charged what would have passed.
+ * As in the product, a quota that is off is not charged, and one in mode shadow
+ * is charged the units that would have passed.
  *
- * A pass comes as a slot of a limiter's table. Which name that is doesn't
- * change in the slot's life, so each limiter has a column of (generation,
- * bucket) and a pass costs no look-up. */
+ * A pass is reported as a slot of a limiter's table. A slot's name doesn't
+ * change during the slot's life, so each limiter has a column of (generation,
+ * bucket), and a pass costs no look-up. */
 
 #include "lab/truth.h"
 
@@ -29,7 +29,7 @@
 #include "os/clock.h"
 #include "quota/quota_bucket.h"
 
-/* What a slot of a limiter's table stands for. */
+/* The bucket of a slot of a limiter's table. */
 struct entry {
     uint32_t generation;
     struct weir_truth_bucket *bucket;
@@ -44,15 +44,16 @@ struct weir_truth {
     bool ideal;
     enum weir_curve curve;
     struct weir_rng rng;                /* the ideal's */
-    uint64_t epoch;                     /* of the store, as the buckets are */
+    uint64_t epoch;                     /* of the store, at the last update of
+                                         * the buckets */
     struct weir_truth_bucket **buckets; /* owned */
     size_t count, capacity;
     struct weir_index index;
-    struct column *columns; /* owned; one a limiter */
+    struct column *columns; /* owned; one for each limiter */
     size_t limiters;        /* columns */
 };
 
-/* ---- Which buckets there are ---- */
+/* ---- The set of buckets ---- */
 
 static uint64_t elapsed_of(const struct weir_truth *truth)
 {
@@ -64,7 +65,7 @@ static bool has_limit(const struct weir_truth_bucket *bucket)
     return bucket->bucket.high != WEIR_SCALED_MAX;
 }
 
-/* What is in one of its two sums, scaled; it is never less than nothing. */
+/* Fill of one of its two sums, scaled; never negative. */
 static int64_t fill_of(const struct weir_truth_bucket *bucket, uint64_t *in,
                        uint64_t elapsed)
 {
@@ -105,8 +106,7 @@ static bool leads_to(const struct weir_truth_bucket *from,
 static struct weir_truth_bucket *use(struct weir_truth *truth,
                                      struct weir_text name, unsigned depth);
 
-/* As quota/table_rule.c: patterns that lead back to where they came from end
- * the chain. */
+/* As in quota/table_rule.c: a cycle of patterns ends the chain. */
 static struct weir_truth_bucket *parent_of(
     struct weir_truth *truth, const struct weir_truth_bucket *bucket,
     const struct weir_captures *captures, unsigned depth)
@@ -123,7 +123,7 @@ static struct weir_truth_bucket *parent_of(
     return leads_to(parent, bucket) ? NULL : parent;
 }
 
-/* How much flows out when 'units' come 'per' nanoseconds. */
+/* Rate of 'units' each 'per' nanoseconds, a second. */
 static double per_second(const struct weir_limit *limit)
 {
     return (double)limit->units * (double)WEIR_SECOND / (double)limit->per;
@@ -139,7 +139,7 @@ static uint64_t carried(uint64_t in, const struct weir_bucket *before,
     return weir_leaked(after->leak, elapsed) + (uint64_t)fill;
 }
 
-/* Takes the quota over that rules the name now. */
+/* Takes over the quota that rules the name now. */
 static void rule(struct weir_truth *truth, struct weir_truth_bucket *bucket,
                  unsigned depth)
 {
@@ -190,11 +190,11 @@ static struct weir_truth_bucket *use(struct weir_truth *truth,
 void weir_truth_edited(struct weir_truth *truth)
 {
     truth->epoch = weir_catalog_epoch(weir_fleet_catalog(truth->fleet));
-    /* Links of before must not be taken for a cycle. */
+    /* Former links must not be taken for a cycle. */
     size_t count = truth->count;
     for (size_t i = 0; i < count; i++)
         truth->buckets[i]->parent = NULL;
-    /* Parents that are new come at the end, and are ruled already. */
+    /* New parents are appended, already with their rule. */
     for (size_t i = 0; i < count; i++)
         rule(truth, truth->buckets[i], 0);
 }
@@ -231,7 +231,7 @@ bool weir_truth_is_of(const struct weir_truth_bucket *bucket,
            (bucket->quota && weir_text_equal(bucket->quota->name, name));
 }
 
-/* ---- What passes ---- */
+/* ---- Passes ---- */
 
 static bool is_charged(const struct weir_truth_bucket *bucket)
 {
@@ -244,7 +244,7 @@ static int64_t scaled_of(const struct weir_truth_bucket *bucket,
     return (int64_t)(weight << bucket->bucket.leak.frac);
 }
 
-/* In limit-seconds; a limit of 0 has none. */
+/* In limit-seconds; a limit of 0 has no excess. */
 static double over_high(const struct weir_truth_bucket *bucket, double fill)
 {
     return fill > bucket->high && bucket->limit_per_s > 0
@@ -286,7 +286,7 @@ static void refund(struct weir_truth_bucket *bucket, uint64_t weight,
     bucket->passed -= weight;
     if (!is_charged(bucket))
         return;
-    /* A unit that is only partly there is given back whole. */
+    /* A partly leaked unit is given back whole. */
     int64_t fill = fill_of(bucket, &bucket->in, elapsed);
     int64_t one = scaled_of(bucket, 1);
     int64_t there = (fill + one - 1) / one * one;
@@ -342,7 +342,7 @@ static void on_counted(void *context, uint32_t limiter, struct weir_ref ref,
     }
 }
 
-/* Another table: its slots are others'. */
+/* A new table: its slots are other names'. */
 static void on_born(void *context, struct weir_place place)
 {
     struct weir_truth *truth = context;
@@ -427,7 +427,7 @@ void weir_truth_offered(struct weir_truth *truth,
         ideal_decide(truth, bucket, weight);
 }
 
-/* ---- Looking ---- */
+/* ---- State ---- */
 
 double weir_truth_fill(struct weir_truth *truth,
                        struct weir_truth_bucket *bucket)
