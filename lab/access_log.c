@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * lab/access_log.c - real traffic: who asked when, from a web server's log;
+ * lab/access_log.c - real traffic from a web server's log: clients and times;
  * see load.h.
  *
- * Of each line two words count, the client and the time:
+ * Two words of each line count, the client and the time:
  *
  *     192.0.2.7 - - [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 17 …
  *
- * A server writes a line when a request ends, so times step back a little:
- * they are sorted. The n requests of one second, in the order in which they
- * stand there, come 1/n of a second after each other. */
+ * A server writes a line when a request ends, so times step back a little: they
+ * are sorted. The n requests of one second, in the order of their lines, are
+ * spaced by 1/n of a second. */
 
 #include <stdio.h>
 #include <zlib.h>
@@ -20,7 +20,7 @@
 #include "lab/memory.h"
 #include "os/clock.h"
 
-/* Of a line; what is longer is cut, and the rest skipped. */
+/* Of a line; a longer one is cut, and its rest skipped. */
 #define LINE_MAX_BYTES 4096
 
 struct reader {
@@ -110,7 +110,7 @@ static int read_lines(struct reader *reader, gzFile file,
 
 /* ---- Time ---- */
 
-/* Stable: as many passes as it takes for lines that are a little late. */
+/* A stable merge sort: lines are a little late. */
 static void sort(struct weir_log_request *requests, size_t count)
 {
     struct weir_log_request *sorted = weir_must_zeroed(count, sizeof(*sorted));
@@ -154,7 +154,7 @@ int weir_access_log_read(struct weir_access_log *log, const char *path,
     gzFile file = gzopen(path, "rbe");
     if (!file)
         return refuse(&reader, WEIR_ESYSTEM,
-                      "can't be read; a log is looked for from the folder in "
+                      "can't be read; its path is relative to the folder in "
                       "which weir runs",
                       diag);
     int error = read_lines(&reader, file, diag);

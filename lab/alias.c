@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  * lab/alias.c - one of n by weight, in O(1); see load.h.
  *
- * Every number gets a column of the same height. One whose weight is less
- * than the height shares its column with one whose weight is more; a draw
- * chooses a column, and then which of the two. Source: A. J. Walker, "New
- * fast method for generating discrete random numbers with arbitrary frequency
- * distributions", Electronics Letters 10(8), 1974, made in the linear time of
- * M. D. Vose, IEEE Transactions on Software Engineering 17(9), 1991. */
+ * Every number gets a column of the same height. A number with less weight than
+ * the height shares its column with a number of more weight; a draw chooses a
+ * column, then one of the two. Source: A. J. Walker, "New fast method for
+ * generating discrete random numbers with arbitrary frequency distributions",
+ * Electronics Letters 10(8), 1974, built in the linear time of M. D. Vose, IEEE
+ * Transactions on Software Engineering 17(9), 1991. */
 
 #include <math.h>
 
 #include "lab/load.h"
 #include "lab/memory.h"
 
-/* Weights of mean 1 into columns of height 1. */
+/* Distributes weights of mean 1 to columns of height 1. */
 static void fill(struct weir_alias *alias, double *weight)
 {
     uint32_t count = alias->count, lows = 0, highs = 0;
@@ -53,7 +53,7 @@ void weir_alias_zipf(struct weir_alias *alias, uint32_t count, double skew)
         sum += weight[i] = pow(i + 1.0, -skew);
     for (uint32_t i = 0; i < count; i++) {
         weight[i] *= count / sum;
-        /* What no other column needs keeps its own. */
+        /* The remaining columns belong to their own numbers. */
         alias->part[i] = UINT64_MAX;
         alias->other[i] = i;
     }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * lab/arrivals.c - when the next request comes; see load.h.
+ * lab/arrivals.c - instants of requests; see load.h.
  *
- * Arrivals are the instants at which the integral of the rate passes the next
- * amount: 1 for regular ones, an exponential of mean 1 for a Poisson process.
- * The rate is a product of steps, bursts (on or off) and a sine; it is held
- * constant over spans that end where the first of these changes next, the sine
- * being cut into 64 spans a period. */
+ * An arrival is the instant at which the integral of the rate passes the next
+ * amount: 1 for regular arrivals, an exponential of mean 1 for a Poisson
+ * process. The rate is a product of steps, bursts (on or off) and a sine. It is
+ * held constant over spans that end at the next change of any of these; the
+ * sine is cut into 64 spans a period. */
 
 #include <math.h>
 
@@ -13,7 +13,7 @@
 
 #define SINE_SPANS 64
 
-/* A span of constant rate from some instant on. */
+/* A span of constant rate. */
 struct span {
     double per_s;
     weir_duration end; /* since the start; WEIR_NEVER */
@@ -73,7 +73,7 @@ static void sine_span(const struct weir_load *load, weir_duration at,
 static struct span span_of(const struct weir_arrival *arrival, weir_duration at)
 {
     struct span span = step_span(arrival, at);
-    /* A rate of 0 stays so, whatever the rest of it. */
+    /* A rate of 0 stays 0, with any bursts or sine. */
     if (span.per_s > 0) {
         burst_span(arrival->load, at, &span);
         sine_span(arrival->load, at, &span);

@@ -290,8 +290,8 @@ static void check_bounds(struct weir_check *check)
 }
 
 /* The limiter sends a report after the answer to the one before. So the
- * arrivals of answers at the limiter bound its rate of reports, whatever the
- * network does. */
+ * arrivals of answers at the limiter bound its rate of reports, in any state of
+ * the network. */
 void weir_check_answered(struct weir_check *check, uint32_t limiter,
                          uint32_t root)
 {

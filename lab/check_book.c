@@ -4,9 +4,9 @@
  *
  * The truth is taken at its source. A slot's count is the sum of all units that
  * its table ever let through, so the books charge each link of a chain with the
- * same units as the table, whatever its modes and parents were at that instant.
- * The true bucket leaks at the rate of the store's quota, from the edit on, by
- * the world's clock.
+ * same units as the table, under any modes and parents of that instant. The
+ * true bucket leaks at the rate of the store's quota, from the edit on, by the
+ * world's clock.
  *
  * A node's clock may run ahead of the world's. Its bucket then leaks too early,
  * once for the whole time that the clock gained. The books add up these gains

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * lab/director.c - what the scenario says shall happen, at its instants; see
- * run_parts.h.
+ * lab/director.c - the scenario's actions, at their instants; see run_parts.h.
  *
- * One part with three queues: the scenario's actions in their order, the
- * births that restarts have put off, and the expectations that haven't come
- * true yet. It sleeps until the first of these; while something is expected
- * it looks every millisecond.
+ * One part with three queues: the scenario's actions in their order, the starts
+ * delayed by restarts, and the undecided expectations. It sleeps until the
+ * first of these; while an expectation waits it wakes every millisecond.
  *
- * Which nodes "3 of limiters" are is drawn when the action comes, among those
- * with which there is something to be done: the live ones, but the dead ones
- * to be started and the paused ones to be resumed. The draws are the
- * director's own, so that they don't depend on what else happens. */
+ * The nodes of "3 of limiters" are drawn when the action comes, among the nodes
+ * on which it has an effect: running ones, but dead ones for a start and paused
+ * ones for a resume. The director has its own random stream, so that the draws
+ * don't depend on other events. */
 
 #include <math.h>
 #include <stdio.h>
@@ -20,20 +18,20 @@
 
 #define POLL WEIR_MILLISECOND
 
-/* A node to be born again. */
+/* A node to be started later. */
 struct birth {
     weir_instant at;
     struct weir_place place;
 };
-/* Something expected until 'until'. */
+/* An expectation that waits until 'until'. */
 struct waiting {
     const struct weir_condition *condition;
     weir_instant until;
 };
-/* What an 'always' came to. */
+/* The result of an 'always'. */
 struct always {
     bool broken;
-    double value; /* the first that broke it; else the last */
+    double value; /* first value that broke it; else the last */
     weir_duration at;
 };
 
@@ -50,7 +48,7 @@ struct weir_director {
     bool *paused[2];       /* owned; by index: limiters, roots */
 };
 
-/* ---- Which nodes ---- */
+/* ---- Selected nodes ---- */
 
 typedef void act_fn(struct weir_director *director,
                     const struct weir_action *action, struct weir_place place);
@@ -61,7 +59,7 @@ static bool is_paused(const struct weir_director *director,
     return director->paused[place.root][place.index];
 }
 
-/* Whether the action would do something to the node. */
+/* Whether the action has an effect on the node. */
 static bool concerns(const struct weir_director *director,
                      enum weir_action_kind kind, struct weir_place place)
 {
@@ -73,8 +71,8 @@ static bool concerns(const struct weir_director *director,
     return alive;
 }
 
-/* Draws 'wanted' of those in the range that the action concerns: each is
- * taken with the share of those still wanted among those left. */
+/* Draws 'wanted' nodes of those in the range that the action affects. Each is
+ * taken with probability: still wanted / left. */
 static void each_drawn(struct weir_director *director,
                        const struct weir_action *action, act_fn *act)
 {
@@ -149,7 +147,7 @@ static void each_link(struct weir_director *director,
     free(root);
 }
 
-/* ---- What is done to nodes ---- */
+/* ---- Actions on nodes ---- */
 
 static void set_paused(struct weir_director *director, struct weir_place place,
                        bool paused)
@@ -220,7 +218,7 @@ static void clock_node(struct weir_director *director,
     weir_fleet_clock(director->run->fleet, place, action->step, action->ppm);
 }
 
-/* ---- What is done to links ---- */
+/* ---- Actions on links ---- */
 
 static void cut_link(struct weir_fleet *fleet, uint32_t limiter, uint32_t root,
                      const struct weir_action *action)
@@ -241,10 +239,10 @@ static void net_link(struct weir_fleet *fleet, uint32_t limiter, uint32_t root,
     weir_fleet_net(fleet, limiter, root, &action->net);
 }
 
-/* ---- What is done to quotas ---- */
+/* ---- Actions on quotas ---- */
 
-/* That a store which is away refuses is a result like others; any other
- * refusal is a line of its own. */
+/* A refusal because the store is away is a regular result; any other refusal
+ * gets a line of its own. */
 static void edited(struct weir_director *director,
                    const struct weir_action *action, int error,
                    const struct weir_diag *diag)
@@ -276,7 +274,7 @@ static void remove_quota(struct weir_director *director,
     edited(director, action, error, &diag);
 }
 
-/* ---- What is expected ---- */
+/* ---- Expectations ---- */
 
 static double value_of(const struct weir_director *director,
                        const struct weir_condition *condition)
@@ -290,7 +288,7 @@ static weir_duration since_start(const struct weir_director *director)
     return weir_fleet_now(director->run->fleet) - director->run->start;
 }
 
-/* It has come true, or the time is over: then it is written down. */
+/* Whether it holds or its time is over; then the result is recorded. */
 static bool is_settled(struct weir_director *director,
                        const struct waiting *waiting, bool over)
 {
@@ -423,7 +421,8 @@ static void give_birth(struct weir_director *director, weir_instant now)
     director->birth_count = kept;
 }
 
-/* What a fleet is built with; it isn't done again when the scenario begins. */
+/* Whether the action is a part of building the fleet; it isn't repeated when
+ * the scenario begins. */
 static bool is_of_building(const struct weir_action *action)
 {
     return action->at == 0 && (action->kind == WEIR_ACTION_NET ||
@@ -465,7 +464,7 @@ void weir_director_start(struct weir_director *director)
     take_turn(&director->part, director->run->start);
 }
 
-/* ---- Before all ---- */
+/* ---- Before the start ---- */
 
 static void link_as_told(struct weir_fleet *fleet,
                          const struct weir_scenario *scenario)

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * lab/fleet.c - a fleet: its life, its quota store, and what goes wrong in it.
+ * lab/fleet.c - a fleet: its life, its quota store, and its faults.
  *
- * What happens is spread over four kinds of parts of the world: a node
+ * The events of a fleet belong to four kinds of parts of the world: a node
  * (fleet_node.c), a link that waits (fleet_link.c), and each link's two pipes
- * (net.c). Nothing ever walks over all nodes or links but what concerns all of
- * them, such as a root that dies: so a turn costs the same in a fleet of ten
+ * (net.c). No function walks over all nodes or links unless it concerns all of
+ * them, as the death of a root does. So a turn costs the same in a fleet of ten
  * thousand. */
 
 #include "lab/fleet_parts.h"
 
 #include "os/clock.h"
 
-/* Of the decoder: what nodes say takes less than a megabyte (8,192 counts of
+/* Of the decoder: a node's message takes less than a megabyte (8,192 counts of
  * 32 bytes, 512 quotas), and a small block is reused by the next fleet. */
 #define ARENA_SIZE (4u << 20)
 
@@ -198,7 +198,7 @@ static struct weir_link *link_above(const struct weir_node *node, uint32_t i)
                : NULL;
 }
 
-/* All of them. */
+/* All links of the node. */
 static struct weir_link *link_of(const struct weir_node *node, uint32_t i)
 {
     const struct weir_fleet *fleet = node->fleet;

@@ -25,7 +25,7 @@
 #define WEIR_FLEET_LIMITERS_MAX 65536
 #define WEIR_FLEET_ROOTS_MAX WEIR_ROOTS_MAX
 /* Bound of the bytes sent and not yet taken before a message on one way of a
- * link, whatever a limiter does; a root is paused at half of it. */
+ * link; a root is paused at half of it. */
 #define WEIR_FLEET_INBOX_BYTES (256u << 10)
 
 struct weir_fleet;

@@ -3,8 +3,8 @@
  *
  *     shown(now) = showed + floor((now - since) * rate / 10^9)
  *
- * and so the first instant with shown >= s is since + ceil of the reverse:
- * floor(x) >= n where x >= n, for a whole n. */
+ * The first instant with shown >= s is since + the ceiling of the inverse,
+ * because floor(x) >= n if and only if x >= n, for a whole n. */
 
 #include "lab/fleet_clock.h"
 

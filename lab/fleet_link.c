@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT
- * lab/fleet_link.c - the links of a fleet: when one stands, and what becomes
- * of the bytes.
+ * lab/fleet_link.c - the links of a fleet: their state, and the transport of
+ * bytes.
  *
- * A link goes up when both of its ends run and nothing is between them, and
- * both ends are told in that instant. It goes down when an end dies, when all
- * is cut and that was noticed, or when an end can't bear what the other said
- * (then it is tried again after a moment, as libweir would). Where only one
- * way is cut, nobody is told anything: the bytes of that way vanish. A link
- * that is down doesn't go up over a cut of any kind.
+ * A link goes up when both of its ends run and no cut is between them; both
+ * ends are informed at that instant. It goes down when an end dies, when both
+ * ways are cut and the time to notice is over, or when an end refuses a message
+ * of the other (then it is tried again after a moment, as in libweir). If only
+ * one way is cut, the ends aren't informed: the bytes of that way vanish. A
+ * link that is down doesn't go up over a cut of any kind.
  *
- * What has been sent and not been taken yet stands in the pipe or in an
- * inbox, as it would in the buffers of two sockets; with half a buffer full
- * the root is told to hold, and with a quarter to go on. A limiter need not be
- * told: it has one report unanswered at most. */
+ * Bytes sent and not taken yet are in the pipe or in an inbox, as in the
+ * buffers of two sockets. When half a buffer is full, the root is paused, and
+ * at a quarter it resumes. A limiter needn't be paused: it has at most one
+ * unanswered report. */
 
 #include "lab/fleet_parts.h"
 
-/* The first pause of libweir. */
+/* The first retry interval of libweir. */
 #define RETRY_AFTER (50 * WEIR_MILLISECOND)
 #define HOLD_ABOVE (WEIR_FLEET_INBOX_BYTES / 2)
 #define HOLD_UNTIL (WEIR_FLEET_INBOX_BYTES / 4)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * lab/fleet_look.c - looking at a fleet: nothing here changes anything. */
+ * lab/fleet_look.c - read access to a fleet, without side effects. */
 
 #include "lab/fleet_parts.h"
 

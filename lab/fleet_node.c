@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * lab/fleet_node.c - a node of a fleet: its memory, its clock, its processor.
  *
- * A node takes turns. A turn is what the daemon's loop does in one: tick if
- * the deadline has come, take one message, say what there is to say, sleep.
+ * A node takes turns. A turn is one iteration of the daemon's loop: tick if the
+ * deadline has come, take one message, send the pending messages, sleep.
  *
  *     arrives --> inbox --> take --.
  *     deadline ----------> tick ---+--> say --> leaves when the work is done
  *     kick (a take) ------> tick --'
  *
- * Work takes time by what was read and written: the node computes at the
- * beginning, its words leave at the end, and until then ('free_at') nothing
- * else begins: arrivals wait, deadlines pass. A turn follows at the end of all
+ * Work takes time by the messages read and written: the node computes at the
+ * beginning, its messages leave at the end, and until then ('free_at') no other
+ * work begins: arrivals wait, deadlines pass. A turn follows at the end of all
  * work. Without costs all of it happens within the event that caused it. */
 
 #include "lab/fleet_parts.h"
@@ -19,8 +19,8 @@
 
 #include "os/clock.h"
 
-/* A node's clock begins within the first hour after the world's: who compares
- * two of them is found out. */
+/* A node's clock begins within the first hour after the world's, so that
+ * comparing the readings of two clocks gives a visible error. */
 #define HOUR (3600 * WEIR_SECOND)
 
 static void turn(struct weir_node *node);
@@ -52,8 +52,8 @@ weir_instant weir_node_now(const struct weir_node *node)
 
 /* ---- Memory ---- */
 
-/* Zeroed and on a cache line; '*out_owned' is to be freed. Pages that are
- * never touched cost nothing. */
+/* Zeroed and aligned to a cache line; '*out_owned' is to be freed. Untouched
+ * pages cost nothing. */
 static void *make_block(size_t size, void **out_owned)
 {
     *out_owned = weir_must_zeroed(1, size + WEIR_CACHE_LINE);
@@ -221,7 +221,7 @@ static bool busy(const struct weir_node *node)
     return node->fleet->world.now < node->free_at;
 }
 
-/* The processor has read or written that. */
+/* Accounts for the processor's work on a message read or written. */
 static void work(struct weir_node *node, const struct weir_message *message)
 {
     if (!busy(node))
@@ -231,7 +231,7 @@ static void work(struct weir_node *node, const struct weir_message *message)
     node->worked += cost;
 }
 
-/* As the daemon's loop does: once a second. */
+/* Once a second, as the daemon's loop does. */
 static void tell_busy(struct weir_node *node)
 {
     weir_instant now = node->fleet->world.now;
@@ -322,7 +322,7 @@ void weir_node_rest(struct weir_node *node)
         weir_instant due = deadline(node, weir_node_now(node));
         at = weir_fleet_clock_when(&node->clock, due, world->now);
         if (node->inbox || urgent(node) || at <= world->now)
-            at = world->now + 1; /* another turn, but let others first */
+            at = world->now + 1; /* another turn, after other parts' turns */
         if (busy(node))
             at = node->free_at;
     }
@@ -396,7 +396,7 @@ static void turn(struct weir_node *node)
     weir_node_rest(node);
 }
 
-/* ---- What is done to it ---- */
+/* ---- Events from outside ---- */
 
 void weir_node_arrive(struct weir_node *node, struct weir_packet *packet)
 {

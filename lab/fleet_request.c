@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * lab/fleet_request.c - requests at a limiter, as libweir's callers make
- * them: on a thread of the service, which waits for nobody and takes no time
- * here. A decision that used up some slack kicks the limiter's own part. */
+ * lab/fleet_request.c - requests at a limiter, as libweir's callers make them:
+ * on a thread of the service, without waiting, and here in no time. A decision
+ * that used up some slack kicks the limiter's own part. */
 
 #include "lab/fleet_parts.h"
 
-/* The limiter, if it takes requests at all. */
+/* The limiter if it accepts requests, else NULL. */
 static struct weir_node *running(const struct weir_fleet *fleet,
                                  uint32_t limiter)
 {
@@ -14,7 +14,7 @@ static struct weir_node *running(const struct weir_fleet *fleet,
     return node->limiter && !node->paused ? node : NULL;
 }
 
-/* As libweir looks: a name that roots don't take for one is nobody's. */
+/* As in libweir: roots refuse an invalid name, so no quota rules it. */
 static enum weir_resolved resolve(struct weir_node *node, struct weir_text name,
                                   struct weir_ref *out)
 {
@@ -26,7 +26,7 @@ static enum weir_resolved resolve(struct weir_node *node, struct weir_text name,
                               weir_node_now(node));
 }
 
-/* What rules the name, found or made; false when nothing does. */
+/* Finds or makes the slot that rules the name; false if there is none. */
 static bool find(struct weir_node *node, struct weir_text name,
                  struct weir_ref *out)
 {

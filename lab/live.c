@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: MIT
  * lab/live.c - a scenario is run by real processes, in real time.
  *
- *     live_check     can it be?
+ *     live_check     whether the scenario can be run live
  *     live_fleet     processes, store, relays (live_process, live_relay)
- *     live_edit      what roots are asked (live_ask)
+ *     live_edit      requests to roots (live_ask)
  *     live_act       actions and load
  *     live_series    counts, fills, quantities
  *
  * The scenario's time starts when everything is ready. A tick of some
- * milliseconds does what is due since the last one; nothing else here knows
- * what time it is. Agents count by the same clock (CLOCK_MONOTONIC is one for
- * the machine) and name the sample that they speak of, so that a busy parent
- * blurs when things are done, and never what is counted.
+ * milliseconds does everything that is due since the last one; no other part
+ * reads the time. Agents count by the same clock (CLOCK_MONOTONIC is one for
+ * the machine) and name the sample of each count, so a busy parent delays
+ * actions but never moves counts.
  *
- * On a busy machine a fleet needs longer for what a scenario expects of it, and
- * what is done next must still be done next. So the scenario's time stands
- * still while an expectation is late, for as long as the run has patience. The
- * series go on by the clock: what is measured over a span of a run that had to
- * wait is measured over another part of the scenario.
+ * On a busy machine a fleet takes longer to meet an expectation, and the next
+ * action must still come after it. So the scenario's time stands still while an
+ * expectation is late, as long as the run's patience lasts. The series go on by
+ * the clock: in a run that had to wait, a measure over a span covers another
+ * part of the scenario.
  *
- * No checker runs: nobody can look into a process. What the checkers prove in
- * the simulator, the expectations of a scenario must show here. */
+ * No checker runs, since the lab can't read a process's memory. Properties
+ * proved by the checkers in the simulator must show in the scenario's
+ * expectations here. */
 
 #include <errno.h>
 #include <event2/event.h>
@@ -34,14 +35,14 @@
 #include "os/clock.h"
 
 #define TICK_US 5000
-/* From "all are ready" to the scenario's first instant. */
+/* From the moment when all are ready to the scenario's first instant. */
 #define LEAD (20 * WEIR_MILLISECOND)
-/* From a sample's end until its agents have told it, usually. */
+/* Usual time from a sample's end until its agents have reported it. */
 #define LAG (10 * WEIR_MILLISECOND)
-/* After the last one, for the agents' last lines. */
+/* Time after the last sample, for the agents' last lines. */
 #define TRAIL (2 * WEIR_SECOND)
 
-/* ---- While it runs ---- */
+/* ---- During the run ---- */
 
 static void look_at_always(struct weir_live *live, weir_duration at)
 {
@@ -56,7 +57,7 @@ static void look_at_always(struct weir_live *live, weir_duration at)
     }
 }
 
-/* A sample is closed a moment after its end, when its lines are here. */
+/* A sample is closed shortly after its end, when its lines have arrived. */
 static void close_samples(struct weir_live *live, weir_duration at)
 {
     size_t count = at < LAG ? 0 : (at - LAG) / live->result->step;
@@ -74,7 +75,7 @@ static void close_samples(struct weir_live *live, weir_duration at)
                                 (double)count / (double)capacity);
 }
 
-/* Everybody who can has told the last sample. */
+/* Whether every agent that runs has reported the last sample. */
 static bool is_all_told(const struct weir_live *live)
 {
     for (uint32_t i = 0; i < live->scenario->limiters; i++) {
@@ -146,7 +147,7 @@ static void prepare(struct weir_live *live)
     live->broken = weir_must_zeroed(scenario->always_count, sizeof(bool));
 }
 
-/* What always held does. */
+/* Adds the conditions that always held to the results. */
 static void judge(struct weir_live *live)
 {
     const struct weir_scenario *scenario = live->scenario;

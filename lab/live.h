@@ -55,7 +55,7 @@ struct weir_live {
     struct weir_live_restart *restarts; /* one for each node: limiters, roots */
     struct weir_live_expect *expects;   /* those that wait */
     size_t expect_count;
-    bool *broken;   /* by scenario->always */
+    bool *broken;   /* samples with recorded state */
     bool away;      /* the store is away */
     size_t closed;  /* samples whose state is recorded */
     uint64_t bytes; /* passed on when the last sample was closed */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * lab/live_act.c - what is done to a live run at an instant: the scenario's
+ * lab/live_act.c - actions on a live run at their instants: the scenario's
  * actions, and each limiter's part of the load.
  *
- * Loads are shared as a load balancer would: among the limiters that run,
- * aren't paused, and have quotas; by equal parts, or by Zipf's weights of
- * their numbers. Each then makes its part with chance of its own, which is
- * what a drawn limiter for each request comes to. */
+ * Loads are divided as by a load balancer, among the limiters that run, aren't
+ * paused, and have quotas: in equal parts, or by Zipf's weights of their
+ * numbers. Each limiter then makes its part with its own random stream, which
+ * has the same distribution as drawing a limiter for each request. */
 
 #include <math.h>
 #include <stdio.h>
@@ -78,7 +78,7 @@ void weir_live_draw(struct weir_live *live, const struct weir_selection *nodes,
     }
 }
 
-/* How many nodes of that kind there are. */
+/* The number of nodes of that kind. */
 static uint32_t count_of(const struct weir_live *live, bool root)
 {
     return root ? live->scenario->roots : live->scenario->limiters;
@@ -92,7 +92,7 @@ static void restart(struct weir_live *live, struct weir_place place,
     live->restarts[index] = (struct weir_live_restart){ place, at, true };
 }
 
-/* A root that isn't there has told nothing. */
+/* The fills of a root that doesn't run are unknown. */
 static void forget_fills(struct weir_live *live, uint32_t root)
 {
     for (size_t i = 0; i < live->scenario->quota_count; i++)
@@ -118,7 +118,7 @@ static void act_on_node(struct weir_live *live,
         forget_fills(live, place.index);
 }
 
-/* Whether the action would do something to the node: nobody draws others. */
+/* Whether the action has an effect on the node; only such nodes are drawn. */
 static bool concerns(const struct weir_live *live, enum weir_action_kind kind,
                      struct weir_place place)
 {
@@ -165,17 +165,17 @@ static void act_on_links(struct weir_live *live,
 
 /* ---- Quotas ---- */
 
-/* An edit on its way to a root. */
+/* An edit in transit to a root. */
 struct change {
     struct weir_live *live;
     const struct weir_action *action;
     struct weir_live_quota *state;
     const struct weir_quota *before, *after;
-    uint64_t epoch; /* of the one before */
+    uint64_t epoch; /* of the edit before */
 };
 
-/* That a store which is away refuses is a result like others; any other
- * refusal is a line of its own. */
+/* A refusal because the store is away is a regular result; any other refusal
+ * gets a line of its own. */
 static void on_changed(void *context, uint64_t epoch, const char *why)
 {
     struct change *change = context;
@@ -230,7 +230,7 @@ static void remove_quota(struct weir_live *live,
 
 /* ---- Expectations ---- */
 
-/* What is waited for beyond the end has its last chance there. */
+/* An expectation that waits beyond the end is judged at the end. */
 static void begin_expect(struct weir_live *live,
                          const struct weir_action *action)
 {
@@ -242,17 +242,16 @@ static void begin_expect(struct weir_live *live,
     };
 }
 
-/* The scenario's time. */
+/* The scenario's time, in whole milliseconds: the tick is no finer. */
 static weir_duration time_of(const struct weir_live *live, weir_instant now)
 {
-    /* To the millisecond: what is finer is the tick's. */
     return (now - live->start) / WEIR_MILLISECOND * WEIR_MILLISECOND -
            live->held;
 }
 
-/* Whether there is an answer: it holds, or it is late, and patience is over.
- * One that is late stops the scenario's time at the instant by which it should
- * have held, so that what comes after it still comes after it. */
+/* Whether the expectation is decided: it holds, or it is late and patience is
+ * over. A late one stops the scenario's time at its deadline, so that later
+ * actions stay later. */
 static bool is_answered(struct weir_live *live, struct weir_live_expect *expect,
                         weir_instant now)
 {
@@ -271,7 +270,7 @@ static bool is_answered(struct weir_live *live, struct weir_live_expect *expect,
     return true;
 }
 
-/* Returns whether none is late and still waited for. */
+/* Returns whether none is late and undecided. */
 static bool look_at_expects(struct weir_live *live, weir_instant now)
 {
     size_t kept = 0;
@@ -287,7 +286,7 @@ static bool look_at_expects(struct weir_live *live, weir_instant now)
     return goes_on;
 }
 
-/* ---- The instant ---- */
+/* ---- Actions ---- */
 
 static void act(struct weir_live *live, const struct weir_action *action)
 {
@@ -339,8 +338,8 @@ static void start_again(struct weir_live *live, weir_duration at)
     }
 }
 
-/* An expectation is looked at before what comes after it is done, be it at the
- * same instant. */
+/* Expectations are tested before later actions are done, also at the same
+ * instant. */
 weir_duration weir_live_act(struct weir_live *live, weir_instant now)
 {
     const struct weir_scenario *scenario = live->scenario;

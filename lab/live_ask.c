@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * lab/live_ask.c - questions to a root's HTTP port, by libevent's evhttp,
- * which keeps one connection and asks one question at a time on it. */
+ * lab/live_ask.c - requests to a root's HTTP port, by libevent's evhttp, which
+ * keeps one connection with one request at a time. */
 
 #include "lab/live_ask.h"
 
@@ -88,7 +88,7 @@ void weir_asker_ask(struct weir_asker *asker, const char *method,
         free(text);
         json_decref(body);
     }
-    /* A failure is told by the callback, or right here without one. */
+    /* On failure the callback comes, or, if no request was made, this call. */
     if (evhttp_make_request(asker->connection, request, command_of(method),
                             path) < 0)
         on_answer(NULL, question);
@@ -111,7 +111,7 @@ void weir_asker_free(struct weir_asker **asker)
     *asker = NULL;
     if (!self)
         return;
-    evhttp_connection_free(self->connection); /* calls nobody back */
+    evhttp_connection_free(self->connection); /* without callbacks */
     while (self->questions)
         on_answer(NULL, self->questions);
     free(self);

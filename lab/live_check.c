@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * lab/live_check.c - which scenarios real processes can run: those whose
- * faults a signal, a relay or a rename can make, and whose conditions can be
- * seen from outside. The rest is refused before anything is started. */
+ * lab/live_check.c - the scenarios that real processes can run: their faults
+ * can be made by a signal, a relay or a rename, and their conditions are
+ * visible from outside. Others are refused before any process starts. */
 
 #include "lab/live_check.h"
 
@@ -11,8 +11,8 @@
 
 #include "lab/live_fleet.h"
 
-/* Loopback has some delay of its own, and nobody can take it away. A longer
- * one is a thing that the scenario is about. */
+/* Loopback has an unavoidable delay of its own, so shorter delays are ignored.
+ * A longer one matters to the scenario. */
 #define DELAY_MAX (5 * WEIR_MILLISECOND)
 
 static int refuse(struct weir_diag *diag, const struct weir_where *where,

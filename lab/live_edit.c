@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * lab/live_edit.c - what a live fleet asks of its roots: edits of quotas, and
- * what is in their buckets.
+ * lab/live_edit.c - a live fleet's requests to its roots: edits of quotas, and
+ * the fills of their buckets.
  *
- * An edit goes to the first root that can answer. One that gets no answer,
- * because that root was killed meanwhile, goes to the next: an import or a
- * removal that is made twice is made once. */
+ * An edit goes to the first root that can answer. If that root is killed before
+ * it answers, the edit goes to the next: an import or a removal done twice has
+ * the effect of one. */
 
 #include <event2/http.h>
 #include <stdio.h>
@@ -101,7 +101,7 @@ void weir_live_remove(struct weir_live_fleet *fleet, const char *name,
               context);
 }
 
-/* ---- Looking ---- */
+/* ---- Fills ---- */
 
 static double fill_in(const json_t *listed, struct weir_text name)
 {

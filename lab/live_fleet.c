@@ -6,16 +6,16 @@
  *                                                        |
  *                                                 one store's file
  *
- * The parent is the only one that waits, on its loop, and for events only: a
- * root is there when its log says so and its ports are in the file that it
- * was told to write them to (read again at each line of the log); an agent
- * when it says so; a process has ended when its output has.
+ * Only the parent waits, on its loop, and only for events. A root is ready when
+ * its log says so and its ports are in the file named by its options (read
+ * again at each line of the log); an agent when its output says so. A process
+ * has ended when its output has.
  *
- * All ports are the kernel's choice, and a root that is started again gets
- * new ones: the relays know where it is, the limiters needn't.
+ * The kernel chooses all ports, and a restarted root gets new ones: the relays
+ * follow it, so the limiters needn't.
  *
- * An agent that ends by itself ends the run, and so does a root: what isn't
- * in the scenario must not happen. */
+ * An agent or root that ends by itself ends the run: only the scenario's faults
+ * may happen. */
 
 #include "lab/live_fleet.h"
 
@@ -244,7 +244,7 @@ static bool is_linked(const struct weir_scenario *scenario, uint32_t limiter,
     return !named;
 }
 
-/* Of a line "sample …", from the reports on: what it counted in this step. */
+/* Parses a line "sample …", from the reports on: the counts of this step. */
 static void take_counts(struct weir_live_agent *agent, uint64_t reports,
                         const char *text)
 {
@@ -289,7 +289,7 @@ static void on_agent_line(void *context, const char *line)
                &seen->sample, &seen->links, &seen->epoch, &settled, &reports,
                &at) != 5) {
         weir_live_fail(agent->fleet, WEIR_EPROTOCOL,
-                       "what is this of an agent: ", line);
+                       "an agent wrote an unknown line: ", line);
         return;
     }
     seen->settled = settled;
@@ -312,7 +312,7 @@ uint32_t weir_live_links(const struct weir_live_fleet *fleet, uint32_t limiter)
     uint32_t up = 0;
     for (uint32_t i = 0; i < fleet->scenario->roots; i++)
         up += weir_relay_is_up(relay_of(fleet, limiter, i));
-    /* A connection isn't a link yet; what has ended may be told later. */
+    /* A connection isn't a link yet, and the agent may report its end later. */
     return !seen->running ? 0 : seen->links < up ? seen->links : up;
 }
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * lab/live_process.c - a child process whose lines come as events.
+ * lab/live_process.c - a child process whose output lines come as events.
  *
- * A child holds one end of two pipes: its input, and the output that has the
- * lines. When the last line has been read the child has ended (or will, for
- * it is killed then), so that no signal handler is needed to know it.
+ * A child holds one end of two pipes: its input, and the output with the lines.
+ * After the end of its output the child has ended, or is killed, so no signal
+ * handler is needed.
  *
- * Between fork() and exec() only what is safe in a signal handler is called:
- * the parent may have threads. PR_SET_PDEATHSIG is lost when the parent died
- * before it was set, so the child looks who its parent is. */
+ * Between fork() and exec() only async-signal-safe functions are called, since
+ * the parent may have threads. PR_SET_PDEATHSIG has no effect if the parent
+ * died before the call, so the child then checks its parent's id. */
 
 #include "lab/live_process.h"
 
@@ -33,7 +33,7 @@ struct weir_process {
     struct evbuffer *heard; /* not a whole line yet */
     struct evbuffer *said;  /* not written yet */
     pid_t pid;
-    int in, out;      /* our ends */
+    int in, out;      /* the parent's ends */
     bool busy, freed; /* in a callback; and freed by it */
 };
 
@@ -55,7 +55,7 @@ static _Noreturn void become(char *const *argv, int in, int out,
     _exit(EXEC_FAILED);
 }
 
-/* 'ours' are our ends of the two pipes: input, output. */
+/* 'ours' are the parent's ends of the two pipes: input, output. */
 static pid_t start(char *const *argv, enum weir_process_lines lines,
                    int ours[2])
 {
@@ -81,7 +81,7 @@ static pid_t start(char *const *argv, enum weir_process_lines lines,
     return pid;
 }
 
-/* ---- Its end ---- */
+/* ---- End of the process ---- */
 
 static int reap(struct weir_process *process)
 {
@@ -167,7 +167,7 @@ static void on_writable(evutil_socket_t fd, short what, void *context)
 {
     (void)what;
     struct weir_process *process = context;
-    /* A child that has gone is noticed by its output. */
+    /* The end of a child is noticed by its output. */
     int sent = evbuffer_write(process->said, fd);
     bool again = sent < 0 && (errno == EAGAIN || errno == EINTR);
     if ((sent < 0 && !again) || evbuffer_get_length(process->said) == 0)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * lab/live_relay.c - the way from one limiter to one root of a live run.
+ * lab/live_relay.c - the path from one limiter to one root of a live run.
  *
  *     limiter <--near-- relay --far--> root
  *
- * A limiter has one connection to a root at a time, so a relay has one pair
- * of streams; a new connection ends the one before. When either stream is
- * lost, the other is closed once it has written what it has.
+ * A limiter has one connection to a root at a time, so a relay has one pair of
+ * streams; a new connection ends the one before. When either stream is lost,
+ * the other is closed after writing its pending bytes.
  *
- * A way that is cut holds what comes on it, and lets it go when it is mended:
- * that is what a limiter sees of a TCP connection through a network that
- * loses everything for a while. Nobody reads the bytes here. */
+ * A way that is cut keeps the bytes that arrive on it, and forwards them when
+ * it is mended: a limiter sees the same of a TCP connection through a network
+ * that loses everything for a while. The relay doesn't parse the bytes. */
 
 #include "lab/live_relay.h"
 
@@ -19,7 +19,7 @@
 
 enum side { NEAR, FAR };
 
-/* One end, and what it has received and may not pass on. */
+/* One end, and the bytes received that it may not forward. */
 struct end {
     struct weir_relay *relay;
     struct weir_stream *stream;
@@ -32,7 +32,7 @@ struct weir_relay {
     struct weir_address target;
     bool aimed;
     enum weir_way cut;
-    bool refusing; /* cut both ways, and that was noticed */
+    bool refusing; /* cut both ways, and the time to notice is over */
     struct event *notice;
     struct end ends[2];
     uint64_t bytes;
@@ -62,7 +62,7 @@ static void pass_on(struct weir_relay *relay, enum side from, const void *bytes,
                     size_t len)
 {
     relay->bytes += len;
-    /* A peer that has let so much lie isn't coming back. */
+    /* A peer that leaves so many bytes unread is lost. */
     if (weir_stream_write(relay->ends[!from].stream, bytes, len) < 0)
         weir_relay_reset(relay);
 }

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * lab/live_series.c - what is seen of a live run, as the series of run.h.
+ * lab/live_series.c - the state of a live run, as the series of run.h.
  *
- * Agents name the step that their counts belong to, so it doesn't matter
- * when the parent reads them. What an agent counted since its last line is
- * lost when it is killed: up to a step of its passes is in the roots' counts
- * and not in the series.
+ * Agents name the step of their counts, so it doesn't matter when the parent
+ * reads them. Counts since an agent's last line are lost when it is killed: up
+ * to a step of its passes is in the roots' counts and not in the series.
  *
- * The true fill is computed when all has been told: one bucket for each
- * quota, moved once a sample by what passed in it. So it is right to what
- * leaks in a sample, and its peak is that of the samples' ends. What the
- * ideal limiter would have done, and what a limiter believes of a quota that
- * isn't the tightest of its chain, can't be seen from outside: NaN, which no
+ * The true fill is computed when all counts have come: one bucket for each
+ * quota, moved once a sample by the units passed in it. So it is exact up to
+ * the leak of one sample, and its maximum is that of the samples' ends. The
+ * ideal limiter's decisions, and a limiter's fill of a quota that isn't the
+ * tightest of its chain, are invisible from outside: they are NaN, for which no
  * condition holds. */
 
 #include <math.h>
@@ -46,7 +45,7 @@ void weir_live_quota_set(struct weir_live_quota *state,
     state->high = (double)high;
 }
 
-/* The parent's place, or SIZE_MAX. */
+/* The parent's index, or SIZE_MAX. */
 static size_t parent_of(const struct weir_live *live, size_t index)
 {
     const struct weir_quota *quota = live->quotas[index].quota;
@@ -97,7 +96,7 @@ void weir_live_looked(void *context, uint32_t root, uint64_t sample,
 
 /* ---- States ---- */
 
-/* The mean over the limiters that say it. */
+/* The mean over the limiters that report it. */
 static double limiter_fill(const struct weir_live *live, size_t quota)
 {
     double sum = 0;
@@ -114,7 +113,7 @@ static double limiter_fill(const struct weir_live *live, size_t quota)
             count++;
         }
     }
-    return sum / count; /* none: NaN */
+    return sum / count; /* without any: NaN */
 }
 
 void weir_live_close(struct weir_live *live, size_t sample)
@@ -217,8 +216,8 @@ static void epochs(const struct weir_live *live, uint64_t *oldest,
     }
 }
 
-/* The largest root's fill, and the smallest's; NaN while a root that runs
- * hasn't told. */
+/* The largest and the smallest root's fill; NaN while a running root hasn't
+ * reported. */
 static double largest_fill(const struct weir_live *live, size_t quota,
                            double *smallest)
 {
@@ -269,9 +268,9 @@ double weir_live_quantity(const struct weir_live *live,
     return NAN;
 }
 
-/* ---- The start ---- */
+/* ---- Start ---- */
 
-/* Nothing was counted, and the rest can't be told yet, or ever. */
+/* A sample without counts; its other values are unknown yet, or always. */
 static const struct weir_sample unseen = { .ideal_passed = NAN,
                                            .ideal_refused = NAN,
                                            .limit_per_s = NAN,
@@ -291,7 +290,7 @@ void weir_live_series_init(struct weir_live *live)
     live->quotas =
         weir_must_zeroed(scenario->quota_count, sizeof *live->quotas);
     for (size_t i = 0; i < scenario->quota_count; i++) {
-        /* A limiter is at some epoch when it has the first quotas whole. */
+        /* A limiter is at some epoch when it has all of the first quotas. */
         weir_live_quota_set(&live->quotas[i], &scenario->quotas[i], 1);
         for (uint32_t k = 0; k < WEIR_LIVE_ROOTS_MAX; k++)
             live->quotas[i].root_fills[k] = NAN;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * lab/load.c - sources of load; see load.h.
  *
- * What a request needs is laid out before: the key's name and truth bucket in
- * an array by key, weighted choices as alias tables, and of the limiters that
- * a load goes to an array of those that are ready. That one is made anew at
- * the first request after some limiter came, went or was paused; for the
- * spreads that mean a certain limiter there is an array of stand-ins beside.
+ * The data for a request is prepared before: the key's name and truth bucket in
+ * an array by key, weighted choices as alias tables, and for each load an array
+ * of its ready limiters. That array is rebuilt at the first request after a
+ * limiter started, died or was paused. Spreads that select a certain limiter
+ * also have an array of stand-ins.
  *
- * The ideal limiter sees exactly the requests that were made. */
+ * The ideal limiter gets exactly the requests that were made. */
 
 #include "lab/load.h"
 
@@ -27,13 +27,13 @@ struct source {
     size_t log_next;
     /* Keys: */
     uint32_t key_count;
-    struct weir_truth_bucket **buckets; /* owned, by key; NULL: not used yet */
+    struct weir_truth_bucket **buckets; /* owned, by key; NULL: unused */
     struct weir_alias key_alias;        /* if skewed */
-    /* Limiters it goes to, and of them: */
+    /* Limiters of the load: */
     uint32_t *members, member_count; /* owned */
-    uint32_t *ready, ready_count;    /* owned; those that are ready */
+    uint32_t *ready, ready_count;    /* owned; the ready ones */
     uint32_t *stand_in; /* owned; by member: itself or the next ready */
-    uint64_t changes;   /* of loads->changes, when they were made */
+    uint64_t changes;   /* value of loads->changes when they were made */
     uint64_t turn;      /* of the round robin */
     struct weir_alias spread_alias; /* if skewed */
 };
@@ -46,11 +46,11 @@ struct weir_loads {
     size_t count;
     uint8_t *has_quotas, *paused; /* owned; by limiter */
     uint32_t limiters;
-    uint64_t changes; /* of what a request may go to */
+    uint64_t changes; /* of the set of ready limiters */
     uint64_t takes;
 };
 
-/* ---- Which limiters are ready ---- */
+/* ---- Ready limiters ---- */
 
 static void set(struct weir_loads *loads, uint8_t *flags, uint32_t limiter,
                 bool value)
@@ -104,7 +104,7 @@ static void find_ready(struct source *source)
     }
     if (source->ready_count == 0)
         return;
-    /* Backwards, and around: those at the end stand in for the first. */
+    /* Backwards, and around: the last ready one stands in for the first. */
     uint32_t next = source->ready[0];
     for (uint32_t i = count; i-- > 0;) {
         if (is_ready(loads, source->members[i]))
@@ -115,7 +115,7 @@ static void find_ready(struct source *source)
 
 /* ---- One request ---- */
 
-/* False: no limiter takes it. */
+/* False: no limiter is ready. */
 static bool choose_limiter(struct source *source, uint32_t key, uint32_t *out)
 {
     find_ready(source);
@@ -140,7 +140,7 @@ static bool choose_limiter(struct source *source, uint32_t key, uint32_t *out)
     return true;
 }
 
-/* The quota's name with the key in the place of its '*'. */
+/* The quota's name with its '*' replaced by the key. */
 static struct weir_truth_bucket *bucket_of(struct source *source, uint32_t key)
 {
     if (source->buckets[key])
@@ -197,7 +197,7 @@ static uint64_t choose_weight(struct source *source)
     return span > 0 ? least + weir_rng_below(&source->rng, span + 1) : least;
 }
 
-/* When the next one comes. */
+/* The instant of the next request. */
 static weir_instant next_of(struct source *source)
 {
     if (!source->load->log)
@@ -229,7 +229,7 @@ void weir_loads_start(struct weir_loads *loads)
     weir_instant now = weir_fleet_now(loads->fleet);
     for (size_t i = 0; i < loads->count; i++) {
         struct source *source = &loads->sources[i];
-        /* "3x" is three times the limit as it is now. */
+        /* "3x" is three times the present limit. */
         double limit = bucket_of(source, 0)->limit_per_s;
         source->arrival.base_per_s = limit > 0 ? limit : 0;
         source->arrival.start = source->arrival.at = now;

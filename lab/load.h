@@ -4,7 +4,7 @@
  *
  * Each load of a scenario is a part of the world. It has a random stream of its
  * own from the seed, so that two settings of one scenario are compared under
- * the same requests. A request costs O(1), whatever the numbers of keys and
+ * the same requests. A request costs O(1), with any numbers of keys and
  * limiters.
  *
  * As behind a load balancer, requests go only to limiters that are ready: that

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * lab/log_line.c - one line of an access log; see log_line.h.
  *
- * A million lines a second are wanted, so each byte is looked at once or
- * twice: words end where memchr() says, and a date is worked out once a
- * minute. */
+ * The target is a million lines a second, so each byte is read once or twice:
+ * memchr() finds the ends of words, and a date is computed once a minute. */
 
 #include "lab/log_line.h"
 
@@ -104,7 +103,7 @@ static bool read_time(const char *p, struct weir_log_clock *clock, int64_t *out)
 
 /* ---- Words ---- */
 
-/* Takes the bytes before 'end' off 'rest', and 'end' itself. */
+/* Takes the bytes before 'end', and 'end' itself, off 'rest'. */
 static bool cut(struct weir_text *rest, char end, struct weir_text *out)
 {
     const char *found = rest->len > 0 ? memchr(rest->p, end, rest->len) : NULL;
@@ -116,7 +115,7 @@ static bool cut(struct weir_text *rest, char end, struct weir_text *out)
     return true;
 }
 
-/* The same for a text that is in quotes and has \" for its own. */
+/* The same for a quoted text, in which \" is a quote. */
 static bool cut_quoted(struct weir_text *rest, struct weir_text *out)
 {
     size_t at = 0;
@@ -139,8 +138,8 @@ static bool cut_quoted(struct weir_text *rest, struct weir_text *out)
     return true;
 }
 
-/* "- ann ": the second of two words. With any other number of them the first
- * word of the line needn't be the client. */
+/* "- ann ": the second of two words. With any other number of words the line's
+ * first word may not be the client. */
 static bool read_user(struct weir_text text, struct weir_text *out)
 {
     struct weir_text ident, user;

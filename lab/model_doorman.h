@@ -121,8 +121,8 @@ struct weir_doorman_look {
     size_t drawn; /* samples that have a value */
     uint64_t over_instants, over_episodes;
     double most, least; /* 'given' divided by the bound; by the usable amount */
-    /* Mishaps: the end of the last one, and of the earliest one whose effects
-     * still overlap with it; WEIR_NEVER: none. */
+    /* Mishaps: the end of the last one, and of the earliest one that still
+     * affects it; WEIR_NEVER: none. */
     weir_instant ended, first_ended;
     bool mishaps;
     weir_duration recovery;
@@ -147,7 +147,7 @@ struct weir_doorman_job {
 struct weir_doorman_client {
     uint32_t job;
     double wants;
-    double given; /* what it may use now */
+    double given; /* allowed to use now */
 };
 
 /* Each is called after the stage has changed. */

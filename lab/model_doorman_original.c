@@ -6,16 +6,18 @@
  * proportional algorithm. Its behaviour is kept unchanged, so that the figures
  * are comparable:
  *
- * - Each participant is a thread with a next second. In each second the actions
- *   posted for it run first, then each thread that is due runs once, in the
- *   order in which the threads were made; a thread with an interval of 0 runs
- *   again in the same second. - A server's book has an entry for each client,
- *   or for each *task* of a job below that ever sent a request. A former
- *   master's task is counted until its lease runs out; an entry without a lease
- *   is kept for ever. - A second request within two seconds gets no answer. - A
- *   server without capacity of its own hands out leases of 0. - A server whose
- *   own lease has run out forgets the resource, and with it all leases that it
- *   has handed out. - Safe capacity is sent, and never used.
+ *  - Each participant is a thread with a next second. In each second the
+ *    actions posted for it run first, then each thread that is due runs once,
+ *    in the order in which the threads were made; a thread with an interval of
+ *    0 runs again in the same second.
+ *  - A server's book has an entry for each client, or for each *task* of a job
+ *    below that ever sent a request. A former master's task is counted until
+ *    its lease runs out; an entry without a lease is kept for ever.
+ *  - A second request within two seconds gets no answer.
+ *  - A server without capacity of its own hands out leases of 0.
+ *  - A server with an expired lease of its own forgets the resource, and with
+ *    it all leases that it has handed out.
+ *  - Safe capacity is sent, and never used.
  *
  * Tried and rejected: the world's heap, which runs the actions of one instant
  * in an order drawn from the seed. The order of threads is a property of the

@@ -9,8 +9,8 @@
  * A job's master has a lease pool and, unless it is the root, a lease holder
  * towards its parent. The lease holder's capacity is the pool's capacity; the
  * capacity that the pool has handed out is the lease holder's use. A client is
- * a lease holder whose use stays within its limit; after its lease has run out
- * it uses its safe capacity.
+ * a lease holder that uses at most its limit; after its lease has run out it
+ * uses its safe capacity.
  *
  * A caller (a job's master, or a client) has a stream to its parent's master,
  * which takes half of 'rtt' each way and keeps the order. When a master is

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * lab/net.c - see net.h.
  *
- * A pipe is a list of packets by arrival. One that keeps order goes to the
- * end, for it arrives after the last that kept order; one that overtakes is
- * let in where its own delay puts it. The world knows of the first only. */
+ * A pipe is a list of packets by arrival. A packet that keeps order goes to the
+ * end, since it arrives after the last one that kept order; a packet that
+ * overtakes is inserted by its own delay. The world schedules the first one
+ * only. */
 
 #include "lab/net.h"
 
@@ -60,8 +61,8 @@ void weir_packet_free(struct weir_packet *packet)
     free(packet);
 }
 
-/* Pareto's second kind, of the mean 'spread': scale = spread * (shape - 1).
- * 1 - unit is never 0. */
+/* Pareto's second kind, of the mean 'spread': scale = spread * (shape - 1). 1 -
+ * unit is never 0. */
 static weir_duration pareto(struct weir_world *world, weir_duration spread)
 {
     double unit = 1 - weir_rng_unit(&world->rng);
@@ -92,7 +93,7 @@ static weir_duration draw_delay(struct weir_world *world,
     return net->delay;
 }
 
-/* When the last byte of so many is in the wire. */
+/* The instant at which the last of 'len' bytes has been sent. */
 static weir_instant leave_at(struct weir_pipe *pipe, size_t len,
                              weir_instant at)
 {
@@ -105,7 +106,7 @@ static weir_instant leave_at(struct weir_pipe *pipe, size_t len,
     return pipe->free_at;
 }
 
-/* After all that arrive at its instant or before. */
+/* After all packets that arrive at the same instant or before. */
 static void insert(struct weir_pipe *pipe, struct weir_packet *packet)
 {
     struct weir_packet **at = &pipe->first;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * lab/output.c - JSON lines and CSV.
  *
- * Numbers have six digits: what two compilers round differently in the last
- * place of a double is the same text. What couldn't be found (NaN) is null
- * here and an empty cell there. */
+ * Numbers have six digits: a last place of a double that two compilers round
+ * differently gives the same text. An unknown value (NaN) is null in JSON and
+ * an empty cell in CSV. */
 
 #include "lab/output.h"
 
@@ -55,7 +55,7 @@ static json_t *expectations(const struct weir_batch *batch)
                 json_pack("{s:s*, s:s, s:b, s:o}", "variant",
                           batch->scenarios[i]->variant, "text", line->text,
                           "held", line->held, "value", number(line->value));
-            /* Of an instant of the run, not of its end. */
+            /* Only for an instant before the end of the run. */
             if (line->at > 0 && line->at < batch->scenarios[i]->span)
                 json_object_set_new(entry, "at_s",
                                     number((double)line->at / 1e9));
@@ -168,7 +168,7 @@ static void write_cells(const void *sample, const struct column *columns,
     }
 }
 
-/* A column is QUOTA.FIELD, in quotes for names that hold a comma or such. */
+/* A column is QUOTA.FIELD, in quotes if the name has a comma, for example. */
 static void write_heading(const struct weir_result *result, FILE *out)
 {
     fputs("time_s", out);
@@ -185,7 +185,7 @@ static void write_heading(const struct weir_result *result, FILE *out)
     fputc('\n', out);
 }
 
-/* The same of a model: a column is one of its series. */
+/* The same for a model: a column is one of its series. */
 static void write_model_csv(const struct weir_scenario *scenario,
                             const struct weir_result *result, FILE *out)
 {
@@ -253,8 +253,8 @@ bool weir_output_is_common(const struct weir_batch *batch, size_t setting)
     return true;
 }
 
-/* "weir-fleet, seed 1, limiters=50, rtt=1ms": what was run, without what
- * differs from panel to panel; cut at the end of 'buf'. */
+/* "weir-fleet, seed 1, limiters=50, rtt=1ms": the run, without the settings
+ * that differ between panels; cut at the end of 'buf'. */
 static void write_caption(const struct weir_batch *batches, size_t count,
                           char *buf, size_t size)
 {

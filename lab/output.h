@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * lab/output.h - results of runs for programs and as figures: JSON lines, CSV,
- * SVG. The same bytes for the same seeds, whatever the compiler and the order
- * in which the runs ended. (The command line writes the text for people.) */
+ * SVG. The same bytes for the same seeds, with any compiler and any order in
+ * which the runs end. (The command line writes the text for people.) */
 
 #ifndef WEIR_OUTPUT_H
 #define WEIR_OUTPUT_H

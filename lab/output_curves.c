@@ -4,15 +4,15 @@
  * with bars of one standard deviation; a curve for each value of a second
  * setting.
  *
- * Against a measure a curve runs through its points in the order of the
- * variants, which is the order in which the file lists the values of what
- * else varies, and may turn back: what one pays, and what one gets for it.
+ * Against a measure, a curve joins its points in the order of the variants,
+ * which is the file's order of the other varied setting's values, and may turn
+ * back. It shows a cost and its benefit.
  *
- * Values are numbers if all of them are, in one unit or all in times; else
- * they stand side by side as words, and no line between them says that there
- * is anything in between. Where they span decades the axis counts in decades,
- * with tics at the values; at round numbers if they are measured. So does the
- * axis of y where means span decades and no bar reaches 0: beside one high
+ * Values are numbers if all of them are, in one unit or all in times; else they
+ * are placed side by side as words, without a line between them, which would
+ * suggest values in between. If they span decades the axis is logarithmic, with
+ * tics at the values, or at round numbers if they are measured. The y axis is
+ * logarithmic too if means span decades and no bar reaches 0: beside one high
  * point all others would be one line. */
 
 #include <math.h>
@@ -33,21 +33,22 @@ struct point {
 struct drawing {
     const struct weir_figure *figure;
     struct weir_page *page;
-    struct point points[WEIR_SCENARIO_VARIANTS_MAX]; /* as they are joined */
+    struct point points[WEIR_SCENARIO_VARIANTS_MAX]; /* in the order of the
+                                                      * curve */
     size_t count;
     bool measured;                          /* x is a measure's mean */
     bool words;                             /* x is a word's place */
-    bool decades, y_decades;                /* x, y count in decades */
-    bool typed;                             /* tics at x as it was typed */
+    bool decades, y_decades;                /* x, y are logarithmic */
+    bool typed;                             /* tics at x as in the file */
     double least, most;                     /* x */
     double lowest, highest;                 /* y; in decades, else with 0 */
     bool bars;                              /* there are several seeds */
     char unit[32];                          /* of x; may be empty */
-    const char *by[WEIR_FIGURE_CURVES_MAX]; /* values, as they come */
+    const char *by[WEIR_FIGURE_CURVES_MAX]; /* values, in order of first use */
     size_t by_count;
 };
 
-/* What a fleet's metric counts in; empty: a plain number. */
+/* Units of a fleet's metrics; empty: a plain number. */
 static const char *const metric_units[WEIR_METRIC_COUNT] = {
     [WEIR_METRIC_OFFERED_MEAN] = "of the limit",
     [WEIR_METRIC_PASSED_MEAN] = "of the limit",
@@ -55,7 +56,7 @@ static const char *const metric_units[WEIR_METRIC_COUNT] = {
     [WEIR_METRIC_PASSED_MIN] = "of the limit",
     [WEIR_METRIC_PASSED_MAX] = "of the limit",
     [WEIR_METRIC_PERIOD_S] = "seconds",
-    [WEIR_METRIC_REFUSED_SHARE] = "of what was offered",
+    [WEIR_METRIC_REFUSED_SHARE] = "of the offered units",
     [WEIR_METRIC_MAX_FILL_OVER_HIGH] = "limit-seconds",
     [WEIR_METRIC_ONSET_EXCESS] = "limit-seconds",
     [WEIR_METRIC_ECHO] = "limit-seconds",
@@ -82,7 +83,7 @@ static const char *setting_of(const struct weir_scenario *scenario,
     return NULL;
 }
 
-/* Its place among the measures, or their number. */
+/* Its index among the measures, or their number. */
 static size_t measure_at(const struct weir_scenario *scenario, const char *name)
 {
     size_t at = 0;
@@ -105,7 +106,7 @@ static void fold_seeds(const struct weir_batch *batches, size_t count,
         squares += value * value;
         found++;
     }
-    out->mean = sum / found; /* none: NaN, a hole */
+    out->mean = sum / found; /* without any: NaN, a hole */
     double variance = squares / found - out->mean * out->mean;
     out->sd = variance > 0 ? sqrt(variance) : 0;
 }
@@ -129,13 +130,13 @@ static void collect(struct drawing *drawing, const struct weir_batch *batches,
             point.x = point.mean;
         }
         fold_seeds(batches, count, v, y, &point);
-        if (isfinite(point.x)) /* else it has no place */
+        if (isfinite(point.x)) /* else it isn't drawn */
             drawing->points[drawing->count++] = point;
     }
     drawing->bars = count > 1;
 }
 
-/* Those of models say it in their names, and are others. */
+/* Models name the unit in the metric's name. */
 static const char *unit_of(const struct weir_scenario *scenario, size_t measure)
 {
     return scenario->model ? ""
@@ -153,7 +154,7 @@ static void read_measured(struct drawing *drawing,
              unit_of(scenario, measure));
 }
 
-/* All plain numbers, with one unit behind them. */
+/* All are plain numbers, with one unit after them. */
 static bool read_numbers(struct drawing *drawing)
 {
     const char *unit = NULL;
@@ -187,7 +188,7 @@ static bool read_durations(struct drawing *drawing)
     return true;
 }
 
-/* The same words have the same place. */
+/* Equal words have the same place. */
 static void place_words(struct drawing *drawing)
 {
     double places = 0;
@@ -210,7 +211,8 @@ static int by_x(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* What x is, and its unit; points in the order in which they are joined. */
+/* Determines x and its unit, and sorts the points in the order of the
+ * curves. */
 static void read_x(struct drawing *drawing,
                    const struct weir_scenario *scenario)
 {
@@ -246,7 +248,7 @@ static bool spans_decades(double least, double most)
 static void find_scale(struct drawing *drawing)
 {
     double least = INFINITY, most = 0; /* means */
-    double foot = INFINITY;            /* of the lowest bar */
+    double foot = INFINITY;            /* lower end of the lowest bar */
     drawing->least = drawing->most = drawing->points[0].x;
     for (size_t i = 0; i < drawing->count; i++) {
         const struct point *point = &drawing->points[i];
@@ -271,7 +273,7 @@ static void find_scale(struct drawing *drawing)
 
 /* ---- Writing ---- */
 
-/* A tic at each value, as it was typed. */
+/* A tic at each value, as in the file. */
 static void write_tics(const struct drawing *drawing)
 {
     FILE *out = drawing->page->script;
@@ -351,7 +353,8 @@ static void write_curve(const struct drawing *drawing, const char *by,
 static void write_panel(const struct drawing *drawing, const char *y_unit)
 {
     const struct weir_figure *figure = drawing->figure;
-    bool unit = drawing->unit[0] && !drawing->typed; /* typed tics say it */
+    bool unit = drawing->unit[0] && !drawing->typed; /* typed tics show the
+                                                      * unit */
     char x_label[128], y_label[128];
     snprintf(x_label, sizeof x_label, "%.60s%s%s", figure->against,
              unit ? ", " : "", unit ? drawing->unit : "");

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * lab/output_page.c - a figure's page.
  *
- * gnuplot draws; what is ours is where things stand. The title and the key
- * are the page's, over all panels; the caption under them says what was run.
- * Panels have fixed margins, in pixels, so that all are of one size and
- * their axes line up:
+ * gnuplot draws; this file places the parts. The title and the key belong to
+ * the page, above all panels; the caption below them names the run. Panels have
+ * fixed margins, in pixels, so that all are of one size and their axes line up:
  *
  *      +--------------------------------------------+
  *      | title                                      |
@@ -127,7 +126,7 @@ size_t weir_page_block(struct weir_page *page, const char *heading)
 
 /* ---- The page ---- */
 
-/* A key is as wide as its panel, and gnuplot gives each entry the room of the
+/* A key is as wide as its panel, and gnuplot gives each entry the width of the
  * longest: a stroke, and some 7 pixels a byte. */
 static double key_lines(const struct weir_page *page)
 {
@@ -202,7 +201,7 @@ void weir_page_panel(struct weir_page *page, const char *name,
     double wide = WIDTH / (double)page->columns;
     double left = wide * (double)column + LEFT;
     double top = head_height(page) + (double)row * (page->panel_height + GAP);
-    /* What the first panel said for the page is not said again. */
+    /* Only the first panel draws the page's texts. */
     if (page->panels == 1)
         fputs("unset label 1; unset label 2\n", out);
     if (page->panels == page->keys)
@@ -229,7 +228,7 @@ void weir_page_panel(struct weir_page *page, const char *name,
 }
 
 /* gnuplot chooses tics for a page, not for a panel with margins of its own: in
- * a narrow one their labels would overlap. */
+ * a narrow panel their labels would overlap. */
 void weir_page_x_range(struct weir_page *page, double from, double to)
 {
     double wide = WIDTH / (double)page->columns - LEFT - RIGHT;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * lab/output_series.c - figures over time: what passed, what filled.
+ * lab/output_series.c - figures over time: passing rates, fills.
  *
  * Each variant has a panel for each unit that the figure shows, on the same
  * scale as its neighbours. Rates are drawn bin by bin, as the measures count
- * them: finer ones would show the chance of the arrivals and not the limit.
- * Levels are drawn sample by sample, and where there are too many samples
- * for the eye, by the highest of a few, so that no peak is lost.
+ * them: finer rates would show the randomness of the arrivals and not the
+ * limit. Levels are drawn sample by sample and, if there are too many samples
+ * for a figure, by the maximum of a few, so that no peak is lost.
  *
- * Colours are Okabe and Ito's, which the colour-blind can tell apart; the
- * dashes tell them apart in print. */
+ * Colours are Okabe and Ito's, which colour-blind readers can distinguish;
+ * dashes distinguish the curves in print. */
 
 #include <math.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 
 #define POINTS_MAX 240
 
-/* What a panel's axis counts, of a fleet. */
+/* Units of panels' axes, of a fleet. */
 #define UNIT_RATE "units a second"
 #define UNIT_LEVEL "units in the bucket"
 #define UNIT_REPORTS "reports a link and second"
@@ -52,14 +52,14 @@ static const struct style fleet_styles[CURVE_COUNT] = {
     [CURVE_HIGH] = { "high_burst", UNIT_LEVEL, "lc '#000000' lw 1" },
 };
 
-/* The lines of a model's series, one after the other. */
+/* Line styles of a model's series, in order. */
 static const char *const model_lines[] = {
     "lc '#0072B2' lw 1.8",      "lc '#E69F00' lw 1.6 dt 2",
     "lc '#009E73' lw 1.6 dt 4", "lc '#D55E00' lw 1.6 dt 3",
     "lc '#CC79A7' lw 1.6 dt 5", "lc '#000000' lw 1",
 };
 
-/* The curves of a figure that have one unit. */
+/* The curves of a figure with the same unit. */
 struct group {
     const char *unit;
     int curves[CURVE_COUNT];
@@ -73,12 +73,12 @@ struct drawing {
     struct weir_page *page;
     struct group groups[WEIR_SERIES_COUNT];
     size_t group_count;
-    size_t variant_count; /* that are shown */
+    size_t variant_count; /* number of those shown */
 };
 
 /* ---- Values ---- */
 
-/* One run, seen in steps of some samples each. */
+/* One run, in steps of some samples each. */
 struct view {
     const struct weir_model *model;
     double **series;                   /* of the model */
@@ -99,7 +99,7 @@ static struct style style_of(const struct weir_batch *batch, int curve)
         series->name, series->unit,
         model_lines[(size_t)curve % WEIR_COUNT_OF(model_lines)]
     };
-    /* What a fleet has too looks as it does there. */
+    /* A series with a fleet's name looks as in a fleet. */
     for (size_t i = 0; i < CURVE_COUNT; i++) {
         if (strcmp(fleet_styles[i].label, series->name) == 0)
             style.line = fleet_styles[i].line;
@@ -107,7 +107,7 @@ static struct style style_of(const struct weir_batch *batch, int curve)
     return style;
 }
 
-/* Drawn by the highest of some samples, and not as a rate. */
+/* Drawn by the maximum of some samples, and not as a rate. */
 static bool is_level(const struct weir_batch *batch, int curve)
 {
     const struct weir_model *model = batch->scenarios[0]->model;
@@ -154,7 +154,7 @@ static struct view view_of(const struct drawing *drawing, size_t variant,
     return view;
 }
 
-/* A quota's figure in one sample. */
+/* A quota's value in one sample. */
 static double sample_value(const struct weir_sample *sample, int curve)
 {
     switch (curve) {
@@ -182,8 +182,8 @@ static double sample_value(const struct weir_sample *sample, int curve)
     return NAN;
 }
 
-/* Of the samples from 'at' on, 'stride' of them: the sum per second of what
- * is counted, the mean of what is a state, the highest level. */
+/* Over 'stride' samples from 'at' on: the sum per second of a count, the mean
+ * of a state, the maximum of a level. */
 static double fleet_value_at(const struct view *view, size_t at, int curve)
 {
     double sum = 0, most = -INFINITY, links = 0;
@@ -225,7 +225,7 @@ static double value_at(const struct view *view, size_t at, int curve)
                        : fleet_value_at(view, at, curve);
 }
 
-/* ---- Which curves stand together ---- */
+/* ---- Curves of one panel ---- */
 
 static void add_curve(struct drawing *drawing, int curve)
 {
@@ -262,8 +262,8 @@ static void find_scale(const struct drawing *drawing, struct group *group)
 
 /* ---- Writing ---- */
 
-/* One line a step: the middle of its time, then the curves. Returns the
- * block's index. */
+/* One line a step: the middle of its time, then the curves. Returns the block's
+ * index. */
 static size_t write_block(const struct drawing *drawing, size_t variant,
                           const struct group *group)
 {
@@ -308,7 +308,7 @@ static void write_panel(const struct drawing *drawing, size_t variant,
     }
 }
 
-/* What the fullest key takes. */
+/* Measures the key with the most entries. */
 static void measure_keys(const struct drawing *drawing)
 {
     struct weir_page *page = drawing->page;
@@ -326,8 +326,8 @@ static void measure_keys(const struct drawing *drawing)
     }
 }
 
-/* Panels side by side for several units; else under each other, while they
- * are few. */
+/* Panels side by side for several units; else below each other while they are
+ * few. */
 static void lay_out(struct drawing *drawing)
 {
     size_t variants = drawing->variant_count;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * lab/quantity.c - how a fleet stands now: what an expectation in the midst of
- * a run asks for; see run_parts.h. Nothing here changes anything. */
+ * lab/quantity.c - a fleet's present state, for the expectations during a run;
+ * see run_parts.h. No side effects. */
 
 #include <math.h>
 
@@ -71,8 +71,8 @@ static double per_second(struct weir_leak leak)
     return ldexp(scaled * 1e9, -leak.frac);
 }
 
-/* What all limiters that run go by; NaN while they differ, or one doesn't
- * know the quota. */
+/* The limit of all running limiters; NaN while they differ, or one doesn't have
+ * the quota. */
 static double limit_in_force(const struct weir_run *run, struct weir_text name)
 {
     double found = NAN;
@@ -150,7 +150,7 @@ static double spread(struct weir_run *run, struct weir_text name)
            per_s;
 }
 
-/* Of a template: of all its instances. */
+/* Of a template: over all its instances. */
 static double over_high(struct weir_run *run, struct weir_text name)
 {
     double most = 0;

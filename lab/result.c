@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * lab/result.c - memory of what came out; see run.h.
+ * lab/result.c - memory of results; see run.h.
  *
- * Which quotas have series: those that anything in the scenario speaks of. A
- * load to all instances of a template is sampled under the template's name. */
+ * Every quota that the scenario mentions has a series. A load to all instances
+ * of a template is sampled under the template's name. */
 
 #include "lab/memory.h"
 #include "lab/run.h"
@@ -98,7 +98,7 @@ void weir_result_expect(struct weir_result *result,
                         const struct weir_condition *condition,
                         weir_duration at, double value, bool held)
 {
-    /* Few; one by one. */
+    /* Few, so growing by one is enough. */
     size_t size = (result->expect_count + 1) * sizeof(*result->expects);
     result->expects = weir_must(realloc(result->expects, size));
     result->expects[result->expect_count++] = (struct weir_outcome_line){

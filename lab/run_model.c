@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * lab/run_model.c - a scenario with a model is run: memory around play(), and
- * the same judging as of a fleet. A sample is a bin. */
+ * lab/run_model.c - runs a scenario with a model: memory around play(), and the
+ * same judging as for a fleet. A sample is a bin. */
 
 #include <math.h>
 #include <sys/resource.h>

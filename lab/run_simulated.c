@@ -2,13 +2,13 @@
  * lab/run_simulated.c - a scenario in virtual time; see run.h.
  *
  * A fleet, and around it parts of the same world: sources of load, the
- * director, the sampler. The world is stepped event by event, and after each
- * of them the checkers are asked. What all of it draws follows from the seed,
- * and each part that isn't the fleet's draws from a stream of its own, so that
- * the same requests and faults meet whatever fleet is tried.
+ * director, the sampler. The world is stepped event by event, and the checkers
+ * run after each. All random numbers follow from the seed, and each part
+ * outside the fleet draws from a stream of its own, so that every fleet under
+ * test gets the same requests and faults.
  *
- * The scenario's time begins when its limiters have their quotas. What happens
- * before is checked, and counts as events, but nobody asks for anything. */
+ * The scenario's time begins when its limiters have their quotas. Earlier
+ * events are checked and counted, but no requests are made. */
 
 #include <math.h>
 #include <stdio.h>
@@ -19,13 +19,13 @@
 #include "lab/run_parts.h"
 #include "os/clock.h"
 
-/* Of the streams of chance. */
+/* Seeds of the random streams. */
 #define SEED_OF_IDEAL 0x1dea1
 #define SEED_OF_LOADS 0x10ad5
 
 #define START_OVER_MAX (10 * WEIR_SECOND)
 
-/* Of all; it is told when so much more of the time has passed. */
+/* Part of the time between two calls of 'progress'. */
 #define PROGRESS_STEP 0.005
 
 /* ---- Building ---- */
@@ -145,8 +145,8 @@ static bool run_until(struct weir_run *run, weir_instant until)
     }
 }
 
-/* One after the other over a report interval, as the processes of a fleet are:
- * or all of them would report at the same instants for ever. */
+/* The limiters start spread over a report interval, as the processes of a fleet
+ * do: otherwise all of them would always report at the same instants. */
 static bool start_limiters(struct weir_run *run)
 {
     uint32_t count = run->scenario->limiters_started;

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT
  * lab/sample.c - the series of a simulated run: a part that wakes ten times a
- * bin and writes down how things stand, and what has happened since it last
- * did; see run_parts.h.
+ * bin and records the state, and the counts since the last sample; see
+ * run_parts.h.
  *
- * A series may be that of a template: then it is of all its instances. So all
- * truth buckets are gone through at each sample, and each is added to the
- * series that its name or its template's bears. */
+ * A template's series covers all its instances. So each sample goes through all
+ * truth buckets, and adds each to the series of its name or its template. */
 
 #include <math.h>
 
 #include "lab/memory.h"
 #include "lab/run_parts.h"
 
-/* Sums of a series, as last written. */
+/* Sums of a series at the last sample. */
 struct sums {
     uint64_t offered, passed, refused, ideal_passed, ideal_refused;
 };
@@ -21,12 +20,12 @@ struct weir_sampler {
     struct weir_part part; /* the first member */
     struct weir_run *run;
     struct sums *before;           /* owned; by series */
-    struct weir_fleet_stats stats; /* as last written */
+    struct weir_fleet_stats stats; /* at the last sample */
 };
 
 /* ---- A quota ---- */
 
-/* The mean of what limiters believe, and of how far that is from the truth. */
+/* The means of the limiters' fills and of their distance from the truth. */
 static void look_at_limiters(const struct weir_run *run,
                              const struct weir_truth_bucket *bucket,
                              struct weir_sample *sample)
@@ -52,7 +51,7 @@ static double since(uint64_t now, uint64_t *before)
     return more;
 }
 
-/* What has happened to the series since the last sample. */
+/* The series' counts since the last sample. */
 static void write_sums(const struct sums *sums, struct sums *before,
                        struct weir_sample *sample)
 {
@@ -63,7 +62,7 @@ static void write_sums(const struct sums *sums, struct sums *before,
     sample->ideal_refused = since(sums->ideal_refused, &before->ideal_refused);
 }
 
-/* One bucket of a series; true: the fullest so far. */
+/* Adds one bucket of a series; true: the fullest so far. */
 static bool add_bucket(struct weir_run *run, struct weir_truth_bucket *bucket,
                        struct sums *sums, struct weir_sample *sample)
 {
@@ -156,7 +155,7 @@ void weir_sampler_start(struct weir_sampler *sampler)
 {
     struct weir_run *run = sampler->run;
     weir_fleet_stats(run->fleet, &sampler->stats);
-    /* Quotas that nothing is asked of have a fill as well. */
+    /* Quotas without requests have a fill, too. */
     for (size_t i = 0; i < run->scenario->quota_count; i++) {
         if (!weir_quota_is_template(&run->scenario->quotas[i]))
             weir_truth_use(run->truth, run->scenario->quotas[i].name);

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * lab/scenario.c - a scenario's memory, and what is in it before a word was
- * said.
+ * lab/scenario.c - a scenario's memory, and its defaults.
  *
  * Everything that a scenario points to lies in its arena: a list of blocks
- * that are filled from the front and freed together. Arrays grow by being
- * copied to twice their room; what they leave behind is at most as much again,
- * and lives as long as the scenario does. Nothing else in the lab has to know
- * who owns what. */
+ * filled from the front and freed together. An array grows by being copied to
+ * twice its room; the former copies take at most as much again, and live as
+ * long as the scenario. The rest of the lab needn't track ownership. */
 
 #include "lab/scenario.h"
 

@@ -187,7 +187,7 @@ struct weir_action {
     enum weir_action_kind kind;
     struct weir_selection nodes, others;
     bool some; /* 'nodes' is set; of a link: both, 'nodes' limiters and 'others'
-                * roots, whatever their order in the file */
+                * roots, in either order in the file */
     enum weir_way ways;
     weir_duration span, span2;
     int64_t step;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * lab/scenario_action.c - "at T VERB …; VERB …": what happens at an instant.
+ * lab/scenario_action.c - "at T VERB …; VERB …": actions at an instant.
  *
  * One table of verbs reads and prints: a row says how the verb's words are
- * taken and given back. "network", "cpu" and "clock" as statements of their
- * own are the same verbs at the instant 0. */
+ * parsed and printed. "network", "cpu" and "clock" as statements of their own
+ * are the same verbs at the instant 0. */
 
 #include "lab/memory.h"
 #include "lab/scenario_build.h"
@@ -27,7 +27,7 @@ static void print_nodes(FILE *out, const struct weir_scenario *scenario,
     weir_print_nodes(out, scenario, &action->nodes);
 }
 
-/* "after D", if it is there. */
+/* "after D", if present. */
 static int read_after(struct weir_builder *builder, weir_duration *out)
 {
     const struct weir_word *word;
@@ -218,7 +218,7 @@ static void print_mend(FILE *out, const struct weir_scenario *scenario,
         print_pair(out, scenario, action, "from");
 }
 
-/* Whether nodes stand before the fields. */
+/* Whether nodes precede the fields. */
 static bool names_nodes(const struct weir_line *line)
 {
     const struct weir_word *word = weir_line_peek(line);
@@ -242,7 +242,7 @@ static void print_network(FILE *out, const struct weir_scenario *scenario,
     if (action->some)
         print_pair(out, scenario, action, "to");
     struct weir_net base = scenario->net;
-    base.delay = ~action->net.delay; /* so that one field at least is told */
+    base.delay = ~action->net.delay; /* so that at least one field is printed */
     weir_print_net(out, scenario, &action->net, &base);
 }
 
@@ -423,7 +423,7 @@ static int find_verb(struct weir_builder *builder, const struct weir_word *word,
     return error;
 }
 
-/* The verb that 'word' is, with what follows it. */
+/* Parses the verb 'word' and its arguments. */
 static int build_verb(struct weir_builder *builder,
                       const struct weir_word *word, weir_duration at)
 {

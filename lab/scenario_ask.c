@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * lab/scenario_ask.c - what is asked for: "always", "expect", "measure",
- * "claim", "figure".
+ * lab/scenario_ask.c - "always", "expect", "measure", "claim", "figure".
  *
- * There are quantities, which have a value at each instant, and metrics,
- * which are computed over a window when the run is over. A measure is a
- * metric with its window, its quota and a name; expectations at the end,
- * claims and figures speak of measures by that name, or spell a metric out.
- * "passed_mean" alone is the measure of that name if there is one, else the
- * metric over the whole run. */
+ * Quantities have a value at each instant; metrics are computed over a window
+ * when the run is over. A measure is a metric with its window, its quota and a
+ * name; expectations at the end, claims and figures name a measure, or spell a
+ * metric out. "passed_mean" alone is the measure of that name if there is one,
+ * else the metric over the whole run. */
 
 #include "lab/memory.h"
 #include "lab/model.h"
@@ -75,7 +73,7 @@ static const char *const comparisons[] = {
 
 /* ---- Parts ---------------------------------------------------------- */
 
-/* "of QUOTA", if it is there. */
+/* "of QUOTA", if present. */
 static int read_of(struct weir_builder *builder, char **out)
 {
     const struct weir_word *word;
@@ -88,7 +86,7 @@ static int read_of(struct weir_builder *builder, char **out)
     return 0;
 }
 
-/* "over A..B", if it is there. */
+/* "over A..B", if present. */
 static int read_over(struct weir_builder *builder, struct weir_interval *out)
 {
     const struct weir_word *word;
@@ -101,7 +99,7 @@ static int read_over(struct weir_builder *builder, struct weir_interval *out)
                                         builder->diag);
 }
 
-/* "against 90000/s", if it is there. */
+/* "against 90000/s", if present. */
 static int read_against(struct weir_builder *builder, double *out)
 {
     const struct weir_word *word;
@@ -154,7 +152,7 @@ static int read_comparison(struct weir_builder *builder,
     return error;
 }
 
-/* What follows a metric's name: "[of QUOTA] [over A..B] [against LIMIT]". */
+/* The part after a metric's name: "[of QUOTA] [over A..B] [against LIMIT]". */
 static int read_metric(struct weir_builder *builder,
                        const struct weir_word *word, struct weir_measure *out)
 {
@@ -264,7 +262,7 @@ int weir_build_condition_now(struct weir_builder *builder,
     return error;
 }
 
-/* "MEASURE OP VALUE", the first word taken off already. */
+/* "MEASURE OP VALUE", with the first word taken already. */
 static int read_at_end(struct weir_builder *builder,
                        const struct weir_word *word, struct weir_condition *out)
 {
@@ -348,7 +346,7 @@ int weir_build_measure(struct weir_builder *builder)
 
 /* ---- claim ---------------------------------------------------------- */
 
-/* Does the variant exist: in the file, and as --set left it? */
+/* Whether the variant exists, in the file and after --set. */
 static int find_variant(struct weir_builder *builder,
                         const struct weir_word *word, bool *out_there)
 {
@@ -374,7 +372,7 @@ static int find_variant(struct weir_builder *builder,
     return 0;
 }
 
-/* The last dot of a word; its length if there is none. */
+/* The place of a word's last dot; its length if there is none. */
 static size_t last_dot(struct weir_text text)
 {
     size_t at = text.len;
@@ -592,7 +590,7 @@ static void print_comparison(FILE *out, const struct weir_condition *condition)
     weir_print_real(out, condition->value2);
 }
 
-/* The bare name of a metric could be taken for a measure of that name. */
+/* A metric's bare name could be taken for a measure of that name. */
 static void print_spelled(FILE *out, const struct weir_scenario *scenario,
                           const struct weir_measure *measure)
 {
@@ -665,7 +663,7 @@ static void print_claim(FILE *out, const struct weir_scenario *scenario,
 {
     for (size_t i = 0; i < claim->condition_count; i++) {
         if (claim->conditions[i].variant)
-            return; /* what is printed has no variants */
+            return; /* a printed scenario has no variants */
     }
     fputs("claim ", out);
     weir_print_quoted(out, weir_text_of(claim->text));

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
  * lab/scenario_build.c - one variant of a script becomes a scenario.
  *
- * A file says what there is in any order, but its words mean something only
- * beside others: "limiters" in a load, "the end" in a window, the name of a
- * measure in a claim. So the lines are gone through three times, and the table
- * of statements says in which pass a statement is read:
+ * Statements come in any order, but their words depend on other statements:
+ * "limiters" in a load, "the end" in a window, the name of a measure in a
+ * claim. So the lines are gone through three times, and the table of statements
+ * names the pass of each:
  *
- *     SIZES   how many nodes, how long, which quotas
- *     PARTS   networks, loads, what happens when
- *     ASKS    what is measured, expected, claimed, shown
+ *     SIZES   numbers of nodes, duration, quotas
+ *     PARTS   networks, loads, actions
+ *     ASKS    measures, expectations, claims, figures
  *
- * Thus each name is looked up where it stands, and a refusal points there. Two
- * kinds of names must wait for the end: edits (they change what a quota is in
- * the order of time) and mentions of quotas that an edit makes. */
+ * So each name is looked up at its place, and a refusal points there. Two kinds
+ * of names wait for the end: edits (they change quotas in the order of time)
+ * and mentions of quotas that an edit makes. */
 
 #include "lab/scenario_build.h"
 #include "lab/memory.h"
@@ -136,8 +136,8 @@ static int build_ideal(struct weir_builder *builder)
     return error;
 }
 
-/* "network rtt=…" is of every link, and must be known before "network NODES
- * to NODES …", which goes on from it. */
+/* "network rtt=…" is about every link, and must be known before "network NODES
+ * to NODES …", which starts from its values. */
 static int build_network(struct weir_builder *builder)
 {
     const struct weir_word *word = weir_line_peek(&builder->line);
@@ -304,7 +304,7 @@ char *weir_build_words(struct weir_builder *builder, size_t from)
     return text;
 }
 
-/* What no statement said. */
+/* Refuses a scenario without a necessary statement. */
 static int check_whole(struct weir_builder *builder)
 {
     const struct weir_scenario *scenario = builder->scenario;

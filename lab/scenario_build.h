@@ -92,7 +92,7 @@ struct weir_script_field {
 int weir_values_read(struct weir_builder *builder,
                      const struct weir_script_field *fields, size_t count,
                      void *object, uint32_t *out_given);
-/* " key=value" for each field whose text differs from that in 'base'. */
+/* " key=value" for each field that is printed otherwise than in 'base'. */
 void weir_fields_print(FILE *out, const struct weir_scenario *scenario,
                        const struct weir_script_field *fields, size_t count,
                        const void *object, const void *base);

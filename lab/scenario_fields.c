@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * lab/scenario_fields.c - lists of key=value, by tables: "network", "node".
  *
- * A row of a table says how a field is called, where it lies, how it is read
- * and how it is printed. A field is left out in print if it would be printed
- * the same for the struct that the reader starts from; so nothing else has to
- * know what a default is, or how to compare. */
+ * A row of a table has a field's name, offset, reader and printer. A field
+ * isn't printed if it would be printed the same for the struct that the reader
+ * starts from; so no other code needs to know defaults or compare values. */
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  *
  * A model's fields are read by their kinds into one array of doubles: whole
  * nanoseconds and counts are exact in it up to 2^53, and a model needs no
- * struct of its own that the language would have to know. */
+ * struct of its own in the language. */
 
 #include <math.h>
 
@@ -84,7 +84,7 @@ static int read_field(struct weir_builder *builder,
     struct weir_word value;
     if (!weir_word_cut(word, "=", &key, &value))
         return WEIR_REFUSE(builder, word,
-                           "behind a model's name stand fields: key=value");
+                           "fields follow a model's name: key=value");
     const struct weir_model_field *field = find_field(builder, model, &key);
     return field ? read_value(builder, field, &value,
                               &values[field - model->fields])
@@ -97,7 +97,7 @@ int weir_build_model(struct weir_builder *builder)
     const struct weir_word *word;
     if (weir_build_has_fleet(builder))
         return WEIR_REFUSE(builder, &builder->line.words[0],
-                           "a model stands in the place of a fleet: no roots, "
+                           "a model replaces the fleet: no roots, "
                            "limiters, quotas or loads beside it");
     int error = weir_line_want(&builder->line, "the name of a model", &word);
     if (error < 0)

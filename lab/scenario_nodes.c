@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * lab/scenario_nodes.c - which nodes: "root1", "l7", "l1..l30", "limiters",
- * "3 of limiters", "1% of l1..l500". */
+ * lab/scenario_nodes.c - selections of nodes: "root1", "l7", "l1..l30",
+ * "limiters", "3 of limiters", "1% of l1..l500". */
 
 #include <math.h>
 
@@ -14,7 +14,7 @@ struct weir_selection weir_nodes_all(const struct weir_scenario *scenario,
     return (struct weir_selection){ .root = root, .last = count - 1 };
 }
 
-/* "root7": which kind, and from 0 which. */
+/* "root7": its kind, and its index from 0. */
 static int read_node(struct weir_builder *builder, const struct weir_word *word,
                      bool *out_root, uint32_t *out_index)
 {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * lab/scenario_print.c - a scenario as a file that builds to the same.
+ * lab/scenario_print.c - a scenario as a file that builds to the same scenario.
  *
- * What has its default is left out, and each kind of statement is printed by
- * the file that reads it, so that the two stay beside each other. Built again
- * and printed again it is the same text: what a test can check for any
- * scenario at all. */
+ * Defaults are left out, and each kind of statement is printed by the file that
+ * reads it, so that reader and printer stay together. Building and printing it
+ * again gives the same text; tests can check that for any scenario. */
 
 #include "lab/memory.h"
 #include "lab/model.h"

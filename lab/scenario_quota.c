@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * lab/scenario_quota.c - quotas of a scenario, and their edits.
  *
- * "quota" statements are checked as they come, against a catalog like a
- * root's: so a parent stands above its children. An edit ("at T set …") says
- * only what changes, and what it changes depends on the edits before it in
- * time, not in the file. So edits wait until all actions are in order; then
- * each is put on the quota as it then is, and checked against the catalog as
- * it then is. What is edited while the store is away is refused in the run
- * too, and changes nothing here either. */
+ * "quota" statements are checked in order against a catalog like a root's, so a
+ * parent precedes its children. An edit ("at T set …") has only the changed
+ * fields, and its base depends on the edits before it in time, not in the file.
+ * So edits wait until all actions are in order; then each is applied to the
+ * quota of its instant, and checked against the catalog of that instant. An
+ * edit while the store is away is refused in the run, and has no effect here
+ * either. */
 
 #include "lab/memory.h"
 #include "lab/scenario_build.h"
@@ -79,7 +79,7 @@ void weir_print_quota(FILE *out, const struct weir_quota *quota,
 
 /* ---- The set of quotas at an instant -------------------------------- */
 
-/* A builder's catalog; it counts the epochs itself. */
+/* For a builder's catalog, which counts its epochs itself. */
 static int apply(struct weir_builder *builder, struct weir_catalog *catalog,
                  const struct weir_quota *quota, bool removed,
                  struct weir_where where)
@@ -190,7 +190,7 @@ static bool is_ruled_by(struct weir_text quota, enum weir_glob glob,
            weir_template_match(glob, quota, name, NULL);
 }
 
-/* Is there ever a quota for the name? */
+/* Whether the name ever has a quota. */
 static bool is_known(const struct weir_scenario *scenario,
                      struct weir_text name)
 {
@@ -212,7 +212,7 @@ static int check_mention(struct weir_builder *builder,
                          const struct weir_mention *mention)
 {
     const struct weir_scenario *scenario = builder->scenario;
-    /* Where a load says * for its key, any key will do. */
+    /* For the '*' of a load's quota any key will do. */
     char *name = weir_scenario_text(builder->scenario, mention->name);
     for (char *p = name; *p; p++)
         *p = *p == '*' ? '1' : *p;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * lab/script.c - a file as read: its lines, settings and variants.
  *
- * A script is what all variants have in common. Reading it looks at the few
+ * A script is the part common to all variants. Reading it parses the few
  * statements that must be known before a variant can be built: title, set,
  * variant, vary. All others wait, as text, for weir_scenario_build(), because
- * what their words are depends on the settings.
+ * their words depend on the settings.
  *
  * Variants are the points of a grid. Each "vary" is an axis with a value for
- * each point; all "variant" lines together are one axis more, whose points
- * set several keys at once. A variant's number counts through the grid, the
- * last axis fastest; its name puts together what the axes say. A value from
- * --set leaves one point of the axis of its key. */
+ * each point; all "variant" lines together are one more axis; its points set
+ * several keys at once. A variant's number counts through the grid, the last
+ * axis fastest; its name joins the names of its points. A value from --set
+ * leaves one point on the axis of its key. */
 
 #include "lab/script.h"
 
@@ -53,7 +53,7 @@ static const char *const *keys_of(const struct weir_script *script)
     return keys;
 }
 
-/* ---- Statements that a script knows --------------------------------- */
+/* ---- Statements known to a script ---- */
 
 static int read_title(struct weir_script *script, struct weir_line *line)
 {
@@ -153,7 +153,7 @@ static int read_set(struct weir_script *script, struct weir_line *line)
     return weir_line_end(line, false);
 }
 
-/* The number of the setting that the word names. */
+/* The index of the setting that the word names. */
 static int want_setting(struct weir_script *script, struct weir_line *line,
                         const struct weir_word *key, size_t *out)
 {
@@ -184,7 +184,7 @@ static struct weir_axis *add_axis(struct weir_script *script, size_t setting)
     return &script->axes[count];
 }
 
-/* Adds a point called 'name', if the grid doesn't get too large. */
+/* Adds a point called 'name', unless the grid gets too large. */
 static int add_point(struct weir_script *script, struct weir_axis *axis,
                      const struct weir_word *name, struct weir_diag *diag)
 {
@@ -470,7 +470,7 @@ static bool is_forced(const struct weir_script *script, size_t setting)
     return false;
 }
 
-/* How many points of the axis are left. */
+/* The number of points left on the axis. */
 static size_t points_of(const struct weir_script *script,
                         const struct weir_axis *axis, bool as_set)
 {
@@ -493,7 +493,7 @@ size_t weir_script_variants(const struct weir_script *script)
     return count;
 }
 
-/* The axis' point in the variant of that number; what is left of the number
+/* The axis' point in the variant of that number; the quotient that is left
  * belongs to the axes before. */
 static const struct weir_point *point_of(const struct weir_script *script,
                                          const struct weir_axis *axis,

@@ -2,10 +2,10 @@
  * lab/script_values.c - numbers, durations, rates and choices.
  *
  * Durations and counts are whole numbers and go through quota/units, as
- * everywhere in Weir. Figures (rates, shares, what is compared) are doubles:
- * strtod() reads them, but only after a look at the bytes, since it would
- * take "nan", "inf" and "0x1p3" too. They are printed with as few digits as
- * are read back to the same bits. */
+ * everywhere in Weir. Rates, shares and compared values are doubles: strtod()
+ * reads them, but only after a check of the bytes, since it would accept "nan",
+ * "inf" and "0x1p3". They are printed with the fewest digits that are read back
+ * to the same bits. */
 
 #include "lab/script_values.h"
 
@@ -20,7 +20,7 @@
 
 /* ---- Reading -------------------------------------------------------- */
 
-/* How many bytes of 'text' are a number: "-12.5e-3". */
+/* The number of bytes of a number at the start of 'text': "-12.5e-3". */
 static size_t real_length(struct weir_text text)
 {
     size_t at = text.len > 0 && text.p[0] == '-';
@@ -44,7 +44,7 @@ static size_t real_length(struct weir_text text)
     return end;
 }
 
-/* Takes a number off the front; 'out_rest' is what follows it. */
+/* Takes a number off the front; 'out_rest' is the text after it. */
 static int take_real(const struct weir_word *word, double *out,
                      struct weir_word *out_rest, struct weir_diag *diag)
 {
@@ -218,7 +218,7 @@ static int read_period(const struct weir_word *word, double *out,
     return 0;
 }
 
-/* What follows a rate's number. */
+/* Parses the part after a rate's number. */
 static int read_per(const struct weir_word *rest, double *value,
                     struct weir_diag *diag)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * lab/script_words.c - cutting lines into words, and refusing them.
  *
- * A refusal names a column of the file, but a word's bytes may be a setting's
- * that was put in, or have lost a backslash. So a word remembers how many of
- * its first bytes stand in the file as they are ('plain'): a complaint about
- * byte i of a word points i characters into it, or to the last place that is
- * still the file's own. For "rate=$r" that is the dollar sign. */
+ * A refusal names a column of the file, but a word's bytes may come from a
+ * setting, or have lost a backslash. So a word knows how many of its first
+ * bytes are the file's own ('plain'): a complaint about byte i of a word points
+ * i characters into it, or to the last place that is the file's own. For
+ * "rate=$r" that is the dollar sign. */
 
 #include "lab/script_words.h"
 
@@ -33,8 +33,8 @@ int weir_script_refuse(struct weir_diag *diag, struct weir_where where,
     return WEIR_ESYNTAX;
 }
 
-/* How many letters must change to make one word of the other, over a single
- * row of the table (Levenshtein). */
+/* The number of letters to change from one word to the other, over a single row
+ * of the table (Levenshtein). */
 static size_t distance(struct weir_text a, const char *b)
 {
     enum { WORD_MAX = 48 };
@@ -64,7 +64,7 @@ const char *weir_script_nearest(struct weir_text typed,
                                 const char *const *words)
 {
     const char *nearest = NULL;
-    /* Of a word of two letters, or further off, a guess misleads. */
+    /* For a word of two letters, or a more distant one, a guess misleads. */
     size_t best = typed.len > 2 ? typed.len / 3 + 2 : 0;
     for (; *words; words++) {
         bool begins = typed.len > 2 && strncmp(typed.p, *words, typed.len) == 0;
@@ -151,14 +151,14 @@ void weir_script_show(const char *path, struct weir_text text,
 
 /* ---- Cutting -------------------------------------------------------- */
 
-/* What is being cut. */
+/* State of the cut. */
 struct cutter {
     struct weir_line *line;
     struct weir_text rest;
     struct weir_where where; /* of its first byte */
     const struct weir_setting *settings;
     size_t setting_count;
-    char *bytes; /* of the word at hand */
+    char *bytes; /* of the present word */
     size_t len, capacity;
 };
 
@@ -197,8 +197,8 @@ static bool is_key_byte(char c)
            (c >= '0' && c <= '9') || c == '_';
 }
 
-/* "key" of "$key…" or "${key}…": its length with all that belongs to it, 0 if
- * there is none. */
+/* "key" of "$key…" or "${key}…": its length with '$' and braces, 0 if there is
+ * none. */
 static size_t key_at(struct weir_text text, struct weir_text *out_key)
 {
     bool braced = text.len > 1 && text.p[1] == '{';
@@ -232,7 +232,7 @@ static int add_setting(struct cutter *cutter)
     size_t len = key_at(cutter->rest, &key);
     if (len == 0)
         return weir_script_refuse(cutter->line->diag, cutter->where,
-                                  "after '$' stands the name of a setting, as "
+                                  "'$' is followed by a setting's name, as "
                                   "in $limiters or ${limiters}; a dollar sign "
                                   "is written $$");
     for (size_t i = 0; i < cutter->setting_count; i++) {
@@ -246,7 +246,7 @@ static int add_setting(struct cutter *cutter)
     return refuse_key(cutter, key);
 }
 
-/* Takes one byte of the file, or what stands for it, to the word. */
+/* Adds one byte of the file, or the value that replaces it, to the word. */
 static int add_next(struct cutter *cutter, bool quoted)
 {
     const char *p = cutter->rest.p;
@@ -254,9 +254,10 @@ static int add_next(struct cutter *cutter, bool quoted)
         return add_setting(cutter);
     bool escaped = quoted && *p == '\\';
     if (escaped && (cutter->rest.len < 2 || (p[1] != '"' && p[1] != '\\')))
-        return weir_script_refuse(cutter->line->diag, cutter->where,
-                                  "after a backslash in quotes stands a quote "
-                                  "or another backslash");
+        return weir_script_refuse(
+            cutter->line->diag, cutter->where,
+            "in quotes a backslash is followed by a quote "
+            "or another backslash");
     add(cutter, p + escaped, 1);
     advance(cutter, 1 + escaped);
     return 0;

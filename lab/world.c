@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * lab/world.c - see world.h.
  *
- * A binary heap of pointers, each part knowing its place in it, so that a
- * part that changes its mind moves by a few steps instead of leaving a stale
- * entry behind: a fleet's nodes move their deadline with every message. The
- * order is (instant, tie); the tie is drawn when the instant is set, and so
- * depends on nothing but the seed and what happened before. */
+ * A binary heap of pointers; each part knows its place in it. A part with a new
+ * instant moves by a few steps and leaves no stale entry behind: a fleet's
+ * nodes move their deadline with every message. The order is (instant, tie).
+ * The tie is drawn when the instant is set, so it depends only on the seed and
+ * on earlier events. */
 
 #include "lab/world.h"
 
@@ -48,7 +48,7 @@ static void rise(struct weir_world *world, size_t i, struct weir_part *part)
     put(world, i, part);
 }
 
-/* Sinks from 'i' if it must, else rises: finds the part its place. */
+/* Sinks from 'i' if necessary, else rises to the part's place. */
 static void settle(struct weir_world *world, size_t i, struct weir_part *part)
 {
     for (;;) {

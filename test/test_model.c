@@ -61,7 +61,7 @@ static void what_cant_be_meant_is_refused_at_the_word(void **state)
     refused("title \"t\"\nmodel boundary limit\nrun 1min\n", 2, 16,
             "key=value");
     refused("title \"t\"\nroots 3\nmodel boundary\nrun 1min\n", 3, 1,
-            "in the place of a fleet");
+            "replaces the fleet");
     refused("title \"t\"\nmodel boundary\nroots 3\nrun 1min\n", 3, 1,
             "is of a fleet");
     refused("title \"t\"\nmodel boundary\nrun 1min\nat 1s kill root1\n", 4, 1,

@@ -461,14 +461,14 @@ static void a_setting_is_set_once(void **state)
     check_refusal("set a = 1\nvary a 1 1\n", 2, 10, "stands here already");
     check_refusal("set a = 1\nvariant x b=1\n", 2, 11,
                   "no setting above here called 'b'");
-    check_refusal("title \"a $\"\nrun 1s\nquota a", 1, 10, "after '$' stands");
+    check_refusal("title \"a $\"\nrun 1s\nquota a", 1, 10, "'$' is followed");
 }
 
 static void texts_that_are_no_scenario_are_refused(void **state)
 {
     (void)state;
     check_refusal("title \"a\n", 1, 7, "no end on its line");
-    check_refusal("title \"a\\n\"\n", 1, 9, "after a backslash");
+    check_refusal("title \"a\\n\"\n", 1, 9, "a backslash is followed");
     check_refusal("title \"a\"\n\xC3\xA4\xFF", 2, 2, "clean UTF-8");
     size_t size = WEIR_SCENARIO_BYTES_MAX + 2;
     char *text = malloc(size);
