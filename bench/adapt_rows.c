@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * bench/adapt_rows.c - the gate, and a window's end.
+ * bench/adapt_rows.c - the concurrency gate, and the end of a window.
  *
- * Instants are made up, a microsecond apart: what a clock costs stands in
+ * Instants are artificial, a microsecond apart: the cost of a clock is in
  * another group. The pair is enter and leave with its sample, on the target
- * controller, whose windows close in between as they would. Beside it two
- * pairs of a pthread mutex, which is what the same would cost with a lock on
- * the way in and one on the way out, and a count in it. */
+ * controller; its windows close in between as in use. Beside it two pairs of a
+ * pthread mutex: the cost of the same work with a lock on the way in and on the
+ * way out, and a count in it. */
 
 #include "rows.h"
 
@@ -39,7 +39,8 @@ static struct weir_sluice *sluice_new(double limit)
     return weir_sluice_init(block, &options, 1);
 }
 
-/* A window of 320 samples over two octaves, old enough, and one still out. */
+/* A window of 320 samples over two octaves, old enough, with one request still
+ * in flight. */
 static void ripen(struct gate *gate)
 {
     struct weir_controller_options options;
@@ -117,7 +118,7 @@ void bench_gate_refused(void *state, int thread, uint64_t n)
     }
 }
 
-/* The copy that makes it ripe again is in the figure. */
+/* The figure includes the copy that makes the window ripe again. */
 void bench_window_close(void *state, int thread, uint64_t n)
 {
     struct gate *gate = state;

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: MIT
- * bench/anchors.c - the floors: what the machine can do with nothing on it.
+ * bench/anchors.c - the floors: the machine's own cost of the unavoidable
+ * steps.
  *
- * A limiter that is exact among threads pays at least one locked
- * instruction a link of its chain, and one miss for each line that isn't in
- * the cache. So the floors are these and nothing else: locked adds and
- * compare-and-swaps, on lines of one thread or of two; three misses out of
- * four million lines, in the two ways that a chain can be laid out
+ * A limiter that is exact among threads pays at least one locked instruction a
+ * link of its chain, and one miss for each line that isn't in the cache. So the
+ * floors are exactly these: locked adds and compare-and-swaps, on lines of one
+ * thread or of two; three misses out of four million lines, in the two possible
+ * layouts of a chain
  *
  *     known together      i, j, k are all known: three misses at once
- *     by parent pointers  i tells j, j tells k: three, one after the other
+ *     by parent pointers  i has j, j has k: three, one after the other
  *
- * and what comes before a decision: a clock read, a name's hash and probe.
+ * and the steps before a decision: a clock read, a name's hash and probe.
  *
  * A processor runs ahead: in a loop of decisions the misses of the next one
- * begin before the last has ended, and the figure is of neither. A server
- * decides once a request and does other things in between, so the cold rows
- * fence each operation off from the next one, here and in the rows held
- * against these; a row named "back to back" leaves the fence out.
+ * begin before the last has ended, and the figure is neither's. A server
+ * decides once a request and does other work in between, so the cold rows fence
+ * each operation off from the next one, here and in the rows compared with
+ * these; a row named "back to back" leaves the fence out.
  *
- * The cold rows walk a random permutation, so that no line comes twice
- * before all have come, and the order is read in sequence, which costs next
- * to nothing beside the misses. Pages are small ones, as malloc() and a
- * mapped file give them: the misses of the TLB are part of the price, here
- * and in the rows held against it. */
+ * The cold rows walk a random permutation, so that no line comes twice before
+ * all have come. The order is read in sequence, which costs next to nothing
+ * beside the misses. Pages are small ones, as from malloc() and mapped files:
+ * TLB misses are a part of the cost, here and in the rows compared with it. */
 
 #include "rows.h"
 
@@ -45,7 +45,7 @@ struct line {
     char rest[52];
 };
 
-/* A name kept where its hash leads: 64 bytes, one line. */
+/* A name stored at its hash's place: 64 bytes, one line. */
 struct name_slot {
     uint64_t hash;
     uint32_t number;
@@ -54,7 +54,7 @@ struct name_slot {
 };
 
 struct hot {
-    struct line own[2][3]; /* a thread's */
+    struct line own[2][3]; /* of each thread */
     char gap[192];         /* the prefetcher pulls neighbours */
     struct line shared[3];
     char gap_too[192];
@@ -70,7 +70,7 @@ struct cold {
 
 struct cold_names {
     struct name_slot *slots;
-    char *names; /* in the order in which they are asked for */
+    char *names; /* in the order of the requests */
     uint32_t next;
 };
 
@@ -274,7 +274,7 @@ static void *cold_setup(const char **out_note)
         cold_teardown(cold);
         return NULL;
     }
-    /* Chains of three are neighbours in the order, not in memory. */
+    /* The lines of a chain are neighbours in the order, not in memory. */
     for (uint32_t i = 0; i + 1 < BENCH_COLD_LINES; i++)
         cold->lines[cold->order[i]].parent = cold->order[i + 1];
     return cold;
@@ -363,8 +363,8 @@ static void *cold_names_setup(const char **out_note)
         bench_name_write(name, i);
         slot_insert(cold->slots, COLD_SLOTS - 1, name, i);
     }
-    /* Asked for in another order than they came in: the first to come have
-     * the shortest way to their slot. */
+    /* Requested in another order than inserted: the first names inserted have
+     * the shortest probes. */
     for (uint32_t i = 0; i < COLD_NAMES; i++)
         bench_name_write(cold->names + (size_t)i * BENCH_NAME_LEN, order[i]);
     free(order);

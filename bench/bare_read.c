@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * bench/bare_read.c - FILE: how many lines it has, by read() and memchr() and
- * nothing else: the floor under whatever reads a log by lines. */
+ * bench/bare_read.c - FILE: counts its lines by read() and memchr() alone: the
+ * floor under programs that read a log by lines. */
 
 #include <fcntl.h>
 #include <stdio.h>

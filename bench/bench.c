@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * bench/bench.c - the rows, and the program that measures them.
  *
- * Groups follow what shares a floor. A group's rows are interleaved (see
- * harness.c), so a row's floor and its rivals stand beside it both in the
- * table and in time. Targets are those the design was drawn for; nothing
- * fails when one is missed. */
+ * A group's rows share a floor. They are interleaved (see harness.c), so a row
+ * is close to its floor and its peers both in the table and in time. Targets
+ * are those of the design; a missed target is no failure. */
 
 #include <getopt.h>
 #include <stdio.h>
@@ -130,7 +129,7 @@ static const struct bench_row cold_rows[] = {
          "governor", "keyed_cold", "cold_together"),
 };
 
-/* A report unmarks all quotas, so these have a table of their own. */
+/* A report unmarks all quotas, so these rows have a table of their own. */
 static const struct bench_row first_rows[] = {
     FLOOR("cold_together_first", "three cold lines of 4 M, known together",
           bench_lines_cold, bench_cold_together),
@@ -152,7 +151,7 @@ static const struct bench_row wire_rows[] = {
          bench_report_decode, NULL, BENCH_PLAIN, 0),
 };
 
-/* 30 million counters a second of one processor. */
+/* Target: 30 million counters a second of one processor. */
 static const struct bench_row root_rows[] = {
     { .id = "root_merge",
       .role = BENCH_OURS,
@@ -175,7 +174,7 @@ static const struct bench_row root_rows[] = {
     { .id = "root_merge_looked",
       .role = BENCH_OURS,
       .threads = 1,
-      .what = "… looked through for whom to tell unasked",
+      .what = "… and searched for fills to push",
       .fixture = &bench_root_looked,
       .body = bench_root_merge,
       .between = bench_root_write,
@@ -184,7 +183,7 @@ static const struct bench_row root_rows[] = {
       .relation = BENCH_RATIO },
 };
 
-/* A step of a meter in a process's own memory, as a share of leaky's. */
+/* A step of a bucket state in a process's own memory, relative to leaky's. */
 #define METER(i, w)                                                 \
     OURS("meter_" #i, "step, " w, 1, bench_meters, bench_meter_##i, \
          "meter_leaky", BENCH_RATIO, 0),                            \
@@ -207,7 +206,7 @@ static const struct bench_row meter_rows[] = {
     METER(sliding_60, "sliding_window, 60 parts"),
 };
 
-/* A decision on a lease, as a multiple of that among a hundred claims. */
+/* A decision on a lease, relative to that among a hundred claims. */
 #define SHARES(i, changed, rel, w)                            \
     OURS("share_changed_" #i, "fair share, new wants, " w, 1, \
          bench_shares_##i, bench_share_changed, changed, rel, 0)
@@ -226,7 +225,7 @@ static const struct bench_row share_rows[] = {
     SHARE(100k, "100,000 claims (29 ms)"),
 };
 
-/* The gate of adaptive concurrency. */
+/* The concurrency gate of adaptive limits. */
 static const struct bench_row adapt_rows[] = {
     FLOOR("adapt_cas", "compare-and-swap, own line", bench_lines_hot,
           bench_cas_own),
@@ -277,7 +276,7 @@ static const struct bench_group groups[] = {
     { "root", root_rows, COUNT(root_rows), 64 * 8192 },
 };
 
-/* What is counted and not timed. */
+/* The counted figures. */
 static void figures_write(bool *first)
 {
     double sync_seconds;

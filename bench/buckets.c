@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * bench/buckets.c - two peers written out in C.
+ * bench/buckets.c - two peers written in C.
  *
- * The mutex bucket is what most programs have: a lock, a double of tokens, a
- * clock. The other is the idea of folly's TokenBucket, from its
- * description: the whole bucket is one number, the instant at which it
- * would have held no token, so
+ * The mutex bucket is the usual one: a lock, a double of tokens, a clock. The
+ * other is the idea of folly's TokenBucket, from its description: the whole
+ * bucket is one number, the instant at which it would have held no token, so
  *
  *     tokens = min(burst, (now - zero) * rate)
  *
  * and taking moves 'zero' forward by compare-and-swap. One word, exact among
- * threads; an instant in a double. Both are asked for more than they will
- * ever refuse, as our rows are. */
+ * threads; an instant in a double. Both have a limit that is never reached, as
+ * Weir's rows do. */
 
 #include "rows.h"
 
@@ -121,8 +120,8 @@ void bench_zero_clock(void *state, int thread, uint64_t n)
         bench_keep(zero_take(&buckets->clocked, 1, seconds()));
 }
 
-/* The clock taken away: an instant that moves by itself, fast enough that
- * the bucket is never empty. Two threads' instants are never far apart. */
+/* Without a clock: an instant that advances by itself, fast enough that the
+ * bucket is never empty. Two threads' instants are never far apart. */
 void bench_zero_given(void *state, int thread, uint64_t n)
 {
     struct buckets *buckets = state;

@@ -4,11 +4,11 @@
  *     weir-bench-doorman ADDRESS CALLS CLIENTS   "seconds calls errors"
  *     weir-bench-doorman --echo                  its port; serves until killed
  *
- * Some connections with as many calls under way as one may have; each call is
- * of the next client, which says it has what it was told last. Each answer
- * makes room for the next call. --echo is the floor: a server that reads the
- * call as gRPC, and answers bytes of the same length that it has ready. Whose
- * processor time is measured is up to who starts both (bench/doorman). */
+ * Some connections, each with the maximum number of calls under way. Each call
+ * is of the next client, and reports the capacity of the client's last answer.
+ * Each answer makes room for the next call. --echo is the floor: a server that
+ * reads the call as gRPC, and answers prepared bytes of the same length.
+ * bench/doorman starts both and measures the server's processor time. */
 
 #include <event2/event.h>
 #include <signal.h>

@@ -4,13 +4,12 @@
  *     weir-bench-fleet ROOTS NAME LIMITERS QUOTAS SECONDS
  *
  * LIMITERS instances of libweir, each with handles to QUOTAS quotas named
- * "load/0000" and on; each counter is taken from twice a second, so that in
- * every report interval every counter has changed. It says when all have their
- * quotas, begins when a line comes, and tells as one line of JSON when SECONDS
- * are over what was made: takes, the reports of all limiters, and for how
- * long. The limiters live on, and tell the root what it doesn't know yet,
- * until the input ends. The root's own side is asked of the root
- * (bench/scale). */
+ * "load/0000" and on. Each counter is taken from twice a second, so every
+ * counter has changed in every report interval. The program prints a line when
+ * all limiters have their quotas, begins when it reads a line, and after
+ * SECONDS prints one line of JSON: the takes, the reports of all limiters, and
+ * the time. The limiters live on, and report the remaining counts, until the
+ * input ends. bench/scale measures the root's side. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -54,7 +53,7 @@ static bool open_limiter(struct fleet *fleet, size_t index)
     return true;
 }
 
-/* The counters of one limiter, one after the other. */
+/* Takes from each counter of one limiter. */
 static void take_all(struct fleet *fleet, size_t index)
 {
     weir_instant now = live_now();
@@ -75,7 +74,7 @@ static uint64_t reports(const struct fleet *fleet)
     return sum;
 }
 
-/* Limiters take their turns evenly over a round. */
+/* The limiters' turns are spread evenly over a round. */
 static void run(struct fleet *fleet, weir_duration span)
 {
     weir_instant start = live_now();

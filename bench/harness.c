@@ -1,29 +1,28 @@
 /* SPDX-License-Identifier: MIT
  * bench/harness.c - rounds, batches, JSON.
  *
- * The problem: the machines that this runs on are shared, their clocks and
- * neighbours change within a second, and a figure in nanoseconds from one
- * minute says little about a figure from the next. What is stable is how a
- * thing compares with its floor measured a moment before. So the rows of a
- * group are measured in turn, round after round:
+ * The problem: these machines are shared, their clocks and neighbours change
+ * within a second, and a figure in nanoseconds from one minute says little
+ * about a figure from the next. The ratio of a row to its floor measured a
+ * moment before is stable. So the rows of a group are measured in turn, round
+ * after round:
  *
  *     round 1   floor  ours  peer  peer
  *     round 2   floor  ours  peer  peer
  *     ...
  *
- * and whoever reads the document divides within a round, then takes the
- * median of the quotients. All rounds are written, so that the spread can be
- * seen too.
+ * and the reader of the document divides within a round, then takes the median
+ * of the quotients. All rounds are written, so that the spread is visible too.
  *
- * One thread is timed by the processor time it used: what a neighbour on
- * the same processor took away is not in it. Two threads that fight over a
- * line are timed by the wall, because a thread that is not running does not
- * fight and would make the line look cheap; such a round, seen by wall and
- * processor time differing, is thrown away and measured again, a few times
- * at most, and the row says how often it stayed disturbed.
+ * One thread is timed by the processor time it used, without the time that a
+ * neighbour on the same processor took. Two threads that contend for a line are
+ * timed by the wall clock: a thread that is not running doesn't contend, and
+ * would make the line look cheap. A round in which wall and processor time
+ * differ is thrown away and measured again, a few times at most, and the row
+ * counts the rounds that stayed disturbed.
  *
- * Rejected: the fastest round (flatters what has rare slow paths), and one
- * long run a row (the neighbours' weather is then the ranking). */
+ * Rejected: the fastest round (hides rare slow paths), and one long run for
+ * each row (the neighbours' load then decides the ranking). */
 
 #include "harness.h"
 
@@ -40,7 +39,7 @@
 
 #define ROUNDS_MAX 101
 #define ROWS_MAX 48
-#define CHUNK 512      /* operations between two looks at the stop flag */
+#define CHUNK 512      /* operations between two checks of the stop flag */
 #define DISTURBED 1.10 /* wall time over processor time */
 #define ATTEMPTS 6
 
@@ -54,7 +53,7 @@ struct sample {
 struct row_run {
     const struct bench_row *row;
     void *state;
-    const char *note; /* why it has no figures, or NULL */
+    const char *note; /* reason for missing figures, or NULL */
     uint64_t batch;   /* operations */
     double ns[ROUNDS_MAX];
     unsigned disturbed;
@@ -129,8 +128,8 @@ static void *race_main(void *argument)
     return NULL;
 }
 
-/* Both stop when the first has done its batch, so there is no tail in which
- * one has the line for itself. */
+/* Both stop when the first has done its batch, so there is no tail in which one
+ * thread has the line alone. */
 static struct sample race_measure(const struct row_run *run, uint64_t batch)
 {
     struct race race = { .row = run->row, .state = run->state, .batch = batch };
@@ -173,7 +172,7 @@ static struct sample measure(const struct row_run *run, uint64_t batch)
     return (struct sample){ .ns = (double)cpu / (double)batch };
 }
 
-/* Warms the row up and finds how many operations make a batch. */
+/* Warms the row up and finds the number of operations of a batch. */
 static void row_calibrate(struct row_run *run, uint64_t batch_min,
                           uint64_t batch_ns)
 {

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a row's figure is held against. */
+/* The value that a row's figure is compared with. */
 enum bench_relation {
     BENCH_PLAIN,      /* the figure itself */
     BENCH_RATIO,      /* divided by the row 'beside', round by round */
@@ -17,8 +17,8 @@ enum bench_relation {
 
 enum bench_role { BENCH_FLOOR, BENCH_OURS, BENCH_PEER };
 
-/* What several rows work on; made before a group's rounds and given back
- * after them, so that one group's gigabyte is not another one's noise.
+/* The state that several rows work on. It is made before a group's rounds and
+ * freed after them, so that one group's gigabyte doesn't disturb another group.
  * 'setup' returns the state, or NULL with 'out_note' saying why not. */
 struct bench_fixture {
     void *(*setup)(const char **out_note);
@@ -28,7 +28,7 @@ struct bench_fixture {
 /* One line of the table. Either 'body' or 'peer' is set. */
 struct bench_row {
     const char *id;   /* unique; the key in the JSON document */
-    const char *what; /* for people */
+    const char *what; /* description for people */
     enum bench_role role;
     const char *beside; /* id of a row of the same group, or NULL */
     enum bench_relation relation;
@@ -40,18 +40,18 @@ struct bench_row {
     void (*between)(void *state); /* before each batch, untimed, or NULL */
     uint64_t batch_max;  /* operations 'between' provides for; 0: any */
     const char *peer;    /* program that measures, or NULL */
-    const char *request; /* what to ask it for */
+    const char *request; /* the request to send to it */
 };
 
 struct bench_group {
     const char *name;
     const struct bench_row *rows;
     size_t count;
-    uint64_t batch_min; /* operations; what is cold needs many to be so in
-                         * the same way each time */
+    uint64_t batch_min; /* operations; cold rows need many to be equally cold
+                         * each time */
 };
 
-/* A figure that is counted, not timed. */
+/* A counted figure, not a timed one. */
 struct bench_figure {
     const char *id;
     const char *what;
@@ -63,9 +63,9 @@ struct bench_figure {
 
 struct bench_options {
     unsigned rounds;      /* at least 7 */
-    uint64_t batch_ns;    /* how long one measurement takes, about */
+    uint64_t batch_ns;    /* length of one measurement, about */
     const char *only;     /* a group's name, or NULL for all */
-    const char *peer_dir; /* where peers' programs lie, or NULL */
+    const char *peer_dir; /* folder of peers' programs, or NULL */
 };
 
 /* Measures 'group' and writes its rows as elements of a JSON array.
@@ -76,26 +76,26 @@ void bench_group_run(const struct bench_group *group,
 /* Writes one figure as an element of the same array. */
 void bench_figure_write(const struct bench_figure *figure, bool *first);
 
-/* Pins the calling thread; without that right it stays where it is. */
+/* Pins the calling thread; without that right it isn't pinned. */
 void bench_pin(int processor);
 
-/* Memory as plain small pages, zeroed, each already there. */
+/* Zeroed memory of plain small pages, all of them present. */
 void *bench_pages(size_t size);
 void bench_pages_free(void *pages, size_t size);
 
-/* Keeps the compiler from folding loops into one another. */
+/* Keeps the compiler from merging loops. */
 static inline void bench_fence(void)
 {
     __asm__ volatile("" ::: "memory");
 }
 
-/* Ends one operation before the next begins, its misses too. */
+/* Ends one operation, with its cache misses, before the next begins. */
 static inline void bench_alone(void)
 {
     __builtin_ia32_lfence();
 }
 
-/* Keeps a result that nothing else reads. */
+/* Keeps an otherwise unused result. */
 static inline void bench_keep(uint64_t value)
 {
     __asm__ volatile("" ::"r"(value));

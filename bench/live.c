@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  * bench/live.c - a service's view of libweir, for bench/roots-alive-and-dead.
  *
- * A limiter on the roots named on the command line. It does what the lines
- * of its standard input say, and answers each with a line:
+ * A limiter of the roots named on the command line. It executes the commands of
+ * its standard input, and answers each with a line:
  *
  *     ready           0 or a negative error, within ten seconds
- *     up              how many roots are connected
+ *     up              the number of connected roots
  *     take NAME N     p50 and p99.9 of N takes, nanoseconds each
- *     empty N         the same of nothing: what the timing itself shows
- *     watch NAME      takes until the verdict is another one than at first;
- *                     the instant at which it was, nanoseconds;
+ *     empty N         the same of nothing: the cost of the timing itself
+ *     watch NAME      takes until the verdict differs from the first one;
+ *                     the instant of that take, nanoseconds;
  *                     "never" after five seconds
  *
- * Each take is timed alone, by CLOCK_MONOTONIC around it, and reads the
- * clock itself as well ('now' is 0), as a service would have it. */
+ * Each take is timed alone, by CLOCK_MONOTONIC around it, and reads the clock
+ * itself as well ('now' is 0), as in a service. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -74,7 +74,7 @@ static void watch(struct weir_handle quota)
             printf("never\n");
             return;
         }
-        /* A service at 10,000 requests a second. */
+        /* As in a service with 10,000 requests a second. */
         nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
     }
     printf("%" PRIu64 "\n", live_now());

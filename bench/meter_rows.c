@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * bench/meter_rows.c - one step of each algorithm.
  *
- * A take of one unit each 10 ns, against a limit of twice that: so every one
- * passes, and what is used stays at half of the bound. The windows are 1 ms;
- * the log's is 1 us, so that it holds a hundred entries at any time and each
- * step drops one. 'refused' is the same at the bound: it must also find out
- * when to come again, which is divisions. A step is no lock and no name; what
- * the table or a store adds is theirs. */
+ * A take of one unit each 10 ns, against a limit of twice that: so every take
+ * passes, and the use stays at half of the bound. The windows are 1 ms; the
+ * log's is 1 us, so that it has a hundred entries at any time and each step
+ * drops one. 'refused' is the same at the bound: it must also compute the wait,
+ * which takes divisions. A step has no lock and no name; the table's or store's
+ * cost is extra. */
 
 #include "rows.h"
 

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  * bench/peer.c - a line in, a line out.
  *
- * A peer's program reads lines and answers each with a JSON object on one
- * line, so that it takes its turn in our rounds like any function of ours:
+ * A peer's program reads lines and answers each with a JSON object on one line,
+ * so that it takes its turn in the rounds like a function of this program:
  *
  *     -> run direct 100000
  *     <- {"ns": 31.7, "disturbed": 0}
- *     -> rest                          (give memory back)
+ *     -> rest                          (free the memory)
  *     <- {"ns": 0, "disturbed": 0}
  *
- * and ends with its standard input. It times itself as the harness does:
- * one thread by processor time, two by the wall.
+ * It ends with its standard input. It times itself as the harness does: one
+ * thread by processor time, two by the wall clock.
  *
- * Rejected: linking Rust and Go into this program, which would measure
- * their foreign calls and not them. */
+ * Rejected: linking Rust and Go into this program, since their foreign calls
+ * would be measured. */
 
 #include "peer.h"
 
@@ -29,7 +29,7 @@
 
 struct peer {
     const char *name;
-    const char *note; /* why it isn't there, or NULL */
+    const char *note; /* reason why it isn't there, or NULL */
     pid_t pid;
     FILE *to;
     FILE *from;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * bench/permit_rows.c - permits through libweir: a local limit, and beside it
- * an adaptive one, whose leave is a sample too.
+ * bench/permit_rows.c - permits through libweir: of a local limit and of an
+ * adaptive one, in which leave is a sample, too.
  *
- * A limiter without roots; instants are made up, a microsecond apart, as in
- * adapt_rows.c, whose pair is the same without table and library. */
+ * A limiter without roots; instants are artificial, a microsecond apart, as in
+ * adapt_rows.c: its pair is the same without table and library. */
 
 #include "rows.h"
 

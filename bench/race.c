@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: MIT
- * bench/race.c - the race, shown: eight processes ask one store for more than
- * there is, in three ways.
+ * bench/race.c - a race demonstrated: eight processes request more units from
+ * one store than the limit allows, in three ways.
  *
- *     get, then set   read the meter, step it, write it back: what is written
- *                     without looking is what another had let pass
- *     locked          the same under a lock of the key (SET NX PX): right, and
- *                     everybody waits for everybody
+ *     get, then set   read the bucket state, step it, write it back: the write
+ *                     overwrites units that other processes passed meanwhile
+ *     locked          the same under a lock of the key (SET NX PX): right, but
+ *                     the processes wait for each other
  *     ours            store/shared.h: one script in Redis; a counter or a
  *                     compare-and-swap in memcached
  *
- * Limits are by the day, so that no time that this takes adds a unit: of each
- * algorithm exactly 'limit' units are there. A second table asks memcached for
- * a swap each step, from one process to eight, and counts those that another
- * won.
+ * Limits are by the day, so that the elapsed time adds no unit: each algorithm
+ * has exactly 'limit' units. A second table makes a compare-and-swap in
+ * memcached each step, from one process to eight, and counts the swaps lost to
+ * other processes.
  *
  *     weir-bench-race [--quick] [--json FILE]
  *
- * --quick is the test: our ways with every algorithm, the others with one. How
- * fast the machine is decides nothing there. No period ends while it runs
- * (period_of()), each wait is as long as it may be, and no compare-and-swap can
- * be lost too often: a refused ask writes nothing, so a key is written at most
- * QUICK_LIMIT times, which is less often than one ask tries.
+ * --quick is the test: Weir's way with every algorithm, the others with one. It
+ * doesn't depend on the machine's speed. No period ends while it runs
+ * (period_of()), each wait has its maximum length, and no step loses too many
+ * swaps: a refused step writes nothing, so a key is written at most QUICK_LIMIT
+ * times, which is less often than one step tries.
  *
- * Starts its servers itself. Exit status: 1 if ours or the lock let through
- * another number than the limit. */
+ * Starts its servers itself. Exit status: 1 if Weir's way or the lock let
+ * through another number than the limit. */
 
 #include <errno.h>
 #include <hiredis/hiredis.h>
@@ -58,7 +58,7 @@ enum way { GET_THEN_SET, LOCKED, OURS_REDIS, OURS_MEMCACHED, WAYS };
 static const char *const way_names[WAYS] = { "get, then set", "locked",
                                              "ours, Redis", "ours, memcached" };
 
-/* What all processes share. */
+/* Memory shared by all processes. */
 struct board {
     uint32_t ready, go;
     struct tally {
@@ -95,7 +95,7 @@ static weir_instant wall_now(void)
     return (weir_instant)now.tv_sec * WEIR_SECOND + (weir_instant)now.tv_nsec;
 }
 
-/* Reads the meter, steps it, writes it back. */
+/* Reads the bucket state, steps it, writes it back. */
 static int get_then_set(redisContext *redis, const struct run *run,
                         struct weir_meter_answer *out)
 {
@@ -189,7 +189,7 @@ static void open_way(const struct run *run, redisContext **out_redis,
     };
     if (weir_shared_open(&options, out_shared, NULL) < 0)
         _exit(1);
-    /* The first connection isn't part of what is measured. */
+    /* The first connection isn't a part of the measurement. */
     struct weir_shared_status status = { .up = false };
     weir_instant end = weir_clock_now() + PATIENCE;
     while (!status.up) {
@@ -270,8 +270,8 @@ static void give_up(const struct run *run, const pid_t *pids, unsigned ended)
     exit(2);
 }
 
-/* Until all of them are ready. One that ends before that couldn't open its
- * way, and would be waited for without end. */
+/* Waits until all are ready. A process that ended before couldn't open its
+ * store, and would be waited for without end. */
 static void await_all(const struct run *run, struct board *board,
                       const pid_t *pids)
 {
@@ -309,9 +309,9 @@ static struct outcome run_all(const struct run *run)
 
 /* ---- The tables ---- */
 
-/* About a day. A fixed window begins at a multiple of its length, and one that
- * ended during a race would let through twice as much: none of this length
- * ends within the hour. */
+/* About a day. A fixed window begins at a multiple of its length; one that
+ * ended during a race would let through twice as much. None of this length ends
+ * within the hour. */
 static weir_duration period_of(weir_instant now)
 {
     weir_duration period = DAY;
@@ -320,8 +320,8 @@ static weir_duration period_of(weir_instant now)
     return period;
 }
 
-/* Whose bound is 'limit' units in all. The queue asks for its turn, and lets
- * one be served beside those that wait. */
+/* A race with a bound of 'limit' units in all. The queue asks for its turn, and
+ * serves one request beside those that wait. */
 static struct run race_of(enum weir_algorithm algorithm, enum way way,
                           unsigned limit, unsigned steps, const char *key)
 {
@@ -394,7 +394,7 @@ static bool race(FILE *json, bool quick)
     return right;
 }
 
-/* Each step of each process changes the one value. */
+/* Each step of each process changes the same value. */
 static void contend(FILE *json, unsigned steps)
 {
     printf("\ncompare-and-swap in memcached, every step one on the same "

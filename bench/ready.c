@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * bench/ready.c - a limiter that comes, with an empty table.
+ * bench/ready.c - a new limiter with an empty table.
  *
  *     weir-bench-ready ROOTS SLOTS
  *
- * Tells as one line of JSON how long it took until it had the quotas of its
- * roots, how much processor time and memory, and how many there are. Stays
- * until its input ends. */
+ * Prints one line of JSON: the time until it had its roots' quotas, its
+ * processor time and memory, and the number of quotas. Stays until its input
+ * ends. */
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * bench/resp_load.c - asks a server of lines (Redis, memcached, a door) as fast
- * as it answers, over some connections, so many requests under way on each.
+ * bench/resp_load.c - sends requests to a server of lines (Redis, memcached,
+ * Weir's RESP listener) as fast as it answers, over some connections, with a
+ * fixed number of requests under way on each.
  *
  *     resp_load PORT CLIENTS PIPELINE REQUESTS LINES REQUEST
  *
- * REQUEST is sent as it is, but for \r, \n and "KKKKKK", which becomes a number
- * below 100,000, another in each. An answer is LINES lines. One thread,
- * epoll. Prints requests a second. It is the server's time that is measured, by
- * who has started it (bench/resp). */
+ * REQUEST is sent unchanged, but for \r, \n and "KKKKKK", which is replaced by
+ * a number below 100,000, another in each. An answer has LINES lines. One
+ * thread, epoll. Prints requests a second. bench/resp starts the server and
+ * measures its processor time. */
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -45,7 +46,7 @@ static void die(const char *what)
     exit(1);
 }
 
-/* \r and \n as they are meant. */
+/* Replaces \r and \n by their bytes. */
 static void read_request(struct load *load, const char *text)
 {
     for (; *text && load->len < REQUEST_MAX - 1; text++) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * bench/rls_floor.c - the least that answers a gRPC call: nghttp2, epoll, and
- * bytes that are ready. The floor under Envoy's rate limit service.
+ * bench/rls_floor.c - the least work to answer a gRPC call: nghttp2, epoll, and
+ * prepared bytes. The floor under Envoy's rate limit service.
  *
  *     weir-bench-rls-floor HEX    says its port, serves until killed
  *
- * HEX is the answer, without the gRPC frame. Nothing is read of a call but
- * that it has ended: no path, no message, no bounds. One recv and one send for
- * all that has come. */
+ * HEX is the answer, without the gRPC frame. Of a call only its end is noticed:
+ * no path, no message, no bounds. One recv and one send for all bytes at
+ * hand. */
 
 #include <arpa/inet.h>
 #include <netinet/tcp.h>

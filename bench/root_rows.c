@@ -2,19 +2,19 @@
  * bench/root_rows.c - a root's whole work on reports: bytes in, bytes out.
  *
  * 64 limiters of 8,192 counters each, or 1,000 of 1,000, report in turn, on a
- * link each, as the daemon would hand their messages over: decoded and
- * checked, merged into the cells and buckets, and answered, the answer
- * encoded. Reports are written before the clock starts, for they are the
- * limiters' work; sockets, HTTP/2 and TLS are not in the figure. Every
- * counter of a report has changed (1 to 100 units), all limiters use the same
- * quotas, and a million cells don't fit the processor's own caches.
+ * link each, as the daemon would pass on their messages: decoded and checked,
+ * merged into the limiter cells and buckets, and answered, the answer encoded.
+ * Reports are written before the clock starts, since that is the limiters'
+ * work; sockets, HTTP/2 and TLS are not in the figure. Every counter of a
+ * report has changed (1 to 100 units), all limiters use the same quotas, and a
+ * million cells don't fit the processor's own caches.
  *
- * 'looked': the root's clock ticks as well: it looks at the buckets that
- * moved for limiters to be told unasked, as often as it would in the second
- * that a turn of all limiters takes.
+ * 'looked': the root's clock ticks as well: it searches the buckets that moved
+ * for fills to push to limiters, as often as in the second that a turn of all
+ * limiters takes.
  *
- * That each report was taken, and none was taken for a repeated one, is
- * checked against the root's own statistics. */
+ * The root's own statistics verify that each report was accepted, and none was
+ * taken for a repeated one. */
 
 #include "rows.h"
 
@@ -30,7 +30,7 @@
 
 struct merge {
     uint32_t limiters;
-    uint32_t quotas;    /* of each */
+    uint32_t quotas;    /* of each limiter */
     uint32_t ring;      /* reports written ahead */
     size_t report_size; /* bytes, at most; checked */
     bool looks;
@@ -67,7 +67,7 @@ static void root_fill(struct merge *merge, const struct weir_store_id *id)
     weir_root_settle(root, START);
 }
 
-/* Everything the root has to say, as bytes. */
+/* Encodes all messages that the root sends. */
 static void drain(struct merge *merge)
 {
     uint32_t peer;
@@ -84,7 +84,7 @@ static void receive(struct merge *merge, uint32_t peer,
     drain(merge);
 }
 
-/* Announced in one report. */
+/* Number of names announced in one report. */
 static uint32_t part_of(const struct merge *merge)
 {
     return merge->quotas < WEIR_REPORT_ANNOUNCES_MAX
@@ -92,7 +92,7 @@ static uint32_t part_of(const struct merge *merge)
                : WEIR_REPORT_ANNOUNCES_MAX;
 }
 
-/* Names a part of a limiter's slots: their counts come with it. */
+/* Announces a part of a limiter's slots, with their counts. */
 static void announce(struct merge *merge, uint32_t peer, uint32_t from)
 {
     uint32_t part = part_of(merge);
@@ -235,7 +235,7 @@ const struct bench_fixture bench_root = { few_setup, merge_teardown };
 const struct bench_fixture bench_root_many = { many_setup, merge_teardown };
 const struct bench_fixture bench_root_looked = { looked_setup, merge_teardown };
 
-/* Writes what the limiters will say; not timed. */
+/* Writes the limiters' reports; not timed. */
 void bench_root_write(void *state)
 {
     struct merge *merge = state;
@@ -270,7 +270,7 @@ void bench_root_merge(void *state, int thread, uint64_t n)
             abort();
         uint64_t at = merge->sent % merge->ring;
         struct weir_message message;
-        /* A limiter's turn comes once a second. */
+        /* Each limiter has its turn once a second. */
         merge->now += WEIR_SECOND / merge->limiters;
         if (weir_v1_decode(merge->reports + at * merge->report_size,
                            merge->lens[at], true, &merge->arena, &message) != 0)

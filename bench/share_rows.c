@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * bench/share_rows.c - one decision on a lease, by how many have claims.
+ * bench/share_rows.c - one decision on a lease, by the number of claims.
  *
  * A random claim out of n comes with other wants (the whole part of a random
- * e^(6u), as Doorman was measured with), and its fair share of a capacity of
- * half of what all want is asked for. 'as before': it comes with the wants that
- * it had, which is the usual case. Doorman's own figures for the same decision,
- * with its clean-up, overloaded, on another machine (2-core Xeon, Go 1.19): 16
- * us, 407 us, 2.8 ms and 29 ms for 100, 1,000, 10,000 and 100,000 clients. */
+ * e^(6u), as in Doorman's measurement), and its fair share of a capacity of
+ * half of all wants is computed. 'as before': it comes with unchanged wants,
+ * which is the usual case. Doorman's own figures for the same decision, with
+ * its clean-up, overloaded, on another machine (2-core Xeon, Go 1.19): 16 us,
+ * 407 us, 2.8 ms and 29 ms for 100, 1,000, 10,000 and 100,000 clients. */
 
 #include "rows.h"
 
@@ -17,7 +17,7 @@
 #include "lease/share.h"
 #include "os/clock.h"
 
-#define WANTS 4096 /* ready-made, so that no exp() is timed */
+#define WANTS 4096 /* computed before, so that no exp() is timed */
 
 struct shares {
     struct weir_book *book;

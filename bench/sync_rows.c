@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * bench/sync_rows.c - a million quotas come to a limiter.
+ * bench/sync_rows.c - a million quotas are sent to a limiter.
  *
- * A root node that holds them and an empty limiter node, joined by a pump
- * that encodes and decodes each message, in one thread: what the two
- * processes work together, without sockets and without waiting. Then the
- * link is lost and made again, and the quotas that travel are counted: there
- * should be none. */
+ * A root node that has them and an empty limiter node, joined by a pump that
+ * encodes and decodes each message, in one thread: the two processes' work
+ * together, without sockets and without waiting. Then the link is lost and made
+ * again, and the quotas sent are counted: there should be none. */
 
 #include "rows.h"
 
@@ -30,7 +29,7 @@ struct pump {
     size_t limiter_size;
     struct weir_arena arena;
     unsigned char *bytes;
-    uint64_t quotas; /* that travelled */
+    uint64_t quotas; /* sent so far */
     weir_instant now;
 };
 
@@ -99,7 +98,7 @@ static void limiter_make(struct pump *pump)
     pump->limiter = weir_limiter_init(pump->limiter_block, &options, START);
 }
 
-/* Over the wire and into the other node. */
+/* Encodes the message and decodes it into the other node. */
 static void carry(struct pump *pump, const struct weir_message *message,
                   bool to_root)
 {
@@ -117,7 +116,7 @@ static void carry(struct pump *pump, const struct weir_message *message,
         abort();
 }
 
-/* Until neither has anything to say. */
+/* Until neither node has a message. */
 static void exchange(struct pump *pump)
 {
     bool busy = true;
@@ -136,7 +135,7 @@ static void exchange(struct pump *pump)
     }
 }
 
-/* Links the two and lets a report interval or two go by. */
+/* Links the two, and lets a report interval or two pass. */
 static void join(struct pump *pump)
 {
     pump->quotas = 0;

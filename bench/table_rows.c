@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: MIT
  * bench/table_rows.c - decisions on the limiter's table, hot and cold.
  *
- * What state the buckets are in decides which way a take goes, so it is
- * fixed here and named:
+ * The state of the buckets decides the path of a take, so it is fixed here and
+ * named:
  *
- *     loaded  time moves on by what one take needs to leak: the fill stays
- *             at half of low_burst, and a take is a read pass and an add.
- *     empty   time moves faster than the takes come in: each take finds the
- *             bucket drained and lifts 'base' first. Quotas far from their
- *             limit are like this, and all cold ones.
+ *     loaded  time advances by the leak of one take: the fill stays at half of
+ *             low_burst, and a take is a read pass and an add.
+ *     empty   time advances faster than the takes: each take finds the bucket
+ *             drained and raises 'base' first. Quotas far from their limit are
+ *             in this state, and all cold ones.
  *     full    a hard edge, reached: each take is refused.
  *
  * All quotas are counted ones, so that marking them for the report is in the
- * figures: in hot rows the mark is there already (the first take since a
- * report sets it), in the cold rows there is a row for either.
+ * figures: in hot rows the mark is there already (the first take since a report
+ * sets it), of the cold rows there is one for either case.
  *
- * Cold rows: chains of three quotas, none shared between two chains, as many
- * as make four million quotas, put in random order, walked in random order.
- * A server decides once a request, so the cold takes are fenced off from
- * each other (anchors.c); weir_table_prefetch() over a batch is what
- * weir_take_many() does, so that row isn't fenced. */
+ * Cold rows: chains of three quotas, none shared between two chains, enough for
+ * four million quotas, inserted in random order, walked in random order. A
+ * server decides once a request, so the cold takes are fenced off from each
+ * other (anchors.c). weir_table_prefetch() over a batch is the method of
+ * weir_take_many(), so that row isn't fenced. */
 
 #include "rows.h"
 
@@ -50,7 +50,7 @@ struct hot_table {
     char names[HOT_NAMES][BENCH_NAME_LEN];
     char gap[128];
     struct {
-        weir_instant now; /* of a thread, seen by the other */
+        weir_instant now; /* of one thread, read by the other */
         char rest[120];
     } clocks[2];
 };
@@ -113,7 +113,7 @@ static struct weir_ref put_rate(struct hot_table *hot, struct weir_text name,
     return put(hot->block.table, &quota);
 }
 
-/* Fills it, and its ancestors, with half a second's leak. */
+/* Fills the quota and its ancestors with half a second's leak. */
 static void load(struct hot_table *hot, struct weir_ref ref, uint64_t units)
 {
     weir_table_charge(hot->block.table, 0, ref, units / 2, START);
@@ -176,8 +176,8 @@ static void hot_teardown(void *state)
 
 const struct bench_fixture bench_table_hot = { hot_setup, hot_teardown };
 
-/* Takes 'n' times; time goes on by 'step' each. Two threads' instants are
- * brought together where a batch begins, so that none runs ahead. */
+/* Takes 'n' times; time advances by 'step' each. The two threads' instants are
+ * aligned at the begin of a batch, so that neither runs ahead. */
 static inline void takes(struct hot_table *hot, int thread, struct weir_ref ref,
                          uint64_t n, unsigned step)
 {
@@ -251,8 +251,8 @@ void bench_take_name(void *state, int thread, uint64_t n)
 
 /* ---- Cold ---- */
 
-/* Puts one generation of all chains, in an order of its own, so that the
- * slots of a chain are strangers in memory. 'level' 0: the tops. */
+/* Inserts one generation of all chains, in an order of its own, so that the
+ * slots of a chain aren't neighbours in memory. 'level' 0: the tops. */
 static bool cold_put_level(struct cold_table *cold, uint32_t level)
 {
     uint32_t *order = bench_shuffle(CHAINS, level + 2);
@@ -321,8 +321,8 @@ static void *cold_setup(const char **out_note)
         if (!weir_table_find(table, text, &cold->leaves[i]))
             abort();
     }
-    /* Every link is marked for the report; a second later every bucket is
-     * empty again. */
+    /* Every link is marked for the report; a second later every bucket is empty
+     * again. */
     for (uint32_t i = 0; i < CHAINS; i++)
         weir_table_take(table, cold->stripe, cold->leaves[i], 1, NULL,
                         cold->now);
@@ -364,7 +364,7 @@ void bench_take_cold_stream(void *state, int thread, uint64_t n)
         cold_take(cold, cold->leaves[cold_advance(cold)]);
 }
 
-/* What a sync does once a report: not timed. */
+/* The work of a sync once a report: not timed. */
 void bench_cold_report(void *state)
 {
     struct cold_table *cold = state;
@@ -422,7 +422,7 @@ double bench_table_bytes(uint32_t slots)
         .slots = slots,
         .stripes = 64,
         .seed = 20,
-        .meter_bytes = 64, /* room that is touched by who needs it only */
+        .meter_bytes = 64, /* reserved; only some algorithms touch it */
     };
     return (double)weir_table_size(&options) / slots;
 }

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * bench/wire_rows.c - a report on the wire: its bytes, and the time to read
- * and write it.
+ * bench/wire_rows.c - a report on the wire: its bytes, and the time to read and
+ * write it.
  *
- * One report of all the counters that fit. What a counter's bytes come to
- * depends on how far its slot is from the one before and how much was
- * counted, so there are two kinds:
+ * One report of as many counters as fit. A counter's bytes depend on the
+ * distance of its slot from the one before and on its count, so there are two
+ * kinds:
  *
  *     dense   each slot in turn, 0 to 99 units passed: a busy limiter
  *     sparse  one slot in 16 at random, 0 to 9,999 units, a tenth of them
  *             with refusals: a large table, little of it in use
  *
  * Bytes are those of the message with the five of gRPC and the nine of its
- * HTTP/2 frame; names went before, once. */
+ * HTTP/2 frame; names were sent before, once. */
 
 #include "rows.h"
 

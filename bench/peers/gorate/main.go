@@ -3,8 +3,8 @@
 // bench/peers/gorate: golang.org/x/time/rate in the rounds of `make bench`.
 //
 // Reads "run REQUEST N" or "rest", a line each, and answers with a line of
-// JSON. One thread is timed by its processor time, two by the wall, both
-// stopping when the first has done its share: as bench/harness.c does.
+// JSON. One thread is timed by its processor time, two by the wall clock; both
+// stop when the first has done its share, as in bench/harness.c.
 package main
 
 import (

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// rlsgo - the method of Envoy's rate limit service on grpc-go, answering
-// always the same: says its port, serves until killed.
+// rlsgo - the method of Envoy's rate limit service on grpc-go, with a constant
+// answer: says its port, serves until killed.
 package main
 
 import (

@@ -2,8 +2,8 @@
 // bench/peers/governor - the governor crate in the rounds of `make bench`.
 //
 // Reads "run REQUEST N" or "rest", a line each, and answers with a line of
-// JSON. One thread is timed by its processor time, two by the wall, both
-// stopping when the first has done its share: as bench/harness.c does.
+// JSON. One thread is timed by its processor time, two by the wall clock; both
+// stop when the first has done its share, as in bench/harness.c.
 
 use std::hint::black_box;
 use std::io::{self, BufRead, Write};
@@ -21,7 +21,7 @@ const COLD: u32 = 4 << 20;
 const CHUNK: u64 = 512;
 const NAME_LEN: usize = 24;
 
-// The bytes of a name inline: kinder to the crate than a String would be.
+// A name's bytes inline: faster for the crate than a String.
 type Name = [u8; NAME_LEN];
 type Keyed = DefaultKeyedRateLimiter<Name>;
 type Given = RateLimiter<
@@ -105,7 +105,7 @@ fn two(n: u64, body: impl Fn(u64) + Send + Sync) -> Sample {
     }
 }
 
-// Far more than can be asked for: nothing is refused, as in our rows.
+// A limit that is never reached: nothing is refused, as in Weir's rows.
 fn generous() -> Quota {
     Quota::per_second(NonZeroU32::new(1_000_000_000).unwrap())
 }
