@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""live.py - what the tests of all bindings share: a real root, quotas in which
-every answer can be foretold, and programs that are built once."""
+"""live.py - common to the tests of all bindings: a real root, quotas with
+predictable answers, and programs that are built once."""
 
 import atexit
 import fcntl
@@ -22,9 +22,9 @@ sys.path.insert(0, str(SOURCE / "test"))
 from live_fleet import Fleet  # noqa: E402
 
 BUILT = BUILD / "bindings" / "built"
-KEPT = 86400  # seconds, from the last use of what was built
-# What leaks in an hour isn't seen by a test; local, so that nobody else's
-# count is waited for.
+KEPT = 86400  # seconds, from the last use of a built folder
+# The leak of an hour is invisible to a test; local, so that the test needn't
+# wait for other limiters' counts.
 THREE = ["limit=3/h", "low_burst=3", "high_burst=3"]
 HOURLY = [*THREE, "sharing=local"]
 QUOTAS = {
@@ -40,8 +40,8 @@ QUOTAS = {
 
 @functools.cache
 def shared_fleet():
-    """One root for all classes of a file: a quota that is local is counted by
-    each limiter for itself."""
+    """One root for all classes of a file: each limiter counts a local quota
+    for itself."""
     fleet = Fleet()
     atexit.register(fleet.close)
     fleet.add_roots(1)
@@ -60,7 +60,7 @@ class Rooted(unittest.TestCase):
 
 
 def run(*command, **more):
-    """What a compiler prints; an AssertionError with all of it if it fails."""
+    """A compiler's output; an AssertionError with all of it if it fails."""
     done = subprocess.run(command, text=True, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, **more)
     if done.returncode != 0:
@@ -70,7 +70,7 @@ def run(*command, **more):
 
 
 def key_of(sources, more):
-    """Of the bytes of files, and of what else decides what comes out."""
+    """Of the bytes of files, and of 'more', on which the result depends."""
     key = hashlib.sha256("\0".join(map(str, more)).encode())
     for path in sorted(sources):
         data = path.read_bytes()
@@ -80,9 +80,9 @@ def key_of(sources, more):
 
 
 def built(name, sources, more, make):
-    """A folder that make(folder) has filled, for these sources once: the next
-    test of the same build folder finds it, and one that runs at the same time
-    waits. 'more': the compiler's version, its options."""
+    """A folder that make(folder) has filled, once for these sources: the next
+    test of the same build folder finds it, and a test that runs at the same
+    time waits. 'more': the compiler's version, its options."""
     BUILT.mkdir(parents=True, exist_ok=True)
     folder = BUILT / f"{name}-{key_of(sources, more)}"
     with open(BUILT / f"{name}.lock", "w") as lock:
@@ -100,7 +100,7 @@ def built(name, sources, more, make):
 
 
 def remove_old(name):
-    """What nobody has used for a day; other tests may use the rest."""
+    """Removes folders unused for a day; other tests may use the rest."""
     for old in BUILT.glob(f"{name}-*"):
         if time.time() - old.stat().st_mtime > KEPT:
             shutil.rmtree(old)

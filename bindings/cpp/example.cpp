@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * bindings/cpp/example.cpp - one quota for requests, one for what is in flight.
+ * bindings/cpp/example.cpp - one quota for requests, one for requests in
+ * flight.
  *
  *     weir serve &
  *     weir quota set hello limit=3/s
  *     weir quota set db kind=concurrency limit=2
- *     c++ -std=c++17 example.cpp $(pkg-config --cflags --libs weir) && ./a.out
- */
+ *     c++ -std=c++17 example.cpp $(pkg-config --cflags --libs weir) &&
+ * ./a.out */
 
 #include <iostream>
 
@@ -30,7 +31,7 @@ int main(int argc, char **argv)
     weirpp::quota db(limiter, "db");
     if (auto permit = db.enter()) {
         std::cout << "passed\n";
-        return 0; /* and here the permit is left */
+        return 0; /* the permit is left here */
     }
     std::cout << "too much in flight\n";
     return 1;

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""live_cpp.py - weir.hpp, by every C++ compiler that is here: alone and
-pedantically, and a program with it against a real root.
+"""live_cpp.py - weir.hpp with every installed C++ compiler: the header alone
+with all warnings, and a program with it against a real root.
 
-Compilers run side by side, and what they made is kept in the build folder.
-Under a sanitizer the program is one as well: WEIR_CXX_FLAGS has the option,
-and the compiler is the one of libweir's family, for two runtimes of
-sanitizers in one process are one too many."""
+Compilers run side by side, and their results are kept in the build folder.
+Under a sanitizer the program is sanitized as well: WEIR_CXX_FLAGS has the
+option, and the compiler is of libweir's family, since two sanitizer runtimes
+in one process don't work."""
 
 import os
 import shutil
@@ -30,7 +30,7 @@ PATIENCE = 300  # seconds, for a program that ends by itself
 
 
 def include(folder):
-    """The headers as they lie once installed, both in one folder."""
+    """The headers as if installed, both in one folder."""
     (folder / "weir").mkdir()
     for header in HEADERS:
         shutil.copy(header, folder / "weir")
@@ -38,7 +38,7 @@ def include(folder):
 
 
 def check_header(compiler, name):
-    """Nothing else is needed for it; the folder says that it was so."""
+    """Compiles the header alone; the folder marks the success."""
     options = [*STRICT, *ALONE[name], "-fsyntax-only", "-x", "c++",
                "-include", "weir/weir.hpp"]
     return built(f"cpp-{name}-{compiler}", HEADERS,
@@ -74,8 +74,8 @@ class Cpp(Rooted):
         super().setUpClass()
 
     def run_program(self, compiler, name):
-        # A symbol that libweir hasn't is an error at once: what was built
-        # earlier may be older than libweir.
+        # A symbol missing in libweir is an error at once: the program may have
+        # been built with an older libweir.
         done = subprocess.run([self.made[compiler, name].result(),
                                self.roots], text=True, capture_output=True,
                               timeout=PATIENCE,

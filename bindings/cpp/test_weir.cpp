@@ -57,7 +57,7 @@ static void takes(const limiter &l)
     three.charge(3);
     CHECK(!three.peek());
 
-    /* By name: of a template each has a bucket of its own. */
+    /* By name: each name of a template has a bucket of its own. */
     for (int i = 0; i < 3; i++)
         CHECK(l.take("each/cpp-a"));
     CHECK(!l.take("each/cpp-a", 1, &r) && r.quota() == "each/cpp-a");
@@ -68,8 +68,8 @@ static void takes(const limiter &l)
 
 static void waits(const limiter &l)
 {
-    /* One at a time, fifty a second. How long it waits for its turn depends on
-     * when it asks: 20 ms at most, and nothing after a pause of its own. */
+    /* One at a time, fifty a second. The wait depends on the instant of the
+     * call: 20 ms at most, and none after a pause. */
     quota slow(l, "slow");
     reply r;
     auto begun = std::chrono::steady_clock::now();
@@ -93,14 +93,15 @@ static void permits(const limiter &l)
     {
         permit a = two.enter(), b = l.enter("two"), c = two.enter();
         CHECK(a && b && !c);
-        permit d = std::move(a); /* a holds nothing now */
+        permit d = std::move(a); /* a is empty now */
         a.leave();
         CHECK(!two.enter());
         d.leave();
         d.leave();
         c = two.enter(); /* one place, not two */
         CHECK(c && !two.enter());
-        c = two.enter(); /* is asked while the old one is still held */
+        c = two.enter(); /* the new one is requested while the old one is in
+                          * flight */
         CHECK(!c);
     }
     try {
@@ -146,7 +147,7 @@ static void lives(const char *roots)
     limiter a(roots);
     limiter b(std::move(a));
     CHECK(!a.get() && b.get() && !a.ready(0s) && b.ready(60s));
-    /* What was moved from passes. */
+    /* A call on an object that was moved from passes. */
     CHECK(a.take("three", 9) && a.enter("two", 9) && quota(a, "x").take());
     CHECK(a.status().roots == 0 && b.status().roots == 1);
     a = std::move(b);
@@ -184,7 +185,8 @@ static void errors(const limiter &l)
     CHECK(ec.value() == WEIR_ENAME && bad.take());
     quota three(l, "three", ec);
     CHECK(!ec && !three.want(5) && three.want(-1).value() == WEIR_EINVAL);
-    /* Two places are three quotas too few: it decides all the same. */
+    /* A table of two places is three too small for the quotas: it decides
+     * nevertheless. */
     weirpp::options small;
     small.quotas_max = 1;
     limiter full(small);

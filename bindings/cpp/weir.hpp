@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * weir.hpp - weir.h for C++17: what is opened closes itself, what was entered
- * is left. A header and nothing else; link with libweir. */
+ * weir.hpp - weir.h for C++17: destructors close limiters and leave permits. A
+ * header and nothing else; link with libweir. */
 
 #ifndef WEIR_HPP
 #define WEIR_HPP
@@ -19,26 +19,26 @@
 
 #include "weir/weir.h"
 
-/* The namespace isn't called weir, for C's 'struct weir' has that name.
+/* The namespace isn't called weir, since C's 'struct weir' has that name.
  *
  *     weirpp::limiter limiter("10.0.0.1:7077,10.0.0.2:7077");
  *     weirpp::quota put(limiter, "s3/put");
  *     if (!put.take())
  *         return 429;
  *
- * What a call promises, its ranges and which of them may block is said in
- * weir.h and holds here. What is added:
+ * weir.h defines each call's promises, its ranges and whether it may block; all
+ * of that holds here. Added:
  *
- * Errors. A constructor throws std::system_error; the one that takes a
- * std::error_code doesn't: what it made on an error holds nothing, and passes.
- * Code without exceptions uses that one, for the other aborts there. Every
- * other call is noexcept.
+ * Errors. A constructor throws std::system_error, unless it takes a
+ * std::error_code: then an object made on an error is empty, and its requests
+ * pass. Code without exceptions uses that one, since the other aborts there.
+ * Every other call is noexcept.
  *
- * Life. Each of these is moved and never copied. A limiter outlives its quotas
- * and permits, as C's does: declare it first. What was moved from holds
- * nothing; it may be destroyed, assigned to, and asked: it passes.
+ * Life. Objects are moved and never copied. A limiter outlives its quotas and
+ * permits, as C's does: declare it first. An object that was moved from is
+ * empty; it may be destroyed, assigned to, and called: its requests pass.
  *
- * Threads. As in weir.h, but that an object isn't moved, assigned to or
+ * Threads. As in weir.h, except that an object isn't moved, assigned to or
  * destroyed while another thread uses it. */
 namespace weirpp
 {
@@ -76,7 +76,7 @@ inline void check(int error, const char *what)
 #endif
 }
 
-/* Below 0 is no time at all; WEIR_NEVER and what is near it is max(). */
+/* Below 0 becomes 0; WEIR_NEVER and instants near it become max(). */
 inline weir_duration to_c(duration d) noexcept
 {
     if (d == duration::max())
@@ -91,8 +91,8 @@ inline duration from_c(weir_duration d) noexcept
 }
 } // namespace detail
 
-/* One that can't be a name has no quota, and passes: ask this first of names
- * that strangers had a hand in. */
+/* A name that can't be a quota's has no quota, and passes: check names from
+ * untrusted clients first. */
 inline bool name_is_valid(std::string_view name) noexcept
 {
     return weir_name_is_valid(name.data(), name.size());
@@ -104,7 +104,7 @@ inline std::uint32_t class_of(std::string_view name) noexcept
     return weir_class(name.data(), name.size());
 }
 
-/* What a decision knows: true if it passed. */
+/* A decision and its details: true if it passed. */
 struct reply : weir_reply {
     explicit operator bool() const noexcept
     {
@@ -120,14 +120,14 @@ struct reply : weir_reply {
     {
         return detail::from_c(weir_reply::wait);
     }
-    /* The deciding quota; empty if there is none. Lives in the reply. */
+    /* The deciding quota; empty if there is none. Owned by the reply. */
     std::string_view quota() const noexcept
     {
         return { weir_reply::quota, quota_len };
     }
 };
 
-/* As WEIR_OPTIONS_INIT: set the fields of struct weir_options that you want. */
+/* As WEIR_OPTIONS_INIT: then set the fields of struct weir_options. */
 struct options : weir_options {
     options() noexcept : weir_options{}
     {
@@ -139,9 +139,9 @@ struct options : weir_options {
     }
 };
 
-/* What an enter() holds until it is left: true if it passed. Left by its
- * destructor at the latest, which says WEIR_PERMIT_SUCCESS, or _IGNORED while
- * an exception flies. */
+/* The units in flight of an enter(), until it is left: true if it passed. Left
+ * by its destructor at the latest, with WEIR_PERMIT_SUCCESS, or _IGNORED during
+ * an exception. */
 class permit
 {
   public:
@@ -165,7 +165,7 @@ class permit
     {
         return verdict_ == WEIR_PASS;
     }
-    /* The second time nothing happens. */
+    /* A second call has no effect. */
     void leave(weir_permit_outcome outcome = WEIR_PERMIT_SUCCESS) noexcept
     {
         weir_leave(&held_, outcome, 0);
@@ -210,13 +210,13 @@ class limiter
         weir_ = other.release();
         return *this;
     }
-    /* Sends what is still to be reported: 100 ms at most. */
+    /* Sends the pending reports: 100 ms at most. */
     ~limiter()
     {
         weir_close(weir_);
     }
 
-    /* For the calls of weir.h that have no other name here. */
+    /* For the calls of weir.h without a wrapper here. */
     weir *get() const noexcept
     {
         return weir_;
@@ -226,7 +226,7 @@ class limiter
         return std::exchange(weir_, nullptr);
     }
 
-    /* Whether the quotas of a root are here, before that time is over. */
+    /* Waits until a root's quotas have arrived; false: not within 'timeout'. */
     bool ready(duration timeout) const noexcept
     {
         return weir_ && weir_ready(weir_, detail::to_c(timeout)) == 0;
@@ -236,8 +236,8 @@ class limiter
         return weir_ && weir_sync(weir_, detail::to_c(timeout)) == 0;
     }
 
-    /* By name: for names that are made up as requests come, of a template.
-     * One that is used again and again is better a quota (below). */
+    /* By name: for names of a template that depend on the request. For a name
+     * that is used often a quota (below) is faster. */
     bool take(std::string_view name, std::uint64_t weight = 1,
               weirpp::reply *reply = nullptr) const noexcept
     {
@@ -258,8 +258,8 @@ class limiter
         return made;
     }
 
-    /* Without roots: makes or edits a quota by its fields, as weir-quota(5)
-     * has them: { "name=db", "limit=2/s" }. 'why' is told what is wrong. */
+    /* Without roots: makes or edits a quota by its fields, as in weir-quota(5):
+     * { "name=db", "limit=2/s" }. An error's description is stored in 'why'. */
     std::error_code define(std::initializer_list<const char *> fields,
                            std::string *why = nullptr) const
     {
@@ -271,7 +271,7 @@ class limiter
             *why = text;
         return { error, category() };
     }
-    /* What the quota that a reply names allows; none: it isn't known here, or
+    /* The limit of the quota named by a reply; none: it isn't known here, or
      * lets all pass. */
     std::optional<struct weir_policy> policy(
         std::string_view name) const noexcept
@@ -310,11 +310,11 @@ class quota
     quota(const limiter &limiter, std::string_view name)
     {
         const int error = open(limiter, name);
-        /* A full table made a handle all the same, which can be used. */
+        /* A full table made a handle nevertheless, which can be used. */
         if (error != WEIR_EFULL)
             detail::check(error, "weir_handle_open");
     }
-    /* WEIR_EFULL is told here, though the quota can be used. */
+    /* Reports WEIR_EFULL, although the quota can be used. */
     quota(const limiter &limiter, std::string_view name,
           std::error_code &ec) noexcept
     {
@@ -343,7 +343,7 @@ class quota
         return std::exchange(handle_, weir_handle{});
     }
 
-    /* Asks for that many units and charges them if they pass. */
+    /* Charges that many units if they pass. */
     bool take(std::uint64_t weight = 1, weirpp::reply *reply = nullptr,
               weir_instant now = 0) const noexcept
     {
@@ -362,7 +362,7 @@ class quota
     {
         weir_refund(handle_, weight, now);
     }
-    /* Charges now; reply.wait() says when to go on. */
+    /* Charges now; the caller must wait for reply.wait() before it goes on. */
     weirpp::reply reserve(std::uint64_t weight, duration most,
                           weir_instant now = 0) const noexcept
     {
@@ -377,7 +377,7 @@ class quota
         return weir_wait(handle_, weight, detail::to_c(most), reply) ==
                WEIR_PASS;
     }
-    /* Holds that many units until the permit is left; 'klass' is a
+    /* Takes that many units until the permit is left; 'klass' is a
      * class_of(). */
     permit enter(std::uint64_t weight = 1, weirpp::reply *reply = nullptr,
                  std::uint32_t klass = 0, weir_instant now = 0) const noexcept
@@ -397,13 +397,14 @@ class quota
                                         detail::to_c(most), &made.held_, reply);
         return made;
     }
-    /* Of a leased quota: how many units a second will be wanted. */
+    /* Of a leased quota: the units a second that will be wanted. */
     std::error_code want(double units_per_s) const noexcept
     {
         return { weir_want(handle_, units_per_s, 0), category() };
     }
 
-    /* How an adaptive quota stands here; none: it isn't one. */
+    /* The state of an adaptive quota in this process; none: it isn't
+     * adaptive. */
     std::optional<struct weir_adaptive> adaptive() const noexcept
     {
         struct weir_adaptive adaptive;

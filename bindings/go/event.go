@@ -15,7 +15,7 @@ import (
 // EventType is enum weir_event_type.
 type EventType int
 
-// What weir.h says of each.
+// Documented in weir.h.
 const (
 	RootUp       EventType = C.WEIR_EVENT_ROOT_UP
 	RootDown     EventType = C.WEIR_EVENT_ROOT_DOWN
@@ -39,18 +39,18 @@ const (
 	Denied       EventType = C.WEIR_EVENT_DENIED
 )
 
-// Event is what an operator may want to know.
+// Event is news for an operator.
 type Event struct {
 	Type  EventType
 	Count uint64
 	Text  string
 }
 
-// listener is what libweir's thread has of a limiter.
+// listener is the Go side of a limiter for libweir's thread.
 type listener struct {
 	tell  func(Event)
 	mutex sync.Mutex
-	file  string // the last file that couldn't be used, and why
+	file  string // the last unusable file, and the reason
 }
 
 func (l *listener) why() string {
@@ -74,7 +74,7 @@ func (l *listener) hear(event Event) {
 func weirGoEvent(context C.uintptr_t, event unsafe.Pointer) {
 	told := (*C.struct_weir_event)(event)
 	cgo.Handle(context).Value().(*listener).hear(Event{
-		// 'type' is a word of Go's.
+		// 'type' is a keyword in Go.
 		Type:  EventType(told._type),
 		Count: uint64(told.count),
 		Text:  C.GoString(&told.text[0]),

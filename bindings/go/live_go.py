@@ -3,9 +3,9 @@
 """live_go.py - the Go module: gofmt, vet, its tests under the race detector
 and its example, all with a real root. Without Go it is skipped.
 
-What Go has made stays in the build folder (live.built()), and what it made that
-from in $GOCACHE or there, too; the first time that is the library of Go itself
-for the race detector."""
+The results of builds stay in the build folder (live.built()), and Go's own
+cache in $GOCACHE or there, too; the first build includes Go's library for the
+race detector."""
 
 import os
 import re
@@ -26,7 +26,7 @@ ENV = {
     "GOFLAGS": "-buildvcs=false", "CGO_ENABLED": "1",
     "GOCACHE": os.environ.get("GOCACHE", str(
         BUILD / "bindings" / "go-cache")),
-    # libweir as it lies in the build folder.
+    # libweir in the build folder.
     "PKG_CONFIG_PATH": str(BUILD / "meson-uninstalled"),
     "LD_LIBRARY_PATH": str(BUILD),
 }
@@ -38,7 +38,7 @@ def go(*arguments):
 
 
 def make(folder):
-    """Programs that need no Go any more."""
+    """Builds programs that run without Go."""
     go("vet", "./...")
     go("build", "-o", folder / "example", "./example")
     for package, name in (".", "weir"), ("./weirhttp", "weirhttp"):
@@ -69,7 +69,7 @@ class Go(Rooted):
             self.assertIn(f"C.{name}\n", known)
 
     def run_tests(self, name):
-        # A symbol that libweir hasn't is an error at once.
+        # A symbol missing in libweir is an error at once.
         said = run(self.programs / name, "-test.v", PATIENCE, cwd=GO,
                    env={**ENV, "WEIR_TEST_ROOTS": self.roots,
                         "LD_BIND_NOW": "1"})

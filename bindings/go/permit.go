@@ -7,18 +7,18 @@ import "C"
 
 import "sync/atomic"
 
-// Outcome says how it went: enum weir_permit_outcome.
+// Outcome is a request's outcome: enum weir_permit_outcome.
 type Outcome int
 
-// Success: served. Dropped: refused or timed out by what is overloaded.
-// Ignored: ended by something else.
+// Success: served. Dropped: refused or timed out by the overloaded service.
+// Ignored: ended for another reason.
 const (
 	Success Outcome = C.WEIR_PERMIT_SUCCESS
 	Dropped Outcome = C.WEIR_PERMIT_DROPPED
 	Ignored Outcome = C.WEIR_PERMIT_IGNORED
 )
 
-// Permit is what an Enter holds until Leave.
+// Permit is the result of an Enter, in flight until Leave.
 type Permit struct {
 	limiter *Limiter
 	left    atomic.Bool
@@ -32,7 +32,7 @@ func (p *Permit) passed(reply *C.struct_weir_reply) (*Permit, Reply) {
 	return p, replyOf(reply)
 }
 
-// Enter holds that many units, if they pass, until the permit is left. The
+// Enter takes that many units, if they pass, until the permit is left. The
 // permit is nil if they don't.
 //
 //	permit, reply := db.Enter(1)
@@ -44,7 +44,7 @@ func (q *Quota) Enter(weight uint64) (*Permit, Reply) {
 	return q.EnterClass(weight, 0)
 }
 
-// EnterClass is Enter that says the request's class to an adaptive quota.
+// EnterClass is Enter with the request's class for an adaptive quota.
 func (q *Quota) EnterClass(weight uint64, class Class) (*Permit, Reply) {
 	weir := q.lock()
 	defer q.unlock()
@@ -58,7 +58,7 @@ func (q *Quota) EnterClass(weight uint64, class Class) (*Permit, Reply) {
 	return permit.passed(&reply)
 }
 
-// Leave gives back what is held; the second time, and on nil, nothing happens.
+// Leave gives the units back; a second call, or one on nil, has no effect.
 func (p *Permit) Leave(outcome Outcome) {
 	if p == nil || p.left.Swap(true) {
 		return

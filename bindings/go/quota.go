@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// Never is the RetryAfter of what never passes.
+// Never is the RetryAfter of a request that never passes.
 const Never = time.Duration(math.MaxInt64)
 
-// toC: below 0 is no time at all.
+// toC makes 0 of negative durations.
 func toC(d time.Duration) C.weir_duration {
 	switch {
 	case d == Never:
@@ -34,12 +34,13 @@ func fromC(d C.weir_duration) time.Duration {
 	return time.Duration(d)
 }
 
-// Reply is what a decision knows: struct weir_reply.
+// Reply is a decision and its details: struct weir_reply.
 type Reply struct {
 	Passed bool
 	// Unknown: the name has no quota. Never: it never passes. Stale: no
-	// root was heard. Shadow: a quota in mode shadow would have refused.
-	// Exact: a store answered. Leased: Granted units a second are ours.
+	// root answered lately. Shadow: a quota in mode shadow would have
+	// refused. Exact: a store answered. Leased: this process has Granted
+	// units a second.
 	Unknown, Never, Stale, Shadow, Exact, Leased bool
 
 	Granted    float64
@@ -51,7 +52,7 @@ type Reply struct {
 	Quota      string // the deciding one
 }
 
-// unknown is what a limiter says once it is closed.
+// unknown is the reply of a closed limiter.
 var unknown = Reply{Passed: true, Unknown: true, Remaining: math.MaxUint64}
 
 func replyOf(r *C.struct_weir_reply) Reply {
@@ -68,7 +69,7 @@ func replyOf(r *C.struct_weir_reply) Reply {
 	}
 }
 
-// LimitedError is a refusal, where an error is expected.
+// LimitedError is a refusal, for callers that expect an error.
 type LimitedError struct{ Reply Reply }
 
 func (e *LimitedError) Error() string {
@@ -78,12 +79,13 @@ func (e *LimitedError) Error() string {
 // Quota is a quota of a limiter, found once and used often.
 type Quota struct {
 	limiter *Limiter
-	mutex   sync.RWMutex // before the limiter's; for what is below
+	mutex   sync.RWMutex // before the limiter's; for the members below
 	handle  C.struct_weir_handle
 	closed  bool
 }
 
-// lock is for as long as a call is in C; nil: it is closed, and all passes.
+// lock is for the duration of a call in C; nil: the quota is closed, and all
+// passes.
 func (q *Quota) lock() *C.struct_weir {
 	q.mutex.RLock()
 	q.limiter.mutex.RLock()
@@ -98,13 +100,14 @@ func (q *Quota) unlock() {
 	q.mutex.RUnlock()
 }
 
-// Close gives its place in the table back; afterwards all passes. It waits
-// until nobody is within a call on this quota.
+// Close gives its place in the table back; afterwards all passes. It waits for
+// the calls on this quota to end.
 func (q *Quota) Close() {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
-	// For reading: who waits to write stops all others, on every quota, for
-	// as long as any call takes, and one may be asking a store.
+	// For reading: a waiting writer would stop all other calls, on every
+	// quota, for as long as any call takes, and one may be waiting for a
+	// store.
 	q.limiter.mutex.RLock()
 	defer q.limiter.mutex.RUnlock()
 	if !q.closed && q.limiter.weir != nil {
@@ -113,7 +116,7 @@ func (q *Quota) Close() {
 	q.closed = true
 }
 
-// Take asks for that many units and charges them if they pass.
+// Take charges that many units if they pass.
 func (q *Quota) Take(weight uint64) bool {
 	weir := q.lock()
 	defer q.unlock()
@@ -121,7 +124,7 @@ func (q *Quota) Take(weight uint64) bool {
 		0) == C.WEIR_PASS
 }
 
-// ask is a call that fills a reply.
+// ask makes a call that fills a reply.
 func (q *Quota) ask(call func(*C.struct_weir_reply)) Reply {
 	weir := q.lock()
 	defer q.unlock()
@@ -133,7 +136,7 @@ func (q *Quota) ask(call func(*C.struct_weir_reply)) Reply {
 	return replyOf(&reply)
 }
 
-// TakeReply is Take that says why, and when again.
+// TakeReply is Take with a reason and the time to retry.
 func (q *Quota) TakeReply(weight uint64) Reply {
 	return q.ask(func(reply *C.struct_weir_reply) {
 		C.weir_take(q.handle, C.uint64_t(weight), reply, 0)
@@ -147,8 +150,8 @@ func (q *Quota) Peek(weight uint64) Reply {
 	})
 }
 
-// Reserve charges now, and says in Wait when to go on; it is refused if that
-// were longer than 'most'.
+// Reserve charges now; the caller must wait for Wait before it goes on. It is
+// refused if Wait were longer than 'most'.
 func (q *Quota) Reserve(weight uint64, most time.Duration) Reply {
 	return q.ask(func(reply *C.struct_weir_reply) {
 		C.weir_reserve(q.handle, C.uint64_t(weight), toC(most),
@@ -156,7 +159,7 @@ func (q *Quota) Reserve(weight uint64, most time.Duration) Reply {
 	})
 }
 
-// Charge counts without asking: for a cost that is known afterwards.
+// Charge counts without a decision: for a cost that is known afterwards.
 func (q *Quota) Charge(weight uint64) {
 	weir := q.lock()
 	defer q.unlock()
@@ -165,7 +168,7 @@ func (q *Quota) Charge(weight uint64) {
 	}
 }
 
-// Refund gives back what was charged.
+// Refund gives charged units back.
 func (q *Quota) Refund(weight uint64) {
 	weir := q.lock()
 	defer q.unlock()
@@ -174,8 +177,8 @@ func (q *Quota) Refund(weight uint64) {
 	}
 }
 
-// Want says of a leased quota how many units a second will be wanted. EINVAL
-// or ECLOSED.
+// Want announces the units a second that will be wanted of a leased quota.
+// EINVAL or ECLOSED.
 func (q *Quota) Want(unitsPerSecond float64) error {
 	weir := q.lock()
 	defer q.unlock()
@@ -185,9 +188,9 @@ func (q *Quota) Want(unitsPerSecond float64) error {
 	return errorOf(C.weir_want(q.handle, C.double(unitsPerSecond), 0))
 }
 
-// Wait sleeps until it passes. An end of the context meanwhile is its error,
-// and gives the units back. If it can't pass before the context's deadline, or
-// never, that is a LimitedError at once or as soon as it is known.
+// Wait sleeps until it passes. If the context ends meanwhile, its error is
+// returned and the units are given back. If it can't pass before the context's
+// deadline, or never, that is a LimitedError as soon as it is known.
 func (q *Quota) Wait(ctx context.Context, weight uint64) error {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -228,7 +231,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Adaptive is how an adaptive quota stands in this process: struct
+// Adaptive is the state of an adaptive quota in this process: struct
 // weir_adaptive.
 type Adaptive struct {
 	Limit, Before                    float64
@@ -237,7 +240,7 @@ type Adaptive struct {
 	Windows, InFlight, Overdue, Lost uint64
 }
 
-// Adaptive is false of a quota that isn't adaptive.
+// Adaptive is false for a quota that isn't adaptive.
 func (q *Quota) Adaptive() (Adaptive, bool) {
 	weir := q.lock()
 	defer q.unlock()

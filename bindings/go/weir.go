@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package weir keeps a fleet of processes within shared quotas.
+// Package weir enforces rate limits across all processes of a fleet.
 //
 //	limiter, err := weir.Open(weir.Options{Roots: "10.0.0.1:7077"})
 //	put, err := limiter.Quota("s3/put")
@@ -8,16 +8,16 @@
 //		w.WriteHeader(http.StatusTooManyRequests)
 //	}
 //
-// It is libweir by cgo: what a call promises is said in weir.h, and holds
-// here. Decisions are made in this process's memory; none waits for the
-// network, unless a quota is exact. Everything may be used by any goroutine.
+// It is libweir by cgo: weir.h documents each call, and holds here. Decisions
+// are made in this process's memory; none waits for the network, unless a quota
+// is exact. Everything may be used by any goroutine.
 //
-// Close may come while others are within a call, or after it: a limiter that
-// is closed lets everything pass, as one that has no quotas. For that each
-// call holds a read lock for as long as it is in C, one of a Quota two, and
-// Wait none while it sleeps. A Quota's take is some 230 ns of a processor's
-// time, each of its locks 20 of them (BenchmarkTake, by getrusage; Go 1.26, two
-// busy cores, a name without quota).
+// Close may be called during and before other calls: a closed limiter lets
+// everything pass, like a limiter without quotas. For that each call holds a
+// read lock while it is in C, a Quota's call two, and Wait none while it
+// sleeps. A Quota's take is some 230 ns of a processor's time, each of its
+// locks 20 of them (BenchmarkTake, by getrusage; Go 1.26, two busy cores, a
+// name without quota).
 package weir
 
 /*
@@ -92,10 +92,10 @@ import (
 	"unsafe"
 )
 
-// Error is what libweir couldn't do; the values are enum weir_error's.
+// Error is an error of libweir; the values are enum weir_error's.
 type Error int
 
-// Those that a caller of this package may meet.
+// The errors that a caller of this package may meet.
 const (
 	EINVAL      Error = C.WEIR_EINVAL
 	ENOMEM      Error = C.WEIR_ENOMEM
@@ -122,7 +122,7 @@ func errorOf(code C.int) error {
 	return nil
 }
 
-// TableRole is what a process does for a table that it shares.
+// TableRole is the role of a process in a shared table.
 type TableRole C.enum_weir_table_role
 
 const (
@@ -134,7 +134,7 @@ const (
 // Options are those of struct weir_options; zero is the default.
 type Options struct {
 	Roots      string // "HOST:PORT,…"; empty: none, and everything passes
-	Name       string // how this process is called in `weir top`
+	Name       string // this process's name in `weir top`
 	QuotasMax  uint32
 	ThreadsMax uint32
 
@@ -144,25 +144,26 @@ type Options struct {
 	LeasesMax     uint32
 	AdaptiveMax   uint32
 
-	Table     string // the file of a table that processes share
+	Table     string // the file of a shared table
 	TableRole TableRole
 
-	// Exact is weir_exact(), for quotas of sharing=exact: from a package
-	// of the program's own that links libweir-exact. A decision may then
-	// wait for a store.
+	// Exact is weir_exact(), for quotas of sharing=exact: from a package of
+	// the program's own that links libweir-exact. A decision may then wait
+	// for a store.
 	Exact            unsafe.Pointer
 	ExactSecretsFile string
 	ExactPrefix      string
 
 	// OnEvent is called by libweir's thread; it must return quickly and
-	// must not call Close. From within Open too, if that fails for a file.
+	// must not call Close. Open calls it, too, if it fails because of a
+	// file.
 	OnEvent func(Event)
 }
 
 // Limiter is a table of quotas and a thread that exchanges counts with the
 // roots.
 type Limiter struct {
-	mutex sync.RWMutex // to be held for reading while 'weir' is used
+	mutex sync.RWMutex // held for reading while 'weir' is used
 	weir  *C.struct_weir
 	heard cgo.Handle
 }
@@ -202,7 +203,7 @@ func Open(options Options) (*Limiter, error) {
 	return limiter, nil
 }
 
-// setTexts puts copies where they belong; what it returns frees them.
+// setTexts stores copies of the texts; the function that it returns frees them.
 func setTexts(texts map[**C.char]string) func() {
 	for field, text := range texts {
 		if text != "" {
@@ -216,8 +217,8 @@ func setTexts(texts map[**C.char]string) func() {
 	}
 }
 
-// Close sends what is still to be reported (100 ms at most) and waits until
-// nobody is within a call. The second time nothing happens.
+// Close sends the pending reports (100 ms at most) and waits for other calls to
+// end. A second call has no effect.
 func (l *Limiter) Close() {
 	l.mutex.Lock()
 	weir := l.weir
@@ -226,28 +227,29 @@ func (l *Limiter) Close() {
 	if weir == nil {
 		return
 	}
-	// Without the lock, for an OnEvent may be waiting for it, and this
-	// waits for libweir's thread.
+	// Without the lock: an OnEvent may be waiting for it, and this waits
+	// for libweir's thread.
 	C.weir_close(weir)
 	l.heard.Delete()
 }
 
-// Ready waits until the quotas of a root are here.
+// Ready waits until a root's quotas have arrived.
 func (l *Limiter) Ready(ctx context.Context) error {
 	return l.until(ctx, func(d C.weir_duration) C.int {
 		return C.weir_ready(l.weir, d)
 	})
 }
 
-// Sync waits until the roots have heard of all that happened here and have
-// answered. While no root is there it waits for one, until the context ends.
+// Sync waits until the roots have answered all reports of this process. Without
+// a root it waits for one, until the context ends.
 func (l *Limiter) Sync(ctx context.Context) error {
 	return l.until(ctx, func(d C.weir_duration) C.int {
 		return C.weir_sync(l.weir, d)
 	})
 }
 
-// In pieces, so that a context can end it and Close hasn't to wait for long.
+// Waits are split, so that a context can end them and Close needn't wait for
+// long.
 const piece = 100 * time.Millisecond
 
 func (l *Limiter) until(ctx context.Context,
@@ -278,8 +280,8 @@ func (l *Limiter) locked(call func() error) error {
 	return call()
 }
 
-// ValidName says whether a name can be a quota's. One that can't has no quota,
-// so that it passes: ask this first of names that strangers had a hand in.
+// ValidName says whether a name can be a quota's. An invalid name has no quota,
+// so it passes: check names from untrusted clients first.
 func ValidName(name string) bool {
 	return bool(C.is_name(name))
 }
@@ -287,13 +289,13 @@ func ValidName(name string) bool {
 // Class is a class of requests of an adaptive quota, for EnterClass.
 type Class uint32
 
-// ClassOf is the class of that name, whatever the quota has.
+// ClassOf is the class of that name, independent of the quota.
 func ClassOf(name string) Class {
 	return Class(C.class_of(name))
 }
 
-// Define makes or edits a quota of a limiter without roots, by its fields as
-// weir-quota(5) has them: Define("name=db", "limit=2/s").
+// Define makes or edits a quota of a limiter without roots, by its fields as in
+// weir-quota(5): Define("name=db", "limit=2/s").
 func (l *Limiter) Define(fields ...string) error {
 	listed := C.calloc(C.size_t(len(fields)+1), C.sizeof_uintptr_t)
 	defer C.free(listed)
@@ -314,15 +316,15 @@ func (l *Limiter) Define(fields ...string) error {
 	})
 }
 
-// Policy is what a quota allows: Quantity units in flight, or in Window (0:
-// they don't come back).
+// Policy is a quota's limit: Quantity units in flight, or in Window (0: they
+// don't come back).
 type Policy struct {
 	Concurrency bool
 	Quantity    uint64
 	Window      time.Duration
 }
 
-// Policy is of the quota that a reply names; false: it isn't known here, or
+// Policy is that of the quota named by a reply; false: it isn't known here, or
 // lets all pass.
 func (l *Limiter) Policy(name string) (Policy, bool) {
 	l.mutex.RLock()
@@ -335,8 +337,8 @@ func (l *Limiter) Policy(name string) (Policy, bool) {
 		fromC(p.window)}, true
 }
 
-// Take is Quota.Take by name: for names that are made up as requests come, of
-// a template.
+// Take is Quota.Take by name: for names of a template that depend on the
+// request.
 func (l *Limiter) Take(name string, weight uint64) bool {
 	l.mutex.RLock()
 	defer l.mutex.RUnlock()
@@ -344,7 +346,7 @@ func (l *Limiter) Take(name string, weight uint64) bool {
 		C.take(l.weir, name, C.uint64_t(weight), nil) == C.WEIR_PASS
 }
 
-// TakeReply is Take that says why, and when again.
+// TakeReply is Take with a reason and the time to retry.
 func (l *Limiter) TakeReply(name string, weight uint64) Reply {
 	l.mutex.RLock()
 	defer l.mutex.RUnlock()
@@ -384,7 +386,7 @@ type Status struct {
 	Ready, Stale                        bool
 }
 
-// Status says how the limiter stands; all zero once it is closed.
+// Status is the limiter's state; all zero once it is closed.
 func (l *Limiter) Status() Status {
 	l.mutex.RLock()
 	defer l.mutex.RUnlock()
@@ -404,8 +406,8 @@ func (l *Limiter) Status() Status {
 	}
 }
 
-// Quota finds a quota that is used often. There needn't be one of that name
-// yet: it passes until there is. ENAME or ECLOSED.
+// Quota finds a quota that is used often. It needn't exist yet: until then
+// requests pass. ENAME or ECLOSED.
 func (l *Limiter) Quota(name string) (*Quota, error) {
 	quota := &Quota{limiter: l}
 	err := l.locked(func() error {

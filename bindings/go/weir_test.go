@@ -190,7 +190,7 @@ func TestWhoIsCancelledGivesBack(t *testing.T) {
 	must(t, each.Take(3))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
-	// Two, and one of them is seen: what leaks meanwhile is rounded.
+	// Two, of which only one is checked: the leak meanwhile is rounded.
 	go func() { done <- each.Wait(ctx, 2) }()
 	for limit := patience(t); each.Peek(0).Fill < 4; {
 		check(t, limit.Err())
@@ -243,7 +243,7 @@ func TestPermits(t *testing.T) {
 					t.Error("three are inside")
 				}
 				inside.Add(-1)
-				// Both: it is left once.
+				// Two goroutines: it is left once.
 				all.Add(1)
 				go func() {
 					permit.Leave(Success)
@@ -257,7 +257,7 @@ func TestPermits(t *testing.T) {
 	must(t, entered.Load() > 0 && two.Peek(2).Passed)
 }
 
-// Somebody is in C for long, as one who asks a store is.
+// A call stays in C for long, as one that waits for a store does.
 func TestClosingAQuotaStopsNobodyElse(t *testing.T) {
 	limiter, err := Open(Options{})
 	check(t, err)
@@ -326,8 +326,8 @@ func TestClosedUnderTheirHands(t *testing.T) {
 	}
 }
 
-// used is this process's time on processors, which a busy machine doesn't
-// change as it does the clock's.
+// used is this process's processor time, which doesn't depend on the machine's
+// load as the clock does.
 func used(b *testing.B, work func()) {
 	var before, after syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &before)

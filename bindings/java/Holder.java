@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Holder.java - holds two units until it is killed; for live_java.py.
+// Holder.java - keeps two units in flight until it is killed; for live_java.py.
 
 import java.io.IOException;
 import java.time.Duration;
@@ -7,7 +7,7 @@ import weir.Agent;
 
 public final class Holder {
     public static void main(String[] arguments) throws IOException {
-        // To an agent that is too slow for it, it would hold nothing.
+        // If the agent is too slow to answer, no unit is in flight.
         Agent agent = new Agent(
             arguments[0],
             Agent.Options.usual().withTimeout(Duration.ofMinutes(1)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // WeirTest.java - the client beside a real agent; live_java.py runs it. No
-// library for tests: each method whose name begins with "test" is one.
+// library for tests: each method with a name that begins with "test" is one.
 
 import java.io.IOException;
 import java.lang.reflect.Field;
@@ -70,7 +70,8 @@ public final class WeirTest {
         }
     }
 
-    /** The agent answers so much with 413 and ends the connection. */
+    /** The agent answers a name of that length with 413 and ends the
+     * connection. */
     void testALongNameCostsNobodysPermit() {
         try (Agent agent = new Agent(place, patient.withConnections(1));
              Permit both = agent.gauge("two").enter(2, null)) {
@@ -100,7 +101,7 @@ public final class WeirTest {
             }
             second.outcome(Permit.Outcome.DROPPED);
             second.close();
-            second.close(); // gives nothing back that it hasn't
+            second.close(); // a second close gives nothing back
             try (Permit third = agent.gauge("two").enter();
                  Permit fourth = agent.gauge("two").enter()) {
                 check(third.passed() && !fourth.passed(), third.reply());
@@ -114,7 +115,7 @@ public final class WeirTest {
              Permit more = agent.gauge("two").enter()) {
             check(both.passed() && !more.passed(), both.reply());
         }
-        // A rate holds nothing.
+        // A rate has no units in flight.
         try (Agent agent = new Agent(place, patient);
              Permit none = agent.gauge("each/held").enter()) {
             check(none.passed(), none.reply());
@@ -142,7 +143,7 @@ public final class WeirTest {
         try (Agent agent = new Agent(unix, patient)) {
             untilFree(agent, 2);
             try (Permit all = agent.gauge("two").enter(2, null)) {
-                lost.close(); // isn't anybody else's
+                lost.close(); // doesn't leave another permit
                 check(!agent.gauge("two").enter().passed(), "two and one");
             }
         }
@@ -198,7 +199,7 @@ public final class WeirTest {
     }
 
     void testNobodyThere() throws IOException {
-        // A port that nobody listens at and nobody else can get.
+        // A port without a listener that no other process can get.
         try (Socket silent = new Socket()) {
             silent.bind(new InetSocketAddress(
                 InetAddress.getLoopbackAddress(), 0));
@@ -218,7 +219,7 @@ public final class WeirTest {
         }
     }
 
-    /** Each call asks anew where a host is, and none throws. */
+    /** Each call looks the host up again, and none throws. */
     void testAHostThatIsUnknown() {
         try (Agent agent = new Agent("no.such.host.invalid:1", patient)) {
             for (int i = 0; i < 3; i++)
@@ -226,7 +227,7 @@ public final class WeirTest {
         }
     }
 
-    // ---- An agent of our own, which takes its time ----
+    // ---- A slow agent, made by this test ----
 
     private static String readRequest(Socket from) throws IOException {
         StringBuilder text = new StringBuilder();
@@ -264,9 +265,9 @@ public final class WeirTest {
         return field.get(object);
     }
 
-    /** How long each call on the only connection for permits may take from
-     * now on: one call of an agent is to be too late, and the others not,
-     * however slow this machine is. */
+    /** Time limit of each call on the only connection for permits from now on:
+     * one call of an agent must be too late, and the other calls not, on a
+     * machine of any speed. */
     private static void setTimeout(Agent agent, Duration time)
         throws Exception {
         Object connection = ((Object[])read(agent, "permits"))[0];
@@ -275,7 +276,7 @@ public final class WeirTest {
         options.set(connection, Agent.Options.usual().withTimeout(time));
     }
 
-    /** The others' permits stay, and what was entered too late is left. */
+    /** Other permits stay, and the permit of a late answer is left. */
     void testAnEnterThatIsLate() throws Exception {
         try (ServerSocket server = new ServerSocket(
                  0, 9, InetAddress.getLoopbackAddress())) {
@@ -326,8 +327,9 @@ public final class WeirTest {
                 try (Socket socket = server.accept()) {
                     expect(socket, "/v1/take", "three");
                     caller.interrupt();
-                    // An answer that was there already would be read without
-                    // waiting. Who gave up at the interrupt has gone on.
+                    // An answer that is there already would be read without
+                    // waiting. A call that gave up at the interrupt would have
+                    // ended.
                     while (caller.isInterrupted() && caller.isAlive())
                         Thread.onSpinWait();
                     answer(socket, "{\"verdict\":\"limited\"}");
@@ -351,7 +353,7 @@ public final class WeirTest {
         try (ServerSocket server = new ServerSocket(
                  0, 9, InetAddress.getLoopbackAddress())) {
             String there = ":" + server.getLocalPort();
-            // One who never answers, and one who speaks something else.
+            // An agent that never answers, and one with another protocol.
             try (Agent agent = new Agent(there, Agent.Options.usual()
                      .withTimeout(Duration.ofMillis(50)))) {
                 check(agent.rate("three").ask(1).away(), "silence");

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""live_java.py - the Java client: compiled without a warning, its tests and its
-example, all with a real agent beside a real root. What is compiled stays in
-the build folder. Without a JDK of 17 or later it is skipped."""
+"""live_java.py - the Java client: compiled without a warning, its tests and
+its example, all with a real agent beside a real root. The compiled files stay
+in the build folder. Without a JDK of 17 or later it is skipped."""
 
 import json
 import re
@@ -26,7 +26,7 @@ OPTIONS = ["-Xlint:all,-try", "-Werror", "-encoding", "UTF-8", "--release",
 
 
 def has_java():
-    """A compiler of 17 or later."""
+    """Whether there is a compiler of 17 or later."""
     if not shutil.which("javac") or not shutil.which("java"):
         return False
     said = subprocess.run(["javac", "-version"], text=True,
@@ -45,7 +45,7 @@ class Java(Rooted):
             lambda folder: run("javac", *OPTIONS, "-d", folder, *sources))
 
     def agent(self, *options):
-        """Its places, by loopback and by path."""
+        """Starts an agent; its places, by loopback and by path."""
         ports = self.fleet.folder / f"places-{self._testMethodName}"
         path = "unix:" + str(self.fleet.folder / self._testMethodName)
         agent = subprocess.Popen(
@@ -96,7 +96,8 @@ class Java(Rooted):
                                   stdout=subprocess.PIPE)
         try:
             url = server.stdout.readline().strip()
-            # A place of "db" may still be held after an answer: that is 503.
+            # A permit of "db" may still be in flight after an answer: then
+            # 503.
             before = []
             while (status := ask(url)) != 429:
                 before.append(status)
@@ -110,7 +111,8 @@ class Java(Rooted):
             server.stdout.close()
 
     def test_a_killed_process_holds_nothing(self):
-        """Its permits are free when it is dead, whatever it was about."""
+        """The permits of a killed process are free, at any time of the
+        kill."""
         place, _ = self.agent()
         holder = subprocess.Popen(self.java("Holder", place, "two"),
                                   text=True, stdin=subprocess.PIPE,

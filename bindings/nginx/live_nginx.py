@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""live_nginx.py - the module in a real nginx beside a real root: what its
-directives do, what they refuse, and the two examples."""
+"""live_nginx.py - the module in a real nginx beside a real root: its
+directives, its refusals, and the two examples."""
 
 import atexit
 import functools
@@ -18,12 +18,12 @@ from nginx import Nginx, until  # noqa: E402
 
 MODULE = os.environ["WEIR_NGINX_MODULE"]
 HERE = Path(__file__).resolve().parent
-# Lua in nginx, and what it needs; of Debian's libnginx-mod-http-lua.
+# Lua in nginx, and its dependencies; of Debian's libnginx-mod-http-lua.
 LUA = [Path("/usr/lib/nginx/modules") / name
        for name in ("ndk_http_module.so", "ngx_http_lua_module.so")]
 EXAMPLES = HERE / "examples"
-# What leaks in an hour isn't seen by a test; local, so that nobody else's
-# count is waited for.
+# The leak of an hour is invisible to a test; local, so that the test needn't
+# wait for other limiters' counts.
 HOURLY = ["limit=3/h", "low_burst=3", "high_burst=3", "sharing=local"]
 
 HTTP = """
@@ -54,8 +54,8 @@ class Case(unittest.TestCase):
 
 @functools.cache
 def shared_fleet():
-    """One root for all tests: what a quota has passed is known to the zone
-    that counts it, and each test has a zone of its own."""
+    """One root for all tests: a zone knows a quota's count from its own
+    decisions, and each test has a zone of its own."""
     fleet = Fleet()
     atexit.register(fleet.close)
     fleet.add_roots(1)
@@ -100,7 +100,7 @@ class Directives(Rooted):
         status, said, _ = nginx.get("/")
         self.assertEqual((status, said["X-Verdict"]), (429, "limited"))
         self.assertEqual(said["X-Quota"], "three")
-        # The time of one unit, and up to a quarter, that not all come at once.
+        # The time of one unit, and up to a quarter more, as jitter.
         self.assertTrue(1100 < int(said["Retry-After"]) <= 1500, said)
         self.assertEqual(said["X-After"], said["Retry-After"])
         self.assertIsNone(said["RateLimit"])
@@ -132,7 +132,7 @@ class Directives(Rooted):
         self.assertEqual(self.told(nginx, "/four")[2], "6")
         self.assertEqual(self.told(nginx, "/?w=0")[2], "6")
         self.assertEqual(self.told(nginx, "/?w=2")[2], "4")
-        # What is none weighs 1, and is told of.
+        # An invalid weight counts as 1, and is logged.
         for number, weight in enumerate(["", "-5", "1e9", "two"]):
             self.assertEqual(self.told(nginx, f"/?w={weight}")[2],
                              str(3 - number))
@@ -173,7 +173,8 @@ class Directives(Rooted):
         """)
         for path, quota in (("/", "outer"), ("/inner", "inner")):
             self.assertEqual(nginx.get(path)[1]["X-Quota"], quota)
-        # A location of the server, and not of the one whose name begins so.
+        # A location of the server, not one below the location with that
+        # prefix.
         self.assertEqual(nginx.get("/inner/deep")[1]["X-Quota"], "outer")
 
     def test_a_request_is_asked_once(self):
@@ -191,7 +192,8 @@ class Directives(Rooted):
         self.assertEqual(self.told(nginx, "/lost"), (404, "pass", "2"))
         self.assertEqual(self.told(nginx, "/moved"), (200, "pass", "1"))
         self.assertEqual(self.told(nginx, "/found"), (200, "pass", "0"))
-        # The page of the refusal isn't refused; the figure is of one asking.
+        # The page of the refusal isn't refused; the figures are of one
+        # decision.
         status, said, body = nginx.get("/found")
         self.assertEqual((status, said["X-Verdict"]), (429, "limited"))
         self.assertTrue(body.startswith("GIF"), body[:80])
@@ -217,7 +219,7 @@ class Directives(Rooted):
         nginx = self.start("location / { weir user/$http_x_user; empty_gif; }")
         self.assertEqual(self.told(nginx, "/", X_User="a")[:2],
                          (200, "pass"))
-        # Else a long name would be the way around the limit.
+        # Otherwise a long name would be a way around the limit.
         status, said, _ = nginx.get("/", X_User="a" * 251)
         self.assertEqual((status, said["X-Verdict"], said["X-Quota"]),
                          (429, "limited", None))
@@ -227,8 +229,8 @@ class Directives(Rooted):
                       nginx.logged())
 
     def test_after_access_in_a_whole_server(self):
-        """The subrequest of auth_request inherits the limit, and is not yet
-        who it will be."""
+        """The subrequest of auth_request inherits the limit, before the
+        customer is known."""
         self.fleet.set("customer/*", *HOURLY)
         self.fleet.set("all", "limit=9/h", "low_burst=9", "high_burst=9",
                        "sharing=local")
@@ -285,10 +287,10 @@ class Directives(Rooted):
     def test_exact_is_refused(self):
         self.fleet.set("pass", "limit=3/h", "high_burst=3", "sharing=exact",
                        "store=root")
-        self.fleet.set("limit", "limit=3/h", "high_burst=3",
+        self.fleet.set("closed", "limit=3/h", "high_burst=3",
                        "sharing=exact", "store=root", "on_stale=limit")
-        # The nginx of other tests would say so, too.
-        for name in "pass", "limit":
+        # Otherwise the nginx of other tests would log it, too.
+        for name in "open", "closed":
             self.addCleanup(self.fleet.weir, "quota", "rm", name)
         nginx = self.start("""
             location /pass { weir pass; empty_gif; }
@@ -335,19 +337,19 @@ class Lua(Rooted):
         # A check charges nothing.
         for _ in range(5):
             self.assertEqual(nginx.get("/check?q=three")[0], 200)
-        # However great: an uint64_t that 2^64 is made into is 0.
+        # However large: LuaJIT converts 2^64 to an uint64_t of 0.
         for weight in 4, 2**32, 2**32 + 1, 2**63, 2**64, 2**65, 1e300:
             self.assertEqual(take("three", weight),
                              ["false", "three", "true", "-"], weight)
         self.assertEqual(take("three", 2), ["true", "-", "-", "-"])
-        # The directive goes by the same counts.
+        # The directive uses the same counts.
         self.assertEqual(nginx.get("/weir")[0], 200)
         self.assertEqual(nginx.get("/weir")[0], 429)
         self.assertEqual(take("three"), ["false", "three", "false", "later"])
         status, said, _ = nginx.get("/check?q=three")
         self.assertEqual(status, 429)
         self.assertTrue(1100 < int(said["Retry-After"]) <= 1500, said)
-        # What has no quota passes, what can't have one doesn't.
+        # A name without a quota passes, an invalid one doesn't.
         self.assertEqual(take("nobody"), ["true", "-", "-", "-"])
         self.assertEqual(take("n" * 256), ["false", "-", "true", "-"])
         self.assertEqual(nginx.get("/check?q=" + "n" * 256)[0], 429)
@@ -356,7 +358,7 @@ class Lua(Rooted):
 
 
 class Mistakes(Case):
-    """Each is an error of `nginx -t` that says what is wrong."""
+    """Each error of `nginx -t` names its cause."""
 
     ROOTS = "weir_roots 127.0.0.1:7077;"
     ZONE = "weir_zone weir 8m;"
@@ -432,7 +434,7 @@ class Examples(Rooted):
         nginx = self.start(
             """
             location / { weir $s3_quota peek; empty_gif; }
-            # The application, which knows what the request was.
+            # The application, which knows the kind of request.
             location /charge/ { internal; }
             location = /put_object { weir s3_photos_write; empty_gif; }
             """, (EXAMPLES / "s3.conf").read_text())
@@ -444,7 +446,8 @@ class Examples(Rooted):
         write, read = "s3_photos_write", "s3_photos_read"
         for host, path in (("s3.example.net", "/photos/cat.jpg"),
                            ("photos.s3.example.net", "/cat.jpg")):
-            # empty_gif knows GET and HEAD only; what matters came before.
+            # empty_gif accepts GET and HEAD only; the limit was checked
+            # before.
             for method in ("PUT", "POST", "DELETE"):
                 self.assertEqual(ask(method, host, path), (405, write, "2"))
             for method, status in (("GET", 200), ("HEAD", 200),
@@ -455,7 +458,7 @@ class Examples(Rooted):
                          (200, None, None))
         self.assertEqual(ask("PATCH", "s3.example.net", "/photos/cat.jpg"),
                          (405, None, None))
-        # Peeks have charged nothing; what the application charges, they see.
+        # Peeks have charged nothing; they see the application's charges.
         for _ in range(2):
             self.assertEqual(nginx.get("/put_object")[0], 200)
         host, path = "photos.s3.example.net", "/cat.jpg"
@@ -465,7 +468,7 @@ class Examples(Rooted):
                          (405, "s3_cats_write", "2"))
 
     def test_credential(self):
-        """The limit of who shows a credential."""
+        """A limit for each customer with a credential."""
         self.fleet.set("customer/*", *HOURLY)
         text = (EXAMPLES / "credential.conf").read_text()
         nginx = self.start(text, """

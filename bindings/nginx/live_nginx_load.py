@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""live_nginx_load.py - three nginx processes under wrk keep one limit: as they
-are, when a worker is killed, when all roots are, and through reloads.
+"""live_nginx_load.py - three nginx processes under wrk keep one limit: in
+normal operation, when a worker is killed, when all roots are killed, and
+through reloads.
 
-What passed is counted by nginx's own access logs, a line a request with its
-instant. wrk waits between requests, so that the machine isn't starved by it;
-twenty times the limit is offered, and so enough where it is starved by others.
-Whether roots have counted what passed, and whether a budget is what passed in
-all, doesn't depend on how fast anything was; a limit is waited for."""
+Passed requests are counted by nginx's own access logs, a line a request with
+its instant. wrk waits between requests, so that it doesn't starve the machine;
+it offers twenty times the limit, which is enough even on a starved machine.
+Two checks don't depend on speed: whether roots have counted all passed
+requests, and whether a budget is used up exactly. For a limit the test
+waits."""
 
 import http.client
 import os
@@ -29,7 +31,7 @@ from patience import PATIENCE, until  # noqa: E402
 
 MODULE = os.environ["WEIR_NGINX_MODULE"]
 LIMIT = 100    # a second
-PART = 0.1     # of it, that a mean over MEAN seconds may be off
+PART = 0.1     # of it: tolerance of a mean over MEAN seconds
 BUDGET = 1000
 CONNECTIONS = 8
 DELAY = 10     # ms between an answer and the next request
@@ -57,7 +59,7 @@ end
 
 
 class Log:
-    """What an nginx has answered so far; each line is read once."""
+    """An nginx's answers so far; each line is read once."""
 
     def __init__(self, path):
         self.path, self.read_bytes = path, 0
@@ -66,7 +68,7 @@ class Log:
     def read(self, name):
         with open(self.path, "rb") as log:
             log.seek(self.read_bytes)
-            # The last line may be half of one.
+            # The last line may be incomplete.
             whole, end, _ = log.read().rpartition(b"\n")
         self.read_bytes += len(whole + end)
         for line in whole.decode().splitlines():
@@ -76,8 +78,8 @@ class Log:
 
 
 class Wrk:
-    """One that asks until it is ended. A request that is slow is no error of
-    it."""
+    """A wrk that runs until it is ended. A slow request isn't counted as an
+    error."""
 
     def __init__(self, folder, url, *more):
         script = Path(folder) / "wrk.lua"
@@ -88,7 +90,7 @@ class Wrk:
              "-s", str(script), *more, url], stdout=subprocess.PIPE, text=True)
 
     def end(self):
-        """What it says of all its requests."""
+        """Its report on all its requests."""
         self.process.send_signal(signal.SIGINT)
         return self.process.communicate(timeout=PATIENCE)[0]
 
@@ -99,9 +101,9 @@ class Wrk:
 
 
 class Asker(threading.Thread):
-    """A client that asks by a connection of its own each time, until it is
-    ended. The request follows the connection at once, so that nginx owes an
-    answer for every connection, be it that its worker is about to end."""
+    """A client with a new connection for each request, until it is ended. The
+    request follows the connection at once, so nginx owes an answer for every
+    connection, even if its worker is about to end."""
 
     def __init__(self, nginx, name):
         super().__init__(daemon=True)
@@ -125,10 +127,9 @@ class Asker(threading.Thread):
 
 
 class Case(unittest.TestCase):
-    """Two roots, and an nginx for each of WORKERS with so many of them. A test
-    has quotas of its own, so it finds nothing of others in their counts. All
-    quotas are there before any nginx: what one doesn't know yet passes
-    uncounted."""
+    """Two roots, and an nginx with so many workers for each of WORKERS. A test
+    has quotas of its own, without counts of other tests. All quotas exist
+    before any nginx: an unknown quota's requests pass uncounted."""
 
     @classmethod
     def setUpClass(cls):
@@ -154,7 +155,7 @@ class Case(unittest.TestCase):
         self.wrks = []
 
     def load(self, name, *more, nginxes=None):
-        """Asks for a quota from now on."""
+        """Begins to send requests for a quota."""
         for nginx in nginxes or self.nginxes:
             wrk = Wrk(nginx.folder, f"http://127.0.0.1:{nginx.port}/{name}",
                       *more)
@@ -162,21 +163,21 @@ class Case(unittest.TestCase):
             self.wrks.append(wrk)
 
     def end_load(self):
-        """What wrk says of all requests."""
+        """wrk's reports on all requests."""
         said = "\n".join([wrk.end() for wrk in self.wrks])
         self.wrks.clear()
         return said
 
     def assert_no_errors(self, said):
-        """No connection of wrk ended early, and all nginx are sound."""
+        """No connection of wrk ended early, and no nginx has an alert."""
         self.assertEqual(re.findall("Socket errors.*", said), [],
                          self.logged())
         self.assert_sound()
 
     def assert_sound(self):
         """No worker has died but by a test's SIGKILL, none has left a
-        connection open when it ended, and none has found one closed that it
-        had not closed itself. nginx calls all of that alerts."""
+        connection open when it ended, and none has found a connection closed
+        that it had not closed itself. nginx logs each of these as an alert."""
         alerts = [line for line in self.logged().splitlines()
                   if re.search(r"\[(alert|emerg|crit)\]", line)
                   and not re.search(r"exited on signal 9\b", line)]
@@ -188,8 +189,7 @@ class Case(unittest.TestCase):
                        for line in nginx.logged().splitlines())
 
     def answers(self, name):
-        """(instant, status) of each answer so far to those who asked for a
-        quota."""
+        """(instant, status) of each answer so far to requests for a quota."""
         return [answer for log in self.logs for answer in log.read(name)]
 
     def statuses(self, name):
@@ -199,8 +199,8 @@ class Case(unittest.TestCase):
         return self.statuses(name).count(200)
 
     def until_limited(self, name):
-        """Until a mean over MEAN is the limit; the means begin now and follow
-        each other, as those of Fleet.until_rates()."""
+        """Waits until a mean over MEAN is the limit; the means begin now and
+        follow each other, as in Fleet.until_rates()."""
         start = time.time()
         end = start + PATIENCE
         missed = []
@@ -225,7 +225,7 @@ class Case(unittest.TestCase):
                 for root in self.fleet.roots if root.process.poll() is None]
 
     def assert_all_counted(self, name, missing=0):
-        """Roots have counted what nginx has let through, but so many that
+        """Roots have counted the requests passed by nginx, except those that
         were passed and not yet logged, or logged and not yet reported, when a
         worker was killed."""
         seen = []
@@ -246,7 +246,7 @@ class Load(Case):
     WORKERS = (2, 1, 1)
     QUOTAS = {
         **{name: [f"limit={LIMIT}/s"] for name in ("one", "killed", "reload")},
-        # What leaks in an hour isn't seen by a test.
+        # The leak of an hour is invisible to a test.
         "budget": ["limit=1/h", f"low_burst={BUDGET}", f"high_burst={BUDGET}",
                    "sharing=local"],
     }
@@ -258,7 +258,7 @@ class Load(Case):
         self.assert_all_counted("one")
 
     def test_worker_killed(self):
-        """The one with the links: another takes over, and goes on as the same
+        """The worker with the links is killed: another takes over as the same
         limiter, so that nothing is counted twice or lost."""
         self.load("killed")
         until("all have passed some", lambda: self.passed("killed") > LIMIT)
@@ -269,20 +269,20 @@ class Load(Case):
               lambda: nginx.office() not in (None, office))
         self.until_limited("killed")
         self.end_load()
-        # What the dead one had decided and not answered.
+        # Requests that the dead worker had decided and not answered.
         self.assert_all_counted("killed", missing=CONNECTIONS)
 
     def test_reload(self):
         """Under load: no request fails, no count is lost, and a budget isn't
         given twice.
 
-        wrk's errors are not looked at here. It connects, waits for DELAY and
-        then asks, and it counts a connection that nginx ends meanwhile as an
-        error, though no request was sent on it. nginx promises to serve the
-        requests that an old worker has, not to keep connections without one:
-        it closes those that are kept alive, with any module, and the others
-        after client_header_timeout. So clients that ask at once say whether
-        a request fails."""
+        wrk's errors are ignored here. It connects, waits for DELAY and then
+        asks, and it counts a connection that nginx ends meanwhile as an error,
+        though no request was sent on it. nginx promises to serve the requests
+        that an old worker has, not to keep connections without one: it closes
+        those that are kept alive, with any module, and the others after
+        client_header_timeout. So clients that send at once show whether a
+        request fails."""
         nginx = self.nginxes[0]
         self.load("reload", "-H", "Connection: close")
         self.load("budget", "-H", "Connection: close", nginxes=[nginx])
@@ -321,7 +321,7 @@ class RootsKilled(Case):
               lambda: {200, 429} <= set(self.statuses("q")))
         for root in self.fleet.roots:
             root.kill()
-        # Sooner or later all pass: which of the two is no matter here.
+        # All pass sooner or later: either outcome is fine here.
         before = len(self.statuses("q"))
         until("answers after that",
               lambda: len(self.statuses("q")) > before + LIMIT)

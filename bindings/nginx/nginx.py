@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "test"))
 from patience import PATIENCE, until  # noqa: E402
 
 NGINX = os.environ.get("WEIR_NGINX", "nginx")
-# The module finds libweir where it was built.
+# The module finds libweir in the build folder.
 ENV = dict(os.environ, LD_LIBRARY_PATH=os.environ["WEIR_BUILD"])
 
 FRAME = """
@@ -42,13 +42,12 @@ http {{
 
 class Nginx:
     """Its configuration is FRAME around 'http', in which @PORT@ and @FOLDER@
-    stand for themselves. No workers: the process that is started is the one
-    that answers. 'under': a command that runs it, such as valgrind's.
+    are replaced. No workers: the started process itself answers. 'under': a
+    command that runs it, such as valgrind's.
 
-    The port is never free for others: it is bound here, and nginx gets the
-    socket as an nginx does from the one whose program it replaces (in $NGINX).
-    Without that, one port in some thousands would be another process's before
-    nginx had it."""
+    The port is never free for other processes: it is bound here, and nginx
+    inherits the socket as in a binary upgrade (in $NGINX). Otherwise, one port
+    in some thousands would be taken by another process first."""
 
     def __init__(self, folder, module, http_text, workers=2, level="notice",
                  before="", under=()):
@@ -79,7 +78,7 @@ class Nginx:
                 str(self.folder / "nginx.conf"), *more]
 
     def check(self):
-        """What `nginx -t` says; (status, text)."""
+        """Output of `nginx -t`; (status, text)."""
         done = subprocess.run(self.command("-t"), text=True, env=ENV,
                               capture_output=True, timeout=PATIENCE)
         return done.returncode, done.stderr
@@ -97,8 +96,7 @@ class Nginx:
         return self
 
     def has_workers(self):
-        """From then on it answers: what connects earlier waits in the
-        socket."""
+        """From then on it answers: earlier connections wait in the socket."""
         if self.process.poll() is not None:
             raise AssertionError("nginx ended: " + self.logged() +
                                  (self.folder / "stderr").read_text())
@@ -116,7 +114,7 @@ class Nginx:
         return log.read_text() if log.exists() else ""
 
     def office(self):
-        """The worker that says that it keeps the links to the roots."""
+        """The worker that keeps the links to the roots, by its log."""
         said = re.findall(r"(\d+)#\d+: weir: this worker keeps", self.logged())
         alive = [int(pid) for pid in said if int(pid) in self.worker_pids()]
         return alive[-1] if alive else None

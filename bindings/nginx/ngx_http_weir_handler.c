@@ -1,27 +1,26 @@
 /* SPDX-License-Identifier: MIT
- * ngx_http_weir_handler.c - a request is asked for its quotas.
+ * ngx_http_weir_handler.c - the quotas of a request are checked.
  *
- * It asks the quotas of its location in order. All or none are charged: where
- * one refuses, those before it are given back what they were charged. To ask
- * twice, first by peeks, would cost each request that passes; so only the
- * refused ones pay.
+ * The quotas of its location are checked in order. All or none are charged: if
+ * one refuses, the charges of those before it are given back. Two rounds, first
+ * with peeks, would cost each request that passes; so only refused ones pay.
  *
- * A decision costs a third when nobody wants to know more than the verdict. So
- * what variables, headers and the log tell is found when they ask, by a peek at
- * what was asked before (ngx_http_weir_explain()).
+ * A decision costs a third if only the verdict is wanted. So the details for
+ * variables, headers and the log are computed on demand, by a peek at the
+ * quotas checked before (ngx_http_weir_explain()).
  *
- * To find a name costs as much again as the decision. So a name without
- * variables is found once, by the first request that asks for it, and its place
- * is kept for as long as the worker lives.
+ * Finding a name costs as much again as the decision. So a name without
+ * variables is found once, by its first request, and its place is kept for as
+ * long as the worker lives.
  *
- * An error page and other internal redirects aren't asked again, which the
- * context knows that outlives them (ngx_http_weir_get_ctx()); and one that was
- * refused isn't asked "after_access" on its way to the error page.
+ * An error page and other internal redirects aren't checked again: the context,
+ * which outlives them, knows it (ngx_http_weir_get_ctx()). A refused request
+ * isn't checked "after_access" on its way to the error page.
  *
- * Quotas are asked in the preaccess phase, as limit_req's zones are; those that
- * need to know who it is are asked "after_access", in the phase after that.
- * Subrequests aren't asked there, as they aren't in the access phase: that of
- * auth_request inherits what the request will be asked, and comes before it. */
+ * Quotas are checked in the preaccess phase, as limit_req's zones are; those
+ * that need the client's identity are checked "after_access", in the phase
+ * after that. Subrequests aren't checked there, nor in the access phase: that
+ * of auth_request inherits the request's quotas, and comes before them. */
 
 #include "ngx_http_weir_module.h"
 
@@ -46,10 +45,10 @@ typedef enum {
 
 
 typedef struct {
-    ngx_uint_t                    phases;  /* asked in */
+    ngx_uint_t                    phases;  /* already checked */
     ngx_http_weir_verdict_e       verdict;
     ngx_array_t                   asked;   /* the last one may have refused */
-    struct weir_reply            *reply;   /* NULL: nobody wanted to know */
+    struct weir_reply            *reply;   /* NULL: details not wanted yet */
 } ngx_http_weir_ctx_t;
 
 
@@ -172,7 +171,7 @@ ngx_http_weir_handler(ngx_http_request_t *r, ngx_uint_t phase)
 
     rc = ngx_http_weir_ask(r, ctx, weir, phase);
 
-    /* headers are added once, when all was asked */
+    /* headers are added once, after all checks */
 
     if (rc == NGX_DECLINED && wlcf->headers
         && !(wlcf->phases & ~ctx->phases)
@@ -203,7 +202,7 @@ ngx_http_weir_ask(ngx_http_request_t *r, ngx_http_weir_ctx_t *ctx,
     limits = wlcf->limits.elts;
     now = ngx_http_weir_now();
 
-    /* what was told after the phase before isn't all any more */
+    /* details of the phase before are incomplete now */
 
     if (ctx->verdict <= ngx_http_weir_pass) {
         ctx->verdict = ngx_http_weir_pass;
@@ -243,7 +242,7 @@ ngx_http_weir_ask(ngx_http_request_t *r, ngx_http_weir_ctx_t *ctx,
 }
 
 
-/* What is to be asked; NGX_DECLINED: nothing. */
+/* The quotas to check; NGX_DECLINED: none. */
 static ngx_int_t
 ngx_http_weir_read(ngx_http_request_t *r, ngx_http_weir_limit_t *limit,
     ngx_http_weir_ask_t *ask)
@@ -279,7 +278,7 @@ ngx_http_weir_read(ngx_http_request_t *r, ngx_http_weir_limit_t *limit,
 }
 
 
-/* What is no number weighs 1: a client must not get by with nonsense. */
+/* An invalid number weighs 1: a client must not evade a limit by it. */
 static uint64_t
 ngx_http_weir_read_weight(ngx_http_request_t *r, ngx_http_weir_limit_t *limit,
     ngx_str_t *value)
@@ -330,8 +329,8 @@ ngx_http_weir_decide(struct weir *weir, ngx_http_weir_ask_t *ask,
 
 
 /*
- * Whether its quota has a place that is kept: not where variables are in its
- * name. If the table is full, the next request tries again.
+ * Whether its quota has a place that is kept: not if its name has variables. If
+ * the table is full, the next request tries again.
  */
 static ngx_uint_t
 ngx_http_weir_find(struct weir *weir, ngx_http_weir_limit_t *limit)
@@ -363,7 +362,7 @@ ngx_http_weir_find(struct weir *weir, ngx_http_weir_limit_t *limit)
 }
 
 
-/* All but the last, which refused, and is all that is left. */
+/* Refunds all but the last, which refused, and keeps only that one. */
 static void
 ngx_http_weir_refund(struct weir *weir, ngx_http_weir_ctx_t *ctx,
     weir_instant now)
@@ -449,8 +448,8 @@ ngx_http_weir_refuse(ngx_http_request_t *r, ngx_http_weir_ctx_t *ctx,
 
 
 /*
- * What is to be told of the quota that refused, or else of the one of those
- * asked that is nearest to its limit; NULL: no memory, or no limiter.
+ * The reply of the quota that refused, or else of the checked one that is
+ * nearest to its limit; NULL: no memory, or no limiter.
  */
 static struct weir_reply *
 ngx_http_weir_explain(ngx_http_request_t *r, ngx_http_weir_ctx_t *ctx)
@@ -536,7 +535,7 @@ ngx_http_weir_get_ctx(ngx_http_request_t *r)
 }
 
 
-/* 'n': so many will be asked, or somewhat more. */
+/* 'n': so many will be checked, or somewhat more. */
 static ngx_http_weir_ctx_t *
 ngx_http_weir_create_ctx(ngx_http_request_t *r, ngx_uint_t n)
 {
@@ -567,7 +566,7 @@ ngx_http_weir_create_ctx(ngx_http_request_t *r, ngx_uint_t n)
 }
 
 
-/* There is nothing to do: it marks the context. */
+/* Does nothing: it marks the context. */
 static void
 ngx_http_weir_cleanup(void *data)
 {
@@ -575,9 +574,9 @@ ngx_http_weir_cleanup(void *data)
 
 
 /*
- * As the answers of /v1/take: Retry-After where waiting helps; and, where
+ * As the answers of /v1/take: Retry-After if waiting helps; and, if
  * weir_headers is on, draft-ietf-httpapi-ratelimit-headers-10, in which names
- * are strings of RFC 9651: ASCII, all else goes as %XX.
+ * are strings of RFC 9651: ASCII, all else is encoded as %XX.
  */
 static ngx_int_t
 ngx_http_weir_add_headers(ngx_http_request_t *r, ngx_http_weir_ctx_t *ctx)
@@ -753,7 +752,7 @@ ngx_http_weir_verdict_variable(ngx_http_request_t *r,
 }
 
 
-/* 'data': what of the reply, see ngx_http_weir_vars. */
+/* 'data': the reply's field, see ngx_http_weir_vars. */
 static ngx_int_t
 ngx_http_weir_reply_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data)

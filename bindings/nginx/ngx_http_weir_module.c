@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT
  * ngx_http_weir_module.c - quotas of a whole fleet, beside limit_req.
  *
- * limit_req keeps a table of keys in shared memory, and each nginx its own.
+ * limit_req keeps a table of keys in shared memory, and each nginx has its own.
  * Here the table is libweir's, in a zone of nginx's shared memory (weir.h, "A
- * table that processes share"), and what it counts goes to the roots, which
- * make one limit of all nginx and other services that share a quota:
+ * table that processes share"), and its counts are reported to the roots, which
+ * enforce one limit for all nginx and other services that share a quota:
  *
  *     master    reads the configuration and lays the zone out; never opens it
  *     worker    opens the table after fork(), decides on it in its own loop,
  *               by words of memory; never waits for a root or for a lock
- *     one of them, the office, has libweir's thread with the links to the
- *               roots; when it ends or is killed another takes that over
+ *     reporter  one of the workers: it has libweir's thread with the links to
+ *               the roots; when it ends or is killed another takes that over
  *
  * A reload hands the zone to the new workers while the old ones go on with it:
  * both generations decide on the same counts, so none is lost. A binary upgrade
- * makes a new zone, whose counts are the roots'.
+ * makes a new zone, which gets its counts from the roots.
  *
  * This file is the master's side: directives, and the zone. */
 
@@ -563,7 +563,7 @@ ngx_http_weir_init_zone(ngx_shm_zone_t *shm_zone, void *data)
         return NGX_ERROR;
     }
 
-    /* zeroed by the system, and not once more: not all of it may be used */
+    /* zeroed by the system, and not again: parts of it may stay unused */
 
     zone->size = room;
     zone->memory = ngx_slab_alloc(shpool, room);
@@ -607,7 +607,7 @@ ngx_http_weir_reuse_zone(ngx_shm_zone_t *shm_zone, ngx_http_weir_zone_t *ozone)
 }
 
 
-/* How many names a table of so many bytes has room for. */
+/* The number of names for which a table of so many bytes has room. */
 static uint32_t
 ngx_http_weir_names_max(size_t room)
 {

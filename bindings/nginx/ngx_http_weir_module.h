@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * ngx_http_weir_module.h - what the files of the module share. */
+ * ngx_http_weir_module.h - declarations shared by the files of the module. */
 
 #ifndef _NGX_HTTP_WEIR_MODULE_H_INCLUDED_
 #define _NGX_HTTP_WEIR_MODULE_H_INCLUDED_
@@ -19,7 +19,7 @@
 
 
 typedef struct {
-    /* the same for all that use the memory */
+    /* the same for all users of the memory */
     ngx_str_t                     roots;
     void                         *memory;
     size_t                        size;
@@ -46,7 +46,7 @@ typedef struct {
     ngx_uint_t                    phase;
     ngx_uint_t                    peek;    /* unsigned  peek:1 */
 
-    /* of the worker: where a name without variables is, once it was asked */
+    /* of the worker: the place of a name without variables, once found */
     struct weir_handle            quota;
 } ngx_http_weir_limit_t;
 
@@ -60,7 +60,7 @@ typedef struct {
 } ngx_http_weir_conf_t;
 
 
-/* ngx_http_weir_handler.c: requests, and what variables tell of them */
+/* ngx_http_weir_handler.c: requests, and their variables */
 ngx_int_t ngx_http_weir_preaccess_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_weir_precontent_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_weir_add_variables(ngx_conf_t *cf);

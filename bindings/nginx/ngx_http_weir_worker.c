@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * ngx_http_weir_worker.c - a worker opens the table of the zone, after fork(),
- * and closes it; what libweir tells meanwhile goes to the error log.
+ * and closes it; libweir's events go to the error log.
  *
- * While it can't be opened everything passes, and the log says why. */
+ * While the table can't be opened everything passes, and the log says why. */
 
 #include "ngx_http_weir_module.h"
 
@@ -37,7 +37,7 @@ static ngx_http_weir_news_t  ngx_http_weir_news[] = {
       "an overloaded root asks for fewer reports" },
     { WEIR_EVENT_LOST, NGX_LOG_WARN, "events were lost" },
     { WEIR_EVENT_CREDENTIAL, NGX_LOG_ERR,
-      "what is shown to roots can't be used" },
+      "the credential for the roots can't be used" },
     { WEIR_EVENT_QUOTA_UNKNOWN, NGX_LOG_ERR,
       "a quota is of a later version and lets all pass" },
     { WEIR_EVENT_EXACT_AWAY, NGX_LOG_ERR,
@@ -53,7 +53,7 @@ static ngx_http_weir_news_t  ngx_http_weir_news[] = {
       "the credential may not take from a quota, which is counted here alone" },
     { WEIR_EVENT_OFFICE, NGX_LOG_NOTICE,
       "this worker keeps the links to the roots" },
-    { 0, NGX_LOG_NOTICE, "news" }
+    { 0, NGX_LOG_NOTICE, "event" }
 };
 
 
@@ -75,7 +75,7 @@ ngx_http_weir_init_process(ngx_cycle_t *cycle)
 
     wmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_weir_module);
 
-    /* helpers decide nothing: those of the cache */
+    /* helpers (of the cache) decide nothing */
 
     if (wmcf == NULL || wmcf->shm_zone == NULL
         || (ngx_process != NGX_PROCESS_WORKER
@@ -109,7 +109,7 @@ ngx_http_weir_exit_process(ngx_cycle_t *cycle)
 }
 
 
-/* If it can't be, it is tried again in a second. */
+/* If it can't be opened, it is tried again in a second. */
 static void
 ngx_http_weir_open(ngx_event_t *ev)
 {
@@ -135,7 +135,7 @@ ngx_http_weir_open(ngx_event_t *ev)
         return;
     }
 
-    /* what goes on is told by the worker's own thread, and isn't vital */
+    /* the worker's own thread logs what follows, and it isn't vital */
 
     (void) ngx_add_channel_event((ngx_cycle_t *) ngx_cycle,
                                  weir_event_fd(wmcf->weir), NGX_READ_EVENT,
@@ -144,8 +144,8 @@ ngx_http_weir_open(ngx_event_t *ev)
 
 
 /*
- * Why the options can't be taken or the table not be opened. Called later by
- * libweir's thread, too, when nobody reads it any more.
+ * The reason why the options are refused or the table can't be opened.
+ * libweir's thread calls it later, too, when the reason isn't read any more.
  */
 void
 ngx_http_weir_hear(void *context, const struct weir_event *event)

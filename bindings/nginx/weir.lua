@@ -41,8 +41,8 @@ local reply = ffi.new("struct weir_reply")
 local _M = { _VERSION = "0.1.0" }
 
 
--- What is known of a refusal: 'quota' refused, and in 'retry_after' seconds
--- (nil: never) there may be room.
+-- The details of a refusal: 'quota' refused, and in 'retry_after' seconds (nil:
+-- never) there may be room.
 local function explain(unknown)
     if unknown then
         return { never = true }
@@ -61,8 +61,8 @@ local function explain(unknown)
 end
 
 
--- true, or false and what is known of it. A name that can't be a quota's is
--- refused, as by the directive.
+-- true, or false and the details. A name that can't be a quota's is refused, as
+-- by the directive.
 local function ask(how, name, weight)
     local weir = C.ngx_http_weir_limiter()
 
@@ -76,7 +76,7 @@ local function ask(how, name, weight)
         error("a weight is a whole number, 0 or more", 3)
     end
 
-    -- LuaJIT makes 0 of 2^64 as an uint64_t, and 0 is free.
+    -- LuaJIT converts 2^64 to an uint64_t of 0, and 0 is free.
     weight = math.min(weight, WEIGHT_MAX)
 
     if how(weir, name, #name, weight, reply, 0) == 0 then
@@ -91,8 +91,8 @@ local function ask(how, name, weight)
 end
 
 
--- Asks for 'weight' units (1) and charges them if they pass. Returns true, or
--- false and a table: quota, fill, remaining, retry_after, never, stale.
+-- Charges 'weight' units (1) if they pass. Returns true, or false and a table:
+-- quota, fill, remaining, retry_after, never, stale.
 function _M.take_by_name(name, weight)
     return ask(C.weir_take_by_name, name, weight)
 end

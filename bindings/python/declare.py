@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""declare.py WEIR_H >weir/_header.py - weir.h as ctypes has it.
+"""declare.py WEIR_H >weir/_header.py - weir.h for ctypes.
 
-The header is the one source: constants, enums, structs and functions are read
-from it and not written a second time. It knows the C that the header is
-written in, and ends with an error at a type that it doesn't know. A test
-compares its output with the file in the package, and what ctypes makes of that
-with what a C compiler makes of the header."""
+The header is the one source: constants, enums, structs and functions are
+parsed from it and not written a second time. The parser knows the header's
+subset of C, and ends with an error at an unknown type. A test compares its
+output with the file in the package, and ctypes' layout with a C compiler's."""
 
 import re
 import sys
@@ -35,12 +34,12 @@ def fail(what):
 
 
 def code_of(header):
-    """Without comments, and without what is for the preprocessor only."""
+    """Without comments and preprocessor lines."""
     return re.sub(r"/\*.*?\*/", "", header, flags=re.S)
 
 
 def constants(code):
-    """(name without WEIR_, value) of what is a number or a text."""
+    """(name without WEIR_, value) of each number or text."""
     for name, value in re.findall(r"^#define WEIR_(\w+) +(\S.*)$", code, re.M):
         value = value.strip()
         if value == "UINT64_MAX":
@@ -121,7 +120,7 @@ def functions(code, structs):
 
 
 def written_list(head, items, end):
-    """Items after a head, as many in a line as there is room for."""
+    """Items after a head, as many in a line as fit."""
     lines, line = [], head
     for item in items:
         if len(line) + len(item) + 2 > 79:
@@ -160,7 +159,7 @@ def main():
         out += [f"\n\nclass {tag}(Structure):", "    _fields_ = ["]
         out += [f'        ("{name}", {kind}),' for name, kind in fields]
         out += ["    ]"]
-    out += ["\n\n# Name -> what it returns, what it is given.",
+    out += ["\n\n# Name -> result type, argument types.",
             "FUNCTIONS = {"]
     out += [written_list(f'    "{name}": ({result}, [', listed, "]),")
             for name, result, listed in functions(code, structs)]

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""example.py [ROOTS [PORT]] - a web server that shares a quota with its like.
+"""example.py [ROOTS [PORT]] - a web server that shares a quota with its other
+instances.
 
     weir serve &
     weir quota set site limit=100/s
     weir quota set 'site/*' limit=3/s parent=site
     weir quota set db kind=concurrency limit=2
     pip install . && ./example.py
-    curl -i http://127.0.0.1:8000/
-"""
+    curl -i http://127.0.0.1:8000/"""
 
 import sys
 from wsgiref.simple_server import make_server
@@ -24,7 +24,7 @@ db = limiter.quota("db")
 
 
 def ask_database() -> bytes:
-    with db.enter():  # raises weir.Limited when two are in there
+    with db.enter():  # raises weir.Limited if two are in flight
         return b"forty-two\n"
 
 

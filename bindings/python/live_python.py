@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """live_python.py - the Python package against a real root: decisions, waiting
 and being interrupted, permits, threads, fork, the two middlewares, and that
-ctypes sees weir.h as a C compiler does."""
+ctypes' layout of weir.h is a C compiler's."""
 
 import asyncio
 import ctypes
@@ -38,7 +38,7 @@ WEIR_H = SOURCE / "include" / "weir" / "weir.h"
 
 
 class Header(unittest.TestCase):
-    """There is one source of the declarations, and it is weir.h."""
+    """weir.h is the one source of the declarations."""
 
     def test_the_package_has_what_declare_makes(self):
         made = subprocess.run([sys.executable, HERE / "python/declare.py",
@@ -101,8 +101,8 @@ class Case(Rooted):
         return limiter
 
     def quota(self, name):
-        """One that knows its fields, as some milliseconds later they all
-        do."""
+        """A quota with its fields known here; some milliseconds later all
+        limiters have them."""
         quota = self.limiter.quota(name)
         self.assertFalse(quota.peek().unknown, name)
         return quota
@@ -202,7 +202,7 @@ class Decisions(Case):
 
 
 class WithoutRoots(Case):
-    """A process by itself, told its quotas by itself."""
+    """A process without roots, with quotas of its own."""
 
     def setUp(self):
         self.limiter = self.open(None)
@@ -242,7 +242,7 @@ class Waiting(Case):
             asked = time.monotonic()
             reply = slow.wait()
             self.assertTrue(reply)
-            # Nothing, if this process has paused for so long by itself.
+            # None, if this process has paused for so long by itself.
             self.assertTrue(0 <= reply.wait <= 0.02, reply.wait)
             self.assertGreaterEqual(time.monotonic() - asked, reply.wait)
         # A hundredth less: a bucket counts in fractions of its own.
@@ -290,7 +290,7 @@ class Waiting(Case):
             sleep = getattr(where, name)
 
             def alarmed(*arguments, sleep=sleep):
-                """Is interrupted while it sleeps, not before."""
+                """Interrupted while it sleeps, not before."""
                 signal.setitimer(signal.ITIMER_REAL, 0.01)
                 return sleep(*arguments)
 
@@ -361,8 +361,8 @@ class Permits(Case):
 
 
 class Outcomes(Case):
-    """What an adaptive quota learns of how a request went: weir_leave() is
-    heard as it is called."""
+    """The outcome of a request that an adaptive quota gets: calls of
+    weir_leave() are recorded."""
 
     KINDS = ((RuntimeError, weir.PermitOutcome.IGNORED),
              (TimeoutError, weir.PermitOutcome.DROPPED),
@@ -384,7 +384,7 @@ class Outcomes(Case):
             self.addCleanup(patch.stop)
 
     def hears(self, outcome, call, raises=None):
-        """'call' leaves one permit, once and so."""
+        """'call' leaves one permit, once, with that outcome."""
         self.heard.clear()
         if raises is None:
             call()
@@ -438,8 +438,8 @@ class Outcomes(Case):
 
 
     def test_wsgi(self):
-        """An application fails when it is called, while its body is read,
-        or when that is closed."""
+        """An application fails when it is called, while its body is read, or
+        when the body is closed."""
         class Body:
             def __init__(self, raises):
                 self.raises = raises
@@ -472,7 +472,7 @@ class Outcomes(Case):
         for kind, outcome in self.KINDS:
             for where in "call", "read", "close":
                 self.hears(outcome, lambda: ask(**{where: kind}), kind)
-        # What came first counts.
+        # The first exception counts.
         self.hears(weir.PermitOutcome.DROPPED,
                    lambda: ask(read=TimeoutError, close=OSError), OSError)
 
@@ -559,14 +559,15 @@ class Forks(Case):
             os._exit(status)
 
     def test_a_child_is_a_limiter_of_its_own(self):
-        # Nobody asks this name before; what a local quota has is a process'.
+        # No other call uses this name before; a local quota's bucket belongs
+        # to one process.
         each = self.quota("each/forked")
         permit = self.limiter.enter("two", 2)
         self.assertTrue(each.take(2))
 
         def work():
             took = [bool(each.take()) for _ in range(2)]
-            permit.leave()  # is the parent's, and gives back nothing
+            permit.leave()  # the parent's permit: gives nothing back here
             entered = self.limiter.enter("two", 2)
             ready = self.limiter.ready(60) and self.limiter.sync(60)
             events = [event.type for event in self.limiter.events()]
@@ -582,7 +583,7 @@ class Forks(Case):
 
     def test_prefork(self):
         """As gunicorn with --preload: open, fork workers, which end by
-        sys.exit() while threads of theirs still ask."""
+        sys.exit() while their threads still make requests."""
         program = f"""
 import os, sys, threading
 sys.path.insert(0, {str(HERE / 'python')!r})
@@ -607,7 +608,7 @@ sys.exit(0 if codes == [7, 7, 7] else f"workers ended by {{codes}}")
 """
         done = subprocess.run([sys.executable, "-c", program], text=True,
                               capture_output=True, timeout=60)
-        # A thread that is told so may say Closed on its way out.
+        # A thread may write Closed to standard error at the end.
         self.assertEqual(done.returncode, 0, done.stderr)
 
 
@@ -652,7 +653,7 @@ class Wsgi(Case):
         self.assertEqual(headers["Content-Type"], "application/problem+json")
         self.assertEqual(int(headers["Content-Length"]), len(data))
         self.assertEqual(json.loads(data)["violated-policies"], ['a "b"'])
-        # Nobody's, without a quota, no name at all.
+        # No quota has that name, or there is no name.
         for environ in ({}, {"KEY": "nobody's"}):
             status, headers, body = self.ask(app, **environ)
             self.assertEqual((status, self.read(body)), ("200 OK", b"yes"))

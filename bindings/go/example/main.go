@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// A web server that shares a quota with its like: example [ROOTS [ADDRESS]]
+// A web server that shares a quota with its other instances: example [ROOTS
+// [ADDRESS]]
 //
 //	weir serve &
 //	weir quota set site limit=100/s

@@ -10,7 +10,7 @@
 //		},
 //	})
 //
-// Who is refused is told so as HTTP has it:
+// A refused client gets HTTP's headers for it:
 //
 //	RateLimit-Policy: "default";q=150;w=2
 //	RateLimit: "default";r=0;t=3    (draft-ietf-httpapi-ratelimit-headers)
@@ -35,19 +35,18 @@ const integerMax = 1e15 - 1
 const problem = "https://iana.org/assignments/http-problem-types" +
 	"#quota-exceeded"
 
-// Handler lets a request enter a quota, and leave it when it is over: so one
-// of kind rate is charged, one of kind concurrency held, and a chain may have
-// both.
+// Handler lets a request enter a quota, and leave it at its end: so a quota of
+// kind rate is charged, units of kind concurrency are in flight, and a chain
+// may have both.
 type Handler struct {
 	Next    http.Handler
 	Limiter *weir.Limiter
 
-	// Key names the quota that a request asks; empty: none is asked. A
-	// name that can't be one, as client's words may make it, is answered
-	// with 400.
+	// Key returns the quota's name for a request; empty: no quota. An
+	// invalid name, which a client's words may cause, is answered with 400.
 	Key func(*http.Request) string
 
-	Policy string // what a client sees as the quota's name: "default"
+	Policy string // the quota's name for clients: "default"
 	Status int    // of a refusal: 429
 }
 
@@ -76,7 +75,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.tell(w, reply, reply.Remaining, "")
-	// A panic leaves too.
+	// A panic leaves the permit, too.
 	outcome := weir.Ignored
 	defer func() { permit.Leave(outcome) }()
 	h.Next.ServeHTTP(w, r)
@@ -119,14 +118,14 @@ func (h *Handler) refuse(w http.ResponseWriter, reply weir.Reply) {
 	h.tell(w, reply, 0, until)
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
-	// Whoever is gone needn't be told.
+	// A client that is gone needn't get the answer.
 	_ = json.NewEncoder(w).Encode(map[string]any{
 		"type": problem, "title": http.StatusText(status),
 		"status": status, "violated-policies": []string{h.policy()},
 	})
 }
 
-// tell is what a client learns of the quota that decided.
+// tell sets the headers about the quota that decided.
 func (h *Handler) tell(w http.ResponseWriter, reply weir.Reply, left uint64,
 	until string) {
 	policy, known := h.Limiter.Policy(reply.Quota)
@@ -153,7 +152,7 @@ func smaller(a, b uint64) uint64 {
 	return b
 }
 
-// seconds are rounded up: who keeps to it doesn't come too early.
+// seconds are rounded up, so that an obedient client doesn't come too early.
 func seconds(d time.Duration) string {
 	whole := int64(d / time.Second)
 	if d%time.Second > 0 || whole == 0 {

@@ -75,7 +75,7 @@ func TestRate(t *testing.T) {
 	err := json.Unmarshal(w.Body.Bytes(), &body)
 	must(t, err == nil && body.Status == 429 && len(body.Names) == 1 &&
 		body.Names[0] == `a "b"`, w.Body)
-	// Nobody's, without a quota, no name at all.
+	// No quota has that name, or it is empty.
 	for _, key := range []string{"", "nobody's"} {
 		w := ask(handler, key)
 		must(t, w.Code == 201 && w.Header().Get("RateLimit") == "", w)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Server.java - a whole HTTP server with a rate for each client and a gauge for
-// what it does: java Server PLACE-OF-THE-AGENT [PORT]
+// Server.java - a whole HTTP server with a rate for each client and a limit of
+// requests in flight: java Server PLACE-OF-THE-AGENT [PORT]
 
 import com.sun.net.httpserver.HttpExchange;
 import com.sun.net.httpserver.HttpServer;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Agent.java - a client of `weir agent` on this host: its HTTP door, on loop-
-// back or at a unix socket, by what a JDK has. Java 17.
+// Agent.java - a client of `weir agent` on this host: its HTTP listener, on
+// loopback or at a unix socket, with the JDK's library. Java 17.
 //
 // A decision is a round trip over a socket of this host. Connections are few
 // and shared by all threads; a call has one to itself until it is answered. A
-// permit belongs to the connection it came by: the agent gives it back when
-// that one ends, however this process does, so permits can't be lost.
+// permit belongs to its connection: the agent gives it back when the connection
+// ends, for any reason, so permits can't be lost.
 
 package weir;
 
@@ -17,7 +17,8 @@ import java.time.Duration;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicInteger;
 
-/** Where decisions are made. Any thread may call; a process needs but one. */
+/** A client of an agent, which decides. Any thread may call; a process needs
+ * only one. */
 public final class Agent implements AutoCloseable {
     /** How to reach an agent. */
     public record Options(int connections, Duration timeout, String token,
@@ -28,45 +29,45 @@ public final class Agent implements AutoCloseable {
         }
 
         /** Four connections for takes and as many for permits, a second, no
-         * token; who can't ask passes. */
+         * token; requests pass if no agent answers. */
         public static Options usual() {
             return new Options(4, Duration.ofSeconds(1), null, true);
         }
 
-        /** So many for takes and as many for permits. One of these holds at
-         * most 1,024 permits, and an enter that comes to a full one is a
-         * {@link WeirException} of status 503: who has more in flight wants
-         * more connections, with room to spare, for they aren't filled
+        /** So many for takes and as many for permits. A connection has at most
+         * 1,024 permits in flight, and an enter on a full one is a {@link
+         * WeirException} of status 503. A process with more in flight needs
+         * more connections, with some to spare, for they aren't filled
          * evenly. */
         public Options withConnections(int count) {
             return new Options(count, timeout, token, passWhenAway);
         }
 
-        /** For one answer, connecting included; but not the look-up of a
-         * host's name, which is the system's. */
+        /** For one answer, connecting included; but not the look-up of a host's
+         * name, which is the system's. */
         public Options withTimeout(Duration time) {
             return new Options(connections, time, token, passWhenAway);
         }
 
-        /** What the agent's --credentials wants to see, with the role take. */
+        /** A token of the agent's --credentials with the role take. */
         public Options withToken(String text) {
             return new Options(connections, timeout, text, passWhenAway);
         }
 
-        /** What becomes of a request while no agent answers. */
+        /** Whether requests pass while no agent answers. */
         public Options withPassWhenAway(boolean pass) {
             return new Options(connections, timeout, token, pass);
         }
     }
 
     private final Options options;
-    // Apart: a take that times out ends its connection, and a hurried one must
-    // not end what others hold.
+    // Separate: a take that times out ends its connection, which must not have
+    // permits of other calls.
     private final Connection[] takes, permits;
     private final AtomicInteger next = new AtomicInteger();
 
-    /** Connects when somebody asks, so no agent need be there yet.
-     * @param place {@code "127.0.0.1:7079"}, {@code ":7079"} or
+    /** Connects at the first call, so the agent may start later. @param place
+     * {@code "127.0.0.1:7079"}, {@code ":7079"} or
      *     {@code "unix:/run/weir.sock"} */
     public Agent(String place, Options options) {
         this.options = options;
@@ -91,7 +92,7 @@ public final class Agent implements AutoCloseable {
             throw new IllegalArgumentException(
                 place + ": HOST:PORT, :PORT or unix:PATH");
         String host = colon == 0 ? "127.0.0.1" : place.substring(0, colon);
-        // A connection looks the host up each time that it is made.
+        // A connection looks the host up each time it connects.
         return InetSocketAddress.createUnresolved(
             host.replaceAll("[\\[\\]]", ""),
             Integer.parseInt(place.substring(colon + 1)));
@@ -102,12 +103,12 @@ public final class Agent implements AutoCloseable {
         return new Rate(this, name);
     }
 
-    /** A quota of kind concurrency: what is in flight. */
+    /** A quota of kind concurrency: units in flight. */
     public Gauge gauge(String name) {
         return new Gauge(this, name);
     }
 
-    /** Ends all connections; what is held by permits is free again. */
+    /** Ends all connections; the units of all permits are free again. */
     @Override
     public void close() {
         for (int i = 0; i < takes.length; i++) {

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
-// Connection.java - one connection to the agent, made anew when it has ended.
+// Connection.java - one connection to the agent, made anew after it has ended.
 //
-// Each making is another life of it, and a permit says in which it was given:
-// in a later one it is no more. What was sent on a connection that the agent
-// had ended meanwhile (it ends silent ones) is sent once more on a new one, if
-// not a byte came back; at worst the agent died between deciding and
-// answering, and a request is charged twice.
+// Each connect begins another life, and a permit has the number of its life: in
+// a later one it is invalid. A request sent on a connection that the agent had
+// ended meanwhile (it ends silent ones) is sent once more on a new one, if not
+// a byte was answered. At worst the agent died between deciding and answering,
+// and a request is charged twice.
 //
-// A call that isn't answered in time doesn't take the permits of others with
-// it. The connection goes on, and the answer is owed: who calls next reads it
-// before his own, and what was entered by it, for nobody, is given back. Only
-// where no permit is at stake, or too much is owed, is the connection ended.
+// A call without an answer in time doesn't end the other permits of the
+// connection. The connection goes on, and the answer is owed: the next call
+// reads it before its own, and a permit in it, which has no owner any more, is
+// given back. The connection is ended only if it has no permits or too many
+// answers are owed.
 
 package weir;
 
@@ -45,16 +46,17 @@ final class Connection {
         Pattern.compile("\r\ncontent-length: *(\\d+)",
                         Pattern.CASE_INSENSITIVE);
 
-    final ReentrantLock lock = new ReentrantLock(); // of all below
+    final ReentrantLock lock = new ReentrantLock(); // for all members below
     private final SocketAddress address;
     private final Agent.Options options;
-    private SocketChannel channel; // null: there is none
+    private SocketChannel channel; // null: not connected
     private Selector selector;
     private long life;
     private boolean closed;
-    private int held; // permits, in this life
+    private int held; // permits in flight, in this life
     private boolean torn; // half a request was written
-    private final ArrayDeque<String> owed = new ArrayDeque<>(); // their paths
+    private final ArrayDeque<String> owed = new ArrayDeque<>(); // paths of
+                                                                // requests
     private ByteBuffer in = ByteBuffer.allocate(8 << 10);
 
     Connection(SocketAddress address, Agent.Options options) {
@@ -64,7 +66,7 @@ final class Connection {
 
     // ---- Life ----
 
-    /** Asked anew each time: a name may come to be known, or move. */
+    /** Looked up each time: a name may become known, or move. */
     private SocketAddress whereNow() throws UnknownHostException {
         if (!(address instanceof InetSocketAddress named))
             return address;
@@ -119,8 +121,8 @@ final class Connection {
 
     // ---- Bytes ----
 
-    /** A thread that is interrupted doesn't wait in select(), which says
-     * nothing of the agent: it waits on, and is told of it afterwards. */
+    /** An interrupted thread doesn't wait in select(), which isn't the agent's
+     * fault: it goes on waiting, and its interrupt flag is set afterwards. */
     private void await(int what, long deadline) throws IOException {
         boolean interrupted = false;
         channel.keyFor(selector).interestOps(what);
@@ -181,7 +183,7 @@ final class Connection {
                                               StandardCharsets.UTF_8),
                                    life);
         in.flip().position(end);
-        in.compact(); // what follows is the next one's
+        in.compact(); // the rest belongs to the next answer
         return answer;
     }
 
@@ -217,7 +219,7 @@ final class Connection {
         owed.add(path);
     }
 
-    /** The answer of a call that nobody waits for any more. */
+    /** Reads the answer of a call that was given up. */
     private void settle(long deadline) throws IOException {
         Answer answer = read(deadline);
         long permit = owed.remove().equals(ENTER) ? permitOf(answer) : 0;
@@ -239,13 +241,13 @@ final class Connection {
         return answer;
     }
 
-    /** After a call without answer: whether it may come later. */
+    /** After a call without an answer: whether it may come later. */
     private boolean goesOn() {
         return channel != null && held > 0 && !torn && owed.size() < OWED_MAX;
     }
 
-    /** A thread that is interrupted would end the connection by touching it;
-     * that it is is told to it afterwards. */
+    /** An interrupted thread would end the connection by touching it; its
+     * interrupt flag is cleared during the call, and set afterwards. */
     Answer call(String path, String body) throws IOException {
         boolean interrupted = Thread.interrupted();
         try {
@@ -267,8 +269,8 @@ final class Connection {
             end();
             throw gone;
         } catch (RuntimeException odd) {
-            // So channels say that an address is of no use to them. Kept, a
-            // connection half made would fail every later call.
+            // Channels throw this for an address that they can't use. A
+            // half-made connection would fail every later call.
             end();
             throw new IOException(odd);
         }
@@ -296,7 +298,7 @@ final class Connection {
             held--;
             once(LEAVE, leaving(permit, outcome));
         } catch (IOException gone) {
-            // With the connection, or when the agent reads on.
+            // The agent does it when the connection ends, or reads on.
         } finally {
             lock.unlock();
             if (interrupted)

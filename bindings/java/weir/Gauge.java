@@ -3,9 +3,8 @@
 
 package weir;
 
-/** Units in flight, each held by a permit:
- * <pre>{@code
- * try (Permit permit = db.enter()) {
+/** Units in flight, each with a permit: <pre>{@code try (Permit permit =
+ * db.enter()) {
  *     if (!permit.passed())
  *         return 503;
  *     ...
@@ -20,14 +19,13 @@ public final class Gauge {
         this.name = name;
     }
 
-    /** Asks for one unit and holds it if it passes. */
+    /** Requests a permit for one unit. */
     public Permit enter() {
         return enter(1, null);
     }
 
-    /** So many, all or none.
-     * @param weight 0 to 2^32
-     * @param klass a class of an adaptive quota, or null */
+    /** So many units, all or none. @param weight 0 to 2^32 @param klass a class
+     * of an adaptive quota, or null */
     public Permit enter(long weight, String klass) {
         String more = klass == null ? null : "\"class\":" + Json.quote(klass);
         return new Permit(agent.enter(Json.ask(name, weight, more)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Json.java - as much JSON as the agent's answers are: objects of texts, whole
-// numbers, truths, and lists, which nobody here reads.
+// Json.java - the JSON of the agent's answers: objects of texts, whole numbers,
+// booleans, and lists, which are skipped.
 
 package weir;
 
@@ -36,8 +36,8 @@ final class Json {
         return out.append('"').toString();
     }
 
-    /** To a request that is over its bounds the agent says so and ends the
-     * connection, with all permits that came by it: that isn't sent. */
+    /** A request over its bounds makes the agent end the connection, with all
+     * permits of it, so it isn't sent. */
     static String ask(String name, long weight, String more) {
         if (name.getBytes(StandardCharsets.UTF_8).length > NAME_MAX)
             throw new WeirException(400, "a quota's name has at most " +
@@ -48,7 +48,7 @@ final class Json {
 
     // ---- Reading ----
 
-    /** Empty for what is no object. */
+    /** Empty if the text is no object. */
     @SuppressWarnings("unchecked")
     static Map<String, Object> object(String text) {
         try {

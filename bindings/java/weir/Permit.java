@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
-// Permit.java - what an enter holds.
+// Permit.java - the result of an enter.
 
 package weir;
 
-/** Units that are held until {@link #close()}; or the refusal of them, which
- * holds nothing. Any one thread at a time. */
+/** Units in flight until {@link #close()}; or their refusal, which has none.
+ * Used by one thread at a time. */
 public final class Permit implements AutoCloseable {
-    /** How it went, for a quota that finds its limit by it. */
+    /** A request's outcome, for a quota that adapts its limit to outcomes. */
     public enum Outcome {
-        /** Served: its time in flight says something. */
+        /** Served: its time in flight is a sample. */
         SUCCESS,
-        /** Refused or timed out by what is overloaded. */
+        /** Refused or timed out by the overloaded service. */
         DROPPED,
-        /** Ended by something else: says nothing. */
+        /** Ended for another reason: no sample. */
         IGNORED
     }
 
@@ -33,13 +33,13 @@ public final class Permit implements AutoCloseable {
         return reply;
     }
 
-    /** What {@link #close()} says; SUCCESS unless told. */
+    /** The outcome at {@link #close()}; SUCCESS by default. */
     public void outcome(Outcome how) {
         outcome = how;
     }
 
-    /** Gives the units back, once. Never fails: where the agent has gone, or
-     * the connection has ended, they are free already. */
+    /** Gives the units back, once. Never fails: if the agent has gone, or the
+     * connection has ended, they are free already. */
     @Override
     public void close() {
         if (left)

@@ -24,7 +24,7 @@ public final class Rate {
         return ask(weight).passed();
     }
 
-    /** The same with all that is said. */
+    /** The same, with all details. */
     public Reply ask(long weight) {
         return agent.take(Json.ask(name, weight, null));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Reply.java - what the agent said.
+// Reply.java - an answer of the agent.
 
 package weir;
 
@@ -7,12 +7,12 @@ import java.time.Duration;
 import java.util.Map;
 import java.util.Optional;
 
-/** A verdict and what is known beside it. */
+/** A verdict and its details. */
 public final class Reply {
     private final Map<String, Object> said;
     private final boolean passed, away;
-    final Connection connection; // that said so; null: none did
-    final long life;             // of the connection, then
+    final Connection connection; // of the answer; null: no answer
+    final long life;             // of the connection, at that time
 
     private Reply(Map<String, Object> said, boolean passed, boolean away,
                   Connection connection, long life) {
@@ -41,7 +41,7 @@ public final class Reply {
         return (String) said.getOrDefault("quota", "");
     }
 
-    /** Units that would still pass; empty: nobody knows, or all. */
+    /** Units that would still pass; empty: unknown, or no limit. */
     public Optional<Long> remaining() {
         return Optional.ofNullable((Long) said.get("remaining"));
     }
@@ -62,7 +62,7 @@ public final class Reply {
         return said.containsKey("unknown");
     }
 
-    /** The agent hears no root: the quota's on_stale rules. */
+    /** No root answers the agent: the quota's on_stale rules. */
     public boolean stale() {
         return said.containsKey("stale");
     }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-// WeirException.java - the agent understood, and won't.
+// WeirException.java - the agent refused a request as invalid.
 
 package weir;
 
-/** What the agent says is wrong with a request: a name that can't be one, a
- * token that it doesn't know. Not that it can't be reached: see
- * {@link Reply#away()}. */
+/** The agent's reason: an invalid name, or an unknown token. An unreachable
+ * agent is no exception: see {@link Reply#away()}. */
 public final class WeirException extends RuntimeException {
     private static final long serialVersionUID = 1;
     private final int status;
@@ -15,7 +14,7 @@ public final class WeirException extends RuntimeException {
         this.status = status;
     }
 
-    /** HTTP's. */
+    /** The HTTP status. */
     public int status() {
         return status;
     }

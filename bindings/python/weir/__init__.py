@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: MIT
-"""Weir keeps a fleet of processes within shared quotas.
+"""Weir enforces rate limits across all processes of a fleet.
 
     limiter = weir.Limiter("10.0.0.1:7077,10.0.0.2:7077")
     put = limiter.quota("s3/put")
     if not put.take():
         return 429
 
-Decisions are made in this process's memory; no call below waits for the
-network but those that say so. Every object may be used by any thread. After
-os.fork() a child goes on with what it inherited and is a limiter of its own
-at its first call, so that a server may open one before it forks its workers.
+Decisions are made in this process's memory; calls that wait for the network
+say so. Every object may be used by any thread. After os.fork() a child goes on
+with the inherited objects and becomes a limiter of its own at its first call,
+so a server may open a limiter before it forks its workers.
 
 Being limited is an answer and no exception: a Reply or a Permit is true if it
-passed. Times are seconds. An argument that is out of range is an Error that
-is a ValueError too; the numbers are in weir.h, of which this is a thin cover.
-"""
+passed. Times are seconds. An argument that is out of range is an Error that is
+a ValueError, too; the ranges are in weir.h, of which this is a thin
+wrapper."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ __all__ = ["Adaptive", "BadArgument", "Closed", "Error", "ErrorCode", "Event",
            "PermitOutcome", "Policy", "Quota", "Reply", "Status", "WEIGHT_MAX"]
 __version__ = _header.VERSION
 
-# Seconds. Who waits for longer looks in between; sleep() has its bounds.
+# Seconds. Longer waits are split; sleep() has its bounds.
 LONG = 3600.0
 
 
 class Error(Exception):
-    """What libweir couldn't do. Its text says what to do about it."""
+    """An error of libweir. Its text says what to do about it."""
 
     def __init__(self, code: int, detail: str = "") -> None:
         self.code = ErrorCode(code)
@@ -64,7 +64,7 @@ class Closed(Error):
 
 
 class Limited(Exception):
-    """`with quota.enter():` was refused; 'reply' says by which quota."""
+    """`with quota.enter():` was refused; 'reply' has the quota."""
 
     def __init__(self, reply: Reply) -> None:
         self.reply = reply
@@ -97,8 +97,8 @@ def _weight(weight: int) -> int:
 
 
 def _name(name: str) -> bytes:
-    """What can't be a quota's name has no quota, and would pass: as an error
-    it is no way round the limits for who may choose a part of it."""
+    """An invalid name has no quota, and would pass: as an error it is no way
+    around the limits for a client that chooses a part of the name."""
     try:
         data = name.encode()
     except UnicodeEncodeError as error:
@@ -109,8 +109,9 @@ def _name(name: str) -> bytes:
 
 
 def _option(name: str, value: object) -> Union[bytes, int, None]:
-    """As its field has it. ctypes itself would take an integer modulo the
-    field's size, and one in place of a text for the address of a text."""
+    """The value as its field's type. ctypes itself would take an integer
+    modulo the field's size, and an integer for a text as the text's
+    address."""
     if OPTIONS[name] is ctypes.c_char_p:
         if value is None:
             return None
@@ -137,8 +138,9 @@ _QUOTA: Any = _header.weir_reply.quota
 
 
 class Reply(_header.weir_reply):
-    """What a decision knows: true if it passed. It has the fields of struct
-    weir_reply, with times in seconds (math.inf: never) and 'quota' a text."""
+    """A decision and its details: true if it passed. It has the fields of
+    struct weir_reply, with times in seconds (math.inf: never) and 'quota' a
+    text."""
 
     unknown: bool
     never: bool
@@ -177,12 +179,11 @@ class Reply(_header.weir_reply):
 
 
 class Permit:
-    """What an enter() holds until it is left: true if it passed.
+    """The result of an enter(), in flight until it is left: true if it passed.
 
-    As a context manager it is left at the end of the block, and refuses to
-    begin with Limited if it didn't pass. An exception makes the outcome
-    IGNORED, one that is a TimeoutError DROPPED. One that nobody has any more
-    is left as well."""
+    As a context manager it is left at the end of the block, and raises Limited
+    at the beginning if it didn't pass. An exception makes the outcome IGNORED,
+    a TimeoutError DROPPED. A permit without references is left as well."""
 
     __slots__ = ("reply", "_limiter", "_held", "__weakref__")
 
@@ -190,7 +191,7 @@ class Permit:
                  reply: Reply) -> None:
         self.reply = reply
         self._limiter = limiter
-        # Taken out by whoever leaves: the second thread finds none.
+        # Taken out by the thread that leaves: a second thread finds none.
         self._held = [held]
 
     def __bool__(self) -> bool:
@@ -198,12 +199,12 @@ class Permit:
 
     @property
     def holds(self) -> bool:
-        """Whether there is anything to give back: there is not if it was
-        refused or left, or if no quota of the chain is of kind concurrency."""
+        """Whether there is anything to give back: not if it was refused or
+        left, or if no quota of the chain is of kind concurrency."""
         return any(any(held.words) for held in self._held)
 
     def leave(self, outcome: PermitOutcome = PermitOutcome.SUCCESS) -> None:
-        """Gives back what is held; the second time nothing happens."""
+        """Gives the units back; a second call has no effect."""
         try:
             held = self._held.pop()
         except IndexError:
@@ -233,15 +234,15 @@ class Permit:
 
 @dataclass(frozen=True)
 class Event:
-    """What an operator may want to know."""
+    """News for an operator."""
     type: EventType
     count: int
     text: str
 
 
 class Policy(NamedTuple):
-    """What a quota allows: 'quantity' units in flight, or in 'window' seconds
-    (0: they don't come back)."""
+    """A quota's limit: 'quantity' units in flight, or in 'window' seconds (0:
+    they don't come back)."""
     concurrency: bool
     quantity: int
     window: float
@@ -249,7 +250,7 @@ class Policy(NamedTuple):
 
 @dataclass(frozen=True)
 class Adaptive:
-    """How an adaptive quota stands in this process: struct weir_adaptive."""
+    """The state of an adaptive quota in this process: struct weir_adaptive."""
     limit: float
     before: float
     reason: str
@@ -285,9 +286,9 @@ class Limiter:
     are those of struct weir_options. With 'exact' libweir-exact is loaded, for
     quotas of sharing=exact; each decision may then wait for a store.
 
-    close() sends what is still to be reported; so does the end of a `with`,
-    of the program, and of the last reference. Whoever is still within a call
-    then finishes it, and later calls raise Closed."""
+    close() sends the pending reports; so does the end of a `with`, of the
+    program, and of the last reference. Calls in progress are finished, and
+    later calls raise Closed."""
 
     def __init__(self, roots: Optional[str] = None, *, exact: bool = False,
                  **options: Any) -> None:
@@ -333,13 +334,13 @@ class Limiter:
         self.close()
 
     def ready(self, timeout: Optional[float] = None) -> bool:
-        """Waits until the quotas of a root are here; False: not by then. Ends
-        by a signal's exception, as all that waits here does."""
+        """Waits until a root's quotas have arrived; False: not within
+        'timeout'. A signal's exception ends it, like all waits here."""
         return self._until("weir_ready", timeout)
 
     def sync(self, timeout: Optional[float] = None) -> bool:
-        """Waits until the roots have heard of all that happened here and have
-        answered; False: not by then, or no root is there."""
+        """Waits until the roots have answered all reports of this process;
+        False: not within 'timeout', or no root is there."""
         return self._until("weir_sync", timeout)
 
     def _until(self, call: str, timeout: Optional[float]) -> bool:
@@ -347,7 +348,7 @@ class Limiter:
         function = getattr(_library.RELEASES, call)
         end = math.inf if timeout is None else time.monotonic() + timeout
         while True:
-            # In pieces, so that Python sees to signals in between.
+            # In parts, so that Python handles signals in between.
             left = min(1.0, end - time.monotonic())
             code = function(native.weir, _nanoseconds(left))
             if code == ErrorCode.OK:
@@ -360,8 +361,8 @@ class Limiter:
                 return False
 
     def define(self, name: str, **fields: object) -> None:
-        """Without roots: makes or edits a quota by its fields, as
-        weir-quota(5) has them: define("db", kind="concurrency", limit=2)."""
+        """Without roots: makes or edits a quota by its fields, as in
+        weir-quota(5): define("db", kind="concurrency", limit=2)."""
         native = self._alive()
         texts = [f"name={name}", *(f"{field}={value}" for field, value
                                    in fields.items())]
@@ -372,8 +373,8 @@ class Limiter:
         _check(code, why.value.decode("utf-8", "replace"))
 
     def policy(self, name: str) -> Optional[Policy]:
-        """What the quota that a reply names allows; None: it isn't known
-        here, or lets all pass."""
+        """The limit of the quota named by a reply; None: it isn't known here,
+        or lets all pass."""
         native, data = self._alive(), name.encode()
         policy = _header.weir_policy()
         if native.calls.weir_policy(native.weir, data, len(data), policy) < 0:
@@ -382,13 +383,13 @@ class Limiter:
                       _seconds(policy.window))
 
     def quota(self, name: str) -> Quota:
-        """A quota that is found once and used often. There needn't be one of
-        that name yet: it passes until there is."""
+        """A quota that is found once and used often. It needn't exist yet:
+        until then requests pass."""
         return Quota(self, name)
 
     def take(self, name: str, weight: int = 1) -> Reply:
-        """Quota.take() by name: for names that are made up as requests come,
-        of a template."""
+        """Quota.take() by name: for names of a template that depend on the
+        request."""
         native = self._alive()
         data, reply = _name(name), Reply()
         native.calls.weir_take_by_name(native.weir, data, len(data),
@@ -410,7 +411,7 @@ class Limiter:
         return Status(*(getattr(status, name) for name in Status._fields))
 
     def events(self) -> Iterator[Event]:
-        """Takes the events that wait now; it doesn't wait for more."""
+        """Takes the pending events, without waiting for more."""
         event = _header.weir_event()
         while True:
             native = self._alive()
@@ -420,7 +421,8 @@ class Limiter:
                         event.text.decode("utf-8", "replace"))
 
     def fileno(self) -> int:
-        """Readable while events wait: for select() or loop.add_reader()."""
+        """Readable while events are pending: for select() or
+        loop.add_reader()."""
         native = self._alive()
         return int(native.calls.weir_event_fd(native.weir))
 
@@ -451,7 +453,7 @@ class Quota:
         native, data = limiter._alive(), _name(name)
         code = native.calls.weir_handle_open(native.weir, data, len(data),
                                              self._handle)
-        # A full table made a handle all the same, which can be used.
+        # A full table made a handle nevertheless, which can be used.
         if code != ErrorCode.EFULL:
             _check(code, repr(name))
         self._open.append(True)
@@ -482,7 +484,7 @@ class Quota:
         self.close()
 
     def take(self, weight: int = 1) -> Reply:
-        """Asks for 'weight' units and charges them if they pass."""
+        """Charges 'weight' units if they pass."""
         native, reply = self._alive(), Reply()
         native.calls.weir_take(self._handle, _weight(weight), reply, 0)
         return reply
@@ -494,28 +496,28 @@ class Quota:
         return reply
 
     def charge(self, weight: int) -> None:
-        """Counts without asking: for a cost that is known afterwards."""
+        """Counts without a decision: for a cost that is known afterwards."""
         native = self._alive()
         native.calls.weir_charge(self._handle, _weight(weight), 0)
 
     def refund(self, weight: int) -> None:
-        """Gives back what was charged."""
+        """Gives charged units back."""
         native = self._alive()
         native.calls.weir_refund(self._handle, _weight(weight), 0)
 
     def reserve(self, weight: int = 1,
                 timeout: Optional[float] = None) -> Reply:
-        """Charges now, and says in reply.wait when to go on; is refused if
-        that were longer than 'timeout'."""
+        """Charges now; the caller must wait for reply.wait before it goes on.
+        Refused if that were longer than 'timeout'."""
         native, reply = self._alive(), Reply()
         native.calls.weir_reserve(self._handle, _weight(weight),
                                   _nanoseconds(timeout), reply, 0)
         return reply
 
     def wait(self, weight: int = 1, timeout: Optional[float] = None) -> Reply:
-        """Sleeps until it passes; a Reply that is false, at once or later:
-        not within 'timeout'. An exception while it sleeps (KeyboardInterrupt)
-        gives the units back."""
+        """Sleeps until it passes; a false Reply, at once or later: not within
+        'timeout'. An exception while it sleeps (KeyboardInterrupt) gives the
+        units back."""
         steps = self._wait(weight, timeout)
         try:
             while True:
@@ -528,13 +530,13 @@ class Quota:
 
     async def wait_async(self, weight: int = 1,
                          timeout: Optional[float] = None) -> Reply:
-        """The same in asyncio; to cancel it gives the units back.
+        """The same in asyncio; cancelling it gives the units back.
 
-        What it waits for in the loop is its turn. To ask for one is a
+        Only its turn is awaited in the loop. The request itself is a
         reserve(), which runs in the loop's thread: with an exact quota the
-        whole loop stands until the store answers, for up to the 'deadline' of
-        each exact quota of the chain, and twice that if one refuses. Where
-        that is too long, use wait() in an executor."""
+        whole loop stands still until the store answers, for up to the
+        'deadline' of each exact quota of the chain, and twice that if one
+        refuses. If that is too long, use wait() in an executor."""
         steps = self._wait(weight, timeout)
         try:
             while True:
@@ -547,8 +549,8 @@ class Quota:
 
     def _wait(self, weight: int, timeout: Optional[float]
               ) -> Generator[float, None, Reply]:
-        """How long to sleep, again and again, until it is decided: what
-        weir_wait() does, which nothing could interrupt."""
+        """Times to sleep, one after the other, until it is decided: as
+        weir_wait(), which can't be interrupted."""
         most = math.inf if timeout is None else timeout
         begun = time.monotonic()
         waited = 0.0
@@ -558,7 +560,7 @@ class Quota:
                 yield from self._sleep_reserved(weight, reply.wait)
                 reply._add_wait(waited)
                 return reply
-            # What never passes is never waited for.
+            # A request that never passes doesn't wait.
             if reply.retry_after > most - waited or reply.never:
                 return reply
             yield min(reply.retry_after, LONG)
@@ -578,15 +580,14 @@ class Quota:
             raise
 
     def enter(self, weight: int = 1, *, klass: str = "") -> Permit:
-        """Holds 'weight' units, if they pass, until the permit is left.
+        """Takes 'weight' units, if they pass, until the permit is left.
         'klass' names a class of requests of an adaptive quota:
 
             with db.enter():        # raises Limited
                 ...
-            permit = db.enter()     # or look at it first
+        permit = db.enter() # or test it first
             if not permit:
-                return 503
-        """
+                return 503"""
         native = self._alive()
         reply, held = Reply(), _header.weir_permit()
         native.calls.weir_enter(self._handle, _class(klass), _weight(weight),
@@ -594,12 +595,13 @@ class Quota:
         return Permit(self._limiter, held, reply)
 
     def want(self, units_per_s: float) -> None:
-        """Of a leased quota: how much of it will be wanted."""
+        """Of a leased quota: the units a second that will be wanted."""
         native = self._alive()
         _check(native.calls.weir_want(self._handle, units_per_s, 0))
 
     def adaptive(self) -> Optional[Adaptive]:
-        """How an adaptive quota stands here; None: it isn't one."""
+        """The state of an adaptive quota in this process; None: it isn't
+        adaptive."""
         native, now = self._alive(), _header.weir_adaptive()
         if native.calls.weir_adaptive(self._handle, now, 0) < 0:
             return None

@@ -206,7 +206,7 @@ class weir_status(Structure):
     ]
 
 
-# Name -> what it returns, what it is given.
+# Name -> result type, argument types.
 FUNCTIONS = {
     "weir_strerror": (c_char_p, [c_int]),
     "weir_open": (c_int, [POINTER(weir_options), POINTER(c_void_p)]),

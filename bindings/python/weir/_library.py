@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: MIT
 """_library.py - libweir.so itself: found, its functions typed, and a limiter
-that is closed when its last user has gone.
+that is closed with its last user.
 
 ctypes and not cffi: nothing has to be compiled or installed beside libweir,
-and for each call it can be chosen whether the interpreter's lock is held. It
-is, for all that never waits: to let it go for a tenth of a microsecond's work
-costs more than the work. What waits (ready, sync, close; and every decision
-where quotas are exact, for those ask a store) lets it go.
+and each call can keep or release the interpreter's lock. Calls that never wait
+keep it: releasing it costs more than a tenth of a microsecond's work. Calls
+that wait (ready, sync, close; and every decision with exact quotas, which ask
+a store) release it.
 
-Nothing is ever called back from libweir's thread: that thread would have to
-wait for the interpreter's lock, maybe with a lock of the table in its hand
-that the holder of the other spins for. Events are fetched (event_next)."""
+libweir's thread never calls into Python: it would have to wait for the
+interpreter's lock, perhaps while it holds a lock of the table for which the
+interpreter's thread spins. Events are fetched (event_next)."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def _path(variable: str, soname: str) -> str:
 
 
 _PATH = _path("WEIR_LIBRARY", "libweir.so.0")
-HOLDS = _typed(ctypes.PyDLL, _PATH)    # the interpreter's lock is held
-RELEASES = _typed(ctypes.CDLL, _PATH)  # and here it is let go
+HOLDS = _typed(ctypes.PyDLL, _PATH)    # keeps the interpreter's lock
+RELEASES = _typed(ctypes.CDLL, _PATH)  # releases it
 
 VERSION = HOLDS.weir_version().decode()
 if VERSION != _header.VERSION:
@@ -44,7 +44,7 @@ if VERSION != _header.VERSION:
 
 
 def exact() -> Any:
-    """What libweir-exact brings, for options.exact."""
+    """libweir-exact's value for options.exact."""
     library = ctypes.CDLL(_path("WEIR_EXACT_LIBRARY", "libweir-exact.so.0"))
     library.weir_exact.restype = ctypes.c_void_p
     library.weir_exact.argtypes = []
@@ -56,24 +56,24 @@ EventFn = ctypes.CFUNCTYPE(None, ctypes.c_void_p,
 
 
 def why_not(options: _header.weir_options) -> str:
-    """What weir_open() has to say to these options, which it just refused:
-    it says so within the call, in this thread, and starts none."""
+    """The reason why weir_open() refused these options: it reports it by an
+    event within the call, in this thread, and starts no thread."""
     said: list[str] = []
     hear = EventFn(lambda _, event: said.append(
         event.contents.text.decode(errors="replace")))
     options.on_event = ctypes.cast(hear, ctypes.c_void_p).value
     weir = ctypes.c_void_p()
     if HOLDS.weir_open(options, weir) == 0:
-        # Whatever it was, it has been mended meanwhile.
+        # The cause has been removed meanwhile.
         RELEASES.weir_close(weir)
         said.append("try again")
     return said[-1] if said else ""
 
 
 class Native:
-    """A struct weir. C's rule is that no call may be running when it is
-    closed; so every call goes by a reference to this object, and what closes
-    it is the end of the last one."""
+    """A struct weir. In C no call may be running when it is closed. So every
+    call holds a reference to this object, and the end of the last reference
+    closes it."""
 
     __slots__ = ("weir", "calls", "_close")
 

@@ -5,8 +5,8 @@
     app = weir.asgi.RateLimit(app, limiter,
                               lambda scope: "site/" + scope["client"][0])
 
-What the rules are is said in http.py. Only what is HTTP is asked for; a
-websocket and the application's own start and end pass by."""
+The rules are in http.py. Only HTTP requests are limited; websockets and the
+application's own start and end pass."""
 
 from __future__ import annotations
 
@@ -67,5 +67,6 @@ class RateLimit:
             await self.rules.leave_async(permit, type(error), error,
                                          error.__traceback__)
             raise
-        # Not sys.exc_info(), which would tell what the caller is handling.
+        # Not sys.exc_info(), which would be the exception that the caller
+        # handles.
         return await self.rules.leave_async(permit, None, None, None)

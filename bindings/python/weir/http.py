@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""http.py - what wsgi.py and asgi.py have in common: whom a request counts
-for, and how HTTP says that it was too much.
+"""http.py - common to wsgi.py and asgi.py: the quota of a request, and HTTP's
+headers for a refusal.
 
     RateLimit-Policy: "default";q=150;w=2
     RateLimit: "default";r=0;t=3    (draft-ietf-httpapi-ratelimit-headers)
@@ -28,13 +28,13 @@ Headers = list[tuple[str, str]]
 
 
 class Rules(Generic[Request]):
-    """'key' names the quota that a request asks, such as "site/203.0.113.7";
-    None: none is asked. A name that can't be one, as a client's words may make
-    it, is answered with 400.
+    """'key' returns the quota's name for a request, such as
+    "site/203.0.113.7"; None: no quota. An invalid name, which a client's words
+    may cause, is answered with 400.
 
-    The request enters that quota and leaves it when it is over: so one of kind
-    rate is charged, one of kind concurrency held, and a chain may have both.
-    'policy' is what the client sees in place of the quota's name."""
+    The request enters that quota and leaves it at its end: so a quota of kind
+    rate is charged, units of kind concurrency are in flight, and a chain may
+    have both. 'policy' is the quota's name for clients."""
 
     def __init__(self, limiter: Limiter,
                  key: Callable[[Request], Optional[str]], *,
@@ -56,22 +56,23 @@ class Rules(Generic[Request]):
         return None if name is None else self.limiter.enter(name)
 
     async def enter_async(self, request: Request) -> Optional[Permit]:
-        """The same where nothing may block."""
+        """The same, for callers that must not block."""
         if not self.limiter.exact:
             return self.enter(request)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(None, self.enter, request)
 
     async def leave_async(self, permit: Permit, *how: Any) -> None:
-        """The end of `with permit:`, likewise: what exact quotas hold is given
-        back to a store."""
+        """The end of `with permit:`, likewise: permits of exact quotas are
+        given back to a store."""
         if not (self.limiter.exact and permit.holds):
             return permit.__exit__(*how)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(None, permit.__exit__, *how)
 
     def passed(self, reply: Reply) -> Headers:
-        """What a response that passed tells about the next."""
+        """The headers of a response that passed, for the client's next
+        request."""
         return self._limits(reply, reply.remaining, "")
 
     def refused(self, reply: Reply) -> tuple[Headers, bytes]:
@@ -79,7 +80,7 @@ class Rules(Generic[Request]):
                    ("Content-Length", str(len(self._body)))]
         if reply.retry_after == math.inf:
             return headers + self._limits(reply, 0, ""), self._body
-        # Rounded up: who keeps to it doesn't come too early.
+        # Rounded up, so that an obedient client doesn't come too early.
         seconds = max(1, math.ceil(reply.retry_after))
         headers += [("Retry-After", str(seconds)),
                     *self._limits(reply, 0, f";t={seconds}")]

@@ -5,7 +5,7 @@
     app = weir.wsgi.RateLimit(app, limiter,
                               lambda environ: "site/" + environ["REMOTE_ADDR"])
 
-What the rules are is said in http.py."""
+The rules are in http.py."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ ExcInfo = Optional[Union[tuple[type[BaseException], BaseException,
 
 
 class _Body:
-    """A response's body, with which its permit ends; and how it ends is known
-    by then only, as a body that is a generator is the application at work."""
+    """A response's body; its end leaves the permit. The outcome is known only
+    then, since a body that is a generator is the application at work."""
 
     def __init__(self, body: Iterable[bytes], permit: Permit) -> None:
         self._body, self._permit = body, permit
-        # What it raised first. Its kind only: the exception itself has a
-        # trace, which has this object.
+        # The first exception raised. Its type only: the exception itself has a
+        # traceback, which refers to this object.
         self._raised: Optional[type[BaseException]] = None
 
     def __iter__(self) -> Iterator[bytes]:
@@ -39,7 +39,7 @@ class _Body:
             for part in self._body:
                 yield part
         except GeneratorExit:
-            # Who reads no further; the application did nothing wrong.
+            # The reader stopped reading; the application did nothing wrong.
             raise
         except BaseException as error:
             self._raised = type(error)
@@ -94,5 +94,5 @@ class RateLimit:
         except BaseException as error:
             permit.__exit__(type(error), error, error.__traceback__)
             raise
-        # A server may have its own way with a body that isn't wrapped.
+        # A server may treat an unwrapped body specially.
         return _Body(body, permit) if permit.holds else body
