@@ -52,7 +52,7 @@ def free_port():
 
 
 def until(what, ask):
-    """Asks until the answer is true, and returns it."""
+    """Calls the function until its answer is true, and returns the answer."""
     end = time.monotonic() + 10
     while time.monotonic() < end:
         answer = ask()
@@ -62,7 +62,7 @@ def until(what, ask):
     raise RuntimeError(f"{what}: not within 10 s")
 
 
-# ---- What runs ----
+# ---- Processes ----
 
 
 class Root:
@@ -184,7 +184,7 @@ class Stage:
                 max(s["p99_ms"] for s in said))
 
     def lock_store(self):
-        """Another process that holds the file, as a backup gone wrong."""
+        """Another process that locks the file, like a backup gone wrong."""
         locker = self.start("locker", [
             sys.executable, "-c",
             "import sqlite3, sys\n"
@@ -204,7 +204,7 @@ class Stage:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-# ---- What is seen ----
+# ---- Measurements ----
 
 
 class Meter:
@@ -229,7 +229,7 @@ class Meter:
 
     def line(self):
         """One second, one line."""
-        # After a wait of its own (for an edit) it begins a full second anew.
+        # After a wait in between (for an edit) it begins a full second anew.
         self.next = max(self.next + 1, time.monotonic() + 0.9)
         time.sleep(self.next - time.monotonic())
         before, counts = self.last
@@ -246,8 +246,8 @@ class Meter:
             paint(GREEN, f"{passed:6.0f}") + f"{offered - passed:6.0f}")
 
     def watch(self, settle, seconds):
-        """(offered, passed) per second of all, over the last 'seconds' of
-        settle + seconds lines."""
+        """(offered, passed) per second of all services, over the last
+        'seconds' of settle + seconds lines."""
         for _ in range(settle):
             self.line()
         at, before = self.last
@@ -279,7 +279,7 @@ def near(rate, limit):
 
 
 def act(letter, text):
-    """Opens an act, or says more of it for the letter ' '."""
+    """Opens an act, or continues it for the letter ' '."""
     say(paint(BOLD, f"{letter}{'.' if letter != ' ' else ' '}  {text}"))
 
 

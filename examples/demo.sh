@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# demo.sh BUILD - what Weir does, in half a minute on a terminal: see demo.py.
+# demo.sh BUILD - Weir's features in half a minute on a terminal: see demo.py.
 # Its exit status is 0 if every claim held.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """demo_adaptive.py BUILD [--short] - a real database, two classes of requests,
-a limit that finds itself.
+an adaptive limit.
 
-Starts a PostgreSQL with a table of few rows that all requests want to change,
+Starts a PostgreSQL with a table of few rows that all requests change,
 examples/service_db.c in front of it, a root, and clients: four that send a
 request now and then (sync), and forty that send as fast as they are answered
-(bulk). Bulk alone is more than the database bears. So first without a limit,
+(bulk). Bulk alone overloads the database. The demo runs first without a limit,
 then with one, then with bulk that waits for its turn in the service, then with
-bulk that does what Retry-After says. A line each second, in the end a line per
-claim with the figures. Exit status: 0 if all hold, 1 if one fails, 2 if it
-can't run.
+bulk that obeys Retry-After. It prints a line each second, and in the end a
+line per claim with the figures. Exit status: 0 if all hold, 1 if one fails, 2
+if it can't run.
 
-What is claimed are ratios and a target, so that it holds on any machine, and on
-one that is busy. Everything lives in temporary folders and on free ports, and
-is gone afterwards."""
+The claims are about ratios and a target, so they hold on any machine, also on
+a busy one. Everything lives in temporary folders and on free ports, and is
+removed afterwards."""
 
 import asyncio
 import collections
@@ -35,9 +35,9 @@ from postgres import Postgres  # noqa: E402
 BULK = 40               # clients; the server takes fifty connections
 SYNC = 4
 SYNC_PAUSE = 0.25       # seconds, between two requests of one of them
-IMPATIENCE = 0.1        # seconds, until who was refused tries again
-PLACES = 3              # rows that all requests want one of
-MOMENT = 0.01           # seconds that each has it
+IMPATIENCE = 0.1        # seconds from a refusal to the next try
+PLACES = 3              # rows; each request changes one
+MOMENT = 0.01           # seconds for which a request locks its row
 PARALLEL = 10           # times a request alone: the target
 COLOUR = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 BOLD, GREEN, RED, DIM = "1", "32", "31", "2"
@@ -54,19 +54,19 @@ def say(text=""):
 
 
 def p95(values):
-    """In milliseconds; of nothing: endless."""
+    """In milliseconds; infinite without values."""
     ordered = sorted(values)
     return 1000 * ordered[int(0.95 * (len(ordered) - 1))] if ordered \
         else float("inf")
 
 
-# ---- What runs ----
+# ---- Processes ----
 
 
 class Database(Postgres):
-    """With a few places that everybody wants: who has one, has it for a
-    moment, the others wait for its row. So it gets slower under load, by a
-    lock and not by the processor, which others may be using."""
+    """A database with a few rows: each request locks one of them for a moment,
+    and the other requests wait for it. So it gets slower under load by a lock
+    and not by the processor, which other programs may be using."""
 
     def sql(self, text):
         done = subprocess.run([self.bin / "psql", "-qtAX", self.url],
@@ -87,7 +87,7 @@ class Database(Postgres):
                  f"PERFORM pg_sleep({MOMENT}); RETURN place; END';")
 
     def alone(self):
-        """What a request takes alone, in milliseconds."""
+        """The time of a single request, in milliseconds."""
         said = self.sql("\\timing on\n" + 30 * "SELECT sell();\n")
         took = sorted(float(line.split()[1].replace(",", "."))
                       for line in said.splitlines() if "Time:" in line)
@@ -158,7 +158,8 @@ def until(what, ask):
 
 
 async def exchange(port, streams, path):
-    """One request on a connection that stays; returns status, headers, body."""
+    """One request on a persistent connection; returns status, headers,
+    body."""
     if not streams:
         streams.extend(await asyncio.open_connection("127.0.0.1", port))
     reader, writer = streams
@@ -170,13 +171,13 @@ async def exchange(port, streams, path):
 
 
 class Load:
-    """All clients, and what they were answered."""
+    """All clients, and the answers that they got."""
 
     def __init__(self, port):
         self.port = port
         self.answers = []
-        self.path = "/bulk"     # of bulk
-        self.obeys = False      # bulk, what Retry-After says
+        self.path = "/bulk"     # for bulk
+        self.obeys = False      # bulk obeys Retry-After
 
     async def client(self, klass, number):
         streams = []
@@ -200,7 +201,7 @@ class Load:
 
 
 class Phase:
-    """What was seen in a part of the show."""
+    """The measurements of one act."""
 
     def __init__(self, load, mark, seconds):
         self.sync_p95 = p95(a.seconds for a in load.since(mark, "sync", 200))
@@ -217,7 +218,7 @@ class Phase:
 
 
 async def act(stage, load, what, settle, seconds, limited=True):
-    """Plays for 'settle' seconds, then looks for so many."""
+    """Plays for 'settle' seconds, then measures for 'seconds'."""
     say(paint(BOLD, what))
     watch = []
     begin, begun = len(load.answers), time.monotonic()
@@ -246,29 +247,29 @@ def judge(target, off, on, waits, obeys):
     """Each claim, whether it holds, and the figures."""
     near = 1.6 * target
     return [
-        ("without a limit everybody waits for bulk",
+        ("without a limit sync waits for bulk",
          off.sync_served > 0 and off.sync_p95 >= 1.5 * on.sync_p95,
          f"sync p95 {off.sync_p95:.0f} ms off, {on.sync_p95:.0f} ms on"),
-        ("with one, sync is quick", on.sync_p95 <= near,
+        ("with a limit sync is quick", on.sync_p95 <= near,
          f"p95 {on.sync_p95:.0f} ms, target {target:.0f} ms"),
-        ("and is never refused",
+        ("sync is never refused",
          on.sync_refused + waits.sync_refused + obeys.sync_refused == 0,
          f"{on.sync_served + waits.sync_served + obeys.sync_served} sync "
          "requests, none refused"),
-        ("the database does no less", on.bulk_rate >= 0.6 * off.bulk_rate,
+        ("the database does as much work", on.bulk_rate >= 0.6 * off.bulk_rate,
          f"bulk {off.bulk_rate:.0f}/s off, {on.bulk_rate:.0f}/s on"),
-        ("what is too much is refused, and told when to come again",
+        ("refusals have a Retry-After",
          on.refused > 0 and on.untold == 0 and on.failed == 0,
          f"{on.refused} times 429, {on.untold} without Retry-After"),
-        ("who waits in the service is served, not refused",
+        ("requests that wait in the service are served, not refused",
          waits.refused <= 0.02 * waits.bulk_served and
          waits.bulk_rate >= 0.6 * off.bulk_rate and waits.sync_p95 <= near,
          f"{waits.refused} of {waits.refused + waits.bulk_served} refused, "
          f"bulk {waits.bulk_rate:.0f}/s, sync p95 {waits.sync_p95:.0f} ms"),
-        ("who obeys Retry-After gets in, with few tries",
+        ("a client that obeys Retry-After passes, with few tries",
          obeys.bulk_served > 0 and obeys.tries <= 0.5 * on.tries + 1 and
          obeys.sync_p95 <= near,
-         f"{obeys.tries:.1f} tries a request, {on.tries:.1f} by who doesn't; "
+         f"{obeys.tries:.1f} tries a request, {on.tries:.1f} without it; "
          f"sync p95 {obeys.sync_p95:.0f} ms"),
     ]
 

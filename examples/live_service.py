@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""live_service.py - examples/service.c and what strangers send it. It needs no
-root for that."""
+"""live_service.py - examples/service.c and invalid requests of its clients. It
+needs no root for that."""
 
 import http.client
 import os
@@ -20,8 +20,8 @@ LISTENS = "0A"  # in /proc/net/tcp
 
 
 def port_of(process):
-    """At which it listens, as the system has it, or None: it was told port 0,
-    and one that was free a moment ago might be another's by now."""
+    """The port of the service, by the system, or None. It listens on port 0: a
+    port that was free a moment ago might be another process's by now."""
     if process.poll() is not None:
         raise AssertionError(f"it has ended by {process.returncode}")
     mine = set()
@@ -56,7 +56,7 @@ class Service(unittest.TestCase):
     def test_clients(self):
         for client in b"alice", "é".encode(), b"x" * 250:
             self.assertEqual(self.ask(**{"X-Client": client}), 200, client)
-        # What can't be a quota's name has none, and would pass by every limit.
+        # An invalid name has no quota, and would pass every limit.
         for client in b"\xff", b"a\x01b", b"x" * 251, b"x" * 9999:
             self.assertEqual(self.ask(**{"X-Client": client}), 400, client)
 

@@ -3,11 +3,11 @@
 --
 --     wrk -t1 -c32 -d60s -s replay.lua http://HOST:PORT -- LOG.gz RATE SKIP
 --
--- Client and path of each line become the header X-Client and the path; the
--- log is read in a circle, from line SKIP on. wrk alone sends as fast as
--- answers come; here each request has its instant in a schedule of RATE a
--- second, and one that is late is sent at once. So the load stays the same
--- whether requests pass or are refused, as that of real clients does.
+-- Client and path of each line become the header X-Client and the path; the log
+-- is repeated, from line SKIP on. wrk alone sends as fast as answers come; here
+-- each request has its instant in a schedule of RATE a second, and one that is
+-- late is sent at once. So the load stays the same whether requests pass or are
+-- refused, as that of real clients does.
 
 local ffi = require("ffi")
 ffi.cdef [[
@@ -49,7 +49,7 @@ end
 function delay()
     local now = now_ms()
     due = (due or now) + interval
-    -- After a pause of the machine, not all that was missed at once.
+    -- After a pause of the machine the missed requests aren't sent at once.
     if due < now - 200 then
         due = now
     end

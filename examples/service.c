@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * examples/service.c - an HTTP server that shares a quota with its like.
+ * examples/service.c - an HTTP server that shares a quota with its other
+ * instances.
  *
  *     service --listen 127.0.0.1:8080 --roots 127.0.0.1:7077,127.0.0.1:7087
  *
- * Each request asks the quota "site/CLIENT", CLIENT being the header X-Client
- * or else the peer's address. A template gives every client a bucket of its
- * own, and the template's parent is what the whole site may do. Who passes
- * gets 200, who doesn't 429 with Retry-After. GET /stats tells the counts.
+ * Each request takes from the quota "site/CLIENT". CLIENT is the header
+ * X-Client, or else the peer's address. A template gives every client a bucket
+ * of its own, and the template's parent limits the whole site. A request that
+ * passes gets 200, a refused one 429 with Retry-After. GET /stats returns the
+ * counts.
  *
  * Weir is four calls here: weir_open() and weir_close() in main(), and
  * weir_name_is_valid() and weir_take_by_name() in answer(). The server starts
@@ -55,8 +57,8 @@ static void set_header(struct evhttp_request *request, const char *name,
     evhttp_add_header(evhttp_request_get_output_headers(request), name, text);
 }
 
-/* Whole seconds, as HTTP has them: rounded up, so that nobody who keeps to
- * it comes too early. */
+/* Whole seconds, as in HTTP: rounded up, so that an obedient client doesn't
+ * come too early. */
 static uint64_t seconds(weir_duration duration)
 {
     uint64_t whole = duration / WEIR_SECOND;
@@ -68,8 +70,8 @@ static void answer(struct evhttp_request *request, void *context)
     struct service *service = context;
     char quota[WEIR_NAME_MAX + 1];
     int len = snprintf(quota, sizeof(quota), "site/%s", client_of(request));
-    /* What can't be a quota's name has no quota and would pass, charging not
-     * even the site. */
+    /* An invalid name has no quota and would pass, without a charge even to the
+     * site. */
     if (len > WEIR_NAME_MAX || !weir_name_is_valid(quota, (size_t)len)) {
         evhttp_send_error(request, 400, "X-Client can't be in a quota's name");
         return;
@@ -84,7 +86,7 @@ static void answer(struct evhttp_request *request, void *context)
         return;
     }
     service->passed++;
-    /* What has no quota has no remainder. */
+    /* Without a quota there is no remainder. */
     if (!reply.unknown)
         set_header(request, "X-RateLimit-Remaining", reply.remaining);
     evbuffer_add_printf(evhttp_request_get_output_buffer(request),

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * examples/service_db.c - an HTTP server in front of a database whose capacity
- * nobody knows.
+ * examples/service_db.c - an HTTP server in front of a database of unknown
+ * capacity.
  *
  *     service_db --listen 8080 --roots 127.0.0.1:7077 --database postgres://…
  *
- * GET /sync and GET /bulk ask the database the same question. Both enter the
+ * GET /sync and GET /bulk send the database the same query. Both enter the
  * quota "db", each as its class, and leave it when the database has answered:
- * by how long that takes the quota finds its limit. Who is refused gets 429
- * with Retry-After, or waits for his turn: GET /bulk?wait. GET /stats tells how
- * the limit stands.
+ * the quota adapts its limit to that time. A refused request gets 429 with
+ * Retry-After, or waits for its turn: GET /bulk?wait. GET /stats returns the
+ * state of the limit.
  *
  * Weir is four calls here: weir_enter(), or weir_enter_wait(), and weir_leave()
- * in ask(), weir_adaptive() in tell_stats(). A thread and a connection to the
- * database a client, so that nothing but the quota stands between them. */
+ * in ask(), weir_adaptive() in tell_stats(). Each client has a thread and a
+ * database connection, so only the quota limits them. */
 
 #include <arpa/inet.h>
 #include <getopt.h>
@@ -28,7 +28,7 @@
 #include <libpq-fe.h>
 #include <weir/weir.h>
 
-#define QUESTION "SELECT sell()" /* as demo_adaptive.py makes it */
+#define QUESTION "SELECT sell()" /* made by demo_adaptive.py */
 #define WAIT_MAX (2 * WEIR_SECOND)
 #define REQUEST_MAX 4096
 
@@ -39,7 +39,7 @@ struct service {
 };
 static struct service service;
 
-/* A client, its thread. */
+/* A client, with its thread. */
 struct client {
     int fd;
     PGconn *database; /* NULL: not yet */
@@ -47,7 +47,7 @@ struct client {
     size_t len;
 };
 
-/* ---- HTTP, as little as it takes ---- */
+/* ---- HTTP, the necessary subset ---- */
 
 static bool send_all(struct client *client, const char *text, size_t len)
 {
@@ -71,8 +71,8 @@ static bool answer(struct client *client, const char *status,
     return send_all(client, text, (size_t)len);
 }
 
-/* Whole seconds, as HTTP has them: rounded up, so that nobody who keeps to it
- * comes too early. */
+/* Whole seconds, as in HTTP: rounded up, so that an obedient client doesn't
+ * come too early. */
 static bool refuse(struct client *client, const struct weir_reply *reply)
 {
     char header[64] = "";
@@ -83,9 +83,9 @@ static bool refuse(struct client *client, const struct weir_reply *reply)
     return answer(client, "429 Too Many Requests", header, "");
 }
 
-/* ---- What it does ---- */
+/* ---- The work ---- */
 
-/* Whether the database answered; 'out' is what it said. */
+/* Whether the database answered; 'out' is its answer. */
 static bool ask_database(struct client *client, char out[64])
 {
     if (client->database == NULL)
@@ -95,7 +95,7 @@ static bool ask_database(struct client *client, char out[64])
     if (good)
         snprintf(out, 64, "%.60s\n", PQgetvalue(result, 0, 0));
     PQclear(result);
-    if (!good) { /* another one for the next */
+    if (!good) { /* the next request connects again */
         PQfinish(client->database);
         client->database = NULL;
     }
@@ -146,7 +146,7 @@ static bool serve_one(struct client *client)
     return answer(client, "404 Not Found", "", "");
 }
 
-/* Reads one request; false: the client has gone, or says too much. */
+/* Reads one request; false: the client has gone, or its request is too long. */
 static bool read_one(struct client *client)
 {
     client->len = 0;

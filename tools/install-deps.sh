@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# install-deps.sh [--missing] [STEP…] - installs the Debian packages that these
-# steps need and that are missing; of all steps without a name. With --missing
-# it installs nothing: it names what is missing, and its exit status is 1 if
-# anything is. Where it would use sudo at a terminal, it asks first.
+# install-deps.sh [--missing] [STEP…] - installs the missing Debian packages of
+# these steps, or of all steps if none is named. With --missing it installs
+# nothing: it names the missing packages, and its exit status is 1 if there are
+# any. Before it uses sudo at a terminal, it asks.
 set -eu
 
 build="gcc libc6-dev make meson ninja-build pkg-config python3
@@ -29,7 +29,7 @@ if [ "${1:-}" = --missing ]; then
     shift
 fi
 
-# Which packages: those of the steps named, of all without a name.
+# The packages of the named steps, or of all.
 wanted=
 for step in "${@:-all}"; do
     case $step in
@@ -49,7 +49,7 @@ for step in "${@:-all}"; do
 done
 
 if ! command -v dpkg-query >/dev/null; then
-    echo "install-deps: this is no Debian system; install the like of:" \
+    echo "install-deps: not a Debian system; install packages like these:" \
         $wanted >&2
     exit 0
 fi
@@ -64,8 +64,8 @@ case " $wanted " in
     ;;
 esac
 
-# npm brings uPlot into the page. It comes with Node.js where that isn't
-# Debian's, whose npm then couldn't be installed.
+# npm downloads uPlot for the page. A Node.js that isn't Debian's includes npm,
+# and Debian's npm then can't be installed.
 if command -v npm >/dev/null; then
     wanted=$(echo " $wanted " | sed 's/ npm / /')
 fi
