@@ -55,9 +55,9 @@ struct weir_live {
     struct weir_live_restart *restarts; /* one for each node: limiters, roots */
     struct weir_live_expect *expects;   /* those that wait */
     size_t expect_count;
-    bool *broken;   /* samples with recorded state */
+    bool *broken;   /* by scenario->always */
     bool away;      /* the store is away */
-    size_t closed;  /* samples whose state is recorded */
+    size_t closed;  /* samples with recorded state */
     uint64_t bytes; /* passed on when the last sample was closed */
     bool done;
 };

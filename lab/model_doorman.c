@@ -425,7 +425,7 @@ static void newcomer(struct weir_doorman *stage, uint32_t which,
 {
     (void)which;
     uint32_t job = stage->clients[stage->client_count - 1].job;
-    /* Before it is told that there is one: it may have its share at once. */
+    /* Set before the client is added: it may get its share at once. */
     stage->look.newcomer = (uint32_t)stage->client_count;
     stage->look.newcomer_came = now;
     add_client(stage, job, now);

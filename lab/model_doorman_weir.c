@@ -3,7 +3,7 @@
  * product's lease pools and lease holders (src/lease/) over a network with
  * delays.
  *
- *     job:     [ broker ]<── ask ──.            .── grant, pushed or asked for
+ *     job:     [  pool  ]<── ask ──.            .── grant, pushed or asked for
  *              [ holder ]── ask ──> parent job  '──> the job below, or client
  *
  * A job's master has a lease pool and, unless it is the root, a lease holder
@@ -56,7 +56,7 @@ struct caller {
 /* A parent's record of a caller. */
 struct member {
     uint32_t caller;
-    uint32_t holder; /* the broker's number; WEIR_HOLDER_NONE */
+    uint32_t holder; /* its number in the pool; WEIR_HOLDER_NONE */
     uint64_t stream; /* of its last request */
 };
 
