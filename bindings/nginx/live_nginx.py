@@ -287,10 +287,10 @@ class Directives(Rooted):
     def test_exact_is_refused(self):
         self.fleet.set("pass", "limit=3/h", "high_burst=3", "sharing=exact",
                        "store=root")
-        self.fleet.set("closed", "limit=3/h", "high_burst=3",
+        self.fleet.set("limit", "limit=3/h", "high_burst=3",
                        "sharing=exact", "store=root", "on_stale=limit")
         # Otherwise the nginx of other tests would log it, too.
-        for name in "open", "closed":
+        for name in "pass", "limit":
             self.addCleanup(self.fleet.weir, "quota", "rm", name)
         nginx = self.start("""
             location /pass { weir pass; empty_gif; }

@@ -76,9 +76,8 @@ typedef uint64_t weir_duration;
 #define WEIR_WEIGHT_MAX (1ull << 32) /* units one call may ask for */
 #define WEIR_DEPTH_MAX 16            /* quotas in a chain */
 #define WEIR_ROOTS_MAX 8             /* roots of one limiter */
-#define WEIR_DEBT_MAX \
-    (1ull << 40) /* units above high_burst that charges,
-                                       * reservations and late counts reach */
+/* Units above high_burst that charges, reservations and late counts reach. */
+#define WEIR_DEBT_MAX (1ull << 40)
 
 /* ---- Errors --------------------------------------------------------
  * A negative value is an operating error; 0 is success. Being limited is a

@@ -132,8 +132,8 @@
       "enforce, shadow (reports refusals without refusing) or off. "           \
       "Default: enforce.")                                                     \
     X(on_stale, TEXT, false, SHAPE_WORD, stales, ALL,                          \
-      "The decision without a root, store or lease: open, closed, "            \
-      "share or hold. Default: open.")                                         \
+      "The decision without a root, store or lease: pass, limit, "             \
+      "share or hold. Default: pass.")                                         \
     X(order, NUMBER, false, SHAPE_U32, NULL, ALL,                              \
       "Of a template: the first match rules, lowest first. Default: 0.")       \
     X(glob, TEXT, false, SHAPE_WORD, globs, ALL,                               \

@@ -562,7 +562,7 @@ void weir_table_set_settled(struct weir_table *table, uint32_t slot,
                             uint64_t count);
 uint64_t weir_table_settled(const struct weir_table *table, uint32_t slot);
 
-/* No root for stale_after: counted slots follow their on_stale (open, closed,
+/* No root for stale_after: counted slots follow their on_stale (pass, limit,
  * hold here; share by weir_table_add_others()) until 'stale' is false again.
  * Local quotas aren't affected. */
 void weir_table_set_stale(struct weir_table *table, bool stale,
