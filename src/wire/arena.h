@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * wire/arena.h - memory of a decoder: a bump allocator over one block, so
- * that a hostile message can't take more than the block. */
+ * wire/arena.h - a decoder's memory: a bump allocator over one block. A
+ * hostile message can't take more than the block. */
 
 #ifndef WEIR_ARENA_H
 #define WEIR_ARENA_H
@@ -12,11 +12,11 @@
 struct weir_arena {
     unsigned char *base; /* owned by the caller */
     size_t size;
-    size_t used; /* 0: as good as new */
+    size_t used; /* 0: the arena is empty */
 };
 
-/* 'size' zeroed bytes, aligned to 16, until 'used' is set back; NULL: there
- * is no room. */
+/* 'size' zeroed bytes, aligned to 16, valid until the caller sets 'used' back.
+ * NULL: the block has no room. */
 static inline void *weir_arena_alloc(struct weir_arena *arena, size_t size)
 {
     uintptr_t at = (uintptr_t)(arena->base + arena->used);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * wire/byte_queue.h - bytes waiting to be handed out, in one piece of memory
- * that grows. Zeroed: empty. */
+ * wire/byte_queue.h - a queue of bytes in one piece of memory that grows. A
+ * zeroed struct is an empty queue. */
 
 #ifndef WEIR_BYTE_QUEUE_H
 #define WEIR_BYTE_QUEUE_H
@@ -14,7 +14,7 @@
 
 struct weir_byte_queue {
     uint8_t *p;
-    size_t head; /* [head, len) is what is left */
+    size_t head; /* the bytes still queued: [head, len) */
     size_t len;
     size_t capacity;
 };
@@ -24,7 +24,7 @@ static inline size_t weir_byte_queue_left(const struct weir_byte_queue *queue)
     return queue->len - queue->head;
 }
 
-/* Room for 'more' bytes at the end; false: no memory, nothing changed. */
+/* Makes room for 'more' bytes at the end; false: no memory, nothing changed. */
 static inline bool weir_byte_queue_reserve(struct weir_byte_queue *queue,
                                            size_t more)
 {
@@ -47,7 +47,7 @@ static inline bool weir_byte_queue_reserve(struct weir_byte_queue *queue,
     return true;
 }
 
-/* After weir_byte_queue_reserve(). */
+/* The caller has reserved the room with weir_byte_queue_reserve(). */
 static inline void weir_byte_queue_append(struct weir_byte_queue *queue,
                                           const void *bytes, size_t len)
 {

@@ -2,24 +2,24 @@
  * wire/doorman.c - Doorman's messages, by a table of their fields.
  *
  * Theory of operation. Fifteen messages of one to five fields each, all
- * numbered from 1 without a hole. So a message is a 'shape', a row a field:
- * its type and where its value lies in the struct. One reader and one writer
- * go by the shapes, and what is written can't differ from what is read.
+ * numbered from 1 without a hole. Each message is a 'shape', a table with a row
+ * per field: the field's type and its offset in the struct. One reader and one
+ * writer use the same shapes, so they can't disagree.
  *
  *     shape get_request:  1 text  id
  *                         2 list  resources --> shape resource: 1 text id …
  *
- * The generated code of protobuf-c was the other choice. It would copy each
- * text (a `string` up to its first NUL), need its own scan before (see
- * weir_v1.c), and then fifteen functions a direction between its structs and
- * ours; and it has no way to say "required when written, not when read".
- * The tests hold this file against it.
+ * Rejected: the code that protobuf-c generates. It would copy each text (a
+ * `string` up to its first NUL), need a scan before it (see weir_v1.c), and
+ * fifteen functions per direction to convert between its structs and ours; it
+ * can't express "required when written, not when read". The tests compare this
+ * file with it.
  *
- * Reading: a list's rows are counted first and allocated in one piece, so a
- * message is walked twice at each of its at most four levels; the recursion is
- * that of the shapes, none of which holds itself. Writing goes from the last
- * byte to the first: when the head of a part is written, its length is known.
- * The same walk without a buffer gives the size. */
+ * Reading: a list's rows are counted first and allocated in one piece, so each
+ * of a message's levels (at most four) is walked twice. The recursion follows
+ * the shapes, and no shape contains itself. Writing goes from the last byte to
+ * the first, so a part's length is known when its head is written. The same
+ * walk without a buffer gives the size. */
 
 #include "wire/doorman.h"
 
@@ -28,19 +28,19 @@
 #include "wire/protobuf_bytes.h"
 
 enum field_type {
-    TEXT, /* written unless it is optional and empty */
+    TEXT, /* left out only if optional and empty */
     INT64,
     INT32,
     BOOL,
     DOUBLE,
-    PART,  /* a message in the struct */
+    PART,  /* a nested message */
     PARTS, /* a list of messages, a pointer and a count */
-    TEXTS, /* a list of texts, likewise */
+    TEXTS, /* a list of texts, a pointer and a count */
 };
 
 #define ALWAYS UINT16_MAX /* a field that is required */
 
-/* So that a part's 'given' is found without a field of its own. */
+/* The offset of a part's 'given' needs no column of its own: it is 0. */
 static_assert(offsetof(struct weir_doorman_lease, given) == 0 &&
                   offsetof(struct weir_doorman_mastership, given) == 0 &&
                   offsetof(struct weir_doorman_algorithm, given) == 0,
@@ -49,16 +49,16 @@ static_assert(offsetof(struct weir_doorman_lease, given) == 0 &&
 struct shape;
 struct field {
     enum field_type type;
-    uint16_t at;               /* of the value, or of the pointer */
-    uint16_t given_at;         /* ALWAYS; or of the 'given' of a number */
-    uint16_t count_at;         /* of a list */
-    uint32_t max;              /* rows of a list */
-    const struct shape *shape; /* of PART and PARTS */
+    uint16_t at;               /* offset of the value, or of the pointer */
+    uint16_t given_at;         /* ALWAYS; or the offset of a number's 'given' */
+    uint16_t count_at;         /* offset of a list's count */
+    uint32_t max;              /* bound of a list's rows */
+    const struct shape *shape; /* for PART and PARTS */
 };
 struct shape {
-    const struct field *fields; /* number 1, 2, … */
+    const struct field *fields; /* their numbers are 1, 2, … */
     uint32_t count;
-    uint32_t size; /* of the struct */
+    uint32_t size; /* bytes of the struct */
 };
 
 /* ---- The table ---- */
@@ -233,7 +233,7 @@ static void set_number(const struct field *field, void *to, uint64_t number)
         *(int64_t *)place = (int64_t)number;
 }
 
-/* Whether a field that isn't a list is written; a text is when it isn't
+/* Whether a field that isn't a list is written. A text is written if it isn't
  * empty. */
 static bool is_given(const struct field *field, const void *from)
 {
@@ -253,7 +253,7 @@ static size_t row_size(const struct field *field)
 /* ---- Writing, from the end ---- */
 
 struct back {
-    uint8_t *p; /* the first byte that is written; NULL: only counts */
+    uint8_t *p; /* the first byte written so far; NULL: only count */
     size_t len; /* bytes so far */
 };
 
@@ -278,7 +278,8 @@ static void back_key(struct back *back, unsigned number,
     back_varint(back, number << 3 | (unsigned)type);
 }
 
-/* The head of what was written since there were 'before' bytes. */
+/* The head of a part whose bytes were written after the first 'before'
+ * bytes. */
 static void back_head(struct back *back, unsigned number, size_t before)
 {
     back_varint(back, back->len - before);
@@ -450,7 +451,7 @@ static const struct field *find_field(const struct shape *shape,
 static int read_fields(const struct reader *reader, const struct shape *shape,
                        struct weir_wire_in in, void *to);
 
-/* The next row of a list, for which there is room. */
+/* Reads one row of a list; make_rows() has made room for it. */
 static int read_row(const struct reader *reader, const struct field *field,
                     struct weir_wire_in in, void *to)
 {
@@ -528,14 +529,14 @@ static int make_lists(const struct reader *reader, const struct shape *shape,
     return error;
 }
 
-/* Into a struct of zeros. */
+/* 'to' is a zeroed struct. */
 static int read_fields(const struct reader *reader, const struct shape *shape,
                        struct weir_wire_in in, void *to)
 {
     int error = make_lists(reader, shape, in, to);
     if (error < 0)
         return error;
-    uint32_t seen = 0; /* a bit each part */
+    uint32_t seen = 0; /* a bit for each part */
     for (;;) {
         struct weir_wire_item item;
         int got = weir_wire_next(&in, &item);
@@ -548,7 +549,7 @@ static int read_fields(const struct reader *reader, const struct shape *shape,
             continue;
         if (item.type != wire_type_of(field))
             return refuse_field(reader, "a field has another type");
-        /* protobuf would have the two merged; nobody sends that. */
+        /* protobuf would merge the two; no known sender sends two. */
         if (field->type == PART && (seen >> item.number & 1))
             return refuse_field(reader, "a part comes twice");
         seen |= 1u << item.number;

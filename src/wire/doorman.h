@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * wire/doorman.h - Google's Doorman on the wire: doorman.Capacity, messages
- * to bytes and back, both directions of all four calls.
+ * wire/doorman.h - Google's Doorman on the wire: doorman.Capacity, messages to
+ * bytes and back, requests and responses of all four calls.
  *
  * The bytes are one protobuf message (proto/doorman.proto), without the gRPC
- * frame. Written is what the original's decoder wants, each required field
- * with its zeros; read is also what leaves zeros out, as proto3 does. */
+ * frame. The encoder writes every required field, zeros included, as the
+ * original's decoder demands. The decoder also accepts messages that leave
+ * zeros out, as proto3 does. */
 
 #ifndef WEIR_DOORMAN_H
 #define WEIR_DOORMAN_H
@@ -16,7 +17,7 @@
 #define WEIR_DOORMAN_GET_SERVER_CAPACITY "/doorman.Capacity/GetServerCapacity"
 #define WEIR_DOORMAN_RELEASE_CAPACITY "/doorman.Capacity/ReleaseCapacity"
 
-/* Bounds. What is over them is refused, not cut. */
+/* Bounds. A message over one of them is refused, not cut. */
 #define WEIR_DOORMAN_BYTES_MAX (4u << 20) /* of a message, as gRPC's default */
 #define WEIR_DOORMAN_RESOURCES_MAX 65536u /* of a request or response */
 #define WEIR_DOORMAN_BANDS_MAX 64u        /* of a resource */
@@ -27,8 +28,8 @@
 #define WEIR_DOORMAN_ADDRESS_MAX 512u       /* bytes of a master's address */
 #define WEIR_DOORMAN_WANTS_MAX 1e18         /* of a resource, over its bands */
 #define WEIR_DOORMAN_CLIENTS_MAX 1000000000 /* likewise */
-/* An arena that is enough for a message of all the bytes and resources, with
- * each of its parts filled in; what finds no room is refused. */
+/* Enough for any message within the bounds of bytes and resources, with each of
+ * its parts filled in. A message that finds no room is refused. */
 #define WEIR_DOORMAN_ARENA_SIZE (16u << 20)
 
 enum weir_doorman_type {
@@ -43,7 +44,8 @@ enum weir_doorman_type {
 };
 #define WEIR_DOORMAN_TYPES 8
 
-/* A number on the wire and in the file may be none of these. */
+/* The kinds that are known. A number on the wire or in a file may be another
+ * one. */
 enum weir_doorman_kind {
     WEIR_DOORMAN_NO_ALGORITHM = 0,
     WEIR_DOORMAN_STATIC = 1,
@@ -51,20 +53,20 @@ enum weir_doorman_kind {
     WEIR_DOORMAN_FAIR_SHARE = 3,
 };
 
-/* 'given' of a part that is optional: whether it is there. Where the protocol
- * requires a part it is written whatever 'given' says. */
+/* 'given' of an optional part: whether it is present. A part that the protocol
+ * requires is written whatever 'given' is. */
 
 struct weir_doorman_mastership {
-    bool given;               /* the sender isn't the master (discovery: it may
-                               * be; see is_master) */
-    struct weir_text address; /* who is, HOST:PORT; empty: nobody known */
+    bool given;               /* the sender isn't the master (in discovery it
+                               * may be; see is_master) */
+    struct weir_text address; /* the master, HOST:PORT; empty: unknown */
 };
 
 struct weir_doorman_lease {
     bool given;
     int64_t expiry_s;  /* Unix time on the sender's clock */
-    int64_t refresh_s; /* the interval */
-    double capacity;   /* in a 'has' of an old client it may be below 0, which
+    int64_t refresh_s; /* seconds between two requests of the client */
+    double capacity;   /* in a 'has' of an old client it may be negative, which
                         * the original granted by mistake: take it for 0 */
 };
 
@@ -75,7 +77,8 @@ struct weir_doorman_resource {
     double wants;
 };
 
-/* What all clients of one priority want, below the server that asks. */
+/* The sum of the wants of all clients of one priority below the requesting
+ * server. */
 struct weir_doorman_band {
     int64_t priority;
     int64_t num_clients;
@@ -94,7 +97,7 @@ struct weir_doorman_parameter {
 };
 struct weir_doorman_algorithm {
     bool given;
-    int32_t kind; /* enum weir_doorman_kind, or not */
+    int32_t kind; /* enum weir_doorman_kind, or another number */
     int64_t lease_length_s;
     int64_t refresh_s;
     size_t parameter_count;
@@ -104,7 +107,7 @@ struct weir_doorman_algorithm {
 };
 
 struct weir_doorman_grant {
-    struct weir_text id;            /* of the resource */
+    struct weir_text id;            /* the resource's id */
     struct weir_doorman_lease gets; /* required */
     bool safe_given;
     double safe_capacity; /* below 0: no limit while no server answers */
@@ -113,7 +116,7 @@ struct weir_doorman_grant {
 
 struct weir_doorman_message {
     enum weir_doorman_type type;
-    struct weir_text id; /* requests but discovery: who asks */
+    struct weir_text id; /* the requesting client or server; not in discovery */
     struct weir_doorman_mastership mastership; /* responses: optional, in that
                                                 * of discovery required */
     bool is_master;                            /* DISCOVERY_RESPONSE */
@@ -130,22 +133,22 @@ struct weir_doorman_message {
 size_t weir_doorman_size(const struct weir_doorman_message *message);
 
 /* Encodes into 'buf' of 'size' bytes. Returns the bytes written, which may be
- * none for some messages, or WEIR_ETOOBIG: it didn't fit. */
+ * none for some messages, or WEIR_ETOOBIG (they didn't fit). */
 int weir_doorman_encode(const struct weir_doorman_message *message, void *buf,
                         size_t size);
 
 /* Decodes a message of that type into 'arena', which is set back first. Texts
- * point into 'bytes', lists into 'arena': both must outlive 'out'. Numbers
- * and texts are what was sent: see weir_doorman_check(). A number that comes
- * twice counts the last time; unknown fields are skipped. Returns 0,
- * WEIR_ESYNTAX (broken bytes), WEIR_EPROTOCOL (a field of another type, a
- * part that comes twice) or WEIR_ETOOBIG, with 'diag' (may be NULL). */
+ * point into 'bytes', lists into 'arena': both must outlive 'out'. Numbers and
+ * texts aren't validated: see weir_doorman_check(). Of a number that comes
+ * twice the last one counts; unknown fields are skipped. Returns 0,
+ * WEIR_ESYNTAX (broken bytes), WEIR_EPROTOCOL (a field of another type, a part
+ * that comes twice) or WEIR_ETOOBIG, with 'diag' (may be NULL). */
 int weir_doorman_decode(const void *bytes, size_t len,
                         enum weir_doorman_type type, struct weir_arena *arena,
                         struct weir_doorman_message *out,
                         struct weir_diag *diag);
 
-/* Whether it makes sense. 0, or WEIR_EINVAL with what to tell the peer in
+/* Validates the values. 0, or WEIR_EINVAL with a sentence for the peer in
  * 'diag' (gRPC: INVALID_ARGUMENT): ids are 1 .. WEIR_DOORMAN_ID_MAX bytes of
  * UTF-8 without control characters; wants are finite, not below 0, and in sum
  * not above WEIR_DOORMAN_WANTS_MAX; capacities are finite; a resource of a

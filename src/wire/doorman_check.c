@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * wire/doorman_check.c - what is refused of Doorman's messages, and why.
+ * wire/doorman_check.c - validates the values of Doorman's messages.
  *
- * Theory of operation. The original has such a check and calls it nowhere:
- * one NaN poisons the sums of a resource for good, and a negative wish makes
- * everybody else's share larger. Here nothing passes that a sum of doubles
- * could choke on, in either direction: a parent is a stranger too.
+ * Theory of operation. The original has such a check but never calls it: one
+ * NaN poisons the sums of a resource for good, and a negative want enlarges the
+ * share of every other client. Here no value that would spoil a sum of doubles
+ * is accepted, neither in requests nor in responses: a parent server isn't
+ * trusted either.
  *
- * What it must let pass is a 'has' below 0: the original grants such when a
- * capacity is cut, and its clients bring them along to the next master. */
+ * A negative 'has' must be accepted: the original grants one when a capacity is
+ * cut, and its clients report it to the next master. */
 
 #include <float.h>
 
@@ -84,7 +85,7 @@ static int check_get(const struct weir_doorman_message *message,
     return error;
 }
 
-/* The sentence of the original, alone. */
+/* The original's sentence, word for word. */
 static int refuse_clients(struct weir_diag *diag)
 {
     return weir_diag_set(diag, WEIR_EINVAL, "subclients should be > 0", NULL);
@@ -165,7 +166,8 @@ int weir_doorman_check(const struct weir_doorman_message *message,
                        struct weir_diag *diag)
 {
     static const struct {
-        const char *id; /* what it is called; NULL: there is none */
+        const char *id; /* the id's name in messages; NULL: the request has no
+                         * id */
         int (*check)(const struct weir_doorman_message *message,
                      struct weir_diag *diag);
     } rows[WEIR_DOORMAN_TYPES] = {

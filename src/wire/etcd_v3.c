@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: MIT
  * wire/etcd_v3.c - the bytes of etcd v3's calls.
  *
- * Theory of operation. Seven small messages go out and five kinds come in, with
- * some twenty fields in all: by hand that needs no allocation, no generated
- * code in libweir's archive, and skips what it doesn't know. Going out,
- * messages in messages are made from the inside to the outside, each in a
- * block of its own. Coming in, a reader a message puts what it finds into the
- * one flat answer.
+ * Theory of operation. Seven small messages are sent and five kinds received,
+ * with some twenty fields in all. Code by hand needs no allocation and no
+ * generated code in libweir's archive, and skips unknown fields. Nested
+ * messages are encoded from the innermost outwards, each in a block of its own.
+ * Each received message has a reader, and all readers fill the one flat answer.
  *
- * Protobuf says that of a singular field that comes twice the last counts;
- * so it is here too. The numbers are etcd's (rpc.proto, kv.proto; see
- * proto/etcd.proto). */
+ * Of a singular field that comes twice the last one counts, as in protobuf. The
+ * numbers are etcd's (rpc.proto, kv.proto; see proto/etcd.proto). */
 
 #include "wire/etcd_v3.h"
 
 #include "wire/protobuf_bytes.h"
 
-/* Field numbers, where one is used. */
+/* The numbers used below, of fields and of enum values. */
 enum {
     HEADER_REVISION = 3,
     HEADER_RAFT_TERM = 4,
@@ -43,7 +41,9 @@ enum {
     EVENT_DELETE = 1,
 };
 
-#define BLOCK_MAX 1024 /* of a message in an ask: key, value, a few numbers */
+#define BLOCK_MAX \
+    1024 /* bytes of a message nested in a request: key, value, a
+                        * few numbers */
 
 const char *weir_etcd_path(enum weir_etcd_type type)
 {
@@ -85,7 +85,7 @@ static struct weir_text text_of(const struct block *block)
     return (struct weir_text){ (const char *)block->p, block->len };
 }
 
-/* 'block' as the field of another message. */
+/* Turns 'block' into a field of another message. */
 static void wrap(struct block *block, unsigned number)
 {
     struct block inner = *block;
@@ -101,15 +101,15 @@ static void append(struct weir_etcd_bytes *out, unsigned number,
     out->len = (size_t)(end - out->p);
 }
 
-/* If the key was created at revision 0, which says that there is none: then
- * put it, else read it. */
+/* One transaction: if the key's create revision is 0, which means that the key
+ * doesn't exist, put it, else read it. */
 static void encode_create(const struct weir_etcd_ask *ask,
                           struct weir_etcd_bytes *out)
 {
     struct block compare = { .len = 0 };
     put_number(&compare, COMPARE_TARGET, TARGET_CREATE);
     put_text(&compare, COMPARE_KEY, ask->key);
-    /* By hand: the number is there although it is 0. */
+    /* Encoded by hand: this field must be present although it is 0. */
     compare.p[compare.len++] = COMPARE_CREATE_REVISION << 3;
     compare.p[compare.len++] = 0;
     append(out, TXN_COMPARE, &compare);
@@ -152,7 +152,7 @@ static void encode_watch(const struct weir_etcd_ask *ask,
     append(out, WATCH_CREATE, &create);
 }
 
-/* A message whose first field is all that there is to say. */
+/* A message with a single field, number 1. */
 static void encode_number(int64_t value, struct weir_etcd_bytes *out)
 {
     uint8_t *end = weir_wire_put_number(out->p, 1, (uint64_t)value);
@@ -191,7 +191,7 @@ void weir_etcd_encode(const struct weir_etcd_ask *ask,
 
 /* ---- In ---- */
 
-/* Puts one field into the answer; false: it is broken. */
+/* Puts one field into the answer; false: the field is malformed. */
 typedef bool read_fn(const struct weir_wire_item *item,
                      struct weir_etcd_answer *out);
 
@@ -205,14 +205,14 @@ static bool read_all(struct weir_wire_in in, read_fn *read,
     return more == 0;
 }
 
-/* A field that is one we know by number has the type that we know it by. */
+/* false: the field has another wire type than its number demands. */
 static bool to_number(const struct weir_wire_item *item, int64_t *out)
 {
     *out = (int64_t)item->value;
     return item->type == WEIR_WIRE_VARINT;
 }
 
-/* One can be added to it. */
+/* A revision has room for one more: it is below INT64_MAX. */
 static bool to_revision(const struct weir_wire_item *item, int64_t *out)
 {
     return to_number(item, out) && *out >= 0 && *out < INT64_MAX;
@@ -330,7 +330,7 @@ static bool read_event(const struct weir_wire_item *item,
     return item->number != EVENT_KV || into(item, read_kv, out);
 }
 
-/* The last event counts, so what was told of the ones before is forgotten. */
+/* The last event counts: it overwrites the fields of those before it. */
 static bool read_change(const struct weir_wire_item *item,
                         struct weir_etcd_answer *out)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * wire/grpc_frame.c - messages out of a stream of bytes.
  *
- * Theory of operation. HTTP/2 cuts the stream where it likes: in the head,
- * in the message, or several messages in one piece. A message that lies whole
- * in a piece is handed out where it lies; only one that doesn't is gathered.
- * The buffer grows with the bytes that came, never by the length announced:
- * five bytes must not buy four mebibytes. */
+ * Theory of operation. HTTP/2 cuts the stream anywhere: within a head, within a
+ * message, or after several messages. A message that lies whole in one piece is
+ * handed out in place; only a cut one is gathered in a buffer. The buffer grows
+ * with the bytes received, never by the announced length: a head of five bytes
+ * must not allocate 4 MiB. */
 
 #include "wire/grpc_frame.h"
 
@@ -37,7 +37,7 @@ static void take(struct weir_text *bytes, size_t len)
     bytes->len -= len;
 }
 
-/* Room for 'need' bytes, of which at most 'max' will ever come. */
+/* Room for 'need' bytes; at most 'max' will ever be needed. */
 static bool reserve(struct weir_grpc_reader *reader, size_t need, size_t max)
 {
     if (need <= reader->body_capacity)
@@ -168,7 +168,7 @@ void weir_grpc_unescape(struct weir_text text, char *buf, size_t size)
                 i += 2;
             }
         }
-        /* The result is a string for people. */
+        /* The result is a C string, so a NUL is replaced. */
         buf[used++] = c == '\0' ? '?' : c;
     }
     buf[used] = '\0';

@@ -19,16 +19,16 @@ struct weir_grpc_reader {
 };
 
 enum weir_grpc_read {
-    WEIR_GRPC_MORE,       /* all taken, no message yet */
-    WEIR_GRPC_MESSAGE,    /* one is in 'out_…'; call again with the rest */
-    WEIR_GRPC_COMPRESSED, /* the flag says so; nobody offered to read that */
+    WEIR_GRPC_MORE,       /* all bytes were taken, no message is complete */
+    WEIR_GRPC_MESSAGE,    /* 'out_…' has one; call again with the rest */
+    WEIR_GRPC_COMPRESSED, /* the flag is set, but we offered no compression */
     WEIR_GRPC_BROKEN,     /* a flag other than 0 and 1 */
     WEIR_GRPC_TOO_BIG,    /* longer than 'max' */
     WEIR_GRPC_NO_MEMORY,
 };
 
-/* Takes from '*bytes' what it needs. The message is borrowed until the next
- * call; it lies in '*bytes' when it came whole. */
+/* Takes the bytes that it needs from '*bytes'. The message is borrowed until
+ * the next call; a message that came whole lies in '*bytes'. */
 enum weir_grpc_read weir_grpc_read(struct weir_grpc_reader *reader,
                                    struct weir_text *bytes, size_t max,
                                    struct weir_text *out_message);
@@ -48,7 +48,7 @@ void weir_grpc_unescape(struct weir_text text, char *buf, size_t size);
 bool weir_grpc_is_type(struct weir_text content_type);
 /* A decimal number of at most three digits; -1 for anything else. */
 int weir_grpc_number(struct weir_text text);
-/* What an HTTP status means where no grpc-status came. */
+/* The gRPC status that an HTTP status stands for if no grpc-status came. */
 int weir_grpc_status_of_http(int http_status);
 
 #endif /* WEIR_GRPC_FRAME_H */

@@ -1,42 +1,42 @@
 /* SPDX-License-Identifier: MIT
  * wire/h2.c - gRPC calls over an nghttp2 session in memory.
  *
- * Theory of operation. nghttp2 speaks HTTP/2; what is ours is one struct a
- * stream and the rules of gRPC on top:
+ * Theory of operation. nghttp2 speaks HTTP/2; this file adds one struct per
+ * stream and the rules of gRPC:
  *
  *     server  HEADERS (POST /path, application/grpc, te: trailers)
  *             DATA*   [flag, length, message]*           END_STREAM
  *       answer HEADERS (200)  DATA*  HEADERS (grpc-status) END_STREAM
  *       refusal HEADERS (200, grpc-status)               END_STREAM
  *
- * Life of a stream: it begins with its headers and is told to the handler
- * when these are sound; it is 'over' for the handler at the first of finish,
- * reset, the trailers, a breach; its memory goes when nghttp2 closes it.
- * nghttp2 closes streams while it writes, too, where no handler may be
- * called: such a stream waits in 'closed' for the next feed.
+ * Life of a stream: it begins with its headers, and the handler learns of it
+ * when these are valid. For the handler it is 'over' at the first of: finish,
+ * reset, trailers, a violation. It is freed when nghttp2 closes it. nghttp2
+ * also closes streams while it writes, when no handler may be called: such a
+ * stream waits in 'closed' for the next feed.
  *
- * Bounds. Streams, bytes of one message, of all unfinished ones, of headers,
- * of output. Unsent answers (to PING, SETTINGS) and streams that are reset as
- * soon as they are opened are nghttp2's to bound, by its options; nghttp2 then
- * says GOAWAY with an error, and a GOAWAY of ours with an error is how this
- * file learns that the session has failed. To learn it within the feed that
- * caused it, the feed itself takes some output out of nghttp2.
+ * Bounds. This file bounds streams, the bytes of one message and of all
+ * unfinished ones, headers and output. nghttp2, by its options, bounds unsent
+ * answers (to PING, SETTINGS) and streams that are reset as soon as they are
+ * opened. At such a bound it sends GOAWAY with an error, and this file learns
+ * from an outgoing GOAWAY with an error that the session has failed. To learn
+ * it within the feed that caused it, the feed takes some output out of nghttp2.
  *
  * Work. A few bytes may mean much work: one byte of HPACK (RFC 7541) refers to
- * a header of 4 KB, nine bytes are a frame. So work is counted as the bytes
- * are read: each byte is a unit, and each frame, each header and each call has
- * a price in units (test_h2 floods a session with each). A connection whose
- * work is over WEIR_H2_WORK_FACTOR times its bytes is ended with
+ * a header of 4 KB, nine bytes are a frame. Therefore work is counted as the
+ * bytes are read: each byte is a unit, and each frame, each header and each
+ * call has a price in units (test_h2 floods a session with each). A connection
+ * whose work is over WEIR_H2_WORK_FACTOR times its bytes is ended with
  * ENHANCE_YOUR_CALM, and so is one whose header block is over
- * WEIR_H2_HEADERS_MAX, before the rest of the block is decoded. All that is
- * left to a peer is to send much; the owner of the socket rations that. HPACK's
- * table is announced as empty, so that the cost of headers follows their size,
- * and the priorities of RFC 7540 as unused, because nghttp2 would keep a tree
- * for them.
+ * WEIR_H2_HEADERS_MAX, before the rest of the block is decoded. A peer can then
+ * cause work only by sending many bytes, which the owner of the socket rations.
+ * The session announces an empty HPACK table, so that the cost of headers
+ * follows their size, and that it ignores the priorities of RFC 7540, because
+ * nghttp2 would keep a tree for them.
  *
- * Two traps. Trailers: the data must end without END_STREAM, or the trailers
- * never leave. And an answer that ends before the peer's half is closed by
- * RST_STREAM(NO_ERROR) after it, or the stream would count as open for ever.
+ * Two traps. Trailers: the data must end without END_STREAM, or nghttp2 never
+ * sends the trailers. Early answers: one that ends before the peer's half is
+ * followed by RST_STREAM(NO_ERROR), or the stream would count as open for ever.
  *
  * Rejected: nghttp2's own send callback (many small writes), and its
  * stream_user_data to find a stream (unknown until the headers have left). */
@@ -51,9 +51,9 @@
 #define ACKS_MAX 200                 /* unsent answers to PING, SETTINGS */
 #define OUT_CHUNK (64u << 10)        /* bytes taken out of nghttp2 at once */
 #define WORK_SLACK (256u << 10)      /* units of work before the factor binds */
-#define WORK_OF_FRAME 64             /* units, of any type */
-#define WORK_OF_HEADER 32            /* units beside the bytes of its texts */
-#define WORK_OF_CALL 2048            /* units of a stream, made and ended */
+#define WORK_OF_FRAME 64             /* units per frame of any type */
+#define WORK_OF_HEADER 32            /* units per header, and its bytes */
+#define WORK_OF_CALL 2048            /* units to make and end a stream */
 
 /* ---- Streams ---- */
 
@@ -66,7 +66,7 @@ static void tell_close(struct weir_h2 *h2, struct stream *stream, int status,
         h2->handler.on_close(h2->handler.context, h2, stream->id, status, text);
 }
 
-/* Those that nghttp2 closed while it was writing. */
+/* Reports the streams that nghttp2 closed while it was writing. */
 static void tell_closed(struct weir_h2 *h2)
 {
     while (h2->closed) {
@@ -119,7 +119,7 @@ static void make_trailers(const struct stream *stream, struct trailers *out)
         out->pairs[out->count++] = pair("grpc-message", out->text, len);
 }
 
-/* Hands out a stream's queue; at its end, the trailers. */
+/* Hands out the bytes queued for a stream; at their end, the trailers. */
 static ssize_t read_out(nghttp2_session *session, int32_t id, uint8_t *buf,
                         size_t length, uint32_t *flags,
                         nghttp2_data_source *source, void *context)
@@ -149,7 +149,7 @@ static ssize_t read_out(nghttp2_session *session, int32_t id, uint8_t *buf,
     return (ssize_t)len;
 }
 
-/* The response's headers, with the data to follow. */
+/* Sends the response's headers; the data follow. */
 static int answer(struct weir_h2 *h2, struct stream *stream)
 {
     nghttp2_nv pairs[] = {
@@ -170,10 +170,11 @@ static int answer(struct weir_h2 *h2, struct stream *stream)
 static void abandon(struct weir_h2 *h2, struct stream *stream,
                     uint32_t error_code)
 {
-    /* The reader stays: its message may be in the handler's hands. */
+    /* The reader stays: the handler may be using its message. */
     h2->queued -= weir_byte_queue_left(&stream->out);
     weir_byte_queue_fini(&stream->out);
-    /* It fails for want of memory only, and then the next write does. */
+    /* This call fails only for want of memory, and then the next write
+     * fails. */
     (void)nghttp2_submit_rst_stream(h2->session, NGHTTP2_FLAG_NONE, stream->id,
                                     error_code);
 }
@@ -202,7 +203,7 @@ static void end_answer(struct weir_h2 *h2, struct stream *stream, int status,
         abandon(h2, stream, NGHTTP2_INTERNAL_ERROR);
 }
 
-/* A breach of gRPC's rules: the call ends here for both sides. */
+/* The peer broke gRPC's rules: the call ends for both sides. */
 static void fail_call(struct weir_h2 *h2, struct stream *stream, int status,
                       const char *text)
 {
@@ -220,7 +221,7 @@ static void fail_call(struct weir_h2 *h2, struct stream *stream, int status,
     tell_close(h2, stream, status, text);
 }
 
-/* An answer for who doesn't speak gRPC. */
+/* A response to a client that doesn't speak gRPC. */
 static void refuse_http(struct weir_h2 *h2, struct stream *stream,
                         const char *status)
 {
@@ -233,8 +234,8 @@ static void refuse_http(struct weir_h2 *h2, struct stream *stream,
 
 /* ---- Work ---- */
 
-/* From now on no byte of the peer is read. nghttp2 says GOAWAY when it writes
- * next, and then the session has failed. */
+/* From now on none of the peer's bytes is read. nghttp2 sends GOAWAY at its
+ * next write, and then the session has failed. */
 static void end_for(struct weir_h2 *h2, const char *breach)
 {
     if (h2->breach)
@@ -251,7 +252,8 @@ static void add_work(struct weir_h2 *h2, size_t units)
         end_for(h2, "the peer causes too much work with few bytes");
 }
 
-/* Called for every frame, known or not, a CONTINUATION too. */
+/* Called for every frame, also of an unknown type, and for each
+ * CONTINUATION. */
 static int on_begin_frame(nghttp2_session *session,
                           const nghttp2_frame_hd *head, void *context)
 {
@@ -343,7 +345,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame,
     add_work(h2, size);
     if (h2->block > WEIR_H2_HEADERS_MAX)
         end_for(h2, "the peer's headers are over 8192 bytes");
-    /* The rest of the block isn't even decoded. */
+    /* The rest of the header block isn't decoded. */
     if (h2->breach)
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     struct stream *stream = weir_h2_find_stream(h2, frame->hd.stream_id);
@@ -382,7 +384,7 @@ static void begin_call(struct weir_h2 *h2, struct stream *stream)
                   "authorization: send one, of at most 640 bytes");
     if (stream->over)
         return;
-    /* Accepted or not, the handler hears of nothing before its answer. */
+    /* No other callback comes for this stream before on_call has returned. */
     stream->began = true;
     bool taken =
         h2->handler.on_call &&
@@ -437,7 +439,7 @@ static void end_response(struct weir_h2 *h2, struct stream *stream)
                    "the answer ended within a message");
     else
         tell_close(h2, stream, stream->grpc_status, stream->text);
-    /* Nobody reads what we may still have to say. */
+    /* The peer has ended the call, so it doesn't read the rest of our half. */
     if (nghttp2_session_get_stream_local_close(h2->session, stream->id) == 0)
         abandon(h2, stream, NGHTTP2_CANCEL);
 }
@@ -567,7 +569,7 @@ static int status_of_reset(uint32_t error_code)
     }
 }
 
-/* nghttp2 has done with a stream. */
+/* nghttp2 has closed a stream. */
 static void stream_gone(struct weir_h2 *h2, struct stream *stream, int status,
                         const char *text)
 {
@@ -595,7 +597,7 @@ static int on_stream_close(nghttp2_session *session, int32_t id,
     return 0;
 }
 
-/* A call whose headers could not leave: the session ends. */
+/* The headers of a call could not be sent: the session is ending. */
 static int on_frame_not_send(nghttp2_session *session,
                              const nghttp2_frame *frame, int error,
                              void *context)
@@ -756,7 +758,8 @@ void weir_h2_end(struct weir_h2 *h2, const char *why)
     if (h2->failed == 0)
         h2->failed = WEIR_ECLOSED;
     tell_closed(h2);
-    /* A handler may end other calls, never begin one: it has failed. */
+    /* A handler may end other calls, but can't begin one: the session has
+     * failed. */
     for (struct stream *stream = h2->streams; stream;) {
         bool tell = stream->began && !stream->over;
         if (!tell) {
@@ -778,15 +781,15 @@ size_t weir_h2_output(struct weir_h2 *h2, const void **out_bytes)
     if (len == 0)
         return 0;
     *out_bytes = h2->out.p + h2->out.head;
-    /* What is handed out stays where it is until the next call. */
+    /* The bytes handed out stay in place until the next call. */
     h2->out.head = 0;
     h2->out.len = 0;
     return len;
 }
 
-/* ---- What the owner asks for ---- */
+/* ---- Calls by the owner ---- */
 
-/* Sound as a call's, by what HTTP lets into a header. */
+/* Whether HTTP allows these texts in a call's headers. */
 static bool is_callable(const char *path, const char *authorization)
 {
     size_t len = authorization ? strlen(authorization) : 0;
@@ -817,7 +820,7 @@ int32_t weir_h2_call(struct weir_h2 *h2, const char *path,
         PAIR("te", "trailers"),
         PAIR("content-type", "application/grpc"),
         PAIR("user-agent", "weir"),
-        { .name = NULL }, /* authorization, if there is one */
+        { .name = NULL }, /* authorization, if any */
     };
     size_t count = WEIR_COUNT_OF(pairs) - 1;
     if (authorization) {
@@ -865,7 +868,8 @@ int weir_h2_send(struct weir_h2 *h2, int32_t id, const void *bytes, size_t len,
     weir_byte_queue_append(&stream->out, bytes, len);
     h2->queued += total;
     stream->ending = last && !h2->server;
-    /* It says no when the stream isn't waiting: then it is read anyway. */
+    /* This fails if the stream isn't deferred; then its data are read
+     * anyway. */
     (void)nghttp2_session_resume_data(h2->session, id);
     return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * wire/h2_stream.c - the streams of a session: a list, and an array by id
- * that finds those in use at once. */
+ * wire/h2_stream.c - the streams of a session: a list, and an array indexed by
+ * id that finds recent ones without a search. */
 
 #include <stdlib.h>
 
@@ -40,7 +40,7 @@ struct stream *weir_h2_new_stream(struct weir_h2 *h2, int32_t id)
     return stream;
 }
 
-/* Volatile: the compiler would leave out writes that nothing reads. */
+/* Volatile: otherwise the compiler drops writes that nothing reads. */
 void weir_h2_wipe_authorization(struct stream *stream)
 {
     volatile char *p = stream->authorization;
