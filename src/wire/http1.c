@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  * wire/http1.c - a request line and headers.
  *
- * Theory of operation. Each call begins anew at the first byte: a whole head is
- * decoded at one go, and of a part of one nothing is remembered. The search for
- * the head's end is the only work that is done again, and the head has a bound.
+ * Theory of operation. Each call begins at the first byte: a whole head is
+ * decoded at once, and nothing is remembered of an incomplete one. Only the
+ * search for the head's end is repeated, and the head has a bound.
  *
- * Why not libevent's evhttp: it takes differing lengths, signs, folded lines
- * and blanks before a colon, reads a whole body before it asks the handler, has
- * no bound on its connections, and one for each peer costs as much as a hundred
+ * Why not libevent's evhttp: it accepts differing lengths, signs, folded lines
+ * and blanks before a colon, reads a whole body before it asks the handler,
+ * doesn't bound its connections, and a connection costs as much as a hundred
  * decisions.
  *
  * Source: RFC 9110 (methods, fields), RFC 9112 (messages; section 6.3 on
- * lengths, 11.2 on what is smuggled between readers that differ). */
+ * lengths, 11.2 on request smuggling). */
 
 #include "wire/http1.h"
 
@@ -32,7 +32,7 @@ static bool is_token(struct weir_text text)
     return text.len > 0;
 }
 
-/* Visible bytes, blanks, tabs and what isn't ASCII. */
+/* Visible bytes, blanks, tabs and bytes that aren't ASCII. */
 static bool is_value(struct weir_text text)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -60,7 +60,8 @@ static bool is_word(struct weir_text text, const char *word)
     return text.len == strlen(word) && strncasecmp(text.p, word, text.len) == 0;
 }
 
-/* The next line of '*rest', without its CRLF; false: there is no whole one. */
+/* The next line of '*rest', without its CRLF; false: the line isn't
+ * complete. */
 static bool next_line(struct weir_text *rest, struct weir_text *out)
 {
     const char *end = memchr(rest->p, '\n', rest->len);
@@ -73,7 +74,7 @@ static bool next_line(struct weir_text *rest, struct weir_text *out)
     return true;
 }
 
-/* Up to the next blank, and past it. */
+/* The text up to the next blank, which is skipped. */
 static struct weir_text next_word(struct weir_text *line)
 {
     const char *blank = memchr(line->p, ' ', line->len);
@@ -133,7 +134,7 @@ static int decode_length(struct weir_text value, size_t *out)
     return 0;
 }
 
-/* Whether a list of words, as Connection has one, holds this word. */
+/* Whether a list of words, such as Connection's value, holds this word. */
 static bool has_word(struct weir_text list, const char *word)
 {
     while (list.len > 0) {
@@ -148,12 +149,12 @@ static bool has_word(struct weir_text list, const char *word)
     return false;
 }
 
-/* How often a header came that may come once. */
+/* Counts of the headers that may come only once. */
 struct seen {
     unsigned lengths, hosts;
 };
 
-/* Heeds a header that is about the message itself. */
+/* Applies a header that is about the message itself. */
 static int heed(const struct weir_http1_header *header,
                 struct weir_http1_request *out, struct seen *seen)
 {
@@ -165,7 +166,7 @@ static int heed(const struct weir_http1_header *header,
         return out->expects ? 0 : -400;
     }
     if (is_word(header->name, "Connection")) {
-        /* Of 1.0 none is kept. */
+        /* An HTTP/1.0 connection isn't kept open. */
         out->keep = out->keep && !has_word(value, "close");
         return 0;
     }
@@ -199,8 +200,8 @@ static int decode_head(struct weir_text head, struct weir_http1_request *out)
     return status;
 }
 
-/* Bytes of the head, with its empty line; 0: it isn't whole; -400: a line that
- * ends without CR, which the rest can't mend. */
+/* Bytes of the head, with its empty line; 0: it is incomplete; -400: a line
+ * ends without CR, which later bytes can't mend. */
 static int head_size(const char *bytes, size_t len)
 {
     size_t most = len < WEIR_HTTP1_HEAD_MAX ? len : WEIR_HTTP1_HEAD_MAX;
@@ -223,7 +224,7 @@ int weir_http1_head(const char *bytes, size_t len,
 {
     out->header_count = out->content_length = 0;
     out->keep = out->expects = false;
-    /* An empty line before a request is a habit of old clients. */
+    /* Old clients send an empty line before a request. */
     size_t skipped = len >= 2 && memcmp(bytes, "\r\n", 2) == 0 ? 2 : 0;
     int size = head_size(bytes + skipped, len - skipped);
     if (size < 0)

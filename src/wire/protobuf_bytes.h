@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * wire/protobuf_bytes.h - the bytes of protobuf by hand: numbers and fields,
- * in and out. Inline, because a report is tens of thousands of them. */
+ * wire/protobuf_bytes.h - the bytes of protobuf by hand: reads and writes
+ * numbers and fields. Inline, because a report has tens of thousands of
+ * them. */
 
 #ifndef WEIR_PROTOBUF_BYTES_H
 #define WEIR_PROTOBUF_BYTES_H
@@ -10,7 +11,7 @@
 #include "base/base.h"
 
 #define WEIR_VARINT_MAX 10   /* bytes of the longest varint */
-#define WEIR_VARINT_32_MAX 5 /* bytes of the longest of 32 bits */
+#define WEIR_VARINT_32_MAX 5 /* bytes of the longest 32-bit varint */
 
 enum weir_wire_type {
     WEIR_WIRE_VARINT = 0,
@@ -19,18 +20,18 @@ enum weir_wire_type {
     WEIR_WIRE_FIXED32 = 5,
 };
 
-/* What is still to be read. */
+/* The bytes that are still to be read. */
 struct weir_wire_in {
     const uint8_t *p;
     const uint8_t *end;
 };
 
-/* One field as it comes. */
+/* One field as it was read. */
 struct weir_wire_item {
     uint32_t number;
     enum weir_wire_type type;
-    uint64_t value;            /* of a varint */
-    struct weir_wire_in bytes; /* of any other */
+    uint64_t value;            /* for a varint */
+    struct weir_wire_in bytes; /* for any other type */
 };
 
 static inline struct weir_wire_in weir_wire_over(const void *p, size_t len)
@@ -46,7 +47,7 @@ static inline size_t weir_wire_left(struct weir_wire_in in)
     return (size_t)(in.end - in.p);
 }
 
-/* Whether a field is what it should be: the wire type that its number has. */
+/* Whether the field has that number and the wire type that belongs to it. */
 static inline bool weir_wire_is(const struct weir_wire_item *item,
                                 uint32_t number, enum weir_wire_type type)
 {
@@ -88,7 +89,7 @@ static inline bool weir_varint_get_slow(struct weir_wire_in *in, uint64_t *out)
     return false;
 }
 
-/* Likewise; nearly all are of one or two bytes. */
+/* The same; nearly all varints have one or two bytes. */
 static inline bool weir_varint_get(struct weir_wire_in *in, uint64_t *out)
 {
     if (WEIR_UNLIKELY(in->end - in->p < 2))
@@ -108,7 +109,7 @@ static inline bool weir_varint_get(struct weir_wire_in *in, uint64_t *out)
     return weir_varint_get_slow(in, out);
 }
 
-/* The bytes a varint takes: a ceiling of its bits by 7, at least 1. */
+/* Bytes of a varint: its bits divided by 7, rounded up, at least 1. */
 static inline size_t weir_varint_size(uint64_t value)
 {
     unsigned bits = 64 - (unsigned)__builtin_clzll(value | 1);
@@ -125,8 +126,8 @@ static inline uint8_t *weir_varint_put(uint8_t *p, uint64_t value)
     return p;
 }
 
-/* A key, or a length: of 32 bits, and so in no more bytes than those take,
- * which is where other readers stop too. */
+/* A key or a length, of 32 bits: more bytes than those take are refused, as
+ * other readers do. */
 static inline bool weir_varint_get_32(struct weir_wire_in *in, uint64_t *out)
 {
     const uint8_t *before = in->p;
@@ -168,15 +169,16 @@ static inline int weir_wire_next(struct weir_wire_in *in,
     return 1;
 }
 
-/* ---- Fields out: sizes and bytes, numbers below 16 (one byte of key).
- * A number that is 0 and bytes that are empty are left out. ---- */
+/* ---- Writing fields: their sizes and bytes. Field numbers are below 16 (a
+ * key of one byte). A number that is 0 and bytes that are empty are left out.
+ * ---- */
 
 static inline size_t weir_wire_number_size(uint64_t value)
 {
     return value == 0 ? 0 : 1 + weir_varint_size(value);
 }
 
-/* Bytes that are there even when empty (a message). */
+/* A field that is written even if it is empty (a message). */
 static inline size_t weir_wire_message_size(size_t len)
 {
     return 1 + weir_varint_size(len) + len;
@@ -213,8 +215,8 @@ static inline uint8_t *weir_wire_put_double(uint8_t *p, unsigned number,
 }
 
 /* The double of a field of WEIR_WIRE_FIXED64, if it is at least 0 and at most
- * 'max': as numbers, the bits of such doubles rise as they do, and those of all
- * others (NaN, infinity, the negative ones, -0) are above. */
+ * 'max'. Read as integers, the bits of such doubles rise with their values, and
+ * the bits of all others (NaN, infinity, negative ones, -0) are above. */
 static inline bool weir_wire_get_double(struct weir_wire_in bytes, double max,
                                         double *out)
 {
@@ -236,7 +238,7 @@ static inline uint8_t *weir_wire_put_number(uint8_t *p, unsigned number,
     return weir_varint_put(p, value);
 }
 
-/* The key and the length alone; the bytes follow. */
+/* Only the key and the length; the bytes follow. */
 static inline uint8_t *weir_wire_put_head(uint8_t *p, unsigned number,
                                           size_t len)
 {

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * wire/quota_json.c - a quota as a JSON object: jansson.
  *
- * The table of fields says for each whether JSON shows it as text, number or
- * object; everything else goes through the same texts that people write, so
- * the page, the command line and a file can't mean different things.
+ * The table of fields says whether JSON has a field as text, number or object.
+ * Values pass through the same texts that people write, so the page, the
+ * command line and a file can't disagree.
  *
- * A quota borrows its texts, and labels come as an object, of which no such
- * text exists. It is made once and put in place of the object, so that it
- * lives as long as all the others do. */
+ * A quota borrows its texts. Labels come as an object, so their text is made
+ * once and replaces the object: it then lives as long as the other texts. */
 
 #include "wire/quota_json.h"
 
@@ -59,8 +58,9 @@ static json_t *field_to_json(const struct weir_quota *quota,
     return NULL;
 }
 
-/* A field that doesn't go with the quota's algorithm says nothing and is left
- * out; one that is set nonetheless must be seen, to be refused. */
+/* A field that doesn't apply to the quota's algorithm is left out at its
+ * default. One that is set is shown, so that the reader's check can refuse
+ * it. */
 static bool is_shown(const struct weir_quota *quota, const char *field)
 {
     return weir_quota_applies(quota, field) ||
@@ -146,8 +146,8 @@ static int set_labels(json_t *object, json_t *value, struct weir_quota *quota,
     return 0;
 }
 
-/* id, epoch and created are the store's; that a program hands back an
- * object as it got it must be no error. */
+/* The store sets id, epoch and created. A program may send back an object that
+ * it received, so these fields are accepted. */
 static int set_read_only(const char *field, json_t *value,
                          struct weir_quota *quota, struct weir_diag *diag)
 {
@@ -174,8 +174,9 @@ static const struct weir_field *find_field(const char *name)
     return NULL;
 }
 
-/* A number where a text is wanted is a number of units ("low_burst": 100).
- * Its digits live nowhere, which is right only for fields that are parsed. */
+/* A number for a text field is a number of units ("low_burst": 100). Its
+ * digits are kept only during the call, so only fields that are parsed may
+ * have one. */
 static bool takes_digits(const struct weir_field *field)
 {
     static const char *const also[] = { "limit", "low_burst", "high_burst",
@@ -192,7 +193,7 @@ static bool takes_sign(const struct weir_field *field)
     return strcmp(field->name, "priority") == 0;
 }
 
-/* What a value of a field should have been. */
+/* The type that a value of the field must have, in words. */
 static const char *wanted_type(const struct weir_field *field)
 {
     switch (field->type) {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * wire/resp.c - arrays of bulk strings, or a line of words.
  *
- * A request that isn't whole is begun anew when more has come. Its bytes are
- * few and its strings are leapt over, so that costs some sixty steps, and
- * nothing has to be remembered between two reads.
+ * An incomplete request is decoded again from its first byte when more bytes
+ * have come. That costs some sixty steps, because its strings are skipped, and
+ * needs no state between two reads.
  *
  * A command of six words and its reply of five numbers are a dozen numbers to
- * read and six to write, which was two thirds of all that a decision cost. So
- * lengths, which have a digit or two, are read at a glance, and numbers are
- * written two digits at a time into their place. */
+ * read and six to write, once two thirds of the cost of a decision. Therefore
+ * lengths of one or two digits have a fast path, and numbers are written two
+ * digits at a time. */
 
 #include "wire/resp.h"
 
@@ -17,11 +17,11 @@
 
 #define NUMBER_MAX 20 /* bytes of a 64-bit number */
 #define SHORT_LINE 5  /* bytes of "$12\r\n" */
-#define DIGITS_MAX 19 /* of them, digits; zeros before others included */
+#define DIGITS_MAX 19 /* digits of a number, leading zeros included */
 
 struct cursor {
     const char *p, *end;
-    bool is_short; /* the bytes have ended */
+    bool is_short; /* the bytes ended too early */
     const char *error;
 };
 
@@ -54,8 +54,8 @@ bool weir_resp_number(struct weir_text text, int64_t *out)
     return true;
 }
 
-/* The same of a line with one digit or two; false: it is no such line, or may
- * not be whole. */
+/* The same for a line of one or two digits; false: another line, or an
+ * incomplete one. */
 static inline bool read_short_count(struct cursor *cursor, int64_t *out)
 {
     if (cursor->end - cursor->p < SHORT_LINE)
@@ -76,8 +76,8 @@ static inline bool read_short_count(struct cursor *cursor, int64_t *out)
     return true;
 }
 
-/* The number of a line, behind its first byte; false: no whole line, or no
- * number ('error' is set then). */
+/* The number of a line, behind its first byte. false: the line is incomplete,
+ * or has no number (then 'error' is set). */
 static bool read_long_count(struct cursor *cursor, int64_t *out,
                             const char *error)
 {
@@ -162,7 +162,7 @@ static int nibble(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* One byte of "…", behind a backslash or as it is. */
+/* One byte of a quoted word, which may be escaped. */
 static char unescape(struct cursor *line)
 {
     static const char from[] = "nrtba";
@@ -181,8 +181,8 @@ static char unescape(struct cursor *line)
     return known ? to[known - from] : c;
 }
 
-/* The rest of a word in quotes, which its first has begun; '*at' is where it
- * is written. False: it has no end, or something follows it. */
+/* The rest of a quoted word, behind its opening quote; '*at' is where to write
+ * it. False: no closing quote, or no blank after it. */
 static bool read_quoted(struct cursor *line, char quote, char **at)
 {
     while (line->p < line->end && *line->p != quote) {
@@ -230,10 +230,10 @@ static int read_words(struct cursor *line, struct weir_resp_request *out)
     }
 }
 
-/* Whether a line begins a request of HTTP, or is one of its headers: any page
- * can make a browser post to any port, and if the first lines were only unknown
- * commands, the body would be commands too. Redis knows such lines by "POST"
- * and "Host:". */
+/* Whether a line begins an HTTP request or is one of its headers. Any web page
+ * can make a browser post to any port: if the first lines were merely unknown
+ * commands, the body's lines would be executed. Redis knows such lines by
+ * "POST" and "Host:". */
 static bool is_http(const char *line, size_t len)
 {
     static const char version[] = " HTTP/1.1";
@@ -311,7 +311,7 @@ static size_t digits_of(uint64_t value)
     return count + (value >= 10) + (value >= 100);
 }
 
-/* Writes 'count' digits, all that 'value' has. */
+/* Writes 'count' digits, exactly as many as 'value' has. */
 static void put_digits(char *at, size_t count, uint64_t value)
 {
     static const char pairs[] = "00010203040506070809101112131415161718192021"

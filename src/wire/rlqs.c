@@ -2,10 +2,10 @@
  * wire/rlqs.c - Envoy's rate limit quota service, by hand.
  *
  * Theory of operation. A message may name thousands of buckets, so it is read
- * one usage at a time: once to see that all of it is sound, and once more as
- * its reader goes on. A bucket's id is a map, whose pairs come in any order:
- * they are sorted by key, so that one bucket has one name; the bytes as they
- * came are kept as well, and said again in answers.
+ * one usage at a time: a first walk checks the whole message, a second one
+ * hands out its usages. A bucket's id is a map with its pairs in any order:
+ * they are sorted by key, so that a bucket has one name. The bytes as received
+ * are kept too, for the answers.
  *
  * An answer is a list of actions. Since protobuf reads two messages in a row
  * as one, each action is encoded by itself and its bytes are joined. */
@@ -38,7 +38,7 @@ static int read_pair(struct weir_wire_in in, struct weir_rls_entry *out,
     return 0;
 }
 
-/* Puts a pair where it belongs. */
+/* Inserts a pair in the order of keys. */
 static int insert(struct weir_rlqs_usage *usage,
                   const struct weir_rls_entry *pair, struct weir_diag *diag)
 {
@@ -92,7 +92,7 @@ static int read_duration(struct weir_wire_in in, weir_duration *out)
         else if (weir_wire_is(&item, 2, WEIR_WIRE_VARINT))
             nanos = item.value;
     }
-    /* Below 0, or more than anybody waits: nothing is said. */
+    /* Negative, or over 366 days: taken as not given. */
     bool sound = seconds < 366ull * 86400 && nanos < WEIR_SECOND;
     *out = sound ? seconds * WEIR_SECOND + nanos : 0;
     return more;
@@ -171,7 +171,7 @@ bool weir_rlqs_next(struct weir_rlqs_reports *reports,
     if (!found)
         return false;
     int error = read_usage(item.bytes, out, NULL);
-    weir_assert(error == 0); /* weir_rlqs_read() has seen it */
+    weir_assert(error == 0); /* weir_rlqs_read() has checked the message */
     return true;
 }
 
@@ -198,7 +198,7 @@ static size_t bucket_size(const struct weir_rlqs_action *action)
            weir_wire_message_size(duration_size(action->interval));
 }
 
-/* A oneof's member is written even when it is 0 (ALLOW_ALL). */
+/* A member of a oneof is written even if it is 0 (ALLOW_ALL). */
 #define BLANKET_SIZE 2
 
 static size_t strategy_size(const struct weir_rlqs_action *action)

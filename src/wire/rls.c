@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT
  * wire/rls.c - Envoy's rate limit service, by hand.
  *
- * Theory of operation. A call is decided in a microsecond, so what reads it
- * must not cost more than that: one walk over the bytes, texts left where they
- * are, and two arrays of the request's own for descriptors and entries, which
- * are its bounds as well. Four messages, a function each, and a table a
- * message would be longer than they are.
+ * Theory of operation. A call is decided in a microsecond, and reading it must
+ * not cost more: one walk over the bytes, texts left in place, and two arrays
+ * in the request for descriptors and entries, whose sizes are the bounds. Four
+ * messages, a function each: tables would be longer.
  *
- * Entries of a descriptor lie in a row, though a sender might mix the fields
- * of a descriptor: a descriptor is read to its end before the next begins, so
- * all that lies between are its own.
+ * The entries of a descriptor are adjacent in the array, although its fields
+ * may come in any order: a descriptor is read to its end before the next one
+ * begins.
  *
- * Writing goes forward. A part's length comes before it, so the sizes of the
- * small parts are added up first: each of them has but a few numbers. */
+ * Writing goes forward. A part's length precedes it, so the sizes of the small
+ * parts are computed first. */
 
 #include "wire/rls.h"
 
@@ -68,7 +67,7 @@ static int read_entry(struct weir_wire_in in, struct weir_rls_entry *out,
                : 0;
 }
 
-/* The number of a message whose field 1 it is (UInt64Value). */
+/* The number in field 1 of a wrapper message (UInt64Value). */
 static int read_wrapped(struct weir_wire_in in, uint64_t *out)
 {
     struct weir_wire_item item;
@@ -80,7 +79,7 @@ static int read_wrapped(struct weir_wire_in in, uint64_t *out)
     return more;
 }
 
-/* A limit of the client's own. */
+/* A limit that the client sends. */
 static int read_override(struct weir_wire_in in, uint32_t *out_unit,
                          struct weir_diag *diag)
 {
@@ -160,8 +159,8 @@ static int read_field(struct weir_rls_request *request,
     return 0;
 }
 
-/* A limit of the client's own is looked at, so that nobody takes a mistake for
- * a limit. */
+/* The unit of a client's own limit is checked, so that a mistake isn't taken
+ * for a limit. */
 static int check_descriptor(const struct weir_rls_descriptor *descriptor,
                             struct weir_diag *diag)
 {

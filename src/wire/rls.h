@@ -16,18 +16,19 @@
 #define WEIR_HEALTH_CHECK "/grpc.health.v1.Health/Check"
 #define WEIR_HEALTH_WATCH "/grpc.health.v1.Health/Watch"
 
-/* Bounds of a request. What is over them is refused, not cut. */
+/* Bounds of a request. A request over one of them is refused, not cut. */
 #define WEIR_RLS_BYTES_MAX 65536u
 #define WEIR_RLS_DESCRIPTORS_MAX 64u
 #define WEIR_RLS_ENTRIES_MAX 256u /* of all descriptors together */
-/* Bytes that an answer with so many statuses and headers always fits in. */
+/* The size of a buffer that fits any answer with so many statuses and
+ * headers. */
 #define WEIR_RLS_NAME_MAX 128u  /* of a limit's name */
 #define WEIR_RLS_HEADERS_MAX 8u /* of an answer */
 #define WEIR_RLS_HEADER_VALUE_MAX 512u
 #define WEIR_RLS_ANSWER_MAX \
     (16u + WEIR_RLS_DESCRIPTORS_MAX * 192u + WEIR_RLS_HEADERS_MAX * 640u)
 
-/* The wire's numbers. */
+/* The numbers on the wire. */
 enum weir_rls_code {
     WEIR_RLS_UNKNOWN = 0,
     WEIR_RLS_OK = 1,
@@ -43,7 +44,7 @@ enum weir_rls_unit {
     WEIR_RLS_YEAR = 6,  /* 365 days */
     WEIR_RLS_WEEK = 7,
 };
-/* 0 for what is no unit. */
+/* 0: no known unit. */
 weir_duration weir_rls_unit_length(enum weir_rls_unit unit);
 
 struct weir_rls_entry {
@@ -51,17 +52,19 @@ struct weir_rls_entry {
     struct weir_text value; /* may be empty */
 };
 
-/* A message of a key (1) and a value (2), unchecked. WEIR_ESYNTAX. */
+/* Decodes a message of a key (1) and a value (2), unchecked. WEIR_ESYNTAX. */
 int weir_rls_read_entry(struct weir_text bytes, struct weir_rls_entry *out);
 
 struct weir_rls_descriptor {
     const struct weir_rls_entry *entries; /* within the request */
     uint32_t entry_count;                 /* at least 1 */
-    bool hits_given;                      /* 'hits' in place of the request's */
-    bool negative;                        /* hits are given back */
-    bool override_given;                  /* the client names a limit */
-    uint32_t override_unit;               /* its unit, as sent */
-    uint64_t hits;                        /* 0: look, and count nothing */
+    bool hits_given;                      /* 'hits' replaces the request's
+                                           * hits */
+    bool negative;                        /* the hits are given back */
+    bool override_given;                  /* the client sent a limit of its
+                                           * own */
+    uint32_t override_unit;               /* that limit's unit, as sent */
+    uint64_t hits;                        /* 0: look only, count nothing */
 };
 
 struct weir_rls_request {
@@ -73,19 +76,19 @@ struct weir_rls_request {
     struct weir_rls_entry entries[WEIR_RLS_ENTRIES_MAX];
 };
 
-/* Decodes and checks. Texts point into 'bytes', and are any bytes. Unknown
- * fields are skipped; a number that comes twice counts the last time. Returns
+/* Decodes and checks. Texts point into 'bytes' and may hold any bytes. Unknown
+ * fields are skipped; of a number that comes twice the last one counts. Returns
  * 0, WEIR_ESYNTAX (broken bytes), WEIR_ETOOBIG or WEIR_EINVAL (no domain, no
- * descriptor, one without entries, a key that is empty, an override by a unit
- * that isn't one), with what to tell the peer in 'diag' (may be NULL). */
+ * descriptor, one without entries, a key that is empty, a limit of an unknown
+ * unit), with a sentence for the peer in 'diag' (may be NULL). */
 int weir_rls_decode(const void *bytes, size_t len, struct weir_rls_request *out,
                     struct weir_diag *diag);
 
-/* What a request must be, whatever it was read from: WEIR_EINVAL as above. */
+/* Checks a request from any source: WEIR_EINVAL as above. */
 int weir_rls_check(const struct weir_rls_request *request,
                    struct weir_diag *diag);
 
-/* How many units a descriptor of the request asks for. */
+/* The units that a descriptor of the request takes. */
 uint64_t weir_rls_hits(const struct weir_rls_request *request,
                        const struct weir_rls_descriptor *descriptor);
 
@@ -94,7 +97,7 @@ struct weir_rls_status {
     bool limit_given;
     enum weir_rls_unit unit; /* of the limit, as the next two */
     uint32_t requests_per_unit;
-    struct weir_text name; /* cut at WEIR_RLS_NAME_MAX by who sets it */
+    struct weir_text name; /* its maker cuts it at WEIR_RLS_NAME_MAX */
     uint32_t remaining;
     bool reset_given;
     weir_duration reset;
@@ -110,7 +113,8 @@ struct weir_rls_answer {
     uint32_t count;        /* of statuses; at most WEIR_RLS_DESCRIPTORS_MAX */
     uint32_t header_count; /* at most WEIR_RLS_HEADERS_MAX */
     const struct weir_rls_status *statuses;
-    const struct weir_rls_header *headers; /* for the response downstream */
+    const struct weir_rls_header *headers; /* for the response to the downstream
+                                            * client */
 };
 
 /* Encodes into 'buf' of WEIR_RLS_ANSWER_MAX bytes. Returns the bytes written.
@@ -123,12 +127,11 @@ size_t weir_rls_encode(const struct weir_rls_answer *answer, void *buf);
 enum weir_health {
     WEIR_HEALTH_SERVING = 1,
     WEIR_HEALTH_NOT_SERVING = 2,
-    WEIR_HEALTH_SERVICE_UNKNOWN = 3, /* Watch alone says so */
+    WEIR_HEALTH_SERVICE_UNKNOWN = 3, /* only Watch sends it */
 };
 #define WEIR_HEALTH_ANSWER_SIZE 2
 
-/* The service that is asked for; may be empty, which means all. WEIR_ESYNTAX:
- * broken bytes. */
+/* The requested service; empty: all. WEIR_ESYNTAX: broken bytes. */
 int weir_health_decode(const void *bytes, size_t len,
                        struct weir_text *out_service);
 /* WEIR_HEALTH_ANSWER_SIZE bytes. */

@@ -2,11 +2,10 @@
  * wire/rls_json.c - requests of Envoy's rate limit service from JSON, answers
  * to it.
  *
- * Theory of operation. A message is an object whose members a table names, by
- * both of their spellings; one walk over the object finds each in the table,
- * so that what isn't there is refused, as protobuf's own readers refuse it. A
- * member's reader gets what it fills by one struct, for there are but four
- * messages.
+ * Theory of operation. A message is an object; a table names its members in
+ * both spellings. One walk over the object finds each member in the table, and
+ * an unknown one is refused, as protobuf's own readers do. One struct tells
+ * each member's reader where to write, since there are only four messages.
  *
  * Numbers are as lenient as proto3's JSON asks for: 5, 5.0 and "5" are one. */
 
@@ -20,7 +19,7 @@
 
 struct reader {
     struct weir_rls_request *request;
-    struct weir_rls_descriptor *descriptor; /* that is read; or NULL */
+    struct weir_rls_descriptor *descriptor; /* being read; or NULL */
     struct weir_rls_entry *entry;           /* likewise */
     struct weir_diag *diag;
 };
@@ -278,7 +277,7 @@ static const char *const codes[] = {
     [WEIR_RLS_OVER_LIMIT] = "OVER_LIMIT",
 };
 
-/* What has no memory is left out, and found missing at the end. */
+/* A member that finds no memory is left out; the end of the call notices it. */
 static void set_number(json_t *to, const char *name, uint64_t number)
 {
     if (number > 0)

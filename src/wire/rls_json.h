@@ -18,11 +18,11 @@
 
 #include "wire/rls.h"
 
-/* Reads and checks what weir_rls_decode() does, within its bounds. Members are
- * named in camelCase or as in the .proto; null is as good as absent; whole
- * numbers may be texts, and units names or numbers. Texts point into 'object'.
- * WEIR_ESYNTAX (another type, an unknown member, one that comes twice),
- * WEIR_ETOOBIG, WEIR_EINVAL, with 'diag' filled. */
+/* Reads and checks as weir_rls_decode() does, within its bounds. Members are
+ * named in camelCase or as in the .proto; null means absent; integers may be
+ * texts, and units names or numbers. Texts point into 'object'. WEIR_ESYNTAX
+ * (another type, an unknown member, one that comes twice), WEIR_ETOOBIG,
+ * WEIR_EINVAL, with 'diag' filled. */
 int weir_rls_from_json(json_t *object, struct weir_rls_request *out,
                        struct weir_diag *diag);
 

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * wire/rls_name.c - how a descriptor of Envoy's is called as a quota.
+ * wire/rls_name.c - the quota's name of a descriptor of Envoy's.
  *
- * Theory of operation. The name must be readable, for it is what `weir top`
- * shows; the same in every process and every version, for it is what counts
- * are kept by; and never that of another descriptor, or a client could spend
- * what is somebody else's by its choice of a value. envoyproxy/ratelimit joins
- * keys and values by '_', and there ("a_b", "c") and ("a", "b_c") are one.
+ * Theory of operation. The name must be readable, since `weir top` shows it. It
+ * must be the same in every process and version, since counts are kept by it.
+ * And it must differ from every other descriptor's name, or a client could
+ * spend another client's limit by its choice of a value. envoyproxy/ratelimit
+ * joins keys and values by '_', so there ("a_b", "c") and ("a", "b_c") are one.
  *
- * Rejected: names without escapes and a separator that nobody uses (somebody
- * does), and hashes alone (nobody can read them). Long values are cut because
- * a name has a bound and a value has none: a cookie that is too long must not
- * be what passes unlimited. Their hash isn't a secret one: who can afford to
- * find another value with the same 64 bits, and the same beginning, shares a
- * limit with it. */
+ * Rejected: names without escapes and a rare separator (values may contain it),
+ * and hashes alone (unreadable). Long values are cut because a name has a bound
+ * and a value has none: a long cookie must not pass unlimited. Their hash has
+ * no secret seed: a client that finds another value with the same 64 bits and
+ * the same beginning shares that value's limit. */
 
 #include "wire/rls_name.h"
 
@@ -20,7 +19,9 @@
 #include "quota/quota_text.h"
 
 #define DIGITS 16
-#define KEPT_MAX (WEIR_RLS_VALUE_MAX - 1 - DIGITS) /* of what is cut */
+#define KEPT_MAX \
+    (WEIR_RLS_VALUE_MAX - 1 - DIGITS) /* bytes kept of a long
+                                                    * value */
 
 static void put(struct weir_rls_name *name, const char *p, size_t len)
 {
@@ -35,9 +36,9 @@ static void put(struct weir_rls_name *name, const char *p, size_t len)
 
 /* ---- Escapes ---- */
 
-/* The bytes of ASCII that don't stand for themselves, a bit each. */
+/* The ASCII bytes that are escaped, a bit each. */
 struct special {
-    uint64_t of[2]; /* 0 to 63, 64 to 127 */
+    uint64_t of[2]; /* for bytes 0 to 63, 64 to 127 */
 };
 #define BIT(c) (1ull << ((c)&63))
 #define CONTROLS 0xffffffffull
@@ -53,7 +54,7 @@ static bool is_plain(unsigned char c, const struct special *special)
     return c < 0x80 && !(special->of[c >> 6] & BIT(c));
 }
 
-/* The bytes at the start that stand for themselves. */
+/* The number of leading bytes that need no escape. */
 static size_t plain_run(struct weir_text text, const struct special *special)
 {
     size_t len = 0;
@@ -68,7 +69,7 @@ static char digit(unsigned value)
 }
 
 /* Writes the first character of 'text' into 'out', which has room for 12.
- * Returns how many bytes it is of 'text'. */
+ * Returns the bytes of 'text' that it took. */
 static size_t escape(struct weir_text text, const struct special *special,
                      char *out, size_t *out_len)
 {
@@ -116,7 +117,7 @@ static void put_hash(struct weir_rls_name *name, struct weir_text value)
     put(name, out, sizeof out);
 }
 
-/* Of what is over the bound so much stays as leaves room for the hash. */
+/* A value over the bound keeps as many bytes as leave room for the hash. */
 static void put_value(struct weir_rls_name *name, struct weir_text value,
                       bool glob)
 {

@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: MIT
  * wire/rls_quotas.c - the limits of envoyproxy/ratelimit as quotas.
  *
- * Theory of operation. A limit is a quota, named as the descriptors that it
- * rules (rls_name.h); where an entry has a pattern or no value, a template by
- * paths, whose instances count each value for itself. Where a pattern's values
- * share what there is, the pattern itself is the value.
+ * Theory of operation. A limit becomes a quota with the name of the descriptors
+ * that it rules (rls_name.h). If an entry has a pattern or no value, the quota
+ * is a template by paths, and each value has an instance with its own count. If
+ * a pattern's values share one limit, the pattern itself is used as the value.
  *
  *     path=/cart, user (any)      envoy/shop/path=%2Fcart/user=*
  *     path=/cart*                 envoy/shop/path=%2Fcart*
  *     path=/cart*, shared         envoy/shop/path=%2Fcart%2A
  *
- * Which template rules a name is said by their 'order', then by which says
- * more. The second is right nearly always, so 'order' stays 0 but where it
- * would be wrong: a template that may match a name that an earlier one
- * matches, and that would be tried first, gets a higher one. Quotas of other
- * names are left where they are.
+ * The template that rules a name is chosen by 'order', then by the more
+ * specific name. The second criterion alone is nearly always right, and 'order'
+ * stays 0. Only a template that would be tried before an earlier rule's
+ * template, and may match the same name, gets a higher one. Quotas of other
+ * names aren't touched.
  *
- * The original counts in windows of the clock, each hit by a trip to Redis.
- * What all processes fill together without a trip is a bucket, so that is
- * what a limit becomes: as much at once as passes in a unit, and filled at
- * that pace. Over any unit that begins empty-handed twice as much may pass;
- * over the edge of two windows it may there. With a store it is as there. */
+ * The original counts in windows of the clock, with a round trip to Redis for
+ * each hit. Here a limit becomes a bucket, which all processes fill together
+ * without a round trip: its burst is one unit's limit, and it refills at that
+ * pace. In the unit after an idle time up to twice the limit may pass, as with
+ * the original's windows across the edge of two. With a store ('exact') the
+ * count is exactly the original's. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,8 +35,8 @@ struct weir_rls_quotas {
     size_t count;
 };
 
-/* Of the n-th entry: whether any value, or a pattern, has a count of its own
- * for each value. */
+/* Whether the n-th entry accepts any value, or a pattern, with a count for each
+ * value. */
 static bool is_glob(const struct weir_rls_rule *rule, uint32_t i)
 {
     struct weir_text value = rule->patterns[i].value;
@@ -59,7 +60,7 @@ static void make_name(const struct weir_rls_rule *rule,
     for (uint32_t i = 0; i < rule->depth; i++) {
         struct weir_text value = rule->patterns[i].value;
         bool any = value.len == 0;
-        /* A pattern that is cut would match something else. */
+        /* A pattern that was cut would match other names. */
         if (is_glob(rule, i) && value.len > WEIR_RLS_VALUE_MAX / 3)
             out->too_long = true;
         weir_rls_name_add(out, rule->patterns[i].key,
@@ -69,7 +70,7 @@ static void make_name(const struct weir_rls_rule *rule,
 
 /* ---- Orders ---- */
 
-/* Whether two templates may match one name, as far as keys say it. */
+/* Whether two templates may match one name, judging by their keys. */
 static bool may_meet(const struct weir_rls_rule *a,
                      const struct weir_rls_rule *b)
 {
@@ -87,8 +88,8 @@ static bool may_meet(const struct weir_rls_rule *a,
     return true;
 }
 
-/* Rules stand in the order in which they are looked for. Templates are few
- * (WEIR_TEMPLATES_MAX): more aren't put in order, for no root takes them. */
+/* Rules stand in the order in which they are searched. Only WEIR_TEMPLATES_MAX
+ * templates are put in order, since no root accepts more. */
 static void set_orders(const struct weir_rls_rule *rules,
                        struct weir_quota *quotas, size_t count)
 {
@@ -171,7 +172,7 @@ static int compare_names(const void *a, const void *b)
     return weir_text_compare((*one)->name, (*other)->name);
 }
 
-/* Two limits of one name: their values are the same once they are cut. */
+/* Two limits have one name: their values became the same when they were cut. */
 static int check_names(const struct weir_rls_rule *rules,
                        const struct weir_rls_quotas *made,
                        struct weir_diag *diag)

@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: MIT
- * wire/rls_rules.c - the configuration of envoyproxy/ratelimit, read and
- * asked.
+ * wire/rls_rules.c - reads the configuration of envoyproxy/ratelimit, and finds
+ * a descriptor's rule.
  *
- * Theory of operation. A tree of nodes in one array: the children of a node
- * lie in a row, first those of one value, sorted, then those with a pattern,
- * in the order of the file, then those of any value, sorted. So an exact value
- * is a binary search, and patterns are tried in their order.
+ * Theory of operation. A tree of nodes in one array: the children of a node are
+ * adjacent: first those with a value, sorted, then those with a pattern, in the
+ * order of the file, then those without a value, sorted. An exact value is
+ * found by binary search, and patterns are tried in their order.
  *
  *     node  path=/cart*  --> [ user=ann, user=a*, user ]
  *
- * A descriptor goes down a level an entry, never back up, and is ruled by the
- * limit of the node where it ends: as the original does. Where the tree is
- * walked from the left to the right, a limit that is found stands before all
- * others whose patterns match the same entries: that order is the one of
- * weir_rls_rules_all(), and the one in which quotas have to be tried
- * (rls_quotas.c).
+ * The search for a descriptor goes down one level per entry, never back up. The
+ * node where it ends has the descriptor's limit, as in the original. In a walk
+ * of the tree from left to right, the limit that the search finds comes before
+ * all others whose patterns match the same entries. weir_rls_rules_all() has
+ * that order, and quotas must be tried in it (rls_quotas.c).
  *
  * Texts stay in libyaml's documents, which the rules keep. Aliases can make a
- * short file a large tree; the count of nodes is bounded, and so is the depth,
- * which ends a ring. */
+ * large tree of a short file, so the number of nodes is bounded, and so is the
+ * depth, which ends a cycle. */
 
 #include "wire/rls_rules.h"
 
@@ -36,12 +35,12 @@ enum node_kind { VALUE, PATTERN, ANY };
 
 struct node {
     struct weir_text key;
-    struct weir_text value; /* of VALUE and PATTERN */
+    struct weir_text value; /* for VALUE and PATTERN */
     enum node_kind kind;
     uint32_t line;
-    uint32_t place;        /* in its list */
+    uint32_t place;        /* position in its list */
     uint32_t first, count; /* its children */
-    uint32_t rule;         /* or NO_RULE */
+    uint32_t rule;         /* index of its limit, or NO_RULE */
 };
 
 struct domain {
@@ -50,7 +49,7 @@ struct domain {
 };
 
 struct weir_rls_rules {
-    struct weir_yaml_nodes yaml; /* owns what texts point to */
+    struct weir_yaml_nodes yaml; /* owns the bytes of all texts */
     struct domain *domains;      /* owned; sorted by name */
     size_t domain_count;
     struct node *nodes; /* owned */
@@ -74,7 +73,7 @@ static int compare_texts(struct weir_text key, struct weir_text value,
     return order ? order : weir_text_compare(value, node->value);
 }
 
-/* Among 'count' nodes sorted by key and value. */
+/* Binary search among 'count' nodes sorted by key and value. */
 static const struct node *search(const struct node *nodes, uint32_t count,
                                  struct weir_text key, struct weir_text value)
 {
@@ -92,7 +91,7 @@ static const struct node *search(const struct node *nodes, uint32_t count,
     return NULL;
 }
 
-/* Where the nodes of a kind, or a later one, begin. */
+/* The index of the first node of this kind or a later one. */
 static uint32_t begin_of(const struct node *nodes, uint32_t count,
                          enum node_kind kind)
 {
@@ -113,7 +112,7 @@ static const struct node *find_child(const struct node *nodes, uint32_t count,
     uint32_t patterns = begin_of(nodes, count, PATTERN);
     const struct node *exact =
         search(nodes, patterns, entry->key, entry->value);
-    /* An empty value is the value of nobody. */
+    /* An empty value matches no VALUE node. */
     if (exact && entry->value.len > 0)
         return exact;
     uint32_t any = begin_of(nodes, count, ANY);
@@ -184,7 +183,7 @@ void weir_rls_quota_name(const struct weir_rls_rule *rule,
     }
 }
 
-/* ---- A limit as it was written ---- */
+/* ---- A limit as written ---- */
 
 static bool has_star(struct weir_text text)
 {
@@ -275,7 +274,7 @@ struct build {
     yaml_document_t *document;
     struct weir_text domain;
     struct weir_rls_entry path[WEIR_RLS_DEPTH_MAX];
-    uint32_t shared; /* bits of the path */
+    uint32_t shared; /* a bit for each entry of the path */
 };
 
 static int copy_texts(struct build *build, const struct weir_rls_written *from,
@@ -296,7 +295,7 @@ static int copy_texts(struct build *build, const struct weir_rls_written *from,
     return 0;
 }
 
-/* A limit goes behind all that were read: they get their order at the end. */
+/* Appends a limit; sort_rules() puts them in order at the end. */
 static int add_rule(struct build *build, const yaml_node_t *node,
                     const struct weir_rls_written *written, uint32_t depth,
                     struct node *to)
@@ -359,7 +358,7 @@ static int add_nodes(struct weir_rls_rules *rules, const yaml_node_t *where,
 static int read_nodes(struct build *build, const yaml_node_t *list,
                       uint32_t depth, uint32_t *out_first, uint32_t *out_count);
 
-/* The descriptor at 'at', which is inside of 'depth' others. */
+/* Reads the descriptor of node 'at', which is nested in 'depth' others. */
 static int read_node(struct build *build, const yaml_node_t *yaml_node,
                      uint32_t depth, uint32_t at)
 {
@@ -389,12 +388,12 @@ static int read_node(struct build *build, const yaml_node_t *yaml_node,
     if (error == 0 && written.descriptors)
         error = read_nodes(build, written.descriptors, depth + 1, &node.first,
                            &node.count);
-    /* Where it is may have moved meanwhile. */
+    /* The array may have moved meanwhile. */
     build->rules->nodes[at] = node;
     return error;
 }
 
-/* For one list: VALUE, then PATTERN as they came, then ANY. */
+/* The order within one list: VALUE, then PATTERN as in the file, then ANY. */
 static int compare_nodes(const void *a, const void *b)
 {
     const struct node *one = a;
@@ -422,7 +421,7 @@ static bool is_same(const struct node *a, const struct node *b)
     return a->kind == b->kind && compare_texts(a->key, a->value, b) == 0;
 }
 
-/* Those with patterns aren't sorted; there are few. */
+/* Nodes with patterns aren't sorted; there are few. */
 static int check_patterns(struct build *build, const struct node *nodes,
                           uint32_t count)
 {
@@ -457,7 +456,7 @@ static int read_nodes(struct build *build, const yaml_node_t *list,
         return weir_yaml_refuse(rules->yaml.diag, list, WEIR_ETOOBIG,
                                 "descriptors are nested more than 16 deep", "",
                                 "");
-    /* The first list of all may be empty: then there is no array of nodes. */
+    /* The outermost list may be empty: then there is no array of nodes. */
     if (count == 0)
         return 0;
     uint32_t first = 0;
@@ -525,7 +524,7 @@ static int read_domains(struct weir_rls_rules *rules)
 
 /* ---- The order of limits ---- */
 
-/* Moves the rules of the nodes, and of all below them, into 'sorted'. */
+/* Moves the rules of these nodes and of all below them into 'sorted'. */
 static void sort_rules(struct weir_rls_rules *rules, uint32_t first,
                        uint32_t count, struct weir_rls_rule *sorted,
                        uint32_t *at)

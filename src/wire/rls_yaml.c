@@ -7,8 +7,8 @@
  *           mapping    unit, requests_per_unit, …       read_limit
  *             list     replaces                         read_replaces
  *
- * What aliases could blow up is bounded by who walks the lists (rls_rules.c
- * counts descriptors). */
+ * Aliases can make a short file large: the callers that walk the lists bound
+ * them (rls_rules.c counts descriptors). */
 
 #include "wire/rls_yaml.h"
 

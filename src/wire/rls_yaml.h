@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * wire/rls_yaml.h - the YAML of envoyproxy/ratelimit as it is written: types
- * are checked, sense isn't. For rls_rules.c alone. */
+ * are checked, values aren't. Only rls_rules.c uses it. */
 
 #ifndef WEIR_RLS_YAML_H
 #define WEIR_RLS_YAML_H
@@ -8,7 +8,7 @@
 #include "wire/rls_rules.h"
 #include "wire/yaml_nodes.h"
 
-/* As of weir_yaml_nodes_load(): all documents of a text. */
+/* weir_yaml_nodes_load() of all documents of a text. */
 int weir_rls_yaml_load(struct weir_text text, struct weir_yaml_nodes *yaml);
 
 /* The top of a document. */
@@ -25,7 +25,7 @@ struct weir_rls_written {
     struct weir_text value;
     const yaml_node_t *descriptors; /* nested ones, a list; NULL: none */
     bool shadow, quota_mode, share_threshold, ignored;
-    bool has_limit; /* the next six say something */
+    bool has_limit; /* the next six members are set */
     bool unlimited;
     bool units_given;
     uint32_t requests_per_unit;

@@ -6,17 +6,17 @@
  *     header, block with 64-bit times     until the last transition
  *     "\nCET-1CEST,M3.5.0,M10.5.0/3\n"    for ever after (POSIX TZ)
  *
- * Why not the C library: its one way to a zone is the variable TZ, which is the
- * whole process's, and a library has no business in it.
+ * Why not the C library: it selects a zone only by the variable TZ, which
+ * belongs to the whole process; a library must not change it.
  *
  * The rule at the end gives two transitions a year. Those of the year before,
- * the year and the year after are put in order, and the one that is the last
- * up to 'at' rules: so it doesn't matter on which hemisphere summer is, nor
- * that a year of local time begins in another one of UTC. Where two fall
- * together (summer time all year) the later in that order rules.
+ * the year and the year after are put in order, and the last one up to 'at'
+ * rules. This needs no case for the southern hemisphere, nor for local years
+ * that begin in another year of UTC. If two coincide (summer time all year),
+ * the later one in that order rules.
  *
- * Source: RFC 9636; the formats are the IETF's and POSIX's, no code was
- * taken. The test holds it against the C library, zone by zone. */
+ * Source: RFC 9636; the formats are the IETF's and POSIX's, no code was taken.
+ * The test compares it with the C library, zone by zone. */
 
 #include "wire/tzif.h"
 
@@ -32,7 +32,7 @@
 #define AT_MIN (-((int64_t)1 << 32)) /* in 1833 */
 #define AT_MAX ((int64_t)1 << 38)    /* in 10680 */
 
-/* What is left to be read. */
+/* The bytes that are still to be read. */
 struct reader {
     const unsigned char *p;
     size_t len;
@@ -91,7 +91,7 @@ static size_t block_size(const struct header *header, size_t time_size)
            header->leap * (time_size + 4) + header->isstd + header->isut;
 }
 
-/* A block's parts that matter here. */
+/* The parts of a block that are used here. */
 struct block {
     const unsigned char *times;
     const unsigned char *kinds;
@@ -115,11 +115,11 @@ static bool offset_of_type(const struct block *block, uint8_t type,
     return offset >= -OFFSET_MAX && offset <= OFFSET_MAX;
 }
 
-/* The span of 'at' as far as the transitions tell. */
+/* The span of 'at' according to the transitions. */
 static bool look_up(const struct block *block, int64_t at,
                     struct weir_tzif_span *out)
 {
-    uint32_t low = 0; /* transitions up to 'at' */
+    uint32_t low = 0; /* the number of transitions up to 'at' */
     uint32_t high = block->count;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -139,7 +139,7 @@ static bool look_up(const struct block *block, int64_t at,
 struct date {
     char form; /* 'M', 'J' or 0 */
     int64_t month, week, day;
-    int64_t time_s; /* after midnight; may be on another day */
+    int64_t time_s; /* after midnight; may fall on another day */
 };
 
 struct rule {
@@ -309,7 +309,7 @@ struct change {
     int32_t offset_s;
 };
 
-/* Puts a change where it belongs; among equals it is the last. */
+/* Inserts a change in order of time, behind equal ones. */
 static void insert(struct change *list, size_t count, struct change change)
 {
     size_t i = count;
