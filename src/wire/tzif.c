@@ -362,7 +362,7 @@ static bool take_footer(struct reader *in, struct reader *out)
     return true;
 }
 
-/* The second block, the one with the wide times, and what follows it. */
+/* The second block, with 64-bit times, and the bytes behind it. */
 static bool take_block(struct reader *in, struct block *out)
 {
     struct header header;

@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: MIT
  * wire/weir_v1.c - weir.v1: the envelope, hello, welcome and quotas.
  *
- * Theory of operation. The generated code of protobuf-c carries what is rare
- * and has many fields (hello, welcome, one change of a quota); what is many
- * is written by hand (weir_v1_columns.c), and so are the envelope and the
- * list of changes, so that a message of 512 quotas needs no array of
- * pointers, neither here nor there.
+ * Theory of operation. The generated code of protobuf-c handles rare messages
+ * with many fields (hello, welcome, one change of a quota). Frequent ones are
+ * encoded and decoded by hand (weir_v1_columns.c), and so are the envelope and
+ * the list of changes: a message of 512 quotas needs no array of pointers on
+ * either side.
  *
- * protobuf-c believes what it reads, so nothing is given to it unseen. A
- * walk over the bytes by the same descriptors comes before: fields have the
- * type that the schema says, come once but for lists, fit their width; nesting
- * and number of fields are bounded; groups are refused. Its memory is the
- * caller's arena: who sends a lie about sizes exhausts a block, not the
- * process.
+ * protobuf-c doesn't validate its input, so a scan over the bytes, by the same
+ * descriptors, precedes it. The scan checks that fields have the schema's type,
+ * come once except in lists, and fit their width; it bounds nesting and the
+ * number of fields and refuses groups. protobuf-c's memory is the caller's
+ * arena: a sender that lies about sizes exhausts a block, not the process.
  *
  *     bytes -> envelope -> scan -> protobuf-c -> checks -> message
  *                     \-> columns ------------> checks -/
  *
  * An enumeration has the same numbers here, in quota.h and in the .proto;
- * weir_quota_check() refuses what this version doesn't know. */
+ * weir_quota_check() refuses those that this version doesn't know. */
 
 #include "wire/weir_v1.h"
 
@@ -30,7 +29,7 @@
 #include "wire/weir_v1_adaptive.h"
 #include "wire/weir_v1_columns.h"
 
-/* Numbers of the fields that are read and written here. */
+/* Numbers of the fields that this file reads and writes. */
 enum {
     ENVELOPE_SESSION = 1,
     TO_ROOT_HELLO = 2,
@@ -52,7 +51,7 @@ enum {
     QUOTAS_KNOWN = 6,
 };
 
-#define SCAN_DEPTH_MAX 4   /* messages in messages */
+#define SCAN_DEPTH_MAX 4   /* levels of nested messages */
 #define SCAN_FIELDS_MAX 64 /* in a hello, a welcome or a change */
 
 static_assert(WEIR_MASTER_MAX == WEIR_NAME_MAX, "one check for both");
@@ -86,7 +85,7 @@ static bool is_varint(ProtobufCType type)
            type != PROTOBUF_C_TYPE_STRING;
 }
 
-/* Whether a number fits the field; wider ones protobuf-c would cut. */
+/* Whether a number fits the field; protobuf-c would cut a wider one. */
 static bool number_fits(ProtobufCType type, uint64_t value)
 {
     if (type == PROTOBUF_C_TYPE_UINT32)
@@ -101,7 +100,7 @@ static bool number_fits(ProtobufCType type, uint64_t value)
 struct scan_level {
     const ProtobufCMessageDescriptor *desc;
     struct weir_wire_in in;
-    uint64_t seen; /* bit of each field's place in the descriptor */
+    uint64_t seen; /* a bit for each field's index in the descriptor */
 };
 
 static int scan_item(struct scan_level *levels, unsigned *depth,
@@ -134,7 +133,8 @@ static int scan_item(struct scan_level *levels, unsigned *depth,
     return 0;
 }
 
-/* What protobuf-c may be given. Without recursion: see above. */
+/* Checks that protobuf-c may be given the bytes. Without recursion: its depth
+ * is bounded. */
 static int scan(const ProtobufCMessageDescriptor *desc, struct weir_wire_in in)
 {
     struct scan_level levels[SCAN_DEPTH_MAX] = { { .desc = desc, .in = in } };
@@ -170,7 +170,8 @@ static void arena_free(void *context, void *p)
     (void)p;
 }
 
-/* The message of 'desc' in the arena; '*out' is untouched on failure. */
+/* Decodes a message of 'desc' into the arena; '*out' is unchanged on
+ * failure. */
 static int unpack(const ProtobufCMessageDescriptor *desc,
                   struct weir_wire_in in, struct weir_arena *arena,
                   const void **out)
@@ -188,7 +189,7 @@ static int unpack(const ProtobufCMessageDescriptor *desc,
     const uint8_t empty = 0;
     const void *message = protobuf_c_message_unpack(desc, &allocator, len,
                                                     len > 0 ? in.p : &empty);
-    /* It has been scanned, so what is left to go wrong is memory. */
+    /* The bytes have been scanned, so only memory can be missing. */
     if (!message)
         return WEIR_ETOOBIG;
     *out = message;
@@ -248,7 +249,8 @@ static bool store_is_known(const struct weir_store_id *store)
     return memcmp(store->uuid, none, sizeof(none)) != 0;
 }
 
-/* Fills 'out', which the message points to; NULL for a store of zeros. */
+/* Fills 'out', to which the message then points; NULL for a store id of
+ * zeros. */
 static Weir__V1__Store *put_store(const struct weir_store_id *store,
                                   Weir__V1__Store *out)
 {
@@ -265,7 +267,7 @@ static Weir__V1__Store *put_store(const struct weir_store_id *store,
 
 /* ---- Hello ---- */
 
-/* Packs a message that was filled in, or only sizes it (NULL). */
+/* Packs a filled message, or only computes its size ('p' is NULL). */
 static size_t pack(const void *message, uint8_t *p)
 {
     return p ? protobuf_c_message_pack(message, p)
@@ -471,7 +473,7 @@ static void get_window(const Weir__V1__Window *window, struct weir_window *out)
     };
 }
 
-/* What is at its default doesn't travel. */
+/* Fields at their defaults aren't sent. */
 static void put_algorithm(const struct weir_quota *quota,
                           Weir__V1__Quota *message)
 {
@@ -549,7 +551,7 @@ static void put_lease(const struct weir_quota *quota, Weir__V1__Quota *message,
         message->decay_ppb = quota->decay_factor;
 }
 
-/* A period of 0 would be no capacity at all: it is refused. */
+/* A period of 0 would mean no capacity at all: it is refused. */
 static int get_lease(const Weir__V1__Quota *message, struct weir_quota *out)
 {
     if (message->share != WEIR__V1__SHARE__SHARE_UNSET)
@@ -629,9 +631,10 @@ static int get_removal(const Weir__V1__Removal *removal,
     return weir_name_check(out->quota.name, NULL) < 0 ? WEIR_EPROTOCOL : 0;
 }
 
-/* A sound message whose quota isn't comes of a newer version, which knows more
- * of quotas: what is left of it is its name and place, and lets all pass. One
- * whose glob isn't known either has its name alone. */
+/* A sound message with an invalid quota comes from a newer version, which knows
+ * more kinds of quotas. The quota is reduced to its name and its place in the
+ * tree, and lets everything pass. If its glob is unknown too, only its name is
+ * kept. */
 static int reduce_quota(struct weir_change *change)
 {
     struct weir_quota quota = change->quota;
@@ -736,7 +739,7 @@ static uint8_t *put_quotas(const struct weir_quotas *quotas, uint8_t *p)
     return weir_wire_put_number(p, QUOTAS_KNOWN, quotas->known);
 }
 
-/* How many changes there are; a first walk, that hops over them. */
+/* The number of changes; a first walk that skips their contents. */
 static int count_changes(struct weir_wire_in in, size_t *out_count)
 {
     size_t count = 0;
@@ -800,7 +803,8 @@ static int get_quotas(struct weir_wire_in in, struct weir_arena *arena,
 
 /* ---- The envelope ---- */
 
-/* The field of the body and its bytes; of a report or fills, each column's. */
+/* The body's size and field number; for a report or fills, each column's
+ * size. */
 static size_t body_size(const struct weir_message *message,
                         unsigned *out_number, struct weir_v1_sizes *out)
 {

@@ -21,12 +21,12 @@ size_t weir_v1_size(const struct weir_message *message);
 size_t weir_v1_encode(const struct weir_message *message, void *buf,
                       size_t size);
 
-/* Decodes, into 'arena', which is set back first. Everything is checked:
- * types, bounds of message.h, names are clean UTF-8 of 1..255 bytes without
- * NUL, slots ascending, enumerations known, quotas pass weir_quota_check().
- * Texts point into 'bytes' or 'arena', arrays into 'arena': both must outlive
- * 'out'. 'to_root' tells which direction is expected. Returns 0,
- * WEIR_ESYNTAX, WEIR_ETOOBIG or WEIR_EPROTOCOL. */
+/* Decodes into 'arena', which is set back first. Everything is checked: types,
+ * bounds of message.h, names are clean UTF-8 of 1..255 bytes without NUL, slots
+ * ascending, enumerations known, quotas pass weir_quota_check(). Texts point
+ * into 'bytes' or 'arena', arrays into 'arena': both must outlive 'out'.
+ * 'to_root': the expected direction. Returns 0, WEIR_ESYNTAX, WEIR_ETOOBIG or
+ * WEIR_EPROTOCOL. */
 int weir_v1_decode(const void *bytes, size_t len, bool to_root,
                    struct weir_arena *arena, struct weir_message *out);
 
@@ -39,8 +39,8 @@ int weir_v1_decode(const void *bytes, size_t len, bool to_root,
 #define WEIR_V1_URL_MAX 2048  /* bytes of a path with its query */
 
 struct weir_call_request {
-    struct weir_text method; /* "GET" */
-    struct weir_text path;   /* "/v1/quotas?glob=a*" */
+    struct weir_text method; /* such as "GET" */
+    struct weir_text path;   /* such as "/v1/quotas?glob=a*" */
     struct weir_text body;   /* JSON, may be empty */
 };
 struct weir_call_reply {
@@ -48,7 +48,7 @@ struct weir_call_reply {
     struct weir_text body; /* JSON, may be empty */
 };
 
-/* Sizes and bytes as above: an encoder returns 0 if it didn't fit. */
+/* Sizes and bytes as above: an encoder returns 0 if the bytes didn't fit. */
 size_t weir_v1_request_size(const struct weir_call_request *request);
 size_t weir_v1_request_encode(const struct weir_call_request *request,
                               void *buf, size_t size);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * wire/weir_v1_adaptive.c - the fields of adaptive quotas, and of all
- * of kind concurrency, in a message.
+ * wire/weir_v1_adaptive.c - a message's fields of adaptive quotas, and of all
+ * quotas of kind concurrency.
  *
- * As with all fields that some quotas have, 0 or absent is what nobody set. The
- * wire's numbers of controllers have 0 for that, which is target, and so are
- * one above ours. What comes in is checked with the whole quota. */
+ * As for all fields that only some quotas have, 0 or absence means unset. The
+ * wire's numbers of controllers are therefore one above ours, in which 0 is
+ * target. Decoded fields are checked together with the whole quota. */
 
 #include "wire/weir_v1_adaptive.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * wire/weir_v1_asks.c - asks and answers as bytes, by hand.
  *
- * Rows and not columns, unlike a report: a message has a few of them, most
- * often one, and what they are has little in common. A walk over the bytes
- * counts the rows, the next one reads them into the arena. As everywhere
- * here: a field comes once, zeros are left out, unknown fields are skipped. */
+ * Encoded in rows, unlike a report's columns: a message has a few of them, most
+ * often one, with little in common. A first walk over the bytes counts the
+ * rows, a second one reads them into the arena. As in all of weir.v1: a field
+ * comes once, zeros are left out, unknown fields are skipped. */
 
 #include "wire/weir_v1_columns.h"
 
@@ -37,10 +37,11 @@ enum {
 
 struct row {
     uint64_t numbers[FIELDS_MAX];
-    struct weir_wire_in name; /* of an ask */
+    struct weir_wire_in name; /* an ask's */
 };
 
-/* Fields 1 .. 'last', numbers but for 'name' (0: none is bytes). */
+/* Reads fields 1 .. 'last': numbers, except the field 'name', which is bytes
+ * (0: none is). */
 static int read_row(struct weir_wire_in in, unsigned last, unsigned name,
                     struct row *out)
 {
@@ -63,7 +64,7 @@ static int read_row(struct weir_wire_in in, unsigned last, unsigned name,
     return got < 0 ? WEIR_ESYNTAX : 0;
 }
 
-/* How many rows there are, at least one. */
+/* The number of rows, at least one. */
 static int count_rows(struct weir_wire_in in, size_t *out_count)
 {
     size_t count = 0;
@@ -82,7 +83,7 @@ static int count_rows(struct weir_wire_in in, size_t *out_count)
     return count > 0 ? 0 : WEIR_EPROTOCOL;
 }
 
-/* The bytes have been counted, so there is one. */
+/* The rows have been counted, so there is a next one. */
 static struct weir_wire_in next_row(struct weir_wire_in *in)
 {
     struct weir_wire_item item;

@@ -1,29 +1,28 @@
 /* SPDX-License-Identifier: MIT
  * wire/weir_v1_columns.c - report and fills as bytes, by hand.
  *
- * Theory of operation. A root takes tens of millions of counters a second
- * out of reports; a general decoder first makes an array for each column,
- * then somebody joins them into rows. Here a column is a span of bytes that
- * is walked once, straight into the rows of the message:
+ * Theory of operation. A root takes tens of millions of counters a second out
+ * of reports; a general decoder would first make an array for each column, and
+ * its caller would join them into rows. Here a column is a span of bytes, which
+ * is read once, straight into the rows of the message:
  *
  *     slot_steps  03 01 01 05 ...      rows: | slot passed refused late |
  *     passed      c8 01 02 90 03 ...         |  3    100      0     0   |
  *     refused_steps 01 / refused 07          |  4      1      7     0   |
  *
- * Steps make slots ascend by construction, and dense slots cost a byte. Rows
- * are taken from the arena for as many as the span of steps can hold, so a
- * message can't claim more rows than it has bytes. What is rarely other than
- * zero is sparse: a step to its row and a value.
+ * Steps make slots ascend by construction, and dense slots cost a byte. The
+ * arena provides as many rows as the span of steps can hold, so a message can't
+ * claim more rows than it has bytes. A column that is mostly zeros is sparse:
+ * for each other value a step to its row, and the value.
  *
- * proto/weir.proto stays the truth: the tests hold both directions against
- * what protobuf-c makes of the same bytes. Where protobuf lets a sender
- * choose (a column in pieces or unpacked, a field twice), nobody does, and it
- * is refused: one form, one meaning.
+ * proto/weir.proto is authoritative: the tests compare both directions with
+ * protobuf-c. Where protobuf lets a sender choose (a column in pieces or
+ * unpacked, a field twice), only one form is accepted.
  *
- * Writing takes two walks, as a packed column bears its length before it.
- * Rejected: leaving room for the longest length and closing the gap with a
- * padded one (saves 1 ns a row and makes bytes that a re-encoding changes).
- */
+ * Writing takes two walks, as a packed column's length precedes it. Rejected:
+ * leaving room for the longest length and closing the gap with a padded one
+ * (saves 1 ns a row and makes bytes that a re-encoding changes).
+ * */
 
 #include "wire/weir_v1_columns.h"
 
@@ -45,7 +44,7 @@ enum {
     ANNOUNCE_SLOT = 1,
     ANNOUNCE_NAME = 2,
     ANNOUNCE_CREATED = 3,
-    ANNOUNCE_PASSED = 4, /* the total 'base' */
+    ANNOUNCE_PASSED = 4, /* the announce's total 'base' */
     ANNOUNCE_REFUSED = 5,
     ANNOUNCE_FILL = 6,
     ANNOUNCE_WITNESSED = 7,
@@ -78,7 +77,7 @@ enum {
     FILLS_TOP_AGE = 11,
     FILLS_DENIED = 12,
 
-    FIELDS_MAX = 13, /* above all of them */
+    FIELDS_MAX = 13, /* above all numbers */
 };
 
 int weir_v1_name(struct weir_wire_in bytes, struct weir_text *out)
@@ -92,16 +91,17 @@ int weir_v1_name(struct weir_wire_in bytes, struct weir_text *out)
 
 /* ---- Fields of one message, each at most once ---- */
 
-/* What a message's fields hold; 'repeated' is handed out one by one. */
+/* The fields of a message; 'repeated' ones are handed out one by one. */
 struct fields {
-    uint32_t seen; /* bit of each number that came */
+    uint32_t seen; /* a bit for the number of each field read */
     uint64_t numbers[FIELDS_MAX];
     struct weir_wire_in spans[FIELDS_MAX];
 };
 
-/* Reads the next field into 'fields' by the bits of 'as_number', 'as_bytes'
- * and 'repeated' (the last not kept). The field's number, 0 at the end, or an
- * error; 'out' holds the item. */
+/* Reads the next field. 'as_number', 'as_bytes' and 'repeated' have a bit for
+ * each field number of that kind; repeated ones aren't kept in 'fields'.
+ * Returns the field's number, 0 at the end, or an error; 'out' holds the
+ * item. */
 static int next_field(struct weir_wire_in *in, uint32_t as_number,
                       uint32_t as_bytes, uint32_t repeated,
                       struct fields *fields, struct weir_wire_item *out)
@@ -128,7 +128,7 @@ static int next_field(struct weir_wire_in *in, uint32_t as_number,
     }
 }
 
-/* All fields of a message without repeated ones. */
+/* Reads all fields of a message without repeated ones. */
 static int read_fields(struct weir_wire_in in, uint32_t as_number,
                        uint32_t as_bytes, struct fields *fields)
 {
@@ -142,7 +142,7 @@ static int read_fields(struct weir_wire_in in, uint32_t as_number,
 
 /* ---- Columns in ---- */
 
-/* The next number of a column of steps: ascending, within 32 bits. */
+/* Reads the next number of a column of steps: ascending, within 32 bits. */
 static inline int next_step(struct weir_wire_in *in, bool first, uint64_t *at)
 {
     uint64_t step;
@@ -154,7 +154,7 @@ static inline int next_step(struct weir_wire_in *in, bool first, uint64_t *at)
     return *at > UINT32_MAX ? WEIR_EPROTOCOL : 0;
 }
 
-/* How many rows to make room for: a step is at least a byte. */
+/* The number of rows to make room for: a step takes at least a byte. */
 static size_t rows_at_most(struct weir_wire_in steps, size_t max)
 {
     size_t left = weir_wire_left(steps);
@@ -195,8 +195,8 @@ static int get_passed(struct weir_wire_in in, struct weir_count *rows,
     return in.p == in.end ? 0 : WEIR_EPROTOCOL;
 }
 
-/* The next row and value of a sparse pair of columns; 0, an error, or 1 at
- * their common end. */
+/* Reads the next row and value of a sparse pair of columns; 0, an error, or 1
+ * at their common end. */
 static int next_sparse(struct weir_wire_in *steps, struct weir_wire_in *in,
                        bool first, size_t count, uint64_t *row,
                        uint64_t *out_value)
@@ -211,14 +211,15 @@ static int next_sparse(struct weir_wire_in *steps, struct weir_wire_in *in,
     return weir_varint_get(in, out_value) ? 0 : WEIR_ESYNTAX;
 }
 
-/* The sparse columns of counts: each the field of its steps, and the next. */
+/* The sparse columns of counts: the field of each one's steps; its values are
+ * in the next field. */
 static const unsigned sparse_columns[] = {
     COUNTS_REFUSED_STEPS, COUNTS_LATE_STEPS,  COUNTS_PACE_STEPS,
     COUNTS_CARRY_STEPS,   COUNTS_AHEAD_STEPS,
 };
 
-/* What is to be carried beyond what passed, modulo 2^64; of a report that
- * isn't carried the row says nothing. */
+/* The amount to carry beyond the passed units, modulo 2^64; 0 if the report
+ * isn't carried. */
 static uint64_t carry_beyond(const struct weir_count *row, bool carried)
 {
     if (!carried)
@@ -226,7 +227,7 @@ static uint64_t carry_beyond(const struct weir_count *row, bool carried)
     return weir_zigzag((int64_t)((uint64_t)row->carry - (uint64_t)row->passed));
 }
 
-/* A row's value in one of them, as it travels. */
+/* A row's value in one of these columns, as it is encoded. */
 static uint64_t sparse_value(const struct weir_report *report, size_t i,
                              unsigned column)
 {
@@ -331,7 +332,7 @@ static int get_announce(struct weir_wire_in in, struct weir_announce *out)
     return weir_v1_name(fields.spans[ANNOUNCE_NAME], &out->name);
 }
 
-/* How many announces there are; a first walk, that hops over them. */
+/* The number of announces; a first walk that skips their contents. */
 static int count_announces(struct weir_wire_in in, size_t *out_count)
 {
     size_t count = 0;
@@ -556,7 +557,7 @@ uint8_t *weir_v1_report_put(const struct weir_report *report,
 
 /* ---- Fills in ---- */
 
-/* A column that is absent while it holds only zeros. */
+/* A column is absent if it would hold only zeros. */
 static int get_paces(struct weir_wire_in in, struct weir_fill *rows,
                      size_t count)
 {
@@ -595,7 +596,7 @@ static int get_fill_rows(const struct fields *fields, struct weir_arena *arena,
         rows[count++] = (struct weir_fill){
             .slot = (uint32_t)slot,
             .fill = weir_unzigzag(fill_value),
-            .slack = slack_value - 1, /* 0: UINT64_MAX, nothing to fear */
+            .slack = slack_value - 1, /* 0: UINT64_MAX, unlimited slack */
         };
     }
     out->fills = rows;
@@ -678,7 +679,7 @@ static size_t list_size(const uint32_t *slots, size_t count)
     return size;
 }
 
-/* No column of paces where no row has any. */
+/* The column of paces is absent if no row has one. */
 static void size_fills(const struct weir_fills *fills,
                        struct weir_v1_sizes *out)
 {

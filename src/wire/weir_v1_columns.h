@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * wire/weir_v1_columns.h - the messages that are many, report and fills, asks
- * and answers, wants and grants, written and read by hand. Only weir_v1*.c use
+ * wire/weir_v1_columns.h - the frequent messages, encoded and decoded by hand:
+ * report and fills, asks and answers, wants and grants. Only weir_v1*.c use
  * it. */
 
 #ifndef WEIR_WEIR_V1_COLUMNS_H
@@ -9,11 +9,11 @@
 #include "wire/protobuf_bytes.h"
 #include "wire/weir_v1.h"
 
-/* A name on the wire: WEIR_EPROTOCOL unless it is a clean one. */
+/* A name from the wire: WEIR_EPROTOCOL unless it is clean. */
 int weir_v1_name(struct weir_wire_in bytes, struct weir_text *out);
 
-/* Bytes of each column, by its number, and of all of them with their heads:
- * gone through once, for the size and for the heads. */
+/* The bytes of each column, by its number, and of all of them with their heads:
+ * computed once, for the size and for the heads. */
 #define WEIR_V1_COLUMNS_MAX 13
 struct weir_v1_sizes {
     size_t columns[WEIR_V1_COLUMNS_MAX];
@@ -22,7 +22,7 @@ struct weir_v1_sizes {
 
 size_t weir_v1_report_size(const struct weir_report *report,
                            struct weir_v1_sizes *out);
-/* 'sizes': as that one found them. */
+/* 'sizes': as the size function has computed them. */
 uint8_t *weir_v1_report_put(const struct weir_report *report,
                             const struct weir_v1_sizes *sizes, uint8_t *p);
 int weir_v1_report_get(struct weir_wire_in in, struct weir_arena *arena,

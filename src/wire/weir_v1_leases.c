@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * wire/weir_v1_leases.c - wants and grants as bytes, by hand; and where
- * adaptive limits stand, which are rows of the same shapes.
+ * wire/weir_v1_leases.c - wants and grants as bytes, by hand; and the current
+ * values of adaptive limits, whose rows have the same shapes.
  *
- * Rows, as in weir_v1_asks.c, and rows in rows. What fields a message has is a
- * shape: bits by the fields' numbers. One walk over the bytes reads the fields
- * that come once and counts the rows; then each row is read into the arena by
- * another walk. So what is taken of the arena is known, and bounded, before it
- * is taken.
+ * Encoded in rows, as in weir_v1_asks.c, and rows within rows. A message's
+ * shape says which fields it has: bits by the fields' numbers. One walk over
+ * the bytes reads the fields that come once and counts the rows; another walk
+ * then reads each row into the arena. The memory needed is thus known, and
+ * bounded, before it is allocated.
  *
- * Amounts are doubles, since a share of a capacity is no whole number. One that
- * isn't a number, or is infinite or negative, ends here: behind this door sums
- * are made of them. */
+ * Amounts are doubles, since a share of a capacity is no whole number. A NaN,
+ * an infinite or a negative amount is refused here, because the caller sums
+ * them. */
 
 #include "quota/quota_text.h"
 #include "wire/weir_v1_columns.h"
@@ -58,12 +58,12 @@ enum {
     LIMIT_LATENCY = 5,
     LIMIT_AGE = 6,
 
-    FIELDS = 10, /* numbers are below */
+    FIELDS = 10, /* above all field numbers */
 };
 
 /* ---- Fields in ---- */
 
-/* Bits of the numbers of fields; those of none are varints. */
+/* Bits by field numbers; a field in none of the sets is a varint. */
 struct shape {
     uint32_t all;
     uint32_t doubles;
@@ -154,7 +154,7 @@ static int read_fields(struct weir_wire_in in, const struct shape *shape,
     return out->rows > shape->rows_max ? WEIR_ETOOBIG : 0;
 }
 
-/* The bytes have been walked over, and the row counted. */
+/* The first walk has counted the row, so it exists. */
 static struct weir_wire_in next_row(struct weir_wire_in *in,
                                     const struct shape *shape)
 {
@@ -316,8 +316,8 @@ uint8_t *weir_v1_wants_put(const struct weir_wants *wants, uint8_t *p)
 
 /* ---- Grants ---- */
 
-/* 'answer': of an answer, which begins a lease (or ends it); a push has none.
- */
+/* 'answer': the grant is in an answer, which begins or ends a lease; a pushed
+ * grant does neither. */
 static bool is_sound(const struct weir_grant *grant, bool answer)
 {
     if (grant->serial == 0)

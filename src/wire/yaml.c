@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * wire/yaml.c - a set of quotas as one YAML file: reading.
  *
- * libyaml hands out events with marks; what is accepted of them is one small
- * shape, read by one function a level, so that no recursion exists and
- * nesting is bounded by construction:
+ * libyaml hands out events with marks; one small shape of them is accepted,
+ * read by one function per level: there is no recursion, and nesting is bounded
+ * by construction:
  *
  *     stream, document
  *       mapping            "weir", "quotas"           read_file
@@ -14,11 +14,10 @@
  * Anchors, aliases, tags and further documents are refused: an alias could
  * make a short file a long one, and a tag could mean anything.
  *
- * The event in hand is always the one that was read last ('event'), and each
- * refusal takes its line and column from there, or from the mark of what it
- * is about. All texts are copied to blocks that the result owns; names are
- * kept in a hash table with the line they were met on. The writing is in
- * yaml_print.c. */
+ * 'event' is always the event read last. A refusal takes its line and column
+ * from it, or from the mark of the refused item. All texts are copied to blocks
+ * that the result owns; a hash table keeps the names with their lines.
+ * yaml_print.c writes files. */
 
 #include "wire/yaml.h"
 
@@ -57,7 +56,7 @@ struct reader {
     struct weir_diag *diag;
 };
 
-/* ---- Refusing, with a place ----------------------------------------- */
+/* ---- Refusing, with line and column --------------------------------- */
 
 static void set_place(struct weir_diag *diag, yaml_mark_t mark)
 {
@@ -134,7 +133,7 @@ static int expect(struct reader *reader, yaml_event_type_t type,
     return reader->event.type == type ? 0 : refuse_event(reader, wanted);
 }
 
-/* A scalar's text; null in its plain spellings is the empty text. */
+/* A scalar's text; the plain spellings of null give the empty text. */
 static struct weir_text scalar(const struct reader *reader)
 {
     struct weir_text text = {
@@ -148,7 +147,7 @@ static struct weir_text scalar(const struct reader *reader)
     return text;
 }
 
-/* ---- What the result owns ------------------------------------------- */
+/* ---- Memory of the result ------------------------------------------- */
 
 static int keep_text(struct weir_yaml *yaml, struct weir_text text,
                      struct weir_text *out)
@@ -230,7 +229,7 @@ void weir_yaml_free(struct weir_yaml *yaml)
 
 /* ---- The levels ----------------------------------------------------- */
 
-/* Reads a key and refuses what isn't one. 1: a key, 0: the mapping's end. */
+/* Reads a key and refuses anything else. 1: a key, 0: the mapping's end. */
 static int next_key(struct reader *reader, struct weir_text *out_key)
 {
     int error = next_event(reader);
@@ -305,7 +304,7 @@ static size_t find_field(struct weir_text name)
     return i;
 }
 
-/* The value of a field that exists and is met for the first time. */
+/* Reads the value of a known field that comes for the first time. */
 static int read_value(struct reader *reader, const struct weir_field *field,
                       struct weir_quota *quota)
 {

@@ -10,9 +10,9 @@
  *         limit: 100/s
  *         labels: {team: web}
  *
- * Import refuses what it doesn't know (field, duplicate name, anchor, tag)
- * with line and column. An export leaves out defaults and imports back to
- * the same set, in whatever order it lists the quotas. */
+ * Import refuses unknown fields, duplicate names, anchors and tags, with line
+ * and column. An export leaves out defaults; importing it gives the same set,
+ * in any order of its quotas. */
 
 #ifndef WEIR_YAML_H
 #define WEIR_YAML_H
@@ -23,7 +23,7 @@
 #define WEIR_YAML_BYTES_MAX (256u << 20)
 #define WEIR_YAML_QUOTAS_MAX 4000000u
 
-struct weir_yaml; /* owns the texts of the quotas read */
+struct weir_yaml; /* owns the texts of the parsed quotas */
 
 /* Parses 'text'. '*quotas' and '*count' are owned by '*out'. WEIR_ESYNTAX,
  * WEIR_EQUOTA, WEIR_EEXIST (duplicate), WEIR_ETOOBIG, WEIR_ENOMEM, with line
@@ -33,8 +33,8 @@ int weir_yaml_parse(struct weir_text text, struct weir_yaml **out,
                     struct weir_diag *diag);
 void weir_yaml_free(struct weir_yaml *yaml);
 
-/* Writes the file. The text is malloc'ed; the caller frees it. NULL: no
- * memory. 'quotas' in the order wished. */
+/* Writes the file. The text is malloc'ed; the caller frees it. NULL: no memory.
+ * The file keeps the order of 'quotas'. */
 char *weir_yaml_print(const struct weir_quota *const *quotas, size_t count,
                       size_t *out_len);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * wire/yaml_nodes.c - YAML files that were written for another reader.
+ * wire/yaml_nodes.c - reads YAML files that were written for another program.
  *
- * Theory of operation. Two passes over the bytes. The first goes by libyaml's
- * events and looks only at what could hurt: nesting (libyaml takes time by the
- * square of it), too many documents, tags. The second loads documents as
- * nodes, in which an alias is the node that it stands for: such files name a
- * thing once (&usual) and use it often (*usual), and are to be read as ever.
- * What aliases could blow up is bounded by who walks the nodes. */
+ * Theory of operation. Two passes over the bytes. The first reads libyaml's
+ * events and checks only dangerous parts: nesting (libyaml's time grows by its
+ * square), too many documents, tags. The second loads documents as nodes, in
+ * which an alias is the node that it stands for: such files name a value once
+ * (&usual) and use it often (*usual), and must stay readable. Aliases can make
+ * a short file large: the callers that walk the nodes bound that. */
 
 #include "wire/yaml_nodes.h"
 
@@ -78,7 +78,8 @@ static int check_event(const yaml_event_t *event,
                        struct shape *shape, struct weir_diag *diag)
 {
     const yaml_char_t *tag = NULL;
-    /* Not every value of libyaml's enum: versions differ in what they have. */
+    /* Not every value of libyaml's enum has a case: versions of libyaml
+     * differ. */
     switch ((int)event->type) {
     case YAML_DOCUMENT_START_EVENT:
         if (++shape->documents > bounds->documents)
@@ -260,7 +261,7 @@ static int refuse_twice(const struct weir_yaml_reading *reading,
                             weir_number_show(line, number));
 }
 
-/* 'lines' remembers where each key was given. */
+/* Reads one pair; 'lines' has the line of each key given so far. */
 static int read_pair(const struct weir_yaml_reading *reading,
                      const yaml_node_pair_t *pair,
                      const struct weir_yaml_key *keys, size_t count,

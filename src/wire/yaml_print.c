@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * wire/yaml_print.c - a set of quotas as one YAML file: writing.
  *
- * libyaml's emitter chooses the quotes; what it can't know is which plain
- * words another reader of YAML would take for something else than a text
- * (null, true, 1e3), so those are asked for in quotes. Fields at their
- * default are left out: who reads the file sees what was decided. */
+ * libyaml's emitter chooses the quotes. It doesn't know that other YAML readers
+ * take some plain words for something else than a text (null, true, 1e3), so
+ * this file requests quotes for those. Fields at their defaults are left out:
+ * the file shows only what was decided. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +37,7 @@ static int append(void *context, unsigned char *bytes, size_t size)
     return 1;
 }
 
-/* Words and beginnings that YAML's readers give a type of their own. */
+/* Words and beginnings that YAML readers don't take for a text. */
 static bool is_ambiguous(struct weir_text text)
 {
     static const char *const words[] = { "null", "true", "false", "yes", "no",
@@ -101,9 +101,9 @@ static bool emit_labels(yaml_emitter_t *emitter, struct weir_text labels)
     return emit_map_end(emitter);
 }
 
-/* Of the texts that people choose, ambiguous words are quoted, and a zone,
- * which may be a number to others ("+01:00"); limits, bursts and words of
- * Weir's own stay as people write them. */
+/* Ambiguous words are quoted in texts that people choose, and in a zone, which
+ * other readers may take for a number ("+01:00"). Limits, bursts and Weir's own
+ * words are written plain. */
 static bool is_free_text(const char *field)
 {
     return strcmp(field, "name") == 0 || strcmp(field, "parent") == 0 ||
