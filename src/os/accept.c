@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * os/accept.c - see the header for a lack of descriptors. */
+ * os/accept.c - accepts connections, also when descriptors run out. */
 
 #include "os/accept.h"
 
@@ -14,8 +14,9 @@
 struct weir_acceptor {
     struct weir_acceptor_options options;
     struct event *readable, *rest; /* owned */
-    int reserve;                   /* a descriptor; -1: none is to be had */
-    uint64_t unheard;              /* closed, and not told yet */
+    int reserve;                   /* a spare descriptor; -1: none could be
+                                    * opened */
+    uint64_t unheard;              /* connections closed and not reported yet */
     bool open, rests;
 };
 
@@ -39,7 +40,8 @@ static bool is_short(int error)
            error == ENOMEM;
 }
 
-/* Takes a connection with the reserve and closes it. False: that failed too. */
+/* Accepts a connection with the reserve and closes it. False: accept() failed
+ * again. */
 static bool close_unheard(struct weir_acceptor *acceptor)
 {
     if (acceptor->reserve < 0)
@@ -111,7 +113,7 @@ int weir_acceptor_new(const struct weir_acceptor_options *options,
     if (!acceptor)
         return WEIR_ENOMEM;
     acceptor->options = *options;
-    acceptor->options.fd = -1; /* not yet its own */
+    acceptor->options.fd = -1; /* the caller keeps the socket on failure */
     acceptor->reserve = -1;
     acceptor->open = true;
     fill_reserve(acceptor);

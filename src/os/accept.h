@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * os/accept.h - a listening socket on the loop, and how it goes on when the
+ * os/accept.h - a listening socket on the loop, which keeps working when the
  * process has no descriptor left.
  *
  * A connection that can't be accepted for want of a descriptor stays in the
- * kernel's queue and keeps the socket readable: a loop that only logs and comes
- * back never rests. So the acceptor first asks its owner to close the
- * connection that is needed least. If there is none, it gives up the descriptor
- * that it keeps in reserve, takes the connection with it and closes it, so that
- * the peer learns at once; then it rests for WEIR_ACCEPT_REST.
+ * kernel's queue and keeps the socket readable: a loop that only logs the error
+ * would spin. Therefore the acceptor first asks its owner to close the least
+ * needed connection. If there is none, it frees the descriptor that it keeps in
+ * reserve, accepts the connection with it and closes it, so that the peer
+ * learns at once; then it pauses for WEIR_ACCEPT_REST.
  *
  * On the loop's thread. */
 
@@ -24,9 +24,9 @@
 struct event_base;
 struct weir_acceptor;
 
-/* Called when no descriptor is left: 'count' connections were closed at once
- * since the last call, for 'why' ("Too many open files"); at most once in
- * WEIR_ACCEPT_REST. */
+/* Called when no descriptor is left, at most once in WEIR_ACCEPT_REST. 'count'
+ * connections were closed at once since the last call; 'why': the error ("Too
+ * many open files"). */
 struct weir_accept_short {
     void (*tell)(void *context, uint64_t count, const char *why); /* or NULL */
     void *context;
@@ -35,21 +35,21 @@ struct weir_accept_short {
 struct weir_acceptor_options {
     struct event_base *base; /* borrowed */
     int fd; /* listening, not blocking; owned by the acceptor on success */
-    /* A connection: 'fd' is not blocking, close-on-exec, and the callee's. May
-     * pause the acceptor, not free it. */
+    /* A new connection: 'fd' is non-blocking and close-on-exec, and the callee
+     * owns it. The callee may pause the acceptor, not free it. */
     void (*on_socket)(void *context, int fd, const struct sockaddr *peer);
-    /* Closes a connection that is needed less than a new one; false: there is
-     * none. NULL: never. */
+    /* Closes the connection that is needed least; false: there is none. NULL:
+     * never. */
     bool (*make_room)(void *context);
     void *context; /* of both */
     struct weir_accept_short on_short;
 };
 
-/* WEIR_ENOMEM, WEIR_ESYSTEM (no descriptor for the reserve): 'fd' stays the
- * caller's. */
+/* WEIR_ENOMEM, WEIR_ESYSTEM (no descriptor for the reserve): the caller keeps
+ * 'fd'. */
 int weir_acceptor_new(const struct weir_acceptor_options *options,
                       struct weir_acceptor **out);
-/* Whether connections are taken; they are at first. */
+/* Starts or pauses accepting; a new acceptor accepts. */
 void weir_acceptor_set_open(struct weir_acceptor *acceptor, bool open);
 /* Closes the socket. NULL inside is legal. */
 void weir_acceptor_free(struct weir_acceptor **acceptor);

@@ -38,7 +38,8 @@ static bool is_host_name(struct weir_text host)
     return true;
 }
 
-/* The host between brackets; false when there are none, or no IPv6. */
+/* Removes the brackets of an IPv6 address; false: there are none, or no
+ * IPv6. */
 static bool unwrap_v6(struct weir_text *host)
 {
     char text[INET6_ADDRSTRLEN];

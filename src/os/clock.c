@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * os/clock.c - the instants and the chance of the machine. */
+ * os/clock.c - the machine's clocks and random numbers. */
 
 #include "os/clock.h"
 
@@ -13,7 +13,7 @@
 static weir_instant read_clock(clockid_t clock)
 {
     struct timespec now;
-    /* It can't fail: the clock exists on every Linux and 'now' is ours. */
+    /* This can't fail: every Linux has the clock, and 'now' is valid memory. */
     (void)clock_gettime(clock, &now);
     weir_instant instant =
         (weir_instant)now.tv_sec * WEIR_SECOND + (weir_instant)now.tv_nsec;
@@ -65,7 +65,8 @@ void weir_entropy(void *buf, size_t size)
         ssize_t got = getrandom(p, size, 0);
         if (got < 0 && errno == EINTR)
             continue;
-        /* Two limiters of one identity would corrupt counts: rather none. */
+        /* Two limiters with one identity would corrupt counts: abort
+         * instead. */
         if (got <= 0)
             abort();
         p += got;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * os/daemon.c - signals as events, room for descriptors. */
+ * os/daemon.c - signals as events, enough descriptors. */
 
 #include "os/daemon.h"
 
@@ -39,7 +39,7 @@ struct weir_signals *weir_signals_new(struct event_base *base,
             return NULL;
         }
     }
-    /* A client that goes while it is answered is no reason to die. */
+    /* A client that closes its connection during an answer must not kill us. */
     struct sigaction ignore = { .sa_handler = SIG_IGN };
     (void)sigaction(SIGPIPE, &ignore, NULL);
     return signals;
@@ -58,7 +58,7 @@ void weir_signals_free(struct weir_signals **signals)
     free(self);
 }
 
-/* Raises the limit if need be; returns the one in force. */
+/* Raises the limit if needed; returns the limit in force. */
 static size_t raise_files(size_t wanted)
 {
     struct rlimit limit;

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: MIT
- * os/etcd.c - calls to etcd over whichever endpoint answers.
+ * os/etcd.c - calls to etcd over any endpoint that answers.
  *
  * Theory of operation. One HTTP/2 connection at a time, to the endpoint
- * 'index'. Endpoints are members of one cluster, so any of them will do, and
- * one that fails is left for the next without a pause. 'tries' counts
- * endpoints left since something was answered: whenever it has gone round,
- * nobody answers, and a pause comes.
+ * 'index'. Endpoints are members of one cluster, so any of them will do. If one
+ * fails, the next one is tried without a pause. 'tries' counts the endpoints
+ * left since the last answer: after each full round the client pauses.
  *
  *     connect --open--> up --lost, left--> end all calls, next endpoint
  *        ^                                      |
  *        +------- at once, or after a pause ----+
  *
- * A call is a slot in a short table, found by its HTTP/2 stream. Every slot
- * that was filled is emptied by exactly one finish(), except for a call that
- * was cancelled. A keep-alive is a call of its own, half-closed after its
- * one message, though etcd offers a stream of them: so its answer is known
- * to be its own, however late it comes. */
+ * A call is a slot in a short table, found by its HTTP/2 stream. Exactly one
+ * finish() empties each filled slot, except for a cancelled call. Each
+ * keep-alive is a call of its own, half-closed after its one message, although
+ * etcd offers a stream of them: a late answer thus can't be taken for
+ * another's. */
 
 #include "os/etcd.h"
 
@@ -44,7 +43,7 @@ struct slot {
 struct endpoint {
     struct weir_address address;
     char text[ENDPOINT_TEXT_MAX];
-    bool is_told; /* that it can't be used */
+    bool is_told; /* the file's error has been reported */
 };
 
 struct weir_etcd {
@@ -62,7 +61,7 @@ struct weir_etcd {
     struct weir_h2_link *link; /* NULL: in a pause */
     bool is_up;
     struct event *retry;
-    struct event *timer; /* of deadlines */
+    struct event *timer; /* for the calls' deadlines */
     struct slot slots[WEIR_ETCD_CALLS_MAX];
 };
 
@@ -144,7 +143,7 @@ static struct slot *free_slot(struct weir_etcd *etcd)
     return NULL;
 }
 
-/* The last word on a call; its slot is free when that is said. */
+/* Reports the end of a call; its slot is free before the report. */
 static void finish(struct slot *slot, int status, const char *message)
 {
     struct slot ended = *slot;
@@ -173,7 +172,7 @@ static void set_timer(struct event *event, weir_duration delay)
     (void)evtimer_add(event, &time);
 }
 
-/* For the next deadline. */
+/* Sets the timer to the next deadline. */
 static void set_deadline(struct weir_etcd *etcd)
 {
     weir_instant due = WEIR_NEVER;
@@ -206,7 +205,7 @@ static void on_deadline(evutil_socket_t fd, short what, void *context)
     set_deadline(etcd);
 }
 
-/* Begins the call on the connection that stands. Its stream, or an error. */
+/* Begins the call on the open connection. Returns its stream, or an error. */
 static int32_t begin(struct weir_etcd *etcd, const struct weir_etcd_ask *ask)
 {
     struct weir_h2 *h2 = weir_h2_link_h2(etcd->link);
@@ -234,7 +233,8 @@ int weir_etcd_call(struct weir_etcd *etcd, const struct weir_etcd_call *call)
     if (!slot)
         return WEIR_EFULL;
     int32_t stream = begin(etcd, &call->ask);
-    if (stream == WEIR_ECLOSED) /* it takes no more calls: on_retry() */
+    if (stream == WEIR_ECLOSED) /* the connection accepts no more calls:
+                                 * on_retry() */
         set_timer(etcd->retry, 0);
     if (stream < 0)
         return stream;
@@ -286,7 +286,7 @@ static void be_well(struct weir_etcd *etcd)
         etcd->endpoints[i].is_told = false;
 }
 
-/* One read may hold more than the bytes after which the link was dropped. */
+/* One read may hold bytes behind those after which the link was dropped. */
 static bool is_past(const struct weir_etcd *etcd, const struct weir_h2 *h2)
 {
     return !etcd->link || weir_h2_link_h2(etcd->link) != h2;

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT
  * os/etcd_watch.c - a key's value without gaps.
  *
- * Theory of operation. Two calls at most are under way: a read, and the watch
- * that follows the first read on a connection. 'next' is the revision from
- * which on changes aren't known yet: a read made at revision R moves it to
- * R + 1, a change to the one after it. What tells of older than that is
- * dropped, whichever call it comes by, and whatever goes wrong ends in another
- * read, after a pause. So there is one way to come by a value, taken at the
- * beginning, after trouble, and every half minute.
+ * Theory of operation. At most two calls are under way: a read, and the watch
+ * that follows the first read on a connection. 'next' is the first revision
+ * whose changes aren't known yet: a read made at revision R sets it to R + 1, a
+ * change to the revision after its own. Older answers are dropped, from either
+ * call. Every failure leads to another read, after a pause: a read is the only
+ * way to start over, at the beginning, after a failure and every half minute.
  *
- * A store that was put back to an older state answers at a revision that is
- * too low; then all begins anew. */
+ * A store that was restored to an older state answers with a lower revision;
+ * then the watch starts from nothing. */
 
 #include "os/etcd_watch.h"
 
@@ -30,16 +29,16 @@ struct weir_etcd_watch {
     struct weir_etcd_watch_options options;
     char key[WEIR_ETCD_KEY_MAX + 1];
     struct weir_etcd *etcd; /* owned, as the next */
-    struct event *timer;    /* of the next read */
+    struct event *timer;    /* until the next read */
     struct weir_rng rng;
     weir_duration backoff;
     bool reading; /* a call is under way */
     bool watching;
-    int64_t next; /* revision; 0: nothing is known */
-    int64_t told; /* the revision of what was told last; 0: nothing */
+    int64_t next; /* revision; 0: no value known yet */
+    int64_t told; /* revision of the value reported last; 0: none */
     bool was_found;
     uint64_t told_hash;
-    uint64_t trouble; /* hash of what was told of it; 0: it is well */
+    uint64_t trouble; /* hash of the trouble reported last; 0: none */
     bool is_closing;
 };
 
@@ -60,7 +59,7 @@ static void read_after_pause(struct weir_etcd_watch *watch)
         watch->backoff * 2 < BACKOFF_MOST ? watch->backoff * 2 : BACKOFF_MOST;
 }
 
-/* Said once as long as 'what' is the same: members in the same trouble take
+/* Reported once for equal 'what': several members with the same trouble take
  * turns. */
 static void be_troubled(struct weir_etcd_watch *watch, const char *what,
                         const char *why)
@@ -81,8 +80,8 @@ static void be_well(struct weir_etcd_watch *watch)
         watch->options.on_trouble(watch->options.context, NULL);
 }
 
-/* 'revision': of what made the value so. In a store that was put back the same
- * one may have made another. */
+/* 'revision': of the change that made the value. In a restored store the same
+ * revision may stand for another change. */
 static void tell(struct weir_etcd_watch *watch,
                  const struct weir_etcd_answer *answer, int64_t revision)
 {
@@ -103,15 +102,15 @@ static void tell(struct weir_etcd_watch *watch,
     watch->options.on_value(watch->options.context, &value);
 }
 
-/* A call that failed; the connection's own troubles are told by on_down(). A
- * member that is cut off from the majority is reached, and answers that it is
- * unavailable. */
+/* Handles a failed call; on_down() reports the connection's own troubles. A
+ * member that is cut off from the majority can be reached, and answers that it
+ * is unavailable. */
 static void fail(struct weir_etcd_watch *watch,
                  const struct weir_etcd_outcome *outcome)
 {
     if (!weir_etcd_is_up(watch->etcd))
         return;
-    char text[1400]; /* endpoint, key, message, advice: cut rather than lost */
+    char text[1400]; /* endpoint, key, message, advice; a long text is cut */
     snprintf(text, sizeof text, "etcd %s doesn't tell the key %s: %s%s",
              weir_etcd_endpoint(watch->etcd), watch->key, outcome->message,
              weir_etcd_advice(outcome->status));
@@ -133,7 +132,7 @@ static void on_change(void *context, const struct weir_etcd_outcome *outcome)
     if (!outcome->is_over)
         return;
     watch->watching = false;
-    /* Whether it can't tell at all, the read shows. */
+    /* If the server is unavailable, the next read reports it. */
     if (!answer && outcome->status != WEIR_GRPC_UNAVAILABLE)
         fail(watch, outcome);
     read_after_pause(watch);
@@ -160,7 +159,7 @@ static void take_read(struct weir_etcd_watch *watch,
                       const struct weir_etcd_answer *answer)
 {
     if (answer->revision + 1 < watch->next && !watch->watching)
-        watch->next = watch->told = 0; /* an older state */
+        watch->next = watch->told = 0; /* a store in an older state */
     if (answer->revision + 1 >= watch->next) {
         watch->next = answer->revision + 1;
         tell(watch, answer,
@@ -274,7 +273,7 @@ int weir_etcd_watch_new(const struct weir_etcd_watch_options *options,
         weir_etcd_watch_free(&watch);
         return error;
     }
-    /* What was borrowed for the call isn't looked at again. */
+    /* The caller's texts aren't used after this call. */
     watch->options.key = NULL;
     watch->options.endpoints = NULL;
     watch->options.login = (struct weir_login_options){ NULL };

@@ -4,11 +4,12 @@
  *     key ---read at revision R---> on_value
  *         ---watch from R + 1-----> on_value, on_value, ...
  *
- * No change is missed between the two, nor when the connection breaks, or etcd
- * has compacted its history: then the key is read again, and told of if it has
- * changed since. (Of several changes at once the last is told.) Every
- * WEIR_ETCD_WATCH_CHECK it is read anyway, so that a member of the cluster
- * that is cut off from the rest, and would tell of no changes, is left.
+ * No change is missed between the two. When the connection breaks, or etcd has
+ * compacted its history, the key is read again, and reported if it has changed.
+ * (Of several changes at once only the last is reported.) Every
+ * WEIR_ETCD_WATCH_CHECK the key is read in any case: this detects a member that
+ * is cut off from its cluster, which would report no changes, and the client
+ * leaves it.
  *
  * One thread, that of the loop. */
 
@@ -23,9 +24,9 @@
 struct weir_etcd_watch;
 
 struct weir_etcd_value {
-    bool found;             /* there is such a key */
+    bool found;             /* the key exists */
     struct weir_text bytes; /* borrowed for the call */
-    int64_t revision;       /* of the change that made it so */
+    int64_t revision;       /* of the value's last change */
 };
 
 struct weir_etcd_watch_options {
@@ -34,19 +35,20 @@ struct weir_etcd_watch_options {
     uint32_t count;                       /* 1 .. WEIR_ETCD_ENDPOINTS_MAX */
     struct weir_login_options login;      /* TLS */
     const char *key;                      /* 1 .. WEIR_ETCD_KEY_MAX bytes */
-    /* Once it is known, and whenever it has changed. Neither may free. */
+    /* Called when the value is known, and at each change. Neither callback may
+     * free the watch. */
     void (*on_value)(void *context, const struct weir_etcd_value *value);
-    /* What is wrong, for people, and what to do; said once. NULL: it is well
-     * again. The last value holds meanwhile. */
+    /* The trouble and what to do about it, reported once; NULL: it is over. The
+     * last value stays in force meanwhile. */
     void (*on_trouble)(void *context, const char *why);
     void *context;
 };
 
-/* The errors of weir_etcd_new(), and WEIR_EINVAL for the key. An etcd that
- * can't be reached is none: it is tried again, for ever. */
+/* The errors of weir_etcd_new(), and WEIR_EINVAL for the key. An unreachable
+ * etcd is no error: the client retries for ever. */
 int weir_etcd_watch_new(const struct weir_etcd_watch_options *options,
                         struct weir_etcd_watch **out, struct weir_diag *diag);
-/* Reads it at once, whatever is known. */
+/* Reads the key at once. */
 void weir_etcd_watch_read(struct weir_etcd_watch *watch);
 /* NULL inside is legal. */
 void weir_etcd_watch_free(struct weir_etcd_watch **watch);

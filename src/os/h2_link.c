@@ -7,17 +7,17 @@
  *                                                 |
  *     socket <--write-- stream queue <--output-- h2 queue
  *
- * pump() carries output until there is none, or until the stream's queue is
- * long: what the peer doesn't take stays in the h2, whose bound is the one
- * that callers see. Writing may end calls, so each pump feeds no bytes
- * afterwards, as h2.h asks. Everything sent in one turn of the loop is carried
- * by one event at its end, and the stream writes it in one go.
+ * pump() moves output until there is none, or until the stream's queue is long:
+ * output that the peer doesn't take stays in the h2, whose bound callers see.
+ * Writing may end calls, so each pump then feeds 0 bytes, as h2.h demands. One
+ * event at the end of a turn of the loop moves everything sent in it, and the
+ * stream writes it at once.
  *
- * A peer that is silent is asked (PING); any byte is an answer. A peer that
- * is gone without a word is found after silence + patience.
+ * A silent peer receives a PING; any byte counts as the answer. A dead peer is
+ * noticed after silence + patience.
  *
- * Handlers may close the link: 'busy' holds the memory, 'closed' is looked at
- * after each call out. Nothing is told after on_lost. */
+ * Handlers may close the link: 'busy' keeps its memory, and 'closed' is checked
+ * after each callback. No callback comes after on_lost. */
 
 #include "os/h2_link.h"
 
@@ -30,22 +30,22 @@ struct weir_h2_link {
     struct weir_stream *stream;
     struct weir_h2 *h2;
     struct weir_h2_link_handler handler;
-    struct event *flush; /* active: carry output at the end of this turn */
+    struct event *flush; /* active: move output at the end of this turn */
     struct event *timer;
     weir_duration silence;
     weir_duration patience;
     weir_instant heard_at;
-    weir_instant asked_at; /* 0: no PING is out */
+    weir_instant asked_at; /* 0: no PING is unanswered */
     unsigned busy;
     bool server;
-    bool heard; /* any byte */
+    bool heard; /* the peer has sent a byte */
     bool open;
-    bool full;   /* the owner was told so */
-    bool lost;   /* the end was told, or is being told */
+    bool full;   /* the owner has seen it full */
+    bool lost;   /* on_lost was called, or is being called */
     bool closed; /* by the owner */
 };
 
-/* Whatever the h2 has, as far as the stream has room for it. */
+/* Moves the h2's output, as far as the stream has room for it. */
 static void carry(struct weir_h2_link *link, size_t high)
 {
     while (weir_stream_queued(link->stream) < high) {
@@ -119,7 +119,8 @@ static const char *failure(const struct weir_h2_link *link, int error)
                  "gRPC port?";
 }
 
-/* Feeds (0 bytes are legal) and carries output. Inside enter and leave. */
+/* Feeds (0 bytes are legal) and moves output. Call it between enter and
+ * leave. */
 static void pump(struct weir_h2_link *link, const void *bytes, size_t len)
 {
     int error = weir_h2_feed(link->h2, bytes, len);
@@ -183,8 +184,8 @@ static void on_timer(evutil_socket_t fd, short what, void *context)
     }
     link->asked_at = now;
     weir_h2_ping(link->h2);
-    /* The answer does not arm the timer: a silence after it must be seen in
-     * time, too. */
+    /* A byte received doesn't restart the timer, so it must also expire in time
+     * for the silence after it. */
     arm(link, link->silence < link->patience ? link->silence : link->patience);
     pump_event(link, NULL, 0);
 }
@@ -216,9 +217,8 @@ static void on_open(void *context, struct weir_stream *stream)
     leave(link);
 }
 
-/* TLS where plain text is spoken is a mistake that people make: the peer's
- * first bytes are then a record of it, a hello or an alert. NULL: they
- * aren't. */
+/* Detects TLS on a plain-text link, a common mistake: the peer's first bytes
+ * are then a TLS record, a hello or an alert. NULL: they aren't. */
 static const char *find_tls(const struct weir_h2_link *link,
                             const uint8_t *bytes, size_t len)
 {
@@ -254,7 +254,8 @@ static void on_drain(void *context, struct weir_stream *stream)
     pump_event(context, NULL, 0);
 }
 
-/* A server of TLS says nothing, or an alert, to who begins in plain text. */
+/* A TLS server sends an alert, or nothing, to a client that begins in plain
+ * text. */
 static bool may_want_tls(const struct weir_h2_link *link,
                          const struct weir_stream *stream)
 {
@@ -274,7 +275,7 @@ static void on_lost(void *context, struct weir_stream *stream, const char *why)
     leave(link);
 }
 
-/* ---- What the owner asks for ---- */
+/* ---- Calls by the owner ---- */
 
 struct weir_h2_link *weir_h2_link_new(
     struct weir_stream *stream, bool server,

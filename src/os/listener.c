@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  * os/listener.c - sockets that accept streams.
  *
- * Theory of operation. An acceptor (os/accept.h) takes connections, a ration
- * (os/ration.h) bounds what they cost before they are authenticated. At 'max'
- * streams an unauthenticated one is evicted and the acceptor pauses, until the
- * next stream goes. A listener may be freed while its streams live on: they use
- * it and its ration, so its memory goes with the last of them.
+ * Theory of operation. An acceptor (os/accept.h) takes connections; a ration
+ * (os/ration.h) bounds the cost of unauthenticated ones. At 'max' streams an
+ * unauthenticated one is evicted, and the acceptor pauses until a stream ends.
+ * A listener may be freed before its streams: they use it and its ration, so
+ * its memory is freed with the last of them.
  *
- * With TLS a stream has no owner until its handshake is done. Those streams
- * are in a list, oldest first, so that they can be ended when the files of TLS
- * are read again. */
+ * With TLS a stream has no owner until its handshake is done. These streams are
+ * in a list, oldest first, so that they can be ended when the TLS files are
+ * reloaded. */
 
 #include <arpa/inet.h>
 #include <stdlib.h>
@@ -24,10 +24,10 @@
 struct weir_listener {
     struct event_base *base;
     struct weir_acceptor *acceptor; /* owned; NULL: the listener is freed, its
-                                     * streams live on */
+                                     * streams still exist */
     struct weir_ration *ration;     /* owned */
     struct weir_listener_options options;
-    size_t live; /* streams accepted and not gone */
+    size_t live; /* streams accepted and not ended */
     struct weir_handshakes handshakes;
     uint64_t refused;
     uint16_t port;
@@ -140,7 +140,7 @@ static void on_socket(void *context, int fd, const struct sockaddr *peer)
         weir_listener_open(listener, stream);
 }
 
-/* 'fd' is the listener's on success. */
+/* On success the listener owns 'fd'. */
 static int start(struct weir_listener *listener, int fd)
 {
     const struct weir_listener_options *options = &listener->options;

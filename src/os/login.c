@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * os/login.c - a client's certificates and token, as their files are now.
+ * os/login.c - a client's certificates and token, from their files.
  *
- * Contexts of TLS are made by the thread that uses them, when it first does:
- * what OpenSSL keeps for each thread then goes with that thread, and a child
- * of fork() makes its own in the same way. A token isn't kept at all: it is
- * read for each call, which is seldom. */
+ * The thread that uses a TLS context makes it, at its first use: OpenSSL's data
+ * for the thread then end with the thread, and a child of fork() makes its own
+ * context in the same way. A token isn't kept: its file is read for each call,
+ * which is rare. */
 
 #include "os/login.h"
 
@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define BEARER "Bearer "
-#define TOKEN_MAX 512 /* bytes, as a root takes them */
+#define TOKEN_MAX 512 /* bytes; a root accepts no more */
 
 enum { CA, CERT, KEY, TOKEN, FILES };
 
@@ -38,7 +38,7 @@ static struct weir_tls_options tls_options(const char *ca, const char *cert,
 
 /* ---- The token ---- */
 
-/* What HTTP lets into a header, blanks excepted. */
+/* Whether HTTP allows the text in a header; blanks aren't allowed here. */
 static bool is_token(const char *text, size_t len)
 {
     for (size_t i = 0; i < len; i++)
@@ -53,7 +53,7 @@ static int refuse_token(struct weir_diag *diag, const char *path,
     return weir_diag_set(diag, WEIR_ECREDENTIAL, path, ": ", why, NULL);
 }
 
-/* The first line of the file, behind BEARER. */
+/* Reads the first line of the file; 'out' gets it behind BEARER. */
 static int read_token(const char *path, char *out, struct weir_diag *diag)
 {
     char line[TOKEN_MAX + 2] = ""; /* a newline, and the NUL */
@@ -92,7 +92,7 @@ int weir_login_authorization(const struct weir_login *login,
     return 0;
 }
 
-/* ---- Before anything else ---- */
+/* ---- Checks ---- */
 
 int weir_login_check_address(const struct weir_login_options *options,
                              const struct weir_address *address,

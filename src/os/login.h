@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * os/login.h - what a client shows to a root, and whom it trusts: the files
- * behind tls_ca, tls_cert, tls_key and token_file, read again when they
- * change.
+ * os/login.h - a client's credentials for a root, and the authorities it
+ * trusts: the files behind tls_ca, tls_cert, tls_key and token_file, reloaded
+ * when they change.
  *
  *     weir_login_check(&options, &diag)            any thread, beforehand
  *     login = weir_login_new(&options)             reads nothing yet
@@ -19,7 +19,7 @@
 
 /* Each may be NULL or "": none. */
 struct weir_login_options {
-    const char *tls_ca; /* none: plain text */
+    const char *tls_ca; /* absent: plain text */
     const char *tls_cert, *tls_key;
     const char *token_file; /* its first line is the bearer token */
 };
@@ -28,11 +28,10 @@ struct weir_login;
 
 /* Reads all files and keeps nothing of them. 0; WEIR_EINVAL (they contradict
  * each other), WEIR_ENOENT, WEIR_ETLS, WEIR_ECREDENTIAL (the token's file),
- * WEIR_ENOMEM; 'diag' says which file and what to do. */
+ * WEIR_ENOMEM; 'diag' names the file and says what to do. */
 int weir_login_check(const struct weir_login_options *options,
                      struct weir_diag *diag);
-/* WEIR_EINVAL: a token would go there in plain text, and it isn't this host.
- */
+/* WEIR_EINVAL: the token would be sent in plain text to another host. */
 int weir_login_check_address(const struct weir_login_options *options,
                              const struct weir_address *address,
                              struct weir_diag *diag);
@@ -40,17 +39,17 @@ int weir_login_check_address(const struct weir_login_options *options,
 /* Copies the paths. NULL: no memory. */
 struct weir_login *weir_login_new(const struct weir_login_options *options);
 void weir_login_free(struct weir_login **login);
-/* In a child of fork(): what the parent has read is left to it, unread. */
+/* In a child of fork(): leaves the contexts to the parent, untouched. */
 void weir_login_forget(struct weir_login *login);
 
-/* '*out' to connect with, borrowed until the next call; NULL: plain text. 0;
- * 1: a file has changed and can't be used ('diag'; said once): by what was
- * read before; negative, as of weir_login_check(): there is nothing of before.
- */
+/* '*out' is the context to connect with, borrowed until the next call; NULL:
+ * plain text. Returns 0; 1: a file has changed and can't be used ('diag',
+ * reported once), '*out' is made of the old files; or the errors of
+ * weir_login_check(): there are no older files. */
 int weir_login_tls(struct weir_login *login, struct weir_tls **out,
                    struct weir_diag *diag);
-/* "Bearer …" as the file is now, or "" without one. 0, or WEIR_ECREDENTIAL
- * with 'diag' filled (never by the token). */
+/* "Bearer …" from the current file, or "" without one. 0, or WEIR_ECREDENTIAL
+ * with 'diag' filled (which never has the token). */
 int weir_login_authorization(const struct weir_login *login,
                              char out[WEIR_H2_AUTHORIZATION_MAX + 1],
                              struct weir_diag *diag);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * os/origin.c - checks Host, Origin, Sec-Fetch-Site and Content-Type.
  *
- * Origins are compared as (scheme, host, port), each parsed whole: a prefix
- * such as "http://127.0.0.1:7078" is also that of
+ * Origins are compared as (scheme, host, port), each parsed completely:
+ * "http://127.0.0.1:7078" is also a prefix of
  * "http://127.0.0.1:7078.example". */
 
 #include "os/origin.h"
@@ -29,7 +29,7 @@ static bool is_host_byte(char c)
     return isalnum((unsigned char)c) || strchr("-._", c);
 }
 
-/* The port behind a host: "" (the scheme's own) or ":7078". */
+/* The port behind a host: "" (the scheme's default) or ":7078". */
 static bool read_port(const char *text, uint16_t usual, uint16_t *out)
 {
     size_t digits = text[0] == ':' ? strspn(text + 1, "0123456789") : 0;
@@ -43,7 +43,7 @@ static bool read_port(const char *text, uint16_t usual, uint16_t *out)
     return port > 0 && port <= UINT16_MAX;
 }
 
-/* "localhost", "127.0.0.1:7078", "[::1]:7078" …, to its last byte. */
+/* "localhost", "127.0.0.1:7078", "[::1]:7078" …, up to the text's end. */
 static bool read_host(const char *text, bool tls, struct origin *out)
 {
     bool brackets = text[0] == '[';
@@ -99,14 +99,14 @@ static bool is_own(const struct weir_origin_own *own, const char *host,
     struct origin from;
     struct origin to;
     if (!read_origin(origin, &from))
-        return false; /* "null", of a sandbox or a file, among them */
+        return false; /* also "null", which a sandbox or a file has */
     if (own->public_origin && read_origin(own->public_origin, &to) &&
         is_same(&from, &to))
         return true;
     return host && read_host(host, own->tls, &to) && is_same(&from, &to);
 }
 
-/* Whether the Host is one by which a listener on loopback is known. */
+/* Whether Host is a name of a listener on loopback. */
 static bool is_known_host(const struct weir_origin_own *own, const char *host)
 {
     struct origin named;
@@ -117,8 +117,8 @@ static bool is_known_host(const struct weir_origin_own *own, const char *host)
         return false;
     if (weir_address_is_loopback(&named.address))
         return true;
-    /* A proxy may hand on the Host that the browser sent. Its port is of the
-     * proxy's scheme and not of ours. */
+    /* A proxy may pass on the Host that the browser sent. Its default port is
+     * that of the proxy's scheme, not of ours. */
     return own->public_origin && read_origin(own->public_origin, &public) &&
            read_host(host, public.tls, &named) && is_same(&named, &public);
 }
@@ -129,7 +129,7 @@ static bool comes_from_here(const char *fetch_site)
            strcasecmp(fetch_site, "none") == 0;
 }
 
-/* Whether a form may have sent it: no type at all, or one of three. */
+/* Whether a form may have sent this type: none at all, or one of three. */
 static bool is_simple(const char *type)
 {
     static const char *const of_forms[] = {

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT
- * os/origin.h - which requests of HTTP a browser may send: a browser reaches
- * any listener of its host on behalf of any page that it shows.
+ * os/origin.h - which HTTP requests a browser may send: a browser can reach any
+ * listener of its host on behalf of any page that it shows.
  *
  * A request is foreign if
  *
- *   - it has an Origin that is not the listener's own: the same scheme, host
- *     and port as the request's Host, or as the public origin that the operator
- *     has named (behind a proxy the browser sees that one);
- *   - the browser says that it comes from elsewhere (Sec-Fetch-Site), and it
- *     changes something;
- *   - loopback is what keeps other hosts out, and Host is no loopback name: a
- *     page whose name was made to resolve to 127.0.0.1 sends its own name.
- *     (Over TLS such a name has no certificate.)
+ *   - it has an Origin that is not the listener's own, which is the scheme,
+ *     host and port of the request's Host, or the public origin that the
+ *     operator has named (behind a proxy the browser sees that one);
+ *   - the browser marks it as cross-site (Sec-Fetch-Site), and it changes
+ *     something;
+ *   - the listener is protected only by being on loopback, and Host is no
+ *     loopback name: a page with a name that was made to resolve to 127.0.0.1
+ *     sends its own name. (Over TLS such a name has no certificate.)
  *
- * A request is simple if it changes something, is no DELETE, and has no type
- * of content, or one that a form has: a browser sends a POST of that kind
- * without asking the listener first, and old ones send no Origin with it. Such
- * a request must say that it is application/json, which no form can.
+ * A request is simple if it changes something, is no DELETE, and has no content
+ * type, or one of a form: a browser sends such a POST without a preflight, and
+ * old browsers send no Origin with it. Such a request must have the type
+ * application/json, which no form can send.
  *
  * Source: the Fetch standard (CORS-safelisted request-header, "null" origins),
  * Fetch Metadata Request Headers (W3C), RFC 6454. */
@@ -43,16 +43,16 @@ enum weir_origin_verdict {
     "send the header Content-Type: application/json; a browser sends other " \
     "types for any page, without asking here first"
 
-/* How a listener is reached. */
+/* The listener's exposure. */
 struct weir_origin_own {
     bool tls;
-    bool of_loopback;          /* loopback is what keeps other hosts out */
+    bool of_loopback;          /* only loopback keeps other hosts out */
     const char *public_origin; /* "https://weir.example"; borrowed; or NULL */
 };
 
 struct weir_origin_request {
     const char *method; /* all but GET and HEAD may change something */
-    /* The headers of these names; NULL: there is none. */
+    /* The values of these headers; NULL: absent. */
     const char *host, *origin, *sec_fetch_site, *content_type;
 };
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * os/place.c - sockets that listen, by address or by path.
+ * os/place.c - listening sockets, by address or by path.
  *
- * A path outlives its process. Whether it is left over is asked of the path
- * itself: nobody accepts there, so connecting is refused. Between that answer
- * and taking it away another process may have come and taken its place; two
- * that are started at one path at the same instant are a mistake of whoever
- * starts them, and one of them would have failed anyway. */
+ * A socket's path outlives its process. It is left over if a connection to it
+ * is refused, since no process accepts there. Between that test and unlinking
+ * the path another process may have taken it. Starting two processes with one
+ * path at the same instant is the operator's mistake, and one of them would
+ * have failed anyway. */
 
 #include "os/place.h"
 
@@ -68,7 +68,7 @@ static struct sockaddr_un path_address(const struct weir_place *place)
     return at;
 }
 
-/* A socket that nobody listens at any more. */
+/* Whether no process listens at the socket any more. */
 static bool is_left_over(const struct weir_place *place)
 {
     struct sockaddr_un at = path_address(place);
@@ -84,13 +84,13 @@ static bool is_left_over(const struct weir_place *place)
 static int refuse(struct weir_diag *diag, int why, const char *kind)
 {
     if (why != EADDRINUSE)
-        kind = NULL; /* ends the list */
+        kind = NULL; /* ends the list of kinds */
     return weir_diag_set(diag, WEIR_ESYSTEM, "can't listen: ", strerror(why),
                          kind ? "; another process has this " : "", kind,
                          ": stop it or take another", NULL);
 }
 
-/* Closes the socket where that fails. */
+/* Closes the socket if this fails. */
 static int bind_and_listen(int fd, const struct sockaddr *at, socklen_t len,
                            struct weir_diag *diag)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * os/process.c - who a process is, by /proc; and a word to wait at.
+ * os/process.c - identities of processes, by /proc; and futexes.
  *
- * An id alone is given to another process some time after its owner's death,
- * so the number has the start time beside it, in ticks since boot. A zombie is
- * dead: its threads have gone, and the parent may never wait for it. But one
- * whose first thread alone has ended looks like a zombie too, and has more
- * threads than one. */
+ * The system reuses a process's id after its death, so the identity also has
+ * its start time, in ticks since boot. A zombie is dead: its threads have
+ * ended, and the parent may never wait for it. A process looks like a zombie
+ * too if only its first thread has ended, but then it has more than one
+ * thread. */
 
 #include "os/process.h"
 
@@ -26,7 +26,7 @@
 #define START_BITS 40 /* 348 years of 10 ms */
 #define START_MASK (((uint64_t)1 << START_BITS) - 1)
 
-/* A small file of /proc; false: it can't be read. */
+/* Reads a small file of /proc; false: it can't be read. */
 static bool read_file(const char *path, char *buf, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -46,7 +46,7 @@ struct looks {
     uint64_t start;
 };
 
-/* 0, WEIR_ENOENT (there is none), or WEIR_ESYSTEM. */
+/* 0, WEIR_ENOENT (no such process), or WEIR_ESYSTEM. */
 static int look_at(pid_t pid, struct looks *out)
 {
     char path[64], text[1024];
@@ -55,7 +55,7 @@ static int look_at(pid_t pid, struct looks *out)
     snprintf(path, sizeof(path), "/proc/%ld/stat", (long)pid);
     if (!read_file(path, text, sizeof(text)))
         return kill(pid, 0) < 0 && errno == ESRCH ? WEIR_ENOENT : WEIR_ESYSTEM;
-    /* The name before it may have blanks and parentheses of its own. */
+    /* The process name before it may contain blanks and parentheses. */
     const char *rest = strrchr(text, ')');
     if (!rest || sscanf(rest,
                         ") %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
