@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: MIT
- * os/ration.c - turns and places of unauthenticated peers.
+ * os/ration.c - limits the connections and processor time of unauthenticated
+ * peers.
  *
- * State. A source is a slot of an array; nothing of it is allocated, so a peer
- * with many addresses costs no memory, and two sources in one slot share a
- * part. 'counts' is apart from the slots: it is searched for the greatest when
- * a place is taken away, which a flood can cause for each connection it makes.
+ * State. A source is a slot of an array and allocates nothing, so a peer with
+ * many addresses costs no memory; two addresses in one slot share its part.
+ * 'counts' is kept apart from the slots because each eviction searches it for
+ * its maximum, and a flood can cause an eviction for each of its connections.
  *
- * Invariants (checked where they are relied on): a member waits in one queue of
- * its source; a source is in 'active' if and only if a member of it waits;
- * 'waiting' is their number; 'turn_of' is a member whose turn() is running.
+ * Invariants (checked where the code relies on them): a waiting member is in
+ * one queue of its source; a source is in 'active' if and only if a member of
+ * it waits; 'waiting' is the number of waiting members; 'turn_of' is the member
+ * whose turn() is running.
  *
- * Time is a token bucket in the form of GCRA: 'free_at' is the instant from
- * which the next turn is given, moved on by WEIR_RATION_PART times the cost of
- * each. A turn is charged after it was given, so the debt is at most that of
- * one turn; of a source at most DEFICIT_MAX is remembered, as a debt or as a
- * claim, and of one without waiting members no claim. A turn in which its
- * member is admitted isn't charged, so it costs the source its place in the
- * round: else a source all of whose members are admitted would keep it. */
+ * Time is a token bucket in the form of GCRA: 'free_at' is the earliest instant
+ * of the next turn; each turn moves it by WEIR_RATION_PART times its cost. A
+ * turn is charged after it has run, so the debt is at most one turn's. A source
+ * remembers at most DEFICIT_MAX, as a debt or as a claim, and a source without
+ * waiting members keeps no claim. A turn in which its member is admitted isn't
+ * charged. Instead the source goes to the end of the round: otherwise a source
+ * whose members are all admitted would never give up its turn. */
 
 #include "os/ration.h"
 
@@ -31,18 +33,22 @@
 
 #define QUANTUM ((int64_t)WEIR_RATION_QUANTUM)
 #define DEFICIT_MAX (8 * QUANTUM)
-#define COST_MIN (WEIR_MILLISECOND / 1000) /* of a turn: that of giving it */
+#define COST_MIN \
+    (WEIR_MILLISECOND / 1000) /* charged for each turn, besides its
+                                            * measured time */
 
 TAILQ_HEAD(members, weir_ration_member);
 
 enum { FRESH, SERVED, QUEUES };
-#define FRESH_EVERY 3 /* one in so many turns of a source is of a new member */
+#define FRESH_EVERY \
+    3 /* one of so many turns of a source goes to a new
+                       * member */
 
 struct source {
     struct members all;
     struct members queue[QUEUES];
-    unsigned turns;  /* given, modulo FRESH_EVERY */
-    int64_t deficit; /* time that it may still use; negative: a debt */
+    unsigned turns;  /* turns given, modulo FRESH_EVERY */
+    int64_t deficit; /* ns that it may still use; negative: a debt */
     bool is_active;
     TAILQ_ENTRY(source) link; /* while active */
 };
@@ -55,13 +61,13 @@ struct weir_ration {
     size_t members, waiting;
     uint64_t evicted;
     weir_duration used;
-    const struct weir_ration_member *turn_of; /* NULL: no turn, or its member
-                                               * has left in it */
-    bool is_free; /* … being admitted: the turn isn't charged */
+    const struct weir_ration_member *turn_of; /* NULL: no turn runs, or its
+                                               * member has left in it */
+    bool is_free; /* … was admitted: the turn isn't charged */
     bool serves;  /* weir_ration_serve() is running … */
-    bool doomed;  /* … and frees this at its end */
+    bool doomed;  /* … and frees the ration at its end */
     TAILQ_HEAD(, source) active;
-    uint32_t counts[WEIR_RATION_SOURCES]; /* members of each */
+    uint32_t counts[WEIR_RATION_SOURCES]; /* members of each source */
     struct source sources[WEIR_RATION_SOURCES];
 };
 
@@ -75,8 +81,8 @@ static uint64_t thread_time(void *context)
 
 /* ---- Sources ---- */
 
-/* By the peer's address, of IPv6 the network of 64 bits that one host is given:
- * a peer can't choose it without owning it. */
+/* The slot of the peer's address; for IPv6 the 64-bit network that one host is
+ * given. The seed keeps peers from choosing addresses that collide. */
 static uint32_t source_of(const struct weir_ration *ration,
                           const struct sockaddr *peer)
 {
@@ -101,7 +107,7 @@ static void activate(struct weir_ration *ration, struct source *source)
     TAILQ_INSERT_TAIL(&ration->active, source, link);
 }
 
-/* A source keeps its debt while it rests, and gathers no claim. */
+/* A source without waiting members keeps its debt and loses its claim. */
 static void rest_if_empty(struct weir_ration *ration, struct source *source)
 {
     if (!source->is_active || !TAILQ_EMPTY(&source->queue[FRESH]) ||
@@ -150,7 +156,7 @@ void weir_ration_join(struct weir_ration *ration,
     member->source = source_of(ration, peer);
     member->waits = member->served = false;
     member->cost = 0;
-    /* The new member is added after that, so that it isn't evicted. */
+    /* The new member is added after the eviction, so that it isn't evicted. */
     if (ration->members >= ration->options.places)
         (void)weir_ration_evict(ration, "too many peers without a credential "
                                         "are connected; it was the oldest of "
@@ -178,7 +184,7 @@ void weir_ration_leave(struct weir_ration_member *member)
     member->ration = NULL;
 }
 
-/* Takes a cost from the source and from all. */
+/* Charges a cost to the source and to the whole ration. */
 static void charge(struct weir_ration *ration, struct source *source,
                    weir_duration cost)
 {
@@ -227,7 +233,8 @@ void weir_ration_wait(struct weir_ration_member *member)
         event_active(ration->timer, EV_TIMEOUT, 0);
 }
 
-/* New members alone, in a flood of them, would leave none time to finish. */
+/* Mostly members that had a turn: a flood of new members would otherwise leave
+ * the others no time to finish. */
 static struct weir_ration_member *next_of(struct source *source)
 {
     source->turns = (source->turns + 1) % FRESH_EVERY;
@@ -242,7 +249,7 @@ static void go_last(struct weir_ration *ration, struct source *source)
     TAILQ_INSERT_TAIL(&ration->active, source, link);
 }
 
-/* Gives the source a turn; returns its cost. */
+/* Gives a member of the source a turn; returns its cost. */
 static weir_duration give_turn(struct weir_ration *ration,
                                struct source *source)
 {
@@ -255,7 +262,7 @@ static weir_duration give_turn(struct weir_ration *ration,
     uint64_t before = time_used(ration->options.context);
     member->turn(member->context);
     weir_duration cost = COST_MIN + time_used(ration->options.context) - before;
-    /* The member may be gone. */
+    /* The member may have left, and its memory be freed. */
     if (ration->turn_of)
         member->cost += cost;
     ration->turn_of = NULL;
@@ -268,7 +275,7 @@ static weir_duration give_turn(struct weir_ration *ration,
     return cost;
 }
 
-/* The source whose turn it is; 'active' has one. */
+/* Chooses the next source; 'active' isn't empty. */
 static struct source *next_source(struct weir_ration *ration)
 {
     struct source *source = TAILQ_FIRST(&ration->active);
@@ -308,7 +315,7 @@ static void on_timer(evutil_socket_t fd, short what, void *context)
     weir_instant next = weir_ration_serve(ration, now);
     if (next == WEIR_NEVER)
         return;
-    /* A timer and not event_active(): the loop looks at its sockets before. */
+    /* A timer, not event_active(): the loop then polls its sockets before. */
     weir_duration wait = next - now;
     const struct timeval in = { .tv_sec = (time_t)(wait / WEIR_SECOND),
                                 .tv_usec =

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * os/root_link.c - a call that is begun again whenever it ends.
+ * os/root_link.c - a call that is repeated whenever it ends.
  *
- * The pause before the next try grows, and begins anew only after a link that
- * stood for a while: a root that welcomes and drops us would else be asked
- * without end. For the same reason a loss is told once, until something was
- * better, or went wrong in another way. */
+ * The pause before the next try grows, and is reset only after a link that
+ * lasted a while: otherwise a root that welcomes us and drops us at once would
+ * be called without end. For the same reason a loss is reported once, until a
+ * message has come or another kind of failure. */
 
 #include "os/root_link.h"
 
@@ -18,22 +18,23 @@
 #include "wire/weir_v1.h"
 
 #define BACKOFF_FIRST (50 * WEIR_MILLISECOND)
-/* Who waits for a root decides without it: a root that is back is met within
- * a second. */
+/* Meanwhile callers are decided without the root: a root that is back is
+ * reached within a second. */
 #define BACKOFF_MOST (800 * WEIR_MILLISECOND)
-/* A link that stood for so long is tried again at once when it is lost; one
- * that ends soon after each welcome isn't, for all its good beginnings. */
+/* After a link that lasted so long the first pause is short again. A link that
+ * ends soon after each welcome doesn't reset the pause. */
 #define GOOD_FOR WEIR_SECOND
 
 struct weir_root_link {
     struct weir_root_link_options options;
     struct weir_address address;
-    char text[280];            /* the address, for people */
+    char text[280];            /* the address as text */
     struct weir_h2_link *link; /* owned; NULL: not connecting */
     int32_t stream;            /* the Link call */
-    bool told_down;            /* the loss was told of already */
-    int told_error;            /* of what kind it was; or 0 */
-    weir_instant good_at;      /* first sound message; 0: none yet */
+    bool told_down;            /* the loss was reported already */
+    int told_error;            /* the kind of the loss; or 0 */
+    weir_instant good_at;      /* time of the first valid message; 0: none
+                                * yet */
     struct event *retry;       /* owned */
     weir_duration backoff;
 };
@@ -61,15 +62,15 @@ static void drop(struct weir_root_link *link, const char *why)
     handler->on_down(handler->context, news ? why : NULL);
 }
 
-/* To who knows that nobody answers it is news that somebody does, and isn't
- * understood or doesn't want us; once for each kind. */
+/* A root that answers, but can't be understood or refuses us, is news after a
+ * root that didn't answer; reported once for each kind of error. */
 static void tell_again(struct weir_root_link *link, int error)
 {
     link->told_down &= link->told_error == error;
     link->told_error = error;
 }
 
-/* One read may hold more than the bytes after which the link was dropped. */
+/* One read may hold bytes behind those after which the link was dropped. */
 static bool is_gone(const struct weir_root_link *link, const struct weir_h2 *h2)
 {
     return !link->link || weir_h2_link_h2(link->link) != h2;
@@ -105,7 +106,7 @@ static void on_message(void *context, struct weir_h2 *h2, int32_t stream,
         drop(link, weir_strerror(error));
         return;
     }
-    /* It speaks our protocol: the next loss is news again. */
+    /* The root speaks our protocol: the next loss is reported again. */
     link->told_down = false;
     link->told_error = 0;
     if (!link->good_at)
@@ -121,8 +122,8 @@ static void on_close(void *context, struct weir_h2 *h2, int32_t stream,
         return;
     char why[128];
     bool said = message && *message;
-    /* Of a lost connection, of a peer that can't serve, or won't serve us: the
-     * text is all there is to say. */
+    /* For a lost connection, and a peer that can't or won't serve us, the text
+     * says all. */
     bool is_plain = grpc_status == WEIR_GRPC_UNAVAILABLE ||
                     grpc_status == WEIR_GRPC_UNAUTHENTICATED ||
                     grpc_status == WEIR_GRPC_PERMISSION_DENIED;
@@ -157,7 +158,7 @@ static int open_link(struct weir_root_link *link, struct weir_tls *tls)
     return link->link ? 0 : WEIR_ENOMEM;
 }
 
-/* The connection and its call, or why not. */
+/* Connects and begins the call; or the error. */
 static int begin(struct weir_root_link *link, struct weir_diag *diag)
 {
     struct weir_tls *tls;

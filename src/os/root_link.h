@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * os/root_link.h - the connection to one root: a gRPC call of Link that is
- * begun again, after a growing pause, whenever it ends. What a service's
- * limiter and a region's root have in common; knows no messages.
+ * repeated, after a growing pause, whenever it ends. A service's limiter and a
+ * region's root both use it; it doesn't know the messages.
  *
  * One thread, that of the loop. */
 
@@ -13,18 +13,18 @@
 
 struct weir_root_link;
 
-/* None may free the link. */
+/* No callback may free the link. */
 struct weir_root_link_handler {
     void *context;
     /* connected: a session may begin */
     void (*on_up)(void *context);
-    /* A message. 0; or an error: the link goes down for it. */
+    /* A message came. Returns 0, or an error that ends the link. */
     int (*on_bytes)(void *context, const void *bytes, size_t len);
-    /* It is down, or didn't come up, and is tried again. 'why' for people,
-     * NULL if that was told of already: nothing has been better since. */
+    /* The link is down, or couldn't be made, and will be tried again. 'why': a
+     * sentence; NULL: reported already, and no message has come since. */
     void (*on_down)(void *context, const char *why);
-    /* A file of the login has changed and can't be used; what was read before
-     * is in force. */
+    /* A file of the login has changed and can't be used; its last good contents
+     * stay in force. */
     void (*on_file)(void *context, const char *why);
 };
 
@@ -40,14 +40,14 @@ struct weir_root_link *weir_root_link_new(
     const struct weir_root_link_options *options);
 /* Closes. No callback comes after it. NULL inside is legal. */
 void weir_root_link_free(struct weir_root_link **link);
-/* Begins; from then on it keeps itself up. */
+/* Connects, and reconnects from then on. */
 void weir_root_link_connect(struct weir_root_link *link);
-/* A message, while it is up; otherwise nothing. */
+/* Sends a message if the link is up; otherwise does nothing. */
 void weir_root_link_send(struct weir_root_link *link, const void *bytes,
                          size_t len);
-/* Bytes that weren't given to the system yet. */
+/* Bytes not yet given to the system. */
 size_t weir_root_link_queued(const struct weir_root_link *link);
-/* "127.0.0.1:7077", for people. */
+/* The address as text, "127.0.0.1:7077". */
 const char *weir_root_link_text(const struct weir_root_link *link);
 
 #endif /* WEIR_ROOT_LINK_H */

@@ -7,33 +7,33 @@
  *          \---refused, time out-----/-----------------------------/
  *     any --close--> (FLUSHING --written, 2 s-->) freed
  *
- * Writing. Bytes are queued (an evbuffer) and leave at the end of the loop's
- * turn, by one sendmsg for all that was queued in it: 'flush' is an event
- * that is made active by hand, and libevent runs it after those that are
- * active already. If the kernel takes less, the rest waits for writability.
+ * Writing. Bytes are queued (an evbuffer) and sent at the end of the loop's
+ * turn, by one sendmsg for all of them: the code activates the event 'flush',
+ * and libevent runs it after those that are active already. If the kernel takes
+ * less, the rest waits until the socket is writable.
  *
- * TLS is a session beside the socket: who reads asks it for bytes and not the
- * socket, who writes hands it the queue's front, a record at a time. The queue
- * stays in plain text, and so do its bounds. A stream that was accepted has no
- * owner during its handshake; it is in the listener's list and reports to
- * that.
+ * With TLS a session stands between stream and socket: reads take bytes from
+ * it, and writes hand it the queue's front, a record at a time. The queue and
+ * its bounds stay in plain text. An accepted stream has no owner during its
+ * handshake; it is in the listener's list and reports to the listener.
  *
- * A stream that was accepted is a member of the listener's ration until its
- * owner calls it authenticated (os/ration.h): when its socket is readable the
- * socket is no longer watched, the stream waits for its turn, reads once, and
- * is watched again.
+ * An accepted stream is a member of the listener's ration until its owner
+ * declares it authenticated (os/ration.h). When its socket becomes readable,
+ * the stream stops watching it, waits for its turn, reads once, and watches it
+ * again.
  *
- * Callbacks may close the stream. So each is the last thing that its caller
- * does with it, or 'busy' holds the memory until the caller has seen 'dead'.
- * on_lost never comes out of a function of ours, only out of the loop.
+ * Callbacks may close the stream. Therefore a caller doesn't use the stream
+ * after a callback, or 'busy' keeps its memory until the caller has checked
+ * 'dead'. on_lost is called only by the loop, never within a function of this
+ * file's interface.
  *
- * Not bufferevents: they write by writev(), which raises SIGPIPE in a process
- * that isn't ours to change; they make a socket without close-on-exec; and
- * reading by recv() into the loop's stack saves a copy.
+ * Rejected: bufferevents. They write by writev(), which raises SIGPIPE, and a
+ * library can't change the process's signals; they make sockets without
+ * close-on-exec; and recv() into a buffer on the stack saves a copy.
  *
- * Names are looked up by libevent's resolver, which has the loop wait for the
- * answer; it reads /etc/hosts and /etc/resolv.conf anew each time, and goes
- * with the stream. The addresses found are tried in turn. */
+ * libevent's resolver looks names up without blocking the loop. Each stream has
+ * its own, which reads /etc/hosts and /etc/resolv.conf. The addresses found are
+ * tried in turn. */
 
 #include "os/stream.h"
 
@@ -53,10 +53,10 @@
 #include "os/tls_session.h"
 
 #define CONNECT_TIMEOUT (5 * WEIR_SECOND)
-#define FLUSH_SECONDS 2      /* for the rest, when closing */
-#define READ_SIZE (64 << 10) /* bytes read at once */
-#define READS_MAX 4          /* in a row, before others have their turn */
-#define PIECES_MAX 64        /* of the queue in one write */
+#define FLUSH_SECONDS 2      /* for the rest of the queue, when closing */
+#define READ_SIZE (64 << 10) /* bytes of one read */
+#define READS_MAX 4          /* in a row, before other streams are served */
+#define PIECES_MAX 64        /* pieces of the queue in one write */
 #define RECORD_SIZE 16384    /* bytes of the queue in one record of TLS */
 
 enum state { RESOLVING, CONNECTING, HANDSHAKE, OPEN, LOST, FLUSHING };
@@ -64,29 +64,32 @@ enum state { RESOLVING, CONNECTING, HANDSHAKE, OPEN, LOST, FLUSHING };
 struct weir_stream {
     struct event_base *base;
     struct weir_stream_handler handler;
-    struct weir_listener *listener;    /* that accepted it, or NULL */
+    struct weir_listener *listener;    /* the listener that accepted it, or
+                                        * NULL */
     struct weir_tls_session *tls;      /* owned; NULL: plain text */
-    struct weir_stream *older, *newer; /* among the listener's handshakes */
-    struct weir_ration_member member;  /* until it is authenticated */
-    struct evdns_base *dns;            /* while looking up, and till the end */
+    struct weir_stream *older, *newer; /* in the listener's list of
+                                        * handshakes */
+    struct weir_ration_member member;  /* until the stream is authenticated */
+    struct evdns_base *dns;            /* from the lookup until the stream is
+                                        * freed */
     struct evdns_getaddrinfo_request *lookup;
-    struct evutil_addrinfo *found; /* owned: what the name stands for */
-    struct evutil_addrinfo *next;  /* the one to try next */
+    struct evutil_addrinfo *found; /* owned: the addresses of the name */
+    struct evutil_addrinfo *next;  /* the address to try next */
     struct event *readable;
     struct event *writable;
-    struct event *flush; /* active: at the end of this turn */
+    struct event *flush; /* active: to run at the end of this turn */
     struct event *timer;
     struct evbuffer *queue;
     enum state state;
     int fd;
-    unsigned busy;      /* callers that will look at it again */
-    bool dead;          /* closed meanwhile */
-    bool unclaimed;     /* accepted, and no owner knows of it */
-    bool listed;        /* among the listener's handshakes */
+    unsigned busy;      /* callers that will use the stream again */
+    bool dead;          /* closed while 'busy', or to be freed */
+    bool unclaimed;     /* accepted, without an owner yet */
+    bool listed;        /* it is in that list */
     bool reads_first;   /* TLS can't write before it has read */
     bool writes_first;  /* … nor read before it has written */
     bool above;         /* the queue was above the low mark */
-    const char *reason; /* of the loss that is still to be told */
+    const char *reason; /* of a loss that isn't reported yet */
     char peer[WEIR_PEER_MAX];
 };
 
@@ -151,15 +154,15 @@ static void destroy(struct weir_stream *stream)
     free(stream);
 }
 
-/* Of a dead stream. A cancelled lookup still calls back once. */
+/* Frees a dead stream. A cancelled lookup still calls back once. */
 static void destroy_when_unused(struct weir_stream *stream)
 {
     if (stream->busy == 0 && !stream->lookup && stream->state != FLUSHING)
         destroy(stream);
 }
 
-/* Between the two the handler may close the stream; leave() says whether it
- * is still there. */
+/* Between enter() and leave() a handler may close the stream; leave() returns
+ * whether the stream still exists. */
 static void enter(struct weir_stream *stream)
 {
     stream->busy++;
@@ -174,8 +177,8 @@ static bool leave(struct weir_stream *stream)
     return false;
 }
 
-/* Reads and drops what has come, so that closing doesn't reset what was
- * just written. */
+/* Discards unread input, so that closing doesn't reset the connection before
+ * the peer has read our last bytes. */
 static void drop_input(int fd)
 {
     char bytes[4096];
@@ -185,7 +188,7 @@ static void drop_input(int fd)
     }
 }
 
-/* Of a peer that may still have something to read from us. */
+/* Ends our half; the peer may still have bytes of ours to read. */
 static void part(struct weir_stream *stream)
 {
     if (stream->fd < 0)
@@ -194,12 +197,12 @@ static void part(struct weir_stream *stream)
     drop_input(stream->fd);
 }
 
-/* The loss is told by the loop, not by who found it. */
+/* Marks the stream as lost; the loop reports it, not the caller. */
 static void lose(struct weir_stream *stream, const char *why)
 {
     if (stream->state == LOST || stream->dead)
         return;
-    /* An alert says to the peer what we know. */
+    /* Our TLS alert already tells the peer the reason. */
     if (stream->state == HANDSHAKE)
         part(stream);
     leave_handshakes(stream);
@@ -229,7 +232,7 @@ static void tell_lost(struct weir_stream *stream)
 
 /* ---- Writing ---- */
 
-/* The queue's front as records of TLS. */
+/* Writes the queue's front as TLS records. */
 static const char *write_records(struct weir_stream *stream)
 {
     stream->reads_first = false;
@@ -254,7 +257,7 @@ static const char *write_records(struct weir_stream *stream)
     }
 }
 
-/* Writes what the kernel takes: NULL, or why it can't. */
+/* Writes as much as the kernel takes. NULL, or the reason why it can't. */
 static const char *write_some(struct weir_stream *stream)
 {
     if (stream->tls)
@@ -292,7 +295,7 @@ static void end_flushing(struct weir_stream *stream)
     destroy_when_unused(stream);
 }
 
-/* Writes the rest of a closed stream; false: there is still some. */
+/* Writes the rest of a closed stream; false: a part is still left. */
 static bool flush_rest(struct weir_stream *stream)
 {
     if (write_some(stream))
@@ -375,7 +378,8 @@ static size_t read_records(struct weir_stream *stream, void *buf, size_t size)
     return got;
 }
 
-/* What there is, at most 'size' bytes; 0: nothing now, or it is lost. */
+/* Reads the bytes that are there, at most 'size'; 0: none now, or the stream is
+ * lost. */
 static size_t read_some(struct weir_stream *stream, void *buf, size_t size)
 {
     if (stream->tls)
@@ -393,8 +397,8 @@ static size_t read_some(struct weir_stream *stream, void *buf, size_t size)
     return 0;
 }
 
-/* What TLS holds back beside what the socket says: to be read in the loop's
- * next turn, by the timer, which an open stream has no other use for. */
+/* Decrypted bytes may be left when the socket has none: the timer, which an
+ * open stream doesn't use otherwise, reads them in the loop's next turn. */
 static void look_again(struct weir_stream *stream)
 {
     if (!stream->tls)
@@ -405,8 +409,8 @@ static void look_again(struct weir_stream *stream)
         event_active(stream->flush, EV_TIMEOUT, 1);
 }
 
-/* Reads once and hands the bytes on; false: nothing more is there now, or the
- * stream is gone. */
+/* Reads once and hands the bytes on; false: no more bytes now, or the stream is
+ * gone. */
 static bool read_once(struct weir_stream *stream, size_t size)
 {
     uint8_t bytes[READ_SIZE];
@@ -430,7 +434,7 @@ static void read_freely(struct weir_stream *stream)
         look_again(stream);
 }
 
-/* The turn of a stream that isn't authenticated. */
+/* A turn of an unauthenticated stream. */
 static void on_turn(void *context)
 {
     struct weir_stream *stream = context;
@@ -522,9 +526,9 @@ static bool secure(struct weir_stream *stream, struct weir_tls *tls,
     return stream->tls;
 }
 
-/* Goes on with the handshake as far as it goes. An accepted stream has its
- * session from its first turn on: sessions are large, and streams of a flood
- * wait long. */
+/* Continues the handshake as far as possible. An accepted stream gets its
+ * session in its first turn: sessions are large, and streams of a flood wait
+ * long. */
 static void shake_hands(struct weir_stream *stream)
 {
     if (!stream->tls) {
@@ -590,7 +594,7 @@ static void on_writable(evutil_socket_t fd, short what, void *context)
         lose(stream, strerror(error));
 }
 
-/* Begins to connect; an error is told later. */
+/* Begins to connect; an error is reported later. */
 static void connect_to(struct weir_stream *stream,
                        const struct sockaddr *address, socklen_t len)
 {
@@ -632,11 +636,11 @@ static void on_resolved(int error, struct evutil_addrinfo *found, void *context)
     stream->found = found;
     stream->next = found;
     if (stream->dead) {
-        /* Not from within the resolver that goes with it. */
+        /* Not within the resolver, which is freed with the stream. */
         event_active(stream->flush, EV_TIMEOUT, 1);
         return;
     }
-    /* The time may have run out before. */
+    /* The timeout may have come before. */
     if (stream->state != RESOLVING)
         return;
     if (error != 0 || !found)
@@ -663,7 +667,7 @@ static void resolve(struct weir_stream *stream,
     };
     char port[6];
     (void)evutil_snprintf(port, sizeof(port), "%u", address->port);
-    /* It may call back at once, and then it returns NULL. */
+    /* The resolver may call back within this call, which then returns NULL. */
     enter(stream);
     stream->lookup = evdns_getaddrinfo(stream->dns, address->host, port, &hints,
                                        on_resolved, stream);
@@ -693,7 +697,7 @@ static void on_timer(evutil_socket_t fd, short what, void *context)
     lose(stream, late[stream->state]);
 }
 
-/* ---- What the owner asks for ---- */
+/* ---- Calls by the owner ---- */
 
 static struct weir_stream *stream_new(struct event_base *base)
 {
@@ -773,7 +777,7 @@ struct weir_stream *weir_stream_accepted(struct event_base *base, int fd,
     (void)event_add(stream->timer, &delay);
     stream->unclaimed = true;
     join_handshakes(stream);
-    /* Nothing to read yet, as a rule: the loop begins it. */
+    /* Usually no bytes are there yet: the loop begins the handshake. */
     stream->state = HANDSHAKE;
     return stream;
 }
@@ -809,7 +813,7 @@ void weir_stream_close(struct weir_stream **stream, bool flush)
         (void)event_del(self->readable);
         (void)event_add(self->writable, NULL);
         (void)event_add(self->timer, &delay);
-        /* Held by the timer until the rest is written. */
+        /* The timer's event keeps the stream until the rest is written. */
         return;
     }
     if (wants)

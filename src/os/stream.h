@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * os/stream.h - sockets on a libevent loop: listeners and connections that
- * hand out bytes, in plain text or over TLS: who reads and writes them sees
- * no difference. */
+ * os/stream.h - sockets on a libevent loop: listeners and connections that hand
+ * out bytes, in plain text or over TLS, with the same functions. */
 
 #ifndef WEIR_STREAM_H
 #define WEIR_STREAM_H
@@ -25,23 +24,24 @@ int weir_address_parse(struct weir_text text, struct weir_address *out,
 /* Whether it names the loopback range only (127/8, ::1, localhost). */
 bool weir_address_is_loopback(const struct weir_address *address);
 
-/* All called from the loop; may call any function on the stream, the closing
- * one included. */
+/* The loop calls all of them; they may call any function on the stream, also
+ * close it. */
 struct weir_stream_handler {
     void *context;
-    /* client: connected, with TLS: and the peer is who it should be.
-     * Server streams are born connected, the handshake of TLS behind them. */
+    /* client: connected; with TLS also the peer's certificate is verified. Not
+     * called for server streams, which begin connected and after their TLS
+     * handshake. */
     void (*on_open)(void *context, struct weir_stream *stream);
     void (*on_bytes)(void *context, struct weir_stream *stream,
                      const void *bytes, size_t len);
-    /* the queue went below its low mark: more may be written */
+    /* the queue fell below its low mark: more may be written */
     void (*on_drain)(void *context, struct weir_stream *stream);
-    /* lost, refused or ended: 'why' for people. The stream is still there;
-     * close it. */
+    /* lost, refused or ended; 'why': a sentence. The stream still exists; close
+     * it. */
     void (*on_lost)(void *context, struct weir_stream *stream, const char *why);
 };
 
-/* Connects. Never blocks, never fails at once: errors come by on_lost. NULL:
+/* Connects. Never blocks and never fails at once: on_lost reports errors. NULL:
  * no memory. 'tls': a client's, NULL for plain text; may be freed at once. The
  * peer's certificate must be for the host of 'address'. 'timeout': for
  * connecting, the handshake included; 0: 5 s. */
@@ -54,30 +54,30 @@ void weir_stream_set_handler(struct weir_stream *stream,
                              const struct weir_stream_handler *handler);
 #define WEIR_STREAM_QUEUE_MAX (16u << 20) /* bytes waiting to be written */
 #define WEIR_STREAM_LOW_MARK (128u << 10) /* bytes, for on_drain */
-/* Queues bytes (copied), to leave when this turn of the loop ends or later.
- * WEIR_EFULL: the queue would be over WEIR_STREAM_QUEUE_MAX; nothing of it
- * was queued. */
+/* Queues bytes (copied), to be sent when this turn of the loop ends or later.
+ * WEIR_EFULL: the queue would exceed WEIR_STREAM_QUEUE_MAX; nothing was
+ * queued. */
 int weir_stream_write(struct weir_stream *stream, const void *bytes,
                       size_t len);
 size_t weir_stream_queued(const struct weir_stream *stream);
-/* Closes, now or once the queue is written ('flush', at most 2 s). No
- * callback comes after it. What isn't written yet, or a name being looked
- * up, lives on in the loop until it is done with. */
+/* Closes at once or, with 'flush', when the queue is written (at most 2 s). No
+ * callback comes after it. The loop keeps the memory until the queue is written
+ * and a name lookup has ended. */
 void weir_stream_close(struct weir_stream **stream, bool flush);
 /* The peer is authenticated, or needn't be: from now on its bytes are read as
- * they come. Before, those of an accepted stream are read as the listener's
- * ration allows (os/ration.h). */
+ * they come. Until then the bytes of an accepted stream are read as the
+ * listener's ration allows (os/ration.h). */
 void weir_stream_set_authenticated(struct weir_stream *stream);
-/* The loop it lives on. */
+/* The stream's loop. */
 struct event_base *weir_stream_base(const struct weir_stream *stream);
-/* "127.0.0.1:41234" of the peer. */
+/* The peer's address, "127.0.0.1:41234". */
 const char *weir_stream_peer(const struct weir_stream *stream);
-/* Of one that is lost: whether one side has refused the handshake, so that the
- * other has heard none of the bytes written. (Under TLS 1.3 a client may learn
- * that after on_open.) */
+/* For a lost stream: whether one side has refused the handshake, so that the
+ * peer has received none of the bytes written. (Under TLS 1.3 a client may
+ * learn that after on_open.) */
 bool weir_stream_is_refused(const struct weir_stream *stream);
-/* Whether it is over TLS; then '*out' has the names in the certificate that
- * the peer has shown (count 0: none). To be asked once connected. */
+/* Whether the stream uses TLS; then '*out' has the names in the certificate
+ * that the peer has shown (count 0: none). Call it when connected. */
 bool weir_stream_peer_names(const struct weir_stream *stream,
                             struct weir_tls_peer *out);
 
@@ -90,37 +90,37 @@ typedef void weir_refused_fn(void *context, const char *peer, const char *why);
 struct weir_listener_options {
     struct weir_address address; /* numeric; port 0: any, see
                                   * weir_listener_port() */
-    struct weir_tls *tls; /* a server's, that outlives the listener; NULL:
+    struct weir_tls *tls; /* a server's, which must outlive the listener; NULL:
                            * plain text */
-    size_t max;           /* streams at once, > 0; past that, accepting
+    size_t max;           /* streams at once, > 0; at this number accepting
                            * pauses */
-    size_t places;        /* of those, streams that aren't authenticated; 0:
-                           * half */
-    /* A connection has come (and has its handshake behind it): the callee
-     * owns its fresh stream. */
+    size_t places;        /* unauthenticated ones among them; 0: half */
+    /* A connection has come, after its handshake: the callee owns the new
+     * stream. */
     weir_accept_fn *on_accept;
-    /* A handshake failed; 'why' for people. May be NULL. */
+    /* A handshake failed; 'why': a sentence. May be NULL. */
     weir_refused_fn *on_refused;
-    /* A stream that isn't authenticated made room for another; on_lost follows.
-     * May be NULL. */
+    /* An unauthenticated stream was evicted for another; on_lost follows. May
+     * be NULL. */
     weir_refused_fn *on_evicted;
-    void *context; /* of all three */
+    void *context; /* of all three callbacks */
     struct weir_accept_short on_short;
 };
 /* Listens. WEIR_EINVAL (no numeric address), WEIR_ESYSTEM, WEIR_ENOMEM.
  *
- * A stream isn't authenticated until weir_stream_set_authenticated(). When
- * there are more of those than 'places', handshakes included, or no descriptor
- * is left, the oldest of the address that has most of them makes room
- * (os/ration.h): peers that connect and send nothing keep no other peer out. */
+ * A stream is unauthenticated until weir_stream_set_authenticated(). If there
+ * are more such streams than 'places', handshakes included, or no descriptor is
+ * left, the oldest one of the address with most of them is evicted
+ * (os/ration.h): peers that connect and send nothing can't keep other peers
+ * out. */
 int weir_listener_new(struct event_base *base,
                       const struct weir_listener_options *options,
                       struct weir_listener **out, struct weir_diag *diag);
 uint16_t weir_listener_port(const struct weir_listener *listener);
-/* Handshakes that failed, so far. */
+/* Number of failed handshakes. */
 uint64_t weir_listener_refused(const struct weir_listener *listener);
-/* The files of its 'tls' were read anew: ends the handshakes that go by what
- * they were, as weir_tls_session_doubt() says. NULL is legal. */
+/* The files of its 'tls' were reloaded: ends the handshakes that began with the
+ * old files, as weir_tls_session_doubt() does. NULL is legal. */
 void weir_listener_doubt(struct weir_listener *listener);
 void weir_listener_free(struct weir_listener **listener);
 

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * os/talk.c - sockets that are read, answered and written in one turn.
  *
- * Theory of operation. os/stream.c gives each connection buffers of its own
- * and writes when the loop comes round; for messages among machines that is
- * right. Here a hundred thousand small questions a second come from many
- * connections, each answered from memory in less time than a system call
- * takes. So a turn is: one recv() into a buffer that all talks share, the
- * answers into another, one send(). A talk has memory of its own only for
- * what a turn left over: the beginning of a request ('held'), or the end of
- * an answer that the peer didn't take ('rest'). Ten thousand that are idle
- * are ten thousand small structs. Over TLS (os/tls_session.h) recv() and send()
- * are a session's, which has one record each way besides, and before all that
- * there is its handshake.
+ * Theory of operation. os/stream.c gives each connection its own buffers and
+ * writes at the end of the loop's turn, which suits messages between limiters
+ * and roots. Here a hundred thousand small requests a second come from many
+ * connections, each answered from memory in less time than a system call. A
+ * turn is therefore: one recv() into a buffer that all connections share, the
+ * answers into another, one send(). A connection has its own memory only for
+ * the rest of a turn: the beginning of a request ('held'), or the end of an
+ * answer that the peer didn't take ('rest'). Ten thousand idle connections are
+ * ten thousand small structs. Over TLS (os/tls_session.h) a session, with one
+ * record each way, replaces recv() and send(), and its handshake comes first.
  *
  *    (shaking, 5 s)
  *      |
@@ -20,19 +19,20 @@
  *      |                                 | (30 s: gone)
  *      +-- the door ends it, all sent, shut --> ending: read, not heard, 2 s
  *
- * A talk is busy while its callee owes an answer, and isn't read either: the
- * peer's next requests wait in its socket. A peer that has gone is noticed when
- * the answer is written.
+ * A connection is busy while its callee owes an answer, and isn't read: the
+ * peer's next requests wait in the socket. A dead peer is noticed when the
+ * answer is written.
  *
- * Time is looked at once a second by a walk over all talks: that is cheaper
- * than a timer each, and exact to a second.
+ * A walk over all connections checks timeouts once a second: cheaper than a
+ * timer each, and exact to a second.
  *
- * A talk whose peer isn't known is a member of the server's ration
- * (os/ration.h): its socket isn't watched while it waits for its turn, and it
- * has one turn at a time. A known one has a turn whenever bytes are there.
+ * A connection whose peer is unauthenticated is a member of the server's ration
+ * (os/ration.h): its socket isn't watched while it waits for its turn, and each
+ * wait gives one turn. With an authenticated peer it has a turn whenever bytes
+ * are there.
  *
- * Nobody frees a talk within its own turn but the end of the turn itself: the
- * callee may end it and go on using it. */
+ * Only the end of a turn frees a connection in its turn, so the callee may end
+ * the connection and go on using it. */
 
 #include "os/talk.h"
 
@@ -61,21 +61,22 @@ struct weir_talk {
     struct event *read, *write;       /* owned; 'write' only once needed */
     char *held, *rest;                /* owned; NULL: nothing */
     struct weir_tls_session *tls;     /* owned; NULL: plain text */
-    struct event *again;              /* owned; over TLS: the next turn */
-    struct weir_ration_member member; /* until it is known */
+    struct event *again;              /* owned; over TLS: reads decrypted
+                                       * bytes */
+    struct weir_ration_member member; /* until its peer is authenticated */
     size_t held_len, rest_len, rest_sent;
-    size_t lingered; /* bytes read since it was shut */
+    size_t lingered; /* bytes read since 'shut' */
     weir_instant since, heard, stalled_at;
     int fd;
-    bool shaking; /* hands, before all else */
+    bool shaking; /* in the TLS handshake */
     bool known;
-    bool quiet;  /* it may be silent */
-    bool probed; /* the kernel asks whether its peer is there */
-    bool busy;   /* an answer is owed */
-    bool woken;  /* to be called without bytes */
-    bool ended;  /* by the door */
-    bool shut;   /* … and all is sent */
-    bool broken; /* nothing can be sent */
+    bool quiet;  /* its peer may be silent for any time */
+    bool probed; /* the kernel's keep-alive probes are on */
+    bool busy;   /* the callee owes an answer */
+    bool woken;  /* on_bytes is to be called without bytes */
+    bool ended;  /* by the listener */
+    bool shut;   /* … and every byte is sent */
+    bool broken; /* no byte can be sent */
     bool in_turn;
 };
 
@@ -85,7 +86,7 @@ struct weir_talk_server {
     struct weir_ration *ration;     /* owned */
     struct event *look;             /* owned */
     struct weir_talk *first;
-    struct weir_talk *current; /* whose answers 'out' has */
+    struct weir_talk *current; /* the connection whose answers are in 'out' */
     size_t count;
     struct weir_talk_counts counts;
     size_t out_len;
@@ -113,7 +114,7 @@ static size_t send_sealed(struct weir_talk *talk, const char *bytes, size_t len)
     return sent;
 }
 
-/* What the socket takes of it; 0 when it takes nothing now. */
+/* Sends as many bytes as the socket takes; 0: none now. */
 static size_t send_some(struct weir_talk *talk, const char *bytes, size_t len)
 {
     if (talk->tls)
@@ -180,8 +181,8 @@ bool weir_talk_is_open(const struct weir_talk *talk)
     return is_writable(talk) && !talk->busy;
 }
 
-/* A talk that is shut is read, to a bound, so that its last answer isn't lost
- * with what was under way. */
+/* A connection that is shut is still read, up to a bound: closing it with
+ * unread input would reset it, and lose its last answer. */
 static bool is_read(const struct weir_talk *talk)
 {
     return !talk->rest && !talk->busy &&
@@ -199,7 +200,7 @@ static void watch(struct weir_talk *talk)
 void weir_talk_wake(struct weir_talk *talk)
 {
     talk->woken = true;
-    /* Who is stalled has a turn when his rest is sent. */
+    /* A stalled connection has its turn when its rest is sent. */
     if (!talk->in_turn && talk->rest_len == 0 && !talk->ended)
         event_active(talk->read, EV_READ, 0);
 }
@@ -211,8 +212,8 @@ void weir_talk_end(struct weir_talk *talk)
         event_active(talk->read, EV_READ, 0);
 }
 
-/* Of a peer that may be silent only the kernel can tell whether it is still
- * there: a host that lost its power says no good-bye. */
+/* Only the kernel can tell whether a peer that may be silent still exists: a
+ * host that loses its power closes nothing. */
 static void probe(struct weir_talk *talk)
 {
     talk->probed = true;
@@ -283,7 +284,7 @@ void weir_talk_peer_names(const struct weir_talk *talk,
         weir_tls_session_names(talk->tls, out);
 }
 
-/* ---- Coming and going ---- */
+/* ---- Beginning and end ---- */
 
 static void let_go(struct weir_talk *talk)
 {
@@ -322,7 +323,7 @@ static void on_readable(evutil_socket_t fd, short what, void *context)
     take_turn(talk, is_read(talk));
 }
 
-/* The turn of a talk whose peer isn't known. */
+/* A turn of a connection whose peer is unauthenticated. */
 static void on_turn(void *context)
 {
     struct weir_talk *talk = context;
@@ -360,7 +361,7 @@ static bool prepare(struct weir_talk *talk)
     return talk->read && event_add(talk->read, NULL) == 0;
 }
 
-/* 'fd' is the talk's on success. */
+/* On success the connection owns 'fd'. */
 static struct weir_talk *begin(struct weir_talk_server *server, int fd,
                                const struct sockaddr *peer)
 {
@@ -455,7 +456,7 @@ static bool await_writable(struct weir_talk *talk)
     return !talk->broken;
 }
 
-/* Not read until the rest is sent. */
+/* Stops reading until the rest is sent. */
 static void stall(struct weir_talk *talk, weir_instant now)
 {
     if (!await_writable(talk))
@@ -464,8 +465,8 @@ static void stall(struct weir_talk *talk, weir_instant now)
     talk->stalled_at = now;
 }
 
-/* A talk has its session from its first turn on: sessions are large, and talks
- * of a flood wait long. */
+/* A connection gets its session in its first turn: sessions are large, and
+ * connections of a flood wait long. */
 static bool begin_tls(struct weir_talk *talk)
 {
     const struct weir_talk_options *options = &talk->server->options;
@@ -497,7 +498,7 @@ static bool shake(struct weir_talk *talk)
     return false;
 }
 
-/* What wasn't consumed waits in memory of the talk's own. */
+/* Keeps the bytes that weren't consumed in the connection's own memory. */
 static bool hold(struct weir_talk *talk, const char *bytes, size_t len)
 {
     if (len == 0) {
@@ -515,7 +516,7 @@ static bool hold(struct weir_talk *talk, const char *bytes, size_t len)
     return true;
 }
 
-/* How many bytes, 0: none are there now, -1: the peer has gone. */
+/* Reads bytes and returns their number; 0: none now, -1: the peer has gone. */
 static ssize_t receive(struct weir_talk *talk, char *buf)
 {
     size_t size = talk->member.ration ? WEIR_RATION_READ : WEIR_TALK_READ;
@@ -538,7 +539,8 @@ static ssize_t receive(struct weir_talk *talk, char *buf)
     return -1;
 }
 
-/* Bytes in server->in, with those held; false: the peer has gone. */
+/* Fills server->in with the held bytes and new ones; false: the peer has
+ * gone. */
 static bool take_in(struct weir_talk *talk, bool reads, size_t *out_len)
 {
     struct weir_talk_server *server = talk->server;
@@ -554,7 +556,8 @@ static bool take_in(struct weir_talk *talk, bool reads, size_t *out_len)
     return got >= 0;
 }
 
-/* Lets the door answer what can be answered. False: the talk is at its end. */
+/* Lets the listener answer all complete requests. False: the connection
+ * ends. */
 static bool answer(struct weir_talk *talk, size_t len, weir_instant now)
 {
     struct weir_talk_server *server = talk->server;
@@ -577,8 +580,8 @@ static bool answer(struct weir_talk *talk, size_t len, weir_instant now)
     return hold(talk, server->in + used, len - used);
 }
 
-/* Ends what the door has ended, once all is sent: the other side is told so,
- * and heard of no more until it has understood. */
+/* Closes our half after the listener has ended the connection and every byte is
+ * sent. Later bytes of the peer are read and ignored. */
 static void shut(struct weir_talk *talk, weir_instant now)
 {
     talk->shut = true;
@@ -616,9 +619,9 @@ static bool turn(struct weir_talk *talk, bool reads)
     return !talk->broken;
 }
 
-/* What TLS holds back is read when the others had their turn: made ready at
- * once, a talk would be the loop's next, and who never stops sending its
- * last. */
+/* Reads decrypted bytes after other connections had their turn. If this event
+ * were active at once, it would be the loop's next, and a peer that never stops
+ * sending would block all others. */
 static void look_again(struct weir_talk *talk)
 {
     const struct timeval soon = { .tv_sec = 0 };
@@ -641,9 +644,9 @@ static void take_turn(struct weir_talk *talk, bool reads)
         let_go(talk);
 }
 
-/* ---- The look of each second ---- */
+/* ---- The check of each second ---- */
 
-/* Whether the peer is unknown for too long. */
+/* Whether the peer is unauthenticated for too long. */
 static bool is_unknown(const struct weir_talk *talk, weir_instant now)
 {
     weir_duration most = talk->server->options.stranger_max;
@@ -695,7 +698,7 @@ static void on_look(evutil_socket_t fd, short what, void *context)
 
 /* ---- The server ---- */
 
-/* 'fd' is the server's on success. */
+/* On success the server owns 'fd'. */
 static int start(struct weir_talk_server *server, int fd)
 {
     const struct timeval second = { .tv_sec = 1 };

@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: MIT
- * os/tls.c - contexts of OpenSSL, made of files and made again.
+ * os/tls.c - OpenSSL contexts, made from files and reloaded.
  *
- * Theory of operation. A context is made whole or not at all: every file is
- * read into a fresh one, the parts are held against each other, and only then
- * it takes the old one's place. Connections count on the context that they
- * began with.
+ * Theory of operation. A context is made completely or not at all: every file
+ * is read into a new one, the parts are checked against each other, and only
+ * then it replaces the old one. A connection keeps a reference to the context
+ * that it began with.
  *
- * What a file was when it was read is noted before it is read: one that
- * changes meanwhile counts as changed, and is read once more.
+ * A file's stamp is taken before it is read: a file that changes meanwhile
+ * counts as changed, and is read once more.
  *
- * A client's context has a library context of its own: its locks are ours
- * alone, so that a child of fork() can make another whatever the parent's
- * threads were doing, and the program's settings of OpenSSL don't reach it nor
- * ours the program. Nor does OpenSSL tidy up at exit() under the feet of a
- * thread that is still at work: no atexit handler is installed, unless the
- * program has asked for one.
+ * A client's context has a library context of its own: no other code uses its
+ * locks, so a child of fork() can make another one at any time, and the
+ * program's OpenSSL settings and ours don't affect each other. No atexit
+ * handler is installed, unless the program has asked for one: at exit() OpenSSL
+ * frees nothing that a running thread still uses.
  *
- * No session is ever resumed: limiters connect seldom, and a ticket would
- * outlive the certificates it was given for. */
+ * No session is ever resumed: limiters rarely connect, and a ticket would
+ * outlive its certificates. */
 
 #include "os/tls.h"
 
@@ -35,7 +34,7 @@
 
 enum { CA, CERT, KEY, FILES };
 
-/* What a file was when it was read. */
+/* The identity of a file when it was read. */
 struct stamp {
     bool there;
     dev_t device;
@@ -104,7 +103,7 @@ static int check_readable(const char *path, struct weir_diag *diag)
 
 /* ---- One context ---- */
 
-/* Nobody is asked for a passphrase: there may be no terminal. */
+/* Refuses to ask for a passphrase: there may be no terminal. */
 static int no_passphrase(char *buf, int size, int writing, void *asked)
 {
     (void)buf;
@@ -161,7 +160,7 @@ static int use_certificate(const struct weir_tls *tls, SSL_CTX *ssl,
     return error;
 }
 
-/* The server's choice among what a client offers. */
+/* The server chooses a protocol among the client's. */
 static int choose_protocol(SSL *ssl, const unsigned char **out,
                            unsigned char *out_len, const unsigned char *in,
                            unsigned len, void *context)
@@ -206,7 +205,7 @@ static void set_rules(const struct weir_tls *tls, SSL_CTX *ssl)
     SSL_CTX_set_mode(ssl, SSL_MODE_ENABLE_PARTIAL_WRITE |
                               SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                               SSL_MODE_RELEASE_BUFFERS);
-    /* One recv() for a record, not two. */
+    /* One recv() per record instead of two. */
     SSL_CTX_set_read_ahead(ssl, 1);
     int verify = SSL_VERIFY_NONE;
     if (tls->path[CA])

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * os/tls_peer.c - who is at the other end, still is, or why it isn't. */
+ * os/tls_peer.c - the peer's names, whether its certificate is still valid, and
+ * the reasons of failures. */
 
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
@@ -14,7 +15,7 @@ static void add_name(struct weir_tls_peer *peer, const ASN1_STRING *name)
 {
     unsigned char *utf8 = NULL;
     int len = ASN1_STRING_to_UTF8(&utf8, name);
-    /* A NUL within would let "root.evil" pass for "root". */
+    /* A name with a NUL in it, "root\0.evil", would pass for "root". */
     bool fits = len > 0 && len <= WEIR_TLS_NAME_MAX &&
                 peer->count < WEIR_TLS_NAMES_MAX &&
                 !memchr(utf8, '\0', (size_t)len);
@@ -59,14 +60,14 @@ void weir_tls_names_of(const SSL *ssl, struct weir_tls_peer *out)
     ERR_clear_error();
 }
 
-/* ---- Still? ---- */
+/* ---- Validity of an open connection ---- */
 
 static bool is_ended(const X509 *certificate)
 {
     return X509_cmp_current_time(X509_get0_notAfter(certificate)) < 0;
 }
 
-/* Whether a server's authorities, as they are now, would take it. */
+/* Whether the server's current authorities would accept the certificate. */
 static bool is_trusted(const SSL *ssl, X509 *shown, const struct weir_tls *now)
 {
     X509_STORE *store = SSL_CTX_get_cert_store(weir_tls_context_of(now)->ssl);

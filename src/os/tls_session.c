@@ -2,16 +2,16 @@
  * os/tls_session.c - TLS between a stream and its socket.
  *
  * Theory of operation. OpenSSL reads and writes the socket through a BIO of
- * ours, by recv() and send(): its own writes by write(), which raises SIGPIPE
- * in a process that isn't ours to change. So a stream stays what it was, with
- * its queue and its bounds; what OpenSSL holds besides is one record each way.
+ * ours, by recv() and send(): its own BIO uses write(), which raises SIGPIPE,
+ * and a library can't change the process's signals. A stream keeps its queue
+ * and its bounds; OpenSSL holds one more record each way.
  *
- * A failure is for good: it is kept, with its sentence, and said again.
+ * A failure is permanent: it is kept, with its sentence, and returned again.
  *
- * Under TLS 1.3 a server looks at the client's certificate when the client
- * has long been done: that it was refused is in an alert that the client finds
- * when it reads next, or never, if it writes into the closed socket first. So
- * a write that fails looks for an alert before it says "broken pipe".
+ * Under TLS 1.3 a server checks the client's certificate after the client has
+ * finished its handshake. The client finds a refusal in an alert at its next
+ * read, or never, if it writes into the closed socket first. Therefore a write
+ * that fails looks for an alert before it reports "broken pipe".
  *
  * Rejected: bufferevent_openssl (SIGPIPE, a second queue in each direction
  * with bounds of its own), and two BIOs in memory (all bytes copied twice). */
@@ -28,7 +28,7 @@
 
 #include "os/tls_private.h"
 
-#define RECORD_MAX 16384 /* bytes of what one record carries */
+#define RECORD_MAX 16384 /* bytes of payload of one record */
 #define WHY_MAX 192
 
 struct weir_tls_session {
@@ -38,10 +38,11 @@ struct weir_tls_session {
     int fd;             /* borrowed */
     int error;          /* errno of the last step, or 0 */
     bool eof;           /* the peer has shut the socket */
-    bool failed;        /* for good */
-    bool spoken;        /* the peer has sent bytes of its own */
-    bool refused;       /* by us or by it, before that */
-    bool more;          /* may be read without the socket's being readable */
+    bool failed;        /* permanent */
+    bool spoken;        /* the peer has sent application bytes */
+    bool refused;       /* the handshake, by either side */
+    bool more;          /* bytes may be read even if the socket isn't
+                         * readable */
     const char *why;    /* static, or 'text' */
     char host[256];     /* "": a server's */
     char text[WHY_MAX];
@@ -49,7 +50,7 @@ struct weir_tls_session {
 
 /* ---- The socket, as OpenSSL sees it ---- */
 
-/* Whether 'done' says "not now". */
+/* Whether the result 'done' means "not now". */
 static bool is_again(struct weir_tls_session *session, ssize_t done)
 {
     if (done >= 0)
@@ -122,8 +123,8 @@ static bool attach_socket(struct weir_tls_session *session)
 
 /* ---- Life ---- */
 
-/* Which certificate the peer must show: one for the name or address that was
- * asked for, in its subjectAltName. */
+/* Demands that the peer's certificate is for this name or address, in its
+ * subjectAltName. */
 static bool expect_host(SSL *ssl, const char *host)
 {
     struct in6_addr ignored;
@@ -215,7 +216,7 @@ static const char *explain_end(struct weir_tls_session *session)
                  "speak TLS?";
 }
 
-/* What OpenSSL's 'result' means. */
+/* Converts OpenSSL's 'result'. */
 static enum weir_tls_step judge(struct weir_tls_session *session, int result)
 {
     switch (SSL_get_error(session->ssl, result)) {
@@ -234,7 +235,8 @@ static enum weir_tls_step judge(struct weir_tls_session *session, int result)
 
 static void begin_step(struct weir_tls_session *session)
 {
-    /* What others have left in this thread's queue isn't ours to explain. */
+    /* Errors that other code has left in this thread's queue aren't explained
+     * here. */
     ERR_clear_error();
     session->error = 0;
 }
@@ -245,8 +247,8 @@ enum weir_tls_step weir_tls_handshake(struct weir_tls_session *session)
         return WEIR_TLS_FAILED;
     begin_step(session);
     enum weir_tls_step step = judge(session, SSL_do_handshake(session->ssl));
-    /* Before its end what OpenSSL holds is part of a record of the handshake,
-     * of which only the socket can have more. */
+    /* During the handshake OpenSSL holds at most part of a record, whose rest
+     * must come from the socket. */
     session->more = step == WEIR_TLS_DONE && SSL_has_pending(session->ssl);
     return step;
 }
@@ -263,7 +265,8 @@ enum weir_tls_step weir_tls_read(struct weir_tls_session *session, void *buf,
                                           size - len, &got));
         len += got;
     }
-    /* Not by what OpenSSL holds: that may be part of a record. */
+    /* SSL_has_pending() doesn't decide this: it is true for part of a
+     * record. */
     session->more = session->failed || len == size;
     session->spoken |= len > 0;
     if (len == 0)
@@ -277,8 +280,8 @@ bool weir_tls_is_pending(const struct weir_tls_session *session)
     return session->more;
 }
 
-/* The alert that a peer sent before it closed, if it is there. What else it
- * said is lost with the connection. */
+/* Looks for the alert that a peer may have sent before it closed. Other bytes
+ * that it sent are lost with the connection. */
 static void look_for_alert(struct weir_tls_session *session)
 {
     char bytes[4096];
@@ -321,7 +324,7 @@ enum weir_tls_step weir_tls_end(struct weir_tls_session *session)
         return WEIR_TLS_FAILED;
     begin_step(session);
     int result = SSL_shutdown(session->ssl);
-    /* 0: said, and the peer hasn't yet; we don't wait for it. */
+    /* 0: our close_notify is sent; we don't wait for the peer's. */
     return result >= 0 ? WEIR_TLS_DONE : judge(session, result);
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * os/zone.c - time zones by name, from the machine's files.
  *
- * A name comes from a quota, so from whoever may edit one. It becomes part of
- * a path, and must not leave the folder of zones: no dot is let into it. */
+ * A name comes from a quota, so anyone who may edit quotas can choose it. It
+ * becomes part of a path and must not leave the folder of zones: dots are
+ * refused. */
 
 #include "os/zone.h"
 
@@ -16,7 +17,7 @@
 #define PATH_SIZE 512
 #define FOLDER "/usr/share/zoneinfo"
 
-/* The path of a zone's file; false: that is no name. */
+/* The path of a zone's file; false: the name is invalid. */
 static bool path_of(struct weir_text name, char *path)
 {
     static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -35,7 +36,7 @@ static bool path_of(struct weir_text name, char *path)
     return len > 0 && len < PATH_SIZE;
 }
 
-/* The bytes of a file, malloc'ed; NULL: it isn't there, or too large. */
+/* The bytes of a file, malloc'ed; NULL: it doesn't exist, or is too large. */
 static unsigned char *read_file(const char *path, size_t *out_size)
 {
     FILE *file = fopen(path, "rbe");
