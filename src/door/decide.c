@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * door/decide.c - one question, as every listener asks it, and its admission.
+ * door/decide.c - one decision, as every protocol requests it, and its
+ * authorization.
  *
- * A peek needs a handle: it is opened and closed for the one question. The
- * place that it makes in the table is idle at once, and goes as any other
- * that nobody uses. */
+ * A peek needs a handle, which is opened and closed for this one request. The
+ * slot that it takes in the table is idle at once and is evicted as any other
+ * idle one. */
 
 #include "door/door.h"
 #include "quota/quota.h"
@@ -49,7 +50,7 @@ static int peek(const struct weir_door_host *host,
     struct weir_handle handle;
     int error =
         weir_handle_open(host->weir, ask->name.p, ask->name.len, &handle);
-    /* Without room it decides by the rest of the chain. */
+    /* Without room the rest of the chain decides. */
     if (error < 0 && error != WEIR_EFULL)
         return weir_diag_set(diag, error, weir_strerror(error), NULL);
     (void)weir_peek(handle, ask->weight, out, now);
@@ -65,7 +66,7 @@ static void count(const struct weir_door_host *host, enum weir_verdict verdict)
     host->counts->passed += verdict != WEIR_LIMITED;
 }
 
-/* The shadow set is nobody's to ask for. */
+/* Clients can't request names of the shadow set. */
 int weir_door_check(const struct weir_door_host *host,
                     const struct weir_door_ask *ask, struct weir_diag *diag,
                     weir_instant now)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * door/http_listener.c - connections of HTTP/1.1 and their states.
+ * door/http_listener.c - HTTP/1.1 connections and their states.
  *
- * Theory of operation. A connection (os/talk.h) is at one of four points:
+ * Theory of operation. A connection (os/talk.h) is in one of four states:
  *
  *     HEAD --(allowed, its body is there)------> answered --> HEAD
  *      |  '--(allowed, a body is to come)--> BODY --> answered --> HEAD
@@ -10,32 +10,32 @@
  *      '--> STREAM: an event each second, to its end
  *
  * Roles before bodies. A head is at most 16 KiB, and the connection's buffer
- * keeps its first part. Then on_head decides; before that no byte of a body is
- * kept, and after a refusal none is: the answer ends the connection, unless the
- * whole body came along with its head and can be passed over. Bytes that the
- * peer still sends are read to a bound and dropped (os/talk.h: a connection
- * that lingers), so that the peer gets the answer.
+ * keeps its first part. Then on_head decides; no byte of a body is kept before
+ * that, or after a refusal: the answer ends the connection, unless the whole
+ * body came with its head and can be skipped. Later bytes of the peer are read
+ * up to a bound and dropped (os/talk.h: WEIR_TALK_LINGER_MAX), so that the peer
+ * receives the answer.
  *
  * Bodies. A small body that came with its head is used in that buffer. For any
- * other the head is copied and the body put behind it, in memory that doubles
- * as bytes come and never goes beyond what the head announced; all connections
- * together have a bound (bodies_max). When the body is whole, the head is
- * decoded and allowed anew: a credential that was taken away meanwhile counts
- * no more.
+ * other body the head is copied and the body appended to it, in memory that
+ * doubles as bytes come, up to the length that the head announced; bodies_max
+ * bounds the sum over all connections. When the body is complete, the head is
+ * decoded and checked again: a credential that was revoked meanwhile is no
+ * longer valid.
  *
- * Late answers. While one is owed the connection is busy and reads nothing, so
- * that requests behind it wait in the peer's socket. Ticket and connection
- * point to each other until one of both has gone.
+ * Late answers. While an answer is owed the connection is busy and isn't read:
+ * the next requests wait in the peer's socket. Ticket and connection point to
+ * each other until one of them is freed.
  *
  * Streams. A stream of server-sent events is a GET that is answered again each
- * second: its head is kept, and goes through on_head and on_request each time,
- * so that a credential that was taken away ends it. Each answer becomes an
- * event. The connection of a peer that doesn't read stalls, gets no events
- * meanwhile, and is ended like any whose answer isn't taken; so a stream holds
- * one event at most. One reader, by its credential or else by its address, has
- * a part of the streams that there may be, so that a page that is left open in
- * many tabs keeps no other out. The streams are counted when the first answer
- * is there: a peer without a role learns nothing of their number. */
+ * second: its head is kept, and passes on_head and on_request each time, so
+ * that revoking the credential ends it. Each answer becomes an event. If the
+ * peer doesn't read, the connection stalls, gets no events meanwhile, and is
+ * ended as after any answer that isn't taken; a stream thus holds at most one
+ * event. One reader, identified by its credential or else its address, may have
+ * only a part of all streams: a page left open in many tabs doesn't block other
+ * readers. The limit is checked after the first answer is made, so a peer
+ * without a role learns nothing about it. */
 
 #include "door/http_listener.h"
 
@@ -51,24 +51,25 @@
 
 enum point { HEAD, BODY, LATE, STREAM };
 
-/* A head, and the body behind it as far as it has come. */
+/* A head, and the part of its body that has come. */
 struct kept {
     char *bytes; /* owned; NULL: nothing */
     size_t head, len, room;
-    size_t whole; /* bytes with all of the body */
+    size_t whole; /* bytes when the body is complete */
 };
 
-/* State of a connection; the handler's follows it. */
+/* State of a connection; the handler's state follows it. */
 struct conn {
     enum point point;
-    bool due;                        /* an event, of a stream */
+    bool due;                        /* a stream's next event is due */
     struct kept kept;                /* in BODY and STREAM */
-    char *reader;                    /* owned; in STREAM */
+    char *reader;                    /* owned; the reader's identity, in
+                                      * STREAM */
     struct weir_http_ticket *ticket; /* in LATE; borrowed */
 };
 
 struct weir_http_ticket {
-    struct weir_talk *talk;      /* NULL: it has gone */
+    struct weir_talk *talk;      /* NULL: the connection is freed */
     struct weir_http_call *call; /* NULL: on_request has returned */
     char *bytes;                 /* owned; NULL and ready: no memory */
     size_t len;
@@ -79,9 +80,9 @@ struct weir_http_listener {
     struct weir_http_options options;
     struct weir_origin_own own;
     struct weir_talk_server *server; /* owned */
-    struct event *second;            /* owned; stands while there are streams */
+    struct event *second;            /* owned; exists while there are streams */
     size_t streams;
-    size_t bodies; /* bytes of memory for those that are on their way */
+    size_t bodies; /* bytes of memory of incomplete bodies */
 };
 
 static size_t conn_size(void)
@@ -117,7 +118,7 @@ static void make_problem(struct weir_http_call *call, int status,
     options->problem(options->context, &call->reply, status, detail);
 }
 
-/* ---- For a handler ---- */
+/* ---- Functions for handlers ---- */
 
 struct weir_text weir_http_path(struct weir_text target)
 {
@@ -184,7 +185,7 @@ static void drop(struct weir_http_listener *listener, struct conn *conn)
     conn->kept = (struct kept){ .bytes = NULL };
 }
 
-/* Makes room for 'more' bytes. False: there is none. */
+/* Makes room for 'more' bytes. False: no room. */
 static bool grow(struct weir_http_listener *listener, struct kept *kept,
                  size_t more)
 {
@@ -206,7 +207,7 @@ static bool grow(struct weir_http_listener *listener, struct kept *kept,
     return true;
 }
 
-/* The request that was kept; its texts point into 'kept'. */
+/* Decodes the kept request; its texts point into 'kept'. */
 static void decode_kept(const struct kept *kept, struct weir_http1_request *out)
 {
     size_t used;
@@ -216,8 +217,8 @@ static void decode_kept(const struct kept *kept, struct weir_http1_request *out)
 
 /* ---- Streams ---- */
 
-/* Writes printed JSON in one line: its line ends are followed by blanks, and no
- * text in it holds one. */
+/* Writes printed JSON as one line: only blanks follow its line ends, and no
+ * text in it contains one. */
 static void write_line(struct weir_talk *talk, struct weir_text text)
 {
     const char *end = text.p + text.len;
@@ -231,7 +232,7 @@ static void write_line(struct weir_talk *talk, struct weir_text text)
     }
 }
 
-/* Any other answer than 200 is the last. */
+/* Any status but 200 is the stream's last event. */
 static void write_event(struct weir_http_call *call)
 {
     struct weir_talk *talk = call->talk;
@@ -277,7 +278,8 @@ static void refuse_stream(struct weir_http_call *call, bool is_full)
     make_problem(call, 503, is_full ? detail : weir_strerror(WEIR_ENOMEM));
 }
 
-/* The answer becomes the first event; false: a problem, and nothing begins. */
+/* The answer becomes the first event; false: it is a problem, and no stream
+ * begins. */
 static bool begin_stream(struct weir_http_call *call)
 {
     struct weir_http_listener *listener = call->listener;
@@ -323,7 +325,7 @@ static void on_second(evutil_socket_t fd, short what, void *context)
 
 /* ---- Answers ---- */
 
-/* The length of a body as its head says it: 304 has none (RFC 9110, 8.6). */
+/* The body's length for its head: 304 has none (RFC 9110, 8.6). */
 static ptrdiff_t length_of(const struct weir_http_reply *reply,
                            struct weir_text body, bool newline)
 {
@@ -347,7 +349,7 @@ static void write_whole(struct weir_http_call *call)
     char head[WEIR_HTTP_HEAD_SIZE];
     if (reply->status == 401)
         weir_http_add_header(reply, "WWW-Authenticate", "Bearer");
-    /* An unauthenticated peer keeps no connection. */
+    /* A 401 ends the connection. */
     bool keep = is_kept(call) && reply->status != 401;
     struct weir_text body = weir_http_reply_body(reply);
     bool newline = needs_newline(reply, body);
@@ -390,7 +392,7 @@ struct weir_http_ticket *weir_http_defer(struct weir_http_call *call)
     return ticket;
 }
 
-/* Keeps the bytes of an answer until the connection's next turn. */
+/* Copies the answer until the connection's next turn. */
 static void store(struct weir_http_ticket *ticket,
                   struct weir_http_reply *reply)
 {
@@ -458,8 +460,8 @@ static bool is_known_method(struct weir_text method)
     return false;
 }
 
-/* Whether the request's origin is allowed. A client that is no browser names no
- * origin: its forms are taken where the handler takes forms. */
+/* Whether the request's origin is allowed. A client other than a browser sends
+ * no origin: its form types are accepted where the handler accepts them. */
 static bool is_welcome(struct weir_http_call *call)
 {
     const struct weir_http_listener *listener = call->listener;
@@ -496,7 +498,7 @@ static bool is_welcome(struct weir_http_call *call)
     return false;
 }
 
-/* All checks that need the head alone. */
+/* All checks that need only the head. */
 static bool is_allowed(struct weir_http_call *call, weir_instant now)
 {
     const struct weir_http_options *options = &call->listener->options;
@@ -509,7 +511,8 @@ static bool is_allowed(struct weir_http_call *call, weir_instant now)
     return is_welcome(call) && options->on_head(options->context, call, now);
 }
 
-/* Writes the answer that on_head or on_request has left, or waits for it. */
+/* Writes the answer that on_head or on_request has set, or waits for a later
+ * one. */
 static void finish(struct weir_http_call *call)
 {
     struct conn *conn = conn_of(call);
@@ -518,7 +521,7 @@ static void finish(struct weir_http_call *call)
             weir_http_answer(call);
         return;
     }
-    weir_assert(conn->point == HEAD); /* a stream answers at once */
+    weir_assert(conn->point == HEAD); /* a stream is answered at once */
     call->ticket->call = NULL;
     conn->ticket = call->ticket;
     conn->point = LATE;
@@ -532,8 +535,8 @@ static void run(struct weir_http_call *call, weir_instant now)
     finish(call);
 }
 
-/* Answers bytes that are no request, or too much of one; the connection ends,
- * since the request's own end can't be known. */
+/* Answers an invalid or too large request. The connection ends, since the end
+ * of the request is unknown. */
 static void refuse(struct weir_http_listener *listener, struct weir_talk *talk,
                    int status)
 {
@@ -550,7 +553,7 @@ static void refuse(struct weir_http_listener *listener, struct weir_talk *talk,
     weir_http_answer(&call);
 }
 
-/* The body is still to come. */
+/* Keeps the head and waits for the body. */
 static void await_body(struct weir_http_call *call)
 {
     struct conn *conn = conn_of(call);
@@ -674,7 +677,8 @@ static size_t on_bytes(void *context, struct weir_talk *talk, const char *bytes,
         write_late(talk, conn);
         return 0;
     case STREAM:
-        /* A stream's client sends nothing; if it does, it isn't read. */
+        /* A stream's client sends nothing more; if it does, its bytes aren't
+         * read. */
         if (len > 0)
             weir_talk_set_busy(talk, true);
         tell_stream(listener, talk, conn, now);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * door/http_reply.c - headers, bodies, files of the page.
  *
- * A reply holds its own headers as text, in a block of a fixed size, so that
- * a header needs no allocation. No value can end the line of its header: a
- * value with a line end in it is left out. */
+ * A reply holds its additional headers as text in a block of fixed size: a
+ * header needs no allocation. A value with a line end in it is left out, so no
+ * value can inject a header. */
 
 #include "door/http_reply.h"
 
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How JSON is written; seconds since the machine's start to a microsecond. */
+/* Precision of numbers: seconds since the machine's start to a microsecond. */
 #define FORM (JSON_COMPACT | JSON_REAL_PRECISION(12))
 
 void weir_http_add_header(struct weir_http_reply *reply, const char *name,

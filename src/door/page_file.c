@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * door/page_file.c - a handful of files, looked through one by one. */
+ * door/page_file.c - finds a file of the page by linear search; there are
+ * few. */
 
 #include "door/page_file.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// api.js - asking the root, and its stream of pictures.
+// api.js - requests to the root, and its stream of pictures.
 //
 // EventSource can't show a bearer token, so the stream is read with fetch.
 
@@ -16,7 +16,7 @@ export const token = {
   },
 };
 
-// What a root answers that isn't a success.
+// An answer of a root that isn't a success.
 export class Problem extends Error {
   constructor(status, said) {
     super(said.detail || said.title || `the root answered ${status}`);
@@ -34,7 +34,7 @@ async function refuse(answer) {
   try {
     said = await answer.json();
   } catch {
-    // Not JSON: the status has to do.
+    // The body isn't JSON: only the status tells the reason.
   }
   throw new Problem(answer.status, said);
 }
@@ -83,8 +83,8 @@ async function readEvents(body, each) {
   }
 }
 
-// A picture each second, of the quotas that are watched; begun anew when those
-// change, when a token is given, and when the link is lost.
+// A picture each second, of the watched quotas. The stream is reopened when
+// those change, when a token is given, and when the connection is lost.
 export class Stream {
   constructor(onPicture, onTrouble) {
     this.onPicture = onPicture;
@@ -92,7 +92,7 @@ export class Stream {
     this.watched = "";
     this.round = 0;
     this.abort = null;
-    // A page that nobody sees gives its place up: a server has few of them.
+    // A hidden page closes its stream: a server has few of them.
     document.addEventListener("visibilitychange", () => {
       if (document.hidden)
         this.close();
@@ -105,7 +105,7 @@ export class Stream {
     if (this.abort)
       this.abort.abort();
     clearTimeout(this.timer);
-    this.round++; // what still comes is nobody's
+    this.round++; // events that still come are ignored
   }
 
   watch(names) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// app.js - puts the page together: what the stream says goes to the lists and
-// to the detail, what people press to where it belongs.
+// app.js - puts the page together: passes the stream's pictures to the lists
+// and the detail, and handles clicks and keys.
 //
-// The address holds what is shown: #NAME, or #NAME!TAB, percent-encoded (so is
-// a '!' of the name, which encodeURIComponent leaves as it is).
+// The address holds the selection: #NAME, or #NAME!TAB, percent-encoded (also a
+// '!' in the name, which encodeURIComponent doesn't encode).
 
 import { Problem, Stream, ask, query, token } from "./api.js";
 import { Samples, theme } from "./curves.js";
@@ -15,13 +15,13 @@ import { byId, duration, h, whole } from "./words.js";
 
 const LISTS = ["quotas", "refused", "limiters", "history"];
 const WATCH_MAX = 90; // names; the root takes 100
-const WATCH_BYTES = 8000; // of names, encoded
-const SLOW_MS = 3000; // how often lists are asked for anew
-const CHANGES_MAX = 200; // more than that: all quotas are read again
+const WATCH_BYTES = 8000; // bytes of all names, encoded
+const SLOW_MS = 3000; // interval at which lists are requested again
+const CHANGES_MAX = 200; // more changes than that: all quotas are read again
 
 const samples = new Samples();
 let picture = null;
-let epoch = null; // of the quotas in the tree; null: it isn't whole
+let epoch = null; // epoch of the tree's quotas; null: incomplete
 let loading = false;
 let list = "quotas";
 let slowAt = 0;
@@ -44,7 +44,7 @@ function select(name, tab) {
     location.hash = text;
 }
 
-// What somebody typed may be no encoding: it stands for itself.
+// A typed address may be no valid encoding: then it is taken literally.
 function decoded(text) {
   try {
     return decodeURIComponent(text);
@@ -64,7 +64,7 @@ function onAddress() {
   document.title = name ? `${name} · Weir` : "Weir";
 }
 
-// ---- What is watched ----
+// ---- Watched quotas ----
 
 function watch() {
   const names = [];
@@ -145,7 +145,7 @@ function refresh() {
     tree.refresh();
 }
 
-// ---- Quotas come, change and go ----
+// ---- Created, changed and removed quotas ----
 
 async function loadAll() {
   loading = true;
@@ -164,7 +164,8 @@ async function loadAll() {
   loading = false;
 }
 
-// What the log says was edited since; of a root without a log, everything.
+// Applies the edits that the log has since the last epoch; a limiter has no
+// log, so all quotas are loaded.
 async function follow(to) {
   const from = epoch;
   epoch = to;
@@ -238,7 +239,7 @@ byId("token-dialog").addEventListener("close", () => {
     stream.open();
 });
 
-// Enter is "Use", though "Forget" comes first.
+// Enter presses "Use", although "Forget" comes first.
 byId("token").addEventListener("keydown", (event) => {
   if (event.key === "Enter") {
     event.preventDefault();
@@ -279,7 +280,7 @@ const anywhere = {
   4: () => turn("history"),
 };
 
-// From one tab of a row to the next, as where tabs are known from.
+// Moves to the next tab of a row, by the arrow keys as in other tab lists.
 function turnTab(from, by) {
   const tabs = [...from.parentElement.children];
   const next = tabs[(tabs.indexOf(from) + by + tabs.length) % tabs.length];
@@ -324,7 +325,7 @@ function nextTheme() {
     detail.curves.restyle();
 }
 
-// ---- The beginning ----
+// ---- Start ----
 
 function find(text) {
   tree.find(text);

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: MIT
-// curves.js - what was seen of each quota, and the curves of one.
+// curves.js - the recent samples of each quota, and the curves of one.
 //
-// A root tells sums that only grow; a rate is the difference of two pictures.
-// Limiters report about once a second each and not in step with the pictures,
-// so a rate is taken over SPAN of them: over three, what is offered evenly was
-// seen to waver by a fifth.
+// A root sends sums that only grow; a rate is the difference of two pictures.
+// Each limiter reports about once a second, not in step with the pictures, so a
+// rate is taken over SPAN of them: over three, an even load was seen to vary by
+// a fifth.
 
 import { byId, h, number, rateOf, when } from "./words.js";
 
-const KEEP = 600; // samples of a quota
-const NAMES = 400; // quotas with samples; the longest unseen goes
+const KEEP = 600; // samples kept per quota
+const NAMES = 400; // quotas with samples; the least recently seen one is
+                   // dropped
 const SPAN = 5;
-const LEAST = 2.5; // seconds, of a rate
-const CLOSE = 0.5; // seconds; a sample so near to the last takes its place
+const LEAST = 2.5; // shortest time of a rate, in seconds
+const CLOSE = 0.5; // seconds; a sample this close to the last one replaces it
 const SHOWN = 300; // seconds on the axis
 const HEIGHT = 240;
-const TRIED = 5; // the series of what would pass
+const TRIED = 5; // index of the series "would pass"
 
 export class Samples {
   constructor() {
@@ -24,7 +25,7 @@ export class Samples {
     this.offset = 0;
   }
 
-  // Sums, and the root's clock, are those of one life of it.
+  // Sums and the root's clock are comparable within one incarnation only.
   begin({ incarnation, at }) {
     if (incarnation === this.incarnation)
       return;
@@ -54,7 +55,7 @@ export class Samples {
         use.refused < last.refused)) {
       if (at <= last.at)
         return;
-      old.length = 0; // it was forgotten meanwhile, and begins anew
+      old.length = 0; // the counts were reset meanwhile: start over
     }
     if (old.length > 1 && at - old[old.length - 2].at < 1 + CLOSE &&
         at - last.at < CLOSE)
@@ -68,7 +69,7 @@ export class Samples {
       this.byName.delete(this.byName.keys().next().value);
   }
 
-  // What the root has kept of the time before this page saw it.
+  // Adds the root's samples of the time before this page was opened.
   fill(name, past) {
     this.begin(past);
     const own = this.of(name);
@@ -86,7 +87,7 @@ export class Samples {
     return this.byName.get(name) || [];
   }
 
-  // How it stands now: rates, fill, high; null: never seen in use.
+  // The current rates, fill, high; null: never seen in use.
   now(name) {
     const all = this.of(name);
     const last = all[all.length - 1];
@@ -99,7 +100,7 @@ export class Samples {
       sums: last.use };
   }
 
-  // [times, offered, passed, refused], in units a second.
+  // [times, offered, passed, refused], in units per second.
   curves(name) {
     const all = this.of(name);
     const out = [[], [], [], []];
@@ -118,7 +119,7 @@ export class Samples {
     return out;
   }
 
-  // What was offered, in whole units a step of a second, for a preview.
+  // The offered load, in whole units per step of a second, for a preview.
   offered(name) {
     const all = this.of(name).slice(-SHOWN);
     const units = [];
@@ -134,8 +135,8 @@ export class Samples {
   }
 }
 
-// A colour of page.css as the theme has it now. The property itself says both
-// of its colours: what an element takes from it is one.
+// A colour of page.css in the current theme. The property itself holds both
+// colours; an element's computed style has one.
 function colour(name) {
   const probe = h("i", {});
   probe.style.color = `var(${name})`;
@@ -172,7 +173,7 @@ export class Curves {
     this.draw();
   }
 
-  // 'limit' as it is written.
+  // 'limit' is the quota's text.
   set(curves, limit) {
     const rate = rateOf(limit);
     const times = curves[0];
@@ -181,7 +182,7 @@ export class Curves {
     this.draw();
   }
 
-  // The preview's steps at the times that are drawn, over SPAN of them too.
+  // The preview's steps at the drawn times, averaged over SPAN of them.
   previewed(times) {
     const known = new Map();
     const { at, passed } = this.preview;
@@ -211,8 +212,8 @@ export class Curves {
     this.tell();
   }
 
-  // Figures of the last moment, unless somebody points at another; and "would
-  // pass" only where something is tried.
+  // The legend shows the last moment, unless the cursor points at another;
+  // "would pass" is shown only during a preview.
   tell() {
     const { plot, data } = this;
     const tried = Boolean(this.preview);
@@ -257,7 +258,7 @@ export class Curves {
     };
   }
 
-  // Without uPlot: lines, and no axes but the highest value.
+  // Without uPlot: lines, and only the highest value instead of axes.
   drawPlainly() {
     const [left, right] = axisOf(this.data[0]);
     const high = Math.max(1, ...this.data.slice(1).flat()

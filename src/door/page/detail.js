@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// detail.js - one quota, or one name: how it stands, why it would be refused,
-// its history; what edits it is edit.js.
+// detail.js - one quota, or one name: its state, why it would be refused, its
+// history. edit.js edits it.
 
 import { ask, query, quotaPath } from "./api.js";
 import { Curves } from "./curves.js";
@@ -20,7 +20,7 @@ export class Detail {
     this.name = "";
     this.quota = null;
     this.tab = "why";
-    this.byKey = false; // the form is to be written into when it is there
+    this.byKey = false; // focus the form's first field when it is shown
     this.weight = "1";
     this.idle();
   }
@@ -46,7 +46,7 @@ export class Detail {
     }
     this.name = name;
     this.tab = tab;
-    this.why = null; // the place of the answer, while that tab is shown
+    this.why = null; // the answer's element, while that tab is shown
     this.figures = h("dl", { class: "figures" });
     this.chart = h("div", { class: "chart" });
     if (this.curves)
@@ -64,7 +64,7 @@ export class Detail {
     this.draw();
   }
 
-  // The quota, or what rules the name.
+  // Loads the quota, or the quota that rules the name.
   async load() {
     const name = this.name;
     let quota = null;
@@ -85,7 +85,7 @@ export class Detail {
       this.samples.fill(name, past);
       if (name === this.name)
         this.draw();
-    }).catch(() => {}); // what this page sees itself has to do
+    }).catch(() => {}); // then only the samples seen by this page are drawn
     this.turn(this.tab);
     if (problem && problem.status !== 404)
       this.fail(problem);
@@ -133,7 +133,7 @@ export class Detail {
       h("div", {}, h("dt", {}, term), h("dd", {}, value))));
   }
 
-  // A template has no bucket, its instances have one each.
+  // A template has no bucket; each of its instances has one.
   spread(use) {
     if (use && use.instances !== undefined)
       return [["instances in use", whole(use.instances)]];
@@ -184,7 +184,7 @@ export class Detail {
 
   // ---- Edit ----
 
-  // By a key: the first field is at hand, once the quota is.
+  // Called for a key: focuses the first field once the quota is loaded.
   edit() {
     this.byKey = true;
     this.turn("edit");
@@ -219,7 +219,7 @@ export class Detail {
     this.byKey = false;
   }
 
-  // A name without a quota of its own.
+  // For a name without a quota of its own.
   async offerRuler() {
     const name = this.name;
     const new_ = h("button", { type: "button",
@@ -234,7 +234,7 @@ export class Detail {
           onclick: () => this.onSelect(ruler, "edit") },
         `Edit what rules it: ${ruler}`));
     } catch {
-      // Nothing rules it.
+      // No quota rules the name.
     }
   }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// edit.js - the fields of a quota, and what the last minutes would have been.
+// edit.js - the fields of a quota, and a preview on the load of the last
+// minutes.
 
 import { ask, query, quotaPath } from "./api.js";
 import { h, whole } from "./words.js";
@@ -24,8 +25,8 @@ const textOf = (value) => (value === null || value === undefined ? ""
   : typeof value === "object" ? labelsText(value) : String(value));
 
 export class Editor {
-  // 'onPreview' is given {at, passed} or null; 'onDone' the quota as it is
-  // now, or null if it was removed.
+  // 'onPreview' receives {at, passed} or null; 'onDone' the current quota, or
+  // null if it was removed.
   constructor(quota, samples, onPreview, onDone, isNew = false) {
     this.quota = quota;
     this.samples = samples;
@@ -93,7 +94,7 @@ export class Editor {
     this.changed();
   }
 
-  // What differs; null gives a field its default back.
+  // The changed fields; null resets a field to its default.
   changes() {
     const out = {};
     for (const [field, input] of this.inputs) {
@@ -118,7 +119,7 @@ export class Editor {
     return text;
   }
 
-  // What is asked now; what was asked before says nothing any more.
+  // Starts a request; answers to earlier ones are ignored.
   begin() {
     clearTimeout(this.timer);
     return ++this.round;
@@ -142,7 +143,7 @@ export class Editor {
     this.said.classList.toggle("problem", isProblem);
   }
 
-  // ---- Asking ----
+  // ---- Requests ----
 
   async preview(changes, round) {
     const { units, times } = this.samples.offered(this.quota.name);

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
-// here.js - who shows the page: a root, or the limiter of an agent.
+// here.js - whether a root or an agent's limiter serves the page.
 //
-// A limiter shows its own process. It has neither quotas as they were entered
-// nor what becomes of them: edits and their history are at its roots, and the
-// page says so where a root's has them.
+// A limiter shows its own process. It can't edit quotas and has no history of
+// edits: its roots have both, and the page links to them there.
 
 import { ask } from "./api.js";
 import { h } from "./words.js";
 
-const PAGE_PORT = 7078; // where a root's page is, unless somebody moved it
+const PAGE_PORT = 7078; // a root's default port for the page
 
 let told;
 export const here = {
@@ -16,7 +15,7 @@ export const here = {
   known: new Promise((resolve) => {
     told = resolve;
   }),
-  // A picture has come.
+  // Called with each picture.
   see({ kind }) {
     this.isLimiter = kind === "limiter";
     document.documentElement.dataset.kind = kind;
@@ -32,11 +31,12 @@ function rootItem(root) {
       (root.up ? "" : `, which can't be reached: ${root.problem}`)));
 }
 
-// What isn't here, and where it is.
+// Explains that something is available at the roots only, with links to them.
 export function atRoots(what) {
   const list = h("ul", { class: "elsewhere" });
   ask("/v1/roots").then(({ roots }) => list.replaceChildren(
-    ...roots.map(rootItem))).catch(() => {}); // the text alone has to do
+    ...roots.map(rootItem))).catch(() => {}); // then the text is shown without
+                                              // links
   return h("div", {}, h("p", {}, `${what} This page shows one limiter, which ` +
     "decides by what its roots tell it. Go to a root's page, which is at its " +
     "--http address, usually:"), list);

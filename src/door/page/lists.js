@@ -18,7 +18,7 @@ const nameCell = (name, onSelect) => h("td", { class: "name" },
   h("button", { type: "button", class: "plain", title: name,
     onclick: () => onSelect(name) }, name));
 
-// ---- Refused names: what is refused now first, then all that ever was ----
+// ---- Refused names: those refused now first, then all others ----
 
 export function showRefused(picture, samples, onSelect) {
   const rows = picture.refused.map((use) => {

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT
-// tree.js - all quotas, and the few rows of them that can be seen.
+// tree.js - all quotas, and the few visible rows of them.
 //
-// The whole tree is here (100,000 quotas are some 20 MB); on the screen are
-// only the rows between the edges of the list, which are made once and filled
-// anew as it scrolls. What is seen is what the root is asked to watch.
+// The page holds the whole tree (100,000 quotas are some 20 MB). The document
+// has only the visible rows, which are made once and refilled as the list
+// scrolls. The page asks the root to watch the visible quotas.
 
 import { ask, query } from "./api.js";
 import { byId, h, number } from "./words.js";
 
 const ROW = 28; // pixels, as in page.css
-const SPARE = 4; // rows beyond an edge
-const FIRST = 200; // quotas of the first page: what a screen shows
+const SPARE = 4; // rows beyond an edge of the list
+const FIRST = 200; // quotas of the first request: a screen full
 const PAGE = 10000;
-const LINK_MS = 2000; // how often the tree is shown while it comes
-const OPEN_ALL = 300; // quotas in all up to which the tree begins open
-export const INSTANCES = 100; // of a template, at most
+const LINK_MS = 2000; // interval at which the tree is shown while it loads
+const OPEN_ALL = 300; // up to so many quotas the tree is expanded at first
+export const INSTANCES = 100; // instances of a template, at most
 
 const isTemplate = (name) => name.includes("*");
 const byName = (a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0);
@@ -26,7 +26,7 @@ export class Tree {
     this.rates = rates;
     this.nodes = new Map();
     this.tops = [];
-    this.shown = []; // nodes in the order of rows
+    this.shown = []; // nodes in the order of the rows
     this.at = 0; // the row with the cursor
     this.selected = "";
     this.search = "";
@@ -39,7 +39,7 @@ export class Tree {
     this.rows.addEventListener("click", (event) => this.onClick(event));
   }
 
-  // ---- What there is ----
+  // ---- Nodes ----
 
   put(quota) {
     const old = this.nodes.get(quota.name);
@@ -53,7 +53,7 @@ export class Tree {
     this.nodes.delete(name);
   }
 
-  // Parents and children, from what each quota says.
+  // Links parents and children, by each quota's parent.
   link() {
     const tops = [];
     for (const node of this.nodes.values())
@@ -70,9 +70,9 @@ export class Tree {
     this.flatten();
   }
 
-  // All quotas, the first screen at once. 'onProgress' after each page, with
-  // how many have come, of how many, the epoch, and whether it was the last.
-  // What is edited meanwhile is of a later epoch than the first page's.
+  // Loads all quotas, the first screen at once. 'onProgress' is called after
+  // each page, with the number loaded, the total, the epoch, and whether it was
+  // the last page. Edits made meanwhile have a later epoch than the first page.
   async load(onProgress) {
     const round = this.round = (this.round || 0) + 1;
     const before = this.nodes;
@@ -92,7 +92,7 @@ export class Tree {
         this.nodes.get(name).open = old ? old.open : this.total <= OPEN_ALL;
       }
       after = answer.next;
-      // To link a large tree for each page would be most of the work.
+      // Linking a large tree for each page would be most of the work.
       if (!after || performance.now() - linked > LINK_MS) {
         this.link();
         linked = performance.now();
@@ -169,7 +169,7 @@ export class Tree {
     this.onVisible();
   }
 
-  // ---- By hand ----
+  // ---- Mouse and keys ----
 
   onClick(event) {
     const element = event.target.closest(".row");
@@ -215,7 +215,7 @@ export class Tree {
     this.flatten();
   }
 
-  // It is as it should be: to the first child, or to the parent.
+  // Already folded or unfolded: move to the first child, or to the parent.
   leap(node, open) {
     if (open && node.children.length + node.instances.length > 0)
       this.move(1);
@@ -240,7 +240,7 @@ export class Tree {
     this.flatten();
   }
 
-  // Instances come and go.
+  // Reloads the shown instances, since they come and go.
   refresh() {
     for (const node of this.shown) {
       if (node.open && isTemplate(node.name))
@@ -249,7 +249,7 @@ export class Tree {
   }
 }
 
-// One row on the screen; shows one node after the other.
+// One row on the screen; it shows different nodes in turn.
 class Row {
   constructor() {
     this.fold = h("span", { class: "fold" });

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // words.js - elements, and numbers as people read them.
 
-// An element: h("p", {class: "quiet", onclick: f}, "text", child, …). Text is
-// text: nothing that a name or a label holds is ever markup.
+// An element: h("p", {class: "quiet", onclick: f}, "text", child, …). Text
+// stays text: a name or a label is never parsed as markup.
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [key, value] of Object.entries(attributes)) {
@@ -19,7 +19,7 @@ export function h(tag, attributes = {}, ...children) {
 
 export const byId = (id) => document.getElementById(id);
 
-// Three figures: 0, 0.25, 12.5, 999, 1.25k, 31.4M.
+// Three significant digits: 0, 0.25, 12.5, 999, 1.25k, 31.4M.
 export function number(value) {
   if (value === null || value === undefined || Number.isNaN(value))
     return "–";
@@ -73,8 +73,8 @@ const UNITS = { k: 1e3, M: 1e6, G: 1e9, T: 1e12, Ki: 2 ** 10, Mi: 2 ** 20,
 const PERIODS = { ns: 1e-9, us: 1e-6, ms: 1e-3, s: 1, m: 60, min: 60, h: 3600,
   d: 86400, day: 86400, w: 604800, month: 2592000 };
 
-// Units a second of a limit as it is written ("100MiB/s", "3/10s"); null: it
-// isn't a rate. For drawing only: the root has the exact reading.
+// Units per second of a limit's text ("100MiB/s", "3/10s"); null: it isn't a
+// rate. For drawing only: the root parses it exactly.
 export function rateOf(limit) {
   const found = /^([\d.]+)([kMGT]i?)?B?\/([\d.]*)([a-z]+)$/.exec(limit || "");
   if (!found || !PERIODS[found[4]])
