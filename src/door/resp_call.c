@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * door/resp_call.c - which command it is, and those that decide.
+ * door/resp_call.c - finds a request's command, and runs the commands that
+ * decide.
  *
  * CL.THROTTLE answers what redis-cell answers, errors included: five numbers
  * (limited, limit, remaining, seconds to wait, seconds until all is free).
  * WEIR.TAKE and WEIR.PEEK answer four: 0 or 1 if limited; units that would
  * still pass; milliseconds to wait, 0 if passed, -1 if never; and the quota
- * that decided, "" where there is none. */
+ * that decided, "" if none did. */
 
 #include <stdio.h>
 #include <string.h>
@@ -14,14 +15,15 @@
 #include "door/resp_call.h"
 #include "quota/throttle_name.h"
 
-#define SAID_MAX 128 /* bytes of what a client wrote, in an error */
+#define SAID_MAX 128 /* bytes of the client's text in an error */
 
 static struct weir_text argument(const struct weir_resp_call *call, size_t at)
 {
     return call->request->argument[at];
 }
 
-/* Refuses as the host did: NOPERM for the credential, ERR for the request. */
+/* Replies with the host's error: NOPERM for the credential, ERR for the
+ * request. */
 static void refuse_ask(struct weir_resp_call *call, int error,
                        const struct weir_diag *diag)
 {
@@ -44,7 +46,7 @@ static void refuse_number(struct weir_resp_call *call, struct weir_text said)
     weir_resp_error(call->out, text);
 }
 
-/* False: the error was said. */
+/* False: the error reply is written. */
 static bool read_ask(struct weir_resp_call *call, struct weir_throttle_ask *out)
 {
     int64_t *numbers[] = { &out->max_burst, &out->count, &out->period_s,
@@ -89,9 +91,9 @@ static const char *throttle_error(const struct weir_resp_call *call, int error)
 }
 
 /* Whether the taker may charge a key that this process counts: 0, or as
- * weir_door_may(). All rates charge one cell of the key, so the name that is
- * judged has a star in place of the rate. A glob with a rate in it doesn't
- * match that name: its taker would charge the key of another tenant's rate. */
+ * weir_door_may(). A key has one cell for all its rates, so the judged name has
+ * a star in place of the rate. A glob that contains a rate doesn't match that
+ * name: it would let its taker charge the key of another tenant's rate. */
 static int may_throttle_local(const struct weir_resp_call *call,
                               const struct weir_door_taker *taker,
                               struct weir_text key, struct weir_diag *diag)
@@ -100,7 +102,7 @@ static int may_throttle_local(const struct weir_resp_call *call,
     char name[sizeof any_rate - 1 + WEIR_THROTTLE_KEY_MAX];
     size_t len = sizeof any_rate - 1;
     if (key.len > WEIR_THROTTLE_KEY_MAX)
-        return 0; /* weir_throttle_decide() refuses it */
+        return 0; /* weir_throttle_decide() refuses this key */
     memcpy(name, any_rate, len);
     if (key.len > 0)
         memcpy(name + len, key.p, key.len);
@@ -160,7 +162,7 @@ static void cl_probe(struct weir_resp_call *call)
 static void del(struct weir_resp_call *call)
 {
     int64_t count = 0;
-    /* The keys aren't judged one by one, and could be another tenant's. */
+    /* DEL's keys aren't judged one by one, and may be another tenant's. */
     if (!weir_resp_taker(call->session)->names.all) {
         weir_resp_error(call->out, "NOPERM a credential that may take from "
                                    "some quotas alone may not delete keys");
@@ -235,7 +237,7 @@ static void weir_peek_command(struct weir_resp_call *call)
     decide(call, true);
 }
 
-/* ---- Which one ---- */
+/* ---- The command of a request ---- */
 
 const struct weir_resp_command weir_resp_commands[] = {
     { "cl.throttle", -1, false, true, 1, cl_throttle },
@@ -268,7 +270,7 @@ const struct weir_resp_command *weir_resp_find_command(struct weir_text name)
     return NULL;
 }
 
-/* As Redis says it. */
+/* In Redis's words. */
 static void refuse_unknown(struct weir_resp_call *call)
 {
     char text[3 * SAID_MAX];

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * door/resp_call.h - one command at the door for clients of Redis; for resp_*.c
- * only. */
+ * door/resp_call.h - one command of a Redis client; for resp_*.c only. */
 
 #ifndef WEIR_RESP_CALL_H
 #define WEIR_RESP_CALL_H
@@ -10,24 +9,24 @@
 #include "os/talk.h"
 #include "wire/resp.h"
 
-#define WEIR_RESP_NAME_MAX 63 /* bytes that CLIENT SETNAME takes */
+#define WEIR_RESP_NAME_MAX 63 /* bytes that CLIENT SETNAME accepts */
 /* No reply is longer: an echo of the longest request, or INFO. */
 #define WEIR_RESP_REPLY_MAX (WEIR_RESP_REQUEST_MAX + 4096)
 
-/* A connection's own. */
+/* State of a connection. */
 struct weir_resp_session {
-    uint64_t id; /* as CLIENT ID tells it; 0: not met yet */
-    char *shown; /* owned: "Bearer …" that it was let in by; or NULL: by
-                       * nothing that it said */
-    struct weir_door_taker *limited; /* owned; NULL: it may ask for all names */
+    uint64_t id; /* the reply to CLIENT ID; 0: not greeted yet */
+    char *shown; /* owned: the "Bearer …" that authenticated it; NULL:
+                  * authenticated otherwise */
+    struct weir_door_taker *limited; /* owned; NULL: it may use all names */
     uint8_t protocol;                /* 2 or 3 */
-    bool known;                      /* may ask */
+    bool known;                      /* it may send all commands */
     char name[WEIR_RESP_NAME_MAX + 1];
 };
 
 struct weir_resp_call {
     const struct weir_door_host *host;
-    struct weir_throttle *throttle; /* NULL: the fleet counts */
+    struct weir_throttle *throttle; /* NULL: the fleet counts the keys */
     struct weir_talk_server *server;
     struct weir_talk *talk;
     struct weir_resp_session *session;
@@ -38,31 +37,32 @@ struct weir_resp_call {
 
 struct weir_resp_command {
     const char *name; /* in lower case */
-    int arity;        /* with the name; negative: at least so many */
-    bool is_open;     /* to whoever has shown nothing */
-    bool is_write;    /* it changes what a key has */
-    uint8_t key;      /* which argument is a key; 0: none */
+    int arity;        /* arguments with the name; negative: at least so many */
+    bool is_open;     /* also for a peer without a credential */
+    bool is_write;    /* it changes a key's state */
+    uint8_t key;      /* index of the argument that is a key; 0: none */
     void (*run)(struct weir_resp_call *call);
 };
-/* All, the most frequent first. */
+/* All commands, the most frequent first. */
 extern const struct weir_resp_command weir_resp_commands[];
 extern const size_t weir_resp_command_count;
-/* NULL: there is none of that name. */
+/* NULL: no such command. */
 const struct weir_resp_command *weir_resp_find_command(struct weir_text name);
 
-/* Answers one request. */
+/* Replies to one request. */
 void weir_resp_answer(struct weir_resp_call *call);
 
-/* ---- resp_client.c: what clients ask of a server ---- */
-/* Whether the session may ask as it begins, having said nothing. */
+/* ---- resp_client.c: general commands of a server ---- */
+/* Authenticates a new session by its connection alone, before its first
+ * command. */
 void weir_resp_meet(const struct weir_door_host *host, struct weir_talk *talk,
                     struct weir_resp_session *session, weir_instant now);
-/* Asks the host anew; false: the peer isn't admitted any more. */
+/* Checks again with the host; false: the peer isn't admitted any more. */
 bool weir_resp_admit(const struct weir_door_host *host, struct weir_talk *talk,
                      struct weir_resp_session *session, weir_instant now);
 /* Frees what the session owns. */
 void weir_resp_session_fini(struct weir_resp_session *session);
-/* The taker that the session's requests are of. */
+/* The taker of the session's requests. */
 const struct weir_door_taker *weir_resp_taker(
     const struct weir_resp_session *session);
 void weir_resp_ping(struct weir_resp_call *call);

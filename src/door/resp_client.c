@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * door/resp_client.c - what client libraries ask of any server before and
- * beside their work, answered as redis-server 7 does where it has a meaning
- * here, and with its own error where it has none.
+ * door/resp_client.c - the commands that client libraries send to any server
+ * besides their work. Commands with a meaning here are answered as redis-server
+ * 7 does, others with its error.
  *
- * A password is a token of --credentials; who has shown a certificate with the
- * role needs none. The user that some clients send with
- * it is whoever the token says. */
+ * A password is a token of --credentials; a client with a certificate that has
+ * the role needs none. The token alone identifies the user; a user name sent
+ * with it is ignored. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ static void bulk(struct weir_resp_call *call, const char *text)
     weir_resp_bulk(call->out, weir_text_of(text));
 }
 
-/* ---- Small ones ---- */
+/* ---- Short commands ---- */
 
 void weir_resp_ping(struct weir_resp_call *call)
 {
@@ -52,7 +52,7 @@ void weir_resp_echo(struct weir_resp_call *call)
     weir_resp_bulk(call->out, argument(call, 1));
 }
 
-/* There is one. */
+/* There is one database, 0. */
 void weir_resp_select(struct weir_resp_call *call)
 {
     int64_t database;
@@ -71,7 +71,7 @@ void weir_resp_quit(struct weir_resp_call *call)
     weir_talk_end(call->talk);
 }
 
-/* What redis-benchmark shows beside its figures; other names have no value. */
+/* redis-benchmark prints these parameters; other names have no value. */
 void weir_resp_config(struct weir_resp_call *call)
 {
     static const struct {
@@ -93,7 +93,7 @@ void weir_resp_config(struct weir_resp_call *call)
     weir_resp_map(call->out, 0);
 }
 
-/* ---- Who it is ---- */
+/* ---- Authentication ---- */
 
 void weir_resp_session_fini(struct weir_resp_session *session)
 {
@@ -109,7 +109,7 @@ const struct weir_door_taker *weir_resp_taker(
     return session->limited ? session->limited : &weir_door_anybody;
 }
 
-/* Without memory the peer isn't let in. */
+/* Without memory the peer isn't admitted. */
 static void let_in(struct weir_resp_session *session,
                    const struct weir_door_taker *taker, const char *shown)
 {
@@ -123,7 +123,7 @@ static void let_in(struct weir_resp_session *session,
         *session->limited = *taker;
 }
 
-/* False: the error was said. */
+/* False: the error reply is written. */
 static bool log_in(struct weir_resp_call *call, struct weir_text token)
 {
     const struct weir_door_host *host = call->host;
@@ -154,7 +154,7 @@ void weir_resp_meet(const struct weir_door_host *host, struct weir_talk *talk,
     struct weir_door_taker taker;
     struct weir_diag diag = { 0 };
     weir_talk_peer_names(talk, &names);
-    /* A peer without a certificate has yet to say AUTH: no refusal. */
+    /* A peer without a certificate may still send AUTH: this is no refusal. */
     session->known = false;
     if ((!host->admit || names.count > 0) &&
         weir_door_admit(host, talk, WEIR_DOOR_TAKE, "", &taker, &diag, now) ==
@@ -205,7 +205,7 @@ void weir_resp_reset(struct weir_resp_call *call)
     weir_resp_simple(call->out, "RESET");
 }
 
-/* False: the error was said. */
+/* False: the error reply is written. */
 static bool set_name(struct weir_resp_call *call, struct weir_text name)
 {
     bool is_sound = name.len <= WEIR_RESP_NAME_MAX;
@@ -226,7 +226,7 @@ static void say_hello(struct weir_resp_call *call)
 {
     weir_resp_map(call->out, 7);
     bulk(call, "server");
-    /* Some clients know no other. */
+    /* Some clients accept no other name. */
     bulk(call, "redis");
     bulk(call, "version");
     bulk(call, "7.0.0");
@@ -302,7 +302,7 @@ static void get_id(struct weir_resp_call *call)
     weir_resp_integer(call->out, (int64_t)call->session->id);
 }
 
-/* Taken, and of no consequence. */
+/* Accepted without effect. */
 static void agree(struct weir_resp_call *call)
 {
     weir_resp_simple(call->out, "OK");
@@ -323,7 +323,7 @@ void weir_resp_client(struct weir_resp_call *call)
 {
     static const struct {
         const char *name;
-        size_t count; /* with CLIENT and itself */
+        size_t count; /* with CLIENT and the subcommand */
         void (*run)(struct weir_resp_call *call);
     } parts[] = {
         { "setname", 3, set_name_command },

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * door/resp_door.c - connections of clients of Redis.
  *
- * All that has come whole is answered in one go into one buffer, so a pipeline
- * of sixteen costs one recv() and one send(). Who doesn't read the answers
- * isn't heard any more until he does (os/talk.h): between two commands the
- * buffer is handed over when another reply might not fit. */
+ * All complete commands are answered into one buffer, so a pipeline of sixteen
+ * costs one recv() and one send(). A peer that doesn't read its replies isn't
+ * served until it does (os/talk.h): between two commands the buffer is handed
+ * over when another reply might not fit. */
 
 #include "door/resp_door.h"
 
@@ -20,7 +20,7 @@ struct weir_resp_door {
     const struct weir_door_host *host; /* borrowed, as is the next */
     struct weir_throttle *throttle;
     struct weir_talk_server *server; /* owned */
-    uint64_t met;                    /* sessions, ever */
+    uint64_t met;                    /* sessions since the start */
     struct weir_resp_request request;
     char out[OUT_SIZE];
 };
@@ -35,7 +35,7 @@ static void meet(struct weir_resp_door *door, struct weir_talk *talk,
 
 static void hand_over(struct weir_talk *talk, struct weir_resp_out *out)
 {
-    /* WEIR_RESP_REPLY_MAX is what it says. */
+    /* No reply is longer than WEIR_RESP_REPLY_MAX. */
     weir_assert(!out->full);
     if (out->len > 0)
         weir_talk_write(talk, out->p, out->len);
@@ -77,7 +77,7 @@ static size_t on_bytes(void *context, struct weir_talk *talk, const char *bytes,
         }
         used += size;
         weir_resp_answer(&call);
-        /* The ration ends with the first command, not the first bytes. */
+        /* The ration ends with the first command, not with the first bytes. */
         weir_talk_set_known(talk, session->known);
         if (OUT_SIZE - out.len < WEIR_RESP_REPLY_MAX)
             hand_over(talk, &out);

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: MIT
- * door/rlqs_desk.c - what Envoy's buckets may do.
+ * door/rlqs_desk.c - the assignments of Envoy's buckets.
  *
  *     stream of an Envoy -- bucket --+
  *                        -- bucket --|--> share: a quota's name, its handle,
- *     stream of another  -- bucket --+    what all of them ask for
+ *     stream of another  -- bucket --+    the demand of all of them
  *
- * A share is a quota as this process has it; the buckets of that name, of all
- * streams, hang on it. What a bucket was asked for (passed and denied, by the
- * time since its last report) is its demand; the sum of them is what the
- * process wants of a leased quota, with a little more, so that it learns of
- * growth; and a bucket's part of the grant is its part of the demand. Of a new
- * bucket its first report says nothing of that (Envoy sends it with the first
- * request, and the next one seconds later): it counts as the others on the
- * mean, and the process wants all that it can have until it is known.
+ * A share is one quota in this process, with the buckets of that name of all
+ * streams. A bucket's demand is its passed and denied requests by the time
+ * since its last report. The sum of the demands, with a little more to detect
+ * growth, is the process's want of a leased quota; a bucket's part of the grant
+ * is its part of the demand. A new bucket's first report tells no demand (Envoy
+ * sends it with the first request, and the next one seconds later). Until it is
+ * known, the bucket counts with the mean of the others, and the process wants
+ * as much as it can get.
  *
- * All buckets of a report are named and judged before the first is charged: a
- * report that is refused by its names has charged nothing.
+ * All buckets of a report are named and authorized before the first is charged:
+ * a report that is refused for a name has charged nothing.
  *
- * A report is answered for each of its buckets, which also makes their
- * assignments live longer. Unasked, a bucket is told only what differs by
- * more than a tenth.
+ * A report is answered for each of its buckets, which also renews their
+ * assignments. Between reports an assignment is sent only if it differs by more
+ * than a tenth.
  *
- * Rejected: to hand the whole limit to each Envoy and correct it by what was
- * reported (that is N times the limit at every onset). */
+ * Rejected: giving the whole limit to each Envoy and correcting it by the
+ * reports (N times the limit at every onset of load). */
 
 #include "door/rlqs_desk.h"
 
@@ -33,35 +33,35 @@
 #include "wire/h2.h"
 #include "wire/rls_name.h"
 
-#define SHARES_SIZE 4096u /* lists of shares; a power of two */
-#define WANT_MORE 1.25    /* of what was asked for is wanted */
-#define WANT_LEAST 1.0    /* units a second */
-#define WANT_FIRST 1e9    /* of who nobody knows yet what it needs */
-#define TOLD_RATIO 0.1    /* what is less of a difference isn't told */
+#define SHARES_SIZE 4096u /* hash lists of shares; a power of two */
+#define WANT_MORE 1.25    /* the want is so many times the demand */
+#define WANT_LEAST 1.0    /* the least want, in units per second */
+#define WANT_FIRST 1e9    /* the want while a bucket's demand is unknown */
+#define TOLD_RATIO 0.1    /* a smaller difference isn't sent */
 #define ELAPSED_LEAST (WEIR_SECOND / 10)
 
 struct share {
-    struct share *next; /* of its list */
+    struct share *next; /* in its hash list */
     struct weir_handle handle;
-    double demand;        /* units a second, of all its buckets */
-    struct bucket *first; /* of all streams */
+    double demand;        /* units per second, of all its buckets */
+    struct bucket *first; /* of all streams' buckets */
     uint32_t buckets;
-    uint32_t fresh; /* of them: reported once */
+    uint32_t fresh; /* buckets that have reported only once */
     struct weir_rls_name name;
 };
 
 struct bucket {
-    struct bucket *next;    /* of the stream */
-    struct bucket *sibling; /* of the share */
+    struct bucket *next;    /* in its stream's list */
+    struct bucket *sibling; /* in its share's list */
     struct weir_rlqs_stream *stream;
     struct share *share;
-    double demand; /* units a second */
+    double demand; /* units per second */
     uint64_t reports;
     weir_instant heard;
     weir_duration lives;
     struct weir_rlqs_action told;
     size_t id_len;
-    char id[]; /* the bytes of its id */
+    char id[]; /* the id's bytes */
 };
 
 struct weir_rlqs_stream {
@@ -69,7 +69,7 @@ struct weir_rlqs_stream {
     struct weir_door_taker taker;
     struct bucket *buckets; /* owned */
     uint32_t bucket_count;
-    size_t domain_len; /* 0: not said yet */
+    size_t domain_len; /* 0: not received yet */
     char domain[WEIR_NAME_MAX];
 };
 
@@ -100,7 +100,7 @@ static struct share *find_share(struct weir_rlqs_desk *desk,
     return share;
 }
 
-/* NULL: no memory, or no room in the limiter. */
+/* NULL: no memory, or the limiter has no room. */
 static struct share *get_share(struct weir_rlqs_desk *desk,
                                const struct weir_rls_name *name)
 {
@@ -113,7 +113,7 @@ static struct share *get_share(struct weir_rlqs_desk *desk,
     share->name = *name;
     int error = weir_handle_open(desk->host->weir, name->buf, name->len,
                                  &share->handle);
-    /* Without room it goes by the rest of the chain. */
+    /* Without room the rest of the chain decides. */
     if (error < 0 && error != WEIR_EFULL) {
         free(share);
         return NULL;
@@ -149,7 +149,7 @@ static struct weir_text id_of(const struct bucket *bucket)
     return (struct weir_text){ bucket->id, bucket->id_len };
 }
 
-/* As many as there are Envoys have a bucket of one name. */
+/* Searches the share's list: a name has about one bucket per Envoy. */
 static struct bucket *find_bucket(struct weir_rlqs_stream *stream,
                                   const struct weir_rls_name *name)
 {
@@ -185,7 +185,7 @@ static struct bucket *add_bucket(struct weir_rlqs_stream *stream,
     return bucket;
 }
 
-/* Takes the bucket off the list at 'at'. */
+/* Frees the bucket at 'at' and takes it off the list. */
 static void drop_bucket(struct weir_rlqs_stream *stream, struct bucket **at)
 {
     struct bucket *bucket = *at;
@@ -195,9 +195,9 @@ static void drop_bucket(struct weir_rlqs_stream *stream, struct bucket **at)
     free(bucket);
 }
 
-/* ---- What a bucket may do ---- */
+/* ---- Assignments ---- */
 
-/* So many a second as tokens of whole numbers. */
+/* Converts a rate per second to whole tokens per interval. */
 static void set_rate(double rate, struct weir_rlqs_action *action)
 {
     if (rate <= 1.0 / 86400) {
@@ -219,7 +219,7 @@ static double part_of(const struct bucket *bucket)
                              : 1.0 / share->buckets;
 }
 
-/* What comes back of a quota in so long. */
+/* Units that the quota refills in the time 'in'. */
 static double returns(const struct bucket *bucket,
                       const struct weir_reply *reply, weir_duration in)
 {
@@ -231,7 +231,7 @@ static double returns(const struct bucket *bucket,
     return (double)policy.quantity / (double)policy.window * (double)in;
 }
 
-/* Half of what is left and of what comes until the next report. */
+/* Half of the units left and of those that refill until the next report. */
 static void set_half(const struct bucket *bucket,
                      const struct weir_reply *reply,
                      struct weir_rlqs_action *action)
@@ -264,8 +264,8 @@ static struct weir_rlqs_action decide(const struct bucket *bucket,
     return action;
 }
 
-/* Whether it is worth telling unasked. A token bucket that is told anew is a
- * full one, which only a grant is there for. */
+/* Whether an assignment is worth sending between reports. A new token bucket is
+ * full, so only a grant justifies one. */
 static bool differs(const struct weir_rlqs_action *a,
                     const struct weir_rlqs_action *b)
 {
@@ -373,7 +373,8 @@ static void name_it(const struct weir_rlqs_stream *stream,
                           false);
 }
 
-/* These three: WEIR_GRPC_OK, or a status with its sentence. */
+/* Returns WEIR_GRPC_OK, or a status with its sentence in 'out', as the next two
+ * functions do. */
 static int check_usage(struct weir_rlqs_stream *stream,
                        const struct weir_rlqs_usage *usage,
                        struct weir_text *out, weir_instant now)
@@ -394,7 +395,7 @@ static int check_usage(struct weir_rlqs_stream *stream,
     return WEIR_GRPC_PERMISSION_DENIED;
 }
 
-/* Of a usage that was checked. */
+/* For a usage that check_usage() has accepted. */
 static int take_usage(struct weir_rlqs_stream *stream,
                       const struct weir_rlqs_usage *usage,
                       struct weir_text *out, weir_instant now)
@@ -461,8 +462,8 @@ int weir_rlqs_stream_report(struct weir_rlqs_stream *stream, const void *bytes,
         status = take_usages(stream, &reports, out, now);
     if (status != WEIR_GRPC_OK)
         return status;
-    /* All of it is charged before the first part is told: those that were
-     * reported just now are those heard at this instant. */
+    /* All usages are charged before the first action is made. The buckets of
+     * this report are those with 'heard' at this instant. */
     for (struct bucket *b = stream->buckets; b; b = b->next) {
         if (b->heard != now)
             continue;

@@ -1,29 +1,28 @@
 /* SPDX-License-Identifier: MIT
  * door/rls_answer.c - a call of Envoy's rate limit service, decided.
  *
- * Theory of operation. A call is read, named, asked and answered in memory
- * that the desk has once: nothing is allocated, and the limiter's answers come
- * out of this process. All names are made before the first is asked for, so
- * what is refused as a whole has charged nothing.
+ * Theory of operation. A call is read, named, decided and answered in memory
+ * that the service allocates once, and the limiter decides within this process.
+ * All names are made before the first decision, so a call that is refused as a
+ * whole has charged nothing.
  *
- * What the original does and a bucket can't do as it does:
+ * Differences from the original, which counts in windows:
  *
- *   - There, hits that were denied are counted all the same, so a counter is
- *     past its limit until its window ends. A bucket never forgets: who is
- *     refused often would never be let in again. Here a denied hit of several
- *     units takes what is left and no more, so that a cost that is known
- *     afterwards (tokens of a language model) ends what may pass, and a
- *     question of no hits finds that out. A quota in windows with
- *     count_refused=yes counts as there.
- *   - There, no hits are over when more than the limit was counted. Here, when
- *     not one would pass.
- *   - duration_until_reset: of what is refused, when it may pass; of what
- *     passed, when all of it is back. In seconds, rounded up, for Envoy shows
- *     whole ones.
+ *   - The original also counts denied hits, so a counter stays over its limit
+ *     until its window ends. A bucket has no such end: a client that is refused
+ *     often would never pass again. Here a denied hit of several units takes
+ *     the units that are left and no more: a cost known only afterwards (tokens
+ *     of a language model) empties the bucket, and a request of no hits sees
+ *     that. A quota in windows with count_refused=yes counts as the original.
+ *   - A request of no hits is over the limit in the original if more than the
+ *     limit was counted, here if not one hit would pass.
+ *   - duration_until_reset of a refused hit is the time until it may pass, of a
+ *     passed one the time until the bucket is full again. In seconds, rounded
+ *     up, since Envoy shows whole ones.
  *
- * A client's own limit (`limit` of a descriptor) isn't taken: limits are the
- * fleet's, and a client that could name its own could name a large one. The
- * quota of the descriptor's name decides. */
+ * A client's own limit (`limit` of a descriptor) is ignored: a client that
+ * could set its limit could set a large one. The quota of the descriptor's name
+ * decides. */
 
 #include "door/rls_answer.h"
 
@@ -35,20 +34,22 @@
 
 #define SHOWN_MAX 64 /* bytes of a policy's name in headers */
 
-/* A descriptor on its way to a status. */
+/* A descriptor and its quota's name. */
 struct question {
-    const struct weir_rls_rule *rule; /* NULL: no rules, or none of them */
-    bool asked;                       /* else: nothing rules it, it passes */
+    const struct weir_rls_rule *rule; /* NULL: no rules, or none matches */
+    bool asked;                       /* false: no quota rules it, so it
+                                       * passes */
     struct weir_rls_name name;        /* if 'asked' */
 };
 
 struct weir_rls_desk {
     const struct weir_door_host *host;  /* borrowed, as is the next */
-    const struct weir_rls_rules *rules; /* NULL: none */
+    const struct weir_rls_rules *rules; /* NULL: every descriptor names its
+                                         * quota */
     struct weir_rls_options options;
     struct weir_rls_counts counts;
-    struct weir_diag diag;               /* of a refusal */
-    const struct weir_door_taker *taker; /* of the call; borrowed */
+    struct weir_diag diag;               /* of a refused call */
+    const struct weir_door_taker *taker; /* the call's; borrowed */
     struct weir_rls_request request;
     struct question questions[WEIR_RLS_DESCRIPTORS_MAX];
     struct weir_rls_status statuses[WEIR_RLS_DESCRIPTORS_MAX];
@@ -56,7 +57,7 @@ struct weir_rls_desk {
     unsigned char out[WEIR_RLS_ANSWER_MAX];
 };
 
-/* ---- What is asked for ---- */
+/* ---- Names ---- */
 
 static bool is_replaced(const struct weir_rls_desk *desk,
                         const struct weir_rls_rule *rule)
@@ -115,18 +116,19 @@ static int make_names(struct weir_rls_desk *desk, weir_instant now)
     return 0;
 }
 
-/* ---- Asking ---- */
+/* ---- Decisions ---- */
 
-/* Gives 'hits' back, or counts them without asking; and looks what is left.
- * By the clock: the handle may have begun the bucket just now, and to an
- * earlier instant that one looks fuller than it is. */
+/* Gives 'hits' back, or charges them without a decision; then peeks at the
+ * rest. It passes 0 as the time, for the current clock: opening the handle may
+ * have created the bucket just now, and at an earlier instant the bucket would
+ * look fuller than it is. */
 static void move(struct weir_rls_desk *desk, const struct question *question,
                  uint64_t hits, bool back, struct weir_reply *out)
 {
     struct weir_handle handle;
     struct weir_text name = name_of(question);
     int error = weir_handle_open(desk->host->weir, name.p, name.len, &handle);
-    /* Without room it goes by the rest of the chain. */
+    /* Without room the rest of the chain decides. */
     if (error < 0 && error != WEIR_EFULL)
         return;
     if (back)
@@ -146,12 +148,12 @@ static void ask(struct weir_rls_desk *desk, const struct question *question,
                                          .weight = hits,
                                          .peek = peek,
                                          .taker = desk->taker };
-    /* Every name that was made is one. */
+    /* make_names() makes only valid names. */
     if (weir_door_decide(desk->host, &asked, out, NULL, peek ? 0 : now) < 0)
         memset(out, 0, sizeof *out);
 }
 
-/* What is left is taken, though it isn't enough. */
+/* Takes the units that are left, though they aren't enough. */
 static void drain(struct weir_rls_desk *desk, const struct question *question)
 {
     struct weir_reply left;
@@ -178,11 +180,11 @@ static void decide(struct weir_rls_desk *desk, uint32_t i,
         drain(desk, question);
 }
 
-/* ---- Saying ---- */
+/* ---- Statuses ---- */
 
-/* What a quota allows as Envoy says it: so many in a unit. A bucket holds
- * what comes back in its window; where that is no unit, its pace is told by
- * the least unit that it makes a request in. */
+/* Converts a policy to Envoy's limit: requests per unit. If the policy's window
+ * is a unit, the limit is its quantity. Otherwise it is the pace in the
+ * smallest unit in which the pace is at least one request. */
 static void tell_limit(const struct weir_policy *policy,
                        struct weir_rls_status *status)
 {
@@ -214,14 +216,14 @@ static weir_duration ceil_seconds(double ns)
     double seconds = ns / (double)WEIR_SECOND;
     if (!(seconds > 1))
         return WEIR_SECOND;
-    /* A year, and one that never comes. */
+    /* Cut at a year; also the duration of "never". */
     if (seconds > 366.0 * 86400)
         return 366 * 86400 * WEIR_SECOND;
     uint64_t whole = (uint64_t)seconds;
     return (whole + ((double)whole < seconds)) * WEIR_SECOND;
 }
 
-/* Of what can never pass: a unit, at which who asks may look again. */
+/* A request that can never pass gets one window as its reset time. */
 static void tell_reset(const struct weir_policy *policy,
                        const struct weir_reply *reply,
                        struct weir_rls_status *status)
@@ -261,10 +263,10 @@ static void show(const struct weir_rls_desk *desk,
     if (policy.window > 0)
         tell_limit(&policy, status);
     else if (question->rule)
-        status->unit = question->rule->unit; /* nothing passes, ever */
+        status->unit = question->rule->unit; /* it allows nothing */
     tell_reset(&policy, reply, status);
 }
-/* Those in quota mode are over together or not at all. */
+/* Limits in quota mode refuse only if all of them are over. */
 static enum weir_rls_code overall(const struct weir_rls_desk *desk)
 {
     uint32_t quotas = 0;
@@ -285,7 +287,7 @@ static enum weir_rls_code overall(const struct weir_rls_desk *desk)
 
 /* ---- Headers ---- */
 
-/* The last that is over, or the one with the least left. */
+/* The last status that is over its limit, else the one with the least left. */
 static const struct weir_rls_status *nearest(const struct weir_rls_desk *desk)
 {
     const struct weir_rls_status *found = NULL;
@@ -326,7 +328,7 @@ static void tell_plain(struct weir_rls_desk *desk,
     }
 }
 
-/* A name as a string of structured fields has it. */
+/* Writes a name as a String of structured fields. */
 static void show_name(struct weir_text name, char out[SHOWN_MAX + 1])
 {
     size_t len = name.len < SHOWN_MAX ? name.len : SHOWN_MAX;
@@ -395,8 +397,8 @@ static void answer_all(struct weir_rls_desk *desk, weir_instant now)
     }
 }
 
-/* What was read is decided, and 'answer' is about it; or a status, if reading
- * was an error or naming is one. 'headers' are the answer's. */
+/* Decides the request that was read and fills 'answer', or returns a status if
+ * reading ('error') or naming failed. 'headers' are the answer's. */
 static int run(struct weir_rls_desk *desk, int error,
                struct weir_rls_answer *answer, struct weir_rls_header *headers,
                weir_instant now)

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * door/rls_answer.h - a call of Envoy's rate limit service, decided. Knows no
- * connections: rls_door.c brings the calls. One thread.
+ * connections: rls_door.c passes the calls on. One thread.
  *
- * Each descriptor is a question of its own, by the name of wire/rls_name.h: it
- * is charged if it passes, whatever becomes of the others. That is how Envoy's
- * clients expect it; who wants all or nothing makes one quota the parent of
- * another. */
+ * Each descriptor is decided on its own, by the name of wire/rls_name.h: it is
+ * charged if it passes, even if others don't. Envoy's clients expect that. For
+ * all or nothing, make one quota the parent of another. */
 
 #ifndef WEIR_RLS_ANSWER_H
 #define WEIR_RLS_ANSWER_H
@@ -14,7 +13,7 @@
 #include "wire/rls_json.h"
 #include "wire/rls_rules.h"
 
-/* What is told downstream of the limit that is nearest. */
+/* Headers for the downstream client, about the nearest limit. */
 enum weir_rls_headers {
     WEIR_RLS_HEADERS_NONE,
     WEIR_RLS_HEADERS_LIMIT, /* RateLimit-Limit, -Remaining, -Reset, as
@@ -24,7 +23,7 @@ enum weir_rls_headers {
 
 struct weir_rls_options {
     enum weir_rls_headers headers;
-    bool shadow; /* everybody passes; statuses say what they would have */
+    bool shadow; /* every call passes; statuses show the decisions */
 };
 
 struct weir_rls_desk;
@@ -34,30 +33,30 @@ struct weir_rls_desk *weir_rls_desk_new(const struct weir_door_host *host,
                                         const struct weir_rls_options *options);
 /* NULL is legal. */
 void weir_rls_desk_free(struct weir_rls_desk *desk);
-/* From now on only what these limits say is asked for, and by their names for
- * it. NULL, as at first: descriptors are asked for as they come. Borrowed,
- * until the next call. */
+/* From now on only descriptors that these rules match are decided, by the
+ * rules' names. NULL, the initial value: all descriptors are decided, by their
+ * own names. Borrowed until the next call. */
 void weir_rls_desk_set_rules(struct weir_rls_desk *desk,
                              const struct weir_rls_rules *rules);
 
 /* Answers a ShouldRateLimit of 'taker': WEIR_GRPC_OK, and '*out' is the
  * message; or another status, and '*out' the sentence, NUL-terminated: then
- * nothing was asked for. PERMISSION_DENIED: the taker may not take from one of
+ * nothing was charged. PERMISSION_DENIED: the taker may not take from one of
  * the quotas. Borrowed until the next call. */
 int weir_rls_desk_answer(struct weir_rls_desk *desk,
                          const struct weir_door_taker *taker, const void *bytes,
                          size_t len, struct weir_text *out, weir_instant now);
 
 /* The same in JSON: '*out' is the answer, a new reference, and '*out_over'
- * whether it is to be refused; or NULL, and '*out_why' the sentence, borrowed
- * as above. */
+ * whether the answer is a refusal; or '*out' is NULL, and '*out_why' the
+ * sentence, borrowed as above. */
 int weir_rls_desk_answer_json(struct weir_rls_desk *desk,
                               const struct weir_door_taker *taker,
                               json_t *asked, json_t **out, bool *out_over,
                               struct weir_text *out_why, weir_instant now);
 
 struct weir_rls_counts {
-    uint64_t calls, errors, over; /* 'over': answered OVER_LIMIT */
+    uint64_t calls, errors, over; /* 'over': answers of OVER_LIMIT */
 };
 struct weir_rls_counts weir_rls_desk_counts(const struct weir_rls_desk *desk);
 

@@ -4,21 +4,22 @@
  *     socket -> os/talk.h -> wire/h2.h -> a message -> rls_answer.h
  *     socket <- one send  <- wire/h2.h <- its answer <----+
  *
- * All calls that came with one read are answered with one write. A call of
- * ShouldRateLimit is decided when its message is whole, so nothing is kept of
- * it: a stream that isn't listed is one. Listed are the streams of Health, of
- * which Watch stays, and those of quotas (rlqs_desk.h). To these something is
- * told that nobody asked for just now: each second they are looked at.
+ * All calls of one read are answered with one write. A ShouldRateLimit is
+ * decided when its message is complete and needs no state: streams that aren't
+ * listed are such calls. Listed are ShouldRateLimits of a taker that may not
+ * take from all quotas, the streams of Health, of which a Watch lasts, and
+ * those of quotas (rlqs_desk.h). Each second the listed streams are checked for
+ * messages to send without a request.
  *
  * A call is admitted when it begins, and its message may come much later. When
- * credentials are reloaded, each connection notes the newest of its calls: that
- * one and those before it, but for Health, end as UNAVAILABLE before anything
- * is decided for them. So a call that is repeated is admitted anew, and none
- * has to keep its credential.
+ * credentials are reloaded, each connection notes its newest call: that call
+ * and earlier ones, except Health, end as UNAVAILABLE before a decision. A
+ * repeated call is then admitted anew, and no call has to keep its credential.
  *
- * Ready is who has heard the quotas of a root once. Before that every name is
- * unknown and passes, and a health check is how a balancer waits for it. With
- * all roots dead afterwards the door goes on, and says so. */
+ * The process is ready once it has received the quotas of a root, or if it has
+ * no roots. Before that every name is unknown and passes, and a load balancer
+ * waits for the health check. If all roots die afterwards, the listener keeps
+ * deciding and reporting itself as serving. */
 
 #include "door/rls_door.h"
 
@@ -35,7 +36,7 @@ enum kind {
     CHECK,
     WATCH,
     QUOTAS,
-    LIMITED /* ShouldRateLimit of a peer that may not take from all quotas */
+    LIMITED /* ShouldRateLimit of a taker that may not take from all quotas */
 };
 
 struct listed {
@@ -43,18 +44,18 @@ struct listed {
     int32_t stream;
     enum kind kind;
     bool known_service;
-    enum weir_health told;           /* of a Watch; 0: nothing yet */
-    struct weir_rlqs_stream *quotas; /* owned; of QUOTAS */
-    struct weir_door_taker *taker;   /* owned; of LIMITED */
+    enum weir_health told;           /* sent last to a Watch; 0: none */
+    struct weir_rlqs_stream *quotas; /* owned; for QUOTAS */
+    struct weir_door_taker *taker;   /* owned; for LIMITED */
 };
 
-/* A connection's own. */
+/* State of a connection. */
 struct visit {
-    struct weir_rls_door *door; /* NULL: not begun */
+    struct weir_rls_door *door; /* NULL: not started */
     struct weir_talk *talk;
     struct weir_h2 *h2;    /* owned */
     struct listed *listed; /* owned */
-    weir_instant now;      /* of this turn */
+    weir_instant now;      /* time of this turn */
     int32_t newest;        /* stream of the newest call; 0: none */
     int32_t doubted;       /* calls up to this stream were admitted before the
                       * credentials were reloaded */
@@ -65,14 +66,14 @@ struct weir_rls_door {
     struct weir_rls_desk *desk;
     struct weir_rlqs_desk *quotas;
     struct weir_talk_server *server; /* owned, as is the next */
-    struct event *look;              /* LOOKS_A_SECOND */
+    struct event *look;              /* runs LOOKS_A_SECOND times a second */
     unsigned looks;
     bool ready;
 };
 
 /* ---- Writing ---- */
 
-/* Writing may end streams of which on_close is told at the next feed. */
+/* Writing may end streams; their on_close comes at the next feed. */
 static void hand_over(struct visit *visit)
 {
     const void *bytes;
@@ -91,7 +92,7 @@ static void reply(struct weir_h2 *h2, int32_t stream, struct weir_text message)
         error < 0 ? "the connection is too slow" : NULL);
 }
 
-/* ---- Streams that are listed ---- */
+/* ---- Listed streams ---- */
 
 static struct listed *find(struct visit *visit, int32_t stream)
 {
@@ -227,7 +228,8 @@ static void on_report(struct visit *visit, struct listed *listed,
     forget(visit, listed->stream);
 }
 
-/* What can't be sent is told at the next look, if it is still so. */
+/* If sending fails, a bucket's action goes out with the answer to its next
+ * report. */
 static void tell_quotas(struct visit *visit, struct listed *listed)
 {
     struct weir_text out = weir_rlqs_stream_look(listed->quotas, visit->now);
@@ -235,9 +237,9 @@ static void tell_quotas(struct visit *visit, struct listed *listed)
         (void)weir_h2_send(visit->h2, listed->stream, out.p, out.len, false);
 }
 
-/* ---- Credentials come and go ---- */
+/* ---- Reloaded credentials ---- */
 
-/* 'listed' is the stream's; NULL: it isn't listed. */
+/* 'listed' is the stream's entry; NULL: it isn't listed. */
 static bool is_doubted(const struct visit *visit, int32_t stream,
                        const struct listed *listed)
 {
@@ -267,7 +269,7 @@ static void look_at_listed(struct visit *visit)
     }
 }
 
-/* ---- What comes ---- */
+/* ---- Calls ---- */
 
 static bool admit(struct visit *visit, int32_t stream,
                   const char *authorization, struct weir_door_taker *out)
@@ -287,7 +289,7 @@ static bool admit(struct visit *visit, int32_t stream,
     return error == 0;
 }
 
-/* Who has a path that is listed; -1: nobody. */
+/* The kind of a path whose streams are listed; -1: another path. */
 static int kind_of(const char *path)
 {
     static const char *const paths[] = {
@@ -308,14 +310,14 @@ static bool on_call(void *context, struct weir_h2 *h2, int32_t stream,
     struct weir_door_taker taker = weir_door_anybody;
     int kind = kind_of(path);
     bool decides = strcmp(path, WEIR_RLS_SHOULD_RATE_LIMIT) == 0;
-    visit->newest = stream; /* the ids of a peer's streams only rise */
+    visit->newest = stream; /* the ids of a peer's streams always rise */
     if (kind < 0 && !decides)
         return false;
     if ((decides || kind == QUOTAS) &&
         !admit(visit, stream, authorization, &taker))
         return true;
     if (decides && taker.names.all)
-        return true; /* nothing has to be kept of it */
+        return true; /* it needs no state */
     if (!list(visit, stream, decides ? LIMITED : (enum kind)kind, &taker))
         (void)weir_h2_finish(h2, stream, WEIR_GRPC_RESOURCE_EXHAUSTED,
                              "out of memory");
@@ -364,7 +366,7 @@ static void on_message(void *context, struct weir_h2 *h2, int32_t stream,
     }
 }
 
-/* The peer has said all: of a Watch that is as it should be. */
+/* The peer has sent its last message, which a Watch does at once. */
 static void on_end(void *context, struct weir_h2 *h2, int32_t stream)
 {
     struct visit *visit = context;
@@ -440,7 +442,7 @@ static void look_at(void *context, struct weir_talk *talk)
         weir_talk_wake(talk);
 }
 
-/* Each second, and at once when it has become ready. */
+/* Runs periodically, and at once when the process has become ready. */
 static void on_look(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;

@@ -6,8 +6,9 @@
  *         StreamRateLimitQuotas
  *     grpc.health.v1.Health/Check, /Watch     services "" and "ratelimit"
  *
- * in plain text (h2c by prior knowledge) or over TLS. Where credentials are in
- * force each call but those of Health shows one with the role 'take'. */
+ * in plain text (h2c by prior knowledge) or over TLS. If credentials are in
+ * force, each call except those of Health must show one with the role
+ * 'take'. */
 
 #ifndef WEIR_RLS_DOOR_H
 #define WEIR_RLS_DOOR_H
@@ -17,17 +18,17 @@
 
 struct weir_rls_door;
 
-/* Listens. Both desks are borrowed: doors of one agent share them. As
- * weir_talk_server_new(). */
+/* Listens. Both desks are borrowed, and listeners of one agent share them.
+ * Errors as weir_talk_server_new(). */
 int weir_rls_door_new(const struct weir_door_host *host,
                       const struct weir_place *place,
                       struct weir_rls_desk *desk, struct weir_rlqs_desk *quotas,
                       struct weir_rls_door **out, struct weir_diag *diag);
 const struct weir_place *weir_rls_door_place(const struct weir_rls_door *door);
-/* Credentials or certificates were read again: where credentials are in force,
- * calls that began before end as UNAVAILABLE, but for those of Health: a stream
- * of quotas soon, a ShouldRateLimit at its message at the latest. A peer whose
- * credential allows it begins another. */
+/* Credentials or certificates were reloaded. If credentials are in force, calls
+ * that began before end as UNAVAILABLE, except those of Health: a stream of
+ * quotas soon, a ShouldRateLimit at the latest at its message. A peer with a
+ * valid credential may begin another. */
 void weir_rls_door_recheck(struct weir_rls_door *door);
 void weir_rls_door_stop(struct weir_rls_door *door);
 /* NULL inside is legal. */

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT
  * door/throttle.c - cells of a cache line, an index from hashes to them, and a
- * hand that goes round.
+ * clock hand for eviction.
  *
  *     key --hash--> index --> cells:  | tat, key | tat, key | free | …
  *                                           ^ hand
  *
- * A cell's tat is the instant at which its bucket will be empty: request of q
- * units adds q periods/count to the larger of tat and now, and passes if that
- * isn't more than the burst ahead of now. As in redis-cell the cell belongs to
- * the key alone: who asks by other rates the next time finds the same tat.
+ * A cell's tat is the instant at which its bucket will be empty: a request of q
+ * units adds q * period/count to the larger of tat and now, and passes if the
+ * sum isn't ahead of now by more than the burst. As in redis-cell the cell
+ * belongs to the key alone: a request for the key with another rate finds the
+ * same tat.
  *
- * A new key looks at a few cells under the hand and takes out the idle ones,
- * so that the table is as large as what is in use, and no sweep holds up the
- * door. */
+ * Each new key checks a few cells at the hand and removes the idle ones. The
+ * table thus stays as large as the keys in use, without a sweep that would
+ * block the loop. */
 
 #include "door/throttle.h"
 
@@ -21,12 +22,12 @@
 #include "base/hash.h"
 #include "base/index.h"
 
-#define LOOKED_AT 4    /* cells, for each new key */
-#define CHOSEN_FROM 16 /* where none is free */
-#define INLINE_MAX 40  /* bytes of a key that has no memory of its own */
+#define LOOKED_AT 4    /* cells checked for each new key */
+#define CHOSEN_FROM 16 /* cells considered for an eviction */
+#define INLINE_MAX 40  /* bytes of a key that is stored in its cell */
 #define NONE UINT32_MAX
-#define PERIOD_MAX ((int64_t)1 << 33) /* seconds: in ns still 63 bits */
-/* 73 years, in ns: times are cut to it, sums of two stay in 64 bits. */
+#define PERIOD_MAX ((int64_t)1 << 33) /* seconds: in ns within 63 bits */
+/* 73 years, in ns: times are cut to it, so that sums of two fit in 64 bits. */
 #define TIME_MAX ((int64_t)1 << 61)
 
 struct cell {
@@ -35,7 +36,7 @@ struct cell {
     uint32_t key_len;
     bool is_used;
     union {
-        uint32_t next; /* of the free ones, unless it is used */
+        uint32_t next; /* in the list of free cells, if free */
         char here[INLINE_MAX];
         char *there; /* owned; key_len > sizeof here */
     } key;
@@ -46,8 +47,8 @@ struct weir_throttle {
     struct weir_index index;
     struct cell *cells; /* owned */
     size_t capacity;    /* of 'cells' */
-    uint32_t made;      /* cells that were ever used */
-    uint32_t free;      /* the first that isn't now; NONE */
+    uint32_t made;      /* cells ever used */
+    uint32_t free;      /* head of the list of free cells; or NONE */
     uint32_t hand;
     uint64_t seed;
     struct weir_throttle_counts counts;
@@ -97,7 +98,7 @@ static struct cell *under_hand(struct weir_throttle *t)
     return &t->cells[t->hand];
 }
 
-/* Takes out what is idle near the hand. */
+/* Removes idle cells near the hand. */
 static void tidy(struct weir_throttle *t, int64_t now)
 {
     for (uint32_t i = 0; i < LOOKED_AT && i < t->made; i++) {
@@ -107,7 +108,8 @@ static void tidy(struct weir_throttle *t, int64_t now)
     }
 }
 
-/* Takes out the one nearest to idle out of some; all are used. */
+/* Removes, among some cells at the hand, the one nearest to idle; all are
+ * used. */
 static void evict(struct weir_throttle *t, int64_t now)
 {
     struct cell *best = under_hand(t);
@@ -120,7 +122,7 @@ static void evict(struct weir_throttle *t, int64_t now)
     take_out(t, best);
 }
 
-/* Makes one more cell, free; false: no memory. */
+/* Adds a free cell; false: no memory. */
 static bool make_cell(struct weir_throttle *t)
 {
     if (t->made == t->capacity) {
@@ -135,7 +137,7 @@ static bool make_cell(struct weir_throttle *t)
     return true;
 }
 
-/* There is a free cell then; false: no memory. */
+/* Ensures a free cell; false: no memory. */
 static bool make_room(struct weir_throttle *t, int64_t now)
 {
     tidy(t, now);
@@ -174,8 +176,8 @@ static struct cell *put_in(struct weir_throttle *t, struct weir_text key,
 
 /* ---- Arithmetic ---- */
 
-/* a * b / c, cut to 'most' either way; c > 0. 64 bits are enough nearly always,
- * and take a fifth of the time. */
+/* a * b / c, rounded up or down and cut to 'most'; c > 0. 64 bits nearly always
+ * suffice, and take a fifth of the time. */
 static int64_t proportion(int64_t a, int64_t b, int64_t c, bool up,
                           int64_t most)
 {
@@ -198,7 +200,7 @@ static int64_t period_of(const struct weir_throttle_ask *ask)
     return period * (int64_t)WEIR_SECOND;
 }
 
-/* The time of 'units' in ns; what isn't whole is rounded up. */
+/* The time of 'units' in ns, rounded up. */
 static int64_t time_of(const struct weir_throttle_ask *ask, int64_t units)
 {
     return proportion(period_of(ask), units, ask->count, true, TIME_MAX);
@@ -210,14 +212,14 @@ static int64_t units_in(const struct weir_throttle_ask *ask, int64_t time)
     return proportion(time, ask->count, period_of(ask), false, INT64_MAX);
 }
 
-/* As redis-cell shows durations. */
+/* Rounds durations as redis-cell does. */
 static int64_t to_seconds(int64_t ns)
 {
     int64_t second = WEIR_SECOND;
     return ns / second + (ns % second >= (int64_t)WEIR_MILLISECOND);
 }
 
-/* Decides on 'tat'; returns what it is then. */
+/* Decides on 'tat'; returns the new tat. */
 static int64_t decide(const struct weir_throttle_ask *ask, int64_t tat,
                       struct weir_throttle_reply *out, int64_t now)
 {
@@ -261,7 +263,7 @@ int weir_throttle_decide(struct weir_throttle *throttle,
     struct cell *cell = find(t, ask->key, hash);
     int64_t tat = decide(ask, cell ? cell->tat : at, &reply, at);
     bool changes = !ask->probe && !reply.limited && ask->quantity != 0;
-    /* What is idle afterwards needs no place. */
+    /* A key that is idle afterwards needs no cell. */
     if (changes && !cell && tat > at) {
         cell = put_in(t, ask->key, hash, at);
         if (!cell)

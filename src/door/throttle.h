@@ -2,20 +2,19 @@
  * door/throttle.h - CL.THROTTLE as a table: keys that a client names together
  * with their rate, each a theoretical arrival time (GCRA).
  *
- * The keys are transient and of this process: none is stored, none is told to
- * a root. There is a bound on them. One that is idle (its next request would
- * find it as a new one) goes when room is looked for; if none is, one of those
- * that are nearest to it goes, and begins anew: that is counted.
+ * The keys are transient and belong to this process: none is stored or sent to
+ * a root. Their number is bounded. To make room, idle keys (for which the next
+ * request would find the state of a new key) are removed; if none is idle, one
+ * of those nearest to idle is evicted and loses its state, which is counted.
  *
- * The arithmetic is redis-cell's, so the replies are, with what it leaves to
- * chance made whole:
+ * The arithmetic and the replies are redis-cell's, with three differences:
  *   - T, the time of one unit, isn't cut to whole nanoseconds (in the reply:
- *     microseconds), so a rate is never more than what was asked for and
- *     'remaining' never above the limit by rounding;
- *   - a key whose time is below a millisecond lives on: fast rates limit;
+ *     microseconds), so rounding never makes a rate higher than requested or
+ *     'remaining' higher than the limit;
+ *   - a key with a T below a millisecond isn't dropped: fast rates limit;
  *   - a burst, a count or a period below zero is refused.
  *
- * Source: redis-cell (what is replied); ITU-T I.371 annex A (GCRA).
+ * Source: redis-cell (the replies); ITU-T I.371 annex A (GCRA).
  *
  * One thread. */
 
@@ -26,30 +25,31 @@
 
 #define WEIR_THROTTLE_KEY_MAX 512 /* bytes */
 #define WEIR_THROTTLE_KEYS_DEFAULT 1000000u
-#define WEIR_THROTTLE_KEYS_MAX (1u << 27) /* of one table */
+#define WEIR_THROTTLE_KEYS_MAX (1u << 27) /* keys of one table */
 
 struct weir_throttle;
 
 struct weir_throttle_ask {
     struct weir_text key; /* at most WEIR_THROTTLE_KEY_MAX bytes */
     int64_t max_burst;    /* units beyond the first, >= 0 */
-    int64_t count;        /* units a period, > 0 */
-    int64_t period_s;     /* > 0; beyond 2^33, 272 years, it counts as that */
-    int64_t quantity;     /* units; 0: looks; below 0: gives back */
-    bool probe;           /* changes nothing */
+    int64_t count;        /* units per period, > 0 */
+    int64_t period_s;     /*  0; a value over 2^33, 272 years, counts as 2^33 */
+    int64_t quantity;     /* units; 0: look only; below 0: give back */
+    bool probe;           /* look only */
 };
 
 struct weir_throttle_reply {
     bool limited;
     int64_t limit;         /* max_burst + 1 */
-    int64_t remaining;     /* above the limit where more was given back than
-                            * there was */
-    int64_t retry_after_s; /* rounded up from 1 ms on; -1: passed, or never */
+    int64_t remaining;     /* above the limit if more was given back than
+                            * taken */
+    int64_t retry_after_s; /* rounded up if its rest is 1 ms or more; -1:
+                            * passed, or never */
     int64_t reset_after_s; /* the same rounding */
 };
 
-/* 'mem' is borrowed; 0 < keys_max <= WEIR_THROTTLE_KEYS_MAX; 'seed' is chance.
- * NULL: no memory. Grows as keys come, some 100 bytes each. */
+/* 'mem' is borrowed; 0 < keys_max <= WEIR_THROTTLE_KEYS_MAX; 'seed' is a random
+ * number. NULL: no memory. Grows with the keys, some 100 bytes each. */
 struct weir_throttle *weir_throttle_new(const struct weir_mem *mem,
                                         uint32_t keys_max, uint64_t seed);
 /* NULL inside is legal. */
@@ -60,14 +60,14 @@ void weir_throttle_free(struct weir_throttle **throttle);
 int weir_throttle_decide(struct weir_throttle *throttle,
                          const struct weir_throttle_ask *ask,
                          struct weir_throttle_reply *out, weir_instant now);
-/* The key begins anew; false: there was none that isn't idle. */
+/* Resets the key; false: it was idle or unknown. */
 bool weir_throttle_forget(struct weir_throttle *throttle, struct weir_text key,
                           weir_instant now);
 
 struct weir_throttle_counts {
     uint32_t keys, keys_max;
     uint64_t passed, limited;
-    uint64_t evicted; /* keys that went before they were idle */
+    uint64_t evicted; /* keys evicted before they were idle */
 };
 struct weir_throttle_counts weir_throttle_counts(
     const struct weir_throttle *throttle);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * door/throttle_counted.c - redis-cell's question and answer, over a quota.
+ * door/throttle_counted.c - redis-cell's requests and replies, by a counted
+ * quota.
  *
- * GCRA and a leaky bucket are one thing seen from two sides: a tat that is d
- * ahead of now is a bucket that d empties. So burst, count and period make the
- * quota, and its reply is put in redis-cell's words. What the reply says less
- * exactly is rounded against who asks: 'fill' is whole units, so what is left
- * after a refusal is one unit less than that, and less than was asked for. */
+ * GCRA and a leaky bucket are equivalent: a tat that is d ahead of now is a
+ * bucket that empties in d. Burst, count and period therefore make the quota,
+ * and its reply is converted to redis-cell's. The conversion rounds against the
+ * client: 'fill' is in whole units, so the units left after a refusal are
+ * reported one lower, and below the requested number. */
 
 #include "door/throttle_counted.h"
 
@@ -40,27 +41,27 @@ static int read_rule(const struct weir_throttle_ask *ask,
     return sound && weir_throttle_rule_check(out) ? 0 : WEIR_EINVAL;
 }
 
-/* As redis-cell shows durations. */
+/* Rounds durations as redis-cell does. */
 static int64_t to_seconds(weir_u128 time)
 {
     return (int64_t)(time / WEIR_SECOND) +
            (time % WEIR_SECOND >= WEIR_MILLISECOND);
 }
 
-/* Until so many units have leaked. */
+/* Time until so many units have leaked. */
 static int64_t drain(const struct weir_throttle_rule *rule, uint64_t units)
 {
     return to_seconds((weir_u128)units * rule->period_s * WEIR_SECOND /
                       rule->count);
 }
 
-/* 'weight' is what was looked for and not taken. */
+/* 'weight' units were looked for, but not taken. */
 static void put_passed(const struct weir_throttle_rule *rule,
                        const struct weir_reply *reply, uint64_t weight,
                        struct weir_throttle_reply *out)
 {
     uint64_t left = reply->remaining > weight ? reply->remaining - weight : 0;
-    /* A quota that is stored under that name may have any limit. */
+    /* A stored quota of that name may have any limit. */
     if (left > rule->burst)
         left = rule->burst;
     out->remaining = (int64_t)left;
@@ -76,7 +77,7 @@ static void put_limited(const struct weir_throttle_rule *rule,
     fill = fill < rule->burst ? fill + 1 : rule->burst;
     uint64_t left = rule->burst - fill;
     out->limited = true;
-    /* Where not even nothing passes, nothing is left. */
+    /* If even a weight of 0 doesn't pass, nothing is left. */
     uint64_t most = weight > 0 ? weight - 1 : 0;
     out->remaining = (int64_t)(left < most ? left : most);
     out->retry_after_s = reply->never ? -1 : to_seconds(reply->retry_after);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * door/web.c - requests in, decisions out.
+ * door/web.c - routes and roles of the HTTP API.
  *
- * The listener (door/http_listener.h) has read a request before it comes here.
- * Here are the routes and the roles that they need. An error of a request is a
- * problem of RFC 9457, and the connection goes on.
+ * The listener (door/http_listener.h) reads requests; this file has the routes
+ * and the roles that they need. An error of a request is a problem of RFC 9457,
+ * and the connection goes on.
  *
  * The page is the root's (door/page/). The process that opens this listener
- * gives it the page's figures (weir_web_views), for files of this folder know a
- * limiter by weir.h alone. */
+ * provides the page's data (weir_web_views), because this folder knows a
+ * limiter only by weir.h. */
 
 #include "door/web.h"
 
@@ -21,19 +21,19 @@
 struct weir_web {
     const struct weir_door_host *host; /* borrowed, as is the next */
     struct weir_rls_desk *desk;
-    const struct weir_web_views *views;  /* borrowed; NULL: no page */
+    const struct weir_web_views *views;  /* borrowed; NULL: without the page */
     struct weir_http_listener *listener; /* owned */
 };
 
 struct call {
     const struct weir_web *web;
     struct weir_http_call *http;
-    struct weir_http_reply *reply; /* of 'http' */
+    struct weir_http_reply *reply; /* http's */
 };
 
 /* State of a connection. */
 struct visitor {
-    struct weir_door_taker taker; /* of the request that on_head let pass */
+    struct weir_door_taker taker; /* of the request that on_head has allowed */
     struct weir_web_permits permits;
 };
 
@@ -43,8 +43,8 @@ void weir_web_problem(struct weir_http_reply *reply, int status,
     json_decref(reply->json);
     reply->status = status;
     reply->type = "application/problem+json";
-    /* A detail that quotes a peer's bytes may be cut in the middle of a
-     * character, and is no JSON text then. */
+    /* A detail that quotes a peer's bytes may be cut within a character; then
+     * it is no valid JSON text. */
     const char *reason = weir_http1_reason(status);
     json_t *said = json_string(detail);
     reply->json =
@@ -60,7 +60,7 @@ static void problem(void *context, struct weir_http_reply *reply, int status,
     weir_web_problem(reply, status, NULL, NULL, detail);
 }
 
-/* ---- Who asks ---- */
+/* ---- Authentication ---- */
 
 static struct visitor *visitor_of(const struct call *call)
 {
@@ -92,7 +92,7 @@ static bool is_admitted(struct call *call, weir_instant now)
     return error == 0;
 }
 
-/* ---- What is asked ---- */
+/* ---- Routes ---- */
 
 static void say_health(struct call *call, weir_instant now)
 {
@@ -134,7 +134,7 @@ static void say_metrics(struct call *call, weir_instant now)
     weir_web_metrics(call->web->host, call->reply);
 }
 
-/* The old headers are for who asks for them. */
+/* The old headers are sent only to a client that requests them. */
 static bool wants_old_headers(struct weir_text target)
 {
     static const char asked[] = "?x-ratelimit=1";
@@ -150,7 +150,7 @@ static void take(struct call *call, weir_instant now)
                   now);
 }
 
-/* A client that holds a permit is silent meanwhile. */
+/* A client that holds a permit may be silent meanwhile. */
 static void enter(struct call *call, weir_instant now)
 {
     struct visitor *visitor = visitor_of(call);
@@ -184,14 +184,15 @@ static void list_routes(struct call *call, weir_instant now);
 
 static const struct route {
     const char *path, *method;
-    bool is_open; /* without a credential */
-    bool forms;   /* takes a form's type of content */
+    bool is_open; /* needs no credential */
+    bool forms;   /* accepts a form's content type */
     void (*run)(struct call *call, weir_instant now);
 } routes[] = {
     { "/v1/take", "POST", false, false, take },
     { "/v1/enter", "POST", false, false, enter },
     { "/v1/leave", "POST", false, false, leave },
-    /* Clients of envoyproxy/ratelimit post JSON as curl -d does. */
+    /* Clients of envoyproxy/ratelimit post JSON by curl -d, with a form's
+     * type. */
     { "/json", "POST", false, true, ask_rls },
     { "/v1", "GET", false, false, list_routes },
     { "/v1/status", "GET", false, false, say_status },
@@ -211,7 +212,7 @@ static void add_route(json_t *list, const char *method, const char *path,
                                           "path", path, "role", role));
 }
 
-/* As the root's: for people that explore, and for tests of all routes. */
+/* As a root's GET /v1: for people who explore, and for tests of all routes. */
 static void list_routes(struct call *call, weir_instant now)
 {
     (void)now;
@@ -242,7 +243,7 @@ static bool takes_forms(void *context, struct weir_text path)
 
 /* ---- Requests ---- */
 
-/* Answers GET of one of the page's views; false: there is no such path. */
+/* Answers GET of one of the page's views; false: no such path. */
 static bool look(struct call *call, weir_instant now)
 {
     const struct weir_web_views *views = call->web->views;
@@ -256,8 +257,8 @@ static bool look(struct call *call, weir_instant now)
     return status != 0;
 }
 
-/* The reader is its token; without one, or where none are in force, its
- * address. */
+/* The reader is identified by its token; without one, or without credentials in
+ * force, by its address. */
 static void write_reader(struct call *call)
 {
     char shown[WEIR_HTTP_VALUE_MAX];
@@ -270,7 +271,7 @@ static void write_reader(struct call *call)
         weir_http_peer_host(call->http, reader);
 }
 
-/* Answers a path that is no route: one of the page, or 404. */
+/* Answers a path that is no route: a view of the page, or 404. */
 static void answer_page(struct call *call, weir_instant now)
 {
     struct weir_text path = weir_http_path(call->http->request->target);
@@ -302,14 +303,14 @@ static bool on_head(void *context, struct weir_http_call *http,
     struct call call = { .web = context, .http = http, .reply = &http->reply };
     const struct route *route =
         find_route(weir_http_path(http->request->target));
-    /* A browser that is sent to the page has no credential to show yet, and
-     * its files hold nothing of the limiter's. */
+    /* A browser that opens the page has no credential yet, and the page's files
+     * hold no data of the limiter. */
     if (call.web->views && weir_http_file(http))
         return false;
     if ((!(route && route->is_open) && !is_admitted(&call, now)) ||
         (route && !fits(&call, route)))
         return false;
-    /* The memory for bodies is for peers with a role. */
+    /* Memory for bodies is for peers with a role. */
     bool has_no_body = route && route->is_open;
     size_t most = has_no_body ? 0 : WEIR_WEB_BODY_MAX;
     if (http->request->content_length <= most)

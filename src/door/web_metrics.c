@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * door/web_metrics.c - GET /metrics of an agent, in Prometheus' text format.
  *
- * Every figure is of the process as a whole: none has a label that a client
- * or a quota could add a value to, so the page is as long with a million names
- * as with none. Which names are refused most the roots tell (weir-http(7)),
- * who know it for the fleet.
+ * Every metric is of the whole process: no label has values that a client or a
+ * quota could add, so the text is as long with a million names as with none.
+ * The roots list the most refused names (weir-http(7)), as they know them for
+ * the fleet.
  *
- * All names begin with weir_agent_, so that a root and an agent which are
- * asked by one Prometheus never give one name two meanings. */
+ * All names begin with weir_agent_, so that one Prometheus that scrapes a root
+ * and an agent never gets two meanings of one name. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,7 +97,7 @@ void weir_web_metrics(const struct weir_door_host *host,
         weir_web_problem(reply, 500, NULL, NULL, weir_strerror(WEIR_ENOMEM));
         return;
     }
-    text[len - 1] = '\0'; /* the last line's end comes with every body */
+    text[len - 1] = '\0'; /* without the last line end, which every body gets */
     reply->type = "text/plain; version=0.0.4; charset=utf-8";
     reply->text = text;
 }

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT
- * door/web_permit.c - POST /v1/enter and /v1/leave: units that are held.
+ * door/web_permit.c - POST /v1/enter and /v1/leave: permits over HTTP.
  *
  *     {"name": "db", "weight": 2, "class": "bulk"}    -> {…, "permit": 7}
  *     {"permit": 7, "outcome": "success"}             -> {"left": true}
  *
- * A permit is its connection's: who dies takes his connections along, and the
- * permits are free again that very instant. So nobody has to be asked whether
- * he still lives, and there is no time after which somebody who does is held
- * for dead. A permit's number says nothing on another connection.
+ * A permit belongs to its connection: when a client dies its connections
+ * end, and its permits are given back at once. No keep-alive requests are
+ * needed, and no timeout takes a live client for dead. A permit's number is
+ * invalid on another connection.
  *
- * A proxy may send requests of several takers on one connection. So a permit
- * remembers its taker, and only that taker gives it back before the connection
- * ends.
+ * A proxy may send requests of several takers on one connection. Therefore a
+ * permit stores its taker, and only that taker can give it back before the
+ * connection ends.
  *
- * One that holds nothing (a quota of kind rate, or none) has no number. */
+ * An enter that holds nothing (a quota of kind rate, or none) gets no
+ * number. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,18 +28,19 @@
 
 struct weir_web_held {
     uint64_t number; /* 0: free */
-    uint64_t owner;  /* owner_of() the taker that entered it */
+    uint64_t owner;  /* owner_of() its taker */
     struct weir_permit permit;
 };
 
-/* The taker's identity, hashed: the operator chooses identities, so no client
- * makes two collide. Without credentials in force all takers have the same. */
+/* The taker's identity, hashed. The operator chooses identities, so clients
+ * can't make two collide. Without credentials in force all takers have the same
+ * identity. */
 static uint64_t owner_of(const struct weir_door_taker *taker)
 {
     return weir_hash(weir_text_of(taker->identity), 0);
 }
 
-/* ---- What is held ---- */
+/* ---- Permits of a connection ---- */
 
 static struct weir_web_held *find(struct weir_web_permits *permits,
                                   uint64_t number)
@@ -76,7 +78,7 @@ static void give_back(struct weir_web_permits *permits,
     permits->count--;
 }
 
-/* How it went with who has gone nobody knows. */
+/* The outcome is unknown when the connection has ended. */
 void weir_web_permits_end(struct weir_web_permits *permits)
 {
     for (size_t i = 0; i < permits->room; i++)

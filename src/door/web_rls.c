@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * door/web_rls.c - POST /json: Envoy's rate limit service over HTTP, where
- * envoyproxy/ratelimit has it, so that who asked that one may ask this.
+ * door/web_rls.c - POST /json: Envoy's rate limit service over HTTP, at the
+ * same path as in envoyproxy/ratelimit, so that its clients can use Weir.
  *
- * 200 or 429 by the overall verdict, with the answer in either case; what is no
- * request is 400, whatever is wrong with it, as there; 403 is for a credential
- * that may not take from one of the quotas. Other than there the answer says
- * what is wrong, and methods but POST are refused. */
+ * 200 or 429 by the overall verdict, with the answer in either case; 400 for
+ * every invalid request, as in the original; 403 if the credential may not take
+ * from one of the quotas. Unlike the original's, the answer names the error,
+ * and methods other than POST are refused. */
 
 #include "door/web_reply.h"
 #include "wire/h2.h"

@@ -6,11 +6,11 @@
  *
  * One ask has its verdict in the status too (200 or 429) and in the headers of
  * draft-ietf-httpapi-ratelimit-headers-10: RateLimit-Policy names the quota
- * that decided, RateLimit says what is left of it. A list has 200 and a verdict
- * each; each ask is on its own, and one that is refused undoes no other.
+ * that decided, RateLimit has its remaining units. A list has 200 and a verdict
+ * for each ask; asks are independent, and a refused one undoes no other.
  *
- * Headers of structured fields are ASCII (RFC 9651), names of quotas are UTF-8:
- * what isn't ASCII goes as %XX there. */
+ * Structured fields are ASCII (RFC 9651), quotas' names are UTF-8: bytes that
+ * aren't ASCII are sent as %XX there. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,11 +21,11 @@
 
 #define EXCEEDED \
     "https://iana.org/assignments/http-problem-types#quota-exceeded"
-#define INTEGER_MAX 999999999999999u /* of RFC 9651 */
+#define INTEGER_MAX 999999999999999u /* largest integer of RFC 9651 */
 /* Each byte as %XX, two quotes, a NUL. */
 #define FIELD_MAX (3 * WEIR_NAME_MAX + 3)
 
-/* ---- What is asked ---- */
+/* ---- Requests ---- */
 
 json_t *weir_web_json(struct weir_text body, struct weir_http_reply *reply)
 {
@@ -95,7 +95,7 @@ int weir_web_read_ask(const struct weir_web_take *take, json_t *from,
     return 0;
 }
 
-/* ---- What is answered ---- */
+/* ---- Replies ---- */
 
 static uint64_t to_steps(weir_duration duration, weir_duration step)
 {
@@ -108,7 +108,7 @@ static void set_if(json_t *to, const char *name, bool value)
         json_object_set_new(to, name, json_true());
 }
 
-/* What a reply says goes into 'to'. */
+/* Writes a reply's values into 'to'. */
 static void tell(json_t *to, const struct weir_reply *reply)
 {
     bool limited = reply->verdict == WEIR_LIMITED;
@@ -117,7 +117,7 @@ static void tell(json_t *to, const struct weir_reply *reply)
     if (reply->quota_len > 0)
         json_object_set_new(to, "quota",
                             json_stringn(reply->quota, reply->quota_len));
-    /* Beyond that it is as good as endless. */
+    /* A larger number is as good as unlimited. */
     if (!reply->unknown && reply->remaining <= INT64_MAX)
         json_object_set_new(to, "remaining",
                             json_integer((json_int_t)reply->remaining));
@@ -241,8 +241,8 @@ static void take_one(const struct weir_web_take *take, json_t *from)
     weir_web_say(take, &reply);
 }
 
-/* All are read before the first is decided: a list with a mistake in it
- * charges nothing. */
+/* All asks are read before the first is decided: a list with an error charges
+ * nothing. */
 static void take_list(const struct weir_web_take *take, json_t *asks)
 {
     struct weir_door_ask read[WEIR_WEB_ASKS_MAX];
