@@ -10,10 +10,8 @@
 #include "wire/http1.h"
 
 #define WEIR_HTTP_HEADERS_SIZE 4096 /* bytes of a reply's additional headers */
-#define WEIR_HTTP_HEAD_SIZE \
-    (WEIR_HTTP_HEADERS_SIZE + 512) /* bytes of a whole
-                                                            * head */
-#define WEIR_HTTP_VALUE_MAX 1024   /* bytes of a header's value, with the NUL */
+#define WEIR_HTTP_HEAD_SIZE (WEIR_HTTP_HEADERS_SIZE + 512) /* a whole head's */
+#define WEIR_HTTP_VALUE_MAX 1024 /* bytes of a header's value, with the NUL */
 
 struct weir_http_reply {
     int status;

@@ -4,8 +4,8 @@
  *     CL.THROTTLE key max_burst count period [quantity]   as redis-cell has it
  *     CL.PROBE    the same, without a change
  *     WEIR.TAKE name [weight], WEIR.PEEK name [weight]    quotas of the roots
- *     DEL key …                                           resets throttles AUTH
- *     HELLO PING ECHO SELECT CLIENT COMMAND CONFIG INFO RESET QUIT
+ *     DEL key …                                           resets throttles
+ *     AUTH HELLO PING ECHO SELECT CLIENT COMMAND CONFIG INFO RESET QUIT
  *
  * The keys of CL.THROTTLE come with their rates. Either they live in this
  * process's memory (door/throttle.h), and another agent counts the same key

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * store/edit_plan.c - an edit's changes, sifted and put in order.
+ * store/edit_plan.c - filters an edit's changes and puts them in order.
  *
- * Changes come in any order, and each will take an epoch. Readers get them
- * in that order and may stop anywhere, so a prefix should be a tree: parents
- * before children, and what is removed from the leaves up.
+ * Changes come in any order, and each takes an epoch. Readers get them in the
+ * order of epochs and may stop anywhere, so each prefix should be a valid tree:
+ * parents before children, and removals from the leaves up.
  *
- * A rank does it. It is the depth of a quota in the tree as it will be,
- * found by walking up through the parents that this edit gives and, where it
- * gives none, those that there are. Removals rank past all quotas, the
- * deepest in the old tree first. A cycle ends the walk at WEIR_DEPTH_MAX;
- * the check of the tree refuses it afterwards.
+ * Changes are sorted by rank: the depth of a quota in the future tree, found by
+ * walking up through the parents that this edit sets or, for quotas not in the
+ * edit, the current ones. Removals rank after all quotas, the deepest in the
+ * old tree first. A cycle ends the walk at WEIR_DEPTH_MAX; the check of the
+ * tree refuses it afterwards.
  *
  *     0  roots   1  their children   ...   17  parents with captures
  *     64 - depth  removals */
@@ -61,7 +61,8 @@ static const struct weir_change *find(const struct weir_plan *plan,
     return item ? item->change : NULL;
 }
 
-/* The parent a name will have; absent for a root and for what isn't. */
+/* The parent that a name will have; absent for a root and for an unknown
+ * name. */
 static struct weir_text future_parent(const struct weir_plan *plan,
                                       const struct weir_catalog *catalog,
                                       struct weir_text name)
@@ -145,8 +146,8 @@ static int refuse_twice(const struct weir_plan *plan, struct weir_diag *diag)
     return 0;
 }
 
-/* Every quota of the edited set that the edit doesn't name. Names are copied:
- * a catalog's texts die when the name changes. */
+/* Adds removals of all quotas of the edited set that the edit doesn't name.
+ * Names are copied: a catalog's texts are freed when the name changes. */
 static int add_removals(struct weir_plan *plan, struct weir_catalog *catalog,
                         unsigned flags, struct weir_diag *diag)
 {
@@ -183,7 +184,7 @@ static int add_removals(struct weir_plan *plan, struct weir_catalog *catalog,
     return 0;
 }
 
-/* Drops what is already so. */
+/* Drops changes that change nothing. */
 static void sift(struct weir_plan *plan, const struct weir_catalog *catalog)
 {
     size_t kept = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * store/edit_plan.h - an edit's changes, sifted and put in order. */
+ * store/edit_plan.h - filters an edit's changes and puts them in order. */
 
 #ifndef WEIR_EDIT_PLAN_H
 #define WEIR_EDIT_PLAN_H
@@ -17,14 +17,14 @@ struct weir_plan {
     size_t count;
     size_t capacity;
     struct weir_change *removals; /* of WEIR_EDIT_REPLACE; owned */
-    char *names;                  /* theirs */
+    char *names;                  /* the removals' names */
 };
 
-/* Refuses what is wrong with a change whatever the tree (its fields, a name
- * twice, a removal of nothing, WEIR_EDIT_CREATE of what exists), adds the
- * removals of WEIR_EDIT_REPLACE, leaves out what changes nothing, and sorts:
- * quotas from the top of the tree they will make, then removals from the
- * bottom of the one that was. On failure there is nothing to free. */
+/* Refuses changes that are wrong in any tree (a field, a name twice, a removal
+ * of no quota, WEIR_EDIT_CREATE of an existing one), adds the removals of
+ * WEIR_EDIT_REPLACE, drops changes that change nothing, and sorts: quotas from
+ * the top of the future tree down, then removals from the bottom of the old
+ * tree up. On failure there is nothing to free. */
 int weir_plan_make(struct weir_plan *plan, struct weir_catalog *catalog,
                    const struct weir_edit *edit, struct weir_diag *diag);
 void weir_plan_free(struct weir_plan *plan);

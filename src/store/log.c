@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * store/log.c - what was edited, by whom, and taking it back.
+ * store/log.c - the log of edits, and undoing them.
  *
  * Each change has an entry under its epoch, with the quota's fields before and
- * after; those of one edit share the epoch that it ended with. An undo is an
- * edit that sets each of them to what it was before, in the transaction that
- * made sure that none was changed since, and is in the log itself: to undo it
- * is to do the edit again. */
+ * after; entries of one edit share the edit's last epoch. An undo is an edit
+ * that restores each quota's fields from before, in the same transaction that
+ * checks that none was changed since. It is in the log itself: undoing it
+ * repeats the edit. */
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -92,9 +92,10 @@ int weir_store_log(struct weir_store *store, uint64_t below,
     return error;
 }
 
-/* ---- Taking back ---------------------------------------------------- */
+/* ---- Undoing -------------------------------------------------------- */
 
-/* The changes that an undo makes, and a block of texts for each. */
+/* The changes that an undo makes, and a block of memory for each one's
+ * texts. */
 struct undo {
     struct weir_change *changes;
     char **texts;
@@ -137,8 +138,8 @@ static int grow(struct undo *undo)
     return 0;
 }
 
-/* One entry of the edit, turned round. The block holds name, fields, and what
- * is unescaped of them. */
+/* Reverses one entry of the edit. The block holds the name, the fields, and
+ * their unescaped values. */
 static int turn_round(void *context, const struct weir_log_row *row)
 {
     struct undo *undo = context;
@@ -179,7 +180,7 @@ static int take_edit(void *context, const struct weir_log_row *row)
     return 0;
 }
 
-/* The edit that made 'epoch'. */
+/* Finds the edit that made 'epoch'. */
 static int find_edit(struct weir_store *store, uint64_t epoch,
                      uint64_t *out_edit, struct weir_diag *diag)
 {
@@ -223,7 +224,7 @@ static int refuse_changed(void *context, const struct weir_log_row *row)
         weir_number_show(row->epoch, epoch), "); nothing was undone", NULL);
 }
 
-/* Inside the transaction, which it ends on success only. */
+/* Runs inside the transaction, and ends it on success only. */
 static int undo_begun(struct weir_store *store, uint64_t epoch,
                       struct weir_text who, uint64_t *out_epoch,
                       struct weir_diag *diag)

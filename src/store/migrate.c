@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * store/migrate.c - what is done to a whole store: made newer, copied to
- * another kind, said to be restored. */
+ * store/migrate.c - operations on a whole store: upgrading, copying to another
+ * kind, marking as restored. */
 
 #include <string.h>
 
@@ -16,7 +16,7 @@ int weir_store_upgrade(const char *url, unsigned *out_from,
     return error < 0 ? error : type->upgrade(where, out_from, diag);
 }
 
-/* ---- Restored ------------------------------------------------------- */
+/* ---- Marking as restored -------------------------------------------- */
 
 static int raise_restores(struct weir_backend *backend, uint64_t *out,
                           struct weir_diag *diag)
@@ -58,7 +58,7 @@ int weir_store_restored(const char *url, uint64_t *out_restores,
     return error;
 }
 
-/* ---- Copied --------------------------------------------------------- */
+/* ---- Copying -------------------------------------------------------- */
 
 struct copy {
     struct weir_backend *to;
@@ -66,7 +66,7 @@ struct copy {
     struct weir_diag *diag;
 };
 
-/* Nothing is fresh: a new store has no removals to take back. */
+/* 'fresh' is false: a new store has no tombstones to delete. */
 static int copy_row(void *context, const struct weir_row *row)
 {
     struct copy *copy = context;
@@ -80,7 +80,8 @@ static int copy_log_row(void *context, const struct weir_log_row *row)
     return copy->to->type->log(copy->to, row, copy->diag);
 }
 
-/* Both are within a transaction. Ends that of the copy, on success only. */
+/* Both stores are within a transaction. Ends that of the copy, on success
+ * only. */
 static int copy_all(struct weir_backend *from, const char *shown,
                     struct copy *copy)
 {
@@ -101,8 +102,8 @@ static int copy_all(struct weir_backend *from, const char *shown,
     return error < 0 ? error : copy->to->type->commit(copy->to, copy->diag);
 }
 
-/* The source is locked against edits until it is said where it went. That is
- * said last: without the copy it would be nowhere. */
+/* The source is locked against edits until its new place is written to it. That
+ * is written last: if the copy fails, the source must stay usable. */
 static int copy_locked(struct weir_backend *from, const char *const *urls,
                        size_t *out_quotas, struct weir_diag *diag)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * store/postgres_missing.c - instead of store_postgres.c in a Weir that was
- * built without libpq: says so. */
+ * store/postgres_missing.c - replaces store_postgres.c in a build without
+ * libpq, and returns an error that says so. */
 
 #include "store/backend.h"
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * store/postgres_session.c - a connection to PostgreSQL that waits for nothing
- * without a bound.
+ * store/postgres_session.c - a connection to PostgreSQL with a bound on every
+ * wait.
  *
- * libpq's own PQexec() waits for an answer as long as TCP holds, which is for
- * ever if the server's machine is alive and its processes are stopped, or its
- * disk hangs. So statements are sent, and the answer is polled for with a
- * bound; after it the session is lost, as nobody knows what its server will
- * still do. Keepalives and TCP's own bound on what isn't acknowledged find a
- * network that was cut, also while nothing is asked.
+ * libpq's own PQexec() waits for an answer while the TCP connection lasts,
+ * which is for ever if the server's machine is alive but its processes are
+ * stopped, or its disk hangs. Therefore statements are sent, and the answer is
+ * polled for with a time limit. After it the session is lost, since the server
+ * may still execute the statement or not. Keepalives and TCP_USER_TIMEOUT
+ * detect a cut network, keepalives also in an idle session.
  *
- * libpq's messages about a connection string may hold parts of it, the
- * password among them; ours never repeat those. Its other messages are one
- * line here: the hints on further lines are about starting servers. */
+ * libpq's messages about a connection string may hold parts of it, the password
+ * among them; ours never repeat those. Of its other messages only the first
+ * line is used: further lines are hints about starting servers. */
 
 #include "store/postgres_session.h"
 
@@ -63,7 +63,7 @@ static int refuse_lost(struct weir_session *session, const char *why,
                          NULL);
 }
 
-/* What the server said of a statement. */
+/* Reports the server's error about a statement. */
 static int refuse_result(struct weir_session *session, const PGresult *result,
                          struct weir_diag *diag)
 {
@@ -115,7 +115,7 @@ static int wait_for(struct weir_session *session, short events,
     return 0;
 }
 
-/* Sends what is queued; the server may want to be read from meanwhile. */
+/* Sends the queued bytes; meanwhile it may have to read from the server. */
 static int flush(struct weir_session *session, struct weir_diag *diag)
 {
     for (;;) {
@@ -147,8 +147,8 @@ static int next_result(struct weir_session *session, PGresult **out,
     return 0;
 }
 
-/* The one result that a statement has; what follows it is read away. A server
- * that goes says so in a result, and then the connection ends. */
+/* The single result of a statement; the rest is read and dropped. A server that
+ * shuts down reports it in a result, and then the connection ends. */
 static int only_result(struct weir_session *session, PGresult **out,
                        struct weir_diag *diag)
 {
@@ -265,7 +265,7 @@ static int refuse_connection(struct weir_session *session,
 static int connect_to(struct weir_session *session, const char *string,
                       struct weir_diag *diag)
 {
-    /* Those before 'dbname' are what the string may say otherwise. */
+    /* Keys before 'dbname' are defaults, which the string may override. */
     static const char *const keys[] = { "connect_timeout",
                                         "tcp_user_timeout",
                                         "keepalives_idle",
@@ -300,8 +300,8 @@ static int connect_to(struct weir_session *session, const char *string,
     return 0;
 }
 
-/* An edit that was answered and then lost with the power would set the epoch
- * back, so commits wait for the disk whatever the database's default is. */
+/* Commits wait for the disk whatever the database's default is: losing a
+ * confirmed edit in a power failure would set the epoch back. */
 static int set_up(struct weir_session *session, struct weir_diag *diag)
 {
     const char *encoding =
@@ -339,7 +339,7 @@ int weir_session_open(struct weir_session *session, const char *where,
     if (asprintf(&url, "%s%s", scheme, where) < 0)
         return refuse_memory(session, diag);
     weir_store_show(url, session->shown);
-    /* libpq's URLs begin with our scheme, its other strings don't. */
+    /* libpq's URLs begin with our scheme, its connection strings don't. */
     bool is_url = strncmp(where, "//", 2) == 0;
     int error = connect_to(session, is_url ? url : where, diag);
     if (error == 0)

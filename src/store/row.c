@@ -5,17 +5,16 @@
  *     limit: 100/s
  *     labels: owner=ann\nteam=web
  *
- * A line for each field that isn't at its default, with the very text that a
- * person would enter; in a value a backslash is written twice, and a line feed
- * as \n. So quotas and the log can be read with sqlite3 or psql, and nothing
- * is lost.
+ * A line for each field that isn't at its default, with the text that an
+ * operator would enter; in a value a backslash is written twice, and a line
+ * feed as \n. Operators can thus read quotas and the log with sqlite3 or psql.
  *
- * Why one text and not a column a field: a new field is then no new schema, no
- * ALTER TABLE over a million rows and no second list of columns in each kind
- * of store, which need know nothing of fields at all; and the log keeps two
- * quotas a row in the same words. What it costs is that SQL can't compare
- * fields, which no statement of ours does. A version that doesn't know a field
- * refuses the row by the field's name rather than lose it. */
+ * Why one text and not a column per field: a new field then needs no new
+ * schema, no ALTER TABLE over a million rows, and no list of columns in each
+ * kind of store; and the log keeps two quotas per row in the same form. The
+ * cost: SQL can't compare fields, which no statement of ours does. A version
+ * that doesn't know a field refuses the row and names the field, rather than
+ * lose it. */
 
 #include "store/row.h"
 
@@ -23,7 +22,8 @@
 
 #include "quota/quota_text.h"
 
-/* Not in the text: the name stands beside it, the rest is the store's. */
+/* Excluded from the text: the name has its own column, and the store sets the
+ * rest. */
 static bool is_kept(const struct weir_field *field)
 {
     return !field->read_only && strcmp(field->name, "name") != 0;
@@ -61,7 +61,7 @@ struct weir_text weir_fields_write(const struct weir_quota *quota, char *buf)
     return (struct weir_text){ buf, out.len };
 }
 
-/* What was escaped; in 'scratch' only if anything was. */
+/* Reverses the escaping; uses 'scratch' only if the value has escapes. */
 static struct weir_text unescape(struct weir_text value, char **scratch)
 {
     if (value.len == 0 || !memchr(value.p, '\\', value.len))
@@ -77,7 +77,7 @@ static struct weir_text unescape(struct weir_text value, char **scratch)
     return (struct weir_text){ start, (size_t)(at - start) };
 }
 
-/* Takes a line off 'fields' and splits it; false when it is none. */
+/* Takes a line off 'fields' and splits it; false: it is malformed. */
 static bool next_line(struct weir_text *fields, struct weir_text *out_name,
                       struct weir_text *out_value)
 {
@@ -103,7 +103,7 @@ static int refuse(struct weir_text name, const char *why,
                          why, NULL);
 }
 
-/* A field that weir_fields_write() never writes would make the row another
+/* A field that weir_fields_write() never writes could make the row another
  * quota's. */
 static bool is_foreign(struct weir_text field)
 {
@@ -116,8 +116,8 @@ static bool is_foreign(struct weir_text field)
     return false;
 }
 
-/* Checked, though only sound quotas are written: others may write to a
- * database too, and what follows relies on the bounds. */
+/* Validated, although only valid quotas are written: other programs may write
+ * to a database too, and later code relies on the bounds. */
 int weir_fields_read(struct weir_text name, struct weir_text fields,
                      char *scratch, struct weir_quota *quota,
                      struct weir_diag *diag)

@@ -6,8 +6,8 @@
 
 #include "store/store.h"
 
-/* A quota, or (id 0) the removal of a name. 'fields' is what
- * weir_fields_write() wrote. Texts are borrowed. */
+/* A quota, or (id 0) the removal of a name. weir_fields_write() made 'fields'.
+ * Texts are borrowed. */
 struct weir_row {
     uint64_t id;
     uint64_t epoch;
@@ -16,8 +16,8 @@ struct weir_row {
     struct weir_text fields;
 };
 
-/* A change as the log keeps it. 'was' and 'became' are fields; with 'p' NULL
- * there was no such quota before, or is none after. */
+/* A change in the log. 'was' and 'became' are fields; 'p' NULL: the quota
+ * didn't exist before, or doesn't after. */
 struct weir_log_row {
     uint64_t epoch;
     uint64_t edit;
@@ -28,28 +28,18 @@ struct weir_log_row {
     struct weir_text became;
 };
 
-/* The fields of any quota, as a text, have at most so many bytes. */
+/* The most bytes that any quota's fields have as a text. */
 #define WEIR_FIELDS_MAX 16384
 
-/* Writes all fields but the name and those that are the store's, as far as
- * they aren't at their default, into 'buf' of WEIR_FIELDS_MAX bytes. The text
- * lies there; its 'p' is never NULL. */
+/* Writes the fields that aren't at their defaults, without the name and the
+ * store's own fields, into 'buf' of WEIR_FIELDS_MAX bytes. The text lies there;
+ * its 'p' is never NULL. */
 struct weir_text weir_fields_write(const struct weir_quota *quota, char *buf);
 
-/* SQL for every kind of store: such texts of schema 2, whose on_stale was open
- * and closed, get the words of schema 3, pass and limit. A line begins at the
- * start or after a line feed, and no value contains one: so nothing but that
- * field is changed. */
-#define WEIR_FIELDS_2_TO_3(table, column)                                      \
-    "UPDATE " table " SET " column " = substr(replace(replace('\n' || " column \
-    ", '\non_stale: open\n', '\non_stale: pass\n'),"                           \
-    " '\non_stale: closed\n', '\non_stale: limit\n'), 2) WHERE " column        \
-    " LIKE '%on_stale: %'"
-
-/* Sets what such a text says in 'quota', which it first initialises with
- * 'name'. 'scratch' holds fields.len bytes; the quota's texts are borrowed
- * from the arguments. WEIR_ESTORE: that is no sound quota, or has a field that
- * this version doesn't know ('diag' says which). */
+/* Initialises 'quota' with 'name' and sets the fields of such a text. 'scratch'
+ * holds fields.len bytes; the quota's texts are borrowed from the arguments.
+ * WEIR_ESTORE: that is no valid quota, or has a field that this version doesn't
+ * know ('diag' names it). */
 int weir_fields_read(struct weir_text name, struct weir_text fields,
                      char *scratch, struct weir_quota *quota,
                      struct weir_diag *diag);

@@ -1,36 +1,37 @@
 /* SPDX-License-Identifier: MIT
  * store/shared.c - steps, their deadlines, and the breaker.
  *
- * Theory of operation. A server has a lane. A step becomes a job, is put into
- * its server's lane, and its caller sleeps until the lane's thread has
- * finished it or its deadline has passed. What a server is asked and how is
- * its kind's (shared_redis.c, shared_memcached.c).
+ * Theory of operation. Each server has a lane. A step becomes a job in its
+ * server's lane, and its caller sleeps until the lane's thread has finished it
+ * or its deadline has passed. The kind of store talks to the server
+ * (shared_redis.c, shared_memcached.c).
  *
- * The breaker. A lane is NEW until a first connection stands or fails, then UP
- * or DOWN.
+ * The breaker. A lane is NEW until a first connection succeeds or fails, then
+ * UP or DOWN.
  *
  *     NEW --- connected --> UP <---- probe answered in time ---- DOWN
  *       \                    \--- connection lost, or a step's --^
  *        \--- refused --------\   deadline passed in silence
  *
- * A deadline is a quota's, the breaker all quotas'. So silence is not a
- * deadline that passes, but WEIR_SHARED_DEADLINE at least in which no answer
- * came that was in time by that measure or its own quota's, if that has more
- * patience: who waits for 1 ms learns nothing of a server that takes 2. And a
- * probe is in time if one of those who asked since the breaker opened would
- * have waited as long. A deadline that passes while other answers come in time
- * is one slow step, not a dead server: it opens nothing. But answers that all
- * come late are no answers. When the breaker opens, all that wait are told at
- * once, so one deadline is what a death costs, and each later step a load.
+ * A deadline belongs to one quota, the breaker to all. Therefore one missed
+ * deadline doesn't open it: silence is a time of at least WEIR_SHARED_DEADLINE
+ * without an answer in time. An answer is in time within its step's deadline or
+ * WEIR_SHARED_DEADLINE, whichever is longer: a deadline of 1 ms proves nothing
+ * about a server that takes 2 ms. A probe is in time within the longest such
+ * time of the steps since the breaker opened. A missed deadline while other
+ * answers come in time is one slow step and opens nothing. Answers that all
+ * come late don't count. When the breaker opens, all waiting steps fail at
+ * once: a server's death costs one deadline, and each later step one load of
+ * the state.
  *
- * Of several servers each has its own lane: a name belongs to one
- * server for as long as the list is the same, and when that one is away it is
- * away for its names. To go to another would be to begin counting at 0 there.
+ * With several servers each has its own lane. A name belongs to one server as
+ * long as the list is the same; if that server is away, its names aren't
+ * counted elsewhere, since another server would begin at 0.
  *
- * Rejected: callers that speak to the server themselves, each on its own
- * connection. It saves two switches of threads, and costs a connection a
- * thread, the pipelining of what many threads ask at once, and deadlines in
- * the middle of a half-read answer. */
+ * Rejected: callers that talk to the server themselves, each on its own
+ * connection. It saves two thread switches, but costs a connection per thread,
+ * the pipelining of steps from many threads, and deadlines in the middle of a
+ * half-read answer. */
 
 #include "store/shared.h"
 
@@ -122,8 +123,8 @@ static struct weir_shared_job *job_new(struct weir_lane *lane,
 
 static enum weir_lane_state state_of(const struct weir_lane *lane)
 {
-    /* Relaxed: who reads an old state waits for one deadline, or is refused
-     * one step longer. */
+    /* Relaxed: a caller that reads an old state waits for one deadline, or is
+     * refused one step longer. */
     return (enum weir_lane_state)weir_load_relaxed(&lane->state);
 }
 
@@ -173,7 +174,7 @@ void weir_lane_down(struct weir_lane *lane, const char *why)
     weir_job_finish_all(weir_lane_get(lane), WEIR_ECONNECT);
 }
 
-/* False: the server is away. */
+/* Puts the job into the lane. False: the server is away. */
 static bool hand_over(struct weir_lane *lane, struct weir_shared_job *job)
 {
     pthread_mutex_lock(&lane->mutex);
@@ -190,8 +191,8 @@ static bool hand_over(struct weir_lane *lane, struct weir_shared_job *job)
     return up;
 }
 
-/* Opens the breaker if nothing was heard since the job was asked, and for long
- * enough. */
+/* Opens the breaker if there was no answer since the job was asked, and for
+ * long enough. */
 static void complain_of_silence(struct weir_lane *lane,
                                 const struct weir_shared_job *job)
 {
@@ -211,10 +212,10 @@ static void complain_of_silence(struct weir_lane *lane,
     lane->shared->type->wake(lane, NULL);
 }
 
-/* While it is down too: who asks then says what it is to be measured by. */
+/* Also while the lane is down: these steps decide how long a probe may take. */
 static void raise_patience(struct weir_lane *lane, weir_duration patience)
 {
-    /* Relaxed: the next step raises what a race has lost. */
+    /* Relaxed: the next step repeats a raise that a race has lost. */
     if (weir_load_relaxed(&lane->patience) < patience)
         weir_store_relaxed(&lane->patience, patience);
 }
@@ -238,8 +239,9 @@ static void lane_fini(struct weir_lane *lane)
     pthread_mutex_destroy(&lane->mutex);
 }
 
-/* The server of a key: the one that draws highest with it. A server added or
- * taken away moves only the keys that are its own. */
+/* The server of a key: the one with the highest hash together with it
+ * (rendezvous hashing). Adding or removing a server moves only that server's
+ * keys. */
 static struct weir_lane *lane_of(struct weir_shared *shared,
                                  struct weir_text key)
 {
@@ -264,7 +266,7 @@ static struct timespec timespec_of(weir_instant at)
                               .tv_nsec = (long)(at % WEIR_SECOND) };
 }
 
-/* The job's result. */
+/* Waits for the job and returns its result. */
 static int wait_for(struct weir_shared_job *job, struct weir_meter_answer *out)
 {
     struct timespec until = timespec_of(job->until);
@@ -412,7 +414,7 @@ void weir_shared_close(struct weir_shared *shared)
     release(shared);
 }
 
-/* ---- What goes on ---- */
+/* ---- Status ---- */
 
 void weir_shared_status(struct weir_shared *shared,
                         struct weir_shared_status *out)
@@ -420,7 +422,7 @@ void weir_shared_status(struct weir_shared *shared,
     bool up = true;
     for (size_t i = 0; i < shared->uri.count; i++)
         up = up && state_of(&shared->lane[i]) == WEIR_LANE_UP;
-    /* Relaxed: each is a count by itself. */
+    /* Relaxed: each counter is read on its own. */
     *out = (struct weir_shared_status){
         .up = up,
         .steps = weir_load_relaxed(&shared->steps),

@@ -2,9 +2,9 @@
 -- shared_bucket.lua - leaky, token_bucket and leaky_queue: one bucket.
 --
 -- State: the fill in units (below 0: tokens above the burst, which don't leak)
--- and the instant that it is of. Rule: units a us, burst (below 0: refuses
--- all), the fill of one that was never used, whether it is a queue.
--- algo/meter_word.c says what each question means.
+-- and the instant of that fill. Rule: units per us, burst (below 0: refuses
+-- all), the fill of a bucket that was never used, whether it is a queue.
+-- algo/meter_word.c explains each operation.
 
 local rate, burst, first = argument(1), argument(2), argument(3)
 local queue = argument(4) == 1
@@ -13,7 +13,7 @@ local top = math.max(burst, 0) + DEBT_MAX
 local fill = first
 local state = load()
 if state then
-    -- Of the tokens above the burst no more than the rule gives now.
+    -- Tokens above the burst are kept only up to the rule's current first fill.
     fill = math.max(state[1], math.min(first, 0))
     now = math.max(now, state[2])
     if fill > 0 then
@@ -28,7 +28,7 @@ local function leak_time(units)
     return rate > 0 and units / rate or NEVER
 end
 
--- us until the weight has its turn.
+-- us until the weight may pass.
 local function turn()
     local before = queue and fill or fill + weight - burst
     if weight > burst and (queue or before > 0) then

@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: MIT
--- shared_buckets.lua - token_buckets: two to four in a row, one pays.
+-- shared_buckets.lua - token_buckets: two to four in a row; one of them pays.
 --
 -- State: an instant, and each bucket's fill at it. Rule: the level of a refund,
--- how many buckets, then of each: units a us, burst, whether it has only what
--- spills from the one before it. algo/meter_row.c says what each question
--- means.
+-- the number of buckets, then for each: units per us, burst, whether it is
+-- filled only by the overflow of the one before. algo/meter_row.c explains each
+-- operation.
 
 local level, count = argument(1), argument(2)
 local rate, burst, spill, fill = {}, {}, {}, {}
@@ -46,7 +46,8 @@ local function wait_for(k)
     return leak_time(k, before)
 end
 
--- Which bucket pays, or nil: when would one, and could one ever?
+-- The bucket that pays; or nil, the time until one can, and whether one ever
+-- can.
 local function payer()
     local first, fits = NEVER, false
     if burst[1] < 0 then
@@ -72,7 +73,7 @@ local function charge(k)
     end
 end
 
--- What one bucket can't hold is no other's.
+-- A refund beyond a bucket's burst isn't passed on to another bucket.
 local function refund()
     local k = level < count and level + 1 or 1
     fill[k] = math.max(0, fill[k] - weight)

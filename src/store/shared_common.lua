@@ -1,17 +1,17 @@
 -- SPDX-License-Identifier: MIT
--- shared_common.lua - what all scripts have in common.
+-- shared_common.lua - the part that all scripts share.
 --
--- Before this stands 'local now', microseconds of the server's clock, and after
--- it one algorithm. A meter is a string of numbers, which people can read:
--- GET weir:{NAME}:leaky says the fill in units and the instant that it is of.
--- Arguments: OP WEIGHT WAIT_MAX, then the rule's own, all in units and
--- microseconds. The answer is seven integers, as meter.h names them; -1 us is
--- never.
+-- 'local now', microseconds of the server's clock, precedes this text, and one
+-- algorithm follows it. A bucket state is a readable string of numbers: GET
+-- weir:{NAME}:leaky returns the fill in units and its instant. Arguments: OP
+-- WEIGHT WAIT_MAX, then the rule's, all in units and microseconds. The answer
+-- is seven integers, named in meter.h; -1 us means never.
 --
--- Numbers are doubles. Instants are whole below 2^53 (the year 2255), counts
--- of units too. A fill has a fraction: each step rounds it by at most 2^-53 of
--- itself, so after n steps since it was last empty it is off by less than
--- n * burst * 2^-52 units: for a burst of 1,000 and a billion steps, 0.0003.
+-- Numbers are doubles. Instants are exact integers below 2^53 (the year 2255),
+-- and so are counts of units. A fill has a fraction: each step rounds it by at
+-- most 2^-53 of itself, so after n steps since it was last empty it is off by
+-- less than n * burst * 2^-52 units: for a burst of 1,000 and a billion steps,
+-- 0.0003.
 
 local op = ARGV[1]
 local weight = tonumber(ARGV[2])
@@ -27,10 +27,10 @@ end
 
 -- Whether the weight is charged if it passes.
 local takes = op == 'take' or op == 'reserve'
--- Whether there is nothing to refuse.
+-- Whether the operation can't be refused.
 local unasked = op == 'charge' or op == 'refund'
 
--- The numbers of the meter, or nil: it was never used, or is forgotten.
+-- The numbers of the state, or nil: never used, or expired.
 local function load()
     local text = redis.call('GET', KEYS[1])
     if not text then
@@ -43,8 +43,8 @@ local function load()
     return state
 end
 
--- How long to keep what is as if never used 'idle' us from now: a little
--- longer, so that a clock which is set back meanwhile forgets nothing.
+-- The expiry of a state that is as if unused in 'idle' us: a little later, so
+-- that a clock that is set back meanwhile loses nothing.
 local function expiry(idle)
     if idle == NEVER then
         return TEN_YEARS_MS
@@ -71,7 +71,7 @@ local function answer(passed, never, level, used, remaining, retry, wait)
              whole(math.ceil(retry)), whole(math.ceil(wait)) }
 end
 
--- ---- Windows and the log: so many units, of which so many are used ----
+-- ---- Windows and the log: 'used' of 'quantity' units ----
 
 local function quantity_passes(quantity, used, units)
     return quantity > 0 and used + units <= quantity
@@ -84,12 +84,12 @@ local function counts(passed, count_refused)
     return takes and (passed or count_refused)
 end
 
--- How much of the weight is added to 'used', which saturates.
+-- The part of the weight that is added to 'used', which saturates.
 local function quantity_adds(quantity, used)
     return math.max(0, math.min(weight, quantity + DEBT_MAX - used))
 end
 
--- 'retry' is asked only if it is needed.
+-- 'retry' is called only if it is needed.
 local function quantity_answer(quantity, passed, used, remaining, retry)
     passed = passed or unasked
     local never = not passed and (quantity == 0 or weight > quantity)

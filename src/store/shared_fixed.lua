@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: MIT
--- shared_fixed.lua - fixed_window: so many units in each window.
+-- shared_fixed.lua - fixed_window: a number of units in each window.
 --
--- State: which kind of window (its length, or -1 to -5 for a calendar's), the
--- number of the window, the units in it. Rule: quantity, length, whether the
--- refused count, calendar, offset of the zone in seconds. A number and not an
--- instant: a day is 23 or 25 hours long where clocks are moved.
+-- State: the kind of window (its length, or -1 to -5 for a calendar's), the
+-- window's number, the units in it. Rule: quantity, length, whether refused
+-- units count, calendar, offset of the zone in seconds. A number and not an
+-- instant, because a day is 23 or 25 hours long when clocks change.
 
 local MINUTE = 60000000
 local DAY = 1440 * MINUTE
@@ -42,14 +42,14 @@ local function month_of(at)
     return month
 end
 
--- Exact where a division would round.
+-- Exact, unlike a division, which rounds.
 local function quotient(a, b)
     local rest = math.fmod(a, b)
     return (a - rest) / b
 end
 
 -- Weeks begin on Mondays, and 1970-01-01 was three days into one. Minutes and
--- hours don't repeat where clocks are set back by a whole hour.
+-- hours don't repeat when clocks are set back by a whole hour.
 local function shift(of)
     if of > -3 then
         return ahead % LENGTH[-of]
@@ -81,14 +81,15 @@ if state and state[1] == kind then
     index = math.max(index, state[2])
     used = state[2] == index and state[3] or 0
 elseif state and state[2] >= index_at(state[1], now) then
-    -- The rule was another: what its window holds is in this one's.
+    -- The rule has changed: the units of its current window count in this one.
     used = state[3]
 end
 
 local finish = start_of(kind, index + 1)
 
--- A zone's clocks may be set back before the window ends: by less than it is
--- long, or than a day. It ends so much later, and must be remembered then.
+-- A zone's clocks may be set back before the window ends, by less than the
+-- window's length or a day. The window then ends later by that time, so the
+-- state is kept as much longer.
 local function kept_until()
     if kind > 0 then
         return finish

@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: MIT
--- shared_log.lua - sliding_log: what was counted, and when.
+-- shared_log.lua - sliding_log: the counted units and their instants.
 --
--- State: the units in all entries; the entries themselves are a list beside
--- it, "INSTANT UNITS" each, the oldest first. Rule: quantity, window, whether
--- the refused count, how many entries there may be. algo/meter_log.c says what
--- each question means.
+-- State: the units in all entries; the entries themselves are a list beside it,
+-- "INSTANT UNITS" each, the oldest first. Rule: quantity, window, whether
+-- refused units count, the most entries. algo/meter_log.c explains each
+-- operation.
 
 local quantity, window = argument(1), argument(2)
 local count_refused = argument(3) == 1
@@ -64,7 +64,7 @@ local function add(units)
     end
 end
 
--- The newest units first.
+-- Takes back the newest units first.
 local function refund(units)
     while units > 0 and count > 0 do
         local at, there = newest()
@@ -79,7 +79,7 @@ local function refund(units)
     end
 end
 
--- us until enough has left the window.
+-- us until enough units have left the window.
 local function wait()
     local left, place, i = used, weight == 0 or has_place(), 0
     local last = now

@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: MIT
  * store/shared_memcached.c - memcached: counters, and compare-and-swap.
  *
- * Theory of operation. memcached runs no scripts and has no clock to ask, so
- * the time is ours (CLOCK_REALTIME, on which all who share a store agree), and
- * what is atomic is one add to a number or one swap of a value.
+ * Theory of operation. memcached runs no scripts and offers no clock. Therefore
+ * the time is ours (CLOCK_REALTIME, on which all processes of a store must
+ * agree), and the atomic operations are one add to a number or one swap of a
+ * value.
  *
- *   fixed_window   a counter a window, whose key has the window's number, not
- *                  its beginning, which moves with a zone's clocks: add first,
- *                  and who has gone over takes back what he added. Between the
- *                  two another may see it too full and be refused a little
- *                  early; too much passes never.
- *   all others     the meter's rule and state are one value (shared_state.c):
- *                  get it, step, swap it for the one that was got. A step that
- *                  changes nothing, as most refusals do, swaps nothing.
+ *   fixed_window   a counter per window; its key has the window's number, not
+ *                  its beginning, which moves with a zone's clocks. A step adds
+ *                  first, and subtracts again if that exceeds the limit. In
+ *                  between another step may see the counter too full and be
+ *                  refused a little early; the limit is never exceeded.
+ *   all others     the rule and the bucket state are one value
+ *                  (shared_state.c): get it, step, swap it for the one read. A
+ *                  step that changes nothing, as most refusals, needs no swap.
  *
- * Also the sliding window swaps. Counters for its parts could add atomically
- * too, but who is late by the clock then adds to a part that others have
- * already read as finished: too much passes, and nobody can tell.
+ * The sliding window swaps too. Its parts could be counters with atomic adds,
+ * but a process with a late clock would then add to a part that others have
+ * already read as finished: the limit would be exceeded unnoticed.
  *
- * libmemcached waits in its calls, so a server has some threads of its own,
- * each with one connection. A key has its thread: the steps of one process on
- * one key never contend with each other, and those that wait together are
- * stepped together, with one swap. A swap that another process wins is tried
- * again after a pause that is random and grows.
+ * libmemcached's calls block, so each server has some threads, each with one
+ * connection. All steps on a key go to the same thread: within a process they
+ * never contend, and steps that wait together are made with one swap. A swap
+ * that another process wins is tried again after a random, growing pause.
  *
- * A connection on which anything unexpected has happened is closed: what else
- * would come on it isn't known. The first thread probes a server that is down.
+ * A connection is closed after anything unexpected, since its next bytes can't
+ * be interpreted. The first thread probes a server that is down.
  *
- * No secrets: memcached's SASL wants its binary protocol, which is on its way
- * out. Keep it in a network of its own. */
+ * No secrets: memcached's SASL needs its binary protocol, which is deprecated.
+ * Run memcached in a private network. */
 
 #include <errno.h>
 #include <libmemcached/memcached.h>
@@ -46,26 +46,34 @@
 #include "store/shared_private.h"
 #include "store/shared_state.h"
 
-#define KEY_MAX 250             /* bytes, memcached's */
-#define BLOCK_MAX (4u << 20)    /* bytes that libmemcached may ask for */
-#define BATCH_MAX 64            /* steps on one key in one swap */
-#define PAUSE_FIRST (20 * 1000) /* ns, after the first swap lost */
+#define KEY_MAX 250 /* bytes, memcached's bound */
+#define BLOCK_MAX \
+    (4u << 20)       /* bytes that libmemcached may allocate at
+                                 * once */
+#define BATCH_MAX 64 /* steps on one key with one swap */
+#define PAUSE_FIRST \
+    (20 * 1000) /* longest pause after the first lost swap,
+                                 * ns */
 #define PAUSE_DOUBLINGS 6
-#define NO_WINDOW INT64_MIN            /* in the place of a window's number */
-#define WINDOW_KEPT (60 * WEIR_SECOND) /* after it has ended */
+#define NO_WINDOW INT64_MIN /* instead of a window's number */
+#define WINDOW_KEPT \
+    (60 * WEIR_SECOND) /* how long a window's counter is kept
+                                        * after its end */
 #define DAY (86400 * WEIR_SECOND)
-#define MONTH_S (30 * 24 * 3600) /* beyond, memcached counts from 1970 */
+#define MONTH_S \
+    (30 * 24 * 3600) /* memcached takes a longer expiry for Unix
+                                  * time */
 
 struct worker {
     struct server *server;
     unsigned index;
     pthread_t thread;
     bool running;
-    pthread_cond_t wake;  /* with the lane's mutex */
+    pthread_cond_t wake;  /* waited for with the lane's mutex */
     memcached_st *handle; /* owned; NULL: not connected */
-    uint32_t made;        /* the server's 'downs' when it was */
+    uint32_t made;        /* the server's 'downs' when it was made */
     struct weir_rng rng;
-    weir_instant probe_at; /* of the first one */
+    weir_instant probe_at; /* next probe, of the first worker */
     uint64_t state[WEIR_METER_SIZE_MAX / 8];
     uint64_t before[WEIR_METER_SIZE_MAX / 8];
     uint8_t value[WEIR_STATE_BYTES_MAX];
@@ -74,7 +82,7 @@ struct worker {
 struct server {
     struct weir_lane *lane;
     struct weir_shared *shared;
-    uint32_t downs; /* connections made before the last one are of no use */
+    uint32_t downs; /* connections made before the last one are unusable */
     struct worker worker[WEIR_SHARED_WORKERS];
 };
 
@@ -92,7 +100,7 @@ static weir_instant wall_now(void)
     return (weir_instant)now.tv_sec * WEIR_SECOND + (weir_instant)now.tv_nsec;
 }
 
-/* ---- Memory: what a server announces, nobody is made to allocate ---- */
+/* ---- Memory: a server can't make us allocate by announcing sizes ---- */
 
 static void *bounded_alloc(const memcached_st *handle, const size_t size,
                            void *context)
@@ -156,7 +164,8 @@ static bool configure(memcached_st *handle, const struct weir_address *address)
         memcached_server_add(handle, address->host, address->port));
 }
 
-/* Waits for no answer longer than for 'patience'. NULL: no memory. */
+/* The connection, which waits for an answer for at most 'patience'. NULL: no
+ * memory. */
 static memcached_st *connection(struct worker *worker, weir_duration patience)
 {
     uint32_t downs = weir_load(&worker->server->downs);
@@ -178,7 +187,7 @@ static memcached_st *connection(struct worker *worker, weir_duration patience)
     return worker->handle;
 }
 
-/* How long the batch may still wait; at least a millisecond. */
+/* How long the job may still wait; at least a millisecond. */
 static weir_duration patience_of(const struct weir_shared_job *job)
 {
     weir_instant now = weir_clock_now();
@@ -186,7 +195,7 @@ static weir_duration patience_of(const struct weir_shared_job *job)
     return job->until > now + least ? job->until - now : least;
 }
 
-/* What a return code that nobody expected means for a step. */
+/* Converts an unexpected return code to a step's result. */
 static int result_of(memcached_return_t code)
 {
     switch ((int)code) {
@@ -207,7 +216,7 @@ static int result_of(memcached_return_t code)
     }
 }
 
-/* Who probes a server that is down sleeps without end while it is up. */
+/* The probing thread sleeps without a timeout while the server is up. */
 static void wake_prober(struct server *server)
 {
     struct weir_lane *lane = server->lane;
@@ -216,8 +225,9 @@ static void wake_prober(struct server *server)
     pthread_mutex_unlock(&lane->mutex);
 }
 
-/* The connection is of no use any more; after a loss or nonsense no other one
- * is either. (Of a silence the caller judges.) Returns the step's result. */
+/* The connection is unusable; except after a timeout all others are too, and
+ * the lane is down. (The caller of a step that times out judges the silence.)
+ * Returns the step's result. */
 static int fail(struct worker *worker, memcached_return_t code)
 {
     struct server *server = worker->server;
@@ -235,8 +245,8 @@ static int fail(struct worker *worker, memcached_return_t code)
 
 /* ---- Keys ---- */
 
-/* Blanks and control characters as %XX. What gets too long ends in its
- * hash instead, so that it is still one name's. */
+/* Writes blanks and control characters as %XX. A longer result than 'max' makes
+ * the caller use a hash, which is unique too. */
 static size_t escape(struct weir_text name, char *out, size_t max)
 {
     static const char digits[] = "0123456789ABCDEF";
@@ -262,7 +272,7 @@ static size_t hashed(struct weir_text name, char *out)
     unsigned char digest[SHA256_DIGEST_LENGTH];
     SHA256((const unsigned char *)name.p, name.len, digest);
     size_t len = 2;
-    memcpy(out, "%#", len); /* no escape looks like that */
+    memcpy(out, "%#", len); /* no escape looks like this */
     for (size_t i = 0; i < sizeof(digest); i++, len += 2)
         snprintf(out + len, 3, "%02x", digest[i]);
     return len;
@@ -286,8 +296,8 @@ static size_t key_of(const struct weir_shared_job *job, char key[KEY_MAX + 1],
     return (size_t)head + len + (size_t)tail_len;
 }
 
-/* When a value may be forgotten, as memcached wants it said: it counts whole
- * seconds, and ends up to one early. */
+/* The expiry of a value for memcached, which counts whole seconds and may be up
+ * to one early. */
 static time_t expiry_of(weir_instant idle_at, weir_instant now)
 {
     if (idle_at == WEIR_NEVER)
@@ -301,7 +311,7 @@ static time_t expiry_of(weir_instant idle_at, weir_instant now)
 
 /* ---- Counters ---- */
 
-/* One counter: a window of one meter. */
+/* The counter of one window of one quota. */
 struct counter {
     memcached_st *handle;
     char key[KEY_MAX + 1];
@@ -330,8 +340,8 @@ static memcached_return_t counter_read(struct counter *counter, uint64_t *out)
     return code;
 }
 
-/* The first to come makes the counter; who comes at the same time finds it
- * made, and adds. */
+/* Adds to the counter, or creates it. If another process creates it at the same
+ * time, the add is tried again. */
 static memcached_return_t counter_add(struct counter *counter, uint64_t weight,
                                       uint64_t *out)
 {
@@ -339,7 +349,7 @@ static memcached_return_t counter_add(struct counter *counter, uint64_t weight,
     int len = snprintf(text, sizeof(text), "%llu", (unsigned long long)weight);
     memcached_return_t code = MEMCACHED_NOTFOUND;
     for (int tries = 0; tries < 3; tries++) {
-        /* "by key": the plain call takes 32 bits. */
+        /* By key: the plain call takes 32 bits. */
         code = memcached_increment_by_key(counter->handle, counter->key,
                                           counter->len, counter->key,
                                           counter->len, weight, out);
@@ -357,7 +367,7 @@ static memcached_return_t counter_add(struct counter *counter, uint64_t weight,
     return code;
 }
 
-/* Never below 0, by memcached's own rule. */
+/* memcached itself stops at 0. */
 static memcached_return_t counter_subtract(struct counter *counter,
                                            uint64_t weight, uint64_t *out)
 {
@@ -424,8 +434,8 @@ static memcached_return_t counter_ask(struct counter *counter,
     return code;
 }
 
-/* For how long a finished window is kept: clocks that differ; and a zone's may
- * be set back meanwhile, by less than the window is long, or than a day. */
+/* How long a finished window is kept: clocks may differ, and a zone's may be
+ * set back meanwhile by less than the window's length or a day. */
 static weir_duration kept_for(const struct weir_meter_rule *rule,
                               weir_duration length)
 {
@@ -475,7 +485,7 @@ static void count(struct worker *worker, struct weir_shared_job *job)
 
 /* ---- Swaps ---- */
 
-/* A value, and what it must still be for ours to take its place. */
+/* A value as read, and the version that a swap compares. */
 struct found {
     bool there;
     uint64_t unique;
@@ -510,7 +520,8 @@ static memcached_return_t fetch(struct worker *worker, const char *key,
     return ended ? MEMCACHED_SUCCESS : code;
 }
 
-/* Steps all of the batch on the state as it was got; true: it has changed. */
+/* Makes all steps of the batch on the state that was read; true: it has
+ * changed. */
 static bool step_all(struct worker *worker, struct batch *batch,
                      weir_instant now)
 {
@@ -538,7 +549,7 @@ static memcached_return_t put(struct worker *worker,
                          found->unique);
 }
 
-/* One try. 1: another was faster. */
+/* One try. 1: another process was faster. */
 static int try_swap(struct worker *worker, struct batch *batch, const char *key,
                     size_t len)
 {
@@ -567,7 +578,7 @@ static int try_swap(struct worker *worker, struct batch *batch, const char *key,
     return lost ? 1 : fail(worker, code);
 }
 
-/* Random, so that those who met don't meet again. */
+/* Random, so that two processes that collided don't collide again. */
 static void pause_after(struct worker *worker, unsigned tries)
 {
     unsigned doublings = tries < PAUSE_DOUBLINGS ? tries : PAUSE_DOUBLINGS;
@@ -594,7 +605,8 @@ static int swap(struct worker *worker, struct batch *batch)
     char key[KEY_MAX + 1];
     size_t len = key_of(first, key, kinds[first->rule.algorithm], NO_WINDOW);
     for (unsigned tries = 0; tries < WEIR_SHARED_SWAPS_MAX; tries++) {
-        /* Nothing is charged yet, and nobody waits. */
+        /* Nothing is charged yet, and the first job's caller has stopped
+         * waiting. */
         if (tries > 0 && weir_clock_now() >= first->until)
             break;
         if (!connection(worker, patience_of(first)))
@@ -620,14 +632,14 @@ static void swap_all(struct worker *worker, struct batch *batch)
 
 /* ---- The threads ---- */
 
-/* Which thread is a key's. */
+/* The thread of a key. */
 static unsigned worker_of(const struct weir_shared_job *job)
 {
     struct weir_text key = { job->key, job->key_len };
     return (unsigned)(weir_hash(key, 1) % WEIR_SHARED_WORKERS);
 }
 
-/* Whether it can be stepped together with the first of a batch. */
+/* Whether the job can be made together with the first one of a batch. */
 static bool goes_with(const struct batch *batch,
                       const struct weir_shared_job *job)
 {
@@ -639,7 +651,7 @@ static bool goes_with(const struct batch *batch,
            memcmp(&job->rule, &first->rule, sizeof(job->rule)) == 0;
 }
 
-/* Takes what is this worker's out of the lane; under its mutex. */
+/* Takes this worker's jobs out of the lane; under the lane's mutex. */
 static void gather(const struct worker *worker, struct batch *batch)
 {
     struct weir_lane *lane = worker->server->lane;
@@ -659,7 +671,7 @@ static void gather(const struct worker *worker, struct batch *batch)
     lane->jobs_end = link;
 }
 
-/* Under the lane's mutex: sleeps until something may be to do. */
+/* Under the lane's mutex: sleeps until there may be work. */
 static void sleep_on(struct worker *worker, struct weir_lane *lane)
 {
     if (worker->index != 0 || lane->state == WEIR_LANE_UP) {
@@ -680,7 +692,7 @@ static bool probe_is_due(const struct worker *worker,
            weir_clock_now() >= worker->probe_at;
 }
 
-/* Waits for work; false: the end. An empty batch: a probe is due. */
+/* Waits for work; false: stop. An empty batch: a probe is due. */
 static bool next_batch(struct worker *worker, struct batch *batch)
 {
     struct weir_lane *lane = worker->server->lane;
@@ -689,7 +701,7 @@ static bool next_batch(struct worker *worker, struct batch *batch)
         batch->count = 0;
         if (lane->stop || probe_is_due(worker, lane))
             break;
-        /* While nobody knows of the server, jobs wait for the first probe. */
+        /* While the lane is NEW, jobs wait for the first probe. */
         if (lane->state != WEIR_LANE_NEW)
             gather(worker, batch);
         if (batch->count > 0)
@@ -714,13 +726,14 @@ static void wake(struct weir_lane *lane, const struct weir_shared_job *job)
         weir_job_finish_all(weir_lane_get(lane), WEIR_ECONNECT);
 }
 
-/* Silence before the first answer isn't judged here: the store was opened with
- * the shortest patience, and nobody has waited yet. Who asks now waits for the
- * next probe, which has his patience, or opens the breaker himself. */
+/* A timeout before the first answer doesn't open the breaker: that probe had
+ * the shortest patience, and no step has waited yet. A step that comes now
+ * waits for the next probe, which has the step's patience, or opens the breaker
+ * itself. */
 static void probe_failed(struct worker *worker, memcached_return_t code)
 {
     struct weir_lane *lane = worker->server->lane;
-    /* Relaxed: it is never new again. */
+    /* Relaxed: a lane never becomes NEW again. */
     bool is_new = weir_load_relaxed(&lane->state) == WEIR_LANE_NEW;
     if (is_new && code == MEMCACHED_TIMEOUT)
         weir_lane_complain(lane, "no answer in time");
@@ -734,7 +747,7 @@ static void probe(struct worker *worker)
     struct weir_lane *lane = worker->server->lane;
     uint64_t early = weir_rng_below(&worker->rng, WEIR_SHARED_PROBE / 4);
     worker->probe_at = weir_clock_now() + WEIR_SHARED_PROBE - early;
-    /* Relaxed: it is a measure, and changes with every step. */
+    /* Relaxed: an estimate, which each step may change. */
     weir_duration patience = weir_load_relaxed(&lane->patience);
     weir_fetch_add(&worker->server->downs, 1u);
     memcached_st *handle = connection(worker, patience);
@@ -752,7 +765,7 @@ static void probe(struct worker *worker)
     wake(lane, NULL);
 }
 
-/* Drops those that nobody waits for any more: they aren't charged. */
+/* Drops jobs whose callers have stopped waiting: they aren't charged. */
 static void drop_late(struct batch *batch)
 {
     weir_instant now = weir_clock_now();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * store/shared_memcached_missing.c - instead of shared_memcached.c in a Weir
- * that was built without libmemcached: says so. */
+ * store/shared_memcached_missing.c - replaces shared_memcached.c in a build
+ * without libmemcached, and returns an error that says so. */
 
 #include "store/shared_private.h"
 

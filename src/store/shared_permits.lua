@@ -1,10 +1,11 @@
 -- SPDX-License-Identifier: MIT
--- shared_permits.lua - permits: what is in flight, and until when at most.
+-- shared_permits.lua - permits: the units in flight, and when each permit ends
+-- at the latest.
 --
 -- State: a hash of units by id, with their sum in 'used'; beside it a sorted
 -- set of ids by the instant at which they end. Rule: quantity, how long a
--- permit lasts, its id (all zeros: nobody's). algo/meter_permits.c says what
--- each question means. There is a place for as many as there is memory.
+-- permit lasts, its id (all zeros: no permit's). algo/meter_permits.c explains
+-- each operation. The number of permits is bounded only by memory.
 
 local quantity, lasts = argument(1), argument(2)
 local id = ARGV[6]
@@ -12,7 +13,7 @@ local HASH, ENDS = KEYS[1], KEYS[2]
 local CHUNK = 64
 local NOBODY = '0000000000000000'
 
--- One without the other is what somebody deleted.
+-- If only one of the two exists, the other was deleted by hand.
 local used = tonumber(redis.call('HGET', HASH, 'used') or 0)
 if redis.call('EXISTS', HASH) + redis.call('EXISTS', ENDS) < 2 then
     redis.call('DEL', HASH, ENDS)
@@ -46,7 +47,7 @@ local function drop_ended()
     end
 end
 
--- us until enough has ended by itself.
+-- us until enough permits have expired.
 local function wait()
     local left, last, i = used, now, 0
     while true do

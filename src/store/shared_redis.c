@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: MIT
- * store/shared_redis.c - Redis or Valkey: one connection, one script a step.
+ * store/shared_redis.c - Redis or Valkey: one connection, one script call per
+ * step.
  *
  * Theory of operation. One thread, one loop, one connection. Steps that come
- * while the loop is at work leave together (they are pipelined by themselves:
- * the more callers, the fewer writes). The server answers in order, so what
- * is expected is a list, whose head belongs to the next reply.
+ * while the loop is busy are sent together: more callers mean fewer writes per
+ * step. The server answers in order, so the expected replies are a list, and
+ * the next reply belongs to its head.
  *
  *     lane --> EVALSHA id ... --> [expected: step, step, ping] <-- replies
  *
- * A connection begins with what its server wants to hear (AUTH, SELECT) and a
- * PING; when that is answered, the lane is up. A script that the server has
- * forgotten (NOSCRIPT) is sent whole, with the step, and known again.
+ * A connection begins with AUTH and SELECT, if needed, and a PING; when that is
+ * answered, the lane is up. A script that the server has lost (NOSCRIPT) is
+ * sent completely, with the step.
  *
- * When a step's deadline has passed in silence the lane is down (shared.c),
- * but the connection is left alone: its answers may be late, not lost. Once
- * none is expected any more a PING is sent, and if it is answered in time by
- * the lane's patience, the lane is up. After WEIR_SHARED_PROBE of silence, or
- * when the connection is lost, another is made, again and again.
+ * When a step's deadline has passed in silence the lane is down (shared.c), but
+ * the connection stays open, since its answers may only be late. Once no reply
+ * is expected a PING is sent, and if it is answered within the lane's patience,
+ * the lane is up. If replies are still missing at a probe, or the connection is
+ * lost, another one is made, as often as necessary.
  *
  * The transport is os/stream.h (so is TLS); hiredis formats commands and reads
- * replies, into a flat struct of fixed size: a reply that wants more than that
- * is none of ours, whatever the server says of its length.
+ * replies, into a flat struct of fixed size: a larger reply is refused,
+ * whatever length the server announces.
  *
- * A cluster: all keys of a meter share a hash tag, but a redirection (MOVED,
- * ASK) isn't followed: it says where the key lives, the lane goes down with
- * that as the reason, and on_stale decides. A quota then names that server, or
- * a proxy. */
+ * Cluster: all keys of a bucket share a hash tag, but a redirection (MOVED,
+ * ASK) isn't followed. It names the key's server; the lane goes down with that
+ * text as the reason, and on_stale decides. Name that server in the quota, or a
+ * proxy. */
 
 #include <errno.h>
 #include <event2/event.h>
@@ -43,7 +44,7 @@
 #include "store/shared_private.h"
 #include "store/shared_script.h"
 
-#define REPLY_BYTES_MAX (64 * 1024) /* of what isn't a whole reply yet */
+#define REPLY_BYTES_MAX (64 * 1024) /* of an incomplete reply */
 #define CONNECT_MAX WEIR_SECOND
 #define COMMAND_WORDS_MAX (3 + WEIR_SCRIPT_KEYS_MAX + WEIR_SCRIPT_ARGUMENTS_MAX)
 
@@ -54,7 +55,7 @@ typedef size_t reader_len;
 typedef int reader_len;
 #endif
 
-/* A reply: a line of text, or up to so many integers. */
+/* A reply: a line of text, or up to WEIR_SCRIPT_ANSWER_LEN integers. */
 struct reply {
     int type;
     size_t count;
@@ -67,8 +68,8 @@ enum expected_type { EXPECT_GREETING, EXPECT_PING, EXPECT_STEP };
 struct expected {
     enum expected_type type;
     struct expected *next;
-    struct weir_shared_job *job; /* of a step */
-    bool whole;                  /* the script was sent with it */
+    struct weir_shared_job *job; /* for a step */
+    bool whole;                  /* the script's text was sent with it */
     weir_instant sent_at;
 };
 
@@ -78,19 +79,19 @@ struct redis {
     int fd; /* owned; wakes the loop */
     pthread_t thread;
     bool running;
-    uint32_t woken; /* there is a byte in 'fd' that nobody has read */
+    uint32_t woken; /* 'fd' has a byte that isn't read yet */
 
-    /* The thread's own. */
+    /* Used by the thread only. */
     struct event_base *base;    /* owned */
     struct event *wake;         /* owned */
     struct event *probe;        /* owned */
     struct weir_stream *stream; /* owned; NULL: not connecting */
-    bool open;                  /* the stream is */
-    bool ready;                 /* the greeting is behind it */
-    bool slow;           /* the last PING was: none until the next probe */
+    bool open;                  /* the stream is open */
+    bool ready;                 /* the greeting is answered */
+    bool slow;           /* the last PING was slow: none until the next probe */
     redisReader *reader; /* owned; of this connection */
     struct reply reply;  /* being read */
-    size_t unread;       /* bytes that came after the last whole reply */
+    size_t unread;       /* bytes after the last complete reply */
     struct expected *expected, **expected_end;
     struct weir_script script[WEIR_PERMITS + 1]; /* by algorithm */
     struct weir_rng rng;
@@ -101,8 +102,8 @@ static void connect_again(struct redis *redis);
 
 /* ---- Replies, as hiredis reads them ---- */
 
-/* The reply that all objects of one task are part of; NULL: it is none of
- * ours, and hiredis gives up. */
+/* The reply that all objects of one task belong to; NULL: it isn't one of ours,
+ * and hiredis gives up. */
 static struct reply *reply_of(const redisReadTask *task)
 {
     struct reply *reply = task->privdata;
@@ -159,7 +160,7 @@ static redisReplyObjectFunctions reader_functions = {
     .freeObject = on_free,
 };
 
-/* ---- What is expected ---- */
+/* ---- Expected replies ---- */
 
 static bool expect(struct redis *redis, enum expected_type type,
                    struct weir_shared_job *job, bool whole)
@@ -184,7 +185,7 @@ static void forget(struct redis *redis)
     free(expected);
 }
 
-/* Whether they were charged nobody knows. */
+/* Whether these steps were charged is unknown. */
 static void forget_all(struct redis *redis, int result)
 {
     while (redis->expected) {
@@ -194,7 +195,7 @@ static void forget_all(struct redis *redis, int result)
     }
 }
 
-/* Their callers are told now; the answers are still to come. */
+/* Ends their callers' waits; the answers may still come. */
 static void give_up_waiting(struct redis *redis)
 {
     for (struct expected *e = redis->expected; e; e = e->next) {
@@ -219,7 +220,8 @@ static void close_connection(struct redis *redis, int result)
     forget_all(redis, result);
 }
 
-/* Up to a quarter early, so that a fleet doesn't knock in step. */
+/* Randomly up to a quarter early, so that a fleet's probes don't
+ * synchronise. */
 static void probe_later(struct redis *redis)
 {
     uint64_t early = weir_rng_next(&redis->rng) % (WEIR_SHARED_PROBE / 4);
@@ -228,7 +230,7 @@ static void probe_later(struct redis *redis)
     evtimer_add(redis->probe, &after);
 }
 
-/* The connection is of no use: another, later. */
+/* The connection is unusable: closes it and connects again later. */
 static void drop(struct redis *redis, int result, const char *why)
 {
     weir_lane_down(redis->lane, why);
@@ -244,12 +246,12 @@ static int send_words(struct redis *redis, int count, const char **words,
     if (len < 0)
         return WEIR_ENOMEM;
     int error = weir_stream_write(redis->stream, command, (size_t)len);
-    explicit_bzero(command, (size_t)len); /* AUTH is one of them */
+    explicit_bzero(command, (size_t)len); /* it may be AUTH */
     free(command);
     return error;
 }
 
-/* A command of plain words that is no step. */
+/* Sends a command of plain words, not a step. */
 static bool send_plain(struct redis *redis, enum expected_type type,
                        const char *first, const char *second, const char *third)
 {
@@ -326,8 +328,8 @@ static int send_step(struct redis *redis, struct weir_shared_job *job,
 
 static void submit(struct redis *redis, struct weir_shared_job *job, bool whole)
 {
-    /* Nobody waits for it: it isn't charged, and that costs nothing. A server
-     * that owes no answer isn't silent. */
+    /* The caller has stopped waiting: the step isn't sent, so it isn't charged
+     * and expects no answer. */
     if (weir_clock_now() >= job->until) {
         if (!redis->expected)
             weir_job_heard(job);
@@ -336,7 +338,7 @@ static void submit(struct redis *redis, struct weir_shared_job *job, bool whole)
     }
     int error = send_step(redis, job, whole);
     if (error == 0 && !expect(redis, EXPECT_STEP, job, whole)) {
-        /* What answers can't be told apart any more. */
+        /* Otherwise answers couldn't be matched to steps. */
         weir_job_finish(job, WEIR_ENOMEM, NULL);
         drop(redis, WEIR_ENOMEM, "no memory");
         return;
@@ -365,8 +367,8 @@ static bool begins(const char *text, const char *word)
     return strncmp(text, word, strlen(word)) == 0;
 }
 
-/* Whether an error is the whole server's, so that the next step would fare no
- * better. */
+/* Whether an error concerns the whole server, so that the next step would fail
+ * too. */
 static bool is_of_server(const char *error)
 {
     static const char *const words[] = {
@@ -397,7 +399,7 @@ static bool is_of_server(const char *error)
     return false;
 }
 
-/* What a person can do about it. */
+/* Advice to the operator. */
 static const char *advice(const char *error)
 {
     if (begins(error, "MOVED") || begins(error, "ASK"))
@@ -408,8 +410,9 @@ static const char *advice(const char *error)
     return "";
 }
 
-/* A server that doesn't know a command says it again with its arguments, and
- * one of them may be a password: why the lane is down is shown to people. */
+/* A server repeats an unknown command with its arguments, one of which may be a
+ * password. The reason for the lane's state is shown to people, so it must not
+ * contain that. */
 static void fail_server(struct redis *redis, const char *error)
 {
     char why[200];
@@ -463,7 +466,7 @@ static void on_ping(struct redis *redis)
     bool first = !redis->ready;
     forget(redis);
     redis->ready = true;
-    /* Relaxed: it is a measure, and changes with every step. */
+    /* Relaxed: an estimate, which each step may change. */
     weir_duration patience = weir_load_relaxed(&redis->lane->patience);
     redis->slow = !first && took > patience;
     if (!redis->slow)
@@ -471,7 +474,7 @@ static void on_ping(struct redis *redis)
     submit_all(redis);
 }
 
-/* Whether the connection is still there. */
+/* Handles a reply; false: the connection is gone. */
 static bool on_reply(struct redis *redis)
 {
     const struct reply *reply = &redis->reply;
@@ -501,7 +504,7 @@ static bool is_down(struct redis *redis)
     return weir_load_relaxed(&redis->lane->state) == WEIR_LANE_DOWN;
 }
 
-/* What was late has come: is it quick again? */
+/* All late replies have come: checks whether the server is quick again. */
 static void ping_if_quiet(struct redis *redis)
 {
     if (redis->ready && !redis->slow && is_down(redis) && !redis->expected &&
@@ -561,8 +564,8 @@ static void connect_again(struct redis *redis)
 
 /* ---- The loop ---- */
 
-/* Nothing to do while all is well. A connection that has been silent since
- * the last look is given up, one that is being made isn't. */
+/* Nothing to do while the lane is up. A connection that hasn't answered since
+ * the last probe is closed, except while it is being made. */
 static void on_probe(evutil_socket_t fd, short what, void *context)
 {
     struct redis *redis = context;
@@ -593,7 +596,7 @@ static void on_wake(evutil_socket_t fd, short what, void *context)
     (void)what;
     uint64_t ignored;
     (void)!read((int)fd, &ignored, sizeof(ignored));
-    /* Before the lane is looked at: what comes later wakes us again. */
+    /* Cleared before the lane is read: a later change wakes the loop again. */
     weir_store(&redis->woken, 0u);
     pthread_mutex_lock(&redis->lane->mutex);
     redis->stop = redis->lane->stop;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * store/shared_redis_missing.c - instead of shared_redis.c in a Weir that was
- * built without hiredis: says so. */
+ * store/shared_redis_missing.c - replaces shared_redis.c in a build without
+ * hiredis, and returns an error that says so. */
 
 #include "store/shared_private.h"
 

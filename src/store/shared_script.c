@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * store/shared_script.c - a rule as a script and its arguments.
  *
- * A meter's rule has its buckets scaled for integers; the scripts count in
- * whole units and microseconds, so both are undone here. */
+ * A rule's buckets are scaled for integers; the scripts count in whole units
+ * and microseconds, so this file removes both scales. */
 
 #include "store/shared_script.h"
 
@@ -99,15 +99,15 @@ static double unscaled(const struct weir_bucket *bucket, int64_t scaled)
     return ldexp((double)scaled, -(int)bucket->leak.frac);
 }
 
-/* Units a microsecond. */
+/* Units per microsecond. */
 static double rate_of(const struct weir_bucket *bucket)
 {
     double per_ns = bucket->leak.whole + ldexp((double)bucket->leak.part, -64);
     return ldexp(per_ns, -(int)bucket->leak.frac) * 1000;
 }
 
-/* As meter_word.c has it: of a token bucket only, and not of one that refuses
- * nothing or everything. */
+/* As in meter_word.c: for a token bucket only, unless it refuses nothing or
+ * everything. */
 static double first_fill(const struct weir_meter_rule *rule)
 {
     const struct weir_bucket *bucket = &rule->bucket[0].bucket;
@@ -140,7 +140,7 @@ static void add_buckets(struct weir_script_call *call,
     }
 }
 
-/* What the windows and the log have in common. */
+/* The arguments that the windows and the log share. */
 static void add_window(struct weir_script_call *call,
                        const struct weir_meter_rule *rule)
 {
@@ -149,7 +149,7 @@ static void add_window(struct weir_script_call *call,
     add_integer(call, rule->count_refused);
 }
 
-/* The id as a word: a double wouldn't hold it. */
+/* The id as text: a double wouldn't hold it. */
 static void add_permits(struct weir_script_call *call,
                         const struct weir_meter_rule *rule, uint64_t permit)
 {
@@ -193,7 +193,8 @@ static void add_rule(struct weir_script_call *call,
 
 /* ---- A call ---- */
 
-/* Writes the name, in which nothing ends the hash tag; returns its length. */
+/* Writes the name, escaped so that it can't end the hash tag; returns its
+ * length. */
 static size_t tagged(struct weir_text name, char *out)
 {
     size_t len = 0;

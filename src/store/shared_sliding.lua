@@ -1,15 +1,16 @@
 -- SPDX-License-Identifier: MIT
 -- shared_sliding.lua - sliding_window: the last window, estimated from parts.
 --
--- State: window, how many parts it is cut into, the number of the newest part,
--- then the units in each, the newest first. Rule: quantity, window, whether the
--- refused count, parts. algo/meter_sliding.c has the picture.
+-- State: window, the number of its parts, the number of the newest part, then
+-- the units in each, the newest first. Rule: quantity, window, whether refused
+-- units count, parts. algo/meter_sliding.c has the picture.
 
 local quantity, window = argument(1), argument(2)
 local count_refused = argument(3) == 1
 local n = argument(4)
 
--- The part of an instant, and how far it has passed, of 'width'.
+-- The number of the part that holds an instant, and how much of it has passed,
+-- of 'width'.
 local function part_at(at, width, parts)
     local into = math.fmod(at, width)
     local rest = into * parts
@@ -19,7 +20,7 @@ end
 
 local base, passed_now = part_at(now, window, n)
 local newest, passed_part = base, passed_now
-local part = {} -- 0, the newest, to n
+local part = {} -- from 0, the newest, to n
 
 local function shift(steps)
     for i = n, 0, -1 do
@@ -38,7 +39,8 @@ if state and state[1] == window and state[2] == n then
     end
     shift(math.min(newest - state[3], n + 1))
 elseif state then
-    -- The rule was another: each part's units go where that part ended.
+    -- The rule has changed: each part's units go to the part that holds its
+    -- end.
     for i = 0, state[2] do
         local finish = (state[3] - i + 1) * state[1] / state[2] - 1
         local back = newest - part_at(math.min(finish, now), window, n)
@@ -60,7 +62,8 @@ local function used_of()
     return whole_parts() + math.ceil(part[n] * (window - passed_part) / window)
 end
 
--- How far the oldest part must have passed for the weight to pass.
+-- The least time of the oldest part that must have passed for the weight to
+-- pass.
 local function least_passed(whole, oldest)
     if not quantity_passes(quantity, whole, weight) then
         return window
@@ -72,7 +75,7 @@ local function least_passed(whole, oldest)
     return window - math.floor(room * window / oldest)
 end
 
--- us until enough has left.
+-- us until enough units have left.
 local function wait()
     local at, whole = newest, whole_parts()
     local least = least_passed(whole, part[n])
@@ -89,7 +92,7 @@ local function wait()
     return ((at - base) * window + least - passed_now) / n
 end
 
--- The newest units first.
+-- Takes back the newest units first.
 local function refund()
     local rest = weight
     for i = 0, n do

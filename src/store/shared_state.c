@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * store/shared_state.c - a meter as words of 64 bits, little-endian.
+ * store/shared_state.c - a rule and its bucket state as 64-bit words,
+ * little-endian.
  *
  *     magic and length of the rule | the rule | the state
  *
- * The bytes come from outside: a rule that isn't sound, a state of another
- * length than its rule's, or one that can't be, is refused. */
+ * The bytes come from outside: an invalid rule, a state with another length
+ * than its rule's, or an impossible state is refused. */
 
 #include "store/shared_state.h"
 
 #include <string.h>
 
-/* Clocks of those who share a store agree better than this. */
+/* Clocks of the processes that share a store differ by less than this. */
 #define CLOCKS_APART (3600 * WEIR_SECOND)
 #define MAGIC 0x3130524945570000ull /* "WEIR01", and two bytes of length */
 
@@ -35,7 +36,7 @@ static uint8_t buckets_of(const struct weir_meter_rule *rule)
     return rule->buckets < WEIR_BUCKETS_MAX ? rule->buckets : WEIR_BUCKETS_MAX;
 }
 
-/* Returns how many words. */
+/* Returns the number of words. */
 static size_t rule_words(const struct weir_meter_rule *rule,
                          uint64_t words[WEIR_STATE_RULE_WORDS])
 {
@@ -61,7 +62,7 @@ static size_t rule_words(const struct weir_meter_rule *rule,
     return n;
 }
 
-/* Makes a rule of 'count' words; false: it can't be one. */
+/* Makes a rule of 'count' words; false: they are no valid rule. */
 static bool rule_of(const uint64_t *words, size_t count,
                     struct weir_meter_rule *out)
 {
@@ -94,7 +95,7 @@ static bool rule_of(const uint64_t *words, size_t count,
     return weir_meter_check(out);
 }
 
-/* ---- Both ---- */
+/* ---- Rule and state ---- */
 
 size_t weir_state_pack(const struct weir_meter_rule *rule,
                        const uint64_t *state, uint8_t *buf)

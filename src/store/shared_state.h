@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * store/shared_state.h - a meter as a value that a store keeps: its rule, then
- * its state, so that who has another rule can carry it over. */
+ * store/shared_state.h - the value of a bucket in a store: its rule, then its
+ * state, so that a process with another rule can carry it over. */
 
 #ifndef WEIR_SHARED_STATE_H
 #define WEIR_SHARED_STATE_H
@@ -12,13 +12,13 @@
     (8 * (1 + WEIR_STATE_RULE_WORDS) + WEIR_METER_SIZE_MAX)
 
 /* Writes 'rule' and 'state' into 'buf' (WEIR_STATE_BYTES_MAX bytes); returns
- * how many. */
+ * the number of bytes. */
 size_t weir_state_pack(const struct weir_meter_rule *rule,
                        const uint64_t *state, uint8_t *buf);
 
-/* Reads what weir_state_pack() wrote, as a meter of 'rule' at 'now': carried
- * over if it was another's. 'state': WEIR_METER_SIZE_MAX bytes. WEIR_EPROTOCOL:
- * these bytes are none of ours. */
+/* Reads a value of weir_state_pack() as a state of 'rule' at 'now': it is
+ * carried over if its rule was another. 'state': WEIR_METER_SIZE_MAX bytes.
+ * WEIR_EPROTOCOL: the bytes are no such value. */
 int weir_state_unpack(const struct weir_meter_rule *rule, const uint8_t *buf,
                       size_t len, uint64_t *state, weir_instant now);
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * store/shared_uri.c - where a shared store is, and what is shown to it.
+ * store/shared_uri.c - a shared store's URI and credentials.
  *
- * A quota names its store, and a quota is seen by many; so a URI holds no
- * secret, and one that does is refused by name. What a server wants to hear
- * lies in a file beside the limiter, which is read at each connect: a password
- * can be changed without a restart.
+ * A quota names its store, and many people can read quotas; therefore a URI
+ * holds no secret, and one with a password is refused. Credentials are in a
+ * file of the limiter's host, which is read at each connect: a password can be
+ * changed without a restart.
  *
- * Who may edit a quota may write redis:// where rediss:// was. So the file, not
- * the quota, says where a password may go in plain text: to this host, and to
- * a server whose line begins with redis://. */
+ * An editor of quotas may replace rediss:// by redis://. Therefore the file,
+ * not the quota, decides where a password may be sent in plain text: to this
+ * host, and to a server whose line begins with redis://. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -49,7 +49,8 @@ static struct weir_text skip(struct weir_text text, size_t len)
     return (struct weir_text){ text.p + len, text.len - len };
 }
 
-/* What is before the first 'c', which is taken off with it; else all. */
+/* Takes off and returns the text before the first 'c', which is dropped; all of
+ * '*rest' if it has none. */
 static struct weir_text cut(struct weir_text *rest, char c)
 {
     const char *at = rest->len > 0 ? memchr(rest->p, c, rest->len) : NULL;
@@ -180,7 +181,7 @@ static bool copy_word(struct weir_text word, char *out)
     return true;
 }
 
-/* The next run of what isn't blank. */
+/* The next word of the line, up to a blank. */
 static struct weir_text next_word(struct weir_text *line)
 {
     while (line->len > 0 && strchr(" \t\r", line->p[0]))
@@ -202,8 +203,8 @@ static const struct scheme *cut_scheme(struct weir_text *server)
     return scheme;
 }
 
-/* 1: it is about 'address'; 0: it isn't; WEIR_ETLS: it is, but not in plain
- * text; below 0 else: it is no line. */
+/* Parses a line. 1: it is for 'address'; 0: it isn't; WEIR_ETLS: it is, but not
+ * for plain text; another negative value: the line is malformed. */
 static int parse_line(struct weir_text line, const struct weir_address *address,
                       bool tls, struct weir_shared_secret *out)
 {

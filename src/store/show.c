@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * store/show.c - a store's URL as people may see it.
+ * store/show.c - a store's URL without its password.
  *
  * libpq takes a password in three places:
  *
  *     postgres://USER:PASSWORD@HOST/DATABASE?password=PASSWORD
  *     postgres:host=HOST password='PASS WORD'
  *
- * A URL that libpq would refuse is shown too, in the message that says so; in
- * doubt more is hidden than need be. */
+ * A URL that libpq would refuse is shown too, in that error's message; in doubt
+ * more is hidden than necessary. */
 
 #include <string.h>
 
@@ -49,8 +49,8 @@ static const char *hide_user(struct weir_out *out, const char *at)
     return host;
 }
 
-/* Whether the key that ends at 'equals' is a password's, or, written with
- * "%70", may be. */
+/* Whether the key that ends at 'equals' is "password", or may be, written with
+ * %-escapes. */
 static bool is_secret(const char *start, const char *equals)
 {
     static const char word[] = "password";

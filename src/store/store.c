@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: MIT
- * store/store.c - quota stores: which one a URL names, and what an edit is.
+ * store/store.c - quota stores: selects the store that a URL names, and runs
+ * edits.
  *
- * A store keeps a catalog of what it holds, so that an edit of one quota
- * costs one quota and not the set: inside the edit's transaction the catalog
- * is brought to the store's epoch by reading what others changed since, and
- * the edit is checked against it.
+ * A store keeps a catalog of its quotas, so that the cost of an edit depends on
+ * the edit and not on the whole set. Inside the edit's transaction the changes
+ * of other processes are read into the catalog, which brings it to the store's
+ * epoch, and the edit is checked against it.
  *
  *     begin (no other writer from here)
  *       read the epoch row, then changes above the catalog's epoch
- *       plan: sift, order                         edit_plan.c
- *       write each change under the next epoch, and what it changed into
- *       the log; apply it to the catalog
+ *       plan: filter, order                       edit_plan.c
+ *       write each change under the next epoch, and its log entry;
+ *       apply it to the catalog
  *       check the place of each in the tree as it is now
- *       move the epoch row
+ *       update the epoch row
  *     commit
  *
- * Checking after applying makes the order within an edit irrelevant: two
- * quotas may swap places, a parent may go while its child is moved away. The
- * price is that a refused edit leaves a catalog that is wrong; it is thrown
- * away and read anew when next needed. The everyday refusal, of an edit of
- * one quota, is found before anything is applied. */
+ * Checking after applying makes the order within an edit irrelevant: two quotas
+ * may swap places, a parent may be removed while its child is moved away. The
+ * price: a refused edit leaves a wrong catalog, which is dropped and read again
+ * when next needed. The most common refusal, of an edit of one quota, is found
+ * before anything is applied. */
 
 #include "store/store.h"
 
@@ -122,7 +123,7 @@ int weir_store_check_moved(const struct weir_store_meta *meta,
                          shown, "'", NULL);
 }
 
-/* The meta row, in a transaction of its own; of a store that is in use. */
+/* Reads the meta row in a transaction of its own; refuses a migrated store. */
 static int look(struct weir_store *store, struct weir_store_meta *out,
                 struct weir_diag *diag)
 {
@@ -201,7 +202,7 @@ int weir_store_identity(struct weir_store *store, struct weir_store_id *id,
     return 0;
 }
 
-/* Makes changes of rows. */
+/* Converts rows to changes. */
 struct reading {
     weir_store_each *each;
     void *context;
@@ -262,9 +263,9 @@ static int apply(void *context, const struct weir_change *change)
     return weir_catalog_apply(context, change);
 }
 
-/* Brings the catalog to what the transaction sees. A catalog of another
- * store, of one set back, or from before what the tombstones tell is no
- * base to go on from. */
+/* Brings the catalog to the transaction's state. A catalog is dropped if it is
+ * of another store, of one that was set back, or older than the tombstones
+ * reach. */
 static int refresh(struct weir_store *store, struct weir_store_meta *meta,
                    struct weir_diag *diag)
 {
@@ -298,12 +299,12 @@ static int refresh(struct weir_store *store, struct weir_store_meta *meta,
     return error;
 }
 
-/* What the changes of one edit share. */
+/* Data shared by the changes of one edit. */
 struct writing {
     struct weir_store_meta meta;
     struct weir_text who;
     uint64_t at_ms;
-    uint64_t last; /* the epoch that the edit will end with */
+    uint64_t last; /* the edit's last epoch */
 };
 
 static int write_log(struct weir_store *store, const struct writing *writing,
@@ -325,7 +326,8 @@ static int write_log(struct weir_store *store, const struct writing *writing,
     return store->backend->type->log(store->backend, &entry, diag);
 }
 
-/* Under the next epoch, and with the next id if the name is new. */
+/* Writes a change under the next epoch, and with the next id if the name is
+ * new. */
 static int write_change(struct weir_store *store, struct writing *writing,
                         const struct weir_change *change,
                         struct weir_diag *diag)
@@ -386,8 +388,8 @@ static int write_changes(struct weir_store *store, const struct weir_plan *plan,
     return error < 0 ? error : type->commit(store->backend, diag);
 }
 
-/* Writes a plan of at least one change. From the first write on, a failure
- * costs the catalog. */
+/* Writes a plan of at least one change. A failure after the first write drops
+ * the catalog. */
 static int write_plan(struct weir_store *store, const struct weir_plan *plan,
                       struct writing *writing, struct weir_diag *diag)
 {

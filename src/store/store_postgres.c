@@ -8,27 +8,27 @@
  *     weir.weir_quotas      id, epoch, created, name, fields (row.c)
  *     weir.weir_tombstones  name, epoch
  *     weir.weir_log         epoch, edit, at_ms, who, name, was, became
- *     weir.weir_moved       of a store that was migrated: place, the URL of
+ *     weir.weir_moved       exists after a migration: place, the URL of
  *                           the new one
  *
  * Every statement names the schema, and the search path is pg_catalog, so that
- * nobody else's table or function is ever meant.
+ * no other table or function can be used by mistake.
  *
  * An edit begins by locking the meta row; the next editor waits there, two
- * seconds at most. The epoch is in that row and not a SEQUENCE, whose numbers
- * are given before commits: a reader could see 8, and 7 later.
+ * seconds at most. The epoch is in that row and not in a SEQUENCE, which gives
+ * numbers out before commits: a reader could see 8, and 7 later.
  *
- * Each edit notifies within its transaction, so that roots hear of it when,
- * and only when, it is there. A root listens before it first reads; so between
- * reading and listening nothing is missed.
+ * Each edit notifies within its transaction, so that roots are notified if and
+ * only if it is committed. A root listens before it first reads, so it misses
+ * no change in between.
  *
- * Rows are written by the thousand, as one statement with an array for each
- * column: a row a statement is a round trip a row, and COPY would do the same
- * with a protocol of its own and no updates. Within a transaction a name comes
- * once, so the order of the arrays doesn't matter. Rows are read through a
- * cursor, by the thousand too: a million quotas are never in memory. Names
- * compare as bytes (COLLATE "C"): other orders change with the system's
- * libraries, and an index with them. */
+ * Rows are written by the thousand, in one statement with an array for each
+ * column. A statement per row would cost a round trip per row; COPY has a
+ * protocol of its own and can't update. Within a transaction a name comes once,
+ * so the order of the arrays doesn't matter. Rows are read through a cursor, by
+ * the thousand too: a million quotas are never in memory. Names compare as
+ * bytes (COLLATE "C"): other orders change with the system's libraries, and an
+ * index with them. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,7 +62,7 @@ struct postgres_store {
     struct weir_backend base;
     struct weir_session session;
     struct batch batches[BATCHES];
-    bool seen;   /* changed() was asked before */
+    bool seen;   /* changed() was called before */
     bool failed; /* no memory for a batch */
 };
 
@@ -123,7 +123,7 @@ static void clear_batch(struct batch *batch)
     batch->bytes = 0;
 }
 
-/* Room for 'more' bytes, a closing brace and a NUL; NULL: no memory. */
+/* Makes room for 'more' bytes, a closing brace and a NUL; NULL: no memory. */
 static char *make_room(struct postgres_store *store, struct column *column,
                        size_t more)
 {
@@ -163,7 +163,7 @@ static void add_number(struct postgres_store *store, struct batch *batch,
     add_plain(store, batch, index, weir_number_show(number, buf));
 }
 
-/* 'p' NULL: NULL. */
+/* 'p' NULL adds a NULL. */
 static void add_text(struct postgres_store *store, struct batch *batch,
                      int index, struct weir_text text)
 {
@@ -208,7 +208,7 @@ static int flush_batch(struct postgres_store *store, enum batch_kind kind,
     return error;
 }
 
-/* A row was added. */
+/* Counts an added row; writes a full batch. */
 static int count_row(struct postgres_store *store, enum batch_kind kind,
                      struct weir_diag *diag)
 {
@@ -274,7 +274,8 @@ static int check_schema(struct postgres_store *store, uint64_t schema,
     if (schema == WEIR_STORE_SCHEMA)
         return 0;
     weir_number_show(schema, has);
-    if (schema < FIRST_SCHEMA)
+    /* The first schema that was kept in PostgreSQL is the current one. */
+    if (schema < WEIR_STORE_SCHEMA)
         return weir_diag_set(diag, WEIR_ESCHEMA, "the quota store ", shown,
                              " has schema ", has,
                              ", which no Weir has made; "
@@ -311,20 +312,7 @@ static int read_schema(struct postgres_store *store, uint64_t *out,
     return 0;
 }
 
-/* Refuses a database without a store. */
-static int check_there(struct postgres_store *store, struct weir_diag *diag)
-{
-    bool there = false;
-    int error = look_for(store, &there, diag);
-    const char *shown = store->session.shown;
-    if (error < 0 || there)
-        return error;
-    return weir_diag_set(diag, WEIR_ENOENT, "there is no quota store in ",
-                         shown, "; create it with 'weir store init ", shown,
-                         "'", NULL);
-}
-
-/* Listens before anything is read. */
+/* Listens before any read. */
 static int open_whole(struct postgres_store *store, struct weir_diag *diag)
 {
     uint64_t schema = 0;
@@ -352,14 +340,16 @@ static int postgres_open(const char *where, struct weir_backend **out,
     return 0;
 }
 
-/* Of two who make a store at once, one waits here ("Weir") and then sees it. */
+/* If two processes create a store at once, one waits here (the lock's number is
+ * "Weir") and then sees the other's. */
 static const char *const making_sql[] = {
     "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
     "SELECT pg_advisory_xact_lock(1466263922)",
 };
 
 static const char *const schema_sql[] = {
-    /* Its owner may have made it for a user who may not make schemas. */
+    /* The database's owner may have created the schema for a user that may
+     * not. */
     "DO $$ BEGIN IF to_regnamespace('weir') IS NULL THEN"
     " CREATE SCHEMA weir; END IF; END $$",
     "CREATE TABLE weir.weir_meta (one boolean PRIMARY KEY DEFAULT true"
@@ -378,7 +368,7 @@ static const char *const schema_sql[] = {
     "CREATE INDEX weir_log_name ON weir.weir_log (name, epoch)",
 };
 
-/* Runs the statements; the first failure ends them. */
+/* Runs the statements up to the first failure. */
 static int run_all(struct postgres_store *store, const char *const *sql,
                    size_t count, struct weir_diag *diag)
 {
@@ -427,6 +417,19 @@ static int postgres_create(const char *where, struct weir_backend **out,
     return 0;
 }
 
+/* There is no older schema to upgrade from; check_schema() reports it. */
+static int postgres_upgrade(const char *where, unsigned *out_from,
+                            struct weir_diag *diag)
+{
+    struct weir_backend *backend;
+    int error = postgres_open(where, &backend, diag);
+    if (error < 0)
+        return error;
+    postgres_close(backend);
+    *out_from = WEIR_STORE_SCHEMA;
+    return 0;
+}
+
 /* ---- Transactions --------------------------------------------------- */
 
 static void postgres_rollback(struct weir_backend *backend)
@@ -440,8 +443,8 @@ static void postgres_rollback(struct weir_backend *backend)
         run(store, "ROLLBACK", NULL);
 }
 
-/* Not REPEATABLE READ for an edit: that would show what was there before the
- * lock was waited for. */
+/* Edits don't use REPEATABLE READ, which would show the state from before the
+ * wait for the lock. */
 static int postgres_begin(struct weir_backend *backend, bool write,
                           struct weir_diag *diag)
 {
@@ -502,7 +505,7 @@ static void parse_uuid(const char *text, uint8_t *uuid)
     }
 }
 
-/* Only of a store that has the table. */
+/* Called only for a store that has the table. */
 static int read_moved(struct postgres_store *store, struct weir_store_meta *out,
                       struct weir_diag *diag)
 {
@@ -588,7 +591,7 @@ static int fetch(struct postgres_store *store, int *out_count,
     return error;
 }
 
-/* A failure leaves the cursor to the end of the transaction. */
+/* After a failure the cursor stays open until the end of the transaction. */
 static int read_cursor(struct postgres_store *store, const char *sql,
                        const char *const *values, int count, each_result *each,
                        void *context, struct weir_diag *diag)
@@ -783,7 +786,7 @@ static int forget_log(struct postgres_store *store, uint64_t epoch,
                             values, 1, NULL, diag);
 }
 
-/* Moves the meta row, and lets everybody who listens know. */
+/* Updates the meta row and notifies all listening roots. */
 static int move(struct postgres_store *store,
                 const struct weir_store_meta *meta, uint64_t floor,
                 struct weir_diag *diag)
@@ -823,7 +826,7 @@ static int postgres_finish(struct weir_backend *backend,
     return error < 0 ? error : move(store, meta, floor, diag);
 }
 
-/* A session that is lost stays news: the caller's next call says so. */
+/* A lost session returns true: the caller's next call reports it. */
 static bool postgres_changed(struct weir_backend *backend)
 {
     struct postgres_store *store = store_of(backend);

@@ -3,27 +3,27 @@
  *
  * Several roots on one machine may open one file. WAL lets each read while
  * another writes; BEGIN IMMEDIATE makes edits queue, two seconds at most;
- * synchronous=FULL because an edit that was answered, then lost with the
- * power, would set the epoch back.
+ * synchronous=FULL because losing a confirmed edit in a power failure would set
+ * the epoch back.
  *
  *     meta        one row: uuid, restores, epoch, floor, last_id
  *     quotas      id (never reused), epoch, created, name, fields (row.c)
  *     tombstones  name, epoch
  *     log         epoch, edit, at_ms, who, name, was, became
- *     moved       of a store that was migrated: place, the URL of the new one
+ *     moved       exists after a migration: place, the new URL
  *
- * What isn't ours is refused by two numbers in the file's header:
- * application_id says Weir, user_version is the schema.
+ * Files of other programs are refused by two numbers in the file's header:
+ * application_id identifies Weir, user_version is the schema.
  *
- * SQLite goes on, without complaint, with a file that was moved away, as it
- * holds a descriptor: an edit would then vanish with that file. So each
- * transaction begins by comparing the path's device and inode with those at
- * the opening. A new store is made beside its path and linked there when it
- * is complete, so that a crash leaves no half of one and two makers can't
- * both succeed. Its mode is 0600, as the snapshot's: quotas and the log of
- * edits are for their owner. An operator may widen it, for a group of users
- * that run roots on it; a root that opens a file that all users may read logs
- * a warning and leaves the mode, as Grafana does. */
+ * SQLite keeps using a file that was moved away, as it holds a descriptor:
+ * edits would be lost with that file. Therefore each transaction begins by
+ * comparing the path's device and inode with those at the opening. A new store
+ * is made beside its path and linked there when it is complete, so that a crash
+ * leaves no partial store and two creators can't both succeed. Its mode is
+ * 0600, as the snapshot's: only the owner may read quotas and the log of edits.
+ * An operator may widen it for a group of users that run roots on it. A root
+ * that opens a file readable by all users logs a warning and keeps the mode, as
+ * Grafana does. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -58,7 +58,7 @@ enum statement {
     SQL_LOG,
     SQL_LOG_FORGET,
     SQL_VERSION,
-    SQL_LOG_READ, /* and those of the rest of enum weir_log_which */
+    SQL_LOG_READ, /* this and the ones for the rest of enum weir_log_which */
     SQL_COUNT = SQL_LOG_READ + WEIR_LOG_WHICH_COUNT,
 };
 
@@ -68,11 +68,11 @@ struct sqlite_store {
     sqlite3_stmt *statements[SQL_COUNT];
     dev_t device;
     ino_t inode;
-    bool seen;     /* 'version' is from an earlier call of changed() */
-    bool touched;  /* an edit through this handle since then */
-    bool was_gone; /* the file wasn't in its place then */
+    bool seen;     /* 'version' was set by an earlier call of changed() */
+    bool touched;  /* this handle has edited since then */
+    bool was_gone; /* the path had no file, or another one, then */
     sqlite3_int64 version;
-    char *making; /* where a new store grows; NULL: it is one */
+    char *making; /* temporary path of a new store; NULL: it is complete */
     char path[];
 };
 
@@ -209,7 +209,7 @@ static int prepare(struct sqlite_store *store, struct weir_diag *diag)
     return 0;
 }
 
-/* Runs a statement that gives no row, its parameters bound. */
+/* Runs a statement without result rows, whose parameters are bound. */
 static int run(struct sqlite_store *store, enum statement which,
                struct weir_diag *diag)
 {
@@ -221,7 +221,7 @@ static int run(struct sqlite_store *store, enum statement which,
     return error;
 }
 
-/* Borrowed until the next step; of NULL 'p' is NULL, of '' it isn't. */
+/* Borrowed until the next step; 'p' is NULL for NULL, but not for ''. */
 static struct weir_text text_at(sqlite3_stmt *row, int column)
 {
     const char *text = (const char *)sqlite3_column_text(row, column);
@@ -254,7 +254,7 @@ static int check_path(const struct sqlite_store *store, struct weir_diag *diag)
                          NULL);
 }
 
-/* A number of the file's header. */
+/* Reads a number of the file's header. */
 static int read_pragma(struct sqlite_store *store, const char *sql,
                        sqlite3_int64 *out, struct weir_diag *diag)
 {
@@ -322,7 +322,7 @@ static void sqlite_close(struct weir_backend *backend)
     free(store);
 }
 
-/* "./" keeps names that mean something to SQLite (":memory:") plain. */
+/* "./" disables names with a meaning in SQLite (":memory:"). */
 static struct sqlite_store *new_store(const char *where)
 {
     struct sqlite_store *store =
@@ -344,7 +344,7 @@ static int set_up(struct sqlite_store *store, struct weir_diag *diag)
     return code == SQLITE_OK ? 0 : fail(store, diag);
 }
 
-/* Of any schema up to this program's. */
+/* Opens a file of any schema up to this program's. */
 static int open_file(struct sqlite_store *store, unsigned *out_schema,
                      struct weir_diag *diag)
 {
@@ -415,7 +415,7 @@ static int sqlite_check_mode(const char *where, struct weir_diag *diag)
                          NULL);
 }
 
-/* ---- Making one, and making one newer ------------------------------- */
+/* ---- Creating and upgrading ------------------------------------------ */
 
 static int refuse_existing(const char *path, struct weir_diag *diag)
 {
@@ -423,7 +423,7 @@ static int refuse_existing(const char *path, struct weir_diag *diag)
                          " already; remove it or choose another name", NULL);
 }
 
-/* Runs the steps, the first failure ends them. */
+/* Runs the steps up to the first failure. */
 static int run_all(struct sqlite_store *store, const char *const *steps,
                    size_t count, struct weir_diag *diag)
 {
@@ -434,11 +434,11 @@ static int run_all(struct sqlite_store *store, const char *const *steps,
     return 0;
 }
 
-/* SQLite would make the file with a mode by the umask; the files that it makes
- * beside it (-wal, -shm, -journal) get the mode of this one. */
+/* SQLite would create the file with a mode by the umask; it gives the files
+ * beside it (-wal, -shm, -journal) the mode of this one. */
 static int make_file(struct sqlite_store *store, struct weir_diag *diag)
 {
-    unlink(store->making); /* of a dead process of the same pid */
+    unlink(store->making); /* left by a dead process with the same pid */
     int fd = open(store->making,
                   O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
@@ -469,8 +469,8 @@ static int fill_new(struct sqlite_store *store, struct weir_diag *diag)
     return error < 0 ? error : prepare(store, diag);
 }
 
-/* A log that an earlier store of that name has left would be taken for the new
- * one's, and played into it. */
+/* SQLite would take a log left by an earlier store of that name for the new
+ * store's, and apply it. */
 static int check_leftovers(const char *path, struct weir_diag *diag)
 {
     static const char *const ends[] = { "-wal", "-journal" };
@@ -531,7 +531,7 @@ static int sqlite_create(const char *where, struct weir_backend **out,
     return 0;
 }
 
-/* Closing it empties the write-ahead log into the file. */
+/* Closing the store moves the write-ahead log into the file. */
 static int finish_new(struct sqlite_store *store, struct weir_diag *diag)
 {
     int error = run(store, SQL_COMMIT, diag);
@@ -546,8 +546,8 @@ static int finish_new(struct sqlite_store *store, struct weir_diag *diag)
     return publish(store->making, store->path, diag);
 }
 
-/* What schema 1 had: a column for each field, no log, and the last id in
- * SQLite's own table. The line of a field is as row.c writes it. */
+/* Schema 1 had a column for each field, no log, and the last id in SQLite's own
+ * table. A field's line is written as in row.c. */
 #define FIELD_1(column, field)                                         \
     " || coalesce('" field ": ' || replace(replace(quotas_1.\"" column \
     "\", '\\', '\\\\'), char(10), '\\n') || char(10), '')"
@@ -591,7 +591,7 @@ static int upgrade(struct sqlite_store *store, unsigned *out_from,
     int error = open_file(store, &schema, diag);
     if (error == 0)
         error = run_all(store, begin, 1, diag);
-    /* Again: somebody else may have been quicker. */
+    /* Checked again: another process may have been quicker. */
     if (error == 0)
         error = check_schema(store, &schema, diag);
     if (error == 0 && schema < 2)
@@ -640,7 +640,7 @@ static int sqlite_commit(struct weir_backend *backend, struct weir_diag *diag)
     return error;
 }
 
-/* Some errors have rolled back already, and a commit may have failed. */
+/* Some errors have already rolled back, and a commit may have failed. */
 static void sqlite_rollback(struct weir_backend *backend)
 {
     struct sqlite_store *store = store_of(backend);
@@ -648,7 +648,7 @@ static void sqlite_rollback(struct weir_backend *backend)
         run(store, SQL_ROLLBACK, NULL);
 }
 
-/* Only of a store that has the table. */
+/* Called only for a store that has the table. */
 static int read_moved(struct sqlite_store *store, struct weir_store_meta *out,
                       struct weir_diag *diag)
 {
@@ -670,7 +670,7 @@ static int sqlite_move(struct weir_backend *backend, const char *to,
         "DROP TABLE IF EXISTS moved",
         "CREATE TABLE moved (place TEXT NOT NULL) STRICT",
     };
-    /* Nowhere: the first of them alone. */
+    /* To clear it, only the first step. */
     int error = run_all(store, make, to ? WEIR_COUNT_OF(make) : 1, diag);
     if (!to)
         return error;
@@ -759,7 +759,7 @@ static int each_log_row(sqlite3_stmt *at, weir_log_row_each *each,
     return each(context, &row);
 }
 
-/* 'p' NULL: NULL. */
+/* 'p' NULL binds NULL. */
 static void bind_text(sqlite3_stmt *statement, int at, struct weir_text text)
 {
     if (text.p)
@@ -887,11 +887,11 @@ static int sqlite_finish(struct weir_backend *backend,
     return run(store, SQL_FINISH, diag);
 }
 
-/* ---- What happened meanwhile ---------------------------------------- */
+/* ---- Changes by others ---------------------------------------------- */
 
-/* data_version moves when another connection has committed; own commits
- * don't move it. A file that went or came back is news too: the caller's
- * next read will say which. */
+/* data_version changes when another connection has committed, not with own
+ * commits. A file that was moved away or put back counts as a change: the
+ * caller's next read reports which. */
 static bool sqlite_changed(struct weir_backend *backend)
 {
     struct sqlite_store *store = store_of(backend);

@@ -35,8 +35,7 @@ function rootItem(root) {
 export function atRoots(what) {
   const list = h("ul", { class: "elsewhere" });
   ask("/v1/roots").then(({ roots }) => list.replaceChildren(
-    ...roots.map(rootItem))).catch(() => {}); // then the text is shown without
-                                              // links
+    ...roots.map(rootItem))).catch(() => {}); // then without links
   return h("div", {}, h("p", {}, `${what} This page shows one limiter, which ` +
     "decides by what its roots tell it. Go to a root's page, which is at its " +
     "--http address, usually:"), list);
