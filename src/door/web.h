@@ -24,9 +24,7 @@
 #define WEIR_WEB_SILENCE_MAX (60 * WEIR_SECOND) /* between requests */
 #define WEIR_WEB_ASKS_MAX 256                   /* asks of one request */
 #define WEIR_WEB_BODY_MAX (64u << 10)           /* bytes of one request */
-#define WEIR_WEB_BODIES_MAX \
-    (64u << 20) /* … of all incomplete bodies
-                                         * together */
+#define WEIR_WEB_BODIES_MAX (64u << 20) /* … of all incomplete bodies */
 
 struct weir_web;
 struct json_t; /* of jansson */

@@ -31,12 +31,10 @@
 #include "os/stream.h"
 #include "wire/h2.h"
 
-#define WEIR_H2_LINK_SILENCE (5 * WEIR_SECOND) /* after it a PING is sent */
-#define WEIR_H2_LINK_PATIENCE \
-    (10 * WEIR_SECOND)                     /* after a PING, for any
-                                                  * byte */
-#define WEIR_H2_LINK_LOW_MARK (256u << 10) /* bytes, for on_drain */
-#define WEIR_H2_LINK_HIGH_MARK (1u << 20)  /* bytes, for _is_full() */
+#define WEIR_H2_LINK_SILENCE (5 * WEIR_SECOND)   /* after it a PING is sent */
+#define WEIR_H2_LINK_PATIENCE (10 * WEIR_SECOND) /* after it, for any byte */
+#define WEIR_H2_LINK_LOW_MARK (256u << 10)       /* bytes, for on_drain */
+#define WEIR_H2_LINK_HIGH_MARK (1u << 20)        /* bytes, for _is_full() */
 
 struct weir_h2_link;
 

@@ -7,9 +7,7 @@
 #include "os/stream.h"
 
 #define WEIR_PLACE_PATH_MAX 107 /* bytes; the system's bound */
-#define WEIR_PLACE_TEXT_MAX \
-    300 /* bytes of a listen address as text, with the
-                                 * NUL */
+#define WEIR_PLACE_TEXT_MAX 300 /* bytes of an address as text, with the NUL */
 
 struct weir_place {
     char path[WEIR_PLACE_PATH_MAX + 1]; /* of a unix socket; "": listen at

@@ -33,16 +33,12 @@
 
 #define QUANTUM ((int64_t)WEIR_RATION_QUANTUM)
 #define DEFICIT_MAX (8 * QUANTUM)
-#define COST_MIN \
-    (WEIR_MILLISECOND / 1000) /* charged for each turn, besides its
-                                            * measured time */
+#define COST_MIN (WEIR_MILLISECOND / 1000) /* of a turn, besides its time */
 
 TAILQ_HEAD(members, weir_ration_member);
 
 enum { FRESH, SERVED, QUEUES };
-#define FRESH_EVERY \
-    3 /* one of so many turns of a source goes to a new
-                       * member */
+#define FRESH_EVERY 3 /* one in so many turns goes to a new member */
 
 struct source {
     struct members all;

@@ -41,15 +41,9 @@
 #define WEIR_RATION_SOURCES 1024u
 /* The ration may use one part in so many of a processor's time. */
 #define WEIR_RATION_PART 2
-#define WEIR_RATION_BURST \
-    (20 * WEIR_MILLISECOND) /* unused time that can be
-                                                   * saved up */
-#define WEIR_RATION_TURNS_MAX \
-    WEIR_MILLISECOND /* of all turns in a row, and
-                                                   * of one turn */
-#define WEIR_RATION_QUANTUM \
-    (WEIR_MILLISECOND / 4) /* added to a source's claim
-                                                    * in each round */
+#define WEIR_RATION_BURST (20 * WEIR_MILLISECOND)  /* unused time saved up */
+#define WEIR_RATION_TURNS_MAX WEIR_MILLISECOND     /* in a row, and one turn */
+#define WEIR_RATION_QUANTUM (WEIR_MILLISECOND / 4) /* per source and round */
 /* Bytes read in a turn at most. */
 #define WEIR_RATION_READ (16u << 10)
 
@@ -68,9 +62,7 @@ struct weir_ration_member {
     uint32_t source;
     bool waits, served;
     weir_duration cost; /* of its turns, without the one that is running */
-    TAILQ_ENTRY(weir_ration_member)
-    among;                                 /* in its source's list, oldest
-                                            * first */
+    TAILQ_ENTRY(weir_ration_member) among; /* of its source, oldest first */
     TAILQ_ENTRY(weir_ration_member) queue; /* while it waits */
 };
 

@@ -20,9 +20,7 @@
 
 #include "base/base.h"
 
-#define WEIR_TLS_HANDSHAKE_MAX \
-    (5 * WEIR_SECOND) /* a handshake that takes
-                                                  * longer is ended */
+#define WEIR_TLS_HANDSHAKE_MAX (5 * WEIR_SECOND) /* then it is ended */
 #define WEIR_TLS_OUTDATED \
     "its handshake goes by files that have been read anew since it began"
 #define WEIR_TLS_NAME_MAX 255    /* bytes of a peer's name */

@@ -43,9 +43,8 @@
 #define WEIR_SHARED_PENDING_MAX 65536 /* steps at once in one store */
 #define WEIR_SHARED_SWAPS_MAX 64      /* tries of one compare-and-swap */
 #define WEIR_SHARED_PROBE \
-    (400 *                \
-     WEIR_MILLISECOND) /* between two probes of a dead store, randomly up
-                              * to a quarter less */
+    (400 * WEIR_MILLISECOND) /* between two probes of a dead store, randomly
+                              * up to a quarter less */
 #define WEIR_SHARED_DEADLINE \
     (20 * WEIR_MILLISECOND)                         /* of a step, if unset; and
                                                      * the least silence after

@@ -46,23 +46,15 @@
 #include "store/shared_private.h"
 #include "store/shared_state.h"
 
-#define KEY_MAX 250 /* bytes, memcached's bound */
-#define BLOCK_MAX \
-    (4u << 20)       /* bytes that libmemcached may allocate at
-                                 * once */
-#define BATCH_MAX 64 /* steps on one key with one swap */
-#define PAUSE_FIRST \
-    (20 * 1000) /* longest pause after the first lost swap,
-                                 * ns */
+#define KEY_MAX 250             /* bytes, memcached's bound */
+#define BLOCK_MAX (4u << 20)    /* bytes that libmemcached may allocate */
+#define BATCH_MAX 64            /* steps on one key with one swap */
+#define PAUSE_FIRST (20 * 1000) /* ns, at most, after one lost swap */
 #define PAUSE_DOUBLINGS 6
-#define NO_WINDOW INT64_MIN /* instead of a window's number */
-#define WINDOW_KEPT \
-    (60 * WEIR_SECOND) /* how long a window's counter is kept
-                                        * after its end */
+#define NO_WINDOW INT64_MIN            /* instead of a window's number */
+#define WINDOW_KEPT (60 * WEIR_SECOND) /* after its end */
 #define DAY (86400 * WEIR_SECOND)
-#define MONTH_S \
-    (30 * 24 * 3600) /* memcached takes a longer expiry for Unix
-                                  * time */
+#define MONTH_S (30 * 24 * 3600) /* longer expiries are Unix times */
 
 struct worker {
     struct server *server;

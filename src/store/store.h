@@ -23,10 +23,8 @@
 #include "quota/catalog.h"
 
 #define WEIR_STORE_SCHEMA 2
-#define WEIR_STORE_LOG_MAX \
-    1000000                    /* changes kept in the log; older ones are
-                                    * deleted */
-#define WEIR_STORE_WHO_MAX 255 /* bytes of an editor's name */
+#define WEIR_STORE_LOG_MAX 1000000 /* changes kept; older ones are deleted */
+#define WEIR_STORE_WHO_MAX 255     /* bytes of an editor's name */
 
 struct weir_store; /* opaque */
 

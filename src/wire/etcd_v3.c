@@ -41,9 +41,7 @@ enum {
     EVENT_DELETE = 1,
 };
 
-#define BLOCK_MAX \
-    1024 /* bytes of a message nested in a request: key, value, a
-                        * few numbers */
+#define BLOCK_MAX 1024 /* of a nested message: key, value, a few numbers */
 
 const char *weir_etcd_path(enum weir_etcd_type type)
 {

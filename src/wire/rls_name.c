@@ -19,9 +19,7 @@
 #include "quota/quota_text.h"
 
 #define DIGITS 16
-#define KEPT_MAX \
-    (WEIR_RLS_VALUE_MAX - 1 - DIGITS) /* bytes kept of a long
-                                                    * value */
+#define KEPT_MAX (WEIR_RLS_VALUE_MAX - 1 - DIGITS) /* of a cut value */
 
 static void put(struct weir_rls_name *name, const char *p, size_t len)
 {

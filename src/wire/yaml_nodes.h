@@ -14,10 +14,8 @@
 
 #include "base/base.h"
 
-#define WEIR_YAML_KEYS_MAX 16 /* keys of one table */
-#define WEIR_YAML_PAIRS_MAX \
-    64 /* pairs of one mapping; bounded because aliases
-                                * let it be read often */
+#define WEIR_YAML_KEYS_MAX 16  /* keys of one table */
+#define WEIR_YAML_PAIRS_MAX 64 /* of one mapping, which may be read often */
 
 /* ---- Loading ---- */
 
