@@ -822,7 +822,7 @@ class Reload(Case):
                 seconds *= 2  # it had ended: this machine is slow
         until("the end of the link", going.look)
         until("the end of the connection", lambda: is_closed(goes))
-        self.assertIn("or one that it hangs on, has", self.root.logged())
+        self.assertIn("or one of its chain, has", self.root.logged())
         self.assertEqual(self.status(self.ops), 200)
 
     def test_hup_reads_all_again(self):

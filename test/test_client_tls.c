@@ -168,7 +168,7 @@ static void files_that_cannot_be_used(void **state)
     expect_no_limiter(&bad, &seen, WEIR_EINVAL, "named together");
     bad = good;
     bad.tls_ca = NULL;
-    expect_no_limiter(&bad, &seen, WEIR_EINVAL, "whose certificates to trust");
+    expect_no_limiter(&bad, &seen, WEIR_EINVAL, "needs a CA to trust");
     bad = good;
     bad.token_file = at("nothing");
     expect_no_limiter(&bad, &seen, WEIR_ECREDENTIAL, "token can't be read");

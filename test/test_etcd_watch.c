@@ -150,7 +150,7 @@ static void test_a_member_is_cut_off(void **state)
     while (STILL(w.values == 0))
         event_base_loop(w.base, EVLOOP_ONCE);
     assert_int_equal(w.values, 1);
-    assert_non_null(strstr(w.why, "doesn't tell the key config"));
+    assert_non_null(strstr(w.why, "doesn't return the key config"));
     assert_int_equal(w.fakes[0].reads, 1);
     assert_int_equal(w.wells, 1);
     /* And again when somebody wishes so, and not in half a minute. */

@@ -323,7 +323,7 @@ static void test_options_that_contradict(void **state)
     bad.cert = NULL;
     expect_refusal(bad, WEIR_EINVAL, "a server of TLS needs a certificate");
     bad.server = false;
-    expect_refusal(bad, WEIR_EINVAL, "whose certificates to trust");
+    expect_refusal(bad, WEIR_EINVAL, "needs a CA to trust");
     bad = (struct weir_tls_options){ true,           "h2",           NULL,
                                      at("root.crt"), at("root.key"), true };
     expect_refusal(bad, WEIR_EINVAL, "need an authority");
@@ -910,7 +910,7 @@ static void test_links(void **state)
     struct weir_tls *client = load(false, "ca.crt", "pay", false);
     talk_once(server, client, NULL);
     talk_once(server, NULL,
-              "the peer hung up before it said a word: does "
+              "the peer hung up before it sent a byte: does "
               "it want TLS?");
     talk_once(NULL, client, "the peer doesn't speak TLS here");
     weir_tls_free(&server);

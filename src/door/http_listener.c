@@ -271,8 +271,8 @@ static void refuse_stream(struct weir_http_call *call, bool is_full)
 {
     char detail[160];
     snprintf(detail, sizeof detail,
-             "as many streams of events are open as are kept here, %d of one "
-             "reader and %d of all: close a page, or ask /v1/live",
+             "no more streams of events can be opened, at most %d per "
+             "reader and %d in all: close a page, or request /v1/live",
              WEIR_PAGE_STREAMS_EACH, WEIR_PAGE_STREAMS_MAX);
     weir_http_reply_fini(&call->reply);
     make_problem(call, 503, is_full ? detail : weir_strerror(WEIR_ENOMEM));
@@ -504,8 +504,8 @@ static bool is_allowed(struct weir_http_call *call, weir_instant now)
     const struct weir_http_options *options = &call->listener->options;
     if (!is_known_method(call->method)) {
         make_problem(call, 501,
-                     "there are GET, HEAD, PUT, PATCH, POST and "
-                     "DELETE");
+                     "the methods are GET, HEAD, PUT, PATCH, POST "
+                     "and DELETE");
         return false;
     }
     return is_welcome(call) && options->on_head(options->context, call, now);

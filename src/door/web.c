@@ -109,7 +109,7 @@ static void say_ready(struct call *call, weir_instant now)
         call->reply->json = json_pack("{s:b}", "ready", 1);
     else
         weir_web_problem(call->reply, 503, NULL, NULL,
-                         "no root has told its quotas yet; every name is "
+                         "no root has sent its quotas yet; every name is "
                          "unknown and passes");
 }
 

@@ -29,7 +29,7 @@ static void print_verdicts(FILE *out, const struct weir_door_counts *counts)
 {
     static const char name[] = "weir_agent_decisions_total";
     print_head(out, name, "counter",
-               "Verdicts given at the doors on quotas of the roots.");
+               "Verdicts of the listeners on quotas of the roots.");
     fprintf(out, "%s{verdict=\"pass\"} %.17g\n", name, (double)counts->passed);
     fprintf(out, "%s{verdict=\"limited\"} %.17g\n", name,
             (double)counts->limited);
@@ -41,17 +41,17 @@ static void print_limiter(FILE *out, const struct weir_status *status)
         { "weir_agent_ready", "gauge",
           "Whether the quotas of a root are complete here.", status->ready },
         { "weir_agent_stale", "gauge",
-          "Whether no root was heard for stale_after: on_stale rules.",
+          "Whether no root was heard for stale_after: on_stale decides.",
           status->stale },
-        { "weir_agent_roots", "gauge", "Roots that it was told of.",
+        { "weir_agent_roots", "gauge", "Roots that the agent was given.",
           status->roots },
-        { "weir_agent_roots_up", "gauge", "Those that it is connected to.",
-          status->roots_up },
+        { "weir_agent_roots_up", "gauge",
+          "Roots that the agent is connected to.", status->roots_up },
         { "weir_agent_epoch", "gauge", "The epoch of the quotas here.",
           (double)status->epoch },
-        { "weir_agent_slots", "gauge",
-          "Quotas and instances that there is room for.", status->slots },
-        { "weir_agent_slots_used", "gauge", "Those that there are.",
+        { "weir_agent_slots", "gauge", "The most quotas and instances that fit.",
+          status->slots },
+        { "weir_agent_slots_used", "gauge", "Quotas and instances in use.",
           status->slots_used },
         { "weir_agent_reports_total", "counter", "Reports sent to roots.",
           (double)status->reports },
@@ -59,14 +59,14 @@ static void print_limiter(FILE *out, const struct weir_status *status)
           "Requests by names without quota, which passed.",
           (double)status->unknown },
         { "weir_agent_overflowed_requests_total", "counter",
-          "Requests by instances without room, which went by the rest of "
+          "Requests by instances without room, decided by the rest of "
           "their chain.",
           (double)status->overflowed },
         { "weir_agent_adaptive_limits", "gauge",
           "Adaptive quotas that have a limit of their own here.",
           status->adaptive },
         { "weir_agent_adaptive_without_room", "gauge",
-          "Adaptive quotas that found no room for one and let all pass.",
+          "Adaptive quotas that found no room for a limit and let all pass.",
           status->adaptive_lost },
     };
     for (size_t i = 0; i < WEIR_COUNT_OF(figures); i++) {
@@ -85,7 +85,7 @@ void weir_web_metrics(const struct weir_door_host *host,
     if (out) {
         weir_status(host->weir, &status);
         print_head(out, "weir_agent_build_info", "gauge",
-                   "The version that runs.");
+                   "The running version.");
         fprintf(out, "weir_agent_build_info{version=\"%s\"} 1\n",
                 host->version);
         print_limiter(out, &status);

@@ -462,8 +462,8 @@ const char *weir_etcd_advice(int status)
     case WEIR_GRPC_UNAUTHENTICATED:
     case WEIR_GRPC_PERMISSION_DENIED:
     case WEIR_GRPC_INVALID_ARGUMENT:
-        return ": etcd asks who we are: show it a client certificate whose "
-               "common name is a user of etcd that may read and write the key";
+        return ": etcd demands a client certificate: name one of a common "
+               "name that is an etcd user that may read and write the key";
     case WEIR_GRPC_RESOURCE_EXHAUSTED:
         return ": etcd is out of space or throttles: compact and "
                "defragment it, then disarm its alarm";

@@ -111,7 +111,7 @@ static void fail(struct weir_etcd_watch *watch,
     if (!weir_etcd_is_up(watch->etcd))
         return;
     char text[1400]; /* endpoint, key, message, advice; a long text is cut */
-    snprintf(text, sizeof text, "etcd %s doesn't tell the key %s: %s%s",
+    snprintf(text, sizeof text, "etcd %s doesn't return the key %s: %s%s",
              weir_etcd_endpoint(watch->etcd), watch->key, outcome->message,
              weir_etcd_advice(outcome->status));
     be_troubled(watch, outcome->message, text);

@@ -269,7 +269,7 @@ static void on_lost(void *context, struct weir_stream *stream, const char *why)
     struct weir_h2_link *link = context;
     enter(link);
     lose(link, may_want_tls(link, stream)
-                   ? "the peer hung up before it said a word: does it want "
+                   ? "the peer hung up before it sent a byte: does it want "
                      "TLS?"
                    : why);
     leave(link);

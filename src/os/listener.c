@@ -117,9 +117,9 @@ static bool make_room(void *context)
 {
     struct weir_listener *listener = context;
     return weir_ration_evict(listener->ration,
-                             "no descriptor is left, and it was the oldest "
-                             "without a credential of the address that has "
-                             "most");
+                             "no descriptor is left, and this connection was "
+                             "the oldest without a credential of the "
+                             "address with most of them");
 }
 
 static void on_socket(void *context, int fd, const struct sockaddr *peer)

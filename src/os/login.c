@@ -103,8 +103,8 @@ int weir_login_check_address(const struct weir_login_options *options,
         return 0;
     return weir_diag_set(diag, WEIR_EINVAL, "a token isn't sent to ",
                          address->host,
-                         " in plain text: name whose "
-                         "certificates to trust (the CA)",
+                         " in plain text: name the CA to "
+                         "trust",
                          NULL);
 }
 

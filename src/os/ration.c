@@ -155,8 +155,8 @@ void weir_ration_join(struct weir_ration *ration,
     /* The new member is added after the eviction, so that it isn't evicted. */
     if (ration->members >= ration->options.places)
         (void)weir_ration_evict(ration, "too many peers without a credential "
-                                        "are connected; it was the oldest of "
-                                        "the address that has most");
+                                        "are connected; this was the oldest "
+                                        "of the address with most of them");
     ration->members++;
     ration->counts[member->source]++;
     TAILQ_INSERT_TAIL(&ration->sources[member->source].all, member, among);

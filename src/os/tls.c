@@ -148,7 +148,7 @@ static int use_certificate(const struct weir_tls *tls, SSL_CTX *ssl,
     else if (SSL_CTX_use_PrivateKey_file(ssl, tls->path[KEY],
                                          SSL_FILETYPE_PEM) != 1)
         error = refuse(diag, tls->path[KEY],
-                       asked ? "the key is encrypted; Weir asks nobody for "
+                       asked ? "the key is encrypted, and Weir can't ask for "
                                "its passphrase: keep it plain, chmod 600"
                              : "this is no PEM file of the private key that "
                                "is the certificate's");
@@ -282,8 +282,8 @@ static int check_options(const struct weir_tls_options *options,
     else if (options->server && !options->cert)
         why = "a server of TLS needs a certificate and its key";
     else if (!options->server && !options->ca)
-        why = "a client of TLS needs to know whose certificates to trust: "
-              "name the authorities' file, or \"system\"";
+        why = "a client of TLS needs a CA to trust: name its file, or "
+              "\"system\"";
     else if (options->demand && !options->ca)
         why = "certificates of clients need an authority to verify them by";
     return why ? weir_diag_set(diag, WEIR_EINVAL, why, NULL) : 0;

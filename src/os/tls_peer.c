@@ -92,7 +92,7 @@ const char *weir_tls_doubt(const SSL *ssl, const struct weir_tls *now)
     const STACK_OF(X509) *chain = SSL_get0_verified_chain(ssl);
     for (int i = 0; i < sk_X509_num(chain); i++)
         if (is_ended(sk_X509_value(chain, i)))
-            return "the certificate shown, or one that it hangs on, has "
+            return "the certificate shown, or one of its chain, has "
                    "ended";
     if (now && !is_trusted(ssl, shown, now))
         return "the certificate shown is from no authority that is trusted "

@@ -241,11 +241,11 @@ static int check_string(const char *string, struct weir_diag *diag)
     if (parsed)
         return 0;
     return weir_diag_set(diag, WEIR_EINVAL,
-                         "what follows 'postgres:' isn't "
+                         "the text behind 'postgres:' isn't "
                          "understood; write "
                          "postgres://USER@HOST:PORT/DATABASE or "
                          "'postgres:host=HOST dbname=DATABASE', and %xx for "
-                         "what is special in a URL",
+                         "special characters in a URL",
                          NULL);
 }
 

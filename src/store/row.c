@@ -131,7 +131,7 @@ int weir_fields_read(struct weir_text name, struct weir_text fields,
         if (!next_line(&fields, &field, &value))
             return refuse(name, why.text, diag);
         if (is_foreign(field))
-            return refuse(name, "its fields name what isn't theirs", diag);
+            return refuse(name, "its fields name a field kept elsewhere", diag);
         if (weir_quota_set(quota, field, unescape(value, &scratch), &why) < 0)
             return refuse(name, why.text, diag);
     }

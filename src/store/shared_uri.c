@@ -72,8 +72,8 @@ static int parse_database(struct weir_text text, unsigned *out,
     }
     if (!sound || number > DATABASE_MAX)
         return weir_diag_set(diag, WEIR_ESYNTAX,
-                             "what follows the / of a "
-                             "redis URI is a database's number, as in "
+                             "behind the / of a redis "
+                             "URI comes a database's number, as in "
                              "redis://HOST:6379/0",
                              NULL);
     *out = number;
@@ -125,8 +125,8 @@ int weir_shared_uri_parse(struct weir_text text, struct weir_shared_uri *out,
     struct weir_text rest = skip(text, strlen(scheme->name));
     if (memchr(rest.p, '@', rest.len))
         return weir_diag_set(diag, WEIR_EINVAL,
-                             "a store's URI is seen by all "
-                             "who see the quota: take the password out of it "
+                             "every reader of a quota sees "
+                             "its store's URI: take the password out of it "
                              "and put it into the secrets file of the "
                              "limiters",
                              NULL);

@@ -417,7 +417,7 @@ int weir_store_check_who(struct weir_text who, struct weir_diag *diag)
         (who.len == 0 || weir_utf8_clean(who, "") == who.len))
         return 0;
     return weir_diag_set(diag, WEIR_EINVAL,
-                         "who edits must have a name of at "
+                         "an editor's name has at "
                          "most 255 bytes of UTF-8 without control "
                          "characters, not ",
                          weir_text_show(who, shown), NULL);

@@ -410,8 +410,8 @@ static int sqlite_check_mode(const char *where, struct weir_diag *diag)
     return weir_diag_set(diag, WEIR_EINVAL, "any user of this machine may ",
                          file.st_mode & S_IWOTH ? "write" : "read",
                          " the quota store ", where, " (mode ", mode,
-                         "): chmod o-rw it, and the files beside it whose "
-                         "names end in -wal and -shm",
+                         "): chmod o-rw it, and the files beside it with "
+                         "names that end in -wal and -shm",
                          NULL);
 }
 

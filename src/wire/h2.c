@@ -424,7 +424,7 @@ static void check_response(struct weir_h2 *h2, struct stream *stream)
                   "the peer doesn't speak gRPC: another port?");
     else if (stream->encoded)
         fail_call(h2, stream, WEIR_GRPC_INTERNAL,
-                  "the peer compresses, unasked");
+                  "the peer compresses, but only identity was offered");
 }
 
 static void end_response(struct weir_h2 *h2, struct stream *stream)

@@ -232,7 +232,7 @@ export class Detail {
       if (new_.isConnected)
         this.panel.append(" ", h("button", { type: "button",
           onclick: () => this.onSelect(ruler, "edit") },
-        `Edit what rules it: ${ruler}`));
+        `Edit its ruling quota: ${ruler}`));
     } catch {
       // No quota rules the name.
     }

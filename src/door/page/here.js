@@ -37,6 +37,6 @@ export function atRoots(what) {
   ask("/v1/roots").then(({ roots }) => list.replaceChildren(
     ...roots.map(rootItem))).catch(() => {}); // then without links
   return h("div", {}, h("p", {}, `${what} This page shows one limiter, which ` +
-    "decides by what its roots tell it. Go to a root's page, which is at its " +
+    "uses the quotas of its roots. Go to a root's page, which is at its " +
     "--http address, usually:"), list);
 }
