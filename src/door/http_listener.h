@@ -30,7 +30,8 @@ struct weir_http_ticket;
 struct weir_http_call {
     struct weir_talk *talk;
     const struct weir_http1_request *request;
-    struct weir_text method; /* GET also for HEAD, whose answer has no body */
+    struct weir_text method; /* GET also for HEAD, which is answered without the
+                              * body */
     struct weir_text body;   /* complete; in on_request */
     void *state;             /* the connection's: 'state_size' bytes, zero at
                               * first, 16-byte aligned */

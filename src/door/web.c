@@ -212,7 +212,7 @@ static void add_route(json_t *list, const char *method, const char *path,
                                           "path", path, "role", role));
 }
 
-/* As a root's GET /v1: for people who explore, and for tests of all routes. */
+/* As a root's GET /v1: for people that explore, and for tests of all routes. */
 static void list_routes(struct call *call, weir_instant now)
 {
     (void)now;

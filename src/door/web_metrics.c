@@ -49,7 +49,7 @@ static void print_limiter(FILE *out, const struct weir_status *status)
           "Roots that the agent is connected to.", status->roots_up },
         { "weir_agent_epoch", "gauge", "The epoch of the quotas here.",
           (double)status->epoch },
-        { "weir_agent_slots", "gauge", "The most quotas and instances that fit.",
+        { "weir_agent_slots", "gauge", "Room for quotas and instances.",
           status->slots },
         { "weir_agent_slots_used", "gauge", "Quotas and instances in use.",
           status->slots_used },

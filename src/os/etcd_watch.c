@@ -3,10 +3,10 @@
  *
  * Theory of operation. At most two calls are under way: a read, and the watch
  * that follows the first read on a connection. 'next' is the first revision
- * whose changes aren't known yet: a read made at revision R sets it to R + 1, a
- * change to the revision after its own. Older answers are dropped, from either
- * call. Every failure leads to another read, after a pause: a read is the only
- * way to start over, at the beginning, after a failure and every half minute.
+ * with unknown changes: a read made at revision R sets it to R + 1, a change to
+ * the revision after its own. Older answers are dropped, from either call.
+ * Every failure leads to another read, after a pause: a read is the only way to
+ * start over, at the beginning, after a failure and every half minute.
  *
  * A store that was restored to an older state answers with a lower revision;
  * then the watch starts from nothing. */

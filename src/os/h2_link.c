@@ -8,10 +8,10 @@
  *     socket <--write-- stream queue <--output-- h2 queue
  *
  * pump() moves output until there is none, or until the stream's queue is long:
- * output that the peer doesn't take stays in the h2, whose bound callers see.
- * Writing may end calls, so each pump then feeds 0 bytes, as h2.h demands. One
- * event at the end of a turn of the loop moves everything sent in it, and the
- * stream writes it at once.
+ * output that the peer doesn't take stays in the h2, and callers see the h2's
+ * bound. Writing may end calls, so each pump then feeds 0 bytes, as h2.h
+ * demands. One event at the end of a turn of the loop moves everything sent in
+ * it, and the stream writes it at once.
  *
  * A silent peer receives a PING; any byte counts as the answer. A dead peer is
  * noticed after silence + patience.

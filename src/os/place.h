@@ -27,9 +27,9 @@ bool weir_place_is_local(const struct weir_place *place);
 /* Makes a listening socket, non-blocking and close-on-exec; the port that the
  * system chose is written to 'place'. A socket that a dead process has left at
  * the path is unlinked; one with a live listener isn't. The path's folder and
- * the umask decide who may connect to it. Returns the descriptor, or
- * WEIR_EINVAL (no numeric address) or WEIR_ESYSTEM, with 'diag' filled. Blocks
- * on file operations only. */
+ * the umask control access to it. Returns the descriptor, or WEIR_EINVAL (no
+ * numeric address) or WEIR_ESYSTEM, with 'diag' filled. Blocks on file
+ * operations only. */
 int weir_place_listen(struct weir_place *place, struct weir_diag *diag);
 /* Unlinks the path, if there is one. */
 void weir_place_leave(const struct weir_place *place);

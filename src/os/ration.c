@@ -10,7 +10,7 @@
  * Invariants (checked where the code relies on them): a waiting member is in
  * one queue of its source; a source is in 'active' if and only if a member of
  * it waits; 'waiting' is the number of waiting members; 'turn_of' is the member
- * whose turn() is running.
+ * that has its turn().
  *
  * Time is a token bucket in the form of GCRA: 'free_at' is the earliest instant
  * of the next turn; each turn moves it by WEIR_RATION_PART times its cost. A
@@ -18,7 +18,7 @@
  * remembers at most DEFICIT_MAX, as a debt or as a claim, and a source without
  * waiting members keeps no claim. A turn in which its member is admitted isn't
  * charged. Instead the source goes to the end of the round: otherwise a source
- * whose members are all admitted would never give up its turn. */
+ * would keep its turn as long as its members are admitted. */
 
 #include "os/ration.h"
 

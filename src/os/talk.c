@@ -26,7 +26,7 @@
  * A walk over all connections checks timeouts once a second: cheaper than a
  * timer each, and exact to a second.
  *
- * A connection whose peer is unauthenticated is a member of the server's ration
+ * A connection of an unauthenticated peer is a member of the server's ration
  * (os/ration.h): its socket isn't watched while it waits for its turn, and each
  * wait gives one turn. With an authenticated peer it has a turn whenever bytes
  * are there.
@@ -86,7 +86,7 @@ struct weir_talk_server {
     struct weir_ration *ration;     /* owned */
     struct event *look;             /* owned */
     struct weir_talk *first;
-    struct weir_talk *current; /* the connection whose answers are in 'out' */
+    struct weir_talk *current; /* the connection that 'out' has answers for */
     size_t count;
     struct weir_talk_counts counts;
     size_t out_len;
@@ -323,7 +323,7 @@ static void on_readable(evutil_socket_t fd, short what, void *context)
     take_turn(talk, is_read(talk));
 }
 
-/* A turn of a connection whose peer is unauthenticated. */
+/* A turn of a connection with an unauthenticated peer. */
 static void on_turn(void *context)
 {
     struct weir_talk *talk = context;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * os/talk.h - connections whose requests are mostly answered at once, from this
- * process's memory.
+ * os/talk.h - connections for requests that are mostly answered at once, from
+ * this process's memory.
  *
  * A talk_server listens and owns the connections. One function receives the
  * requests and answers by weir_talk_write() before it returns. A later answer

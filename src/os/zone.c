@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * os/zone.c - time zones by name, from the machine's files.
  *
- * A name comes from a quota, so anyone who may edit quotas can choose it. It
- * becomes part of a path and must not leave the folder of zones: dots are
- * refused. */
+ * A name comes from a quota, so any editor of quotas can choose it. It becomes
+ * part of a path and must not leave the folder of zones: dots are refused. */
 
 #include "os/zone.h"
 

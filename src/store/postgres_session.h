@@ -17,7 +17,7 @@
 #define WEIR_SESSION_ANSWER_MS 20000
 #define WEIR_SESSION_LOCK_MS "2000"
 /* How long a transaction may be idle before the server ends it, so that a root
- * whose machine has died doesn't lock out the others. */
+ * on a dead machine doesn't lock out the others. */
 #define WEIR_SESSION_IDLE_MS "30000"
 
 struct weir_session {

@@ -757,7 +757,8 @@ static void probe(struct worker *worker)
     wake(lane, NULL);
 }
 
-/* Drops jobs whose callers have stopped waiting: they aren't charged. */
+/* Drops jobs after their deadlines: no caller waits, and they aren't
+ * charged. */
 static void drop_late(struct batch *batch)
 {
     weir_instant now = weir_clock_now();

@@ -8,7 +8,7 @@
  *
  * An editor of quotas may replace rediss:// by redis://. Therefore the file,
  * not the quota, decides where a password may be sent in plain text: to this
- * host, and to a server whose line begins with redis://. */
+ * host, and to a server with a line that begins with redis://. */
 
 #include <errno.h>
 #include <fcntl.h>

@@ -209,7 +209,7 @@ static int prepare(struct sqlite_store *store, struct weir_diag *diag)
     return 0;
 }
 
-/* Runs a statement without result rows, whose parameters are bound. */
+/* Runs a statement with bound parameters and without result rows. */
 static int run(struct sqlite_store *store, enum statement which,
                struct weir_diag *diag)
 {

@@ -278,7 +278,7 @@ static void back_key(struct back *back, unsigned number,
     back_varint(back, number << 3 | (unsigned)type);
 }
 
-/* The head of a part whose bytes were written after the first 'before'
+/* A part's head; the part's bytes were written after the first 'before'
  * bytes. */
 static void back_head(struct back *back, unsigned number, size_t before)
 {

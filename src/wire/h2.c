@@ -26,8 +26,8 @@
  * a header of 4 KB, nine bytes are a frame. Therefore work is counted as the
  * bytes are read: each byte is a unit, and each frame, each header and each
  * call has a price in units (test_h2 floods a session with each). A connection
- * whose work is over WEIR_H2_WORK_FACTOR times its bytes is ended with
- * ENHANCE_YOUR_CALM, and so is one whose header block is over
+ * with work over WEIR_H2_WORK_FACTOR times its bytes is ended with
+ * ENHANCE_YOUR_CALM, and so is one with a header block over
  * WEIR_H2_HEADERS_MAX, before the rest of the block is decoded. A peer can then
  * cause work only by sending many bytes, which the owner of the socket rations.
  * The session announces an empty HPACK table, so that the cost of headers

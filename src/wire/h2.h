@@ -16,7 +16,7 @@
 #define WEIR_H2_IN_MAX \
     (16u << 20)                         /* bytes of unfinished messages of all
                                         * streams of a connection … */
-#define WEIR_H2_OPEN_IN_MAX (64u << 10) /* … whose client isn't authenticated */
+#define WEIR_H2_OPEN_IN_MAX (64u << 10) /* … of an unauthenticated client */
 #define WEIR_H2_HEADERS_MAX \
     8192 /* bytes of a header block: the headers' texts and 32 for each
           * header */

@@ -3,7 +3,7 @@
  *
  * Theory of operation. A call is decided in a microsecond, and reading it must
  * not cost more: one walk over the bytes, texts left in place, and two arrays
- * in the request for descriptors and entries, whose sizes are the bounds. Four
+ * in the request for descriptors and entries: their sizes are the bounds. Four
  * messages, a function each: tables would be longer.
  *
  * The entries of a descriptor are adjacent in the array, although its fields

@@ -41,8 +41,8 @@ struct weir_rls_rule {
     bool shadow;     /* limits no request, but reports what would be left */
     bool quota_mode; /* refuses only together with all others of the request
                       * that have it */
-    uint32_t shared; /* a bit for each entry whose pattern's values share one
-                      * limit (share_threshold) */
+    uint32_t shared; /* a bit for each entry with a pattern that is one limit
+                      * for all its values (share_threshold) */
     struct weir_text name; /* of the limit; may be empty */
     uint32_t replace_count;
     const struct weir_text *replaces; /* names of limits that don't count if

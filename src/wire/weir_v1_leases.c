@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * wire/weir_v1_leases.c - wants and grants as bytes, by hand; and the current
- * values of adaptive limits, whose rows have the same shapes.
+ * values of adaptive limits, in rows of the same shapes.
  *
  * Encoded in rows, as in weir_v1_asks.c, and rows within rows. A message's
  * shape says which fields it has: bits by the fields' numbers. One walk over
