@@ -45,7 +45,7 @@ void weir_rlqs_stream_free(struct weir_rlqs_stream *stream);
 /* Takes a report. WEIR_GRPC_OK, and '*out' is a RateLimitQuotaResponse, empty
  * if there are no actions; or another status, and '*out' the sentence,
  * NUL-terminated: PERMISSION_DENIED if the taker may not take from the quota of
- * a bucket. Borrowed until the next call for any stream of the desk. */
+ * a bucket. Borrowed until the next call for a stream of the same service. */
 int weir_rlqs_stream_report(struct weir_rlqs_stream *stream, const void *bytes,
                             size_t len, struct weir_text *out,
                             weir_instant now);

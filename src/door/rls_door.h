@@ -18,7 +18,7 @@
 
 struct weir_rls_door;
 
-/* Listens. Both desks are borrowed, and listeners of one agent share them.
+/* Listens. Both services are borrowed, and listeners of one agent share them.
  * Errors as weir_talk_server_new(). */
 int weir_rls_door_new(const struct weir_door_host *host,
                       const struct weir_place *place,

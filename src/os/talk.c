@@ -17,7 +17,7 @@
  *     open ----- a rest is left ----> stalled: not read until it is sent
  *      |  <---- the rest is sent ----    |
  *      |                                 | (30 s: gone)
- *      +-- the door ends it, all sent, shut --> ending: read, not heard, 2 s
+ *      +-- its owner ends it, all sent, shut --> ending: read and dropped, 2 s
  *
  * A connection is busy while its callee owes an answer, and isn't read: the
  * peer's next requests wait in the socket. A dead peer is noticed when the

@@ -21,8 +21,7 @@
  *
  * Writing takes two walks, as a packed column's length precedes it. Rejected:
  * leaving room for the longest length and closing the gap with a padded one
- * (saves 1 ns a row and makes bytes that a re-encoding changes).
- * */
+ * (saves 1 ns a row and makes bytes that a re-encoding changes). */
 
 #include "wire/weir_v1_columns.h"
 
