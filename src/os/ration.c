@@ -77,8 +77,8 @@ static uint64_t thread_time(void *context)
 
 /* ---- Sources ---- */
 
-/* The slot of the peer's address; for IPv6 the 64-bit network that one host is
- * given. The seed keeps peers from choosing addresses that collide. */
+/* The slot of the peer's address, which must be its own; for IPv6 of the 64-bit
+ * network that one host is given. */
 static uint32_t source_of(const struct weir_ration *ration,
                           const struct sockaddr *peer)
 {
