@@ -36,6 +36,16 @@ struct weir_log_row {
  * its 'p' is never NULL. */
 struct weir_text weir_fields_write(const struct weir_quota *quota, char *buf);
 
+/* SQL for every kind of store: such texts of schema 2, whose on_stale was open
+ * and closed, get the words of schema 3, pass and limit. A line begins at the
+ * start or after a line feed, and no value contains one: so nothing but that
+ * field is changed. */
+#define WEIR_FIELDS_2_TO_3(table, column)                                      \
+    "UPDATE " table " SET " column " = substr(replace(replace('\n' || " column \
+    ", '\non_stale: open\n', '\non_stale: pass\n'),"                           \
+    " '\non_stale: closed\n', '\non_stale: limit\n'), 2) WHERE " column        \
+    " LIKE '%on_stale: %'"
+
 /* Initialises 'quota' with 'name' and sets the fields of such a text. 'scratch'
  * holds fields.len bytes; the quota's texts are borrowed from the arguments.
  * WEIR_ESTORE: that is no valid quota, or has a field that this version doesn't

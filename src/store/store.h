@@ -22,7 +22,7 @@
 #include "count/message.h"
 #include "quota/catalog.h"
 
-#define WEIR_STORE_SCHEMA 2
+#define WEIR_STORE_SCHEMA 3
 #define WEIR_STORE_LOG_MAX 1000000 /* changes kept; older ones are deleted */
 #define WEIR_STORE_WHO_MAX 255     /* bytes of an editor's name */
 

@@ -274,8 +274,7 @@ static int check_schema(struct postgres_store *store, uint64_t schema,
     if (schema == WEIR_STORE_SCHEMA)
         return 0;
     weir_number_show(schema, has);
-    /* The first schema that was kept in PostgreSQL is the current one. */
-    if (schema < WEIR_STORE_SCHEMA)
+    if (schema < FIRST_SCHEMA)
         return weir_diag_set(diag, WEIR_ESCHEMA, "the quota store ", shown,
                              " has schema ", has,
                              ", which no Weir has made; "
@@ -310,6 +309,19 @@ static int read_schema(struct postgres_store *store, uint64_t *out,
     *out = PQntuples(row) == 1 ? number_at(row, 0, 0) : 0;
     PQclear(row);
     return 0;
+}
+
+/* Refuses a database without a store. */
+static int check_there(struct postgres_store *store, struct weir_diag *diag)
+{
+    bool there = false;
+    int error = look_for(store, &there, diag);
+    const char *shown = store->session.shown;
+    if (error < 0 || there)
+        return error;
+    return weir_diag_set(diag, WEIR_ENOENT, "there is no quota store in ",
+                         shown, "; create it with 'weir store init ", shown,
+                         "'", NULL);
 }
 
 /* Listens before any read. */
@@ -414,19 +426,6 @@ static int postgres_create(const char *where, struct weir_backend **out,
         return error;
     }
     *out = &store->base;
-    return 0;
-}
-
-/* There is no older schema to upgrade from; check_schema() reports it. */
-static int postgres_upgrade(const char *where, unsigned *out_from,
-                            struct weir_diag *diag)
-{
-    struct weir_backend *backend;
-    int error = postgres_open(where, &backend, diag);
-    if (error < 0)
-        return error;
-    postgres_close(backend);
-    *out_from = WEIR_STORE_SCHEMA;
     return 0;
 }
 
