@@ -510,20 +510,11 @@ static struct holder *holder_at(const struct weir_broker *b, uint32_t index)
     return &b->holders[index];
 }
 
-static void drop_all_claims(struct weir_broker *b, struct holder *h)
-{
-    while (h->first != NO_CLAIM) {
-        uint32_t claim = h->first;
-        h->first = b->claims[claim].next;
-        weir_book_remove(b->book, claim);
-    }
-}
-
 /* Its claims, its account and its place in the list; the number isn't free
  * yet. */
 static void forget(struct weir_broker *b, struct holder *h, weir_instant now)
 {
-    drop_all_claims(b, h);
+    weir_ask_drop_claims(b, h);
     weir_roll_leave(b, h, now);
     set_waits(b, h, false);
     set_out(b, h, 0, 0);
@@ -542,7 +533,7 @@ void weir_broker_stream_lost(struct weir_broker *b, uint32_t holder)
 /* It wants nothing any more. Its grants stay accounted. */
 static void silence(struct weir_broker *b, struct holder *h)
 {
-    drop_all_claims(b, h);
+    weir_ask_drop_claims(b, h);
     set_waits(b, h, false);
     h->wants = 0;
     h->lost = true;
@@ -634,113 +625,6 @@ bool weir_broker_gone(struct weir_broker *b, uint32_t *out_holder)
 }
 
 /* ---- Asks ---- */
-
-static uint32_t claim_of(const struct weir_broker *b, const struct holder *h,
-                         int64_t priority)
-{
-    uint32_t c = h->first;
-    while (c != NO_CLAIM && b->claims[c].priority != priority)
-        c = b->claims[c].next;
-    return c;
-}
-
-/* The band that a claim goes with when the book has no room for its own: the
- * next lower one, or the lowest. */
-static int64_t band_beside(const struct weir_broker *b, int64_t priority)
-{
-    int64_t band = priority;
-    for (uint32_t i = 0; i < weir_book_bands(b->book); i++) {
-        weir_book_band(b->book, i, &band);
-        if (band <= priority)
-            break;
-    }
-    return band;
-}
-
-static int add_claim(struct weir_broker *b, struct holder *h,
-                     const struct weir_band *band)
-{
-    struct claim *grown =
-        weir_mem_grow(&b->mem, b->claims, sizeof(*grown), &b->claim_capacity,
-                      weir_book_sum(b->book).claims + 1);
-    if (grown == NULL)
-        return WEIR_ENOMEM;
-    b->claims = grown;
-    uint32_t claim;
-    int64_t in = band->priority;
-    int error = weir_book_add(b->book, in, band->clients, band->wants, &claim);
-    if (error == WEIR_EFULL) {
-        in = band_beside(b, in);
-        error = weir_book_add(b->book, in, band->clients, band->wants, &claim);
-    }
-    if (error < 0)
-        return error;
-    b->claims[claim] = (struct claim){ .next = h->first,
-                                       .mark = b->mark,
-                                       .priority = band->priority,
-                                       .band = in };
-    h->first = claim;
-    return WEIR_OK;
-}
-
-/* Removes the holder's claims with, or without, the mark of this ask. */
-static void drop_claims(struct weir_broker *b, struct holder *h, bool marked)
-{
-    uint32_t *link = &h->first;
-    while (*link != NO_CLAIM) {
-        uint32_t claim = *link;
-        if ((b->claims[claim].mark == b->mark) == marked) {
-            *link = b->claims[claim].next;
-            weir_book_remove(b->book, claim);
-        } else {
-            link = &b->claims[claim].next;
-        }
-    }
-}
-
-/* The claim moves to its own band as soon as that has room. */
-static void change_claim(struct weir_broker *b, uint32_t claim,
-                         const struct weir_band *band)
-{
-    struct claim *c = &b->claims[claim];
-    int error = weir_book_change(b->book, claim, c->priority, band->clients,
-                                 band->wants);
-    if (error == WEIR_OK)
-        c->band = c->priority;
-    else
-        error = weir_book_change(b->book, claim, c->band, band->clients,
-                                 band->wants);
-    weir_assert(error == WEIR_OK);
-}
-
-/* Sets the holder's claims by its ask. The steps that can fail come first. */
-static int claim_all(struct weir_broker *b, struct holder *h,
-                     const struct weir_broker_ask *ask)
-{
-    b->mark++;
-    for (size_t i = 0; i < ask->band_count; i++) {
-        const struct weir_band *band = &ask->bands[i];
-        if (claim_of(b, h, band->priority) != NO_CLAIM)
-            continue;
-        int error = add_claim(b, h, band);
-        if (error < 0) {
-            drop_claims(b, h, true);
-            return error;
-        }
-    }
-    h->clients = 0;
-    h->wants = 0;
-    for (size_t i = 0; i < ask->band_count; i++) {
-        const struct weir_band *band = &ask->bands[i];
-        uint32_t claim = claim_of(b, h, band->priority);
-        change_claim(b, claim, band);
-        b->claims[claim].mark = b->mark;
-        h->clients += band->clients;
-        h->wants += band->wants;
-    }
-    drop_claims(b, h, false);
-    return WEIR_OK;
-}
 
 /* Its reported amount counts no longer than it can be another pool's, or a
  * permit can last. */
@@ -850,7 +734,7 @@ static int hear(struct weir_broker *b, struct holder *h,
 {
     if (!weir_ask_is_sound(ask))
         return WEIR_EINVAL;
-    int error = claim_all(b, h, ask);
+    int error = weir_ask_claim_all(b, h, ask);
     if (error == WEIR_OK)
         account(b, h, ask, now);
     return error;

@@ -167,6 +167,11 @@ bool weir_ask_is_sound(const struct weir_broker_ask *ask);
 /* The amount that it reports to have, as far as trusted. */
 double weir_ask_believed(const struct weir_broker *b,
                          const struct weir_broker_ask *ask);
+/* Sets the holder's claims by its ask. On an error (WEIR_ENOMEM) they are as
+ * before. */
+int weir_ask_claim_all(struct weir_broker *b, struct holder *h,
+                       const struct weir_broker_ask *ask);
+void weir_ask_drop_claims(struct weir_broker *b, struct holder *h);
 
 /* ---- broker_whole.c: of a rule that is 'whole' ---- */
 
